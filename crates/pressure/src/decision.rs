@@ -1,0 +1,144 @@
+//! The words between the training loop and the controller: what is asked, what is answered, what came of it.
+//! Plain data; the logic is in `controller.rs`.
+
+use crate::sample::{Component, MemorySample};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// Which kind of work a piece does. The memory model learns each apart.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize, TS,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Forward and backward.
+    #[default]
+    Train,
+    /// Forward only.
+    Evaluate,
+}
+
+/// What one sample costs, in pixels or tokens. Samples of one image task all cost the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampleCost(pub u64);
+
+/// Everything that changes a piece's memory beside its samples: the key under which peaks are learnt.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
+pub struct PieceKind {
+    /// Training or evaluation.
+    pub phase: Phase,
+    /// How many blocks are checkpointed.
+    pub checkpoint_blocks: u32,
+    /// Bytes of one activation element: 8, 4 or 2.
+    pub element_bytes: u32,
+    /// Image side or sequence length.
+    pub resolution: u32,
+}
+
+/// "What may I do next?": asked before every piece.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The newest reading. Its `at_ms` is the only clock.
+    pub sample: MemorySample,
+    /// The samples of the effective batch that are still to be worked off, in order.
+    pub remaining: &'a [SampleCost],
+    /// What kind of piece it will be.
+    pub kind: PieceKind,
+}
+
+/// A piece that ended, however it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Piece {
+    /// When it ended, on the sample's clock.
+    pub at_ms: u64,
+    /// What kind of piece it was.
+    pub kind: PieceKind,
+    /// Its samples.
+    pub micro_batch: u32,
+    /// The sum of its samples' costs.
+    pub cost: u64,
+    /// Highest footprint of this process while it ran. 0 when not measured.
+    pub peak_bytes: u64,
+    /// How long it took.
+    pub ms: f64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a piece ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Confirmed by the device.
+    Ok,
+    /// An allocation was refused.
+    Memory,
+    /// Cancelled between two operations.
+    Cancelled,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Work a piece of `micro_batch` samples.
+    #[default]
+    Run,
+    /// Wait: even one sample does not fit now. Caches are given back meanwhile.
+    Pause,
+    /// Checkpoint, drop everything, come back by itself.
+    Park,
+}
+
+/// How a decision differs from the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// The first decision of a run or of a phase.
+    #[default]
+    Start,
+    /// Same micro-batch as before.
+    Hold,
+    /// Smaller than before.
+    Shrink,
+    /// Larger than before.
+    Grow,
+    /// The running piece was cancelled and is retried smaller.
+    Cancel,
+    /// Waiting begins.
+    Pause,
+    /// Everything is given back.
+    Park,
+    /// Work goes on after a pause or park.
+    Continue,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
+pub struct Decision {
+    /// Run, pause or park.
+    pub action: Action,
+    /// Samples of the next piece; 0 unless `action` is `run`.
+    pub micro_batch: u32,
+    /// How this differs from the decision before.
+    pub change: Change,
+    /// Give cached memory back before the piece starts.
+    pub release_caches: bool,
+    /// Footprint that the piece is expected to reach; 0 without a model.
+    pub predicted_peak_bytes: u64,
+    /// Footprint that Ebb allows itself now.
+    pub budget_bytes: u64,
+    /// Which component of the signal spoke.
+    pub cause: Component,
+    /// Why, as the end of a sentence: "another app took 6.1 GB in 20 s".
+    pub reason: String,
+}
+
+impl Decision {
+    /// The size of the next piece, or `None` when the answer is to wait.
+    pub fn micro_batch(&self) -> Option<usize> {
+        (self.action == Action::Run).then_some(self.micro_batch as usize)
+    }
+}

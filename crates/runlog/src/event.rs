@@ -1,0 +1,284 @@
+//! The one stream of events that a run is: folded by the window, the terminal, the run folder and the report.
+//! An event holds plain data for its readers; it knows no tensor and no widget.
+
+use pressure::{Change, Component, Decision, Level, MemorySample, Phase};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use ts_rs::TS;
+
+/// Something that happened in a run. `at_ms` counts milliseconds of the run's life, resumed lives included, so that a
+/// chart has no gap; wall-clock time stands in `Started` and `Resumed` only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[ts(export)]
+pub enum RunEvent {
+    /// The first event of every run: what is trained, on what, and how.
+    Started(Box<Started>),
+    /// One reading of the machine; at most one a second, and one with every decision that changes something.
+    Memory {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// The reading itself.
+        sample: MemorySample,
+        /// Weights, gradients and optimizer state, by Ebb's own count.
+        state_bytes: u64,
+        /// Pressure, `0.0..=1.0`.
+        pressure: f64,
+        /// Pressure level, with hysteresis.
+        level: Level,
+        /// Which component is the highest.
+        cause: Component,
+        /// Footprint that Ebb allows itself.
+        budget_bytes: u64,
+        /// The micro-batch at work.
+        micro_batch: u32,
+    },
+    /// The pilot decided something that differs from the decision before.
+    Decision {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done.
+        step: u64,
+        /// Training or evaluation.
+        phase: Phase,
+        /// Size before this decision; 0 at the start of a phase.
+        previous_micro_batch: u32,
+        /// Pieces that the effective batch will now take.
+        pieces: u32,
+        /// What was decided, and why.
+        decision: Decision,
+        /// The sentence shown: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
+        sentence: String,
+    },
+    /// One optimizer step.
+    Step {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done, this one included.
+        step: u64,
+        /// Epoch that the step belongs to, from 0.
+        epoch: u64,
+        /// Mean loss over the effective batch.
+        #[serde(with = "crate::finite")]
+        #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
+        loss: f64,
+        /// Learning rate used.
+        learning_rate: f64,
+        /// Global norm of the gradient before clipping.
+        #[serde(with = "crate::finite")]
+        #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
+        gradient_norm: f64,
+        /// Samples worked per second of this step.
+        samples_per_second: f64,
+        /// Milliseconds that the step waited for data.
+        wait_ms: f64,
+        /// The pieces that were added, in order: the exact micro-batch schedule, for replay.
+        pieces: Vec<u32>,
+    },
+    /// The held-out samples were evaluated.
+    Evaluation {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done.
+        step: u64,
+        /// Epochs begun.
+        epoch: u64,
+        /// Held-out samples.
+        samples: u64,
+        /// Mean held-out loss.
+        #[serde(with = "crate::finite")]
+        #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
+        loss: f64,
+        /// Metrics by name: `accuracy`, `top_5`, …, as fractions.
+        metrics: BTreeMap<String, f64>,
+        /// The best evaluation of the run so far.
+        best: bool,
+    },
+    /// A checkpoint is on disk, synced and renamed.
+    Checkpoint {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done.
+        step: u64,
+        /// Folder inside the run folder: `checkpoints/step-000400`.
+        path: String,
+        /// Bytes written.
+        bytes: u64,
+        /// Milliseconds from request to durable.
+        ms: f64,
+        /// Why it was written.
+        why: CheckpointReason,
+    },
+    /// Something was left out; the training goes on.
+    Skipped {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done.
+        step: u64,
+        /// A file relative to the dropped folder, or a parameter's name.
+        what: String,
+        /// Why, and the next move.
+        reason: String,
+    },
+    /// Something the user should know; the training goes on.
+    Warning {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Code for the window to act on.
+        code: String,
+        /// What, where, and the next move.
+        message: String,
+    },
+    /// The run goes on from a checkpoint. Steps after `step` of the earlier life are void.
+    Resumed {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Wall clock, milliseconds since 1970.
+        unix_ms: u64,
+        /// Step of the checkpoint.
+        step: u64,
+        /// Process that trains now.
+        process: u32,
+        /// Device of this life.
+        device: String,
+    },
+    /// The run ended as it should: finished, or by request.
+    Stopped {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done.
+        step: u64,
+        /// Why.
+        why: StopReason,
+        /// The sentence shown: "Stopped at step 258. Checkpoint saved in 0.8 s".
+        sentence: String,
+    },
+    /// The run ended by an error; the last checkpoint stands.
+    Failed {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done.
+        step: u64,
+        /// Code for the window to act on.
+        code: String,
+        /// What, where, and the next move.
+        message: String,
+    },
+}
+
+/// What is trained, on what, and how: the head of every run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
+pub struct Started {
+    /// Milliseconds of the run's life: 0.
+    pub at_ms: u64,
+    /// Wall clock, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Process that trains.
+    pub process: u32,
+    /// Ebb's version.
+    pub version: String,
+    /// Name shown: the dropped folder's.
+    pub name: String,
+    /// Task, in the words of `--task`.
+    pub task: String,
+    /// Model, in the words of `--model`.
+    pub model: String,
+    /// Class names in label order.
+    pub classes: Vec<String>,
+    /// Samples trained on.
+    pub train_samples: u64,
+    /// Samples held out.
+    pub held_out_samples: u64,
+    /// Trained parameters.
+    pub parameters: u64,
+    /// Side of the square image, in pixels.
+    pub image_size: u32,
+    /// Samples a step.
+    pub effective_batch: u32,
+    /// Epochs planned.
+    pub epochs: u64,
+    /// Steps planned.
+    pub steps: u64,
+    /// Steps an epoch: ceil(train_samples / effective_batch).
+    pub steps_per_epoch: u64,
+    /// Peak learning rate.
+    pub learning_rate: f64,
+    /// Optimizer's name.
+    pub optimizer: String,
+    /// `cpu`, `metal` or `cuda`, with the chip's name.
+    pub device: String,
+    /// Why this device.
+    pub device_reason: String,
+    /// `f32` or `f64`.
+    pub precision: String,
+    /// Threads of the CPU kernels.
+    pub threads: u32,
+    /// The loader's configuration in one line.
+    pub loader: String,
+    /// Where memory readings come from.
+    pub memory_source: String,
+    /// Physical memory.
+    pub total_bytes: u64,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// Why a checkpoint was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointReason {
+    /// `--checkpoint-every`.
+    Periodic,
+    /// The best evaluation so far.
+    Best,
+    /// The run stops.
+    Stop,
+    /// "Checkpoint now".
+    Requested,
+    /// Memory reached the warning level.
+    Pressure,
+}
+
+/// Why a run ended as it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// All planned steps are done.
+    Finished,
+    /// Stop & checkpoint.
+    Requested,
+}
+
+impl RunEvent {
+    /// Milliseconds of the run's life at which this happened.
+    pub fn at_ms(&self) -> u64 {
+        match self {
+            RunEvent::Started(started) => started.at_ms,
+            RunEvent::Memory { at_ms, .. }
+            | RunEvent::Decision { at_ms, .. }
+            | RunEvent::Step { at_ms, .. }
+            | RunEvent::Evaluation { at_ms, .. }
+            | RunEvent::Checkpoint { at_ms, .. }
+            | RunEvent::Skipped { at_ms, .. }
+            | RunEvent::Warning { at_ms, .. }
+            | RunEvent::Resumed { at_ms, .. }
+            | RunEvent::Stopped { at_ms, .. }
+            | RunEvent::Failed { at_ms, .. } => *at_ms,
+        }
+    }
+}
+
+/// "Shrunk 16 to 8: another app took 6.1 GB in 20 s": what was done, then why.
+pub fn decision_sentence(previous_micro_batch: u32, decision: &Decision) -> String {
+    let (from, to, why) = (previous_micro_batch, decision.micro_batch, &decision.reason);
+    match decision.change {
+        Change::Start => format!("Starting with {to}: {why}"),
+        Change::Hold => format!("Holding at {to}: {why}"),
+        Change::Shrink => format!("Shrunk {from} to {to}: {why}"),
+        Change::Grow => format!("Grew {from} to {to}: {why}"),
+        Change::Cancel => format!("Cancelled one piece and trying {to}: {why}"),
+        Change::Pause => format!("Paused: {why}"),
+        Change::Park => format!("Parked: {why}"),
+        Change::Continue => format!("Continuing with {to}: {why}"),
+    }
+}

@@ -1,0 +1,9 @@
+//! Say and keep: run config, run events, run store, reports. Refuses to know tensors, data sets and windows.
+
+mod config;
+mod event;
+/// Floats that JSON cannot hold.
+pub mod finite;
+
+pub use config::RunConfig;
+pub use event::{CheckpointReason, RunEvent, Started, StopReason, decision_sentence};
