@@ -1,0 +1,232 @@
+//! What the commands answer: types only, exported to the window. Ids go in, views come out; a path of the user's disk
+//! is shown but never taken from the page.
+
+use runlog::RunStatus;
+use pressure::Level;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// Answer of `welcome`: what the window needs at its start and after a reload.
+#[derive(Debug, Clone, Serialize, TS)]
+#[ts(export)]
+pub struct Welcome {
+    /// Ebb's version.
+    pub version: String,
+    /// "macos" or "linux".
+    pub platform: String,
+    /// "CPU, 2 threads: no GPU was found" or "Metal on M4 Pro, 16 operations checked on this Mac".
+    pub device: String,
+    /// What the bundled sample holds, or nothing where it is missing.
+    pub sample: Option<SampleView>,
+    /// What to show first: something given on the command line, dropped before the page was ready, or the active run.
+    pub show: Option<Show>,
+}
+
+/// Something to show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[ts(export)]
+pub enum Show {
+    /// A dropped folder.
+    Inspection {
+        /// Its id.
+        id: String,
+    },
+    /// A run.
+    Run {
+        /// Its id.
+        id: String,
+    },
+}
+
+/// The bundled sample.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct SampleView {
+    /// Photographs in it.
+    pub photographs: u32,
+    /// Classes in it.
+    pub classes: u32,
+    /// Its size on disk.
+    pub bytes: u64,
+}
+
+/// Answer of `runs`: one row of the list of runs, newest first.
+#[derive(Debug, Clone, Serialize, TS)]
+#[ts(export)]
+pub struct RunRow {
+    /// Id for `pull`, `resume` and `control`.
+    pub id: String,
+    /// The dropped folder's name.
+    pub name: String,
+    /// "Image classification, ConvNet".
+    pub what: String,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// It trains in this process.
+    pub here: bool,
+    /// "Training in the terminal, epoch 2 of 4", "Stopped by you at step 1,180".
+    pub line: String,
+    /// Smoothed loss, at most 40 points.
+    pub spark: Vec<f64>,
+    /// Best held-out accuracy, as a fraction.
+    pub accuracy: Option<f64>,
+    /// Seconds left while it trains.
+    pub seconds_left: Option<f64>,
+    /// There is a checkpoint to go on from.
+    pub can_resume: bool,
+    /// Last change, milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+/// Answer of `inspection`: what a folder is, and why not.
+#[derive(Debug, Clone, Serialize, TS)]
+#[ts(export)]
+pub struct InspectionView {
+    /// Its id.
+    pub id: String,
+    /// Counts up whenever the folder on disk changed.
+    pub version: u64,
+    /// The folder's name.
+    pub name: String,
+    /// The folder's path, to be shown only.
+    pub path: String,
+    /// Files looked at so far while reading, then all.
+    pub files_seen: u64,
+    /// Still reading.
+    pub reading: bool,
+    /// Why it cannot be trained, and the next move.
+    pub refusal: Option<String>,
+    /// Classes with their photographs.
+    pub classes: Vec<ClassView>,
+    /// Photographs that can be used.
+    pub photographs: u64,
+    /// Bytes on disk of those.
+    pub bytes: u64,
+    /// Median width and height.
+    pub typical_size: Option<(u32, u32)>,
+    /// Files left out.
+    pub skipped: Vec<SkippedView>,
+    /// Sentences worth knowing: imbalance, a class missing in a split.
+    pub notes: Vec<String>,
+    /// "20 % of each class, 243 photographs, chosen by seed 7" or "folders train, val, test".
+    pub split: String,
+    /// The settings Ebb suggests, when it can be trained.
+    pub plan: Option<PlanView>,
+}
+
+/// One class of a folder.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct ClassView {
+    /// Folder name as shown.
+    pub name: String,
+    /// Photographs.
+    pub count: u32,
+    /// Worth a look: far fewer than the largest.
+    pub small: bool,
+}
+
+/// One file left out.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct SkippedView {
+    /// Relative to the folder.
+    pub file: String,
+    /// What is wrong, and the next move.
+    pub reason: String,
+}
+
+/// A suggested plan with what it means.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct PlanView {
+    /// The settings themselves.
+    pub settings: PlanSettings,
+    /// Models that can be chosen, value and label.
+    pub models: Vec<(String, String)>,
+    /// Image sizes that can be chosen.
+    pub image_sizes: Vec<u32>,
+    /// Samples trained on.
+    pub train_samples: u64,
+    /// Samples held out.
+    pub held_out_samples: u64,
+    /// Trained parameters.
+    pub parameters: u64,
+    /// Memory now, for the forecast bar.
+    pub machine: MachineView,
+    /// Weights, gradients, optimizer state.
+    pub state_bytes: u64,
+    /// Activations predicted at the suggested micro-batch; `None` until a forecast exists.
+    pub activations_bytes: Option<u64>,
+    /// Budget line, as footprint plus others.
+    pub budget_line_bytes: u64,
+}
+
+/// Settings that the page may change before Train.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(deny_unknown_fields)]
+#[ts(export)]
+pub struct PlanSettings {
+    /// Model's name.
+    pub model: String,
+    /// Side of the square image.
+    pub image_size: u32,
+    /// Samples a step.
+    pub effective_batch: u32,
+    /// Epochs.
+    pub epochs: u64,
+    /// Peak learning rate.
+    pub learning_rate: f64,
+    /// `none` or `standard`.
+    pub augment: String,
+    /// `10min`, `2epochs`, `500steps`.
+    pub checkpoint_every: String,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// Answer of `machine`: the status bar.
+#[derive(Debug, Clone, Default, Serialize, TS)]
+#[ts(export)]
+pub struct MachineView {
+    /// Pressure level.
+    pub level: Level,
+    /// Pressure, `0.0..=1.0`.
+    pub pressure: f64,
+    /// Physical memory.
+    pub total_bytes: u64,
+    /// In use by everybody.
+    pub used_bytes: u64,
+    /// The system's own.
+    pub system_bytes: u64,
+    /// This process.
+    pub own_bytes: u64,
+    /// Everybody else.
+    pub others_bytes: u64,
+    /// Swap in use.
+    pub swap_bytes: u64,
+    /// The machine's name and chip, where known.
+    pub name: String,
+}
+
+/// What the page asks of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+#[ts(export)]
+pub enum RunRequest {
+    /// Stop & checkpoint.
+    Stop,
+    /// Checkpoint now.
+    Checkpoint,
+    /// Pause.
+    Pause,
+    /// Go on.
+    Continue,
+}
+
+/// A refusal, with a code where the window acts on it.
+#[derive(Debug, Clone, Serialize, TS)]
+#[ts(export)]
+pub struct CommandError {
+    /// `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
+    pub code: String,
+    /// What, where, and the next move.
+    pub message: String,
+}
