@@ -10,7 +10,6 @@ use ts_rs::TS;
 /// chart has no gap; wall-clock time stands in `Started` and `Resumed` only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[ts(export)]
 pub enum RunEvent {
     /// The first event of every run: what is trained, on what, and how.
     Started(Box<Started>),

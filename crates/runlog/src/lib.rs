@@ -1,5 +1,7 @@
 //! Say and keep: run config, run events, run store, reports. Refuses to know tensors, data sets and windows.
 
+#[doc(hidden)]
+pub mod bindings;
 mod config;
 mod event;
 /// Floats that JSON cannot hold.

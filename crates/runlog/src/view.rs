@@ -128,7 +128,6 @@ pub struct PackedArray {
 /// The head of one pull. On the wire: u32 LE length of this head as JSON, the JSON, zeroes up to a multiple of 8 bytes,
 /// then the packed arrays as little-endian 64-bit floats. At most two points per pixel column.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
-#[ts(export)]
 pub struct PullHeader {
     /// Events folded so far.
     pub version: u64,

@@ -1,0 +1,49 @@
+//! Keeps the window's TypeScript types in step with the Rust ones: writes them anew and compares with what is
+//! committed. For tests only; knows no type by name.
+
+use std::path::Path;
+use std::{fs, io};
+use ts_rs::{Config, ExportError};
+
+/// Environment variable that makes [`check`] rewrite the committed files.
+pub const UPDATE: &str = "EBB_UPDATE_BINDINGS";
+
+/// Lets `export` write into the empty folder `fresh` and compares each file with its twin in `committed`. The error
+/// names the first file that differs and how to rewrite it; with `EBB_UPDATE_BINDINGS=1` the files are rewritten.
+pub fn check(
+    committed: &Path,
+    fresh: &Path,
+    export: impl FnOnce(&Config) -> Result<(), ExportError>,
+) -> Result<(), String> {
+    // 64-bit counts stay far below 2^53, so a plain number holds them.
+    let config = Config::new().with_large_int("number").with_out_dir(fresh);
+    export(&config).map_err(|e| format!("the types could not be written: {e}"))?;
+    compare(committed, fresh).map_err(|e| format!("{}: {e}", committed.display()))?
+}
+
+fn compare(committed: &Path, fresh: &Path) -> io::Result<Result<(), String>> {
+    let update = std::env::var_os(UPDATE).is_some_and(|v| v == "1");
+    for entry in fs::read_dir(fresh)? {
+        let entry = entry?;
+        let twin = committed.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            if let differs @ Err(_) = compare(&twin, &entry.path())? {
+                return Ok(differs);
+            }
+            continue;
+        }
+        let written = fs::read(entry.path())?;
+        if fs::read(&twin).is_ok_and(|old| old == written) {
+            continue;
+        }
+        if !update {
+            let file = twin.display();
+            return Ok(Err(format!(
+                "{file} is not what the Rust types say. Run the same test with {UPDATE}=1 and commit the file."
+            )));
+        }
+        fs::create_dir_all(committed)?;
+        fs::write(&twin, written)?;
+    }
+    Ok(Ok(()))
+}
