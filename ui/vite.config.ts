@@ -1,0 +1,38 @@
+// The window's build. A recorded run is served to the replay host while developing, and is never part of the bundle.
+import { createReadStream, existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig, type Connect, type Plugin } from "vite";
+
+const recorded = process.env.EBB_REPLAY ?? fileURLToPath(new URL("../crates/runlog/tests/data/demo.jsonl", import.meta.url));
+
+const serveRecorded: Connect.NextHandleFunction = (request, response, next) => {
+  if (request.url?.split("?")[0] !== "/recorded.jsonl" || !existsSync(recorded)) return next();
+  response.setHeader("content-type", "application/jsonl");
+  createReadStream(recorded).pipe(response);
+};
+
+const replay: Plugin = {
+  name: "ebb-replay",
+  configureServer: (server) => void server.middlewares.use(serveRecorded),
+  configurePreviewServer: (server) => void server.middlewares.use(serveRecorded),
+};
+
+// The app's own policy, so that a preview meets the same refusals as the window.
+const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'";
+
+export default defineConfig({
+  base: "./",
+  clearScreen: false,
+  plugins: [svelte(), replay],
+  server: { port: 5173, strictPort: true },
+  preview: { port: 5174, strictPort: true, headers: { "content-security-policy": policy } },
+  build: {
+    target: "safari18",
+    cssTarget: "safari18",
+    outDir: process.env.EBB_UI_OUT ?? "dist",
+    emptyOutDir: true,
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+  },
+});
