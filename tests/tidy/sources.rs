@@ -1,0 +1,175 @@
+//! How a source file opens, how long it is, and which words it uses.
+
+use crate::{none, root};
+use std::fs;
+use std::path::Path;
+
+const LONGEST: usize = 400;
+const EMPTY_WORDS: &[&str] = &[
+    "Manager",
+    "Service",
+    "Helper",
+    "Util",
+    "Common",
+    "Processor",
+];
+const TYPE_WORDS: &[&str] = &["struct", "enum", "trait", "type", "class", "interface"];
+/// The one file of the window that may talk to the desktop shell, wherever it is.
+const SHELL: &str = "@tauri-apps";
+
+/// A source file: its path from the root, and its text.
+struct Source {
+    path: String,
+    text: String,
+}
+
+fn read(folder: &Path, sources: &mut Vec<Source>) {
+    for entry in fs::read_dir(folder).expect("a folder of the project can be read") {
+        let path = entry.expect("an entry of the project can be read").path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if path.is_dir() {
+            if !["dist", "node_modules", "bindings", "generated"].contains(&name) {
+                read(&path, sources);
+            }
+        } else if [".rs", ".ts", ".svelte"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
+            let text = fs::read_to_string(&path).expect("a source file is text");
+            let path = path
+                .strip_prefix(root())
+                .expect("it lies in the project")
+                .display()
+                .to_string();
+            sources.push(Source { path, text });
+        }
+    }
+}
+
+fn all() -> Vec<Source> {
+    let mut sources = Vec::new();
+    for folder in ["crates", "src-tauri", "tests", "ui"] {
+        read(&root().join(folder), &mut sources);
+    }
+    assert!(sources.len() > 20, "the walk finds the project's files");
+    sources
+}
+
+fn without_header(sources: &[Source]) -> Vec<String> {
+    let rust = sources.iter().filter(|source| source.path.ends_with(".rs"));
+    let bare = rust.filter(|source| !source.text.starts_with("//! "));
+    bare.map(|source| format!("{} does not open with `//! ` and what it is", source.path))
+        .collect()
+}
+
+fn too_long(sources: &[Source]) -> Vec<String> {
+    let lines = |source: &Source| source.text.lines().count();
+    let long = sources.iter().filter(|source| lines(source) > LONGEST);
+    long.map(|source| {
+        format!(
+            "{} has {} lines: look for the missing noun",
+            source.path,
+            lines(source)
+        )
+    })
+    .collect()
+}
+
+fn empty_words(sources: &[Source]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for source in sources {
+        let words: Vec<&str> = source.text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            if TYPE_WORDS.contains(&pair[0])
+                && EMPTY_WORDS.iter().any(|word| pair[1].contains(word))
+            {
+                complaints.push(format!(
+                    "{}: {} {} says nothing of what it is",
+                    source.path, pair[0], pair[1]
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+fn shell_imports(sources: &[Source]) -> Vec<String> {
+    let imports = |source: &&Source| {
+        source
+            .text
+            .lines()
+            .any(|line| line.contains("from") && line.contains(SHELL))
+    };
+    let window = sources
+        .iter()
+        .filter(|source| source.path.starts_with("ui/"));
+    let files: Vec<_> = window
+        .filter(imports)
+        .map(|source| source.path.clone())
+        .collect();
+    if files.len() > 1 {
+        vec![format!(
+            "{SHELL} is imported by more than one file: {}",
+            files.join(", ")
+        )]
+    } else {
+        vec![]
+    }
+}
+
+#[test]
+fn every_rust_file_says_what_it_is() {
+    none(&without_header(&all()));
+}
+
+#[test]
+fn no_file_is_longer_than_400_lines() {
+    none(&too_long(&all()));
+}
+
+#[test]
+fn no_type_has_an_empty_name() {
+    none(&empty_words(&all()));
+}
+
+#[test]
+fn one_file_of_the_window_talks_to_the_shell() {
+    none(&shell_imports(&all()));
+}
+
+#[test]
+fn planted_faults_are_named() {
+    let source = |path: &str, text: &str| Source {
+        path: path.into(),
+        text: text.into(),
+    };
+    let import = format!("import {{ invoke }} from \"{SHELL}/api/core\";\n");
+    let good = [
+        source("crates/a.rs", "//! Says what it is.\nstruct Pilot;\n"),
+        source("ui/host.ts", &import),
+    ];
+    for rule in [without_header, too_long, empty_words, shell_imports] {
+        assert_eq!(rule(&good), Vec::<String>::new());
+    }
+    assert_eq!(
+        without_header(&[source("crates/a.rs", "use std::fs;\n//! late\n")]).len(),
+        1
+    );
+    assert_eq!(
+        too_long(&[source("ui/a.svelte", &"x\n".repeat(LONGEST + 1))]).len(),
+        1
+    );
+    let named = format!("pub struct Run{} {{}}", EMPTY_WORDS[0]);
+    assert_eq!(empty_words(&[source("crates/a.rs", &named)]).len(), 1);
+    assert_eq!(
+        shell_imports(&[
+            source("ui/host.ts", &import),
+            source("ui/b.svelte", &import)
+        ])
+        .len(),
+        1
+    );
+}

@@ -1,0 +1,103 @@
+//! What several files must say alike: the version, the commands of the window, the first line of a preset.
+
+use crate::{none, root};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+
+fn text(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn json(path: &str) -> Value {
+    serde_json::from_str(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn odd_ones_out(versions: &[(&str, String)]) -> Vec<String> {
+    let ours = env!("CARGO_PKG_VERSION");
+    let odd = versions.iter().filter(|(_, version)| version != ours);
+    odd.map(|(path, version)| format!("{path} says version {version}, Cargo.toml says {ours}"))
+        .collect()
+}
+
+/// Commands that one side has and the other has not.
+fn one_sided(declared: &BTreeSet<String>, allowed: &BTreeSet<String>) -> Vec<String> {
+    let both = declared.symmetric_difference(allowed);
+    both.map(|command| format!("{command} stands in only one of src-tauri/build.rs and src-tauri/capabilities/main.json")).collect()
+}
+
+fn without_purpose(presets: &[(String, String)]) -> Vec<String> {
+    let bare = presets.iter().filter(|(_, text)| !text.starts_with("# "));
+    bare.map(|(path, _)| format!("{path} does not open with a comment that says for whom it is"))
+        .collect()
+}
+
+#[test]
+fn every_file_says_the_same_version() {
+    let version = |path: &'static str| {
+        (
+            path,
+            json(path)["version"].as_str().unwrap_or("none").to_owned(),
+        )
+    };
+    let versions = ["package.json", "package-lock.json", "tauri.conf.json"].map(version);
+    none(&odd_ones_out(&versions));
+    assert!(
+        text("CHANGELOG.md").contains(&format!("## {}", env!("CARGO_PKG_VERSION"))),
+        "CHANGELOG.md tells of this version"
+    );
+    assert_eq!(odd_ones_out(&[("planted.json", "9.9.9".into())]).len(), 1);
+}
+
+#[test]
+fn every_command_is_declared_and_allowed() {
+    let list = text("src-tauri/build.rs");
+    let (_, list) = list
+        .split_once("COMMANDS: &[&str] = &[")
+        .expect("build.rs lists the commands");
+    let (list, _) = list.split_once("];").expect("the list ends");
+    let declared: BTreeSet<_> = list
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect();
+    let permissions = json("src-tauri/capabilities/main.json");
+    let permissions = permissions["permissions"]
+        .as_array()
+        .expect("a capability has permissions");
+    let own = permissions
+        .iter()
+        .filter_map(|permission| permission.as_str()?.strip_prefix("allow-"));
+    let allowed: BTreeSet<_> = own.map(|name| name.replace('-', "_")).collect();
+    assert!(declared.contains("pull"), "the list is read");
+    none(&one_sided(&declared, &allowed));
+    assert_eq!(
+        one_sided(&BTreeSet::from(["planted".to_owned()]), &BTreeSet::new()).len(),
+        1
+    );
+}
+
+#[test]
+fn every_preset_says_for_whom_it_is() {
+    let entries = fs::read_dir(root().join("configs")).expect("there are presets");
+    let paths = entries.map(|entry| entry.expect("a preset can be read").path());
+    let toml = paths.filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "toml")
+    });
+    let presets: Vec<_> = toml
+        .map(|path| {
+            (
+                path.display().to_string(),
+                fs::read_to_string(&path).expect("a preset is text"),
+            )
+        })
+        .collect();
+    assert!(!presets.is_empty(), "there are presets");
+    none(&without_purpose(&presets));
+    assert_eq!(
+        without_purpose(&[("planted.toml".into(), "seed = 1\n".into())]).len(),
+        1
+    );
+}
