@@ -1,6 +1,7 @@
 //! What the user asked for, as written: TOML or JSON, unknown keys refused. Checked into a `Plan` by the trainer;
 //! this file only parses and knows no data set.
 
+use crate::{RunlogError, keys};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -23,37 +24,37 @@ pub struct RunConfig {
     /// Epochs, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
-    /// Steps; overrides `epochs`.
+    /// Steps, 1..=100000000; overrides `epochs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
     /// Samples a step, 1..=65536. Never changed by pressure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_batch: Option<u32>,
-    /// Fixed micro-batch; absent means automatic.
+    /// Fixed micro-batch, 1..=65536; absent means automatic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
     /// `adamw` or `sgd`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<String>,
-    /// Peak learning rate.
+    /// Peak learning rate, `1e-9..=10.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
-    /// Decoupled weight decay.
+    /// Decoupled weight decay, `0.0..=10.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
     /// Steps of linear warm-up as a fraction of all steps, `0.0..=1.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_fraction: Option<f64>,
-    /// Label smoothing, `0.0..1.0`.
+    /// Label smoothing, `0.0..=0.99`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_smoothing: Option<f64>,
-    /// Largest global gradient norm; absent means 1.
+    /// Largest global gradient norm, `1e-6..=1e6`; absent means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
     /// `none` or `standard` (crop, flip, colour).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub augment: Option<String>,
-    /// Share of each class held out when the folder has no split, `0.0..1.0`.
+    /// Share of each class held out when the folder has no split, `0.0..=0.99`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out_fraction: Option<f64>,
     /// `auto`, `metal`, `cuda` or `cpu`.
@@ -62,28 +63,71 @@ pub struct RunConfig {
     /// `f32` or `f64` (CPU only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
-    /// Threads of the CPU kernels.
+    /// Threads of the CPU kernels, 1..=1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Decoding workers.
+    /// Decoding workers, 1..=256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
-    /// Largest footprint, in bytes.
+    /// Largest footprint, in bytes, at least 64 MB. A file may also say "8GB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_cap_bytes: Option<u64>,
     /// Where the budget line stands, as a share of all memory, `0.5..=0.95`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub politeness: Option<f64>,
-    /// Seed of everything random.
+    /// Seed of everything random, below 2^53.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Train on this many samples only.
+    /// Train on this many samples only, at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dev_samples: Option<u64>,
     /// `10min`, `2epochs` or `500steps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<String>,
-    /// Evaluate after this many epochs.
+    /// Evaluate after this many epochs, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluate_every_epochs: Option<u64>,
+}
+
+impl RunConfig {
+    /// Refuses the first value that is out of its range.
+    pub fn validate(&self) -> Result<(), RunlogError> {
+        let written = serde_json::to_value(self).expect("a config is plain data with text keys");
+        let entries = written.as_object().cloned().unwrap_or_default();
+        keys::check(entries, |_| "The run config".into()).map(drop)
+    }
+
+    /// Lays this config over `base`: what is given here wins, the rest comes from there. `epochs` given here also
+    /// takes the place of `steps` given there.
+    pub fn over(self, base: RunConfig) -> RunConfig {
+        let steps = base.steps.filter(|_| self.epochs.is_none());
+        RunConfig {
+            folder: self.folder.or(base.folder),
+            task: self.task.or(base.task),
+            model: self.model.or(base.model),
+            image_size: self.image_size.or(base.image_size),
+            epochs: self.epochs.or(base.epochs),
+            steps: self.steps.or(steps),
+            effective_batch: self.effective_batch.or(base.effective_batch),
+            micro_batch: self.micro_batch.or(base.micro_batch),
+            optimizer: self.optimizer.or(base.optimizer),
+            learning_rate: self.learning_rate.or(base.learning_rate),
+            weight_decay: self.weight_decay.or(base.weight_decay),
+            warmup_fraction: self.warmup_fraction.or(base.warmup_fraction),
+            label_smoothing: self.label_smoothing.or(base.label_smoothing),
+            clip_norm: self.clip_norm.or(base.clip_norm),
+            augment: self.augment.or(base.augment),
+            held_out_fraction: self.held_out_fraction.or(base.held_out_fraction),
+            device: self.device.or(base.device),
+            precision: self.precision.or(base.precision),
+            threads: self.threads.or(base.threads),
+            workers: self.workers.or(base.workers),
+            memory_cap_bytes: self.memory_cap_bytes.or(base.memory_cap_bytes),
+            politeness: self.politeness.or(base.politeness),
+            seed: self.seed.or(base.seed),
+            dev_samples: self.dev_samples.or(base.dev_samples),
+            checkpoint_every: self.checkpoint_every.or(base.checkpoint_every),
+            evaluate_every_epochs: self.evaluate_every_epochs.or(base.evaluate_every_epochs),
+        }
+    }
 }

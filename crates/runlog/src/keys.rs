@@ -1,0 +1,140 @@
+//! The keys of a run config and what each may be: one table for files, presets, the terminal and the window.
+//! Knows the words of a model or task only as text.
+
+use crate::RunlogError;
+use crate::every::Every;
+use crate::words::{nearest, parse_bytes};
+use serde_json::{Map, Value};
+
+/// What a value may be.
+pub(crate) enum Allowed {
+    /// Any path.
+    Path,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A whole number between two, both included.
+    Whole(u64, u64),
+    /// A number between two, both included.
+    Number(f64, f64),
+    /// `10min`, `2epochs` or `500steps`.
+    Rhythm,
+    /// A number of bytes, or words such as `8GB`.
+    Bytes(u64),
+}
+
+use Allowed::{Bytes, Number, Path, Rhythm, Whole, Word};
+
+/// Counts in the window are plain numbers, which are exact up to here.
+const EXACT: u64 = (1 << 53) - 1;
+
+/// Every key of [`RunConfig`](crate::RunConfig), in its order.
+pub(crate) const KEYS: [(&str, Allowed); 26] = [
+    ("folder", Path),
+    ("task", Word(&["image-classification"])),
+    ("model", Word(&["convnet", "vit_micro"])),
+    ("image_size", Whole(16, 1024)),
+    ("epochs", Whole(1, 100_000)),
+    ("steps", Whole(1, 100_000_000)),
+    ("effective_batch", Whole(1, 65_536)),
+    ("micro_batch", Whole(1, 65_536)),
+    ("optimizer", Word(&["adamw", "sgd"])),
+    ("learning_rate", Number(1e-9, 10.0)),
+    ("weight_decay", Number(0.0, 10.0)),
+    ("warmup_fraction", Number(0.0, 1.0)),
+    ("label_smoothing", Number(0.0, 0.99)),
+    ("clip_norm", Number(1e-6, 1e6)),
+    ("augment", Word(&["none", "standard"])),
+    ("held_out_fraction", Number(0.0, 0.99)),
+    ("device", Word(&["auto", "metal", "cuda", "cpu"])),
+    ("precision", Word(&["f32", "f64"])),
+    ("threads", Whole(1, 1024)),
+    ("workers", Whole(1, 256)),
+    ("memory_cap_bytes", Bytes(64 << 20)),
+    ("politeness", Number(0.5, 0.95)),
+    ("seed", Whole(0, EXACT)),
+    ("dev_samples", Whole(1, EXACT)),
+    ("checkpoint_every", Rhythm),
+    ("evaluate_every_epochs", Whole(1, 100_000)),
+];
+
+impl Allowed {
+    /// "16 to 1024", as the end of "must be …".
+    fn words(&self) -> String {
+        match self {
+            Path => "a path in quotes".into(),
+            Word([one]) => format!("`{one}`"),
+            Word(words) => format!("one of `{}`", words.join("`, `")),
+            Whole(least, EXACT) => format!("a whole number of at least {least}"),
+            Whole(least, most) => format!("a whole number from {least} to {most}"),
+            Number(least, most) => format!("a number from {least} to {most}"),
+            Rhythm => "how often, as `10min`, `2epochs` or `500steps`".into(),
+            Bytes(least) => format!(
+                "a size of memory of at least {}, as 8GB in quotes or a number of bytes",
+                crate::words::format_bytes(*least)
+            ),
+        }
+    }
+
+    /// The value as the config holds it, or nothing when it is not allowed.
+    fn accept(&self, value: &Value) -> Option<Value> {
+        let fits = match self {
+            Path => value.is_string(),
+            Word(words) => value.as_str().is_some_and(|v| words.contains(&v)),
+            Whole(least, most) => value.as_u64().is_some_and(|v| (least..=most).contains(&&v)),
+            Number(least, most) => value.as_f64().is_some_and(|v| (least..=most).contains(&&v)),
+            Rhythm => value.as_str().is_some_and(|v| Every::parse(v).is_ok()),
+            Bytes(least) => {
+                let bytes = match value {
+                    Value::String(text) => parse_bytes(text).ok()?,
+                    number => number.as_u64()?,
+                };
+                return (bytes >= *least).then(|| Value::from(bytes));
+            }
+        };
+        fits.then(|| value.clone())
+    }
+}
+
+/// Checks each entry. `place` says where a key stands: "run.toml, line 3".
+pub(crate) fn check(
+    entries: Map<String, Value>,
+    place: impl Fn(&str) -> String,
+) -> Result<Map<String, Value>, RunlogError> {
+    let accept = |(key, value): (String, Value)| {
+        let Some((_, allowed)) = KEYS.iter().find(|(known, _)| *known == key) else {
+            return Err(RunlogError::UnknownKey {
+                place: place(&key),
+                hint: hint(&key),
+                key,
+            });
+        };
+        match allowed.accept(&value) {
+            Some(value) => Ok((key, value)),
+            None => Err(RunlogError::ConfigValue {
+                place: place(&key),
+                key,
+                found: found(&value),
+                allowed: allowed.words(),
+            }),
+        }
+    };
+    entries.into_iter().map(accept).collect()
+}
+
+fn hint(key: &str) -> String {
+    let known = KEYS.iter().map(|(known, _)| *known);
+    match nearest(key, known.clone()) {
+        Some(near) => format!("Did you mean `{near}`?"),
+        None => format!("The keys are {}.", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn found(value: &Value) -> String {
+    match value {
+        Value::Null => "not a number".into(),
+        Value::String(text) => format!("`{text}`"),
+        Value::Array(_) => "a list".into(),
+        Value::Object(_) => "a table".into(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Configs: what is read, what is refused and with which words.
+
+use runlog::{RunConfig, preset, preset_names, preset_purpose};
+use std::fs;
+
+fn load(name: &str, text: &str) -> Result<RunConfig, String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    fs::write(&path, text).expect("the config can be written");
+    let place = folder.path().display().to_string() + "/";
+    RunConfig::load(&path).map_err(|error| error.to_string().replace(&place, ""))
+}
+
+#[test]
+fn toml_and_json_say_the_same() {
+    let toml = load(
+        "a.toml",
+        "epochs = 3\nlearning_rate = 0.01\nmemory_cap_bytes = \"8GB\"\nmodel = \"convnet\"\n",
+    );
+    let json = load(
+        "a.json",
+        r#"{"epochs": 3, "learning_rate": 0.01, "memory_cap_bytes": 8589934592, "model": "convnet", "seed": null}"#,
+    );
+    assert_eq!(toml, json);
+    assert_eq!(toml.map(|config| config.memory_cap_bytes), Ok(Some(8 << 30)));
+}
+
+#[test]
+fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
+    let check = |name: &str, text: &str, message: &str| {
+        assert_eq!(load(name, text), Err(message.to_owned()), "{text}");
+    };
+    check(
+        "run.toml",
+        "# mine\nseed = 7\nepoch = 3\n",
+        "run.toml, line 3: there is no key `epoch`. Did you mean `epochs`?",
+    );
+    check(
+        "run.json",
+        "{\n  \"model\": \"convnet\",\n  \"learning-rate\": 0.1\n}",
+        "run.json, line 3: there is no key `learning-rate`. Did you mean `learning_rate`?",
+    );
+    check(
+        "run.toml",
+        "image_size = 5000",
+        "run.toml, line 1: `image_size` is 5000, but must be a whole number from 16 to 1024. Change it and start again.",
+    );
+    check(
+        "run.toml",
+        "\nepochs = \"three\"",
+        "run.toml, line 2: `epochs` is `three`, but must be a whole number from 1 to 100000. Change it and start again.",
+    );
+    check(
+        "run.toml",
+        "effective_batch = 2.5",
+        "run.toml, line 1: `effective_batch` is 2.5, but must be a whole number from 1 to 65536. Change it and start again.",
+    );
+    check(
+        "run.toml",
+        "politeness = nan",
+        "run.toml, line 1: `politeness` is not a number, but must be a number from 0.5 to 0.95. Change it and start again.",
+    );
+    check(
+        "run.toml",
+        "device = \"tpu\"",
+        "run.toml, line 1: `device` is `tpu`, but must be one of `auto`, `metal`, `cuda`, `cpu`. Change it and start again.",
+    );
+    check(
+        "run.toml",
+        "checkpoint_every = \"often\"",
+        "run.toml, line 1: `checkpoint_every` is `often`, but must be how often, as `10min`, `2epochs` or `500steps`. \
+         Change it and start again.",
+    );
+    check(
+        "run.toml",
+        "memory_cap_bytes = \"1MB\"",
+        "run.toml, line 1: `memory_cap_bytes` is `1MB`, but must be a size of memory of at least 64 MB, as 8GB in quotes \
+         or a number of bytes. Change it and start again.",
+    );
+    check(
+        "run.yaml",
+        "epochs: 3",
+        "run.yaml is no config: its name must end in .toml or .json.",
+    );
+}
+
+#[test]
+fn broken_text_is_refused_by_line() {
+    for (name, text, begin) in [
+        ("run.toml", "seed = 7\nepochs = = 3\n", "run.toml, line 2: "),
+        ("run.toml", "seed = 7\nseed = 8\n", "run.toml, line 2: "),
+        ("run.json", "{\n\"seed\": 7,\n}", "run.json, line 3: "),
+        ("run.json", "[]", "run.json, line 1: "),
+    ] {
+        let message = load(name, text).expect_err(text);
+        assert!(message.starts_with(begin), "{message}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named_with_the_next_move() {
+    let message = RunConfig::load("nowhere/run.toml".as_ref()).map_err(|e| e.to_string());
+    let expected = "nowhere/run.toml could not be read: No such file or directory (os error 2). Check the path.";
+    assert_eq!(message, Err(expected.to_owned()));
+}
+
+#[test]
+fn a_config_made_in_the_program_is_checked_by_the_same_table() {
+    let check = |config: RunConfig, fine: bool| assert_eq!(config.validate().is_ok(), fine);
+    check(RunConfig::default(), true);
+    check(RunConfig { politeness: Some(0.5), ..RunConfig::default() }, true);
+    check(RunConfig { politeness: Some(0.49), ..RunConfig::default() }, false);
+    check(RunConfig { learning_rate: Some(f64::NAN), ..RunConfig::default() }, false);
+    check(RunConfig { effective_batch: Some(0), ..RunConfig::default() }, false);
+}
+
+#[test]
+fn every_key_is_in_the_table() {
+    let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nimage_size = 64\nepochs = 1\nsteps = 1\n\
+                effective_batch = 1\nmicro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
+                warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\naugment = \"none\"\nheld_out_fraction = 0\n\
+                device = \"cpu\"\nprecision = \"f64\"\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
+                politeness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n";
+    let config = load("all.toml", text).expect("all keys are known");
+    let again = RunConfig::from_toml(&config.to_toml(), "again").expect("what was written is read");
+    assert_eq!(again, config);
+    assert_eq!(config.to_toml().lines().count(), 26);
+}
+
+#[test]
+fn the_upper_layer_wins_and_epochs_replace_steps() {
+    let file = RunConfig { steps: Some(100), seed: Some(1), ..RunConfig::default() };
+    let asked = RunConfig { epochs: Some(2), ..RunConfig::default() };
+    let both = asked.over(file.clone());
+    assert_eq!((both.epochs, both.steps, both.seed), (Some(2), None, Some(1)));
+    let asked = RunConfig { seed: Some(9), ..RunConfig::default() };
+    let both = asked.over(file);
+    assert_eq!((both.steps, both.seed), (Some(100), Some(9)));
+}
+
+#[test]
+fn every_preset_loads_and_says_for_whom_it_is() {
+    for name in preset_names() {
+        let config = preset(name).expect("it is in the table");
+        assert!(config.effective_batch.is_some(), "{name}");
+        let purpose = preset_purpose(name).expect("it is in the table");
+        assert!(purpose.starts_with("For "), "{name}: {purpose}");
+    }
+    assert_eq!(preset("fastest"), None);
+}
+
+#[test]
+fn every_file_in_configs_is_a_preset() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
+    let mut files: Vec<String> = fs::read_dir(folder)
+        .expect("the presets are there")
+        .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
+        .collect();
+    let mut names: Vec<String> = preset_names().map(str::to_owned).collect();
+    files.sort();
+    names.sort();
+    assert_eq!(files, names);
+}
+
+#[test]
+fn the_presets_have_the_agreed_effective_batches() {
+    let check = |name: &str, size: u32| {
+        let found = preset(name).and_then(|config| config.effective_batch);
+        assert_eq!(found, Some(size), "{name}");
+    };
+    check("memory_debug", 4);
+    check("memory_small", 8);
+    check("memory_medium", 16);
+    check("memory_large", 32);
+    check("apple_silicon_optimal", 64);
+    check("ultra_safe", 4);
+    check("recognition_safe", 8);
+    check("recognition", 24);
+}
