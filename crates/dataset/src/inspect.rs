@@ -1,0 +1,307 @@
+//! Looks at a folder: lists it, judges every file by its header, reads classes and splits from the names, and says why
+//! it cannot be trained where it cannot. Decodes nothing and writes nothing.
+
+use crate::error::DatasetError;
+use crate::header::{self, Verdict};
+use crate::inspection::{Class, ImageFile, Inspection, Part, SkippedFile, SplitKind};
+use crate::layout::{Layout, lay_out};
+use crate::sentences::{self, Situation};
+use crate::split;
+use crate::walk::{Entry, Walk, walk};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use unicode_normalization::UnicodeNormalization;
+
+/// Headers judged between two calls of `seen`.
+const FILES_PER_REPORT: usize = 256;
+/// The largest share that may be held out.
+const MAX_HELD_OUT_FRACTION: f64 = 0.9;
+
+/// How a folder is looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InspectOptions {
+    /// Held out of each class where the folder brings no split, `0.0..=0.9`.
+    pub held_out_fraction: f64,
+    /// Chooses which photographs are held out.
+    pub seed: u64,
+}
+
+impl Default for InspectOptions {
+    fn default() -> Self {
+        Self {
+            held_out_fraction: 0.2,
+            seed: 0,
+        }
+    }
+}
+
+/// A photograph with its class and part, before classes have labels.
+struct Placed {
+    entry: Entry,
+    size: (u32, u32),
+    class: String,
+    part: Part,
+}
+
+/// Looks at a folder. `seen` is told the number of files looked at so far, on the calling thread.
+pub fn inspect(
+    folder: &Path,
+    options: &InspectOptions,
+    seen: &dyn Fn(u64),
+) -> Result<Inspection, DatasetError> {
+    let root = folder
+        .canonicalize()
+        .map_err(|source| DatasetError::of_folder(folder, source))?;
+    if !root.is_dir() {
+        return Err(DatasetError::NotAFolder {
+            path: folder.to_path_buf(),
+        });
+    }
+    let mut found = walk(&root)?;
+    let entries = (found.files.len() + found.folders.len() + found.skipped.len()) as u64
+        + found.ignored.system;
+    let images = judge_all(&root, &mut found, seen);
+    let names: Vec<&[String]> = images
+        .found
+        .iter()
+        .map(|(entry, _)| entry.names.as_slice())
+        .collect();
+    let layout = lay_out(&names);
+    let barren = barren_folders(&found, &names);
+    let fraction = options.held_out_fraction.clamp(0.0, MAX_HELD_OUT_FRACTION);
+    // A fraction that is no number holds nothing out.
+    let fraction = if fraction.is_nan() { 0.0 } else { fraction };
+    let split = match layout.parts.contains(&Part::HeldOut) {
+        true => SplitKind::Given,
+        false => SplitKind::Seeded {
+            fraction,
+            seed: options.seed,
+        },
+    };
+    let strays = layout.places.iter().filter(|place| place.is_err()).count() as u64;
+    let mut placed = place(images.found, &layout, &mut found.skipped);
+    if let SplitKind::Seeded { fraction, seed } = split {
+        hold_out(&mut placed, fraction, seed);
+    }
+    let (classes, files) = label(placed, &mut found.skipped);
+    let situation = Situation {
+        classes: &classes,
+        strays,
+        skipped: found.skipped.len() as u64,
+        entries,
+        split_folders: &layout.split_folders,
+        has_train: layout.parts.contains(&Part::Train),
+    };
+    found.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(Inspection {
+        name: root
+            .file_name()
+            .unwrap_or(root.as_os_str())
+            .to_string_lossy()
+            .nfc()
+            .collect(),
+        typical_size: typical_size(&files),
+        bytes: files.iter().map(|f| f.bytes).sum(),
+        refusal: sentences::refusal(&situation),
+        notes: notes(&classes, &layout, split, &images.formats, &barren),
+        folder: root,
+        classes,
+        files,
+        skipped: found.skipped,
+        ignored: found.ignored,
+        split,
+        split_folders: layout.split_folders,
+    })
+}
+
+/// What the headers say.
+struct Images {
+    /// Photographs that can be used, with width and height.
+    found: Vec<(Entry, (u32, u32))>,
+    /// Image formats that are not read.
+    formats: BTreeMap<&'static str, u64>,
+}
+
+/// Judges every listed file, many at a time; names those left out.
+fn judge_all(root: &Path, found: &mut Walk, seen: &dyn Fn(u64)) -> Images {
+    let mut images = Images {
+        found: Vec::new(),
+        formats: BTreeMap::new(),
+    };
+    let mut count = 0;
+    for chunk in found.files.chunks(FILES_PER_REPORT) {
+        let verdicts: Vec<Verdict> = chunk
+            .par_iter()
+            .map(|entry| header::judge(&root.join(&entry.path), entry.bytes))
+            .collect();
+        for (entry, verdict) in chunk.iter().zip(verdicts) {
+            match verdict {
+                Verdict::Image { width, height } => {
+                    images.found.push((entry.clone(), (width, height)))
+                }
+                Verdict::Refused { reason, format } => {
+                    if let Some(name) = format {
+                        *images.formats.entry(name).or_default() += 1;
+                    }
+                    found.skipped.push(SkippedFile {
+                        path: entry.path.clone(),
+                        reason,
+                    });
+                }
+                Verdict::Other => found.ignored.other += 1,
+            }
+        }
+        count += chunk.len() as u64;
+        seen(count);
+    }
+    images
+}
+
+/// The topmost folders without a readable photograph at or below them.
+fn barren_folders(found: &Walk, photographs: &[&[String]]) -> Vec<String> {
+    let full: BTreeSet<&[String]> = photographs
+        .iter()
+        .flat_map(|names| (0..names.len()).map(|depth| &names[..depth]))
+        .collect();
+    let is_full = |names: &[String]| names.is_empty() || full.contains(names);
+    found
+        .folders
+        .iter()
+        .filter(|f| !is_full(&f.names) && is_full(&f.names[..f.names.len() - 1]))
+        .map(|f| f.names.join("/"))
+        .collect()
+}
+
+fn place(
+    images: Vec<(Entry, (u32, u32))>,
+    layout: &Layout,
+    skipped: &mut Vec<SkippedFile>,
+) -> Vec<Placed> {
+    let mut placed = Vec::with_capacity(images.len());
+    for ((entry, size), place) in images.into_iter().zip(&layout.places) {
+        match place {
+            Ok(place) => placed.push(Placed {
+                entry,
+                size,
+                class: place.class.clone(),
+                part: place.part.unwrap_or(Part::Train),
+            }),
+            Err(reason) => skipped.push(SkippedFile {
+                path: entry.path,
+                reason: reason.clone(),
+            }),
+        }
+    }
+    placed
+}
+
+/// Moves a share of each class from training to held out.
+fn hold_out(placed: &mut [Placed], fraction: f64, seed: u64) {
+    let mut by_class: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (i, p) in placed
+        .iter()
+        .enumerate()
+        .filter(|(_, p)| p.part == Part::Train)
+    {
+        by_class.entry(p.class.clone()).or_default().push(i);
+    }
+    for (class, members) in by_class {
+        let paths: Vec<String> = members
+            .iter()
+            .map(|i| placed[*i].entry.names.join("/"))
+            .collect();
+        let views: Vec<&str> = paths.iter().map(String::as_str).collect();
+        for (i, held) in members
+            .into_iter()
+            .zip(split::held_out(seed, &class, &views, fraction))
+        {
+            if held {
+                placed[i].part = Part::HeldOut;
+            }
+        }
+    }
+}
+
+/// Gives every class that can be trained its label; a class that is only evaluated cannot be learnt and is left out.
+fn label(placed: Vec<Placed>, skipped: &mut Vec<SkippedFile>) -> (Vec<Class>, Vec<ImageFile>) {
+    let trained: BTreeSet<String> = placed
+        .iter()
+        .filter(|p| p.part == Part::Train)
+        .map(|p| p.class.clone())
+        .collect();
+    let mut classes: Vec<Class> = trained
+        .into_iter()
+        .map(|name| Class {
+            name,
+            train: 0,
+            held_out: 0,
+            test: 0,
+        })
+        .collect();
+    let mut files = Vec::with_capacity(placed.len());
+    for p in placed {
+        let Ok(label) = classes.binary_search_by(|c| c.name.cmp(&p.class)) else {
+            let reason = format!(
+                "Its class, {}, has no photograph to train on. Add some to train.",
+                p.class
+            );
+            skipped.push(SkippedFile {
+                path: p.entry.path,
+                reason,
+            });
+            continue;
+        };
+        match p.part {
+            Part::Train => classes[label].train += 1,
+            Part::HeldOut => classes[label].held_out += 1,
+            Part::Test => classes[label].test += 1,
+        }
+        files.push(ImageFile {
+            path: p.entry.path,
+            label: label as u32,
+            part: p.part,
+            width: p.size.0,
+            height: p.size.1,
+            bytes: p.entry.bytes,
+        });
+    }
+    (classes, files)
+}
+
+fn notes(
+    classes: &[Class],
+    layout: &Layout,
+    split: SplitKind,
+    formats: &BTreeMap<&'static str, u64>,
+    barren: &[String],
+) -> Vec<String> {
+    let held_out_name = match split {
+        SplitKind::Given => sentences::missing_in("the held-out folder", classes, |c| c.held_out),
+        SplitKind::Seeded { .. } => sentences::alone(classes),
+    };
+    let test = match layout.parts.contains(&Part::Test) {
+        true => sentences::missing_in("the test folder", classes, |c| c.test),
+        false => None,
+    };
+    [
+        sentences::imbalance(classes),
+        held_out_name,
+        test,
+        sentences::formats(formats),
+        sentences::barren(barren),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Median width and median height.
+fn typical_size(files: &[ImageFile]) -> Option<(u32, u32)> {
+    let median = |side: fn(&ImageFile) -> u32| {
+        let mut sides: Vec<u32> = files.iter().map(side).collect();
+        sides.sort_unstable();
+        sides.get(sides.len() / 2).copied()
+    };
+    Some((median(|f| f.width)?, median(|f| f.height)?))
+}
