@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: run test app check-macos bench-start lint fmt setup setup-test ui-test rust-test
+.PHONY: run test app check-macos lint fmt setup setup-test ui-test rust-test
 
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
@@ -61,10 +61,6 @@ check-macos: ui/dist/index.html
 rust-test: ui/dist/index.html
 	$(step) 'building and running every test (the first time: many minutes)'
 	scripts/with-display cargo nextest run --release --workspace
-
-bench-start: ui/dist/index.html
-	cargo build --release
-	scripts/with-display scripts/bench-start
 
 fmt:
 	cargo fmt --all
