@@ -45,14 +45,13 @@ fn checked((entries, lines): Entries, name: &str) -> Result<RunConfig, RunlogErr
 }
 
 fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {
-    let table: BTreeMap<Spanned<String>, toml::Value> =
-        toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_at(text, span.start));
-            RunlogError::ConfigSyntax {
-                place: format!("{name}, line {line}"),
-                why: error.message().to_owned(),
-            }
-        })?;
+    let table: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_at(text, span.start));
+        RunlogError::ConfigSyntax {
+            place: format!("{name}, line {line}"),
+            why: error.message().to_owned(),
+        }
+    })?;
     let (mut entries, mut lines) = (Map::new(), BTreeMap::new());
     for (key, value) in table {
         let line = line_at(text, key.span().start);

@@ -22,6 +22,7 @@ pub enum RunEvent {
         /// Weights, gradients and optimizer state, by Ebb's own count.
         state_bytes: u64,
         /// Pressure, `0.0..=1.0`.
+        #[serde(deserialize_with = "crate::finite::or_null")]
         pressure: f64,
         /// Pressure level, with hysteresis.
         level: Level,
@@ -62,14 +63,17 @@ pub enum RunEvent {
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
         /// Learning rate used.
+        #[serde(deserialize_with = "crate::finite::or_null")]
         learning_rate: f64,
         /// Global norm of the gradient before clipping.
         #[serde(with = "crate::finite")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         gradient_norm: f64,
         /// Samples worked per second of this step.
+        #[serde(deserialize_with = "crate::finite::or_null")]
         samples_per_second: f64,
         /// Milliseconds that the step waited for data.
+        #[serde(deserialize_with = "crate::finite::or_null")]
         wait_ms: f64,
         /// The pieces that were added, in order: the exact micro-batch schedule, for replay.
         pieces: Vec<u32>,
@@ -89,6 +93,7 @@ pub enum RunEvent {
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
         /// Metrics by name: `accuracy`, `top_5`, …, as fractions.
+        #[serde(deserialize_with = "crate::finite::map_or_null")]
         metrics: BTreeMap<String, f64>,
         /// The best evaluation of the run so far.
         best: bool,
@@ -104,6 +109,7 @@ pub enum RunEvent {
         /// Bytes written.
         bytes: u64,
         /// Milliseconds from request to durable.
+        #[serde(deserialize_with = "crate::finite::or_null")]
         ms: f64,
         /// Why it was written.
         why: CheckpointReason,

@@ -61,16 +61,29 @@ mod tests {
     #[test]
     fn a_rhythm_is_read_back_as_it_was_written() {
         for text in ["10min", "2epochs", "500steps"] {
-            assert_eq!(Every::parse(text).map(|e| e.to_string()).ok().as_deref(), Some(text));
+            assert_eq!(
+                Every::parse(text).map(|e| e.to_string()).ok().as_deref(),
+                Some(text)
+            );
         }
         assert_eq!(Every::parse(" 1 epoch ").ok(), Some(Every::Epochs(1)));
     }
 
     #[test]
     fn what_is_no_rhythm_is_refused_with_three_examples() {
-        for text in ["", "min", "0min", "-5steps", "10", "10 days", "2.5epochs", "99999999999999999999steps"] {
+        for text in [
+            "",
+            "min",
+            "0min",
+            "-5steps",
+            "10",
+            "10 days",
+            "2.5epochs",
+            "99999999999999999999steps",
+        ] {
             let message = Every::parse(text).map_err(|e| e.to_string());
-            let expected = format!("`{text}` does not say how often. Write 10min, 2epochs or 500steps.");
+            let expected =
+                format!("`{text}` does not say how often. Write 10min, 2epochs or 500steps.");
             assert_eq!(message, Err(expected));
         }
     }

@@ -1,6 +1,7 @@
 //! Floats in JSON: non-finite numbers are the strings "nan", "inf" and "-inf", since JSON has no number for them.
 
 use serde::{Deserialize, Deserializer, Serializer};
+use std::collections::BTreeMap;
 
 /// Writes a number, or its name when it is not finite.
 pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -31,4 +32,18 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D:
             ))),
         },
     }
+}
+
+/// Reads a number, or null, which is what JSON writers make of a number that is not finite.
+pub fn or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Option::deserialize(deserializer).map(|value| value.unwrap_or(f64::NAN))
+}
+
+/// Reads numbers by name, null as [`or_null`] does.
+pub fn map_or_null<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, f64>, D::Error> {
+    let values: BTreeMap<String, Option<f64>> = BTreeMap::deserialize(deserializer)?;
+    let number = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));
+    Ok(values.into_iter().map(number).collect())
 }

@@ -1,25 +1,41 @@
 //! Say and keep: run config, run events, run store, reports. Refuses to know tensors, data sets and windows.
 
-mod error;
-mod event;
-/// Floats that JSON cannot hold.
-pub mod finite;
-mod config;
-mod config_file;
-mod every;
-mod keys;
-mod preset;
-mod view;
-mod words;
 #[doc(hidden)]
 pub mod bindings;
+mod config;
+mod config_file;
+mod decimate;
+mod error;
+mod event;
+mod every;
+/// Floats that JSON cannot hold.
+pub mod finite;
+mod folder;
+mod keys;
+mod lines;
+mod log;
+mod pace;
+mod preset;
+mod reduce;
+mod series;
+mod shown;
+mod smooth;
+mod store;
+mod view;
+mod window;
+mod words;
 
 pub use config::RunConfig;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, RunEvent, Started, StopReason, decision_sentence};
 pub use every::Every;
+pub use folder::{Claim, RunFolder, SavedCheckpoint};
+pub use log::{EventReader, EventWriter, Tail, read_events};
 pub use preset::{preset, preset_names, preset_purpose};
+pub use reduce::{Evaluated, Kept, Run};
+pub use store::RunStore;
 pub use view::{Figures, LevelSpan, Mark, PackedArray, PullHeader, RunStatus, StatusLine};
+pub use window::Pull;
 pub use words::{
     MISSING, format_bytes, format_count, format_duration, format_percent, parse_bytes,
 };

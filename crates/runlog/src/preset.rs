@@ -37,5 +37,7 @@ pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> + Clone {
 /// For whom a preset is: the first line of its file.
 pub fn preset_purpose(name: &str) -> Option<&'static str> {
     let (_, text) = PRESETS.iter().find(|(known, _)| *known == name)?;
-    text.lines().next().map(|line| line.trim_start_matches(['#', ' ']))
+    text.lines()
+        .next()
+        .map(|line| line.trim_start_matches(['#', ' ']))
 }

@@ -118,6 +118,8 @@ pub struct LevelSpan {
 pub struct PackedArray {
     /// Times (ms): `memory.at micro.at loss.at evaluation.at`; values: `memory.system memory.others memory.state
     /// memory.activations memory.budget` (bytes), `micro.value`, `loss.raw loss.smoothed`, `evaluation.loss`.
+    /// The budget is where its line stands in the stack: system + others + the footprint that Ebb allows itself. The
+    /// micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
     pub name: String,
     /// First float.
     pub offset: u32,

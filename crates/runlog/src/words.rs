@@ -89,7 +89,8 @@ pub(crate) fn nearest<'a>(
     let close = |candidate: &&str| {
         let distance = edits(word, candidate);
         let near = distance <= 1 + candidate.len().min(word.len()) / 3;
-        let begins = word.len() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate));
+        let begins =
+            word.len() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate));
         (near || begins).then_some(distance)
     };
     candidates
@@ -129,7 +130,8 @@ mod tests {
 
     #[test]
     fn sizes_are_read_as_people_write_them() {
-        let check = |text: &str, bytes: u64| assert_eq!(parse_bytes(text).ok(), Some(bytes), "{text}");
+        let check =
+            |text: &str, bytes: u64| assert_eq!(parse_bytes(text).ok(), Some(bytes), "{text}");
         check("1.5 gb", ONE_GB * 3 / 2);
         check("512MB", 512 << 20);
         check("64 kB", 64 << 10);
@@ -142,7 +144,8 @@ mod tests {
     fn what_is_no_size_is_refused_with_an_example() {
         for text in ["", "GB", "8 XB", "-1GB", "nan GB", "1e99TB", "0.2", "eight"] {
             let message = parse_bytes(text).map_err(|e| e.to_string());
-            let expected = format!("`{text}` is not a size of memory. Write 8GB, 512MB or a number of bytes.");
+            let expected =
+                format!("`{text}` is not a size of memory. Write 8GB, 512MB or a number of bytes.");
             assert_eq!(message, Err(expected));
         }
     }
@@ -172,14 +175,17 @@ mod tests {
         let words: Vec<_> = [0.0, 59.9, 544.0, 3599.0, 4320.0, 90_000.0, -1.0, f64::NAN]
             .map(format_duration)
             .into();
-        let expected = ["0:00", "0:59", "9:04", "59:59", "1:12 h", "25:00 h", "–", "–"];
+        let expected = [
+            "0:00", "0:59", "9:04", "59:59", "1:12 h", "25:00 h", "–", "–",
+        ];
         assert_eq!(words, expected);
     }
 
     #[test]
     fn the_nearest_word_is_near() {
         let keys = ["epochs", "steps", "effective_batch", "micro_batch", "model"];
-        let check = |word: &str, found: Option<&str>| assert_eq!(nearest(word, keys), found, "{word}");
+        let check =
+            |word: &str, found: Option<&str>| assert_eq!(nearest(word, keys), found, "{word}");
         check("epoch", Some("epochs"));
         check("micro-batch", Some("micro_batch"));
         check("efective_batch", Some("effective_batch"));

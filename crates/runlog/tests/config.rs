@@ -22,7 +22,10 @@ fn toml_and_json_say_the_same() {
         r#"{"epochs": 3, "learning_rate": 0.01, "memory_cap_bytes": 8589934592, "model": "convnet", "seed": null}"#,
     );
     assert_eq!(toml, json);
-    assert_eq!(toml.map(|config| config.memory_cap_bytes), Ok(Some(8 << 30)));
+    assert_eq!(
+        toml.map(|config| config.memory_cap_bytes),
+        Ok(Some(8 << 30))
+    );
 }
 
 #[test]
@@ -108,10 +111,34 @@ fn a_missing_file_is_named_with_the_next_move() {
 fn a_config_made_in_the_program_is_checked_by_the_same_table() {
     let check = |config: RunConfig, fine: bool| assert_eq!(config.validate().is_ok(), fine);
     check(RunConfig::default(), true);
-    check(RunConfig { politeness: Some(0.5), ..RunConfig::default() }, true);
-    check(RunConfig { politeness: Some(0.49), ..RunConfig::default() }, false);
-    check(RunConfig { learning_rate: Some(f64::NAN), ..RunConfig::default() }, false);
-    check(RunConfig { effective_batch: Some(0), ..RunConfig::default() }, false);
+    check(
+        RunConfig {
+            politeness: Some(0.5),
+            ..RunConfig::default()
+        },
+        true,
+    );
+    check(
+        RunConfig {
+            politeness: Some(0.49),
+            ..RunConfig::default()
+        },
+        false,
+    );
+    check(
+        RunConfig {
+            learning_rate: Some(f64::NAN),
+            ..RunConfig::default()
+        },
+        false,
+    );
+    check(
+        RunConfig {
+            effective_batch: Some(0),
+            ..RunConfig::default()
+        },
+        false,
+    );
 }
 
 #[test]
@@ -129,11 +156,24 @@ fn every_key_is_in_the_table() {
 
 #[test]
 fn the_upper_layer_wins_and_epochs_replace_steps() {
-    let file = RunConfig { steps: Some(100), seed: Some(1), ..RunConfig::default() };
-    let asked = RunConfig { epochs: Some(2), ..RunConfig::default() };
+    let file = RunConfig {
+        steps: Some(100),
+        seed: Some(1),
+        ..RunConfig::default()
+    };
+    let asked = RunConfig {
+        epochs: Some(2),
+        ..RunConfig::default()
+    };
     let both = asked.over(file.clone());
-    assert_eq!((both.epochs, both.steps, both.seed), (Some(2), None, Some(1)));
-    let asked = RunConfig { seed: Some(9), ..RunConfig::default() };
+    assert_eq!(
+        (both.epochs, both.steps, both.seed),
+        (Some(2), None, Some(1))
+    );
+    let asked = RunConfig {
+        seed: Some(9),
+        ..RunConfig::default()
+    };
     let both = asked.over(file);
     assert_eq!((both.steps, both.seed), (Some(100), Some(9)));
 }

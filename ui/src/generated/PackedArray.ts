@@ -7,6 +7,8 @@ export type PackedArray = {
 /**
  * Times (ms): `memory.at micro.at loss.at evaluation.at`; values: `memory.system memory.others memory.state
  * memory.activations memory.budget` (bytes), `micro.value`, `loss.raw loss.smoothed`, `evaluation.loss`.
+ * The budget is where its line stands in the stack: system + others + the footprint that Ebb allows itself. The
+ * micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
  */
 name: string, 
 /**

@@ -1,4 +1,6 @@
 //! What the tests share.
+// Each test file uses its own part of this.
+#![allow(dead_code)]
 
 pub mod demo;
 

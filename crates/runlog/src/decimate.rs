@@ -1,0 +1,284 @@
+//! Cuts a time window out of series and thins it to the pixels it is drawn on: per pixel column each value keeps its
+//! least and its greatest. Knows numbers only.
+
+use crate::series::Series;
+
+/// What is left of a series: times, then one column a value. A value that is nowhere a number stays NaN.
+pub(crate) struct Thinned<const N: usize> {
+    pub at_ms: Vec<f64>,
+    pub columns: [Vec<f64>; N],
+}
+
+impl<const N: usize> Thinned<N> {
+    fn with_room(points: usize) -> Self {
+        Thinned {
+            at_ms: Vec::with_capacity(points),
+            columns: std::array::from_fn(|_| Vec::with_capacity(points)),
+        }
+    }
+
+    fn copy(&mut self, series: &Series<N>, at: usize) {
+        self.at_ms.push(series.at_ms()[at]);
+        for (out, column) in self.columns.iter_mut().zip(series.columns()) {
+            out.push(f64::from(column[at]));
+        }
+    }
+
+    /// Two points for a whole pixel column: its first and last time, each value's extremes in the order they came.
+    fn extremes(&mut self, series: &Series<N>, from: usize, to: usize) {
+        self.at_ms
+            .extend([series.at_ms()[from], series.at_ms()[to - 1]]);
+        for (out, column) in self.columns.iter_mut().zip(series.columns()) {
+            out.extend(extremes(&column[from..to]));
+        }
+    }
+}
+
+/// Least and greatest in the order in which they came; NaN twice where there is no number.
+fn extremes(values: &[f32]) -> [f64; 2] {
+    let (mut least, mut greatest) = (f32::INFINITY, f32::NEG_INFINITY);
+    for value in values {
+        // f32::min leaves NaN out.
+        least = least.min(*value);
+        greatest = greatest.max(*value);
+    }
+    if least > greatest {
+        return [f64::NAN; 2];
+    }
+    let first = values.iter().find(|v| **v == least || **v == greatest);
+    match first == Some(&least) {
+        true => [least.into(), greatest.into()],
+        false => [greatest.into(), least.into()],
+    }
+}
+
+/// Milliseconds a pixel column. Two columns are spared for the neighbours outside the window and for the column that
+/// the window's edges cut in two.
+pub(crate) fn column_ms(from_ms: f64, to_ms: f64, columns: u32) -> f64 {
+    (to_ms - from_ms) / f64::from(columns.max(4) - 2)
+}
+
+/// The window `from_ms..=to_ms` of a line, with the nearest point outside at either end so that the line runs off the
+/// edge: at most two points a pixel column. Columns lie at multiples of their width on the run's clock, so that a
+/// window that follows the run does not flicker.
+pub(crate) fn line<const N: usize>(
+    series: &Series<N>,
+    from_ms: f64,
+    to_ms: f64,
+    columns: u32,
+) -> Thinned<N> {
+    let at_ms = series.at_ms();
+    let first = at_ms.partition_point(|at| *at < from_ms);
+    let end = at_ms.partition_point(|at| *at <= to_ms);
+    let mut out = Thinned::with_room(2 * columns as usize);
+    if first > 0 {
+        out.copy(series, first - 1);
+    }
+    if end - first + 2 <= 2 * columns as usize {
+        (first..end).for_each(|at| out.copy(series, at));
+    } else {
+        let width = column_ms(from_ms, to_ms, columns);
+        let mut from = first;
+        while from < end {
+            let border = ((at_ms[from] / width).floor() + 1.0) * width;
+            // At least one point, whatever rounding does to the border.
+            let to = from + at_ms[from..end].partition_point(|at| *at < border).max(1);
+            match to - from {
+                1 => out.copy(series, from),
+                _ => out.extremes(series, from, to),
+            }
+            from = to;
+        }
+    }
+    if end < at_ms.len() {
+        out.copy(series, end);
+    }
+    out
+}
+
+/// The window of a value that holds until it changes: it begins with what is in force at `from_ms` and ends with what
+/// is at `to_ms`. All changes are kept while they fit; then each pixel column keeps its extremes.
+pub(crate) fn steps(series: &Series<1>, from_ms: f64, to_ms: f64, columns: u32) -> Thinned<1> {
+    let at_ms = series.at_ms();
+    let first = at_ms.partition_point(|at| *at < from_ms);
+    let end = at_ms.partition_point(|at| *at <= to_ms);
+    let mut out = line(series, from_ms, to_ms, columns);
+    if first > 0
+        && let Some(at) = out.at_ms.first_mut()
+    {
+        *at = from_ms;
+    }
+    if end < at_ms.len() {
+        out.at_ms.pop();
+        out.columns[0].pop();
+    }
+    if end > 0 && out.at_ms.last().is_some_and(|at| *at < to_ms) {
+        out.at_ms.push(to_ms);
+        out.columns[0].push(f64::from(series.column(0)[end - 1]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    /// A seeded stream, `0.0..1.0`.
+    fn noise(seed: u64) -> impl FnMut() -> f64 {
+        let mut state = seed;
+        move || {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        }
+    }
+
+    fn random(seed: u64, points: usize) -> Series<2> {
+        let (mut next, mut series, mut at) = (noise(seed), Series::default(), 0.0);
+        for _ in 0..points {
+            at += (next() * 40.0).floor() * (next() * 4.0).floor();
+            let second = if next() < 0.1 { f64::NAN } else { next() * 9.0 };
+            series.push(at, [next() - 0.5, second]);
+        }
+        series
+    }
+
+    /// Least and greatest of each pixel column.
+    fn ranges(
+        at_ms: &[f64],
+        values: impl Iterator<Item = f64>,
+        from: f64,
+        to: f64,
+        width: f64,
+    ) -> Vec<(i64, f64, f64)> {
+        let mut out: Vec<(i64, f64, f64)> = Vec::new();
+        for (at, value) in at_ms.iter().zip(values) {
+            if *at < from || *at > to || value.is_nan() {
+                continue;
+            }
+            let column = (at / width).floor() as i64;
+            match out.last_mut().filter(|last| last.0 == column) {
+                Some(last) => (last.1, last.2) = (last.1.min(value), last.2.max(value)),
+                None => out.push((column, value, value)),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn thinning_keeps_every_columns_range_and_the_limit() {
+        let mut next = noise(11);
+        for seed in 0..200 {
+            let points = (next() * next() * 6000.0) as usize;
+            let series = random(seed, points);
+            let last = series.at_ms().last().copied().unwrap_or(0.0);
+            let from = (next() * last).floor();
+            let to = from + 1.0 + ((last - from) * next()).floor();
+            let columns = 4 + (next() * 900.0) as u32;
+            let thin = line(&series, from, to, columns);
+            assert!(
+                thin.at_ms.len() <= 2 * columns as usize,
+                "{seed}: {} of {columns}",
+                thin.at_ms.len()
+            );
+            assert!(thin.at_ms.is_sorted());
+            let width = column_ms(from, to, columns);
+            for value in 0..2 {
+                let all = series.column(value).iter().map(|v| f64::from(*v));
+                let kept = thin.columns[value].iter().copied();
+                let (all, kept) = (
+                    ranges(series.at_ms(), all, from, to, width),
+                    ranges(&thin.at_ms, kept, from, to, width),
+                );
+                assert_eq!(all, kept, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_fits_is_not_touched_and_its_neighbours_come_along() {
+        let mut series = Series::<1>::default();
+        (0..100).for_each(|i| series.push(f64::from(i) * 10.0, [f64::from(i)]));
+        let thin = line(&series, 201.0, 299.0, 50);
+        assert_eq!(
+            thin.at_ms,
+            [
+                200.0, 210.0, 220.0, 230.0, 240.0, 250.0, 260.0, 270.0, 280.0, 290.0, 300.0
+            ]
+        );
+        assert_eq!(thin.columns[0][1], 21.0);
+    }
+
+    #[test]
+    fn a_step_series_says_what_holds_at_both_edges() {
+        let mut series = Series::<1>::default();
+        for (at, size) in [(0.0, 1.0), (100.0, 2.0), (400.0, 16.0), (900.0, 8.0)] {
+            series.push(at, [size]);
+        }
+        let check = |from: f64, to: f64, at: &[f64], sizes: &[f64]| {
+            let thin = steps(&series, from, to, 100);
+            assert_eq!(
+                (thin.at_ms.as_slice(), thin.columns[0].as_slice()),
+                (at, sizes)
+            );
+        };
+        check(
+            0.0,
+            500.0,
+            &[0.0, 100.0, 400.0, 500.0],
+            &[1.0, 2.0, 16.0, 16.0],
+        );
+        check(200.0, 300.0, &[200.0, 300.0], &[2.0, 2.0]);
+        check(
+            200.0,
+            2000.0,
+            &[200.0, 400.0, 900.0, 2000.0],
+            &[2.0, 16.0, 8.0, 8.0],
+        );
+        check(1000.0, 2000.0, &[1000.0, 2000.0], &[8.0, 8.0]);
+    }
+
+    #[test]
+    fn a_step_series_keeps_the_limit_too() {
+        let mut series = Series::<1>::default();
+        (0..5000).for_each(|i| series.push(f64::from(i), [f64::from(i % 7)]));
+        for (from, to) in [(0.0, 4999.0), (10.0, 4000.0), (4000.0, 9000.0)] {
+            let thin = steps(&series, from, to, 300);
+            assert!(thin.at_ms.len() <= 600, "{}", thin.at_ms.len());
+            assert!(thin.at_ms.is_sorted());
+        }
+    }
+
+    #[test]
+    fn an_empty_series_stays_empty() {
+        assert!(
+            line(&Series::<1>::default(), 0.0, 1000.0, 100)
+                .at_ms
+                .is_empty()
+        );
+        assert!(
+            steps(&Series::<1>::default(), 0.0, 1000.0, 100)
+                .at_ms
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_million_points_are_thinned_within_30_ms() {
+        let mut series = Series::<5>::default();
+        let mut next = noise(3);
+        (0..1_000_000).for_each(|i| series.push(f64::from(i), std::array::from_fn(|_| next())));
+        let best = (0..5)
+            .map(|_| {
+                let begin = Instant::now();
+                assert!(line(&series, 0.0, 1e6, 1600).at_ms.len() <= 3200);
+                begin.elapsed().as_secs_f64() * 1000.0
+            })
+            .fold(f64::INFINITY, f64::min);
+        println!("1,000,000 points of 5 values thinned in {best:.1} ms");
+        // Without the optimiser this measures nothing.
+        assert!(best < 30.0 || cfg!(debug_assertions), "{best} ms");
+    }
+}

@@ -1,0 +1,110 @@
+//! The sentences of the status line: what was done, and what it means. Words only; what happened is decided elsewhere.
+
+use crate::event::{CheckpointReason, Started, StopReason};
+use crate::reduce::{Evaluated, Kept};
+use crate::words::{format_count, format_percent};
+use pressure::{Action, Change, Decision};
+
+/// "Shrunk 16 to 8", beside a mark.
+pub(crate) fn short(change: Change, from: u32, to: u32) -> String {
+    match change {
+        Change::Start => format!("Started with {to}"),
+        Change::Hold => format!("Held at {to}"),
+        Change::Shrink => format!("Shrunk {from} to {to}"),
+        Change::Grow => format!("Grew {from} to {to}"),
+        Change::Cancel => format!("Cancelled, now {to}"),
+        Change::Pause => "Paused".into(),
+        Change::Park => "Parked".into(),
+        Change::Continue => format!("Continued with {to}"),
+    }
+}
+
+/// What a decision means for the training.
+pub(crate) fn meaning(decision: &Decision, effective_batch: u32, step: u64) -> String {
+    let size = decision.micro_batch;
+    match decision.action {
+        Action::Pause => {
+            let step = format_count(step);
+            return format!(
+                "Nothing is lost: step {step} stands, and the run continues by itself when memory is free."
+            );
+        }
+        Action::Park => {
+            return "Everything is in the checkpoint. The run comes back by itself when memory is free.".into();
+        }
+        Action::Run if size == 0 || effective_batch == 0 => return String::new(),
+        Action::Run => {}
+    }
+    let pieces = effective_batch.div_ceil(size);
+    let pieces = match (pieces, effective_batch % size) {
+        (1, _) => "in one piece".to_owned(),
+        (_, 0) => format!("in {pieces} pieces of {size}"),
+        _ => format!("in {pieces} pieces of at most {size}"),
+    };
+    let (now, after) = match decision.change {
+        Change::Shrink | Change::Cancel => ("now ", " Grows back by itself when memory is free."),
+        Change::Grow | Change::Continue => ("now ", ""),
+        _ => ("", ""),
+    };
+    format!(
+        "The training is unchanged: {} samples a step, {now}{pieces}.{after}",
+        format_count(effective_batch.into())
+    )
+}
+
+pub(crate) fn started(started: &Started) -> (String, String) {
+    let sentence = format!("Starting {} on {}", started.name, started.device);
+    let meaning = format!(
+        "{} samples train, {} are held out; {} samples a step.",
+        format_count(started.train_samples),
+        format_count(started.held_out_samples),
+        format_count(started.effective_batch.into()),
+    );
+    (sentence, meaning)
+}
+
+pub(crate) fn resumed(step: u64, device: &str) -> (String, String) {
+    let step = format_count(step);
+    let meaning = format!("The same run goes on: what came after step {step} is worked again.");
+    (format!("Resumed at step {step} on {device}"), meaning)
+}
+
+/// A checkpoint is news only when somebody asked for it.
+pub(crate) fn checkpoint(step: u64, ms: f64, why: CheckpointReason) -> Option<(String, String)> {
+    let step = format_count(step);
+    let sentence = format!("Checkpoint saved at step {step} in {:.1} s", ms / 1000.0);
+    let meaning = format!("The run can be resumed from step {step}.");
+    (why == CheckpointReason::Requested).then_some((sentence, meaning))
+}
+
+pub(crate) fn stopped(step: u64, why: StopReason, best: Option<&Evaluated>) -> String {
+    let best = best.and_then(|best| Some((best.accuracy?, best.step)));
+    match (why, best) {
+        (StopReason::Requested, _) => format!("Resume goes on from step {}.", format_count(step)),
+        (StopReason::Finished, Some((accuracy, step))) => {
+            let (accuracy, step) = (format_percent(accuracy), format_count(step));
+            format!("Best held-out accuracy: {accuracy} at step {step}.")
+        }
+        (StopReason::Finished, None) => format!("All {} steps are done.", format_count(step)),
+    }
+}
+
+pub(crate) fn ended_early(step: u64) -> String {
+    match step {
+        0 => "Ended before the first step: its process is gone".into(),
+        step => format!(
+            "Ended early at step {}: its process is gone",
+            format_count(step)
+        ),
+    }
+}
+
+pub(crate) fn last_checkpoint(last: Option<&Kept>) -> String {
+    match last {
+        Some(kept) => format!(
+            "Resume goes on from the checkpoint at step {}.",
+            format_count(kept.step)
+        ),
+        None => "No checkpoint was written yet. Train again to start over.".into(),
+    }
+}

@@ -1,0 +1,427 @@
+//! Folds events into what is shown of a run: figures, status line, marks, series. One fold for window, terminal,
+//! report and replay. Refuses to know pixels, files and clocks; time comes in as `at_ms`.
+
+use crate::event::{RunEvent, Started, StopReason};
+use crate::lines;
+use crate::pace::Pace;
+use crate::series::Series;
+use crate::smooth::Smooth;
+use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
+use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
+use std::collections::VecDeque;
+
+/// Warnings and skipped files that are kept.
+const NOTES: usize = 20;
+
+/// One evaluation of the held-out samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluated {
+    /// When, on the run's clock.
+    pub at_ms: u64,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Epochs begun.
+    pub epoch: u64,
+    /// Mean held-out loss.
+    pub loss: f64,
+    /// Held-out accuracy, as a fraction, where the task has one.
+    pub accuracy: Option<f64>,
+}
+
+/// One checkpoint as the events tell of it; it may have been removed since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// When, on the run's clock.
+    pub at_ms: u64,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Folder inside the run folder.
+    pub path: String,
+}
+
+/// A run, folded from its events so far.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    pub(crate) version: u64,
+    pub(crate) now_ms: u64,
+    pub(crate) started: Option<Started>,
+    pub(crate) status: RunStatus,
+    pub(crate) figures: Figures,
+    pub(crate) line: StatusLine,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) spans: Vec<LevelSpan>,
+    pub(crate) notes: VecDeque<String>,
+    pub(crate) evaluations: Vec<Evaluated>,
+    pub(crate) checkpoints: Vec<Kept>,
+    /// System, others, state, activations, budget line; in bytes.
+    pub(crate) memory: Series<5>,
+    /// Micro-batch of training; a point at each change.
+    pub(crate) micro: Series<1>,
+    /// Raw and smoothed.
+    pub(crate) loss: Series<2>,
+    /// Step of each point of `loss`.
+    steps: Vec<u64>,
+    smooth: Smooth,
+    pace: Pace,
+}
+
+impl Run {
+    /// Folds one event.
+    pub fn apply(&mut self, event: &RunEvent) {
+        self.version += 1;
+        self.now_ms = self.now_ms.max(event.at_ms());
+        match event {
+            RunEvent::Started(started) => self.begin(started),
+            RunEvent::Memory {
+                at_ms,
+                sample,
+                state_bytes,
+                pressure,
+                level,
+                budget_bytes,
+                micro_batch,
+                ..
+            } => {
+                self.figures.pressure = Some(*pressure);
+                self.memory(*at_ms, sample, *state_bytes, *budget_bytes);
+                self.level(*at_ms, *level);
+                if self.micro.len() == 0 && *micro_batch > 0 {
+                    self.micro_batch(*at_ms, *micro_batch);
+                }
+            }
+            RunEvent::Decision {
+                at_ms,
+                phase,
+                previous_micro_batch,
+                decision,
+                sentence,
+                ..
+            } => {
+                self.decision(*at_ms, *phase, *previous_micro_batch, decision, sentence);
+            }
+            RunEvent::Step { .. } => self.step(event),
+            RunEvent::Evaluation {
+                at_ms,
+                step,
+                epoch,
+                loss,
+                metrics,
+                ..
+            } => {
+                let accuracy = metrics.get("accuracy").copied().filter(|a| a.is_finite());
+                self.evaluations.push(Evaluated {
+                    at_ms: *at_ms,
+                    step: *step,
+                    epoch: *epoch,
+                    loss: *loss,
+                    accuracy,
+                });
+                self.held_out_figures();
+            }
+            RunEvent::Checkpoint {
+                at_ms,
+                step,
+                path,
+                ms,
+                why,
+                ..
+            } => {
+                self.checkpoints.push(Kept {
+                    at_ms: *at_ms,
+                    step: *step,
+                    path: path.clone(),
+                });
+                if let Some((sentence, meaning)) = lines::checkpoint(*step, *ms, *why) {
+                    self.say(*at_ms, sentence, meaning);
+                }
+            }
+            RunEvent::Skipped { what, reason, .. } => {
+                self.figures.skipped += 1;
+                self.note(format!("{what}: {reason}"));
+            }
+            RunEvent::Warning { message, .. } => self.note(message.clone()),
+            RunEvent::Resumed {
+                at_ms,
+                step,
+                device,
+                ..
+            } => self.resume(*at_ms, *step, device),
+            RunEvent::Stopped {
+                at_ms,
+                step,
+                why,
+                sentence,
+            } => {
+                self.figures.step = *step;
+                self.end(match why {
+                    StopReason::Finished => RunStatus::Finished,
+                    StopReason::Requested => RunStatus::Stopped,
+                });
+                self.say(
+                    *at_ms,
+                    sentence.clone(),
+                    lines::stopped(*step, *why, self.best_evaluation()),
+                );
+            }
+            RunEvent::Failed { at_ms, message, .. } => {
+                self.end(RunStatus::Failed);
+                self.say(
+                    *at_ms,
+                    message.clone(),
+                    lines::last_checkpoint(self.checkpoints.last()),
+                );
+                self.line.level = Level::Critical;
+            }
+        }
+    }
+
+    /// The caller saw that no process trains this run: without a last word it ended early. Changes nothing otherwise.
+    pub fn mark_process_gone(&mut self) {
+        let ended = matches!(
+            self.status,
+            RunStatus::Finished | RunStatus::Stopped | RunStatus::Failed | RunStatus::EndedEarly
+        );
+        if ended {
+            return;
+        }
+        self.version += 1;
+        self.end(RunStatus::EndedEarly);
+        let sentence = lines::ended_early(self.figures.step);
+        self.say(
+            self.now_ms,
+            sentence,
+            lines::last_checkpoint(self.checkpoints.last()),
+        );
+    }
+
+    fn begin(&mut self, started: &Started) {
+        let (version, now_ms) = (self.version, started.at_ms);
+        *self = Run {
+            version,
+            now_ms,
+            started: Some(started.clone()),
+            ..Run::default()
+        };
+        self.figures.level_since_ms = now_ms;
+        let (sentence, meaning) = lines::started(started);
+        self.say(now_ms, sentence, meaning);
+    }
+
+    fn memory(&mut self, at_ms: u64, sample: &MemorySample, state_bytes: u64, budget_bytes: u64) {
+        self.figures.own_bytes = Some(sample.own_bytes);
+        self.figures.budget_bytes = Some(budget_bytes);
+        let (system, others) = (sample.system_bytes as f64, sample.others_bytes() as f64);
+        let state = state_bytes.min(sample.own_bytes) as f64;
+        let activations = sample.own_bytes as f64 - state;
+        // The budget is a footprint; its line stands on top of what everybody else uses.
+        let line = system + others + budget_bytes as f64;
+        self.memory
+            .push(at_ms as f64, [system, others, state, activations, line]);
+    }
+
+    fn level(&mut self, at_ms: u64, level: Level) {
+        if let Some(span) = self
+            .spans
+            .last_mut()
+            .filter(|_| self.figures.level != Level::Normal)
+        {
+            span.to_ms = at_ms.max(span.from_ms);
+        }
+        if level == self.figures.level {
+            return;
+        }
+        (self.figures.level, self.figures.level_since_ms) = (level, at_ms);
+        self.line.level = level;
+        if level != Level::Normal {
+            self.spans.push(LevelSpan {
+                from_ms: at_ms,
+                to_ms: at_ms,
+                level,
+            });
+        }
+    }
+
+    fn decision(
+        &mut self,
+        at_ms: u64,
+        phase: Phase,
+        from: u32,
+        decision: &Decision,
+        sentence: &str,
+    ) {
+        let resting = decision.action != Action::Run;
+        let moved = decision.change != Change::Start && decision.change != Change::Hold;
+        // An evaluation's pieces are its own affair, unless it has to wait.
+        if phase == Phase::Evaluate && !resting && self.status != RunStatus::Paused {
+            return;
+        }
+        if resting {
+            self.status = RunStatus::Paused;
+            self.pace.interrupt();
+            (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
+        } else if self.status == RunStatus::Paused {
+            self.status = self.working();
+        }
+        if phase == Phase::Train || resting {
+            self.micro_batch(at_ms, decision.micro_batch);
+        }
+        if moved {
+            self.marks.push(Mark {
+                at_ms,
+                change: decision.change,
+                from,
+                to: decision.micro_batch,
+                cause: decision.cause,
+                short: lines::short(decision.change, from, decision.micro_batch),
+                reason: decision.reason.clone(),
+            });
+            self.figures.changes = self.marks.len() as u32;
+        }
+        let effective = self
+            .started
+            .as_ref()
+            .map_or(0, |started| started.effective_batch);
+        self.say(
+            at_ms,
+            sentence.to_owned(),
+            lines::meaning(decision, effective, self.figures.step),
+        );
+    }
+
+    fn micro_batch(&mut self, at_ms: u64, size: u32) {
+        if self
+            .micro
+            .last()
+            .is_none_or(|(_, [last])| last != f64::from(size))
+        {
+            self.micro.push(at_ms as f64, [f64::from(size)]);
+        }
+        let effective = self
+            .started
+            .as_ref()
+            .map_or(0, |started| started.effective_batch);
+        self.figures.micro_batch = (size > 0).then_some(size);
+        self.figures.pieces = (size > 0 && effective > 0).then(|| effective.div_ceil(size));
+    }
+
+    fn step(&mut self, event: &RunEvent) {
+        let RunEvent::Step {
+            at_ms,
+            step,
+            epoch,
+            loss,
+            learning_rate,
+            samples_per_second,
+            pieces,
+            ..
+        } = event
+        else {
+            return;
+        };
+        if !matches!(self.status, RunStatus::Training | RunStatus::Paused) {
+            self.status = RunStatus::Training;
+        }
+        let smoothed = self.smooth.next(*loss);
+        self.loss
+            .push(*at_ms as f64, [*loss, smoothed.unwrap_or(f64::NAN)]);
+        self.steps.push(*step);
+        if let Some(size) = pieces.iter().max().filter(|_| self.micro.len() == 0) {
+            self.micro_batch(*at_ms, *size);
+        }
+        let samples = pieces.iter().map(|size| f64::from(*size)).sum();
+        self.pace.step(*at_ms, samples, *samples_per_second);
+        let planned = self.started.as_ref().map_or(0, |started| started.steps);
+        let figures = &mut self.figures;
+        (figures.step, figures.epoch) = (*step, epoch + 1);
+        (figures.loss, figures.smoothed_loss) = (Some(*loss), smoothed);
+        figures.learning_rate = Some(*learning_rate);
+        figures.samples_per_second = self.pace.samples_per_second();
+        let left = planned.checked_sub(*step).filter(|_| planned > 0);
+        figures.seconds_left = left.and_then(|left| self.pace.seconds_for(left));
+    }
+
+    fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
+        self.now_ms = at_ms;
+        let kept = self.steps.partition_point(|done| *done <= step);
+        self.steps.truncate(kept);
+        self.loss.truncate(kept);
+        self.evaluations
+            .retain(|evaluation| evaluation.step <= step);
+        self.checkpoints
+            .retain(|checkpoint| checkpoint.step <= step);
+        // The clock may have been set back to that of the checkpoint.
+        self.memory.forget_after(at_ms as f64);
+        self.micro.forget_after(at_ms as f64);
+        self.marks.retain(|mark| mark.at_ms <= at_ms);
+        self.spans.retain(|span| span.from_ms <= at_ms);
+        self.spans
+            .iter_mut()
+            .for_each(|span| span.to_ms = span.to_ms.min(at_ms));
+        self.smooth = Smooth::default();
+        for loss in self.loss.column(0) {
+            self.smooth.next(f64::from(*loss));
+        }
+        self.pace.interrupt();
+        self.figures = Figures {
+            step,
+            epoch: self.started.as_ref().map_or(0, |started| {
+                (step.saturating_sub(1))
+                    .checked_div(started.steps_per_epoch)
+                    .map_or(0, |epoch| epoch + 1)
+            }),
+            loss: self.loss.last().map(|(_, [raw, _])| raw),
+            smoothed_loss: self
+                .loss
+                .last()
+                .map(|(_, [_, smoothed])| smoothed)
+                .filter(|s| s.is_finite()),
+            changes: self.marks.len() as u32,
+            skipped: self.figures.skipped,
+            level_since_ms: at_ms,
+            ..Figures::default()
+        };
+        self.held_out_figures();
+        self.status = self.working();
+        if let Some(started) = &mut self.started {
+            started.device = device.to_owned();
+        }
+        let (sentence, meaning) = lines::resumed(step, device);
+        self.say(at_ms, sentence, meaning);
+    }
+
+    fn held_out_figures(&mut self) {
+        let last = self.evaluations.last();
+        self.figures.held_out_loss = last.map(|evaluation| evaluation.loss);
+        self.figures.accuracy = last.and_then(|evaluation| evaluation.accuracy);
+        self.figures.best_accuracy = self.best_evaluation().and_then(|best| best.accuracy);
+    }
+
+    fn working(&self) -> RunStatus {
+        match self.steps.is_empty() {
+            true => RunStatus::Starting,
+            false => RunStatus::Training,
+        }
+    }
+
+    fn end(&mut self, status: RunStatus) {
+        self.status = status;
+        (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
+    }
+
+    fn say(&mut self, at_ms: u64, sentence: String, meaning: String) {
+        let level = self.figures.level;
+        self.line = StatusLine {
+            at_ms,
+            sentence,
+            meaning,
+            level,
+        };
+    }
+
+    fn note(&mut self, note: String) {
+        if self.notes.len() == NOTES {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(note);
+    }
+}

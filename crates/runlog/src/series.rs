@@ -1,0 +1,66 @@
+//! Numbers over time, at full resolution and compact: times as 64-bit floats, values as 32-bit ones. Knows neither
+//! events nor pixels.
+
+/// `N` values at each time. Times never go back.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Series<const N: usize> {
+    at_ms: Vec<f64>,
+    values: [Vec<f32>; N],
+}
+
+impl<const N: usize> Default for Series<N> {
+    fn default() -> Self {
+        Series {
+            at_ms: Vec::new(),
+            values: std::array::from_fn(|_| Vec::new()),
+        }
+    }
+}
+
+impl<const N: usize> Series<N> {
+    /// Adds a point; a time before the last one counts as the last one's.
+    pub fn push(&mut self, at_ms: f64, values: [f64; N]) {
+        let last = self.at_ms.last().copied().unwrap_or(at_ms);
+        self.at_ms.push(at_ms.max(last));
+        for (column, value) in self.values.iter_mut().zip(values) {
+            column.push(value as f32);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.at_ms.len()
+    }
+
+    pub fn at_ms(&self) -> &[f64] {
+        &self.at_ms
+    }
+
+    pub fn column(&self, index: usize) -> &[f32] {
+        &self.values[index]
+    }
+
+    pub fn columns(&self) -> [&[f32]; N] {
+        std::array::from_fn(|index| self.values[index].as_slice())
+    }
+
+    pub fn last(&self) -> Option<(f64, [f64; N])> {
+        let at = self.len().checked_sub(1)?;
+        Some((
+            self.at_ms[at],
+            std::array::from_fn(|index| f64::from(self.values[index][at])),
+        ))
+    }
+
+    /// Forgets all points but the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.at_ms.truncate(len);
+        for column in &mut self.values {
+            column.truncate(len);
+        }
+    }
+
+    /// Forgets what is later than `at_ms`.
+    pub fn forget_after(&mut self, at_ms: f64) {
+        self.truncate(self.at_ms.partition_point(|at| *at <= at_ms));
+    }
+}

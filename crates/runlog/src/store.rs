@@ -1,0 +1,282 @@
+//! Where runs live: one folder each, shared by app and terminal. Knows names and dates; what stands in a run folder is
+//! `folder.rs`'s.
+
+use crate::folder::{RunFolder, is_run};
+use crate::{RunlogError, words};
+use jiff::Zoned;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{env, fs};
+
+/// Environment variable that moves everything Ebb keeps.
+const HOME: &str = "EBB_HOME";
+/// Longest name inside a folder name, in characters.
+const NAME_CHARS: usize = 60;
+/// Characters of "2026-11-20-1402".
+const DATE_CHARS: usize = 15;
+
+/// The folder of all runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunStore {
+    root: PathBuf,
+}
+
+impl RunStore {
+    /// The store in `root`, which need not exist yet.
+    pub fn open(root: impl Into<PathBuf>) -> RunStore {
+        RunStore { root: root.into() }
+    }
+
+    /// `$EBB_HOME/runs`, else `ebb/runs` in the platform's data folder, else `ebb-data/runs` here.
+    pub fn default_root() -> PathBuf {
+        default_root(env::var_os(HOME), dirs::data_dir())
+    }
+
+    /// Where the runs lie.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Makes an empty run folder such as `2026-11-20-1402-img_caltech101_20`, by the clock on the wall.
+    pub fn create(&self, name: &str) -> Result<RunFolder, RunlogError> {
+        self.create_at(name, &Zoned::now())
+    }
+
+    fn create_at(&self, name: &str, now: &Zoned) -> Result<RunFolder, RunlogError> {
+        fs::create_dir_all(&self.root).map_err(RunlogError::disk("created", &self.root))?;
+        let id = format!("{}-{}", now.strftime("%Y-%m-%d-%H%M"), plain(name));
+        let mut path = self.root.join(&id);
+        for count in 2.. {
+            // create_dir refuses what exists, so two processes never get the same folder.
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    path = self.root.join(format!("{id}-{count}"));
+                }
+                made => {
+                    made.map_err(RunlogError::disk("created", &path))?;
+                    break;
+                }
+            }
+        }
+        Ok(RunFolder { path })
+    }
+
+    /// All runs, newest first. A store that does not exist yet is empty.
+    pub fn list(&self) -> Result<Vec<RunFolder>, RunlogError> {
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(RunlogError::disk("read", &self.root))?,
+        };
+        let mut runs: Vec<(String, SystemTime, RunFolder)> = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(RunlogError::disk("read", &self.root))?.path();
+            // A folder that vanishes or may not be read is not worth losing the list for.
+            if let Some(made) = is_run(&path).then(|| begun(&path)).flatten() {
+                let run = RunFolder { path };
+                let date = run.id().chars().take(DATE_CHARS).collect();
+                runs.push((date, made, run));
+            }
+        }
+        runs.sort_by(|a, b| (&b.0, b.1, &b.2.path).cmp(&(&a.0, a.1, &a.2.path)));
+        Ok(runs.into_iter().map(|(_, _, run)| run).collect())
+    }
+
+    /// The run of this id, the only one whose id or name begins like this, or the run folder of this path.
+    pub fn find(&self, text: &str) -> Result<RunFolder, RunlogError> {
+        let path = Path::new(text);
+        if path.is_dir() && (is_run(path) || path.components().count() > 1) {
+            return RunFolder::open(path);
+        }
+        let runs = self.list()?;
+        let begins = |run: &&RunFolder| {
+            let id = run.id();
+            let name = id.get(DATE_CHARS + 1..).unwrap_or_default();
+            !text.is_empty() && (id.starts_with(text) || name.starts_with(text))
+        };
+        if let Some(run) = runs.iter().find(|run| run.id() == text) {
+            return Ok(run.clone());
+        }
+        let mut found: Vec<RunFolder> = runs.iter().filter(begins).cloned().collect();
+        match (found.len(), found.pop()) {
+            (1, Some(run)) => Ok(run),
+            (0, _) | (_, None) => Err(self.unknown(text, &runs)),
+            (_, Some(last)) => Err(RunlogError::AmbiguousRun {
+                text: text.into(),
+                matches: found.iter().chain([&last]).map(RunFolder::id).collect(),
+            }),
+        }
+    }
+
+    fn unknown(&self, text: &str, runs: &[RunFolder]) -> RunlogError {
+        let ids: Vec<String> = runs.iter().map(RunFolder::id).collect();
+        let near = words::nearest(text, ids.iter().map(String::as_str)).or_else(|| {
+            let name = |id: &'_ String| id.get(DATE_CHARS + 1..).map(str::to_owned);
+            let names: Vec<String> = ids.iter().filter_map(name).collect();
+            let near = words::nearest(text, names.iter().map(String::as_str))?;
+            let at = names.iter().position(|name| name == near)?;
+            ids.get(at).map(String::as_str)
+        });
+        RunlogError::UnknownRun {
+            text: text.into(),
+            root: self.root.clone(),
+            hint: match near {
+                Some(near) => format!("Did you mean {near}?"),
+                None => "`ebb runs` lists all.".into(),
+            },
+        }
+    }
+}
+
+fn default_root(home: Option<OsString>, data: Option<PathBuf>) -> PathBuf {
+    match (home.filter(|home| !home.is_empty()), data) {
+        (Some(home), _) => PathBuf::from(home).join("runs"),
+        (None, Some(data)) => data.join("ebb").join("runs"),
+        (None, None) => PathBuf::from("ebb-data").join("runs"),
+    }
+}
+
+/// A name that every file system takes: letters, digits, `_`, `.` and `-`.
+fn plain(name: &str) -> String {
+    let keep = |c: char| match c.is_alphanumeric() || "_.".contains(c) {
+        true => c,
+        false => '-',
+    };
+    let name: String = name.chars().take(NAME_CHARS).map(keep).collect();
+    let name = name.trim_matches(|c| c == '-' || c == '.');
+    if name.is_empty() { "run" } else { name }.to_owned()
+}
+
+/// When a run folder was made; its first file's last change where the file system does not know.
+fn begun(path: &Path) -> Option<SystemTime> {
+    let about = fs::metadata(path).ok()?;
+    about.created().or_else(|_| about.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Zoned {
+        text.parse().expect("a date")
+    }
+
+    fn store() -> (tempfile::TempDir, RunStore) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let store = RunStore::open(folder.path().join("runs"));
+        (folder, store)
+    }
+
+    fn made(store: &RunStore, name: &str, date: &str) -> RunFolder {
+        let run = store.create_at(name, &at(date)).expect("it can be made");
+        run.write_config(&Default::default())
+            .expect("it can be written");
+        run
+    }
+
+    #[test]
+    fn a_run_folder_is_named_by_date_and_name() {
+        let (_folder, store) = store();
+        let check = |name: &str, id: &str| {
+            let run = made(&store, name, "2026-11-20T14:02:00[UTC]");
+            assert_eq!(run.id(), id);
+        };
+        check("img_caltech101_20", "2026-11-20-1402-img_caltech101_20");
+        check("img_caltech101_20", "2026-11-20-1402-img_caltech101_20-2");
+        check("img_caltech101_20", "2026-11-20-1402-img_caltech101_20-3");
+        check("Früchte & Gemüse", "2026-11-20-1402-Früchte---Gemüse");
+        check("../../etc/passwd", "2026-11-20-1402-etc-passwd");
+        check("..", "2026-11-20-1402-run");
+        let long = "x".repeat(300);
+        check(&long, &format!("2026-11-20-1402-{}", "x".repeat(60)));
+    }
+
+    #[test]
+    fn the_newest_run_comes_first() {
+        let (_folder, store) = store();
+        for (name, date) in [
+            ("b", "2026-11-20T14:02:00[UTC]"),
+            ("c", "2026-11-19T14:02:00[UTC]"),
+            ("a", "2026-11-21T09:00:00[UTC]"),
+        ] {
+            made(&store, name, date);
+        }
+        fs::create_dir(store.root().join("not-a-run")).expect("it can be made");
+        let ids: Vec<String> = store
+            .list()
+            .expect("it can be read")
+            .iter()
+            .map(RunFolder::id)
+            .collect();
+        assert_eq!(
+            ids,
+            [
+                "2026-11-21-0900-a",
+                "2026-11-20-1402-b",
+                "2026-11-19-1402-c"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_store_that_does_not_exist_is_empty() {
+        let (_folder, store) = store();
+        assert_eq!(store.list().ok(), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_run_is_found_by_id_beginning_name_or_path() {
+        let (_folder, store) = store();
+        let birds = made(&store, "birds", "2026-11-20T14:02:00[UTC]");
+        let apples = made(&store, "apples", "2026-11-21T14:02:00[UTC]");
+        let check = |text: &str, run: &RunFolder| {
+            assert_eq!(
+                store.find(text).map_err(|e| e.to_string()).as_ref(),
+                Ok(run),
+                "{text}"
+            );
+        };
+        check("2026-11-20-1402-birds", &birds);
+        check("2026-11-21", &apples);
+        check("birds", &birds);
+        check("app", &apples);
+        check(&apples.path.display().to_string(), &apples);
+    }
+
+    #[test]
+    fn a_name_that_fits_none_or_several_is_refused_with_help() {
+        let (_folder, store) = store();
+        made(&store, "birds", "2026-11-20T14:02:00[UTC]");
+        made(&store, "birds", "2026-11-21T14:02:00[UTC]");
+        let check = |text: &str, part: &str| {
+            let message = store.find(text).expect_err(text).to_string();
+            assert!(message.contains(part), "{message}");
+        };
+        check(
+            "2026",
+            "fits 2 runs: 2026-11-21-1402-birds, 2026-11-20-1402-birds.",
+        );
+        check("bords", "Did you mean 2026-11-21-1402-birds?");
+        check("", "`ebb runs` lists all.");
+        let place = store
+            .root()
+            .parent()
+            .expect("it has one")
+            .display()
+            .to_string();
+        check(&place, "is not a run folder");
+    }
+
+    #[test]
+    fn runs_live_in_the_platforms_data_folder_unless_told_otherwise() {
+        let data = Some(PathBuf::from("/data"));
+        let check = |home: Option<&str>, data: Option<PathBuf>, root: &str| {
+            assert_eq!(default_root(home.map(Into::into), data), Path::new(root));
+        };
+        check(None, data.clone(), "/data/ebb/runs");
+        check(Some("/mine"), data.clone(), "/mine/runs");
+        check(Some(""), data, "/data/ebb/runs");
+        check(None, None, "ebb-data/runs");
+    }
+}

@@ -1,0 +1,197 @@
+//! The event file outlives crashes, damage and later versions.
+
+use runlog::{
+    EventReader, EventWriter, RunEvent, RunFolder, Started, StopReason, Tail, read_events,
+};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+fn folder() -> (tempfile::TempDir, RunFolder) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = RunFolder {
+        path: folder.path().into(),
+    };
+    (folder, run)
+}
+
+fn step(step: u64, loss: f64) -> RunEvent {
+    RunEvent::Step {
+        at_ms: step * 1000,
+        step,
+        epoch: 0,
+        loss,
+        learning_rate: 0.001,
+        gradient_norm: 1.0,
+        samples_per_second: 30.0,
+        wait_ms: 1.0,
+        pieces: vec![8, 8],
+    }
+}
+
+fn write(run: &RunFolder, events: &[RunEvent]) {
+    let mut writer = EventWriter::append(run).expect("it can be opened");
+    for event in events {
+        writer.write(event).expect("it can be written");
+    }
+}
+
+fn add(run: &RunFolder, bytes: &[u8]) {
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(run.events_path())
+        .expect("it can be opened");
+    file.write_all(bytes).expect("it can be written");
+}
+
+#[test]
+fn events_come_back_as_they_were_written() {
+    let (_folder, run) = folder();
+    let events = [
+        RunEvent::Started(Box::new(Started {
+            name: "birds\n\"x\"".into(),
+            ..Started::default()
+        })),
+        step(1, 2.5),
+        step(2, f64::INFINITY),
+        RunEvent::Stopped {
+            at_ms: 3000,
+            step: 2,
+            why: StopReason::Requested,
+            sentence: "Stopped at step 2".into(),
+        },
+    ];
+    write(&run, &events[..2]);
+    write(&run, &events[2..]);
+    assert_eq!(
+        read_events(&run.events_path()).map_err(|e| e.to_string()),
+        Ok(events.to_vec())
+    );
+}
+
+#[test]
+fn a_crash_at_any_byte_costs_the_last_line_at_most() {
+    let (_folder, run) = folder();
+    write(&run, &[step(1, 2.0), step(2, 1.5), step(3, 1.0)]);
+    let whole = fs::read(run.events_path()).expect("it was written");
+    for cut in 0..=whole.len() {
+        fs::write(run.events_path(), &whole[..cut]).expect("it can be written");
+        let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+        let read = read_events(&run.events_path()).expect("a torn end is no damage");
+        assert_eq!(read.len(), lines, "cut at {cut}");
+        write(&run, &[step(9, 0.5)]);
+        let read = read_events(&run.events_path()).expect("the torn end is gone");
+        assert_eq!(read.len(), lines + 1, "cut at {cut}");
+        assert_eq!(read.last(), Some(&step(9, 0.5)));
+    }
+}
+
+#[test]
+fn a_torn_end_longer_than_a_block_is_cut_off() {
+    let (_folder, run) = folder();
+    write(&run, &[step(1, 2.0)]);
+    add(&run, &vec![b'x'; 200_000]);
+    write(&run, &[step(2, 1.0)]);
+    let read = read_events(&run.events_path()).map_err(|e| e.to_string());
+    assert_eq!(read, Ok(vec![step(1, 2.0), step(2, 1.0)]));
+}
+
+#[test]
+fn damage_in_the_middle_is_named_by_line() {
+    for damage in [
+        &b"{\"kind\":\"step\",\"at_ms\":5}\n"[..],
+        b"{\"kind\":\"st\n",
+        b"\xff\xfe\n",
+        b"[]\n",
+        b"{}\n",
+    ] {
+        let (_folder, run) = folder();
+        write(&run, &[step(1, 2.0)]);
+        add(&run, damage);
+        write(&run, &[step(2, 1.0)]);
+        let message = read_events(&run.events_path())
+            .expect_err("line 2 is damaged")
+            .to_string();
+        assert!(
+            message.contains("events.jsonl, line 2 is damaged: "),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn what_a_later_version_wrote_is_skipped_and_counted() {
+    let (_folder, run) = folder();
+    write(&run, &[step(1, 2.0)]);
+    add(&run, b"{\"kind\":\"teleported\",\"at_ms\":7}\n\n");
+    write(&run, &[step(2, 1.0)]);
+    let mut reader = EventReader::open(&run.events_path()).expect("it can be read");
+    let events: Vec<RunEvent> = reader
+        .by_ref()
+        .map(|event| event.expect("no damage"))
+        .collect();
+    assert_eq!(events, [step(1, 2.0), step(2, 1.0)]);
+    assert_eq!(reader.unknown(), 1);
+}
+
+#[test]
+fn a_number_that_is_none_never_makes_a_line_unreadable() {
+    let (_folder, run) = folder();
+    let strange = RunEvent::Evaluation {
+        at_ms: 1,
+        step: 1,
+        epoch: 1,
+        samples: 3,
+        loss: f64::NAN,
+        metrics: BTreeMap::from([("accuracy".into(), f64::NAN)]),
+        best: false,
+    };
+    let mut fast = step(1, 2.0);
+    if let RunEvent::Step {
+        samples_per_second, ..
+    } = &mut fast
+    {
+        *samples_per_second = f64::INFINITY;
+    }
+    write(&run, &[strange, fast]);
+    let read = read_events(&run.events_path()).expect("both are read");
+    assert!(
+        matches!(&read[0], RunEvent::Evaluation { metrics, .. } if metrics["accuracy"].is_nan())
+    );
+    assert!(
+        matches!(&read[1], RunEvent::Step { samples_per_second, .. } if samples_per_second.is_nan())
+    );
+}
+
+#[test]
+fn a_tail_sees_each_whole_line_once() {
+    let (_folder, run) = folder();
+    let mut tail = Tail::new(run.events_path());
+    let mut poll = move || tail.poll().map_err(|e| e.to_string());
+    assert_eq!(poll(), Ok(vec![]));
+    write(&run, &[step(1, 2.0), step(2, 1.5)]);
+    assert_eq!(poll(), Ok(vec![step(1, 2.0), step(2, 1.5)]));
+    let line = serde_json::to_vec(&step(3, 1.0)).expect("it is plain data");
+    add(&run, &line[..20]);
+    assert_eq!(poll(), Ok(vec![]));
+    add(&run, &line[20..]);
+    assert_eq!(poll(), Ok(vec![]));
+    add(&run, b"\n{\"kind\":\"teleported\"}\n");
+    assert_eq!(poll(), Ok(vec![step(3, 1.0)]));
+    add(&run, b"{\"kind\":\"torn");
+    assert_eq!(poll(), Ok(vec![]));
+    write(&run, &[step(4, 0.5)]);
+    assert_eq!(poll(), Ok(vec![step(4, 0.5)]));
+}
+
+#[test]
+fn a_tail_begins_anew_when_the_file_does() {
+    let (_folder, run) = folder();
+    let mut tail = Tail::new(run.events_path());
+    write(&run, &[step(1, 2.0), step(2, 1.5)]);
+    assert_eq!(tail.poll().map(|events| events.len()).ok(), Some(2));
+    fs::remove_file(run.events_path()).expect("it can be removed");
+    write(&run, &[step(7, 2.0)]);
+    assert_eq!(tail.poll().ok(), Some(vec![step(7, 2.0)]));
+}

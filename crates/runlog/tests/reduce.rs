@@ -1,0 +1,388 @@
+//! Folding a run: what is shown follows from the events alone.
+
+mod support;
+
+use pressure::{Change, Level};
+use runlog::{Run, RunEvent, RunStatus, StopReason, read_events};
+use support::demo;
+
+fn fold(events: &[RunEvent]) -> Run {
+    let mut run = Run::default();
+    events.iter().for_each(|event| run.apply(event));
+    run
+}
+
+fn step_of(event: &RunEvent) -> Option<u64> {
+    match event {
+        RunEvent::Step { step, .. } => Some(*step),
+        _ => None,
+    }
+}
+
+/// The demo up to and with this step.
+fn until(step: u64) -> Vec<RunEvent> {
+    let events = demo::events();
+    let at = events
+        .iter()
+        .position(|event| step_of(event) == Some(step))
+        .expect("the demo has it");
+    events[..=at].to_vec()
+}
+
+fn stopped(at_ms: u64, why: StopReason) -> RunEvent {
+    let sentence = "Stopped at step 257. Checkpoint saved in 0.8 s".to_owned();
+    RunEvent::Stopped {
+        at_ms,
+        step: 257,
+        why,
+        sentence,
+    }
+}
+
+fn resumed(at_ms: u64, step: u64) -> RunEvent {
+    RunEvent::Resumed {
+        at_ms,
+        unix_ms: 0,
+        step,
+        process: 1,
+        device: "CPU, 2 threads".into(),
+    }
+}
+
+#[test]
+fn the_recorded_file_folds_like_the_events_themselves() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/demo.jsonl");
+    let read = fold(&read_events(path.as_ref()).expect("the demo is whole"));
+    let made = fold(&demo::events());
+    assert_eq!(
+        read.window(None, None, 800, 0),
+        made.window(None, None, 800, 0)
+    );
+}
+
+#[test]
+fn the_figures_are_those_of_the_newest_events() {
+    let run = fold(&demo::events());
+    let figures = run.figures();
+    assert_eq!(run.status(), RunStatus::Training);
+    assert_eq!((figures.step, figures.epoch), (257, 17));
+    assert_eq!((figures.micro_batch, figures.pieces), (Some(8), Some(8)));
+    assert_eq!((figures.changes, figures.skipped), (7, 1));
+    assert_eq!(
+        (figures.level, figures.level_since_ms),
+        (Level::Warning, 534_000)
+    );
+    assert_eq!(figures.best_accuracy, Some(0.8889));
+    let speed = figures.samples_per_second.expect("it trains");
+    assert!((24.0..28.0).contains(&speed), "{speed}");
+    let left = figures.seconds_left.expect("it trains");
+    assert!((500.0..640.0).contains(&left), "{left}");
+}
+
+#[test]
+fn the_status_line_says_what_was_done_and_what_it_means() {
+    let line = fold(&demo::events()).line().clone();
+    assert_eq!(
+        line.sentence,
+        "Shrunk 16 to 8: another app took 6.1 GB in 20 s"
+    );
+    let meaning = "The training is unchanged: 64 samples a step, now in 8 pieces of 8. Grows back by itself when memory is free.";
+    assert_eq!(line.meaning, meaning);
+    let line = fold(&until(90)).line().clone();
+    assert!(
+        line.meaning.contains("now in 6 pieces of at most 11."),
+        "{}",
+        line.meaning
+    );
+}
+
+#[test]
+fn marks_and_spans_tell_when_and_why() {
+    let run = fold(&demo::events());
+    let shrunk: Vec<_> = run
+        .marks()
+        .iter()
+        .filter(|mark| mark.change == Change::Shrink)
+        .collect();
+    assert_eq!(shrunk[0].short, "Shrunk 16 to 11");
+    assert_eq!(shrunk[0].reason, "another app took 2.9 GB in 18 s");
+    let spans = run.window(None, None, 800, 0).header.spans;
+    let stretches: Vec<_> = spans
+        .iter()
+        .map(|span| (span.from_ms / 1000, span.to_ms / 1000, span.level))
+        .collect();
+    assert_eq!(
+        stretches,
+        [(187, 274, Level::Warning), (534, 583, Level::Warning)]
+    );
+}
+
+#[test]
+fn the_stack_adds_up_and_the_budget_line_stands_on_the_others() {
+    let pull = fold(&demo::events()).window(None, None, 800, 0);
+    let part = |name: &str| pull.array(name).to_vec();
+    let (system, others, state, activations, line) = (
+        part("memory.system"),
+        part("memory.others"),
+        part("memory.state"),
+        part("memory.activations"),
+        part("memory.budget"),
+    );
+    for i in 0..system.len() {
+        assert!(
+            system[i] + others[i] + state[i] + activations[i] < line[i] * 1.001,
+            "{i}"
+        );
+        assert!(
+            (line[i] / 1073741824.0 - 21.6).abs() < 0.2,
+            "{i}: {}",
+            line[i]
+        );
+    }
+}
+
+#[test]
+fn resuming_drops_the_later_steps_of_the_earlier_life() {
+    let mut events = demo::events();
+    events.push(resumed(600_000, 128));
+    let run = fold(&events);
+    assert_eq!(run.figures().step, 128);
+    assert_eq!(run.evaluations().len(), 8);
+    assert!(run.checkpoints().iter().all(|kept| kept.step <= 128));
+    assert_eq!(run.status(), RunStatus::Training);
+    // The series is what it was at that step, smoothing included.
+    let earlier = fold(&until(128)).window(None, Some(600_000), 2000, 0);
+    let resumed = run.window(None, Some(600_000), 2000, 0);
+    for name in ["loss.at", "loss.raw", "loss.smoothed"] {
+        assert_eq!(resumed.array(name), earlier.array(name), "{name}");
+    }
+    // The memory was really used: it stays.
+    assert!(resumed.array("memory.at").len() > earlier.array("memory.at").len());
+}
+
+#[test]
+fn a_resumed_run_smooths_on_as_if_it_had_never_stopped() {
+    let mut broken = until(128);
+    broken.extend(until(160).into_iter().skip(broken.len()));
+    let calm = fold(&broken);
+    let mut events = until(150);
+    events.push(resumed(300_000, 128));
+    events.extend(
+        until(160)
+            .into_iter()
+            .skip(until(128).len())
+            .filter(|event| step_of(event).is_some()),
+    );
+    let resumed = fold(&events);
+    let (a, b) = (
+        calm.figures().smoothed_loss,
+        resumed.figures().smoothed_loss,
+    );
+    assert!(
+        a.zip(b).is_some_and(|(a, b)| (a - b).abs() < 1e-6),
+        "{a:?} {b:?}"
+    );
+}
+
+#[test]
+fn a_clock_set_back_by_resuming_leaves_no_point_behind() {
+    let mut events = demo::events();
+    events.push(resumed(300_000, 128));
+    let run = fold(&events);
+    assert_eq!(run.now_ms(), 300_000);
+    let pull = run.window(None, None, 800, 0);
+    for name in ["memory.at", "micro.at", "loss.at", "evaluation.at"] {
+        assert!(pull.array(name).iter().all(|at| *at <= 300_000.0), "{name}");
+    }
+    assert!(pull.header.marks.iter().all(|mark| mark.at_ms <= 300_000));
+}
+
+#[test]
+fn a_run_without_memory_or_decisions_is_shown_too() {
+    let steps: Vec<_> = demo::events()
+        .into_iter()
+        .filter(|event| step_of(event).is_some())
+        .collect();
+    let run = fold(&steps);
+    assert_eq!(run.figures().step, 257);
+    assert_eq!(run.figures().own_bytes, None);
+    let pull = run.window(None, None, 400, 0);
+    assert!(pull.array("memory.at").is_empty());
+    assert!(!pull.array("loss.smoothed").is_empty());
+    assert!(
+        Run::default()
+            .window(None, None, 400, 0)
+            .array("loss.at")
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_leaves_a_gap_and_no_more() {
+    let mut events = until(20);
+    for event in &mut events {
+        if let RunEvent::Step { step: 10, loss, .. } = event {
+            *loss = f64::NAN;
+        }
+    }
+    let run = fold(&events);
+    let pull = run.window(None, None, 4000, 0);
+    let gaps = pull.array("loss.raw").iter().filter(|v| v.is_nan()).count();
+    assert_eq!(gaps, 1);
+    assert!(pull.array("loss.smoothed").iter().all(|v| v.is_finite()));
+}
+
+#[test]
+fn every_end_has_its_status_and_says_how_to_go_on() {
+    let check = |event: Option<RunEvent>, status: RunStatus, meaning: &str| {
+        let mut run = fold(&demo::events());
+        match &event {
+            Some(event) => run.apply(event),
+            None => run.mark_process_gone(),
+        }
+        assert_eq!(run.status(), status);
+        assert_eq!(run.line().meaning, meaning);
+        assert_eq!(run.figures().seconds_left, None);
+        let version = run.version();
+        run.mark_process_gone();
+        assert_eq!(
+            (run.status(), run.version()),
+            (status, version),
+            "an ended run stays as it is"
+        );
+    };
+    check(
+        Some(stopped(584_000, StopReason::Requested)),
+        RunStatus::Stopped,
+        "Resume goes on from step 257.",
+    );
+    check(
+        Some(stopped(584_000, StopReason::Finished)),
+        RunStatus::Finished,
+        "Best held-out accuracy: 88.9 % at step 208.",
+    );
+    let failed = RunEvent::Failed {
+        at_ms: 584_000,
+        step: 257,
+        code: "diverged".into(),
+        message: "The loss is not a number.".into(),
+    };
+    check(
+        Some(failed),
+        RunStatus::Failed,
+        "Resume goes on from the checkpoint at step 237.",
+    );
+    check(
+        None,
+        RunStatus::EndedEarly,
+        "Resume goes on from the checkpoint at step 237.",
+    );
+}
+
+#[test]
+fn waiting_is_paused_and_has_no_speed() {
+    let mut events = until(100);
+    let mut decision = events
+        .iter()
+        .rfind(|event| matches!(event, RunEvent::Decision { .. }))
+        .cloned()
+        .expect("the demo has decisions");
+    if let RunEvent::Decision {
+        at_ms,
+        decision,
+        sentence,
+        ..
+    } = &mut decision
+    {
+        *at_ms = 240_000;
+        decision.action = pressure::Action::Pause;
+        decision.change = Change::Pause;
+        decision.micro_batch = 0;
+        *sentence = "Paused: other apps need the memory".into();
+    }
+    events.push(decision.clone());
+    let run = fold(&events);
+    assert_eq!(run.status(), RunStatus::Paused);
+    assert_eq!(run.figures().samples_per_second, None);
+    assert_eq!(run.figures().micro_batch, None);
+    assert_eq!(
+        run.window(None, None, 400, 0).array("micro.value").last(),
+        Some(&0.0)
+    );
+    if let RunEvent::Decision {
+        at_ms, decision, ..
+    } = &mut decision
+    {
+        *at_ms = 250_000;
+        decision.action = pressure::Action::Run;
+        decision.change = Change::Continue;
+        decision.micro_batch = 4;
+    }
+    events.push(decision);
+    assert_eq!(fold(&events).status(), RunStatus::Training);
+}
+
+#[test]
+fn a_second_start_begins_the_fold_anew() {
+    let twice: Vec<_> = demo::events().into_iter().chain(demo::events()).collect();
+    let (once, twice) = (fold(&demo::events()), fold(&twice));
+    assert_eq!(once.figures(), twice.figures());
+    assert_eq!(once.marks(), twice.marks());
+    assert!(twice.version() > once.version());
+}
+
+#[test]
+fn a_pull_with_nothing_new_is_empty() {
+    let run = fold(&demo::events());
+    let pull = run.window(None, None, 800, run.version());
+    assert!(pull.header.unchanged);
+    assert!(pull.arrays.is_empty() && pull.header.started.is_none());
+    assert!(
+        !run.window(None, None, 800, run.version() - 1)
+            .header
+            .unchanged
+    );
+}
+
+#[test]
+fn the_wire_holds_head_and_arrays_where_the_page_looks_for_them() {
+    let pull = fold(&demo::events()).window(Some(60_000), Some(300_000), 333, 0);
+    let bytes = pull.encode();
+    let head_len = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes")) as usize;
+    let head: runlog::PullHeader =
+        serde_json::from_slice(&bytes[4..4 + head_len]).expect("it is JSON");
+    assert_eq!(head, pull.header);
+    let begin = (4 + head_len).div_ceil(8) * 8;
+    assert!(bytes[4 + head_len..begin].iter().all(|byte| *byte == 0));
+    let floats: Vec<f64> = bytes[begin..]
+        .chunks_exact(8)
+        .map(|eight| f64::from_le_bytes(eight.try_into().expect("eight bytes")))
+        .collect();
+    assert_eq!(floats, pull.arrays);
+    for array in &head.arrays {
+        assert!(
+            array.len <= 2 * 333,
+            "{} has {} points",
+            array.name,
+            array.len
+        );
+        assert!((array.offset + array.len) as usize <= floats.len());
+    }
+}
+
+#[test]
+fn a_summary_fits_on_a_line() {
+    let mut run = fold(&demo::events());
+    assert_eq!(
+        run.summary_line(),
+        "Training at step 257 of 480, accuracy 88.9 %, 9:43"
+    );
+    run.apply(&stopped(584_000, StopReason::Requested));
+    assert_eq!(
+        run.summary_line(),
+        "Stopped at step 257 of 480, accuracy 88.9 %, 9:44"
+    );
+    assert_eq!(Run::default().summary_line(), "Starting at step 0, 0:00");
+    assert_eq!(run.spark(40).len(), 40);
+    assert!(run.spark(40).first() > run.spark(40).last());
+}
