@@ -1,1 +1,28 @@
-//! tape
+//! Differentiate: a reverse-mode tape over candle's tensors, with hand-written backward passes. Activations are freed
+//! during backward, first gradients are moved and not added, what needs no gradient records nothing.
+//!
+//! Refuses to know models, data, optimizers and pressure. Parameters are plain tensors; candle's own autograd is never
+//! involved (no `Var`, no `backward`).
+
+pub mod check;
+mod checkpoint;
+/// Kernels and accessors of the CPU.
+mod cpu;
+pub mod device;
+mod error;
+mod gradients;
+pub mod inplace;
+pub mod memory;
+/// Operations, one a file.
+mod ops;
+mod parameters;
+mod saved;
+mod stream;
+mod tape;
+
+pub use error::{Result, TapeError};
+pub use gradients::Gradients;
+pub use ops::{AttentionShape, Conv2dShape, Loss};
+pub use parameters::{Parameter, ParameterId, Parameters};
+pub use stream::Stream;
+pub use tape::{Cancel, Kernels, Tape, Value};

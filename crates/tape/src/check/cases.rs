@@ -1,0 +1,202 @@
+//! The table: every operation with small odd sizes, by micro-batch.
+
+use crate::error::Result;
+use crate::ops::{AttentionShape, Conv2dShape};
+use crate::stream::Stream;
+use crate::tape::{Tape, Value};
+use candle_core::{Device, Tensor};
+
+/// One operation on given inputs. All inputs get gradients.
+pub struct Case {
+    /// `conv2d stride 2`.
+    pub name: &'static str,
+    /// Inputs in f64 on the CPU.
+    pub inputs: Vec<Tensor>,
+    /// The operation.
+    pub run: fn(&Tape, &[Value]) -> Result<Value>,
+}
+
+/// Smooth values in about -1.5..1.5, the same on every machine.
+fn values(name: &str, index: usize, shape: &[usize]) -> Result<Tensor> {
+    let stream = Stream::new(7).site(name).at(index as u64);
+    let count = shape.iter().product::<usize>() as u64;
+    let values: Vec<f64> = (0..count).map(|i| stream.uniform(i) * 3.0 - 1.5).collect();
+    Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+}
+
+type Row = (
+    &'static str,
+    Vec<Vec<usize>>,
+    fn(&Tape, &[Value]) -> Result<Value>,
+);
+
+fn labels(rows: usize, classes: usize) -> Vec<u32> {
+    (0..rows).map(|row| (row * 5 % classes) as u32).collect()
+}
+
+/// The cases for a micro-batch of `n` samples.
+pub fn cases(n: usize) -> Result<Vec<Case>> {
+    let table: Vec<Row> = vec![
+        (
+            "linear",
+            vec![vec![n, 5, 7], vec![6, 7], vec![6]],
+            |t, v| t.linear(&v[0], &v[1], Some(&v[2])),
+        ),
+        (
+            "linear without bias",
+            vec![vec![n, 7], vec![3, 7]],
+            |t, v| t.linear(&v[0], &v[1], None),
+        ),
+        (
+            "layer_norm",
+            vec![vec![n, 3, 19], vec![19], vec![19]],
+            |t, v| t.layer_norm(&v[0], &v[1], &v[2], 1e-5),
+        ),
+        (
+            "group_norm",
+            vec![vec![n, 6, 5, 3], vec![6], vec![6]],
+            |t, v| t.group_norm(&v[0], 3, &v[1], &v[2], 1e-5),
+        ),
+        ("relu", vec![vec![n, 4, 9]], |t, v| t.relu(&v[0])),
+        ("gelu", vec![vec![n, 4, 9]], |t, v| t.gelu(&v[0])),
+        ("add", vec![vec![n, 11], vec![n, 11]], |t, v| {
+            t.add(&v[0], &v[1])
+        }),
+        ("add a value to itself", vec![vec![n, 11]], |t, v| {
+            t.add(&v[0], &v[0])
+        }),
+        ("add_repeated", vec![vec![n, 4, 5], vec![4, 5]], |t, v| {
+            t.add_repeated(&v[0], &v[1])
+        }),
+        ("scale", vec![vec![n, 11]], |t, v| t.scale(&v[0], -1.7)),
+        (
+            "concat",
+            vec![vec![n, 4], vec![3, 4], vec![1, 4]],
+            |t, v| t.concat(&[&v[0], &v[1], &v[2]]),
+        ),
+        ("prepend_token", vec![vec![5], vec![n, 3, 5]], |t, v| {
+            t.prepend_token(&v[0], &v[1])
+        }),
+        ("first_token", vec![vec![n, 3, 5]], |t, v| {
+            t.first_token(&v[0])
+        }),
+        ("reshape", vec![vec![n, 6, 4]], |t, v| {
+            let n = v[0].dims()[0];
+            t.reshape(&v[0], &[n * 2, 12])
+        }),
+        ("mean_pool", vec![vec![n, 3, 4, 5]], |t, v| {
+            t.mean_pool(&v[0])
+        }),
+        (
+            "conv2d 3x3",
+            vec![vec![n, 3, 7, 6], vec![4, 3, 3, 3]],
+            |t, v| {
+                t.conv2d(
+                    &v[0],
+                    &v[1],
+                    Conv2dShape {
+                        stride: 1,
+                        padding: 1,
+                    },
+                )
+            },
+        ),
+        (
+            "conv2d 3x3 stride 2",
+            vec![vec![n, 2, 8, 7], vec![5, 2, 3, 3]],
+            |t, v| {
+                t.conv2d(
+                    &v[0],
+                    &v[1],
+                    Conv2dShape {
+                        stride: 2,
+                        padding: 1,
+                    },
+                )
+            },
+        ),
+        (
+            "conv2d 1x1",
+            vec![vec![n, 3, 4, 5], vec![6, 3, 1, 1]],
+            |t, v| {
+                t.conv2d(
+                    &v[0],
+                    &v[1],
+                    Conv2dShape {
+                        stride: 1,
+                        padding: 0,
+                    },
+                )
+            },
+        ),
+        (
+            "conv2d 1x1 stride 2",
+            vec![vec![n, 3, 5, 6], vec![6, 3, 1, 1]],
+            |t, v| {
+                t.conv2d(
+                    &v[0],
+                    &v[1],
+                    Conv2dShape {
+                        stride: 2,
+                        padding: 0,
+                    },
+                )
+            },
+        ),
+        (
+            "conv2d 7x7 stride 2",
+            vec![vec![n, 2, 9, 9], vec![3, 2, 7, 7]],
+            |t, v| {
+                t.conv2d(
+                    &v[0],
+                    &v[1],
+                    Conv2dShape {
+                        stride: 2,
+                        padding: 3,
+                    },
+                )
+            },
+        ),
+        ("attention", vec![vec![n, 5, 12]], |t, v| {
+            t.attention(
+                &v[0],
+                AttentionShape {
+                    heads: 2,
+                    causal: false,
+                },
+            )
+        }),
+        ("attention causal", vec![vec![n, 5, 12]], |t, v| {
+            t.attention(
+                &v[0],
+                AttentionShape {
+                    heads: 2,
+                    causal: true,
+                },
+            )
+        }),
+        ("cross_entropy", vec![vec![n, 6]], |t, v| {
+            Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.0)?.sum)
+        }),
+        ("cross_entropy smoothed", vec![vec![n, 6]], |t, v| {
+            Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.1)?.sum)
+        }),
+        ("checkpoint", vec![vec![n, 11]], |t, v| {
+            t.checkpoint(&v[0], |t, x| {
+                let y = t.gelu(x)?;
+                t.add(&y, x)
+            })
+        }),
+    ];
+    table
+        .into_iter()
+        .map(|(name, shapes, run)| {
+            let inputs = shapes
+                .iter()
+                .enumerate()
+                .map(|(i, shape)| values(name, i, shape))
+                .collect::<Result<_>>()?;
+            Ok(Case { name, inputs, run })
+        })
+        .collect()
+}

@@ -1,0 +1,30 @@
+//! What CPU kernels share: views of tensors as slices, fresh buffers, matrix products, and reductions whose order is fixed
+//! by shape alone.
+
+pub(crate) mod columns;
+pub(crate) mod lanes;
+mod product;
+mod reduce;
+mod view;
+
+pub(crate) use product::{Matrix, product, threads};
+pub(crate) use reduce::{add_in_order, column_sums, map, map2, row_chunks};
+pub(crate) use view::{Float, View, buffer, is_fused, tensor_of};
+
+/// Runs `$body` with `$float` bound to the element type of a CPU tensor.
+macro_rules! with_float {
+    ($op:literal, $tensor:expr, $float:ident => $body:expr) => {
+        match $tensor.dtype() {
+            candle_core::DType::F32 => {
+                type $float = f32;
+                $body
+            }
+            candle_core::DType::F64 => {
+                type $float = f64;
+                $body
+            }
+            dtype => Err($crate::error::TapeError::Type { op: $op, dtype }),
+        }
+    };
+}
+pub(crate) use with_float;

@@ -1,0 +1,99 @@
+//! Matrix products on slices, at the machine's full vector width (`gemm` picks AVX-512, AVX2 or NEON at run time).
+
+use crate::cpu::Float;
+use gemm::Parallelism;
+
+/// A matrix inside a slice, by strides in elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a, T> {
+    values: &'a [T],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a, T: Float> Matrix<'a, T> {
+    /// Rows one after the other, each `row_stride` apart.
+    pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
+        debug_assert!(rows == 0 || (rows - 1) * row_stride + columns <= values.len());
+        Matrix {
+            values,
+            rows,
+            columns,
+            row_stride,
+            column_stride: 1,
+        }
+    }
+
+    /// Rows one after the other.
+    pub fn rows(values: &'a [T], rows: usize, columns: usize) -> Self {
+        Matrix::strided(values, rows, columns, columns)
+    }
+
+    /// The same values read across.
+    pub fn transposed(self) -> Self {
+        Matrix {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+}
+
+/// Threads of the CPU kernels: the size of the pool they run in.
+pub(crate) fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+/// `out = keep * out + scale * a b`, with `out` row-major, rows `out_stride` apart. `keep` of zero never reads `out`.
+///
+/// Each element is one sum over the inner axis in an order fixed by the shapes, whatever the number of threads.
+pub(crate) fn product<T: Float>(
+    out: &mut [T],
+    out_stride: usize,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    keep: T,
+    scale: T,
+    parallel: bool,
+) {
+    assert_eq!(a.columns, b.rows, "inner sizes of a product agree");
+    assert!(
+        a.rows == 0 || (a.rows - 1) * out_stride + b.columns <= out.len(),
+        "the product fits its buffer"
+    );
+    let threads = if parallel { threads() } else { 1 };
+    let parallelism = if threads > 1 {
+        Parallelism::Rayon(threads)
+    } else {
+        Parallelism::None
+    };
+    // SAFETY: strides and sizes of `a` and `b` stay inside their slices (checked where they are made), those of `out`
+    // inside `out` (checked above), and `out` is borrowed mutably, so it overlaps neither.
+    unsafe {
+        gemm::gemm(
+            a.rows,
+            b.columns,
+            a.columns,
+            out.as_mut_ptr(),
+            1,
+            out_stride as isize,
+            keep != T::zero(),
+            a.values.as_ptr(),
+            a.column_stride as isize,
+            a.row_stride as isize,
+            b.values.as_ptr(),
+            b.column_stride as isize,
+            b.row_stride as isize,
+            keep,
+            scale,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}

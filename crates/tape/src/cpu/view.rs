@@ -1,0 +1,87 @@
+//! CPU tensors as slices, and slices as tensors, without copies.
+
+use crate::error::{Result, TapeError};
+use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+/// The element types of the fused kernels: `f32` trains, `f64` proves.
+pub(crate) trait Float:
+    WithDType + num_traits::Float + num_traits::NumAssign + std::iter::Sum + Send + Sync + 'static
+{
+    /// From a constant.
+    fn of(value: f64) -> Self {
+        <Self as WithDType>::from_f64(value)
+    }
+}
+impl Float for f32 {}
+impl Float for f64 {}
+
+/// A contiguous CPU tensor, readable as a slice while this lives.
+pub(crate) struct View<'a, T> {
+    guard: StorageRef<'a>,
+    start: usize,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<'a, T: Float> View<'a, T> {
+    /// Views `tensor`, which must be contiguous, on the CPU, and of type `T`.
+    pub fn of(op: &'static str, tensor: &'a Tensor) -> Result<Self> {
+        let (guard, layout) = tensor.storage_and_layout();
+        let Some((start, end)) = layout.contiguous_offsets() else {
+            return Err(candle_core::Error::RequiresContiguous { op }.into());
+        };
+        let on_cpu =
+            matches!(&*guard, Storage::Cpu(storage) if T::cpu_storage_as_slice(storage).is_ok());
+        if !on_cpu {
+            return Err(TapeError::Type {
+                op,
+                dtype: tensor.dtype(),
+            });
+        }
+        Ok(View {
+            guard,
+            start,
+            len: end - start,
+            element: PhantomData,
+        })
+    }
+}
+
+impl<T: Float> Deref for View<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &*self.guard {
+            Storage::Cpu(storage) => {
+                let all = T::cpu_storage_as_slice(storage)
+                    .expect("the element type was checked when the view was made");
+                &all[self.start..self.start + self.len]
+            }
+            _ => unreachable!("the device was checked when the view was made"),
+        }
+    }
+}
+
+/// A buffer that the caller writes completely before anything reads it.
+#[allow(
+    clippy::uninit_vec,
+    reason = "zeroes would be written only to be overwritten: a whole pass over memory"
+)]
+pub(crate) fn buffer<T: Float>(len: usize) -> Vec<T> {
+    let mut values = Vec::with_capacity(len);
+    // SAFETY: the capacity is there, every bit pattern is a valid float, and each kernel writes all elements first.
+    unsafe { values.set_len(len) };
+    values
+}
+
+/// Makes a buffer a CPU tensor without copying it.
+pub(crate) fn tensor_of<T: Float>(values: Vec<T>, shape: &[usize]) -> Result<Tensor> {
+    Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+}
+
+/// True when fused CPU kernels exist for this tensor.
+pub(crate) fn is_fused(tensor: &Tensor) -> bool {
+    tensor.device().is_cpu() && matches!(tensor.dtype(), DType::F32 | DType::F64)
+}

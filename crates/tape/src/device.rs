@@ -1,0 +1,96 @@
+//! The one device of a run: which, why, and what must be true before it is made. A GPU that cannot be used is said aloud
+//! and the CPU takes over; it is never a panic.
+
+#[cfg(target_os = "macos")]
+#[path = "device/macos.rs"]
+mod platform;
+#[cfg(not(target_os = "macos"))]
+#[path = "device/other.rs"]
+mod platform;
+
+use crate::error::{Result, TapeError};
+use candle_core::Device;
+
+pub use platform::{allocated_bytes, limit_bytes, piece_scope};
+
+/// What the user asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// The best that can be used.
+    #[default]
+    Auto,
+    /// Metal or an error.
+    Metal,
+    /// CUDA or an error.
+    Cuda,
+    /// The CPU.
+    Cpu,
+}
+
+/// The device, and the sentence that says why it is this one.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// The device itself: made once, cloned, used from one thread.
+    pub device: Device,
+    /// `metal`, `cuda` or `cpu`.
+    pub kind: &'static str,
+    /// Why: "no GPU was found; training on 2 CPU threads".
+    pub reason: String,
+}
+
+/// Makes the device of a run.
+///
+/// # Errors
+/// A device that was asked for by name and cannot be used; with [`Wanted::Auto`] the CPU is taken instead.
+pub fn choose(wanted: Wanted) -> Result<Chosen> {
+    match wanted {
+        Wanted::Cpu => Ok(cpu("asked for".to_owned())),
+        Wanted::Metal => platform::metal(),
+        Wanted::Cuda => cuda(),
+        Wanted::Auto => Ok(platform::metal()
+            .or_else(|metal| {
+                let first = metal.to_string();
+                cuda().map_err(|_| first)
+            })
+            .unwrap_or_else(cpu)),
+    }
+}
+
+fn cpu(reason: String) -> Chosen {
+    Chosen {
+        device: Device::Cpu,
+        kind: "cpu",
+        reason,
+    }
+}
+
+fn cuda() -> Result<Chosen> {
+    if !cfg!(feature = "cuda") {
+        return Err(TapeError::Device(
+            "this build has no CUDA; choose --device cpu".to_owned(),
+        ));
+    }
+    match Device::new_cuda(0) {
+        Ok(device) => Ok(Chosen {
+            device,
+            kind: "cuda",
+            reason: "the first CUDA device".to_owned(),
+        }),
+        Err(error) => Err(TapeError::Device(format!(
+            "CUDA cannot be used: {error}; choose --device cpu"
+        ))),
+    }
+}
+
+/// Threads of the CPU kernels: the performance cores unless told otherwise.
+pub fn default_threads() -> usize {
+    candle_core::utils::get_num_threads()
+}
+
+/// Sets the number of threads of the CPU kernels. Once a process, before the first operation; later calls change nothing.
+pub fn use_threads(threads: usize) {
+    // Failing means that the pool exists already: the first choice of a process holds.
+    let _ = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global();
+}

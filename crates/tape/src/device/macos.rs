@@ -1,0 +1,55 @@
+//! Metal on macOS. Same surface as the file for other systems beside it.
+
+use super::Chosen;
+use crate::error::{Result, TapeError};
+use candle_core::Device;
+use objc2_foundation::{NSOperatingSystemVersion, NSProcessInfo};
+
+/// Candle puts every buffer into a residency set, a class that exists from macOS 15 on; below, it panics.
+const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
+    majorVersion: 15,
+    minorVersion: 0,
+    patchVersion: 0,
+};
+
+/// Makes the Metal device, once, on the thread that will use it.
+pub(super) fn metal() -> Result<Chosen> {
+    if !NSProcessInfo::processInfo().isOperatingSystemAtLeastVersion(OLDEST) {
+        return Err(TapeError::Device(
+            "Metal needs macOS 15 or later here; training on the CPU works".to_owned(),
+        ));
+    }
+    // Candle panics on an empty list of devices instead of returning an error.
+    match std::panic::catch_unwind(|| Device::new_metal(0)) {
+        Ok(Ok(device)) => Ok(Chosen {
+            device,
+            kind: "metal",
+            reason: "the Mac's own GPU".to_owned(),
+        }),
+        Ok(Err(error)) => Err(TapeError::Device(format!(
+            "Metal cannot be used: {error}; choose --device cpu"
+        ))),
+        Err(_) => Err(TapeError::Device(
+            "Metal found no GPU; choose --device cpu".to_owned(),
+        )),
+    }
+}
+
+/// Bytes that the GPU driver says are allocated; 0 on the CPU.
+pub fn allocated_bytes(device: &Device) -> u64 {
+    device.as_metal_device().map_or(0, |metal| {
+        metal.metal_device().current_allocated_size() as u64
+    })
+}
+
+/// The GPU's recommended working set; 0 on the CPU.
+pub fn limit_bytes(device: &Device) -> u64 {
+    device.as_metal_device().map_or(0, |metal| {
+        metal.metal_device().recommended_max_working_set_size() as u64
+    })
+}
+
+/// Runs one piece of work inside an autorelease pool: without one, every command buffer's objects stay until the thread ends.
+pub fn piece_scope<R>(work: impl FnOnce() -> R) -> R {
+    objc2::rc::autoreleasepool(|_| work())
+}

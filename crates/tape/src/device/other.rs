@@ -1,0 +1,27 @@
+//! Everything but macOS: no Metal. Same surface as the macOS file beside it.
+
+use super::Chosen;
+use crate::error::{Result, TapeError};
+use candle_core::Device;
+
+/// Metal exists on macOS only.
+pub(super) fn metal() -> Result<Chosen> {
+    Err(TapeError::Device(
+        "no GPU that Ebb can use was found: Metal exists on macOS only".to_owned(),
+    ))
+}
+
+/// Bytes that the GPU driver says are allocated; 0 where it does not say.
+pub fn allocated_bytes(_device: &Device) -> u64 {
+    0
+}
+
+/// The GPU's recommended working set; 0 where there is none.
+pub fn limit_bytes(_device: &Device) -> u64 {
+    0
+}
+
+/// Runs one piece of work. Nothing needs to be drained here.
+pub fn piece_scope<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}

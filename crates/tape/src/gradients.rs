@@ -1,0 +1,72 @@
+//! Gradients on their way through backward. The first gradient of a value is moved in; a later one is added, in place
+//! where the memory belongs to nobody else.
+
+use crate::error::Result;
+use crate::inplace::add_assign;
+use candle_core::Tensor;
+
+/// Gradients by value.
+#[derive(Debug, Default)]
+pub struct Gradients {
+    slots: Vec<Option<Slot>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    tensor: Tensor,
+    owned: bool,
+}
+
+impl Gradients {
+    pub(crate) fn with_capacity(values: usize) -> Self {
+        Gradients {
+            slots: (0..values).map(|_| None).collect(),
+        }
+    }
+
+    /// Adds a gradient whose memory nobody else holds.
+    pub(crate) fn give(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
+        self.add(id, gradient, true)
+    }
+
+    /// Adds a gradient that another value may also receive: it is never written to.
+    pub(crate) fn share(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
+        self.add(id, gradient, false)
+    }
+
+    fn add(&mut self, id: Option<usize>, gradient: Tensor, owned: bool) -> Result<()> {
+        let Some(id) = id else { return Ok(()) };
+        let slot = &mut self.slots[id];
+        match slot {
+            None => {
+                *slot = Some(Slot {
+                    tensor: gradient,
+                    owned,
+                })
+            }
+            Some(held) if held.owned => add_assign(&mut held.tensor, &gradient)?,
+            Some(_) if owned => {
+                let mut sum = gradient;
+                if let Some(held) = slot.take() {
+                    add_assign(&mut sum, &held.tensor)?;
+                }
+                *slot = Some(Slot {
+                    tensor: sum,
+                    owned: true,
+                });
+            }
+            Some(held) => {
+                let tensor = (&held.tensor + &gradient)?;
+                *held = Slot {
+                    tensor,
+                    owned: true,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn take(&mut self, id: usize) -> Option<Tensor> {
+        self.slots[id].take().map(|slot| slot.tensor)
+    }
+}

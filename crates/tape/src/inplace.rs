@@ -1,0 +1,115 @@
+//! Writing into a tensor's own memory: accumulation and optimizer passes. Only for tensors whose memory nobody else reads.
+
+use crate::cpu::{Float, View};
+use crate::error::Result;
+use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
+use rayon::prelude::*;
+use std::cell::RefCell;
+
+/// `sum += other`. On the CPU in place; elsewhere a new tensor takes the place of `sum`.
+pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
+    if sum.device().is_cpu()
+        && matches!(sum.dtype(), DType::F32 | DType::F64)
+        && sum.is_contiguous()
+    {
+        sum.inplace_op2(&other.contiguous()?, &AddAssign)?;
+    } else {
+        *sum = (&*sum + other)?;
+    }
+    Ok(())
+}
+
+struct AddAssign;
+
+impl InplaceOp2 for AddAssign {
+    fn name(&self) -> &'static str {
+        "add-assign"
+    }
+
+    fn cpu_fwd(
+        &self,
+        sum: &mut CpuStorage,
+        sum_layout: &Layout,
+        other: &CpuStorage,
+        other_layout: &Layout,
+    ) -> candle_core::Result<()> {
+        fn add<T: Float>(sum: &mut [T], other: &[T]) {
+            const CHUNK: usize = 64 * 1024;
+            sum.par_chunks_mut(CHUNK)
+                .zip(other.par_chunks(CHUNK))
+                .for_each(|(sum, other)| {
+                    sum.iter_mut().zip(other).for_each(|(s, &o)| *s += o);
+                });
+        }
+        let (a, b) = (range(sum_layout)?, range(other_layout)?);
+        match (sum, other) {
+            (CpuStorage::F32(sum), CpuStorage::F32(other)) => add(&mut sum[a], &other[b]),
+            (CpuStorage::F64(sum), CpuStorage::F64(other)) => add(&mut sum[a], &other[b]),
+            _ => candle_core::bail!("add-assign needs two f32 or two f64 tensors"),
+        }
+        Ok(())
+    }
+}
+
+fn range(layout: &Layout) -> candle_core::Result<std::ops::Range<usize>> {
+    match layout.contiguous_offsets() {
+        Some((start, end)) => Ok(start..end),
+        None => Err(candle_core::Error::RequiresContiguous { op: "in-place" }),
+    }
+}
+
+/// The numbers of a CPU tensor, to be written.
+pub enum SliceMut<'a> {
+    /// Single precision.
+    F32(&'a mut [f32]),
+    /// Double precision.
+    F64(&'a mut [f64]),
+}
+
+/// Lends the memory of a contiguous CPU tensor to `write`. Nothing else may read the tensor meanwhile.
+pub fn with_slice_mut<F: FnOnce(SliceMut) -> candle_core::Result<()>>(
+    tensor: &Tensor,
+    write: F,
+) -> candle_core::Result<()> {
+    tensor.inplace_op1(&Lend(RefCell::new(Some(write))))
+}
+
+struct Lend<F>(RefCell<Option<F>>);
+
+impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for Lend<F> {
+    fn name(&self) -> &'static str {
+        "lend"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        let Some(write) = self.0.borrow_mut().take() else {
+            return Ok(());
+        };
+        let range = range(layout)?;
+        match storage {
+            CpuStorage::F32(values) => write(SliceMut::F32(&mut values[range])),
+            CpuStorage::F64(values) => write(SliceMut::F64(&mut values[range])),
+            _ => candle_core::bail!("in-place passes need f32 or f64"),
+        }
+    }
+}
+
+/// The numbers of a contiguous CPU tensor, read on the spot.
+pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>> {
+    let tensor = tensor.contiguous()?;
+    match (tensor.device().is_cpu(), tensor.dtype()) {
+        (true, DType::F32) => Ok(View::<f32>::of("read", &tensor)?
+            .iter()
+            .map(|&v| f64::from(v))
+            .collect()),
+        (true, DType::F64) => Ok(View::<f64>::of("read", &tensor)?.to_vec()),
+        // A GPU sync and a copy: at most once a step.
+        _ => Ok(tensor
+            .flatten_all()?
+            .to_dtype(DType::F32)?
+            .to_vec1::<f32>()?
+            .into_iter()
+            .map(f64::from)
+            .collect()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Activations. `relu(x) = max(x, 0)`; saved: its output, which the next operation keeps anyway.
+//! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved: `x`.
+
+use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
+use crate::error::Result;
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+
+impl Tape<'_> {
+    /// `max(x, 0)`, element by element; its derivative at 0 is 0.
+    pub fn relu(&self, x: &Value) -> Result<Value> {
+        self.poll()?;
+        let fused = self.fuses(x.tensor());
+        let y = pointwise(
+            x.tensor(),
+            fused,
+            |t| Ok(t.relu()?),
+            |x: f64| x.max(0.0),
+            |x: f32| x.max(0.0),
+        )?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, kept) = (x.id(), y.clone());
+        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
+            if !fused {
+                let mask = kept.gt(&kept.zeros_like()?)?.to_dtype(kept.dtype())?;
+                return sink.give(id, (dy * mask)?);
+            }
+            let dx = with_float!("relu", kept, T => {
+                let dy = dy.contiguous()?;
+                let (y, dy) = (View::<T>::of("relu", &kept)?, View::<T>::of("relu", &dy)?);
+                let zero = T::of(0.0);
+                tensor_of(map2(&y, &dy, |y, dy| if y > zero { dy } else { zero }), kept.dims())
+            })?;
+            sink.give(id, dx)
+        }))
+    }
+
+    /// The tanh form of the Gaussian error linear unit, element by element.
+    pub fn gelu(&self, x: &Value) -> Result<Value> {
+        self.poll()?;
+        let fused = self.fuses(x.tensor());
+        let kept = x.tensor().contiguous()?;
+        let y = pointwise(&kept, fused, |t| Ok(t.gelu()?), gelu, gelu)?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
+            if !fused {
+                return sink.give(id, (dy * composed_slope(&kept)?)?);
+            }
+            let dx = with_float!("gelu", kept, T => {
+                let dy = dy.contiguous()?;
+                let (x, dy) = (View::<T>::of("gelu", &kept)?, View::<T>::of("gelu", &dy)?);
+                tensor_of(map2(&x, &dy, |x, dy| dy * slope(x)), kept.dims())
+            })?;
+            sink.give(id, dx)
+        }))
+    }
+}
+
+fn pointwise(
+    x: &Tensor,
+    fused: bool,
+    composed: impl Fn(&Tensor) -> Result<Tensor>,
+    double: impl Fn(f64) -> f64 + Sync,
+    single: impl Fn(f32) -> f32 + Sync,
+) -> Result<Tensor> {
+    if !fused {
+        return composed(x);
+    }
+    let x = x.contiguous()?;
+    match x.dtype() {
+        candle_core::DType::F64 => {
+            tensor_of(map(&View::<f64>::of("activation", &x)?, double), x.dims())
+        }
+        _ => tensor_of(map(&View::<f32>::of("activation", &x)?, single), x.dims()),
+    }
+}
+
+/// `sqrt(2 / pi)`.
+const ROOT: f64 = 0.797_884_560_802_865_4;
+/// The cubic's factor.
+const CUBIC: f64 = 0.044_715;
+
+fn gelu<T: Float>(x: T) -> T {
+    let half = T::of(0.5);
+    half * x * (T::one() + (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).tanh())
+}
+
+/// Derivative of [`gelu`].
+fn slope<T: Float>(x: T) -> T {
+    let half = T::of(0.5);
+    let t = (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).tanh();
+    half * (T::one() + t)
+        + half * x * (T::one() - t * t) * T::of(ROOT) * (T::one() + T::of(3.0 * CUBIC) * x * x)
+}
+
+fn composed_slope(x: &Tensor) -> Result<Tensor> {
+    let square = x.sqr()?;
+    let t = ((x * ((&square * CUBIC)? + 1.0)?)? * ROOT)?.tanh()?;
+    let rise = ((t.sqr()?.neg()? + 1.0)? * ((square * (3.0 * CUBIC))? + 1.0)?)?;
+    Ok((((t + 1.0)? + (rise * (x * ROOT)?)?)? * 0.5)?)
+}

@@ -1,0 +1,63 @@
+//! Sums and factors. `add`: `x + y` of equal shape; both gradients are `dy` itself. `add_repeated`: `x + p` for every
+//! sample, `p` without the first axis; `dp` sums `dy` over samples. `scale`: `c x`. Nothing is saved.
+
+use super::expect_shape;
+use super::linear::row_sum;
+use crate::cpu::{View, map2, tensor_of, with_float};
+use crate::error::Result;
+use crate::tape::{Tape, Value};
+
+impl Tape<'_> {
+    /// `x + y` of equal shape.
+    pub fn add(&self, x: &Value, y: &Value) -> Result<Value> {
+        self.poll()?;
+        expect_shape("add", "the second operand", y, x.dims())?;
+        let sum = if self.fuses(x.tensor()) {
+            let (a, b) = (x.tensor().contiguous()?, y.tensor().contiguous()?);
+            with_float!("add", a, T => {
+                let (xs, ys) = (View::<T>::of("add", &a)?, View::<T>::of("add", &b)?);
+                tensor_of(map2(&xs, &ys, |x, y| x + y), a.dims())
+            })?
+        } else {
+            (x.tensor() + y.tensor())?
+        };
+        if !self.records(&[x, y]) {
+            return Ok(Value::constant(sum));
+        }
+        let (x_id, y_id) = (x.id(), y.id());
+        Ok(self.push(sum, &[], move |dy, sink| {
+            sink.share(x_id, dy.clone())?;
+            sink.share(y_id, dy)
+        }))
+    }
+
+    /// `x[sample] + p` for every sample: positions, for one.
+    pub fn add_repeated(&self, x: &Value, p: &Value) -> Result<Value> {
+        self.poll()?;
+        expect_shape("add_repeated", "the repeated operand", p, &x.dims()[1..])?;
+        let sum = x.tensor().broadcast_add(p.tensor())?;
+        if !self.records(&[x, p]) {
+            return Ok(Value::constant(sum));
+        }
+        let (x_id, p_id, fused) = (x.id(), p.id(), self.fuses(x.tensor()));
+        let (samples, shape) = (x.dims()[0], p.tensor().shape().clone());
+        Ok(self.push(sum, &[], move |dy, sink| {
+            if p_id.is_some() {
+                let rows = dy.contiguous()?.reshape((samples, shape.elem_count()))?;
+                sink.give(p_id, row_sum(&rows, fused)?.reshape(shape)?)?;
+            }
+            sink.share(x_id, dy)
+        }))
+    }
+
+    /// `factor x`.
+    pub fn scale(&self, x: &Value, factor: f64) -> Result<Value> {
+        self.poll()?;
+        let y = (x.tensor() * factor)?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        Ok(self.push(y, &[], move |dy, sink| sink.give(id, (dy * factor)?)))
+    }
+}

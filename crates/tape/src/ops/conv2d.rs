@@ -1,0 +1,266 @@
+//! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w` [out, in, k, k].
+//!
+//! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
+//! Saved: `x` if `w` needs a gradient, `w` (a parameter: free) if `x` does.
+
+use super::expect_shape;
+use crate::cpu::columns::{Window, gather, scatter};
+use crate::cpu::{
+    Float, Matrix, View, add_in_order, buffer, product, tensor_of, threads, with_float,
+};
+use crate::error::Result;
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+/// How the kernel walks over the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conv2dShape {
+    /// Pixels between two positions of the kernel.
+    pub stride: usize,
+    /// Zeroes around the image.
+    pub padding: usize,
+}
+
+impl Tape<'_> {
+    /// Convolves `x` [samples, in, height, width] with `weight` [out, in, kernel, kernel].
+    pub fn conv2d(&self, x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Value> {
+        self.poll()?;
+        let (_, channels, height, width) = x.tensor().dims4()?;
+        let (out, _, kernel_height, kernel_width) = weight.tensor().dims4()?;
+        expect_shape(
+            "conv2d",
+            "weight",
+            weight,
+            &[out, channels, kernel_height, kernel_width],
+        )?;
+        let window = Window {
+            channels,
+            height,
+            width,
+            kernel: (kernel_height, kernel_width),
+            stride: shape.stride,
+            padding: shape.padding,
+        };
+        let fused = self.fuses(x.tensor());
+        let x_in = x.tensor().contiguous()?;
+        let y = if fused {
+            with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor()))?
+        } else {
+            x_in.conv2d(weight.tensor(), shape.padding, shape.stride, 1, 1)?
+        };
+        if !self.records(&[x, weight]) {
+            return Ok(Value::constant(y));
+        }
+        let (x_id, w_id) = (x.id(), weight.id());
+        let input_shape = x_in.shape().clone();
+        let saved_x = w_id.is_some().then_some(x_in);
+        let saved_w = x_id.is_some().then(|| weight.tensor().clone());
+        let weight_shape = weight.tensor().shape().clone();
+        let saved: Vec<Tensor> = saved_x.iter().chain(&saved_w).cloned().collect();
+        Ok(
+            self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
+                let dy = dy.contiguous()?;
+                if let Some(x) = saved_x {
+                    let dw = if fused {
+                        with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy))?
+                            .reshape(&weight_shape)?
+                    } else {
+                        composed_weight_gradient(&x, &dy, shape, window.kernel)?
+                    };
+                    sink.give(w_id, dw)?;
+                }
+                if let Some(w) = saved_w {
+                    let dx = if fused {
+                        with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy))?
+                    } else {
+                        composed_input_gradient(&w, &dy, shape, &window)?
+                    };
+                    sink.give(x_id, dx.reshape(input_shape)?)?;
+                }
+                Ok(())
+            }),
+        )
+    }
+}
+
+/// Calls `work` for each sample's part of `out`: samples side by side when there are enough, else one after the other with
+/// parallel products. The last argument says whether the product itself may use all threads.
+fn each_sample<T: Float>(
+    out: &mut [T],
+    size: usize,
+    scratch: usize,
+    work: impl Fn(usize, &mut [T], &mut [T], bool) + Sync,
+) {
+    if out.len() / size.max(1) >= threads() {
+        out.par_chunks_mut(size).enumerate().for_each_init(
+            || buffer::<T>(scratch),
+            |columns, (n, out)| work(n, out, columns, false),
+        );
+    } else {
+        let mut columns = buffer::<T>(scratch);
+        out.chunks_mut(size)
+            .enumerate()
+            .for_each(|(n, out)| work(n, out, &mut columns, true));
+    }
+}
+
+fn forward<T: Float>(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let (samples, out) = (x.dim(0)?, weight.dim(0)?);
+    let (xs, w) = (
+        View::<T>::of("conv2d", x)?,
+        View::<T>::of("conv2d", weight)?,
+    );
+    let (rows, pixels) = (window.rows(), window.pixels());
+    let mut y = buffer::<T>(samples * out * pixels);
+    let scratch = if window.is_pointwise() {
+        0
+    } else {
+        rows * pixels
+    };
+    each_sample(&mut y, out * pixels, scratch, |n, y, columns, parallel| {
+        let x = &xs[n * window.sample()..(n + 1) * window.sample()];
+        let columns: &[T] = if window.is_pointwise() {
+            x
+        } else {
+            gather(window, x, columns);
+            columns
+        };
+        product(
+            y,
+            pixels,
+            Matrix::rows(&w, out, rows),
+            Matrix::rows(columns, rows, pixels),
+            T::zero(),
+            T::one(),
+            parallel,
+        );
+    });
+    let (height, width) = window.out();
+    tensor_of(y, &[samples, out, height, width])
+}
+
+fn input_gradient<T: Float>(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let (samples, out) = (dy.dim(0)?, weight.dim(0)?);
+    let (w, dys) = (
+        View::<T>::of("conv2d", weight)?,
+        View::<T>::of("conv2d", dy)?,
+    );
+    let (rows, pixels) = (window.rows(), window.pixels());
+    let mut dx = buffer::<T>(samples * window.sample());
+    let scratch = if window.is_pointwise() {
+        0
+    } else {
+        rows * pixels
+    };
+    each_sample(
+        &mut dx,
+        window.sample(),
+        scratch,
+        |n, dx, columns, parallel| {
+            let dy = Matrix::rows(&dys[n * out * pixels..(n + 1) * out * pixels], out, pixels);
+            let w = Matrix::rows(&w, out, rows).transposed();
+            if window.is_pointwise() {
+                product(dx, pixels, w, dy, T::zero(), T::one(), parallel);
+                return;
+            }
+            product(columns, pixels, w, dy, T::zero(), T::one(), parallel);
+            dx.fill(T::zero());
+            scatter(window, columns, dx);
+        },
+    );
+    tensor_of(dx, &[samples, window.channels, window.height, window.width])
+}
+
+/// Bytes that partial weight gradients may take together.
+const PARTIAL_BYTES: usize = 32 << 20;
+
+fn weight_gradient<T: Float>(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
+    let (xs, dys) = (View::<T>::of("conv2d", x)?, View::<T>::of("conv2d", dy)?);
+    let (rows, pixels) = (window.rows(), window.pixels());
+    // Chunks of samples are fixed by the shape and added in order: the same sum whatever the threads.
+    let chunks = (PARTIAL_BYTES / (out * rows * size_of::<T>()).max(1))
+        .clamp(2, 8)
+        .min(samples.max(1));
+    let length = samples.div_ceil(chunks);
+    let parallel = chunks < threads();
+    let partial: Vec<Vec<T>> = (0..samples.div_ceil(length))
+        .into_par_iter()
+        .map(|chunk| {
+            let mut dw = buffer::<T>(out * rows);
+            let mut columns = buffer::<T>(if window.is_pointwise() {
+                0
+            } else {
+                rows * pixels
+            });
+            for n in chunk * length..((chunk + 1) * length).min(samples) {
+                let x = &xs[n * window.sample()..(n + 1) * window.sample()];
+                let columns: &[T] = if window.is_pointwise() {
+                    x
+                } else {
+                    gather(window, x, &mut columns);
+                    &columns
+                };
+                let keep = if n == chunk * length {
+                    T::zero()
+                } else {
+                    T::one()
+                };
+                let dy = Matrix::rows(&dys[n * out * pixels..(n + 1) * out * pixels], out, pixels);
+                product(
+                    &mut dw,
+                    rows,
+                    dy,
+                    Matrix::rows(columns, rows, pixels).transposed(),
+                    keep,
+                    T::one(),
+                    parallel,
+                );
+            }
+            dw
+        })
+        .collect();
+    tensor_of(add_in_order(partial, out * rows), &[out, rows])
+}
+
+/// The kernel's gradient by convolving input with output gradient, both made contiguous: with a view as the kernel,
+/// candle's Metal backend reads the wrong values for more than one sample.
+fn composed_weight_gradient(
+    x: &Tensor,
+    dy: &Tensor,
+    shape: Conv2dShape,
+    kernel: (usize, usize),
+) -> Result<Tensor> {
+    let x = x.transpose(0, 1)?.force_contiguous()?;
+    let dy = dy.transpose(0, 1)?.force_contiguous()?;
+    let dw = x.conv2d(&dy, shape.padding, 1, shape.stride, 1)?;
+    Ok(dw
+        .narrow(2, 0, kernel.0)?
+        .narrow(3, 0, kernel.1)?
+        .transpose(0, 1)?
+        .force_contiguous()?)
+}
+
+fn composed_input_gradient(
+    weight: &Tensor,
+    dy: &Tensor,
+    shape: Conv2dShape,
+    window: &Window,
+) -> Result<Tensor> {
+    let (out_height, out_width) = window.out();
+    // The transposed convolution crops the padding at the far edge; where the strided walk ended early, output padding
+    // brings the cropped pixels back. One number serves both axes, so the longer one decides and the other is cut.
+    let missing = |input: usize, out: usize, kernel: usize| {
+        input + 2 * shape.padding - ((out - 1) * shape.stride + kernel)
+    };
+    let (rows, columns) = (
+        missing(window.height, out_height, window.kernel.0),
+        missing(window.width, out_width, window.kernel.1),
+    );
+    let dx = dy.conv_transpose2d(weight, shape.padding, rows.max(columns), shape.stride, 1)?;
+    Ok(dx
+        .narrow(2, 0, window.height)?
+        .narrow(3, 0, window.width)?
+        .force_contiguous()?)
+}

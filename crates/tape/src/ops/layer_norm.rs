@@ -1,0 +1,130 @@
+//! Layer norm over the last axis (Ba, Kiros, Hinton 2016): `y = (x - mean) r w + b`, `r = 1 / sqrt(variance + epsilon)`.
+//!
+//! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy n`, `db = sum dy`.
+//! Saved: `x`; mean and `r` are computed again, which costs less than keeping anything.
+
+use super::expect_shape;
+use crate::cpu::{Float, View, add_in_order, buffer, lanes, row_chunks, tensor_of, with_float};
+use crate::error::Result;
+use crate::tape::{Tape, Value};
+use candle_core::{D, Tensor};
+use rayon::prelude::*;
+
+impl Tape<'_> {
+    /// Normalises each row of `x` [.., width], then scales by `weight` [width] and shifts by `bias` [width].
+    pub fn layer_norm(
+        &self,
+        x: &Value,
+        weight: &Value,
+        bias: &Value,
+        epsilon: f64,
+    ) -> Result<Value> {
+        self.poll()?;
+        let width = *x.dims().last().unwrap_or(&0);
+        expect_shape("layer_norm", "weight", weight, &[width])?;
+        expect_shape("layer_norm", "bias", bias, &[width])?;
+        let fused = self.fuses(x.tensor());
+        let x_in = x.tensor().contiguous()?;
+        let y = forward(&x_in, weight.tensor(), bias.tensor(), epsilon, fused)?;
+        if !self.records(&[x, weight, bias]) {
+            return Ok(Value::constant(y));
+        }
+        let (x_id, w_id, b_id) = (x.id(), weight.id(), bias.id());
+        let w = weight.tensor().clone();
+        Ok(self.push(y, &[&x_in.clone()], move |dy, sink| {
+            let (dx, dw, db) = backward(&x_in, &w, &dy.contiguous()?, epsilon, fused)?;
+            sink.give(x_id, dx)?;
+            sink.give(w_id, dw)?;
+            sink.give(b_id, db)
+        }))
+    }
+}
+
+fn forward(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    epsilon: f64,
+    fused: bool,
+) -> Result<Tensor> {
+    if !fused {
+        let (normal, _) = normalise(x, epsilon)?;
+        return Ok(normal.broadcast_mul(weight)?.broadcast_add(bias)?);
+    }
+    let width = weight.dim(0)?;
+    with_float!("layer_norm", x, T => {
+        let (xs, w, b) = (View::<T>::of("layer_norm", x)?, View::<T>::of("layer_norm", weight)?, View::<T>::of("layer_norm", bias)?);
+        let mut y = buffer::<T>(xs.len());
+        let chunk = row_chunks(width) * width;
+        y.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).for_each(|(y, x)| {
+            for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                let (mean, r) = lanes::moments(x, epsilon);
+                for i in 0..width {
+                    y[i] = (x[i] - mean) * r * w[i] + b[i];
+                }
+            }
+        });
+        tensor_of(y, x.dims())
+    })
+}
+
+/// The composed form: normalised rows and `r`.
+fn normalise(x: &Tensor, epsilon: f64) -> Result<(Tensor, Tensor)> {
+    let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+    let r = (centred.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?
+        .sqrt()?
+        .recip()?;
+    Ok((centred.broadcast_mul(&r)?, r))
+}
+
+fn backward(
+    x: &Tensor,
+    weight: &Tensor,
+    dy: &Tensor,
+    epsilon: f64,
+    fused: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let width = weight.dim(0)?;
+    if !fused {
+        let (n, r) = normalise(x, epsilon)?;
+        let g = dy.broadcast_mul(weight)?;
+        let inner = (g.broadcast_sub(&g.mean_keepdim(D::Minus1)?)?
+            - n.broadcast_mul(&(&g * &n)?.mean_keepdim(D::Minus1)?)?)?;
+        let dx = inner.broadcast_mul(&r)?;
+        let rows = dy.elem_count() / width;
+        let dw = (dy * &n)?.reshape((rows, width))?.sum(0)?;
+        return Ok((dx, dw, dy.reshape((rows, width))?.sum(0)?));
+    }
+    with_float!("layer_norm", x, T => {
+        let (xs, w, dys) = (View::<T>::of("layer_norm", x)?, View::<T>::of("layer_norm", weight)?, View::<T>::of("layer_norm", dy)?);
+        let mut dx = buffer::<T>(xs.len());
+        let chunk = row_chunks(width) * width;
+        let count = T::of(width as f64);
+        let partial: Vec<Vec<T>> = dx.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).zip(dys.par_chunks(chunk)).map(|((dx, x), dy)| {
+            let mut sums = vec![T::default(); 2 * width];
+            for ((dx, x), dy) in dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width)) {
+                let (mean, r) = lanes::moments(x, epsilon);
+                let mean_g = lanes::sum2(dy, &w, |d, w| d * w) / count;
+                for i in 0..width {
+                    dx[i] = (x[i] - mean) * r;
+                }
+                let (dw, db) = sums.split_at_mut(width);
+                let mut mean_gn = T::default();
+                for i in 0..width {
+                    let product = dy[i] * dx[i];
+                    dw[i] += product;
+                    db[i] += dy[i];
+                    mean_gn += product * w[i];
+                }
+                mean_gn /= count;
+                for i in 0..width {
+                    dx[i] = r * (dy[i] * w[i] - mean_g - dx[i] * mean_gn);
+                }
+            }
+            sums
+        }).collect();
+        let mut dw = add_in_order(partial, 2 * width);
+        let db = dw.split_off(width);
+        Ok((tensor_of(dx, x.dims())?, tensor_of(dw, &[width])?, tensor_of(db, &[width])?))
+    })
+}

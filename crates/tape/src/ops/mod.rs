@@ -1,0 +1,42 @@
+//! Operations, one a file: formula, shapes, bytes saved, forward, backward. Each picks its form in one line: the fused CPU
+//! kernel where there is one and the tape allows it, else tensor primitives.
+
+mod activation;
+mod arithmetic;
+mod attention;
+mod conv2d;
+mod cross_entropy;
+mod group_norm;
+mod layer_norm;
+mod linear;
+mod pool;
+mod shape;
+
+pub use attention::AttentionShape;
+pub use conv2d::Conv2dShape;
+pub use cross_entropy::Loss;
+
+use crate::cpu;
+use crate::error::{Result, TapeError};
+use crate::tape::{Kernels, Tape, Value};
+use candle_core::Tensor;
+
+impl Tape<'_> {
+    /// True when the fused CPU kernel is to run on this tensor.
+    fn fuses(&self, x: &Tensor) -> bool {
+        self.kernels() == Kernels::Fused && cpu::is_fused(x)
+    }
+}
+
+/// Fails with the operation, the operand and both shapes unless `dims` is what is needed.
+fn expect_shape(op: &'static str, what: &str, value: &Value, expected: &[usize]) -> Result<()> {
+    if value.dims() == expected {
+        return Ok(());
+    }
+    Err(TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: format!("{expected:?}"),
+        found: value.tensor().shape().clone(),
+    })
+}

@@ -1,0 +1,45 @@
+//! Global mean pooling: [samples, channels, height, width] to [samples, channels]. Nothing is saved.
+
+use crate::cpu::{Float, View, lanes, tensor_of, with_float};
+use crate::error::Result;
+use crate::tape::{Tape, Value};
+use rayon::prelude::*;
+
+impl Tape<'_> {
+    /// The mean over each channel's pixels.
+    pub fn mean_pool(&self, x: &Value) -> Result<Value> {
+        self.poll()?;
+        let (samples, channels, height, width) = x.tensor().dims4()?;
+        let pixels = height * width;
+        let fused = self.fuses(x.tensor());
+        let flat = x
+            .tensor()
+            .contiguous()?
+            .reshape((samples, channels, pixels))?;
+        let y = if fused {
+            with_float!("mean_pool", flat, T => {
+                let xs = View::<T>::of("mean_pool", &flat)?;
+                let count = T::of(pixels as f64);
+                tensor_of(xs.chunks_exact(pixels).map(|x| lanes::sum(x, |v| v) / count).collect::<Vec<T>>(), &[samples, channels])
+            })?
+        } else {
+            flat.mean(2)?
+        };
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, shape) = (x.id(), x.tensor().shape().clone());
+        Ok(self.push(y, &[], move |dy, sink| {
+            let dy = (dy / pixels as f64)?;
+            if !fused {
+                return sink.give(id, dy.reshape((samples, channels, 1))?.broadcast_as((samples, channels, pixels))?.contiguous()?.reshape(shape)?);
+            }
+            let dx = with_float!("mean_pool", dy, T => {
+                let dy = View::<T>::of("mean_pool", &dy)?;
+                let spread: Vec<T> = dy.par_iter().flat_map_iter(|&d| std::iter::repeat_n(d, pixels)).collect();
+                tensor_of(spread, shape.dims())
+            })?;
+            sink.give(id, dx)
+        }))
+    }
+}

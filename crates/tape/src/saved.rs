@@ -1,0 +1,60 @@
+//! Counts the bytes that recorded operations keep for their backward pass. Tensors that share storage count once, and a
+//! parameter's storage does not count at all: it would be there anyway.
+
+use candle_core::{Storage, Tensor};
+use std::collections::HashMap;
+
+/// Address of a tensor's storage: equal for all views of one allocation.
+pub(crate) fn storage_key(tensor: &Tensor) -> usize {
+    let (guard, _) = tensor.storage_and_layout();
+    std::ptr::from_ref::<Storage>(&guard) as usize
+}
+
+/// Bytes kept, by storage.
+#[derive(Debug, Default)]
+pub(crate) struct Saved {
+    holders: HashMap<usize, (u64, u32)>,
+    bytes: u64,
+    peak_bytes: u64,
+}
+
+impl Saved {
+    /// Never counts this storage (a parameter's).
+    pub fn exempt(&mut self, tensor: &Tensor) {
+        self.holders.insert(storage_key(tensor), (0, 1));
+    }
+
+    /// An operation keeps this tensor; returns the key for [`Saved::release`].
+    pub fn keep(&mut self, tensor: &Tensor) -> usize {
+        let key = storage_key(tensor);
+        let bytes = (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64;
+        let holder = self.holders.entry(key).or_insert((bytes, 0));
+        if holder.1 == 0 {
+            self.bytes += holder.0;
+            self.peak_bytes = self.peak_bytes.max(self.bytes);
+        }
+        holder.1 += 1;
+        key
+    }
+
+    /// An operation's backward pass is done.
+    pub fn release(&mut self, key: usize) {
+        if let Some(holder) = self.holders.get_mut(&key) {
+            holder.1 -= 1;
+            if holder.1 == 0 {
+                self.bytes -= holder.0;
+                self.holders.remove(&key);
+            }
+        }
+    }
+
+    /// Bytes kept now.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Most bytes kept at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+}

@@ -1,0 +1,248 @@
+//! The tape itself: values, recorded operations, and the walk back. What an operation computes stands in `ops`.
+
+use crate::error::{Result, TapeError};
+use crate::gradients::Gradients;
+use crate::parameters::{ParameterId, Parameters};
+use crate::saved::Saved;
+use candle_core::Tensor;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Raised by another thread to end the piece at the next operation.
+pub type Cancel = Arc<AtomicBool>;
+
+/// Which form of an operation runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kernels {
+    /// The fused CPU kernel where there is one, else the composed form.
+    #[default]
+    Fused,
+    /// Always the form composed of tensor primitives, which runs on every device.
+    Composed,
+}
+
+/// A tensor on the tape. Without an id it needs no gradient, and operations on it record nothing.
+#[derive(Debug, Clone)]
+pub struct Value {
+    tensor: Tensor,
+    id: Option<usize>,
+}
+
+impl Value {
+    /// A value that needs no gradient: data, masks.
+    pub fn constant(tensor: Tensor) -> Self {
+        Value { tensor, id: None }
+    }
+
+    /// The numbers.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// Sizes by axis.
+    pub fn dims(&self) -> &[usize] {
+        self.tensor.dims()
+    }
+
+    pub(crate) fn id(&self) -> Option<usize> {
+        self.id
+    }
+}
+
+type Backward = Box<dyn FnOnce(Tensor, &mut Gradients) -> Result<()>>;
+
+struct Node {
+    output: usize,
+    backward: Backward,
+    saved: Vec<usize>,
+}
+
+/// Gradients that a walk back arrived with; `None` where a value took no part.
+#[derive(Default)]
+pub(crate) struct Walked {
+    /// By parameter, in order.
+    pub parameters: Vec<Option<Tensor>>,
+    /// By input, in order.
+    pub inputs: Vec<Option<Tensor>>,
+}
+
+struct Recording {
+    nodes: Vec<Node>,
+    values: usize,
+    saved: Saved,
+}
+
+/// Records operations while they run and walks them back once.
+pub struct Tape<'a> {
+    parameters: &'a Parameters,
+    recording: Option<RefCell<Recording>>,
+    cancel: Cancel,
+    kernels: Kernels,
+}
+
+impl<'a> Tape<'a> {
+    /// A tape that records: training.
+    pub fn record(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
+        let mut saved = Saved::default();
+        parameters.iter().for_each(|p| saved.exempt(&p.tensor));
+        let recording = Recording {
+            nodes: Vec::new(),
+            values: parameters.len(),
+            saved,
+        };
+        Tape {
+            parameters,
+            recording: Some(RefCell::new(recording)),
+            cancel,
+            kernels,
+        }
+    }
+
+    /// A tape that records nothing: evaluation, and the first run of a checkpointed block.
+    pub fn forward_only(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
+        Tape {
+            parameters,
+            recording: None,
+            cancel,
+            kernels,
+        }
+    }
+
+    /// A parameter as a value.
+    pub fn parameter(&self, id: ParameterId) -> Value {
+        Value {
+            tensor: self.parameters.get(id).tensor.clone(),
+            id: self.recording.is_some().then_some(id.0),
+        }
+    }
+
+    /// Makes a tensor a value that gets a gradient.
+    pub fn variable(&self, tensor: Tensor) -> Value {
+        let id = self.recording.as_ref().map(|r| r.borrow_mut().next());
+        Value { tensor, id }
+    }
+
+    /// Bytes that recorded operations keep now.
+    pub fn saved_bytes(&self) -> u64 {
+        self.recording
+            .as_ref()
+            .map_or(0, |r| r.borrow().saved.bytes())
+    }
+
+    /// Most bytes that recorded operations kept at once.
+    pub fn peak_saved_bytes(&self) -> u64 {
+        self.recording
+            .as_ref()
+            .map_or(0, |r| r.borrow().saved.peak_bytes())
+    }
+
+    pub(crate) fn recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    pub(crate) fn parameters(&self) -> &'a Parameters {
+        self.parameters
+    }
+
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    pub(crate) fn kernels(&self) -> Kernels {
+        self.kernels
+    }
+
+    /// Every operation begins here: a raised cancel flag ends the piece.
+    pub(crate) fn poll(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            Err(TapeError::Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// True when any of these values needs a gradient: only then is anything saved.
+    pub(crate) fn records(&self, inputs: &[&Value]) -> bool {
+        self.recording.is_some() && inputs.iter().any(|v| v.id.is_some())
+    }
+
+    /// Puts an operation on the tape. `saved` names every tensor that `backward` holds.
+    pub(crate) fn push<F>(&self, output: Tensor, saved: &[&Tensor], backward: F) -> Value
+    where
+        F: FnOnce(Tensor, &mut Gradients) -> Result<()> + 'static,
+    {
+        let Some(recording) = &self.recording else {
+            return Value::constant(output);
+        };
+        let mut recording = recording.borrow_mut();
+        let saved = saved.iter().map(|t| recording.saved.keep(t)).collect();
+        let id = recording.next();
+        recording.nodes.push(Node {
+            output: id,
+            backward: Box::new(backward),
+            saved,
+        });
+        Value {
+            tensor: output,
+            id: Some(id),
+        }
+    }
+
+    /// Walks back from the roots, each with its gradient, to the parameters and `inputs`.
+    pub(crate) fn walk_back(
+        &self,
+        roots: Vec<(Value, Tensor)>,
+        inputs: &[Value],
+    ) -> Result<Walked> {
+        let Some(recording) = &self.recording else {
+            return Ok(Walked::default());
+        };
+        let mut gradients = Gradients::with_capacity(recording.borrow().values);
+        for (root, seed) in roots {
+            gradients.share(root.id, seed)?;
+        }
+        loop {
+            let Some(node) = recording.borrow_mut().nodes.pop() else {
+                break;
+            };
+            self.poll()?;
+            if let Some(gradient) = gradients.take(node.output) {
+                (node.backward)(gradient, &mut gradients)?;
+            }
+            let mut recording = recording.borrow_mut();
+            node.saved
+                .into_iter()
+                .for_each(|key| recording.saved.release(key));
+        }
+        Ok(Walked {
+            parameters: (0..self.parameters.len())
+                .map(|i| gradients.take(i))
+                .collect(),
+            inputs: inputs
+                .iter()
+                .map(|v| v.id.and_then(|id| gradients.take(id)))
+                .collect(),
+        })
+    }
+
+    /// Gradients of the sum of `roots` by parameter, in order. Consumes the tape: activations are freed on the way.
+    /// A root is a scalar; losses of several terms are several roots, each with its factor.
+    pub fn backward(self, roots: Vec<(Value, f64)>) -> Result<Vec<Option<Tensor>>> {
+        let seeded = roots
+            .into_iter()
+            .map(|(root, factor)| {
+                let seed = (root.tensor.ones_like()? * factor)?;
+                Ok((root, seed))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(self.walk_back(seeded, &[])?.parameters)
+    }
+}
+
+impl Recording {
+    fn next(&mut self) -> usize {
+        self.values += 1;
+        self.values - 1
+    }
+}
