@@ -1,8 +1,32 @@
-//! Sense memory pressure and decide the micro-batch. Pure below `source`: time and readings come in as values.
-//! Refuses to know what a tensor, a model or a file of samples is.
+//! Sense memory pressure and decide the micro-batch. Pure below `source` and `monitor`: time and readings come in as
+//! values. Refuses to know what a tensor, a model or a file of samples is.
 
+mod budget;
+mod controller;
 mod decision;
+mod error;
+mod fallback;
+mod ladder;
+mod memory_model;
+mod monitor;
+mod policy;
 mod sample;
+mod signal;
+mod sizing;
+pub mod source;
+mod state;
+mod words;
 
+pub use budget::{Budget, budget_bytes};
+pub use controller::{decide, notice, observe, should_cancel};
 pub use decision::{Action, Ask, Change, Decision, Outcome, Phase, Piece, PieceKind, SampleCost};
+pub use error::PressureError;
+pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery};
+pub use memory_model::{Allocator, MemoryModel};
+pub use monitor::Monitor;
+pub use policy::Policy;
 pub use sample::{Component, Level, MemorySample};
+pub use signal::{LevelTracker, Reading, pressure};
+pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
+pub use state::State;
+pub use words::sentence;

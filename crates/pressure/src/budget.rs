@@ -1,0 +1,152 @@
+//! How much Ebb allows itself now: what is there, less what is promised to others, less what they may take while a piece
+//! runs. Knows no batch and no model.
+
+use crate::policy::Policy;
+use crate::sample::{Component, MemorySample};
+use crate::state::State;
+
+/// Others must be seen growing at least this often before a quantile means anything.
+const PAIRS_LEAST: usize = 10;
+/// Fewest points of a slope. Where samples are far apart the newest ones count, however old.
+const SLOPE_POINTS: usize = 3;
+/// Samples further apart than this tell no slope, milliseconds.
+const SLOPE_STALE_MS: u64 = 10_000;
+
+/// Footprints in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// What a piece may reach.
+    pub bytes: u64,
+    /// What a single sample may reach before the pilot pauses: the machine alone counts here, neither cap nor device,
+    /// because waiting would not raise those.
+    pub pause_bytes: u64,
+    /// What holds `bytes` down: the machine, or the device. The user's cap speaks as `None`.
+    pub cause: Option<Component>,
+}
+
+/// Footprint that Ebb allows itself over the next `horizon_ms`, in bytes.
+pub fn budget_bytes(policy: &Policy, state: &State, sample: &MemorySample, horizon_ms: u64) -> u64 {
+    budget(policy, state, sample, horizon_ms).bytes
+}
+
+/// The same with what the controller needs beside it.
+pub(crate) fn budget(
+    policy: &Policy,
+    state: &State,
+    sample: &MemorySample,
+    horizon_ms: u64,
+) -> Budget {
+    let ram = sample.total_bytes as f64;
+    let now = now_bytes(sample);
+    let growth = (others_ahead(policy, state, now, horizon_ms) - now).max(0.0);
+    let free = sample.available_bytes as f64 - growth - margin_bytes(policy, state, sample) as f64;
+    let own = sample.own_bytes as f64;
+    let machine = own + free - reserve_bytes(policy, sample) as f64;
+    let device = match sample.device_limit_bytes {
+        0 => f64::INFINITY,
+        limit => policy.device_fraction * limit as f64,
+    };
+    let cap = policy
+        .memory_cap_bytes
+        .map_or(f64::INFINITY, |cap| cap as f64);
+    let bytes = machine.min(device).min(cap);
+    let pause_line = policy.pause_fraction.max(policy.politeness);
+    Budget {
+        bytes: bytes.max(0.0) as u64,
+        pause_bytes: (own + free - (1.0 - pause_line) * ram).max(0.0) as u64,
+        cause: match bytes {
+            b if b == machine => Some(Component::Headroom),
+            b if b == device => Some(Component::Device),
+            _ => None,
+        },
+    }
+}
+
+/// What is left to others and the system whatever happens, in bytes.
+fn reserve_bytes(policy: &Policy, sample: &MemorySample) -> u64 {
+    let by_share = (1.0 - policy.politeness) * sample.total_bytes as f64;
+    (by_share as u64).max(policy.reserve_floor_bytes.min(sample.total_bytes / 5))
+}
+
+/// Bytes that others and the system are forecast to use in `horizon_ms`: the slope of the last seconds where it rises,
+/// plus the scatter around it.
+pub(crate) fn others_ahead(policy: &Policy, state: &State, now: f64, horizon_ms: u64) -> f64 {
+    let Some(&(newest, _)) = state.others.back() else {
+        return now;
+    };
+    let recent = state
+        .others
+        .iter()
+        .rev()
+        .enumerate()
+        .take_while(|(index, (at, _))| {
+            let age = newest - at;
+            age <= policy.slope_ms || (*index < SLOPE_POINTS && age <= SLOPE_STALE_MS)
+        });
+    // Seconds before now, and GB-sized floats: no cancellation worth mentioning.
+    let points: Vec<(f64, f64)> = recent
+        .map(|(_, (at, bytes))| (-((newest - at) as f64) / 1000.0, *bytes as f64))
+        .collect();
+    if points.len() < SLOPE_POINTS {
+        return now;
+    }
+    let count = points.len() as f64;
+    let mean_t = points.iter().map(|p| p.0).sum::<f64>() / count;
+    let mean = points.iter().map(|p| p.1).sum::<f64>() / count;
+    let spread = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum::<f64>();
+    let slope = points
+        .iter()
+        .map(|p| (p.0 - mean_t) * (p.1 - mean))
+        .sum::<f64>()
+        / spread.max(1e-9);
+    let off = points
+        .iter()
+        .map(|p| (p.1 - mean - slope * (p.0 - mean_t)).powi(2))
+        .sum::<f64>();
+    let scatter = (2.0 * (off / count).sqrt()).min(policy.scatter_most_bytes as f64);
+    now.max(mean - slope * mean_t) + slope.max(0.0) * horizon_ms as f64 / 1000.0 + scatter
+}
+
+/// Margin for growth that no slope announces: the 99 % quantile of what others took within `sudden_ms`, over a minute.
+fn margin_bytes(policy: &Policy, state: &State, sample: &MemorySample) -> u64 {
+    let share = |fraction: f64| (fraction * sample.total_bytes as f64) as u64;
+    match state.margin {
+        Some((bytes, _)) => bytes.clamp(share(policy.margin_least), share(policy.margin_most)),
+        None => share(policy.margin_start),
+    }
+}
+
+/// Works the margin out anew, once a second: it sorts a minute of history.
+pub(crate) fn refresh_margin(policy: &Policy, state: &mut State, at_ms: u64) {
+    if state
+        .margin
+        .is_some_and(|(_, worked_out)| at_ms < worked_out + 1_000)
+    {
+        return;
+    }
+    let history = &state.others;
+    let mut later = 0;
+    let mut growths = Vec::with_capacity(history.len());
+    for (from, bytes) in history {
+        while later < history.len() && history[later].0 < from + policy.sudden_ms {
+            later += 1;
+        }
+        let Some((at, then)) = history.get(later) else {
+            break;
+        };
+        if *at <= from + 2 * policy.sudden_ms {
+            growths.push(then.saturating_sub(*bytes));
+        }
+    }
+    if growths.len() >= PAIRS_LEAST {
+        let index = (growths.len() - 1) * 99 / 100;
+        state.margin = Some((*growths.select_nth_unstable(index).1, at_ms));
+    }
+}
+
+fn now_bytes(sample: &MemorySample) -> f64 {
+    sample
+        .total_bytes
+        .saturating_sub(sample.available_bytes)
+        .saturating_sub(sample.own_bytes) as f64
+}

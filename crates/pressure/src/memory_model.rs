@@ -1,0 +1,231 @@
+//! What a piece will need, learnt from what pieces needed: peak = a + b·φ(cost), where φ is the allocator's rounding.
+//! On the CPU and on unified memory a peak is the whole footprint of the process. Knows no budget and no time.
+
+use crate::decision::{Outcome, Piece, PieceKind};
+use serde::{Deserialize, Serialize};
+
+/// How fast old peaks are forgotten: the weight of a piece falls to a half after 46 more.
+const FORGETTING: f64 = 0.985;
+/// Uncertainty before the first peak; so large that the start values have no weight.
+const UNCERTAIN: f64 = 1e6;
+/// No forgetting beyond this uncertainty: while the size never changes there is nothing to relearn a slope from.
+const FORGETTING_ENDS: f64 = 10.0;
+/// The upper bound is at least this share above the estimate.
+const LEAST_MARGIN: f64 = 0.02;
+/// And this many times the largest recent underestimate.
+const RESIDUAL_MARGIN: f64 = 1.5;
+/// What is left of the largest underestimate after another piece.
+const RESIDUAL_DECAY: f64 = 0.995;
+/// What is left of a peak that was seen, after another piece.
+const SEEN_DECAY: f64 = 0.999;
+
+/// How the device's allocator rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allocator {
+    /// Sizes are taken as they are (CPU, CUDA).
+    #[default]
+    Exact,
+    /// Every buffer is rounded up to a power of two (candle's Metal pool): peaks are a staircase.
+    PowerOfTwo,
+}
+
+impl Allocator {
+    /// Samples that a buffer for `samples` samples has room for.
+    fn phi(self, samples: f64) -> f64 {
+        match self {
+            Self::Exact => samples,
+            Self::PowerOfTwo => samples.max(f64::MIN_POSITIVE).log2().ceil().exp2(),
+        }
+    }
+}
+
+/// Peaks of pieces, learnt apart for each kind.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct MemoryModel {
+    allocator: Allocator,
+    fits: Vec<(PieceKind, Fit)>,
+}
+
+/// What is known of one kind. Recursive least squares in samples and bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Fit {
+    /// Cost of one sample of the first piece: the unit of the horizontal axis.
+    unit_cost: f64,
+    /// Bytes at zero samples.
+    state_bytes: f64,
+    /// Bytes for each further sample.
+    sample_bytes: f64,
+    /// Covariance: `[aa, ab, bb]`.
+    covariance: [f64; 3],
+    /// Largest recent underestimate, bytes.
+    residual_bytes: f64,
+    /// `(rounded samples, highest peak in bytes)`, by size.
+    seen: Vec<(f64, f64)>,
+    /// Confirmed pieces with a measured peak.
+    pieces: u32,
+    /// The largest confirmed micro-batch.
+    largest: u32,
+}
+
+impl MemoryModel {
+    /// A model that has seen nothing.
+    pub fn new(allocator: Allocator) -> Self {
+        Self {
+            allocator,
+            fits: Vec::new(),
+        }
+    }
+
+    /// Learns from a piece. Without a measured peak there is nothing to learn; a cancelled or refused piece says only that
+    /// at least so much is needed.
+    pub fn learn(&mut self, piece: &Piece) {
+        if piece.peak_bytes == 0 || piece.cost == 0 || piece.micro_batch == 0 {
+            return;
+        }
+        let index = self
+            .fits
+            .iter()
+            .position(|(kind, _)| *kind == piece.kind)
+            .unwrap_or_else(|| {
+                self.fits.push((
+                    piece.kind,
+                    Fit::new(piece.cost as f64 / f64::from(piece.micro_batch)),
+                ));
+                self.fits.len() - 1
+            });
+        let fit = &mut self.fits[index].1;
+        let samples = self.allocator.phi(piece.cost as f64 / fit.unit_cost);
+        fit.see(samples, piece.peak_bytes as f64);
+        if piece.outcome == Outcome::Ok {
+            fit.learn(samples, piece.peak_bytes as f64);
+            fit.pieces += 1;
+            fit.largest = fit.largest.max(piece.micro_batch);
+        }
+    }
+
+    /// Upper bound of the footprint that a piece of this cost reaches, in bytes; never below a peak already seen at a smaller
+    /// cost. `None` where nothing is known: before two sizes were measured, only what is no larger than a measured one.
+    pub fn upper_bytes(&self, kind: PieceKind, cost: u64) -> Option<u64> {
+        let fit = self.fit(kind)?;
+        let samples = self.allocator.phi(cost as f64 / fit.unit_cost);
+        let seen = fit
+            .seen
+            .iter()
+            .filter(|(at, _)| *at <= samples)
+            .map(|(_, peak)| *peak);
+        let seen = seen.fold(0.0, f64::max);
+        let upper = if fit.knows_slope() {
+            let estimate = fit.estimate(samples);
+            estimate + (LEAST_MARGIN * estimate).max(RESIDUAL_MARGIN * fit.residual_bytes)
+        } else {
+            let larger = fit
+                .seen
+                .iter()
+                .filter(|(at, _)| *at >= samples)
+                .map(|(_, peak)| *peak);
+            (1.0 + LEAST_MARGIN) * larger.reduce(f64::min)?
+        };
+        Some(upper.max(seen) as u64)
+    }
+
+    /// Footprint that stays when no piece is at work, in bytes: weights, gradients, optimizer state and the program.
+    pub fn state_bytes(&self, kind: PieceKind) -> Option<u64> {
+        let fit = self.fit(kind).filter(|fit| fit.knows_slope())?;
+        Some(fit.state_bytes as u64)
+    }
+
+    /// Two sizes of this kind were measured: the model can answer for sizes that it has not seen.
+    pub fn is_ready(&self, kind: PieceKind) -> bool {
+        self.fit(kind).is_some_and(Fit::knows_slope)
+    }
+
+    /// The largest micro-batch of this kind that was measured; 0 before the first.
+    pub fn largest(&self, kind: PieceKind) -> u32 {
+        self.fit(kind).map_or(0, |fit| fit.largest)
+    }
+
+    fn fit(&self, kind: PieceKind) -> Option<&Fit> {
+        self.fits
+            .iter()
+            .find(|(k, _)| *k == kind)
+            .map(|(_, fit)| fit)
+            .filter(|fit| fit.pieces > 0)
+    }
+}
+
+impl Fit {
+    fn new(unit_cost: f64) -> Self {
+        Self {
+            unit_cost,
+            state_bytes: 0.0,
+            sample_bytes: 0.0,
+            covariance: [UNCERTAIN, 0.0, UNCERTAIN],
+            residual_bytes: 0.0,
+            seen: Vec::new(),
+            pieces: 0,
+            largest: 0,
+        }
+    }
+
+    fn knows_slope(&self) -> bool {
+        self.pieces >= 2 && self.seen.len() >= 2
+    }
+
+    fn estimate(&self, samples: f64) -> f64 {
+        self.state_bytes + self.sample_bytes * samples
+    }
+
+    fn see(&mut self, samples: f64, peak: f64) {
+        for (_, seen) in &mut self.seen {
+            *seen *= SEEN_DECAY;
+        }
+        match self
+            .seen
+            .iter_mut()
+            .find(|(at, _)| (*at - samples).abs() < 0.5)
+        {
+            Some((_, seen)) => *seen = seen.max(peak),
+            None => self.seen.push((samples, peak)),
+        }
+    }
+
+    /// One step of recursive least squares for the point `(x, y)`.
+    fn learn(&mut self, x: f64, y: f64) {
+        let error = y - self.estimate(x);
+        if self.knows_slope() {
+            self.residual_bytes = error.max(self.residual_bytes * RESIDUAL_DECAY);
+        }
+        let [aa, ab, bb] = self.covariance;
+        let lambda = if aa + bb > FORGETTING_ENDS && self.pieces >= 2 {
+            1.0
+        } else {
+            FORGETTING
+        };
+        let (ka, kb) = (aa + ab * x, ab + bb * x);
+        let scale = lambda + ka + kb * x;
+        self.state_bytes += ka / scale * error;
+        self.sample_bytes += kb / scale * error;
+        self.covariance = [
+            (aa - ka * ka / scale) / lambda,
+            (ab - ka * kb / scale) / lambda,
+            (bb - kb * kb / scale) / lambda,
+        ];
+        self.keep_possible(x);
+    }
+
+    /// Neither the state nor a sample takes less than nothing: noise must not make a larger piece look cheaper. The
+    /// estimate at `x` stays.
+    fn keep_possible(&mut self, x: f64) {
+        let here = self.estimate(x).max(0.0);
+        if self.sample_bytes < 0.0 {
+            (self.state_bytes, self.sample_bytes) = (here, 0.0);
+        } else if self.state_bytes < 0.0 {
+            (self.state_bytes, self.sample_bytes) = (0.0, here / x);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "memory_model/tests.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+//! The model against machines whose truth is known.
+
+use super::*;
+use crate::decision::Phase;
+
+const GB: f64 = (1u64 << 30) as f64;
+const PIXELS: u64 = 64 * 64;
+
+fn kind() -> PieceKind {
+    PieceKind {
+        element_bytes: 4,
+        resolution: 64,
+        ..PieceKind::default()
+    }
+}
+
+fn piece(micro_batch: u32, peak: f64) -> Piece {
+    Piece {
+        at_ms: 0,
+        kind: kind(),
+        micro_batch,
+        cost: u64::from(micro_batch) * PIXELS,
+        peak_bytes: peak as u64,
+        ms: 100.0,
+        outcome: Outcome::Ok,
+    }
+}
+
+fn taught(allocator: Allocator, truth: impl Fn(u32) -> f64, sizes: &[u32]) -> MemoryModel {
+    let mut model = MemoryModel::new(allocator);
+    for &size in sizes {
+        model.learn(&piece(size, truth(size)));
+    }
+    model
+}
+
+fn upper(model: &MemoryModel, micro_batch: u32) -> Option<f64> {
+    model
+        .upper_bytes(kind(), u64::from(micro_batch) * PIXELS)
+        .map(|bytes| bytes as f64 / GB)
+}
+
+#[test]
+fn two_probes_are_enough_for_a_straight_line() {
+    let model = taught(
+        Allocator::Exact,
+        |m| (6.0 + 0.34 * f64::from(m)) * GB,
+        &[1, 2],
+    );
+    for m in [1u32, 2, 8, 64] {
+        let (upper, truth) = (
+            upper(&model, m).expect("two sizes were measured"),
+            6.0 + 0.34 * f64::from(m),
+        );
+        assert!(
+            upper >= truth && upper < 1.03 * truth,
+            "{m}: {upper}, truth {truth}"
+        );
+    }
+    let state = model.state_bytes(kind()).expect("two sizes were measured") as f64 / GB;
+    assert!((state - 6.0).abs() < 0.01, "{state}");
+}
+
+#[test]
+fn one_size_says_nothing_of_a_larger_one() {
+    let model = taught(Allocator::Exact, |_| 2.0 * GB, &[4, 4, 4]);
+    assert!(!model.is_ready(kind()));
+    assert_eq!(upper(&model, 5), None);
+    assert!(upper(&model, 3).expect("no larger than a measured one") >= 2.0);
+    assert_eq!(upper(&MemoryModel::default(), 1), None);
+}
+
+#[test]
+fn the_staircase_of_powers_of_two_is_known() {
+    let stair = |m: u32| (1.0 + 0.1 * f64::from(m.next_power_of_two())) * GB;
+    let model = taught(Allocator::PowerOfTwo, stair, &[1, 2, 4, 8]);
+    for m in [9u32, 12, 16, 17, 32] {
+        let upper = upper(&model, m).expect("measured");
+        assert!(
+            upper >= stair(m) / GB && upper < 1.03 * stair(m) / GB,
+            "{m}: {upper}"
+        );
+    }
+    let naive = taught(Allocator::Exact, stair, &[1, 2, 4, 8]);
+    assert!(
+        super::tests::upper(&naive, 17).expect("measured") < stair(17) / GB,
+        "a straight line underestimates"
+    );
+}
+
+#[test]
+fn a_larger_piece_never_looks_cheaper_than_one_that_was_seen() {
+    let mut model = taught(
+        Allocator::Exact,
+        |m| (1.0 + 0.01 * f64::from(m)) * GB,
+        &[1, 2, 4],
+    );
+    model.learn(&piece(2, 3.0 * GB)); // an outlier
+    let mut before = 0.0;
+    for m in 1..=64 {
+        let upper = upper(&model, m).expect("measured");
+        assert!(upper >= before, "{m}: {upper} after {before}");
+        before = upper;
+    }
+    assert!(upper(&model, 2).expect("measured") >= 3.0);
+}
+
+#[test]
+fn falling_peaks_do_not_turn_the_slope_around() {
+    let model = taught(
+        Allocator::Exact,
+        |m| (3.0 - 0.1 * f64::from(m)) * GB,
+        &[1, 2, 4, 8],
+    );
+    assert!(upper(&model, 64) >= upper(&model, 8));
+}
+
+#[test]
+fn phases_are_learnt_apart() {
+    let mut model = taught(Allocator::Exact, |m| f64::from(m) * GB, &[1, 2]);
+    let evaluate = PieceKind {
+        phase: Phase::Evaluate,
+        ..kind()
+    };
+    assert_eq!(model.upper_bytes(evaluate, PIXELS), None);
+    model.learn(&Piece {
+        kind: evaluate,
+        ..piece(1, 0.1 * GB)
+    });
+    assert!(model.upper_bytes(evaluate, PIXELS).expect("measured") < (0.2 * GB) as u64);
+}
+
+#[test]
+fn a_cancelled_piece_raises_the_bound_but_teaches_no_slope() {
+    let mut model = taught(
+        Allocator::Exact,
+        |m| (1.0 + 0.1 * f64::from(m)) * GB,
+        &[1, 2],
+    );
+    let (four, state) = (upper(&model, 4), model.state_bytes(kind()));
+    model.learn(&Piece {
+        outcome: Outcome::Cancelled,
+        ..piece(8, 9.0 * GB)
+    });
+    assert_eq!((upper(&model, 4), model.state_bytes(kind())), (four, state));
+    assert!(upper(&model, 8).expect("measured") >= 9.0);
+    assert_eq!(model.largest(kind()), 2);
+}
+
+#[test]
+fn after_twelve_noisy_pieces_the_error_is_small_and_the_bound_holds() {
+    let noise = [
+        0.4, -0.9, 0.7, -0.3, 1.0, -0.6, 0.1, -1.0, 0.5, -0.2, 0.8, -0.7,
+    ]; // percent
+    let truth = |m: u32| 6.0 + 0.34 * f64::from(m);
+    let mut model = MemoryModel::new(Allocator::Exact);
+    for (&m, noise) in [1, 2, 4, 4, 16, 16, 16, 32, 32, 22, 16, 13]
+        .iter()
+        .zip(noise)
+    {
+        model.learn(&piece(m, truth(m) * (1.0 + noise / 100.0) * GB));
+    }
+    for m in [1u32, 8, 16, 22, 32] {
+        let upper = upper(&model, m).expect("measured");
+        assert!(
+            upper > truth(m) && upper < 1.08 * truth(m),
+            "{m}: {upper}, truth {}",
+            truth(m)
+        );
+    }
+}
+
+#[test]
+fn a_constant_size_for_hours_does_not_spoil_the_slope() {
+    let truth = |m: u32| 6.0 + 0.34 * f64::from(m);
+    let mut model = taught(Allocator::Exact, |m| truth(m) * GB, &[1, 2, 4, 16]);
+    for i in 0..5_000 {
+        model.learn(&piece(
+            16,
+            truth(16) * (1.0 + 0.01 * f64::from(i % 3 - 1)) * GB,
+        ));
+    }
+    let (eight, thirty_two) = (
+        upper(&model, 8).expect("measured"),
+        upper(&model, 32).expect("measured"),
+    );
+    assert!(
+        eight > 0.95 * truth(8) && eight < 1.1 * truth(8),
+        "{eight}, truth {}",
+        truth(8)
+    );
+    assert!(
+        thirty_two > 0.95 * truth(32) && thirty_two < 1.1 * truth(32),
+        "{thirty_two}"
+    );
+}
+
+#[test]
+fn a_model_survives_a_checkpoint() {
+    let model = taught(Allocator::PowerOfTwo, |m| f64::from(m) * GB, &[1, 2, 4]);
+    let text = serde_json::to_string(&model).expect("a model can be written");
+    let read: MemoryModel = serde_json::from_str(&text).expect("a model can be read");
+    for m in [1, 2, 16] {
+        assert_eq!(upper(&read, m), upper(&model, m));
+    }
+}

@@ -1,0 +1,211 @@
+//! One thread that reads the machine ten times a second, so that a decision finds a fresh sample and a running piece can be
+//! cancelled. Decides nothing itself: it asks `should_cancel`.
+
+use crate::controller::{notice, should_cancel};
+use crate::error::PressureError;
+use crate::policy::Policy;
+use crate::sample::MemorySample;
+use crate::signal::pressure;
+use crate::source::MemorySource;
+use crate::state::State;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Beat in calm and from pressure .5 on.
+const BEAT: Duration = Duration::from_millis(100);
+const FAST_BEAT: Duration = Duration::from_millis(50);
+const FAST_FROM: f64 = 0.5;
+/// Samples kept for `take_samples`: half a minute at the fast beat.
+const KEPT: usize = 600;
+
+/// Reads a source in the background. Dropping it ends the thread.
+pub struct Monitor {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    source: Mutex<Box<dyn MemorySource>>,
+    readings: Mutex<Readings>,
+    ended: Mutex<bool>,
+    wake: Condvar,
+    cancel: Arc<AtomicBool>,
+    peak_bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Readings {
+    latest: Option<MemorySample>,
+    untaken: VecDeque<MemorySample>,
+    watched: Option<(Policy, State)>,
+    cancel_reason: Option<String>,
+    last_error: Option<String>,
+}
+
+impl Monitor {
+    /// Starts the thread. It sets `cancel` when a watched piece should be cancelled; whoever started the piece clears it.
+    pub fn start(source: Box<dyn MemorySource>, cancel: Arc<AtomicBool>) -> Self {
+        let shared = Arc::new(Shared {
+            source: Mutex::new(source),
+            readings: Mutex::default(),
+            ended: Mutex::new(false),
+            wake: Condvar::new(),
+            cancel,
+            peak_bytes: AtomicU64::new(0),
+        });
+        let seen = shared.clone();
+        // Without a thread the monitor still answers `sample_now`; only cancelling and the polled peak are lost.
+        let thread = std::thread::Builder::new()
+            .name("pressure".into())
+            .spawn(move || seen.beat());
+        if let Err(error) = &thread {
+            locked(&shared.readings).last_error = Some(format!(
+                "the monitor's thread could not be started: {error}"
+            ));
+        }
+        Self {
+            shared,
+            thread: thread.ok(),
+        }
+    }
+
+    /// The newest sample, at most a beat old; `None` before the first.
+    pub fn latest(&self) -> Option<MemorySample> {
+        locked(&self.shared.readings).latest
+    }
+
+    /// A fresh sample, read here and now. For a stepped script this is the next line.
+    pub fn sample_now(&self) -> Result<MemorySample, PressureError> {
+        let sample = locked(&self.shared.source).sample()?;
+        self.shared.take_in(sample);
+        Ok(sample)
+    }
+
+    /// All samples since the last call, oldest first, at most the newest 600: food for `notice`.
+    pub fn take_samples(&self) -> Vec<MemorySample> {
+        locked(&self.shared.readings).untaken.drain(..).collect()
+    }
+
+    /// A piece begins: cancel it when `should_cancel` says so. Call after each decision with the state it gave.
+    pub fn watch(&self, policy: Policy, state: State) {
+        let mut readings = locked(&self.shared.readings);
+        readings.cancel_reason = None;
+        readings.watched = Some((policy, state));
+    }
+
+    /// The piece has ended; nothing is cancelled until the next `watch`. Gives the reason if this piece was cancelled.
+    pub fn unwatch(&self) -> Option<String> {
+        let mut readings = locked(&self.shared.readings);
+        readings.watched = None;
+        readings.cancel_reason.take()
+    }
+
+    /// Highest footprint of this process since the last call, in bytes. Exact where the kernel counts it, else by the beat.
+    pub fn take_peak(&self) -> u64 {
+        let mut source = locked(&self.shared.source);
+        let now = source.own_bytes();
+        let exact = source.take_peak_bytes().unwrap_or(0);
+        self.shared
+            .peak_bytes
+            .swap(0, Ordering::Relaxed)
+            .max(now)
+            .max(exact)
+    }
+
+    /// What is read, for the user.
+    pub fn describe(&self) -> String {
+        locked(&self.shared.source).describe()
+    }
+
+    /// Why the newest reading failed, if it did; `latest` is older then.
+    pub fn last_error(&self) -> Option<String> {
+        locked(&self.shared.readings).last_error.clone()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        *locked(&self.shared.ended) = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported by then, and there is nothing left to save.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The thread: read, look, wait.
+    fn beat(&self) {
+        let mut ended = locked(&self.ended);
+        while !*ended {
+            drop(ended);
+            let wait = self.read();
+            ended = locked(&self.ended);
+            if !*ended {
+                let waited = self.wake.wait_timeout(ended, wait);
+                ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// One reading, and how long to wait for the next. A stepped source is not sampled on the side.
+    fn read(&self) -> Duration {
+        let mut source = locked(&self.source);
+        if source.is_stepped() {
+            self.peak_bytes
+                .fetch_max(source.own_bytes(), Ordering::Relaxed);
+            return BEAT;
+        }
+        let sample = source.sample();
+        drop(source);
+        match sample {
+            Ok(sample) => {
+                self.take_in(sample);
+                if pressure(&sample).value >= FAST_FROM {
+                    FAST_BEAT
+                } else {
+                    BEAT
+                }
+            }
+            Err(error) => {
+                locked(&self.readings).last_error = Some(error.to_string());
+                BEAT
+            }
+        }
+    }
+
+    fn take_in(&self, sample: MemorySample) {
+        self.peak_bytes
+            .fetch_max(sample.own_bytes, Ordering::Relaxed);
+        let mut readings = locked(&self.readings);
+        readings.last_error = None;
+        readings.latest = Some(sample);
+        if readings.untaken.len() == KEPT {
+            readings.untaken.pop_front();
+        }
+        readings.untaken.push_back(sample);
+        if let Some((policy, state)) = readings.watched.take() {
+            let state = notice(&policy, state, &sample);
+            match should_cancel(&policy, &state, &sample) {
+                Some(reason) => {
+                    readings.cancel_reason = Some(reason);
+                    self.cancel.store(true, Ordering::Release);
+                }
+                None => readings.watched = Some((policy, state)),
+            }
+        }
+    }
+}
+
+/// A panic elsewhere leaves the readings whole: every change is a single assignment.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[path = "monitor/tests.rs"]
+mod tests;

@@ -1,0 +1,149 @@
+//! The monitor against a source that the test turns by hand. Waiting is by channel, never by sleep.
+
+use super::*;
+use crate::sample::Level;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+const GB: u64 = 1 << 30;
+
+/// Gives out the samples it is handed, then the last one again, and says each time that it was asked.
+struct ByHand {
+    next: Receiver<MemorySample>,
+    last: MemorySample,
+    asked: Sender<()>,
+    stepped: bool,
+}
+
+impl MemorySource for ByHand {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        if let Ok(next) = self.next.try_recv() {
+            self.last = next;
+        }
+        // The test may have ended already.
+        let _ = self.asked.send(());
+        Ok(self.last)
+    }
+    fn describe(&self) -> String {
+        "by hand".into()
+    }
+    fn own_bytes(&mut self) -> u64 {
+        self.last.own_bytes
+    }
+    fn is_stepped(&self) -> bool {
+        self.stepped
+    }
+}
+
+struct Bench {
+    monitor: Monitor,
+    cancel: Arc<AtomicBool>,
+    hand: Sender<MemorySample>,
+    asked: Receiver<()>,
+}
+
+fn bench(first: MemorySample, stepped: bool) -> Bench {
+    let (hand, next) = channel();
+    let (told, asked) = channel();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let source = ByHand {
+        next,
+        last: first,
+        asked: told,
+        stepped,
+    };
+    Bench {
+        monitor: Monitor::start(Box::new(source), cancel.clone()),
+        cancel,
+        hand,
+        asked,
+    }
+}
+
+fn sample(at_ms: u64, own: u64, available: u64) -> MemorySample {
+    MemorySample {
+        at_ms,
+        total_bytes: 36 * GB,
+        own_bytes: own * GB,
+        available_bytes: available * GB,
+        ..MemorySample::default()
+    }
+}
+
+#[test]
+fn the_thread_reads_by_itself() {
+    let bench = bench(sample(5, 8, 20), false);
+    bench.asked.recv().expect("the thread reads");
+    bench.asked.recv().expect("and reads again");
+    assert_eq!(bench.monitor.latest(), Some(sample(5, 8, 20)));
+    assert!(!bench.monitor.take_samples().is_empty());
+}
+
+#[test]
+fn a_stepped_source_is_read_on_demand_only() {
+    let bench = bench(sample(5, 8, 20), true);
+    assert_eq!(bench.monitor.take_peak(), 8 * GB);
+    assert_eq!(bench.monitor.latest(), None);
+    assert!(bench.asked.try_recv().is_err());
+    assert_eq!(
+        bench.monitor.sample_now().expect("readable"),
+        sample(5, 8, 20)
+    );
+    assert_eq!(bench.monitor.latest(), Some(sample(5, 8, 20)));
+}
+
+#[test]
+fn a_peak_is_given_once() {
+    let bench = bench(sample(0, 3, 20), true);
+    for own in [3, 11, 4] {
+        bench
+            .hand
+            .send(sample(own, own, 20))
+            .expect("the source lives");
+        bench.monitor.sample_now().expect("readable");
+    }
+    assert_eq!(bench.monitor.take_peak(), 11 * GB);
+    assert_eq!(bench.monitor.take_peak(), 4 * GB);
+}
+
+#[test]
+fn only_a_watched_piece_is_cancelled_and_once() {
+    let bench = bench(sample(0, 14, 15), true);
+    let crisis = MemorySample {
+        kernel_level: Some(Level::Critical),
+        ..sample(1_000, 14, 1)
+    };
+    bench.hand.send(crisis).expect("the source lives");
+    bench.monitor.sample_now().expect("readable");
+    assert!(!bench.cancel.load(Ordering::Acquire), "nothing is watched");
+
+    bench.monitor.watch(Policy::default(), State::default());
+    bench.monitor.sample_now().expect("readable");
+    assert!(
+        bench.cancel.swap(false, Ordering::AcqRel),
+        "over the line and over the budget"
+    );
+    bench.monitor.sample_now().expect("readable");
+    assert!(
+        !bench.cancel.load(Ordering::Acquire),
+        "a piece is cancelled once"
+    );
+    assert_eq!(bench.monitor.unwatch().as_deref(), Some("1.0 GB are free"));
+
+    bench.monitor.watch(Policy::default(), State::default());
+    bench
+        .hand
+        .send(sample(2_000, 14, 15))
+        .expect("the source lives");
+    bench.monitor.sample_now().expect("readable");
+    assert!(!bench.cancel.load(Ordering::Acquire), "calm");
+    assert_eq!(bench.monitor.unwatch(), None);
+}
+
+#[test]
+fn dropping_it_ends_the_thread() {
+    let Bench { monitor, asked, .. } = bench(sample(0, 3, 20), false);
+    asked.recv().expect("the thread reads");
+    drop(monitor);
+    while asked.try_recv().is_ok() {}
+    assert!(asked.recv().is_err(), "the source is gone with the thread");
+}

@@ -1,0 +1,207 @@
+//! Trees of kernel files, written into a scratch folder, as different machines show them.
+
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+const MB: u64 = 1 << 20;
+const GB: u64 = 1 << 30;
+
+/// A machine of 16 GB with 10 GB available; `files` come on top.
+fn tree(files: &[(&str, &str)]) -> TempDir {
+    let root = TempDir::new().expect("a scratch folder");
+    let meminfo = "MemTotal: 16777216 kB\nMemFree: 100 kB\nMemAvailable: 10485760 kB\nSUnreclaim: 1024 kB\n\
+                   SwapTotal: 2048 kB\nSwapFree: 1024 kB\n";
+    let common = [
+        ("proc/meminfo", meminfo),
+        ("proc/self/statm", "262144 65536 10 5 0 131072 0\n"), // 1 GB mapped, 256 MB resident, 512 MB data
+        (
+            "proc/self/limits",
+            "Max data size   unlimited  unlimited  bytes\nMax address space  unlimited unlimited bytes\n",
+        ),
+    ];
+    for (path, text) in common.iter().chain(files) {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().expect("a file lies in a folder"))
+            .expect("a folder can be made");
+        fs::write(path, text).expect("a file can be written");
+    }
+    root
+}
+
+fn sample(root: &TempDir) -> (MemorySample, String) {
+    let mut machine = Machine::open_at(root.path()).expect("a readable machine");
+    (
+        machine.sample().expect("a readable machine"),
+        machine.describe(),
+    )
+}
+
+const V2: [(&str, &str); 4] = [
+    ("proc/self/cgroup", "0::/app.slice/job\n"),
+    (
+        "proc/self/mountinfo",
+        "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n",
+    ),
+    ("sys/fs/cgroup/app.slice/job/memory.current", "1073741824\n"),
+    (
+        "sys/fs/cgroup/app.slice/job/memory.stat",
+        "anon 5\nactive_file 104857600\ninactive_file 104857600\n",
+    ),
+];
+
+#[test]
+fn a_free_machine_is_read_from_meminfo() {
+    let (sample, read) = sample(&tree(&[]));
+    assert_eq!(sample.total_bytes, 16 * GB);
+    assert_eq!(sample.available_bytes, 10 * GB);
+    assert_eq!(sample.own_bytes, 256 * MB);
+    assert_eq!(sample.system_bytes, MB);
+    assert_eq!(sample.swap_used_bytes, MB);
+    assert_eq!(sample.stall_fraction, None);
+    assert_eq!(
+        read,
+        "MemAvailable, no memory stalls (this kernel counts none)"
+    );
+}
+
+#[test]
+fn the_tighter_of_machine_and_group_counts() {
+    for (max, high, total, available) in [
+        ("max", "max", 16 * GB, 10 * GB),
+        ("4294967296", "max", 4 * GB, 3 * GB + 200 * MB), // file cache of the group is headroom
+        ("4294967296", "3221225472", 3 * GB, 2 * GB + 200 * MB),
+        ("15032385536", "max", 14 * GB, 10 * GB), // the machine is tighter
+    ] {
+        let mut files = V2.to_vec();
+        files.push(("sys/fs/cgroup/app.slice/job/memory.max", max));
+        files.push(("sys/fs/cgroup/app.slice/job/memory.high", high));
+        let (sample, _) = sample(&tree(&files));
+        assert_eq!(
+            (sample.total_bytes, sample.available_bytes),
+            (total, available),
+            "max {max}, high {high}"
+        );
+    }
+}
+
+#[test]
+fn a_limit_on_a_group_above_counts() {
+    let mut files = V2.to_vec();
+    files.push(("sys/fs/cgroup/app.slice/job/memory.max", "max"));
+    files.push(("sys/fs/cgroup/app.slice/memory.max", "2147483648"));
+    files.push(("sys/fs/cgroup/app.slice/memory.current", "1610612736"));
+    files.push(("sys/fs/cgroup/app.slice/memory.stat", "anon 5\n"));
+    files.push((
+        "sys/fs/cgroup/app.slice/job/memory.pressure",
+        "some avg10=0.00 total=5\n",
+    ));
+    let (sample, read) = sample(&tree(&files));
+    assert_eq!(
+        (sample.total_bytes, sample.available_bytes),
+        (2 * GB, 512 * MB)
+    );
+    assert_eq!(
+        read,
+        "the control group's limit (version 2) and MemAvailable, memory stalls"
+    );
+}
+
+#[test]
+fn version_1_is_read_where_version_2_has_no_memory() {
+    let root = tree(&[
+        ("proc/self/cgroup", "4:memory:/docker/abc\n0::/\n"),
+        (
+            "proc/self/mountinfo",
+            "31 23 0:27 / /cg/unified rw - cgroup2 cgroup2 rw\n32 23 0:28 /docker/abc /cg/memory rw - cgroup cgroup rw,memory\n",
+        ),
+        ("cg/unified/cgroup.procs", ""),
+        ("cg/memory/memory.limit_in_bytes", "1073741824"),
+        ("cg/memory/memory.usage_in_bytes", "536870912"),
+        (
+            "cg/memory/memory.stat",
+            "total_inactive_file 1048576\ntotal_active_file 0\n",
+        ),
+    ]);
+    let (sample, read) = sample(&root);
+    assert_eq!((sample.total_bytes, sample.available_bytes), (GB, 513 * MB));
+    assert!(
+        read.starts_with("the control group's limit (version 1)"),
+        "{read}"
+    );
+}
+
+#[test]
+fn no_limit_in_version_1_is_no_group() {
+    let root = tree(&[
+        ("proc/self/cgroup", "4:memory:/\n"),
+        (
+            "proc/self/mountinfo",
+            "32 23 0:28 / /cg/memory rw - cgroup cgroup rw,memory\n",
+        ),
+        ("cg/memory/memory.limit_in_bytes", "9223372036854771712"),
+        ("cg/memory/memory.usage_in_bytes", "536870912"),
+        ("cg/memory/memory.stat", ""),
+    ]);
+    assert_eq!(sample(&root).0.total_bytes, 16 * GB);
+}
+
+#[test]
+fn a_limit_on_the_process_narrows_the_sample() {
+    let root = tree(&[(
+        "proc/self/limits",
+        "Max address space         4294967296  unlimited  bytes\n",
+    )]);
+    let (sample, read) = sample(&root);
+    assert_eq!(
+        (sample.total_bytes, sample.available_bytes),
+        (4 * GB, 3 * GB)
+    );
+    assert!(read.contains("the limit set on this process"), "{read}");
+}
+
+#[test]
+fn a_stall_is_the_change_of_the_total() {
+    let root = tree(&[(
+        "proc/pressure/memory",
+        "some avg10=99.00 total=1000000\nfull avg10=0 total=0\n",
+    )]);
+    let mut machine = Machine::open_at(root.path()).expect("a readable machine");
+    assert_eq!(
+        machine.sample().expect("readable").stall_fraction,
+        Some(0.0)
+    );
+    fs::write(
+        root.path().join("proc/pressure/memory"),
+        "some avg10=0.00 total=1020000\n",
+    )
+    .expect("writable");
+    let stall = machine
+        .sample()
+        .expect("readable")
+        .stall_fraction
+        .expect("stalls are counted");
+    assert!(
+        (0.1..=0.2).contains(&stall),
+        "20 ms within a tenth of a second, got {stall}"
+    );
+}
+
+#[test]
+fn without_mem_available_the_machine_cannot_be_read() {
+    let root = tree(&[("proc/meminfo", "MemTotal: 16777216 kB\n")]);
+    let why = Machine::open_at(root.path())
+        .map(|_| ())
+        .expect_err("MemAvailable is missing")
+        .to_string();
+    assert!(why.contains("meminfo holds no MemAvailable"), "{why}");
+}
+
+#[test]
+fn a_peak_between_two_readings_is_seen_once() {
+    take_own_peak_bytes().expect("this kernel counts a high-water mark");
+    let before = own_footprint_bytes();
+    drop(vec![1u8; 96 << 20]);
+    let peak = take_own_peak_bytes().expect("this kernel counts a high-water mark");
+    assert!(peak > before + (64 << 20), "peak {peak}, before {before}");
+}

@@ -1,0 +1,241 @@
+//! macOS: the kernel's page counts, its pressure level, swap and this process's `phys_footprint`. All of it is readable
+//! without privilege. Refuses to know what the numbers are used for.
+//!
+//! The level is polled: notifications reach one process after another with pauses of up to half a minute.
+
+use super::{DeviceReadings, MemorySource};
+use crate::error::PressureError;
+use crate::sample::{Level, MemorySample};
+use mach2::host_info::HOST_VM_INFO64_COUNT;
+use mach2::kern_return::KERN_SUCCESS;
+use mach2::mach_init::mach_host_self;
+use mach2::port::mach_port_t;
+use mach2::vm_page_size::vm_kernel_page_size;
+use mach2::vm_statistics::vm_statistics64;
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// The volume where swap lives; on a Mac every internal volume shares its free space.
+const DISK: &CStr = c"/System/Volumes/VM";
+/// The same on a system without that volume.
+const DISK_ELSE: &CStr = c"/";
+
+/// This machine.
+pub(super) struct Machine {
+    opened: Instant,
+    total_bytes: u64,
+    device: DeviceReadings,
+}
+
+impl Machine {
+    /// Opens what can be read here.
+    pub(super) fn open() -> Result<Self, PressureError> {
+        let mut machine = Self {
+            opened: Instant::now(),
+            total_bytes: sysctl(c"hw.memsize")?,
+            device: DeviceReadings::default(),
+        };
+        machine.sample()?;
+        Ok(machine)
+    }
+
+    /// Adds the device's readings.
+    pub(super) fn with_device(mut self, device: DeviceReadings) -> Self {
+        self.device = device;
+        self
+    }
+}
+
+impl MemorySource for Machine {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        let mut sample = MemorySample {
+            at_ms: self.opened.elapsed().as_millis() as u64,
+            total_bytes: self.total_bytes,
+            own_bytes: own_footprint_bytes(),
+            kernel_level: sysctl::<u32>(c"kern.memorystatus_vm_pressure_level")
+                .ok()
+                .map(level),
+            swap_used_bytes: sysctl::<libc::xsw_usage>(c"vm.swapusage")
+                .map_or(0, |swap| swap.xsu_used),
+            disk_free_bytes: disk_free_bytes(DISK).or_else(|| disk_free_bytes(DISK_ELSE)),
+            ..MemorySample::default()
+        };
+        self.device.fill(&mut sample);
+        // Buffers that the driver has made and nobody has touched yet are missing in the footprint.
+        sample.own_bytes = sample.own_bytes.max(sample.device_allocated_bytes);
+        pages(&mut sample, &statistics()?, page_bytes());
+        Ok(sample)
+    }
+
+    fn describe(&self) -> String {
+        "free, cached and purgeable pages, the compressor and the system's pressure level".into()
+    }
+}
+
+/// Fills in what follows from the kernel's page counts.
+///
+/// Speculative pages are counted as free and as external at once, so they are taken out once. Anonymous memory of other
+/// apps is never available: to take it would push them into the compressor.
+fn pages(sample: &mut MemorySample, counts: &vm_statistics64, page_bytes: u64) {
+    let bytes = |count: u32| u64::from(count) * page_bytes;
+    let free = bytes(counts.free_count.saturating_sub(counts.speculative_count));
+    let available = free + bytes(counts.external_page_count) + bytes(counts.purgeable_count);
+    sample.available_bytes = available.min(sample.total_bytes);
+    // GPU buffers of this process are wired too, but they are in its own footprint already.
+    sample.system_bytes = bytes(counts.wire_count).saturating_sub(sample.device_allocated_bytes);
+    let outside =
+        bytes(counts.active_count) + bytes(counts.inactive_count) + bytes(counts.free_count);
+    let compressed = bytes(counts.compressor_page_count);
+    sample.compressor_fraction = Some(compressed as f64 / (outside + compressed).max(1) as f64);
+}
+
+/// The kernel's coding of its level: 1 normal, 2 warning, 4 critical.
+fn level(code: u32) -> Level {
+    match code {
+        4.. => Level::Critical,
+        2 | 3 => Level::Warning,
+        _ => Level::Normal,
+    }
+}
+
+fn statistics() -> Result<vm_statistics64, PressureError> {
+    // `mach_host_self` hands out one more right at each call, so it is asked once.
+    static HOST: OnceLock<mach_port_t> = OnceLock::new();
+    // SAFETY: takes no argument and only returns a port name.
+    let host = *HOST.get_or_init(|| unsafe { mach_host_self() });
+    let mut counts = vm_statistics64::default();
+    let mut words = HOST_VM_INFO64_COUNT;
+    // SAFETY: `counts` is writable and `words` says its length in 32-bit words, as the call expects for this flavour.
+    let code = unsafe {
+        libc::host_statistics64(
+            host,
+            libc::HOST_VM_INFO64,
+            (&raw mut counts).cast(),
+            &raw mut words,
+        )
+    };
+    if code == KERN_SUCCESS {
+        return Ok(counts);
+    }
+    Err(PressureError::Unexpected {
+        what: "host_statistics64".into(),
+        found: format!("the error code {code}"),
+    })
+}
+
+/// Bytes of a kernel page: 16,384 on Apple silicon.
+fn page_bytes() -> u64 {
+    // SAFETY: set once by the system before `main` and never written again.
+    unsafe { vm_kernel_page_size as u64 }
+}
+
+/// A fixed-size kernel value. `T` is a plain number or a C struct of numbers.
+fn sysctl<T: Copy>(name: &CStr) -> Result<T, PressureError> {
+    let what = || name.to_string_lossy().into_owned();
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = size_of::<T>();
+    // SAFETY: the pointer and the length describe `value`; nothing is written by the caller's side.
+    let code = unsafe {
+        libc::sysctlbyname(
+            name.as_ptr(),
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    if code != 0 {
+        return Err(PressureError::Unreadable {
+            what: what(),
+            source: io::Error::last_os_error(),
+        });
+    }
+    if length != size_of::<T>() {
+        return Err(PressureError::Unexpected {
+            what: what(),
+            found: format!("{length} bytes"),
+        });
+    }
+    // SAFETY: zeroed before and filled to its whole length; every bit pattern is a valid `T` by the contract above.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Free bytes of the volume at `path`.
+fn disk_free_bytes(path: &CStr) -> Option<u64> {
+    let mut volume = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: `path` ends in NUL and `volume` is writable and as long as the call expects.
+    let code = unsafe { libc::statfs(path.as_ptr(), volume.as_mut_ptr()) };
+    if code != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and filled the struct of plain numbers, which was zeroed before.
+    let volume = unsafe { volume.assume_init() };
+    Some(volume.f_bavail * u64::from(volume.f_bsize))
+}
+
+/// `phys_footprint`, the number that Activity Monitor shows as "Memory".
+pub(super) fn own_footprint_bytes() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage_info_v4>::zeroed();
+    // SAFETY: asks about this process; `usage` is the struct of the flavour asked for.
+    let code = unsafe {
+        libc::proc_pid_rusage(
+            libc::getpid(),
+            libc::RUSAGE_INFO_V4,
+            usage.as_mut_ptr().cast(),
+        )
+    };
+    if code != 0 {
+        return 0;
+    }
+    // SAFETY: the call succeeded and filled the struct of plain numbers, which was zeroed before.
+    unsafe { usage.assume_init() }.ri_phys_footprint
+}
+
+/// The kernel keeps a highest footprint for the whole life of a process only; the monitor's polling has to do.
+pub(super) fn take_own_peak_bytes() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_codes_are_levels() {
+        for (code, expected) in [
+            (0, Level::Normal),
+            (1, Level::Normal),
+            (2, Level::Warning),
+            (4, Level::Critical),
+        ] {
+            assert_eq!(level(code), expected);
+        }
+    }
+
+    #[test]
+    fn what_others_could_be_pushed_out_of_is_not_available() {
+        let counts = vm_statistics64 {
+            free_count: 10,
+            speculative_count: 4,
+            external_page_count: 20,
+            purgeable_count: 3,
+            active_count: 30,
+            inactive_count: 30,
+            compressor_page_count: 30,
+            wire_count: 25,
+            ..vm_statistics64::default()
+        };
+        let mut sample = MemorySample {
+            total_bytes: 160 * 100,
+            device_allocated_bytes: 500,
+            ..MemorySample::default()
+        };
+        pages(&mut sample, &counts, 100);
+        assert_eq!(sample.available_bytes, 2_900);
+        assert_eq!(sample.system_bytes, 2_000);
+        assert_eq!(sample.compressor_fraction, Some(0.3));
+    }
+}

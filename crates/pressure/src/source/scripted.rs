@@ -1,0 +1,236 @@
+//! A machine out of a file: what *others* use, line by line. Ebb's own footprint comes in as a closure, so a real training
+//! can run on a scripted machine. Knows no kernel.
+
+use super::{DeviceReadings, MemorySource};
+use crate::error::PressureError;
+use crate::sample::{Level, MemorySample};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// How a script goes on.
+pub enum Advance {
+    /// By a clock in milliseconds: the newest line that is due holds (a step, not a slope). Before the first line, the first.
+    Time(Box<dyn FnMut() -> u64 + Send>),
+    /// One line a sample. After the last line its values stay and time goes on by the last distance between two lines
+    /// (1 s when there is one line), so that calm can still be measured.
+    Piece,
+}
+
+/// A footprint in bytes.
+type Footprint = Box<dyn FnMut() -> u64 + Send>;
+/// A highest footprint since the last call, in bytes.
+type Peak = Box<dyn FnMut() -> Option<u64> + Send>;
+
+/// One line of a script.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Line {
+    at_ms: u64,
+    total_bytes: u64,
+    others_bytes: u64,
+    level: Option<Level>,
+}
+
+/// A machine out of a file.
+pub struct Scripted {
+    path: PathBuf,
+    lines: Vec<Line>,
+    /// Samples taken so far.
+    taken: usize,
+    advance: Advance,
+    own: Footprint,
+    peak: Option<Peak>,
+    device: DeviceReadings,
+}
+
+impl Scripted {
+    /// Reads the whole script. `own` gives this process's footprint in bytes.
+    pub fn open(
+        path: &Path,
+        advance: Advance,
+        own: impl FnMut() -> u64 + Send + 'static,
+    ) -> Result<Self, PressureError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| PressureError::ScriptUnreadable {
+                path: path.to_owned(),
+                source,
+            })?;
+        Ok(Self {
+            path: path.to_owned(),
+            lines: lines(path, &text)?,
+            taken: 0,
+            advance,
+            own: Box::new(own),
+            peak: None,
+            device: DeviceReadings::default(),
+        })
+    }
+
+    /// Adds an exact reading of the highest footprint since the last call.
+    pub fn with_peak(mut self, peak: impl FnMut() -> Option<u64> + Send + 'static) -> Self {
+        self.peak = Some(Box::new(peak));
+        self
+    }
+
+    /// Adds the device's readings.
+    pub fn with_device(mut self, device: DeviceReadings) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// The line that holds now, with its time.
+    fn line(&mut self) -> Line {
+        let last = self.lines.len() - 1;
+        match &mut self.advance {
+            Advance::Time(clock) => {
+                let at_ms = clock();
+                let due = self.lines.partition_point(|line| line.at_ms <= at_ms);
+                Line {
+                    at_ms,
+                    ..self.lines[due.saturating_sub(1)]
+                }
+            }
+            Advance::Piece => {
+                let index = self.taken;
+                self.taken += 1;
+                let line = self.lines[index.min(last)];
+                let distance = match last {
+                    0 => 1_000,
+                    _ => self.lines[last].at_ms - self.lines[last - 1].at_ms,
+                };
+                Line {
+                    at_ms: line.at_ms + distance * index.saturating_sub(last) as u64,
+                    ..line
+                }
+            }
+        }
+    }
+}
+
+impl MemorySource for Scripted {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        let line = self.line();
+        let own_bytes = (self.own)();
+        let mut sample = MemorySample {
+            at_ms: line.at_ms,
+            total_bytes: line.total_bytes,
+            available_bytes: line
+                .total_bytes
+                .saturating_sub(line.others_bytes)
+                .saturating_sub(own_bytes),
+            own_bytes,
+            kernel_level: line.level,
+            ..MemorySample::default()
+        };
+        self.device.fill(&mut sample);
+        Ok(sample)
+    }
+
+    fn describe(&self) -> String {
+        let by = match self.advance {
+            Advance::Time(_) => "by time",
+            Advance::Piece => "one line a piece",
+        };
+        format!(
+            "the script {}, {} lines, {by}",
+            self.path.display(),
+            self.lines.len()
+        )
+    }
+
+    fn own_bytes(&mut self) -> u64 {
+        (self.own)()
+    }
+
+    fn take_peak_bytes(&mut self) -> Option<u64> {
+        self.peak.as_mut()?()
+    }
+
+    fn is_stepped(&self) -> bool {
+        matches!(self.advance, Advance::Piece)
+    }
+}
+
+/// Every line of a script, or the first that is wrong.
+fn lines(path: &Path, text: &str) -> Result<Vec<Line>, PressureError> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (index, written) in text.lines().enumerate() {
+        let wrong = |wrong: String| PressureError::ScriptLine {
+            path: path.to_owned(),
+            line: index + 1,
+            wrong,
+        };
+        let line = line(written).map_err(wrong)?;
+        if let Some(before) = lines.last().filter(|before| before.at_ms >= line.at_ms) {
+            return Err(wrong(format!(
+                "time must go on, but {} ms follows {} ms",
+                line.at_ms, before.at_ms
+            )));
+        }
+        lines.push(line);
+    }
+    if lines.is_empty() {
+        return Err(PressureError::ScriptEmpty {
+            path: path.to_owned(),
+        });
+    }
+    Ok(lines)
+}
+
+/// One line, or what is wrong with it.
+fn line(written: &str) -> Result<Line, String> {
+    if written.trim().is_empty() {
+        return Err("the line is empty; a script has no holes".into());
+    }
+    let value: Value =
+        serde_json::from_str(written).map_err(|e| format!("this is not JSON ({e})"))?;
+    let Value::Object(object) = value else {
+        return Err("this is not an object in braces".into());
+    };
+    const KEYS: [&str; 4] = ["at_ms", "total_bytes", "others_bytes", "level"];
+    if let Some(unknown) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(format!(
+            "the key \"{unknown}\" is unknown; known are {}",
+            KEYS.join(", ")
+        ));
+    }
+    let line = Line {
+        at_ms: whole(&object, "at_ms")?,
+        total_bytes: whole(&object, "total_bytes")?,
+        others_bytes: whole(&object, "others_bytes")?,
+        level: level(&object)?,
+    };
+    if line.total_bytes == 0 {
+        return Err("\"total_bytes\" is 0; a machine has memory".into());
+    }
+    if line.others_bytes > line.total_bytes {
+        return Err(format!(
+            "others use {} bytes, more than the {} there are",
+            line.others_bytes, line.total_bytes
+        ));
+    }
+    Ok(line)
+}
+
+fn whole(object: &Map<String, Value>, key: &str) -> Result<u64, String> {
+    match object.get(key) {
+        None => Err(format!("\"{key}\" is missing")),
+        Some(value) => value
+            .as_u64()
+            .ok_or_else(|| format!("\"{key}\" is {value}, not a whole number from 0 up")),
+    }
+}
+
+fn level(object: &Map<String, Value>) -> Result<Option<Level>, String> {
+    match object.get("level") {
+        None => Ok(None),
+        Some(value) => serde_json::from_value(value.clone())
+            .map(Some)
+            .map_err(|_| {
+                format!("\"level\" is {value}, not \"normal\", \"warning\" or \"critical\"")
+            }),
+    }
+}
+
+#[cfg(test)]
+#[path = "scripted/tests.rs"]
+mod tests;
