@@ -24,7 +24,7 @@ const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src
 export default defineConfig({
   base: "./",
   clearScreen: false,
-  plugins: [svelte(), replay],
+  plugins: [svelte({ configFile: false, compilerOptions: { runes: true, cssHash: ({ name }) => `e-${name}` } }), replay],
   server: { port: 5173, strictPort: true },
   preview: { port: 5174, strictPort: true, headers: { "content-security-policy": policy } },
   build: {
@@ -34,5 +34,7 @@ export default defineConfig({
     emptyOutDir: true,
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
+    minify: "terser",
+    terserOptions: { module: true, ecma: 2020, compress: { passes: 3, pure_getters: true, unsafe_arrows: true, keep_fargs: false } },
   },
 });

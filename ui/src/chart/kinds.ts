@@ -1,0 +1,73 @@
+// The three panels: what each draws, from the bottom up.
+import uPlot from "uplot";
+import { dotted, triangles } from "./marks";
+import type { Kind, Plot } from "./panel";
+import { strip, tint } from "./tint";
+
+const points = { show: false };
+
+/** The stack is filled from its highest edge down, so that each fill covers what lies under its own edge. */
+export const memory: Kind = {
+  scale: (scene) => scene.scales.memory,
+  series: (colours) => [
+    { points, fill: () => colours()["series-activations"], width: 0 },
+    { points, fill: () => colours()["series-state"], width: 0 },
+    { points, fill: () => colours()["series-others"], stroke: () => colours().bg, width: 1 },
+    { points, fill: () => colours()["series-system"], stroke: () => colours().bg, width: 1 },
+    { points, stroke: () => colours()["series-budget"], width: 1.5, dash: [6, 4] },
+  ],
+  under: (plot) => tint(plot, plot.top, plot.canvasHeight),
+  over: (plot) => {
+    dotted(plot);
+    strip(plot);
+  },
+};
+
+export const micro: Kind = {
+  scale: (scene) => scene.scales.micro,
+  series: (colours) => [
+    {
+      points, width: 2, fill: () => colours().faded, stroke: () => colours()["series-state"],
+      paths: uPlot.paths.stepped!({ align: 1 }),
+    },
+  ],
+  under: (plot) => tint(plot, 0, plot.canvasHeight),
+  over: (plot) => {
+    dotted(plot);
+    triangles(plot);
+  },
+};
+
+const diamonds = (plot: Plot) => {
+  const { ctx, scene } = plot;
+  const { at, loss } = scene.evaluation;
+  ctx.beginPath();
+  for (let i = 0; i < at.length; i++) {
+    if (!Number.isFinite(loss[i]) || at[i]! < scene.stretch.fromMs || at[i]! > scene.stretch.toMs) continue;
+    const [x, y] = [plot.x(at[i]!), plot.y(loss[i]!)];
+    ctx.moveTo(x, y - 4.5);
+    ctx.lineTo(x + 4.5, y);
+    ctx.lineTo(x, y + 4.5);
+    ctx.lineTo(x - 4.5, y);
+    ctx.closePath();
+  }
+  ctx.fillStyle = scene.colours.bg;
+  ctx.strokeStyle = scene.colours["series-evaluation"];
+  ctx.lineWidth = 1.4;
+  ctx.fill();
+  ctx.stroke();
+};
+
+export const loss: Kind = {
+  scale: (scene) => scene.scales.loss,
+  series: (colours) => [
+    { points, stroke: () => colours()["series-raw"], width: 1 },
+    { points, stroke: () => colours()["series-smoothed"], width: 2 },
+  ],
+  under: (plot) => tint(plot, 0, plot.top + plot.height),
+  over: (plot) => {
+    dotted(plot);
+    diamonds(plot);
+  },
+  timeAxis: true,
+};

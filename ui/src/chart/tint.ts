@@ -1,0 +1,66 @@
+// The pressure level behind all panels: a tint, and above the memory panel a strip with its glyph and word.
+import type { LevelSpan } from "../types";
+import type { Plot } from "./panel";
+
+const glyphs = {
+  warning: { outline: new Path2D("M8 1.6l7 12.4H1z"), bar: new Path2D("M8 6v4"), dot: 12.2 },
+  critical: { outline: new Path2D("M5.2 1.2h5.6l4 4v5.6l-4 4H5.2l-4-4V5.2z"), bar: new Path2D("M8 4.4v4.2"), dot: 11.4 },
+};
+
+type Bad = keyof typeof glyphs;
+
+const bad = (span: LevelSpan): Bad | null => (span.level === "normal" ? null : span.level);
+
+/** Fills the spans from `top` to `bottom` of the panel's canvas. */
+export const tint = (plot: Plot, top: number, bottom: number) => {
+  for (const span of plot.scene.spans) {
+    const level = bad(span);
+    if (!level) continue;
+    const left = plot.x(span.from_ms);
+    plot.ctx.fillStyle = plot.scene.colours[`level-${level}-wash`];
+    plot.ctx.fillRect(left, top, Math.max(plot.x(span.to_ms) - left, 1), bottom - top);
+  }
+};
+
+const glyph = (plot: Plot, level: Bad, left: number, top: number) => {
+  const { ctx, scene } = plot;
+  const shape = glyphs[level];
+  ctx.save();
+  ctx.translate(left, top);
+  ctx.scale(12 / 16, 12 / 16);
+  ctx.fillStyle = ctx.strokeStyle = scene.colours[`level-${level}`];
+  ctx.lineJoin = ctx.lineCap = "round";
+  ctx.lineWidth = 1.4;
+  ctx.fill(shape.outline);
+  if (level === "warning") ctx.stroke(shape.outline);
+  ctx.fillStyle = ctx.strokeStyle = scene.colours.bg;
+  ctx.lineWidth = 1.7;
+  ctx.stroke(shape.bar);
+  ctx.beginPath();
+  ctx.arc(8, shape.dot, 1, 0, 7);
+  ctx.fill();
+  ctx.restore();
+};
+
+/** The strip with glyph and word. A word that would meet the next span's is left out; shape and colour stay. */
+export const strip = (plot: Plot) => {
+  const { ctx, scene } = plot;
+  const spans = scene.spans.filter((span) => bad(span) && span.to_ms >= scene.stretch.fromMs && span.from_ms <= scene.stretch.toMs);
+  ctx.font = scene.colours.strong;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
+  spans.forEach((span, i) => {
+    const level = bad(span);
+    if (!level) return;
+    const left = plot.x(span.from_ms);
+    const width = Math.max(plot.x(span.to_ms) - left, 1);
+    const next = spans[i + 1];
+    const room = (next ? plot.x(next.from_ms) : plot.left + plot.width + 40) - left;
+    ctx.fillStyle = scene.colours[`level-${level}`];
+    ctx.fillRect(left, plot.top - 4, width, 4);
+    if (room > 14) glyph(plot, level, left - 1, plot.top - 19);
+    if (room < 22 + ctx.measureText(level).width) return;
+    ctx.fillStyle = scene.colours[`level-${level}-text`];
+    ctx.fillText(level, left + 15, plot.top - 9);
+  });
+};

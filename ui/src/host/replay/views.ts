@@ -1,0 +1,64 @@
+// Plausible answers for the views that no recorded run holds: the welcome page's rows and a folder's inspection.
+import type { InspectionView, MachineView, RunRow, RunStatus, Welcome } from "../../types";
+
+const GB = 2 ** 30;
+
+export const welcome: Welcome = {
+  version: "0.1.0", platform: "macos", device: "Metal on M4 Pro, 16 operations checked on this Mac",
+  sample: { photographs: 320, classes: 8, bytes: 2.6 * 2 ** 20 }, show: null,
+};
+
+export const machine: MachineView = {
+  level: "normal", pressure: 0.1, total_bytes: 24 * GB, used_bytes: 11.3 * GB, system_bytes: 3.1 * GB, own_bytes: 0.05 * GB,
+  others_bytes: 8.2 * GB, swap_bytes: 0, name: "MacBook Pro, M4 Pro",
+};
+
+const curve = (points: number) => Array.from({ length: points }, (_, i) => 0.4 + 2.6 * Math.exp(-i / 8) + 0.06 * Math.sin(i * 2.7));
+
+const row = (id: string, name: string, what: string, status: RunStatus, line: string, rest: Partial<RunRow>): RunRow => ({
+  id, name, what, status, line, here: false, spark: curve(status === "finished" ? 40 : 22), accuracy: null, seconds_left: null,
+  can_resume: false, unix_ms: 0, ...rest,
+});
+
+const image = "Image classification";
+
+export const rows: RunRow[] = [
+  row("demo", "img_caltech101_20", `${image}, ViT-Micro`, "training", "Training here, epoch 17 of 30", { seconds_left: 544, here: true }),
+  row("r2", "reviews", `${image}, ConvNet`, "training", "Training in the terminal, epoch 2 of 4", { seconds_left: 4320 }),
+  row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished today 14:20", { accuracy: 0.934 }),
+  row("r4", "grocery shelves", `${image}, ConvNet`, "stopped", "Stopped by you at step 1,180", { can_resume: true }),
+  row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished 12 November", { accuracy: 0.781 }),
+  row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early; step 400 is safe", { can_resume: true }),
+];
+
+const counts: [string, number][] = [["airplanes", 90], ["Motorbikes", 75], ["watch", 70]];
+const sixty = ["bonsai", "butterfly", "chandelier", "dalmatian", "grand_piano", "hawksbill", "kangaroo", "ketch", "laptop", "Leopards",
+  "menorah", "scorpion", "starfish", "sunflower", "trilobite"];
+const classes = [...counts, ...sixty.map((name): [string, number] => [name, 60]), ["ibis", 40] as const, ["llama", 40] as const]
+  .map(([name, count]) => ({ name, count, small: count < 45 }));
+
+export const inspection: InspectionView = {
+  id: "demo", version: 1, name: "img_caltech101_20", path: "~/Pictures/img_caltech101_20", files_seen: 1218, reading: false,
+  refusal: null, classes, photographs: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
+  skipped: [
+    { file: "ibis/image_0031.jpg", reason: "Ends after 12 of 48 kB. Copy it again to use it." },
+    { file: "watch/banner.png", reason: "72 times wider than high; the limit is 50." },
+    { file: "laptop/notes.heic", reason: "HEIC cannot be read. Save it as JPEG or PNG." },
+  ],
+  notes: ["The two smallest classes have 40: fewer than half of the largest."],
+  split: "20 % of each class, 243 photographs, chosen by seed 7",
+  plan: {
+    settings: {
+      model: "vit_micro", image_size: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
+      checkpoint_every: "10min", seed: 7,
+    },
+    models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], image_sizes: [64, 96, 128, 160, 224],
+    train_samples: 972, held_out_samples: 243, parameters: 5_480_000, machine, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB,
+    budget_line_bytes: 21.6 * GB,
+  },
+};
+
+export const refused: InspectionView = {
+  ...inspection, id: "refused", name: "butterflies", classes: [{ name: "butterfly", count: 60, small: false }], photographs: 60, skipped: [],
+  notes: [], refusal: "This folder has one class, butterfly. Add a second sub-folder to train.", plan: null,
+};

@@ -1,0 +1,23 @@
+// The page's start: locale first, then errors find their way to Rust, then the window.
+import "./locale";
+import "./tokens.css";
+import "./ground.css";
+import { mount } from "svelte";
+import App from "./App.svelte";
+import { host } from "./host/choose";
+import { go, route, showHash } from "./route.svelte";
+import { session } from "./session.svelte";
+
+const report = (message: string) => void host.reportError(message).catch(() => {});
+addEventListener("error", (event) => report(`${event.message} (${event.filename}:${event.lineno})`));
+addEventListener("unhandledrejection", (event) => report(`unhandled: ${String(event.reason)}`));
+
+host.onShow((show) => go(showHash(show)));
+host.onDrag((drag) => (session.drag = drag));
+
+session.welcome = await host.welcome();
+document.documentElement.dataset.platform = session.welcome.platform;
+if (route().view === "welcome" && session.welcome.show) go(showHash(session.welcome.show));
+
+mount(App, { target: document.body });
+document.body.dataset.ready = "1";

@@ -1,0 +1,46 @@
+// The forecast bar's parts and where their names stand. Bytes in, pixels out.
+import type { MachineView, PlanView } from "../types";
+
+export interface Part {
+  name: string;
+  bytes: number;
+  fill: string;
+}
+
+export const parts = (plan: PlanView, machine: MachineView): Part[] => {
+  const ebb = plan.state_bytes + (plan.activations_bytes ?? 0);
+  const free = plan.budget_line_bytes - machine.system_bytes - machine.others_bytes - ebb;
+  const all: Part[] = [
+    { name: "System", bytes: machine.system_bytes, fill: "var(--series-system)" },
+    { name: "Other apps", bytes: machine.others_bytes, fill: "var(--series-others)" },
+    { name: "Ebb state", bytes: plan.state_bytes, fill: "var(--series-state)" },
+    { name: "Ebb activations", bytes: plan.activations_bytes ?? 0, fill: "var(--series-activations)" },
+    { name: "Free", bytes: Math.max(0, free), fill: "var(--series-free)" },
+    { name: "Reserve", bytes: Math.max(0, machine.total_bytes - plan.budget_line_bytes + Math.min(0, free)), fill: "url(#hatch)" },
+  ];
+  return all.filter((part) => part.bytes > 0);
+};
+
+export interface Placed extends Part {
+  left: number;
+  width: number;
+  /** Where the name begins; `null` where there is no room for it. */
+  text: number | null;
+}
+
+const nameWidth = (name: string) => Math.max(46, name.length * 5.8);
+
+/** Parts from the left; a name moves right to clear the one before it, and goes where the bar ends before it would. */
+export const place = (all: Part[], totalBytes: number, width: number): Placed[] => {
+  let left = 0;
+  let taken = -8;
+  return all.map((part) => {
+    const share = (part.bytes / totalBytes) * width;
+    const wanted = Math.max(left + (part.name === "Reserve" ? 7 : 0), taken + 8);
+    const fits = wanted + nameWidth(part.name) <= width + 4 && (wanted < left + share || part.name !== "Free");
+    const placed = { ...part, left, width: share, text: fits ? wanted : null };
+    left += share;
+    if (fits) taken = wanted + nameWidth(part.name);
+    return placed;
+  });
+};

@@ -1,0 +1,24 @@
+// Where the window is: kept in the address' hash, so that a reload comes back to it.
+import type { Show } from "./types";
+
+export type Route = { view: "welcome" } | { view: "plan"; id: string } | { view: "training"; id: string };
+
+export const parse = (hash: string): Route => {
+  const [, kind, id] = hash.split("/");
+  if (kind === "inspection" && id) return { view: "plan", id: decodeURIComponent(id) };
+  if (kind === "run" && id) return { view: "training", id: decodeURIComponent(id) };
+  return { view: "welcome" };
+};
+
+export const inspectionHash = (id: string) => `#/inspection/${encodeURIComponent(id)}`;
+export const runHash = (id: string) => `#/run/${encodeURIComponent(id)}`;
+export const showHash = (show: Show) => (show.kind === "run" ? runHash(show.id) : inspectionHash(show.id));
+
+let current = $state.raw<Route>(parse(location.hash));
+addEventListener("hashchange", () => (current = parse(location.hash)));
+
+export const route = () => current;
+export const go = (hash: string) => {
+  location.hash = hash;
+  current = parse(hash);
+};

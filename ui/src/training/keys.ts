@@ -1,0 +1,29 @@
+// Keys of the charts: arrows move the cursor, shift by ten, + and - zoom, L follows, Escape clears.
+import { stretch, zoom } from "../chart/span";
+import type { Live } from "./live.svelte";
+
+const arrows: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1 };
+const zooms: Record<string, number> = { "+": 0.5, "=": 0.5, "-": 2 };
+
+/** Where the cursor stands after the key; `undefined` when the key is none of these. */
+export const chartKey = (event: KeyboardEvent, live: Live, cursorMs: number | null): number | null | undefined => {
+  if (event.metaKey || event.ctrlKey || event.altKey) return undefined;
+  if (event.target instanceof HTMLElement && event.target.closest("input, select, textarea")) return undefined;
+  const { fromMs, toMs } = stretch(live.span, live.nowMs);
+  const arrow = arrows[event.key];
+  if (arrow !== undefined) {
+    const by = Math.max(1000, Math.round((toMs - fromMs) / 300_000) * 1000) * arrow * (event.shiftKey ? 10 : 1);
+    const last = Math.min(toMs, live.nowMs);
+    return Math.min(Math.max((cursorMs ?? last) + by, fromMs), last);
+  }
+  const factor = zooms[event.key];
+  if (factor !== undefined) {
+    live.show(zoom(live.span, factor, live.nowMs, cursorMs ?? undefined));
+    return cursorMs;
+  }
+  if (event.key === "l" || event.key === "L") {
+    live.show({ follow: true, lengthMs: toMs - fromMs });
+    return cursorMs;
+  }
+  return event.key === "Escape" ? null : undefined;
+};

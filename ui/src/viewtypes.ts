@@ -1,0 +1,14 @@
+import type { Level } from "./generated/Level";
+import type { RunStatus } from "./generated/RunStatus";
+export type Welcome = { version: string; platform: string; device: string; sample: SampleView | null; show: Show | null };
+export type Show = { kind: "inspection"; id: string } | { kind: "run"; id: string };
+export type SampleView = { photographs: number; classes: number; bytes: number };
+export type RunRow = { id: string; name: string; what: string; status: RunStatus; here: boolean; line: string; spark: Array<number>; accuracy: number | null; seconds_left: number | null; can_resume: boolean; unix_ms: number };
+export type InspectionView = { id: string; version: number; name: string; path: string; files_seen: number; reading: boolean; refusal: string | null; classes: Array<ClassView>; photographs: number; bytes: number; typical_size: [number, number] | null; skipped: Array<SkippedView>; notes: Array<string>; split: string; plan: PlanView | null };
+export type ClassView = { name: string; count: number; small: boolean };
+export type SkippedView = { file: string; reason: string };
+export type PlanView = { settings: PlanSettings; models: Array<[string, string]>; image_sizes: Array<number>; train_samples: number; held_out_samples: number; parameters: number; machine: MachineView; state_bytes: number; activations_bytes: number | null; budget_line_bytes: number };
+export type PlanSettings = { model: string; image_size: number; effective_batch: number; epochs: number; learning_rate: number; augment: string; checkpoint_every: string; seed: number };
+export type MachineView = { level: Level; pressure: number; total_bytes: number; used_bytes: number; system_bytes: number; own_bytes: number; others_bytes: number; swap_bytes: number; name: string };
+export type RunRequest = "stop" | "checkpoint" | "pause" | "continue";
+export type CommandError = { code: string; message: string };
