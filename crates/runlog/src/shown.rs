@@ -72,6 +72,14 @@ impl Run {
         ))
     }
 
+    /// The highest footprint of Ebb among the readings, to about 1 part in 10 million.
+    pub fn highest_footprint(&self) -> Option<u64> {
+        let parts = self.memory.column(2).iter().zip(self.memory.column(3));
+        let bytes =
+            parts.map(|(state, activations)| (f64::from(*state) + f64::from(*activations)) as u64);
+        bytes.max()
+    }
+
     /// The smoothed loss in at most `points` points, the first and the last among them.
     pub fn spark(&self, points: usize) -> Vec<f64> {
         let all: Vec<f64> = self

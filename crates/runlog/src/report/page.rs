@@ -1,0 +1,244 @@
+//! A page to draw on, in logical pixels: the same calls make the SVG and the bitmap. Knows colours, type and shapes,
+//! not what they mean.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{FontStyle, FontTransform, register_font};
+use std::fmt::Display;
+use std::sync::Once;
+
+/// Device pixels a logical pixel: plotters places everything on whole ones.
+pub(super) const SCALE: u32 = 4;
+/// The faces of the window where the SVG is shown, the embedded one where the PNG is made.
+const FAMILY: &str = "Inter, -apple-system, 'Helvetica Neue', sans-serif";
+/// plotters takes a line's height for its size and divides it by this.
+const LINE: f64 = 1.24;
+
+/// The light theme of the window, by the names of its tokens.
+pub(super) mod colour {
+    use plotters::style::RGBColor;
+    pub const BG: RGBColor = RGBColor(0xfc, 0xfc, 0xfd);
+    pub const LINE: RGBColor = RGBColor(0xe2, 0xe2, 0xe6);
+    pub const AXIS: RGBColor = RGBColor(0xc9, 0xc9, 0xcf);
+    pub const GRID: RGBColor = RGBColor(0xec, 0xec, 0xef);
+    pub const TEXT: RGBColor = RGBColor(0x1d, 0x1d, 0x20);
+    pub const TEXT_2: RGBColor = RGBColor(0x55, 0x56, 0x5e);
+    pub const TEXT_3: RGBColor = RGBColor(0x68, 0x69, 0x72);
+    pub const ACCENT: RGBColor = RGBColor(0x0a, 0x6a, 0x86);
+    pub const ACCENT_WASH: RGBColor = RGBColor(0xe6, 0xf1, 0xf4);
+    pub const WARNING: RGBColor = RGBColor(0xb2, 0x6a, 0x00);
+    pub const WARNING_TEXT: RGBColor = RGBColor(0x8a, 0x52, 0x00);
+    pub const WARNING_WASH: RGBColor = RGBColor(0xfd, 0xf1, 0xdc);
+    pub const CRITICAL: RGBColor = RGBColor(0xc0, 0x32, 0x2b);
+    pub const CRITICAL_TEXT: RGBColor = RGBColor(0xab, 0x2a, 0x24);
+    pub const CRITICAL_WASH: RGBColor = RGBColor(0xfb, 0xe6, 0xe4);
+    pub const SYSTEM: RGBColor = RGBColor(0x8d, 0x90, 0x98);
+    pub const OTHERS: RGBColor = RGBColor(0xc3, 0xc6, 0xcc);
+    pub const STATE: RGBColor = RGBColor(0x0a, 0x6a, 0x86);
+    pub const ACTIVATIONS: RGBColor = RGBColor(0x74, 0xb9, 0xcd);
+    pub const BUDGET: RGBColor = RGBColor(0x1d, 0x1d, 0x20);
+    pub const RAW: RGBColor = RGBColor(0xbc, 0xc0, 0xc7);
+    pub const SMOOTHED: RGBColor = RGBColor(0x0a, 0x6a, 0x86);
+    pub const EVALUATION: RGBColor = RGBColor(0x1d, 0x1d, 0x20);
+}
+
+pub(super) type Drawn = Result<(), String>;
+/// A place on the page, in logical pixels.
+pub(super) type Point = (f64, f64);
+
+/// Which end of a text stands at its place.
+#[derive(Clone, Copy)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// How a text looks.
+#[derive(Clone, Copy)]
+pub(super) struct Type {
+    size: f64,
+    weight: FontStyle,
+    colour: RGBColor,
+}
+
+impl Type {
+    pub const fn plain(size: f64, colour: RGBColor) -> Type {
+        Type {
+            size,
+            weight: FontStyle::Normal,
+            colour,
+        }
+    }
+
+    pub const fn strong(size: f64, colour: RGBColor) -> Type {
+        Type {
+            size,
+            weight: FontStyle::Bold,
+            colour,
+        }
+    }
+
+    fn style(&self) -> TextStyle<'static> {
+        let size = self.size * LINE * f64::from(SCALE);
+        let style = TextStyle::from((FontFamily::Name(FAMILY), size, self.weight));
+        TextStyle {
+            color: self.colour.to_backend_color(),
+            ..style
+        }
+    }
+
+    /// Width of a text in logical pixels.
+    pub fn width(&self, text: &str) -> f64 {
+        let size = self.style().font.layout_box(text);
+        size.map_or(0.0, |(least, greatest)| {
+            f64::from(greatest.0 - least.0) / f64::from(SCALE)
+        })
+    }
+}
+
+/// What the page is made of.
+#[derive(Clone, Copy)]
+pub(super) enum Paper {
+    Svg,
+    Bitmap,
+}
+
+impl Paper {
+    /// How far below its place plotters puts a text's baseline, in ems. The two differ; a baseline must not.
+    fn drop_ems(self) -> f64 {
+        match self {
+            Paper::Svg => 0.76,
+            Paper::Bitmap => LINE / 2.0,
+        }
+    }
+}
+
+/// The page itself.
+pub(super) struct Page<B: DrawingBackend> {
+    area: DrawingArea<B, Shift>,
+    paper: Paper,
+}
+
+impl<B: DrawingBackend> Page<B> {
+    pub fn new(backend: B, paper: Paper) -> Result<Page<B>, String> {
+        load_fonts();
+        let page = Page {
+            area: backend.into_drawing_area(),
+            paper,
+        };
+        page.area.fill(&colour::BG).map_err(words)?;
+        Ok(page)
+    }
+
+    pub fn finish(&self) -> Drawn {
+        self.area.present().map_err(words)
+    }
+
+    /// A text whose baseline begins or ends at a place.
+    pub fn text(&self, (x, y): Point, text: &str, kind: Type, align: Align) -> Drawn {
+        let h_pos = match align {
+            Align::Left => HPos::Left,
+            Align::Right => HPos::Right,
+        };
+        let style = kind.style().pos(Pos::new(h_pos, VPos::Top));
+        let style = style.transform(FontTransform::None);
+        let top = y - self.paper.drop_ems() * kind.size;
+        self.area
+            .draw(&Text::new(text, placed((x, top)), style))
+            .map_err(words)
+    }
+
+    /// A line through places that are all there.
+    pub fn line(&self, points: &[Point], width: f64, colour: RGBColor) -> Drawn {
+        let style = colour.stroke_width((width * f64::from(SCALE)).round() as u32);
+        match points.len() {
+            0 | 1 => Ok(()),
+            _ => self
+                .area
+                .draw(&PathElement::new(all_placed(points), style))
+                .map_err(words),
+        }
+    }
+
+    /// A straight line in dashes of `on` with gaps of `off`.
+    pub fn dashes(
+        &self,
+        points: &[Point],
+        (on, off): (f64, f64),
+        width: f64,
+        colour: RGBColor,
+    ) -> Drawn {
+        // The place within the pattern is carried over the corners.
+        let mut at = 0.0;
+        for pair in points.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            let length = (to.0 - from.0).hypot(to.1 - from.1);
+            let on_way = |t: f64| {
+                let share = (t / length).clamp(0.0, 1.0);
+                (
+                    from.0 + share * (to.0 - from.0),
+                    from.1 + share * (to.1 - from.1),
+                )
+            };
+            let mut begin = -(at % (on + off));
+            while begin < length {
+                if begin + on > 0.0 {
+                    self.line(
+                        &[on_way(begin.max(0.0)), on_way((begin + on).min(length))],
+                        width,
+                        colour,
+                    )?;
+                }
+                begin += on + off;
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
+    pub fn fill(&self, points: &[Point], colour: RGBColor) -> Drawn {
+        self.area
+            .draw(&Polygon::new(all_placed(points), colour.filled()))
+            .map_err(words)
+    }
+
+    pub fn rect(&self, (left, top): Point, (right, bottom): Point, colour: RGBColor) -> Drawn {
+        let corners = [placed((left, top)), placed((right, bottom))];
+        self.area
+            .draw(&Rectangle::new(corners, colour.filled()))
+            .map_err(words)
+    }
+
+    /// A shape filled with one colour and edged with another.
+    pub fn shape(&self, points: &[Point], inside: RGBColor, edge: RGBColor) -> Drawn {
+        self.fill(points, inside)?;
+        let mut closed = points.to_vec();
+        closed.extend_from_slice(&points[..points.len().min(2)]);
+        self.line(&closed, 1.25, edge)
+    }
+}
+
+fn placed((x, y): Point) -> (i32, i32) {
+    let scaled = |v: f64| (v * f64::from(SCALE)).round() as i32;
+    (scaled(x), scaled(y))
+}
+
+fn all_placed(points: &[Point]) -> Vec<(i32, i32)> {
+    points.iter().map(|point| placed(*point)).collect()
+}
+
+fn words(error: impl Display) -> String {
+    error.to_string()
+}
+
+fn load_fonts() {
+    static LOADED: Once = Once::new();
+    LOADED.call_once(|| {
+        let regular = include_bytes!("../../assets/ebb-report-sans-regular.otf");
+        let strong = include_bytes!("../../assets/ebb-report-sans-semibold.otf");
+        // Fonts that cannot be read make the drawing fail, and it says so.
+        let _ = register_font(FAMILY, FontStyle::Normal, regular);
+        let _ = register_font(FAMILY, FontStyle::Bold, strong);
+    });
+}

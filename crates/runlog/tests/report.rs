@@ -1,0 +1,77 @@
+//! The report: one page of a run, drawn twice.
+
+mod support;
+
+use runlog::{Run, RunEvent, RunFolder, report};
+use std::fs;
+
+fn folder() -> (tempfile::TempDir, RunFolder) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = RunFolder { path: folder.path().into() };
+    (folder, run)
+}
+
+/// With `EBB_KEEP_REPORT=FOLDER` the two files stay there to be looked at.
+fn keep(run: &RunFolder, name: &str) {
+    if let Some(place) = std::env::var_os("EBB_KEEP_REPORT") {
+        for end in ["svg", "png"] {
+            let to = std::path::Path::new(&place).join(format!("{name}.{end}"));
+            fs::copy(run.path.join(format!("report.{end}")), to).expect("it can be kept");
+        }
+    }
+}
+
+fn fold(events: &[RunEvent]) -> Run {
+    let mut run = Run::default();
+    events.iter().for_each(|event| run.apply(event));
+    run
+}
+
+#[test]
+fn a_report_says_what_the_run_was_and_why_it_changed() {
+    let (_folder, place) = folder();
+    let (svg, png) = report(&fold(&support::demo::events()), &place).expect("it can be drawn");
+    let svg = fs::read_to_string(svg).expect("it was written");
+    for words in [
+        "img_caltech101_20",
+        "Metal on M4 Pro",
+        "64 samples a step",
+        "88.9",
+        "best held-out accuracy",
+        "9:43",
+        "Shrunk 16 to 11",
+        "another app took 2.9 GB in 18 s",
+        "Ebb activations",
+        "warning",
+    ] {
+        assert!(svg.contains(words), "{words} is missing");
+    }
+    let bytes = fs::read(png).expect("it was written");
+    assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+    assert!(bytes.len() > 50_000, "{} bytes", bytes.len());
+    let left: Vec<_> = fs::read_dir(&place.path).expect("it is there").flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    keep(&place, "demo");
+}
+
+#[test]
+fn any_run_can_be_reported_even_an_empty_one() {
+    let events = support::demo::events();
+    let check = |name: &str, events: &[RunEvent]| {
+        let (_folder, place) = folder();
+        report(&fold(events), &place).unwrap_or_else(|error| panic!("{name}: {error}"));
+        keep(&place, name);
+    };
+    check("empty", &[]);
+    check("started", &events[..1]);
+    check("first-seconds", &events[..12]);
+    let steps: Vec<_> = events.iter().filter(|e| matches!(e, RunEvent::Step { .. })).cloned().collect();
+    check("steps-only", &steps);
+}
+
+#[test]
+fn a_report_without_a_place_says_so() {
+    let place = RunFolder { path: "nowhere/at/all".into() };
+    let message = report(&Run::default(), &place).map_err(|error| error.to_string());
+    assert!(message.is_err_and(|m| m.starts_with("nowhere/at/all/report.svg could not be written: ")));
+}
