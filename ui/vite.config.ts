@@ -3,6 +3,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig, type Connect, type Plugin } from "vite";
+import { trimUPlot } from "./uplot.trim";
 
 const recorded = process.env.EBB_REPLAY ?? fileURLToPath(new URL("../crates/runlog/tests/data/demo.jsonl", import.meta.url));
 
@@ -24,7 +25,7 @@ const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src
 export default defineConfig({
   base: "./",
   clearScreen: false,
-  plugins: [svelte({ configFile: false, compilerOptions: { runes: true, cssHash: ({ name }) => `e-${name}` } }), replay],
+  plugins: [svelte({ configFile: false, compilerOptions: { runes: true, cssHash: ({ name }) => `e-${name}` } }), trimUPlot, replay],
   server: { port: 5173, strictPort: true },
   preview: { port: 5174, strictPort: true, headers: { "content-security-policy": policy } },
   build: {
@@ -34,7 +35,5 @@ export default defineConfig({
     emptyOutDir: true,
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
-    minify: "terser",
-    terserOptions: { module: true, ecma: 2020, compress: { passes: 3, pure_getters: true, unsafe_arrows: true, keep_fargs: false } },
   },
 });

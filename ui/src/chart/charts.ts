@@ -1,5 +1,5 @@
 // The three panels together: made once, drawn per scene, and timed. Knows no run, no host and no keys.
-import type uPlot from "uplot";
+import uPlot from "uplot";
 import * as kinds from "./kinds";
 import { LEFT, SPILL, type Layout } from "./layout";
 import { makePanel } from "./panel";
@@ -24,14 +24,16 @@ export class Charts {
   #plots: Record<PanelName, uPlot> | undefined;
   #scene: Scene | undefined;
   #size = "";
+  #ratio = 0;
 
   constructor(private readonly roots: Record<PanelName, HTMLElement>) {}
 
   draw(scene: Scene, layout: Layout) {
     const begun = performance.now();
-    const themed = this.#scene !== undefined && this.#scene.colours !== scene.colours;
+    const stale = this.#scene?.colours !== scene.colours || this.#ratio !== uPlot.pxRatio;
     this.#scene = scene;
-    if (themed) this.destroy(); // axes keep their first font; a theme or text size is changed rarely
+    if (stale) this.destroy(); // fonts and dashes are fixed at the start; theme, text size and screen change rarely
+    this.#ratio = uPlot.pxRatio;
     const width = LEFT + layout.plotWidth + SPILL;
     const size = `${width}x${layout.height}`;
     this.#plots ??= Object.fromEntries(panels.map((name) => [name, this.#make(name, layout, width)])) as Record<PanelName, uPlot>;

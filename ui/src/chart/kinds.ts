@@ -6,17 +6,17 @@ import { strip, tint } from "./tint";
 
 const points = { show: false };
 
-/** The stack is filled from its highest edge down, so that each fill covers what lies under its own edge. */
+/** The stack is filled from its highest edge down, so that each fill covers what lies under its own edge.
+ * All edges have the same width: uPlot moves curves by half a pixel when it is odd. */
 export const memory: Kind = {
   scale: (scene) => scene.scales.memory,
   series: (colours) => [
-    { points, fill: () => colours()["series-activations"], width: 0 },
-    { points, fill: () => colours()["series-state"], width: 0 },
+    ...(["series-activations", "series-state"] as const).map((name) => ({ points, fill: () => colours()[name], stroke: () => colours()[name], width: 1 })),
     { points, fill: () => colours()["series-others"], stroke: () => colours().bg, width: 1 },
     { points, fill: () => colours()["series-system"], stroke: () => colours().bg, width: 1 },
-    { points, stroke: () => colours()["series-budget"], width: 1.5, dash: [6, 4] },
+    { points, stroke: () => colours()["series-budget"], width: 1.5, dash: [6, 4].map((length) => length * uPlot.pxRatio) },
   ],
-  under: (plot) => tint(plot, plot.top, plot.canvasHeight),
+  under: (plot) => tint(plot, plot.top, plot.top + plot.height),
   over: (plot) => {
     dotted(plot);
     strip(plot);
@@ -31,7 +31,7 @@ export const micro: Kind = {
       paths: uPlot.paths.stepped!({ align: 1 }),
     },
   ],
-  under: (plot) => tint(plot, 0, plot.canvasHeight),
+  under: (plot) => tint(plot, 0, plot.top + plot.height),
   over: (plot) => {
     dotted(plot);
     triangles(plot);

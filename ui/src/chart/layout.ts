@@ -6,12 +6,13 @@ export const AXIS = 22;
 export const SPILL = 40;
 const HEAD = 24;
 const GAP = 14;
+export const FOOT = 8;
 
 export interface Band {
   /** Top of the plot. */
   top: number;
   height: number;
-  /** Top of the panel's canvas: its title and the gap above it belong to it. */
+  /** Top of the panel's canvas: its title and the gap above it belong to it, and room below for the lowest tick's text. */
   canvasTop: number;
   canvasHeight: number;
 }
@@ -34,8 +35,8 @@ export const layout = (width: number, height: number): Layout => {
   const band = (canvasTop: number, head: number, plot: number, foot: number): Band => ({
     top: canvasTop + head, height: plot, canvasTop, canvasHeight: head + plot + foot,
   });
-  const memory = band(0, HEAD, memoryHeight, 0);
-  const micro = band(memory.canvasHeight, GAP + HEAD, microHeight, 0);
-  const loss = band(micro.canvasTop + micro.canvasHeight, GAP + HEAD, lossHeight, AXIS);
+  const memory = band(0, HEAD, memoryHeight, FOOT);
+  const micro = band(HEAD + memoryHeight, GAP + HEAD, microHeight, FOOT);
+  const loss = band(micro.top + microHeight, GAP + HEAD, lossHeight, AXIS);
   return { width, height, plotWidth: Math.max(width - LEFT - RIGHT, 100), memory, micro, loss, bottom: loss.top + loss.height };
 };

@@ -2,7 +2,7 @@
 // drawn by hooks, in CSS pixels.
 import uPlot from "uplot";
 import { clock } from "../format";
-import { AXIS, LEFT, SPILL, type Band } from "./layout";
+import { AXIS, FOOT, LEFT, SPILL, type Band } from "./layout";
 import type { Scene } from "./scene";
 import { timeTicks, type Scale } from "./ticks";
 
@@ -14,7 +14,6 @@ export interface Plot {
   top: number;
   width: number;
   height: number;
-  canvasHeight: number;
   x(ms: number): number;
   y(value: number): number;
 }
@@ -35,7 +34,7 @@ const inPixels = (u: uPlot, scene: Scene, scale: Scale, draw: (plot: Plot) => vo
   ctx.save();
   ctx.scale(ratio, ratio);
   draw({
-    ctx, scene, left, top, width, height, canvasHeight: u.height,
+    ctx, scene, left, top, width, height,
     x: (ms) => left + ((Math.min(Math.max(ms, fromMs), toMs) - fromMs) / (toMs - fromMs)) * width,
     y: (value) => top + height * (1 - Math.min(value / scale.top, 1)),
   });
@@ -67,7 +66,7 @@ export const makePanel = (root: HTMLElement, kind: Kind, current: () => Scene, b
   return new uPlot(
     {
       width, height: band.canvasHeight,
-      padding: [band.top - band.canvasTop, SPILL, 0, 0],
+      padding: [band.top - band.canvasTop, SPILL, kind.timeAxis ? 0 : FOOT, 0],
       legend: { show: false },
       cursor: { show: false },
       scales: {

@@ -50,7 +50,7 @@ const stacked = (pull: Pull): Float64Array[] => {
   const [system, others, state, activations, budget] = bytes as [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
   const sum = (parts: Float64Array[]) => system.map((_, i) => parts.reduce((total, part) => total + part[i]!, 0) / GB);
   const everybody = [system, others];
-  return [pull.array("memory.at"), sum([...everybody, state, activations]), sum([...everybody, state]), sum(everybody), sum([system]), sum([...everybody, budget])];
+  return [pull.array("memory.at"), sum([...everybody, state, activations]), sum([...everybody, state]), sum(everybody), sum([system]), sum([budget])];
 };
 
 const lossTop = (raw: (number | null)[], smoothed: (number | null)[], evaluation: Float64Array) => {

@@ -33,7 +33,7 @@ class Fold {
   memory({ at_ms, sample, state_bytes, level, budget_bytes, pressure, micro_batch }: RunEvent & { kind: "memory" }) {
     const others = sample.total_bytes - sample.available_bytes - sample.own_bytes - sample.system_bytes;
     const state = Math.min(state_bytes, sample.own_bytes);
-    this.push("memory", at_ms, sample.system_bytes, others, state, sample.own_bytes - state, budget_bytes);
+    this.push("memory", at_ms, sample.system_bytes, others, state, sample.own_bytes - state, sample.system_bytes + others + budget_bytes);
     this.push("micro", at_ms, micro_batch);
     const open = this.spans.at(-1);
     if (open && open.level === level && open.to_ms === this.arrays["memory.at"]!.at(-2)) open.to_ms = at_ms;
