@@ -18,6 +18,7 @@ mod pace;
 mod preset;
 mod reduce;
 mod report;
+mod resume;
 mod series;
 mod shown;
 mod smooth;

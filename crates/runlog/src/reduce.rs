@@ -60,9 +60,9 @@ pub struct Run {
     /// Raw and smoothed.
     pub(crate) loss: Series<2>,
     /// Step of each point of `loss`.
-    steps: Vec<u64>,
-    smooth: Smooth,
-    pace: Pace,
+    pub(crate) steps: Vec<u64>,
+    pub(crate) smooth: Smooth,
+    pub(crate) pace: Pace,
 }
 
 impl Run {
@@ -340,63 +340,14 @@ impl Run {
         figures.seconds_left = left.and_then(|left| self.pace.seconds_for(left));
     }
 
-    fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
-        self.now_ms = at_ms;
-        let kept = self.steps.partition_point(|done| *done <= step);
-        self.steps.truncate(kept);
-        self.loss.truncate(kept);
-        self.evaluations
-            .retain(|evaluation| evaluation.step <= step);
-        self.checkpoints
-            .retain(|checkpoint| checkpoint.step <= step);
-        // The clock may have been set back to that of the checkpoint.
-        self.memory.forget_after(at_ms as f64);
-        self.micro.forget_after(at_ms as f64);
-        self.marks.retain(|mark| mark.at_ms <= at_ms);
-        self.spans.retain(|span| span.from_ms <= at_ms);
-        self.spans
-            .iter_mut()
-            .for_each(|span| span.to_ms = span.to_ms.min(at_ms));
-        self.smooth = Smooth::default();
-        for loss in self.loss.column(0) {
-            self.smooth.next(f64::from(*loss));
-        }
-        self.pace.interrupt();
-        self.figures = Figures {
-            step,
-            epoch: self.started.as_ref().map_or(0, |started| {
-                (step.saturating_sub(1))
-                    .checked_div(started.steps_per_epoch)
-                    .map_or(0, |epoch| epoch + 1)
-            }),
-            loss: self.loss.last().map(|(_, [raw, _])| raw),
-            smoothed_loss: self
-                .loss
-                .last()
-                .map(|(_, [_, smoothed])| smoothed)
-                .filter(|s| s.is_finite()),
-            changes: self.marks.len() as u32,
-            skipped: self.figures.skipped,
-            level_since_ms: at_ms,
-            ..Figures::default()
-        };
-        self.held_out_figures();
-        self.status = self.working();
-        if let Some(started) = &mut self.started {
-            started.device = device.to_owned();
-        }
-        let (sentence, meaning) = lines::resumed(step, device);
-        self.say(at_ms, sentence, meaning);
-    }
-
-    fn held_out_figures(&mut self) {
+    pub(crate) fn held_out_figures(&mut self) {
         let last = self.evaluations.last();
         self.figures.held_out_loss = last.map(|evaluation| evaluation.loss);
         self.figures.accuracy = last.and_then(|evaluation| evaluation.accuracy);
         self.figures.best_accuracy = self.best_evaluation().and_then(|best| best.accuracy);
     }
 
-    fn working(&self) -> RunStatus {
+    pub(crate) fn working(&self) -> RunStatus {
         match self.steps.is_empty() {
             true => RunStatus::Starting,
             false => RunStatus::Training,
@@ -408,7 +359,7 @@ impl Run {
         (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
     }
 
-    fn say(&mut self, at_ms: u64, sentence: String, meaning: String) {
+    pub(crate) fn say(&mut self, at_ms: u64, sentence: String, meaning: String) {
         let level = self.figures.level;
         self.line = StatusLine {
             at_ms,

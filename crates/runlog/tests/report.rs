@@ -7,7 +7,9 @@ use std::fs;
 
 fn folder() -> (tempfile::TempDir, RunFolder) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = RunFolder { path: folder.path().into() };
+    let run = RunFolder {
+        path: folder.path().into(),
+    };
     (folder, run)
 }
 
@@ -49,7 +51,11 @@ fn a_report_says_what_the_run_was_and_why_it_changed() {
     let bytes = fs::read(png).expect("it was written");
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     assert!(bytes.len() > 50_000, "{} bytes", bytes.len());
-    let left: Vec<_> = fs::read_dir(&place.path).expect("it is there").flatten().map(|e| e.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&place.path)
+        .expect("it is there")
+        .flatten()
+        .map(|e| e.file_name())
+        .collect();
     assert_eq!(left.len(), 2, "{left:?}");
     keep(&place, "demo");
 }
@@ -65,13 +71,21 @@ fn any_run_can_be_reported_even_an_empty_one() {
     check("empty", &[]);
     check("started", &events[..1]);
     check("first-seconds", &events[..12]);
-    let steps: Vec<_> = events.iter().filter(|e| matches!(e, RunEvent::Step { .. })).cloned().collect();
+    let steps: Vec<_> = events
+        .iter()
+        .filter(|e| matches!(e, RunEvent::Step { .. }))
+        .cloned()
+        .collect();
     check("steps-only", &steps);
 }
 
 #[test]
 fn a_report_without_a_place_says_so() {
-    let place = RunFolder { path: "nowhere/at/all".into() };
+    let place = RunFolder {
+        path: "nowhere/at/all".into(),
+    };
     let message = report(&Run::default(), &place).map_err(|error| error.to_string());
-    assert!(message.is_err_and(|m| m.starts_with("nowhere/at/all/report.svg could not be written: ")));
+    assert!(
+        message.is_err_and(|m| m.starts_with("nowhere/at/all/report.svg could not be written: "))
+    );
 }

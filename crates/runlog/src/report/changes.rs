@@ -2,7 +2,7 @@
 
 use super::head::fitted;
 use super::page::{Align, Drawn, Page, Point, Type, colour};
-use super::{EDGE, WIDTH, panels};
+use super::{EDGE, WIDTH, frame};
 use crate::words::{format_count, format_duration};
 use crate::{Mark, Run};
 use plotters::prelude::DrawingBackend;
@@ -31,7 +31,7 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
         Type::strong(13.0, colour::TEXT),
         Type::plain(12.0, colour::TEXT_3),
     );
-    let top = panels::BOTTOM + 28.0;
+    let top = frame::BOTTOM + 28.0;
     page.text((EDGE, top), "Changes", head, Align::Left)?;
     if earlier > 0 {
         let words = format!(
@@ -83,7 +83,7 @@ fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, wide: f64)
 pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point) -> Drawn {
     match mark.change {
         Change::Shrink | Change::Cancel => page.shape(
-            &[(x - 5.0, y - 4.0), (x + 5.0, y - 4.0), (x, y + 4.0)],
+            &[(x - 5.5, y - 4.5), (x + 5.5, y - 4.5), (x, y + 5.0)],
             colour::TEXT,
             colour::TEXT,
         ),
@@ -91,7 +91,7 @@ pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Poin
             .into_iter()
             .try_for_each(|left| page.rect((left, y - 5.0), (left + 3.0, y + 5.0), colour::TEXT)),
         _ => page.shape(
-            &[(x - 5.0, y + 4.0), (x + 5.0, y + 4.0), (x, y - 4.0)],
+            &[(x - 5.5, y + 4.5), (x + 5.5, y + 4.5), (x, y - 5.0)],
             colour::BG,
             colour::TEXT,
         ),

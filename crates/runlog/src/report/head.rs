@@ -17,17 +17,18 @@ const ROW: f64 = 104.0;
 /// Its height.
 const HIGH: f64 = 64.0;
 
-pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
+/// `id` is the title of a run that has not said its name yet.
+pub(super) fn draw<B: DrawingBackend>(run: &Run, id: &str, page: &Page<B>) -> Drawn {
     let started = run.started.clone().unwrap_or_default();
     let right = WIDTH - EDGE;
+    let name = if started.name.is_empty() {
+        id
+    } else {
+        &started.name
+    };
     let date = date(&started);
     let room = right - EDGE - BODY.width(&date) - 24.0;
-    page.text(
-        (EDGE, 48.0),
-        &fitted(&started.name, TITLE, room),
-        TITLE,
-        Align::Left,
-    )?;
+    page.text((EDGE, 48.0), &fitted(name, TITLE, room), TITLE, Align::Left)?;
     page.text((right, 48.0), &date, BODY, Align::Right)?;
     page.text(
         (EDGE, 70.0),
@@ -66,6 +67,9 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
 }
 
 fn about(started: &Started) -> String {
+    if started.model.is_empty() {
+        return String::new();
+    }
     let parts = [
         started.model.clone(),
         format!("{} parameters", format_count(started.parameters)),

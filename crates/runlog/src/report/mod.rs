@@ -2,6 +2,7 @@
 //! itself; it draws what `Run` holds.
 
 mod changes;
+mod frame;
 mod head;
 mod page;
 mod panels;
@@ -25,18 +26,25 @@ pub fn report(run: &Run, folder: &RunFolder) -> Result<(PathBuf, PathBuf), Runlo
         folder.path.join("report.svg"),
         folder.path.join("report.png"),
     );
+    let id = folder.id();
     let failed = |why| RunlogError::Report {
-        name: folder.id(),
+        name: id.clone(),
         why,
     };
-    let height = panels::BOTTOM + changes::height(run) + EDGE;
+    let height = frame::BOTTOM + changes::height(run) + EDGE;
     let size = (
         (WIDTH * f64::from(SCALE)) as u32,
         (height * f64::from(SCALE)) as u32,
     );
 
     let mut svg = String::new();
-    draw(run, SVGBackend::with_string(&mut svg, size), Paper::Svg).map_err(failed)?;
+    draw(
+        run,
+        &id,
+        SVGBackend::with_string(&mut svg, size),
+        Paper::Svg,
+    )
+    .map_err(failed)?;
     let fresh = folder.path.join("report.svg.new");
     fs::write(&fresh, logical(&svg, size))
         .and_then(|()| fs::rename(&fresh, &svg_path))
@@ -46,6 +54,7 @@ pub fn report(run: &Run, folder: &RunFolder) -> Result<(PathBuf, PathBuf), Runlo
     let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
     draw(
         run,
+        &id,
         BitMapBackend::with_buffer(&mut pixels, size),
         Paper::Bitmap,
     )
@@ -57,9 +66,9 @@ pub fn report(run: &Run, folder: &RunFolder) -> Result<(PathBuf, PathBuf), Runlo
     Ok((svg_path, png_path))
 }
 
-fn draw<B: DrawingBackend>(run: &Run, backend: B, paper: Paper) -> Drawn {
+fn draw<B: DrawingBackend>(run: &Run, id: &str, backend: B, paper: Paper) -> Drawn {
     let page = Page::new(backend, paper)?;
-    head::draw(run, &page)?;
+    head::draw(run, id, &page)?;
     panels::draw(run, &page)?;
     changes::draw(run, &page)?;
     page.finish()

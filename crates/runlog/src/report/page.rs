@@ -26,7 +26,6 @@ pub(super) mod colour {
     pub const TEXT_2: RGBColor = RGBColor(0x55, 0x56, 0x5e);
     pub const TEXT_3: RGBColor = RGBColor(0x68, 0x69, 0x72);
     pub const ACCENT: RGBColor = RGBColor(0x0a, 0x6a, 0x86);
-    pub const ACCENT_WASH: RGBColor = RGBColor(0xe6, 0xf1, 0xf4);
     pub const WARNING: RGBColor = RGBColor(0xb2, 0x6a, 0x00);
     pub const WARNING_TEXT: RGBColor = RGBColor(0x8a, 0x52, 0x00);
     pub const WARNING_WASH: RGBColor = RGBColor(0xfd, 0xf1, 0xdc);
@@ -197,7 +196,7 @@ impl<B: DrawingBackend> Page<B> {
         Ok(())
     }
 
-    pub fn fill(&self, points: &[Point], colour: RGBColor) -> Drawn {
+    pub fn fill(&self, points: &[Point], colour: impl Color) -> Drawn {
         self.area
             .draw(&Polygon::new(all_placed(points), colour.filled()))
             .map_err(words)
@@ -210,12 +209,16 @@ impl<B: DrawingBackend> Page<B> {
             .map_err(words)
     }
 
-    /// A shape filled with one colour and edged with another.
+    /// A small shape filled with one colour and edged with another: thick outlines of sharp corners would break.
     pub fn shape(&self, points: &[Point], inside: RGBColor, edge: RGBColor) -> Drawn {
-        self.fill(points, inside)?;
-        let mut closed = points.to_vec();
-        closed.extend_from_slice(&points[..points.len().min(2)]);
-        self.line(&closed, 1.25, edge)
+        self.fill(points, edge)?;
+        let count = points.len() as f64;
+        let sum = points
+            .iter()
+            .fold((0.0, 0.0), |(x, y), point| (x + point.0, y + point.1));
+        let (x, y) = (sum.0 / count, sum.1 / count);
+        let inner = |point: &Point| (x + 0.58 * (point.0 - x), y + 0.58 * (point.1 - y));
+        self.fill(&points.iter().map(inner).collect::<Vec<_>>(), inside)
     }
 }
 

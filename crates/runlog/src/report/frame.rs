@@ -1,0 +1,220 @@
+//! What the report's panels share: their places, the time axis, grid, level tint, and names at the right. Knows no
+//! series.
+
+use super::page::{Align, Drawn, Page, Point, Type, colour};
+use super::scale::Scale;
+use super::{EDGE, WIDTH};
+use crate::LevelSpan;
+use crate::window::Pull;
+use crate::words::format_duration;
+use plotters::prelude::{DrawingBackend, RGBColor};
+use pressure::Level;
+
+pub(super) const LEFT: f64 = EDGE + 36.0;
+pub(super) const RIGHT: f64 = WIDTH - EDGE - 162.0;
+pub(super) const MEMORY: Band = Band {
+    top: 222.0,
+    bottom: 462.0,
+};
+pub(super) const MICRO: Band = Band {
+    top: 504.0,
+    bottom: 604.0,
+};
+pub(super) const LOSS: Band = Band {
+    top: 646.0,
+    bottom: 806.0,
+};
+/// Where the panels and their axis end.
+pub(super) const BOTTOM: f64 = 832.0;
+
+const HEAD: Type = Type::strong(13.0, colour::TEXT);
+const NOTE: Type = Type::plain(12.0, colour::TEXT_3);
+const TICK: Type = Type::plain(11.0, colour::TEXT_3);
+const NAME: Type = Type::plain(12.0, colour::TEXT_2);
+pub(super) const VALUE: Type = Type::strong(12.0, colour::TEXT);
+
+/// A panel's place.
+#[derive(Clone, Copy)]
+pub(super) struct Band {
+    pub top: f64,
+    pub bottom: f64,
+}
+
+impl Band {
+    pub(super) fn y(&self, value: f64, top: f64) -> f64 {
+        self.bottom - (value / top).clamp(0.0, 1.0) * (self.bottom - self.top)
+    }
+}
+
+/// What stands at the right of a panel: where, a sample of how it is drawn, name and value.
+pub(super) struct Named {
+    pub y: f64,
+    pub key: Key,
+    pub name: &'static str,
+    pub value: String,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    Fill(RGBColor),
+    Line(RGBColor),
+    Dashes,
+    Rhombus,
+    Nothing,
+}
+
+pub(super) struct Panels<'a, B: DrawingBackend> {
+    pub page: &'a Page<B>,
+    pub pull: Pull,
+    pub end_ms: f64,
+}
+impl<B: DrawingBackend> Panels<'_, B> {
+    pub(super) fn x(&self, at_ms: f64) -> f64 {
+        LEFT + (at_ms / self.end_ms).clamp(0.0, 1.0) * (RIGHT - LEFT)
+    }
+
+    /// Where a series stands, without what is not a number.
+    pub(super) fn points(&self, at: &str, value: &str, band: Band, top: f64) -> Vec<Point> {
+        let pairs = self.pull.array(at).iter().zip(self.pull.array(value));
+        let numbers = pairs.filter(|(_, value)| value.is_finite());
+        numbers
+            .map(|(at, value)| (self.x(*at), band.y(*value, top)))
+            .collect()
+    }
+
+    pub(super) fn tint(&self, span: &LevelSpan) -> Drawn {
+        let (wash, strip, words) = match span.level {
+            Level::Critical => (
+                colour::CRITICAL_WASH,
+                colour::CRITICAL,
+                colour::CRITICAL_TEXT,
+            ),
+            _ => (colour::WARNING_WASH, colour::WARNING, colour::WARNING_TEXT),
+        };
+        let (from, to) = (self.x(span.from_ms as f64), self.x(span.to_ms as f64));
+        let to = to.max(from + 1.0);
+        self.page
+            .rect((from, MEMORY.top), (to, LOSS.bottom), wash)?;
+        self.page
+            .rect((from, MEMORY.top - 4.0), (to, MEMORY.top), strip)?;
+        let word = match span.level {
+            Level::Critical => "critical",
+            _ => "warning",
+        };
+        let kind = Type::strong(12.0, words);
+        let title = LEFT + 110.0;
+        if to - from < kind.width(word) + 18.0 || from < title {
+            return Ok(());
+        }
+        self.level_glyph(span.level, (from + 6.0, MEMORY.top - 15.0), strip)?;
+        self.page
+            .text((from + 17.0, MEMORY.top - 11.0), word, kind, Align::Left)
+    }
+
+    /// A triangle for warning, an octagon for critical: never colour alone.
+    fn level_glyph(&self, level: Level, (x, y): Point, ink: RGBColor) -> Drawn {
+        let outline: &[Point] = match level {
+            Level::Critical => &[
+                (-2.5, -6.0),
+                (2.5, -6.0),
+                (6.0, -2.5),
+                (6.0, 2.5),
+                (2.5, 6.0),
+                (-2.5, 6.0),
+                (-6.0, 2.5),
+                (-6.0, -2.5),
+            ],
+            _ => &[(0.0, -6.0), (6.5, 5.5), (-6.5, 5.5)],
+        };
+        let placed: Vec<Point> = outline.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+        self.page.fill(&placed, ink)?;
+        self.page
+            .rect((x - 0.75, y - 2.5), (x + 0.75, y + 1.5), colour::BG)?;
+        self.page
+            .rect((x - 0.75, y + 2.5), (x + 0.75, y + 4.0), colour::BG)
+    }
+
+    pub(super) fn title(&self, band: Band, title: &str, note: &str) -> Drawn {
+        let y = band.top - 12.0;
+        self.page.text((EDGE, y), title, HEAD, Align::Left)?;
+        self.page
+            .text((EDGE + HEAD.width(title) + 7.0, y), note, NOTE, Align::Left)
+    }
+
+    pub(super) fn grid(&self, band: Band, scale: &Scale, top: f64, unit: f64) -> Drawn {
+        for tick in scale.ticks() {
+            let y = band.y(tick * unit, top);
+            self.page
+                .line(&[(LEFT, y), (RIGHT, y)], 0.75, colour::GRID)?;
+            self.page.text(
+                (LEFT - 8.0, y + 4.0),
+                &scale.label(tick),
+                TICK,
+                Align::Right,
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn rhombus(&self, (x, y): Point, inside: RGBColor) -> Drawn {
+        let corners = [(x, y - 5.0), (x + 5.0, y), (x, y + 5.0), (x - 5.0, y)];
+        self.page.shape(&corners, inside, colour::EVALUATION)
+    }
+
+    /// Names beside their values, pushed apart and kept inside the panel.
+    pub(super) fn names(&self, mut named: Vec<Named>, band: Band) -> Drawn {
+        pub(super) const APART: f64 = 17.0;
+        named.sort_by(|a, b| a.y.total_cmp(&b.y));
+        let mut free = band.top;
+        for one in &mut named {
+            one.y = one.y.max(free);
+            free = one.y + APART;
+        }
+        let mut limit = band.bottom;
+        for one in named.iter_mut().rev() {
+            one.y = one.y.min(limit);
+            limit = one.y - APART;
+        }
+        let x = RIGHT + 14.0;
+        for one in &named {
+            let y = one.y;
+            match one.key {
+                Key::Fill(ink) => self.page.rect((x, y - 5.0), (x + 10.0, y + 5.0), ink)?,
+                Key::Line(ink) => self.page.line(&[(x - 2.0, y), (x + 12.0, y)], 2.0, ink)?,
+                Key::Dashes => self.page.dashes(
+                    &[(x - 2.0, y), (x + 12.0, y)],
+                    (4.0, 2.5),
+                    1.5,
+                    colour::BUDGET,
+                )?,
+                Key::Rhombus => self.rhombus((x + 5.0, y), colour::BG)?,
+                Key::Nothing => {}
+            }
+            self.page
+                .text((x + 20.0, y + 4.0), one.name, NAME, Align::Left)?;
+            self.page
+                .text((WIDTH - EDGE, y + 4.0), &one.value, VALUE, Align::Right)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn axis(&self) -> Drawn {
+        self.page.line(
+            &[(LEFT, LOSS.bottom), (RIGHT, LOSS.bottom)],
+            1.0,
+            colour::AXIS,
+        )?;
+        for tick in Scale::time(self.end_ms, 10.0).ticks() {
+            let (x, words) = (self.x(tick), format_duration(tick / 1000.0));
+            self.page.line(
+                &[(x, LOSS.bottom), (x, LOSS.bottom + 4.0)],
+                1.0,
+                colour::AXIS,
+            )?;
+            let half = TICK.width(&words) / 2.0;
+            self.page
+                .text((x - half, LOSS.bottom + 18.0), &words, TICK, Align::Left)?;
+        }
+        Ok(())
+    }
+}
