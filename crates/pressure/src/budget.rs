@@ -17,6 +17,8 @@ const SLOPE_STALE_MS: u64 = 10_000;
 pub struct Budget {
     /// What a piece may reach.
     pub bytes: u64,
+    /// What the machine alone would allow, without cap and device.
+    pub machine_bytes: u64,
     /// What a single sample may reach before the pilot pauses: the machine alone counts here, neither cap nor device,
     /// because waiting would not raise those.
     pub pause_bytes: u64,
@@ -53,6 +55,7 @@ pub(crate) fn budget(
     let pause_line = policy.pause_fraction.max(policy.politeness);
     Budget {
         bytes: bytes.max(0.0) as u64,
+        machine_bytes: machine.max(0.0) as u64,
         pause_bytes: (own + free - (1.0 - pause_line) * ram).max(0.0) as u64,
         cause: match bytes {
             b if b == machine => Some(Component::Headroom),
@@ -149,4 +152,125 @@ fn now_bytes(sample: &MemorySample) -> f64 {
         .total_bytes
         .saturating_sub(sample.available_bytes)
         .saturating_sub(sample.own_bytes) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::notice;
+    use crate::policy::GB;
+
+    /// 40 GB, 10 of Ebb's own; others use `others` GB.
+    fn sample(at_ms: u64, others: f64) -> MemorySample {
+        MemorySample {
+            at_ms,
+            total_bytes: 40 * GB,
+            own_bytes: 10 * GB,
+            available_bytes: ((30.0 - others) * GB as f64) as u64,
+            ..MemorySample::default()
+        }
+    }
+
+    fn seen(policy: &Policy, others: impl Fn(u64) -> f64) -> State {
+        (0..600).fold(State::default(), |state, i| {
+            notice(policy, state, &sample(i * 100, others(i)))
+        })
+    }
+
+    fn check(
+        policy: &Policy,
+        state: &State,
+        sample: &MemorySample,
+        horizon_ms: u64,
+        expected: f64,
+    ) {
+        let budget = budget_bytes(policy, state, sample, horizon_ms) as f64 / GB as f64;
+        assert!(
+            (budget - expected).abs() < 0.02,
+            "{budget} GB, not {expected}"
+        );
+    }
+
+    #[test]
+    fn before_there_is_a_history_reserve_and_first_margin_are_kept() {
+        let policy = Policy::default();
+        // 10 own + 20 free - 4 reserve - 3 % of 40
+        check(&policy, &State::default(), &sample(0, 10.0), 1_000, 24.8);
+    }
+
+    #[test]
+    fn the_smallest_ceiling_counts() {
+        let state = State::default();
+        let device = MemorySample {
+            device_limit_bytes: 20 * GB,
+            ..sample(0, 10.0)
+        };
+        check(&Policy::default(), &state, &device, 1_000, 19.0);
+        let capped = Policy {
+            memory_cap_bytes: Some(8 * GB),
+            ..Policy::default()
+        };
+        check(&capped, &state, &device, 1_000, 8.0);
+        let polite = Policy {
+            politeness: 0.5,
+            ..Policy::default()
+        };
+        check(&polite, &state, &sample(0, 10.0), 1_000, 8.8);
+    }
+
+    #[test]
+    fn a_small_machine_keeps_a_floor_but_no_more_than_a_fifth() {
+        for (total, floor) in [(10 * GB, 1.5), (4 * GB, 0.8)] {
+            let sample = MemorySample {
+                total_bytes: total,
+                available_bytes: total,
+                ..MemorySample::default()
+            };
+            let expected = total as f64 / GB as f64 * 0.97 - floor;
+            check(
+                &Policy::default(),
+                &State::default(),
+                &sample,
+                1_000,
+                expected,
+            );
+        }
+    }
+
+    #[test]
+    fn steady_others_leave_the_least_margin() {
+        let policy = Policy::default();
+        check(
+            &policy,
+            &seen(&policy, |_| 10.0),
+            &sample(59_900, 10.0),
+            1_000,
+            25.6,
+        );
+    }
+
+    #[test]
+    fn a_rising_slope_is_extended_over_the_horizon() {
+        let policy = Policy::default();
+        // 0.1 GB a second: 0.06 in the sudden time, below the least margin of 0.4.
+        let state = seen(&policy, |i| 4.0 + i as f64 / 100.0);
+        let now = sample(59_900, 9.99);
+        check(&policy, &state, &now, 0, 25.61);
+        check(&policy, &state, &now, 10_000, 24.61);
+    }
+
+    #[test]
+    fn a_falling_slope_promises_nothing() {
+        let policy = Policy::default();
+        let state = seen(&policy, |i| 16.0 - i as f64 / 100.0);
+        check(&policy, &state, &sample(59_900, 10.01), 10_000, 25.59);
+    }
+
+    #[test]
+    fn sudden_growth_is_remembered_for_a_minute_as_margin() {
+        let policy = Policy::default();
+        // Every ten seconds 2 GB come within a tenth of a second and go again.
+        let state = seen(&policy, |i| if i % 100 < 5 { 12.0 } else { 10.0 });
+        check(&policy, &state, &sample(59_900, 10.0), 0, 24.0);
+    }
 }

@@ -100,6 +100,9 @@ pub(crate) fn step(policy: &Policy, state: &mut State, ask: &Ask) -> Step {
             false,
         )
     };
+    // A last, shorter piece is below the new size anyway; the next whole one will be told.
+    let postponed = setback.is_none() && size < track.size && size >= ask.remaining.len() as u32;
+    let size = if postponed { track.size } else { size };
     if size != track.size {
         state.blind_step_ms = Some(now);
     }
@@ -107,7 +110,7 @@ pub(crate) fn step(policy: &Policy, state: &mut State, ask: &Ask) -> Step {
         || setback.is_some()
         || (is_blind(&ask.sample) && release_is_due(policy, state, ask));
     if release {
-        state.pieces_since_release = 0;
+        state.pieces_since_release = 1; // the piece that follows
     }
     Step {
         size,

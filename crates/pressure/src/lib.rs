@@ -6,6 +6,7 @@ mod controller;
 mod decision;
 mod error;
 mod fallback;
+mod growth;
 mod ladder;
 mod memory_model;
 mod monitor;
@@ -15,6 +16,8 @@ mod signal;
 mod sizing;
 pub mod source;
 mod state;
+mod turn;
+mod waiting;
 mod words;
 
 pub use budget::{Budget, budget_bytes};

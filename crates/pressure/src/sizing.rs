@@ -11,7 +11,7 @@ pub(crate) const TRIES: u32 = 3;
 /// Sizes that must have been tried before there is a knee.
 const KNEE_SIZES: usize = 3;
 /// The two sizes that are measured before anything is predicted.
-const PROBE: u32 = 2;
+pub(crate) const PROBE: u32 = 2;
 
 /// Sizes of a batch, largest first: ceil(batch / n) for n = 1, 2, …
 pub(crate) fn sizes(batch: u32) -> impl Iterator<Item = u32> {

@@ -20,17 +20,15 @@ pub struct State {
     /// Shown level and pressure.
     pub(crate) shown: LevelTracker,
     pub(crate) reading: Reading,
-    /// Level of memory alone, which growth waits for.
-    pub(crate) memory: LevelTracker,
+    /// Pressure of memory alone, which growth waits for.
     pub(crate) memory_reading: Reading,
     /// Sizes and speeds, apart for each kind of piece.
     pub(crate) tracks: Vec<(PieceKind, Track)>,
     /// Kind of the decision before.
     pub(crate) last_kind: Option<PieceKind>,
     pub(crate) waiting: Waiting,
-    /// The decision before, and whether it was to wait.
+    /// What the decision before was.
     pub(crate) last_action: Action,
-    pub(crate) was_waiting: bool,
     /// A piece that ended badly and has not been answered yet.
     pub(crate) setback: Option<Setback>,
     /// Times of voluntary changes within the last minute.
