@@ -5,15 +5,15 @@ import type { Kind, Plot } from "./panel";
 import { strip, tint } from "./tint";
 
 const points = { show: false };
+const layers = ["series-activations", "series-state", "series-others", "series-system"] as const;
 
 /** The stack is filled from its highest edge down, so that each fill covers what lies under its own edge.
- * All edges have the same width: uPlot moves curves by half a pixel when it is odd. */
+ * Fills have no stroke: uPlot moves a stroked curve by half a pixel, and the fill's ends would shine through. */
 export const memory: Kind = {
   scale: (scene) => scene.scales.memory,
   series: (colours) => [
-    ...(["series-activations", "series-state"] as const).map((name) => ({ points, fill: () => colours()[name], stroke: () => colours()[name], width: 1 })),
-    { points, fill: () => colours()["series-others"], stroke: () => colours().bg, width: 1 },
-    { points, fill: () => colours()["series-system"], stroke: () => colours().bg, width: 1 },
+    ...layers.map((name): uPlot.Series => ({ points, fill: () => colours()[name], width: 0 })),
+    ...[0, 1].map((): uPlot.Series => ({ points, stroke: () => colours().bg, width: 1 })),
     { points, stroke: () => colours()["series-budget"], width: 1.5, dash: [6, 4].map((length) => length * uPlot.pxRatio) },
   ],
   under: (plot) => tint(plot, plot.top, plot.top + plot.height),

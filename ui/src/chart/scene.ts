@@ -22,7 +22,7 @@ export interface Scene {
   colours: Colours;
   marks: Mark[];
   spans: LevelSpan[];
-  /** at, all of Ebb, to Ebb's state, to other apps, system, budget line; the stack's upper edges in GB. */
+  /** at; the stack's upper edges in GB: all, to Ebb's state, to other apps, system; the last two again as lines; budget line. */
   memory: Float64Array[];
   micro: Float64Array[];
   /** at, raw, smoothed. */
@@ -50,7 +50,8 @@ const stacked = (pull: Pull): Float64Array[] => {
   const [system, others, state, activations, budget] = bytes as [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
   const sum = (parts: Float64Array[]) => system.map((_, i) => parts.reduce((total, part) => total + part[i]!, 0) / GB);
   const everybody = [system, others];
-  return [pull.array("memory.at"), sum([...everybody, state, activations]), sum([...everybody, state]), sum(everybody), sum([system]), sum([budget])];
+  const edges = [sum(everybody), sum([system])];
+  return [pull.array("memory.at"), sum([...everybody, state, activations]), sum([...everybody, state]), ...edges, ...edges, sum([budget])];
 };
 
 const lossTop = (raw: (number | null)[], smoothed: (number | null)[], evaluation: Float64Array) => {

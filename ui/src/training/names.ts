@@ -22,7 +22,8 @@ const lastOf = (values: Float64Array | undefined) => values?.at(-1) ?? Number.Na
 const oneDecimal = (value: number) => (Number.isFinite(value) ? value.toFixed(1) : missing);
 
 export const memoryNames = (scene: Scene, _: PullHeader, place: Layout): Name[] => {
-  const [total, state, others, system, line] = scene.memory.slice(1).map(lastOf) as [number, number, number, number, number];
+  const [, total = 0, state = 0, others = 0, system = 0] = scene.memory.map(lastOf);
+  const line = lastOf(scene.memory.at(-1));
   const layer = (name: string, low: number, high: number, colour: string): Name => ({
     name, value: oneDecimal(high - low), key: "block", colour, y: on(place.memory, scene.scales.memory, (low + high) / 2 || 0),
   });

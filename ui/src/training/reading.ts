@@ -23,17 +23,16 @@ export const indexAt = (times: ArrayLike<number | null>, ms: number): number => 
 const gb = (value: number | undefined) => (value === undefined ? missing : `${value.toFixed(1)} GB`);
 
 export const readingAt = (scene: Scene, ms: number, nearMs: number): Reading => {
-  const [at, total, , others, , line] = scene.memory as [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
-  const i = indexAt(at, ms);
-  const used = total[i];
+  const i = indexAt(scene.memory[0]!, ms);
+  const [used, others, line] = [scene.memory[1]![i], scene.memory[3]![i], scene.memory.at(-1)![i]];
   const mark = scene.marks.findLast((one) => Math.abs(one.at_ms - ms) <= nearMs);
   const span = scene.spans.find((one) => one.from_ms <= ms && ms <= one.to_ms);
   return {
     level: span?.level ?? "normal",
     rows: [
-      ["Budget line", gb(line[i])],
+      ["Budget line", gb(line)],
       ["In use", gb(used)],
-      ["Ebb", gb(used === undefined ? undefined : used - others[i]!)],
+      ["Ebb", gb(used === undefined || others === undefined ? undefined : used - others)],
       ["Micro-batch", count(scene.micro[1]![indexAt(scene.micro[0]!, ms)])],
       ["Loss, smoothed", loss(scene.loss[2]![indexAt(scene.loss[0]!, ms)])],
     ],
