@@ -86,11 +86,3 @@ fn cuda() -> Result<Chosen> {
 pub fn default_threads() -> usize {
     candle_core::utils::get_num_threads()
 }
-
-/// Sets the number of threads of the CPU kernels. Once a process, before the first operation; later calls change nothing.
-pub fn use_threads(threads: usize) {
-    // Failing means that the pool exists already: the first choice of a process holds.
-    let _ = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build_global();
-}

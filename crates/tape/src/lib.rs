@@ -19,6 +19,7 @@ mod parameters;
 mod saved;
 mod stream;
 mod tape;
+pub mod update;
 
 pub use error::{Result, TapeError};
 pub use gradients::Gradients;

@@ -59,6 +59,11 @@ impl Parameters {
         &self.0[id.0]
     }
 
+    /// The parameter at a position.
+    pub fn at(&self, index: usize) -> &Parameter {
+        &self.0[index]
+    }
+
     /// Number of tensors.
     pub fn len(&self) -> usize {
         self.0.len()

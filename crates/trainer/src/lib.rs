@@ -1,1 +1,38 @@
-//! trainer
+//! Learn: models, tasks, the effective batch, checkpoints, the pilot, and the loop that reads like prose (`train.rs`).
+//!
+//! Refuses to know windows, terminals and file formats of samples. Time enters in the loop only; everybody else gets it as
+//! a value.
+
+mod activity;
+mod checkpoint;
+mod control;
+pub mod doctor;
+mod effective_batch;
+mod error;
+mod feed;
+mod image_task;
+mod journal;
+mod learner;
+mod machine;
+pub mod models;
+mod optimizer;
+mod pending;
+mod pilot;
+mod plan;
+mod replay;
+mod roster;
+mod saved;
+mod schedule;
+mod session;
+mod train;
+
+pub use control::{Control, Request};
+pub use error::{Result, TrainError};
+pub use image_task::Prediction;
+pub use machine::{Machine, MemoryScript, ScriptBy};
+pub use plan::{Augmentation, ModelKind, OptimizerKind, Plan};
+pub use replay::Replay;
+pub use saved::{Evaluated, SavedRun};
+pub use tape::device::{Chosen, Wanted, choose, default_threads};
+pub use tape::memory::{Counting, Purge};
+pub use train::{Ending, Flight, resume, start};

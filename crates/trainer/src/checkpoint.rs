@@ -1,0 +1,298 @@
+//! A checkpoint is whole or it is not there: written to a temporary folder, synced, renamed; checked by length and sum when
+//! it is read. kill -9 at any instant leaves the last good one.
+
+use crate::error::{Result, TrainError, at};
+use crate::learner::Learner;
+use candle_core::{Device, Tensor, safetensors};
+use runlog::{RunFolder, SavedCheckpoint};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const STATE: &str = "state.json";
+/// Newest checkpoints kept beside the best one.
+const KEPT: usize = 2;
+
+/// Everything of a run that is not a tensor.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RunState {
+    /// Optimizer steps done: also the data cursor, since the order is a function of (seed, step).
+    pub step: u64,
+    /// Milliseconds of the run's life.
+    pub at_ms: u64,
+    /// Newest loss.
+    pub loss: Option<f64>,
+    /// Newest held-out loss and accuracy.
+    pub evaluation: Option<(f64, f64)>,
+    /// Best held-out accuracy so far and its step.
+    pub best: Option<(f64, u64)>,
+    /// Written because of the best evaluation: kept when older ones go.
+    pub is_best: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope {
+    format: u32,
+    state: RunState,
+    /// Length in bytes and CRC-32 of each tensor file.
+    files: HashMap<String, (u64, u32)>,
+}
+
+/// Version of the layout.
+const FORMAT: u32 = 1;
+
+/// A checkpoint on disk.
+pub struct Written {
+    /// Folder inside the run folder.
+    pub path: String,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// Writes a checkpoint of `learner` at `state.step`.
+pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Written> {
+    let parent = run.checkpoints_path();
+    let name = RunFolder::checkpoint_name(state.step);
+    let (last, draft) = (
+        parent.join(&name),
+        parent.join(format!(".{name}.{}", std::process::id())),
+    );
+    let bytes =
+        fill(&draft, learner, state).and_then(|bytes| publish(&draft, &last).map(|()| bytes));
+    let bytes = bytes.map_err(|source| {
+        // Half a checkpoint is worth nothing: its room is given back at once.
+        let _ = fs::remove_dir_all(&draft);
+        let room = room(&parent, &source, learner);
+        TrainError::CheckpointWrite {
+            path: last.clone(),
+            source,
+            room,
+        }
+    })?;
+    Ok(Written {
+        path: format!("checkpoints/{name}"),
+        bytes,
+    })
+}
+
+fn fill(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
+    let _ = fs::remove_dir_all(draft);
+    fs::create_dir_all(draft)?;
+    let model: HashMap<String, Tensor> = learner
+        .parameters
+        .iter()
+        .map(|p| (p.name.clone(), p.tensor.clone()))
+        .collect();
+    let mut files = HashMap::new();
+    for (name, tensors) in [
+        (MODEL, model),
+        (OPTIMIZER, learner.optimizer.named(&learner.parameters)),
+    ] {
+        let path = draft.join(name);
+        safetensors::save(&tensors, &path).map_err(io_error)?;
+        File::open(&path)?.sync_all()?;
+        files.insert(name.to_owned(), fingerprint(&path)?);
+    }
+    let bytes = files.values().map(|(bytes, _)| bytes).sum();
+    let envelope = Envelope {
+        format: FORMAT,
+        state: state.clone(),
+        files,
+    };
+    let path = draft.join(STATE);
+    fs::write(&path, serde_json::to_vec_pretty(&envelope)?)?;
+    File::open(&path)?.sync_all()?;
+    File::open(draft)?.sync_all()?;
+    Ok(bytes)
+}
+
+fn publish(draft: &Path, last: &Path) -> io::Result<()> {
+    // A checkpoint of the same step may stand there already: a run that was stopped before its next step.
+    let _ = fs::remove_dir_all(last);
+    fs::rename(draft, last)?;
+    last.parent()
+        .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+fn io_error(error: candle_core::Error) -> io::Error {
+    match error {
+        candle_core::Error::Io(error) => error,
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+/// ": 0.4 of 1.1 GB free on this disk. Free 0.7 GB, then choose Checkpoint now", where room is the trouble.
+fn room(parent: &Path, error: &io::Error, learner: &Learner) -> String {
+    let needed = learner.parameters.bytes() + learner.optimizer.bytes();
+    match fs4::available_space(parent) {
+        Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
+            ". {} of {} are free on this disk; free {} and checkpoint again",
+            runlog::format_bytes(free),
+            runlog::format_bytes(needed),
+            runlog::format_bytes(needed.saturating_sub(free))
+        ),
+        _ => String::new(),
+    }
+}
+
+/// Length and CRC-32 of a file.
+fn fingerprint(path: &Path) -> io::Result<(u64, u32)> {
+    let (mut file, mut sum, mut bytes) = (File::open(path)?, crc32fast::Hasher::new(), 0);
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((bytes, sum.finalize()));
+        }
+        sum.update(&buffer[..read]);
+        bytes += read as u64;
+    }
+}
+
+/// A checkpoint that was read and verified.
+pub struct Loaded {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Everything but tensors.
+    pub state: RunState,
+}
+
+/// The newest checkpoint that is whole, and sentences about newer ones that are not.
+pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
+    let mut damaged = Vec::new();
+    for checkpoint in run.checkpoints()?.into_iter().rev() {
+        match verify(&checkpoint.path) {
+            Ok(state) => {
+                return Ok((
+                    Loaded {
+                        path: checkpoint.path,
+                        state,
+                    },
+                    damaged,
+                ));
+            }
+            Err(error) => damaged.push(error.to_string()),
+        }
+    }
+    Err(TrainError::NoCheckpoint {
+        run: run.path.clone(),
+    })
+}
+
+/// The checkpoint of the best evaluation, or the newest where none was kept as best.
+pub fn best(run: &RunFolder) -> Result<Loaded> {
+    for checkpoint in run.checkpoints()?.into_iter().rev() {
+        if let Ok(state) = verify(&checkpoint.path)
+            && state.is_best
+        {
+            return Ok(Loaded {
+                path: checkpoint.path,
+                state,
+            });
+        }
+    }
+    Ok(newest(run)?.0)
+}
+
+fn verify(path: &Path) -> Result<RunState> {
+    let damaged = |what: String| TrainError::CheckpointDamaged {
+        path: path.to_owned(),
+        what,
+    };
+    let envelope = envelope(path)?;
+    if envelope.format != FORMAT {
+        return Err(damaged(format!(
+            "its format is {}, this Ebb reads {FORMAT}",
+            envelope.format
+        )));
+    }
+    for name in [MODEL, OPTIMIZER] {
+        let file = path.join(name);
+        let found = fingerprint(&file).map_err(at(&file))?;
+        if envelope.files.get(name) != Some(&found) {
+            return Err(damaged(format!("{name} is not the file that was written")));
+        }
+    }
+    Ok(envelope.state)
+}
+
+fn envelope(path: &Path) -> Result<Envelope> {
+    let file = path.join(STATE);
+    let text = fs::read(&file).map_err(at(&file))?;
+    serde_json::from_slice(&text).map_err(|error| TrainError::CheckpointDamaged {
+        path: path.to_owned(),
+        what: error.to_string(),
+    })
+}
+
+/// Puts the weights of a checkpoint into a learner, and its moments unless it only evaluates.
+pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> Result<()> {
+    let path = loaded.path.join(MODEL);
+    let device = learner.device().clone();
+    let mut saved = tensors(&path, &device)?;
+    for index in 0..learner.parameters.len() {
+        let parameter = learner.parameters.at(index);
+        let name = parameter.name.clone();
+        let tensor = saved
+            .remove(&name)
+            .filter(|t| t.dtype() == parameter.tensor.dtype());
+        let tensor = tensor.ok_or_else(|| misfit(&path, format!("{name} is missing")))?;
+        learner
+            .parameters
+            .set(index, tensor)
+            .map_err(|error| misfit(&path, error.to_string()))?;
+    }
+    if let Some(extra) = saved.keys().next() {
+        return Err(misfit(&path, format!("{extra} belongs to another model")));
+    }
+    if with_optimizer == Moments::Load {
+        let path = loaded.path.join(OPTIMIZER);
+        let saved = tensors(&path, &device)?;
+        learner.optimizer.load(&learner.parameters, saved, &path)?;
+    }
+    Ok(())
+}
+
+/// Whether the optimizer's moments are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moments {
+    /// To train on.
+    Load,
+    /// To evaluate only.
+    Leave,
+}
+
+fn tensors(path: &Path, device: &Device) -> Result<HashMap<String, Tensor>> {
+    Ok(safetensors::load(path, device)?)
+}
+
+fn misfit(path: &Path, what: String) -> TrainError {
+    TrainError::Misfit {
+        path: path.to_owned(),
+        what,
+    }
+}
+
+/// Removes what a crash left half-written and checkpoints that newer ones replace: the newest few and the best stay.
+pub fn tidy(run: &RunFolder, best_step: Option<u64>) -> Result<()> {
+    let parent = run.checkpoints_path();
+    if let Ok(entries) = fs::read_dir(&parent) {
+        for entry in entries
+            .flatten()
+            .filter(|e| e.file_name().to_string_lossy().starts_with(".step-"))
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let checkpoints = run.checkpoints()?;
+    let old = checkpoints.len().saturating_sub(KEPT);
+    let replaced = |c: &&SavedCheckpoint| Some(c.step) != best_step;
+    for checkpoint in checkpoints.iter().take(old).filter(replaced) {
+        fs::remove_dir_all(&checkpoint.path).map_err(at(&checkpoint.path))?;
+    }
+    Ok(())
+}

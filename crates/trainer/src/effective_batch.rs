@@ -1,0 +1,74 @@
+//! One effective batch, worked off in pieces of any size. Sums are added over pieces and divided once, so that no split
+//! can change the mean.
+
+use crate::error::Result;
+use crate::image_task::TrainedPiece;
+use crate::pending::Pending;
+use candle_core::Tensor;
+use tape::inplace::add_assign;
+
+/// The samples still to do, and the sums so far.
+#[derive(Default)]
+pub struct EffectiveBatch {
+    /// Samples still to be worked off.
+    pub pending: Pending,
+    gradients: Option<Vec<Tensor>>,
+    loss: f64,
+    weight: f64,
+    pieces: Vec<u32>,
+}
+
+/// A whole effective batch.
+pub struct Whole {
+    /// Summed gradients, by parameter.
+    pub gradients: Vec<Tensor>,
+    /// Mean loss.
+    pub loss: f64,
+    /// Weight that the sums are to be divided by.
+    pub weight: f64,
+    /// Pieces, in order.
+    pub pieces: Vec<u32>,
+}
+
+impl EffectiveBatch {
+    /// A batch of `samples`.
+    pub fn new(samples: usize) -> Self {
+        EffectiveBatch {
+            pending: Pending::new(samples),
+            ..Default::default()
+        }
+    }
+
+    /// Pieces added so far.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Takes a piece that the device has confirmed. If the addition itself fails the batch must be begun again.
+    pub fn add(&mut self, piece: TrainedPiece) -> Result<()> {
+        match &mut self.gradients {
+            None => self.gradients = Some(piece.gradients),
+            Some(sums) => {
+                for (sum, gradient) in sums.iter_mut().zip(&piece.gradients) {
+                    add_assign(sum, gradient)?;
+                }
+            }
+        }
+        self.loss += piece.loss;
+        self.weight += piece.weight;
+        self.pending.done(piece.samples);
+        self.pieces.push(piece.samples as u32);
+        Ok(())
+    }
+
+    /// The sums, once no sample remains; `None` when not one sample could be read.
+    pub fn whole(self) -> Option<Whole> {
+        let gradients = self.gradients?;
+        Some(Whole {
+            gradients,
+            loss: self.loss / self.weight,
+            weight: self.weight,
+            pieces: self.pieces,
+        })
+    }
+}

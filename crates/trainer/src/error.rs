@@ -1,0 +1,156 @@
+//! What can go wrong in a training, in the user's words: what, where, and the next move. Stopping is not an error.
+
+use std::path::PathBuf;
+use tape::TapeError;
+use thiserror::Error;
+
+/// Result of everything in the trainer.
+pub type Result<T> = std::result::Result<T, TrainError>;
+
+/// Why a training did not go on.
+#[derive(Debug, Error)]
+pub enum TrainError {
+    /// The folder was read and cannot be trained.
+    #[error("{sentence}")]
+    NotTrainable {
+        /// What is missing, and the next move.
+        sentence: String,
+    },
+    /// A setting outside what works.
+    #[error("{key} = {value} does not work: {allowed}")]
+    Setting {
+        /// The config's key.
+        key: &'static str,
+        /// The value that came.
+        value: String,
+        /// What works.
+        allowed: String,
+    },
+    /// The loss or gradient was not finite several steps in a row.
+    #[error(
+        "the training diverged at step {step}: {what} was not finite {times} steps in a row; resume with a lower learning rate than {learning_rate}"
+    )]
+    Diverged {
+        /// Optimizer steps done.
+        step: u64,
+        /// "the loss" or the parameter's name.
+        what: String,
+        /// Steps in a row.
+        times: u32,
+        /// Learning rate at that step.
+        learning_rate: f64,
+    },
+    /// Every sample of an effective batch was unreadable.
+    #[error(
+        "no sample of step {step} could be read; check that the folder {folder} is still there, then resume"
+    )]
+    NoData {
+        /// The step.
+        step: u64,
+        /// The dropped folder.
+        folder: PathBuf,
+    },
+    /// A checkpoint could not be written.
+    #[error("the checkpoint {path} could not be saved: {source}{room}")]
+    CheckpointWrite {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+        /// How much room is left and what to do, where that is the trouble.
+        room: String,
+    },
+    /// A checkpoint that is not whole.
+    #[error("the checkpoint {path} is damaged: {what}; an earlier one may be good")]
+    CheckpointDamaged {
+        /// Where.
+        path: PathBuf,
+        /// What does not fit.
+        what: String,
+    },
+    /// Nothing to resume from.
+    #[error("{run} has no usable checkpoint to go on from; start it again with `ebb train`")]
+    NoCheckpoint {
+        /// The run folder.
+        run: PathBuf,
+    },
+    /// A weight file that belongs to another model.
+    #[error("{path} does not fit this model: {what}")]
+    Misfit {
+        /// Where.
+        path: PathBuf,
+        /// The tensor and both shapes.
+        what: String,
+    },
+    /// The memory script cannot be used.
+    #[error(transparent)]
+    Memory(#[from] pressure::PressureError),
+    /// The run folder cannot be used.
+    #[error(transparent)]
+    Run(#[from] runlog::RunlogError),
+    /// The dropped folder cannot be used.
+    #[error(transparent)]
+    Data(#[from] dataset::DatasetError),
+    /// The tape or the device.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// A file of the run folder.
+    #[error("{path}: {source}")]
+    File {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The training thread died of a bug. The last checkpoint stands.
+    #[error(
+        "the training thread stopped unexpectedly: {0}; the last checkpoint is good, resume from it"
+    )]
+    Panicked(String),
+}
+
+impl TrainError {
+    /// Code for the window and the event.
+    pub fn code(&self) -> &'static str {
+        match self {
+            TrainError::NotTrainable { .. } => "not_trainable",
+            TrainError::Setting { .. } => "invalid_setting",
+            TrainError::Diverged { .. } => "diverged",
+            TrainError::NoData { .. } => "no_data",
+            TrainError::CheckpointWrite { .. } => "checkpoint_write",
+            TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
+            TrainError::NoCheckpoint { .. } => "no_checkpoint",
+            TrainError::Misfit { .. } => "misfit",
+            TrainError::Memory(_) => "memory_source",
+            TrainError::Run(_) => "run_folder",
+            TrainError::Data(_) => "data",
+            TrainError::Tape(_) => "device",
+            TrainError::File { .. } => "file",
+            TrainError::Panicked(_) => "panicked",
+        }
+    }
+
+    /// The device had no memory: a smaller piece may fit.
+    pub fn is_memory(&self) -> bool {
+        matches!(self, TrainError::Tape(error) if error.is_memory())
+    }
+
+    /// The piece was cancelled on purpose.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, TrainError::Tape(error) if error.is_cancelled())
+    }
+}
+
+impl From<candle_core::Error> for TrainError {
+    fn from(error: candle_core::Error) -> Self {
+        TrainError::Tape(error.into())
+    }
+}
+
+/// Turns an I/O error into one with its path.
+pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> TrainError + '_ {
+    move |source| TrainError::File {
+        path: path.to_owned(),
+        source,
+    }
+}

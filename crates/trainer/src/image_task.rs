@@ -1,0 +1,185 @@
+//! Image classification: from samples to pixels on the device, to a loss and its gradients, to what a photograph shows.
+
+use crate::error::Result;
+use crate::models::Network;
+use candle_core::{DType, Device, Tensor};
+use dataset::Sample;
+use tape::inplace::to_f64;
+use tape::{Cancel, Kernels, Parameters, Tape, Value};
+
+/// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// What a piece of training gave: sums, not means. It owns its gradients; nothing else has been touched.
+pub struct TrainedPiece {
+    /// Gradient of the summed loss, by parameter.
+    pub gradients: Vec<Tensor>,
+    /// Summed loss.
+    pub loss: f64,
+    /// What the sum is to be divided by, together with the other pieces'.
+    pub weight: f64,
+    /// Samples.
+    pub samples: usize,
+}
+
+/// What a piece of evaluation gave: sums again.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct EvaluatedPiece {
+    /// Summed loss, without label smoothing.
+    pub loss: f64,
+    /// Samples whose best score is the right class.
+    pub right: u64,
+    /// Samples whose right class is among the five best.
+    pub in_top_5: u64,
+    /// Samples.
+    pub samples: u64,
+}
+
+impl EvaluatedPiece {
+    /// Adds another piece.
+    pub fn add(&mut self, other: EvaluatedPiece) {
+        self.loss += other.loss;
+        self.right += other.right;
+        self.in_top_5 += other.in_top_5;
+        self.samples += other.samples;
+    }
+}
+
+/// What a photograph shows: classes with their probabilities, best first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// Label and probability.
+    pub classes: Vec<(u32, f64)>,
+}
+
+/// Everything a piece needs beside its samples.
+pub struct ImageTask<'a> {
+    /// Network.
+    pub network: &'a Network,
+    /// Its parameters.
+    pub parameters: &'a Parameters,
+    /// Side of the image.
+    pub image_size: usize,
+    /// Label smoothing of the training loss.
+    pub label_smoothing: f64,
+    /// Element type of the computation.
+    pub dtype: DType,
+    /// Device.
+    pub device: &'a Device,
+    /// Ends the piece at the next operation.
+    pub cancel: Cancel,
+    /// Which form of the operations runs.
+    pub kernels: Kernels,
+}
+
+impl ImageTask<'_> {
+    /// Forward and backward over one piece. Waits for the device: an earlier GPU error shows here and nowhere else.
+    pub fn gradients(&self, samples: &[Sample]) -> Result<TrainedPiece> {
+        let tape = Tape::record(self.parameters, self.cancel.clone(), self.kernels);
+        let loss = {
+            let images = Value::constant(self.images(samples)?);
+            let scores = self.network.forward(&tape, &images)?;
+            tape.cross_entropy(&scores, &labels(samples), self.label_smoothing)?
+        };
+        let (per_sample, root) = (loss.per_sample, loss.sum);
+        let gradients = tape.backward(vec![(root, 1.0)])?;
+        let gradients = gradients
+            .into_iter()
+            .zip(self.parameters.iter())
+            .map(|(gradient, parameter)| match gradient {
+                Some(gradient) => Ok(gradient),
+                // A parameter that took no part in this piece.
+                None => Ok(parameter.tensor.zeros_like()?),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.device.synchronize()?;
+        // Summed on the host in f64, sample by sample: the split cannot change it beyond each sample's own rounding.
+        let loss = to_f64(&per_sample)?.iter().sum();
+        Ok(TrainedPiece {
+            gradients,
+            loss,
+            weight: samples.len() as f64,
+            samples: samples.len(),
+        })
+    }
+
+    /// Forward over one piece of held-out samples. Metrics become plain numbers at once.
+    pub fn evaluate(&self, samples: &[Sample]) -> Result<EvaluatedPiece> {
+        let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
+        let scores = self
+            .network
+            .forward(&tape, &Value::constant(self.images(samples)?))?;
+        let labels = labels(samples);
+        let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
+        self.device.synchronize()?;
+        let mut piece = EvaluatedPiece {
+            samples: samples.len() as u64,
+            ..Default::default()
+        };
+        piece.loss = to_f64(&losses)?.iter().sum();
+        let classes = scores.tensor().dim(1)?;
+        for (scores, &label) in to_f64(scores.tensor())?.chunks_exact(classes).zip(&labels) {
+            let better = scores
+                .iter()
+                .filter(|&&score| score > scores[label as usize])
+                .count();
+            piece.right += u64::from(better == 0);
+            piece.in_top_5 += u64::from(better < 5);
+        }
+        Ok(piece)
+    }
+
+    /// What each photograph shows.
+    pub fn predict(&self, samples: &[Sample]) -> Result<Vec<Prediction>> {
+        let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
+        let scores = self
+            .network
+            .forward(&tape, &Value::constant(self.images(samples)?))?;
+        let classes = scores.tensor().dim(1)?;
+        Ok(to_f64(scores.tensor())?
+            .chunks_exact(classes)
+            .map(prediction)
+            .collect())
+    }
+
+    /// [samples, 3, side, side], normalised by channel.
+    fn images(&self, samples: &[Sample]) -> Result<Tensor> {
+        let plane = self.image_size * self.image_size;
+        let mut values = Vec::with_capacity(samples.len() * 3 * plane);
+        for sample in samples {
+            for (channel, pixels) in sample.pixels.chunks_exact(plane).enumerate() {
+                let (scale, shift) = (
+                    1.0 / (255.0 * DEVIATION[channel]),
+                    MEAN[channel] / DEVIATION[channel],
+                );
+                values.extend(pixels.iter().map(|&p| f32::from(p) * scale - shift));
+            }
+        }
+        let shape = (samples.len(), 3, self.image_size, self.image_size);
+        let images = Tensor::from_vec(values, shape, self.device)?;
+        Ok(if self.dtype == DType::F32 {
+            images
+        } else {
+            images.to_dtype(self.dtype)?
+        })
+    }
+}
+
+fn labels(samples: &[Sample]) -> Vec<u32> {
+    samples.iter().map(|sample| sample.label).collect()
+}
+
+/// Softmax of one row, best first.
+fn prediction(scores: &[f64]) -> Prediction {
+    let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let exponentials: Vec<f64> = scores.iter().map(|score| (score - highest).exp()).collect();
+    let total: f64 = exponentials.iter().sum();
+    let mut classes: Vec<(u32, f64)> = exponentials
+        .iter()
+        .enumerate()
+        .map(|(i, e)| (i as u32, e / total))
+        .collect();
+    classes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    Prediction { classes }
+}

@@ -1,0 +1,157 @@
+//! Turns what happens into events: thins memory readings to one a second, writes the sentence of a decision, keeps the
+//! run's clock. Writes to the run folder first, then tells whoever listens.
+
+use crate::error::Result;
+use crate::pilot::{Answer, Pilot};
+use pressure::{Action, MemorySample, Phase};
+use runlog::{EventWriter, RunEvent, RunFolder, decision_sentence};
+use std::time::Instant;
+
+/// Least distance of two memory events without a decision between them, in milliseconds.
+const MEMORY_EVERY_MS: u64 = 1000;
+
+/// Receives every event of a run, in order.
+pub type Listener<'a> = &'a mut (dyn FnMut(&RunEvent) + Send);
+
+/// The run's voice.
+pub struct Journal<'a> {
+    writer: EventWriter,
+    listener: Listener<'a>,
+    begun: Instant,
+    earlier_ms: u64,
+    last_memory_ms: Option<u64>,
+}
+
+impl<'a> Journal<'a> {
+    /// Opens the run folder's events. `earlier_ms` is the age of the run from its earlier lives.
+    pub fn open(run: &RunFolder, listener: Listener<'a>, earlier_ms: u64) -> Result<Self> {
+        Ok(Journal {
+            writer: EventWriter::append(run)?,
+            listener,
+            begun: Instant::now(),
+            earlier_ms,
+            last_memory_ms: None,
+        })
+    }
+
+    /// Milliseconds of the run's life.
+    pub fn now_ms(&self) -> u64 {
+        self.earlier_ms + self.begun.elapsed().as_millis() as u64
+    }
+
+    /// Writes and tells one event.
+    pub fn say(&mut self, event: RunEvent) -> Result<()> {
+        self.writer.write(&event)?;
+        (self.listener)(&event);
+        Ok(())
+    }
+
+    /// Tells what the pilot answered: the reading once a second, the decision when it changes something.
+    pub fn answer(
+        &mut self,
+        pilot: &Pilot,
+        answer: &Answer,
+        phase: Phase,
+        at: Position,
+    ) -> Result<()> {
+        let due = self
+            .last_memory_ms
+            .is_none_or(|last| self.now_ms() >= last + MEMORY_EVERY_MS);
+        if due || answer.changed {
+            self.memory(
+                pilot,
+                answer.sample,
+                answer.decision.budget_bytes,
+                answer.decision.micro_batch,
+                at,
+            )?;
+        }
+        if !answer.changed {
+            return Ok(());
+        }
+        let decision = answer.decision.clone();
+        let pieces = match decision.action {
+            Action::Run => at.batch.div_ceil(decision.micro_batch.max(1)),
+            _ => 0,
+        };
+        self.say(RunEvent::Decision {
+            at_ms: self.now_ms(),
+            step: at.step,
+            phase,
+            previous_micro_batch: answer.previous,
+            pieces,
+            sentence: decision_sentence(answer.previous, &decision),
+            decision,
+        })
+    }
+
+    /// Tells one reading.
+    pub fn memory(
+        &mut self,
+        pilot: &Pilot,
+        sample: MemorySample,
+        budget_bytes: u64,
+        micro_batch: u32,
+        at: Position,
+    ) -> Result<()> {
+        let (at_ms, reading) = (self.now_ms(), pilot.state().reading());
+        self.last_memory_ms = Some(at_ms);
+        self.say(RunEvent::Memory {
+            at_ms,
+            sample,
+            state_bytes: at.state_bytes,
+            pressure: reading.value,
+            level: pilot.state().level(),
+            cause: reading.cause,
+            budget_bytes,
+            micro_batch,
+        })
+    }
+
+    /// Tells a reading taken while nothing is decided, at most one a second.
+    pub fn reading(&mut self, pilot: &Pilot, sample: MemorySample, at: Position) -> Result<()> {
+        if self
+            .last_memory_ms
+            .is_some_and(|last| self.now_ms() < last + MEMORY_EVERY_MS)
+        {
+            return Ok(());
+        }
+        self.memory(
+            pilot,
+            sample,
+            pilot.budget_bytes(&sample),
+            pilot.micro_batch(),
+            at,
+        )
+    }
+
+    /// Something the user should know.
+    pub fn warn(&mut self, code: &str, message: String) -> Result<()> {
+        self.say(RunEvent::Warning {
+            at_ms: self.now_ms(),
+            code: code.to_owned(),
+            message,
+        })
+    }
+
+    /// Something was left out.
+    pub fn skip(&mut self, step: u64, what: String, reason: String) -> Result<()> {
+        self.say(RunEvent::Skipped {
+            at_ms: self.now_ms(),
+            step,
+            what,
+            reason,
+        })
+    }
+}
+
+/// Where the run stands when something is said.
+#[derive(Debug, Clone, Copy)]
+pub struct Position {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Samples a step.
+    pub batch: u32,
+    /// Bytes of weights, gradients and moments.
+    pub state_bytes: u64,
+}

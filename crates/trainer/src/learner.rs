@@ -1,0 +1,163 @@
+//! What is learnt: network, parameters, optimizer, and how far they are. One step changes all of them or nothing.
+
+use crate::effective_batch::Whole;
+use crate::error::{Result, TrainError};
+use crate::image_task::ImageTask;
+use crate::models::Network;
+use crate::optimizer::Optimizer;
+use crate::plan::Plan;
+use crate::schedule::Schedule;
+use candle_core::{DType, Device};
+use tape::inplace::to_f64;
+use tape::update::global_norm;
+use tape::{Cancel, Kernels, Parameters};
+
+/// Steps in a row whose loss or gradient may be non-finite before the run ends.
+const DIVERGED_AFTER: u32 = 5;
+
+/// Network, parameters and optimizer on one device.
+pub struct Learner {
+    pub network: Network,
+    pub parameters: Parameters,
+    pub optimizer: Optimizer,
+    schedule: Schedule,
+    clip_norm: f64,
+    dtype: DType,
+    device: Device,
+    image_size: usize,
+    label_smoothing: f64,
+    non_finite_in_a_row: u32,
+}
+
+/// What an update did.
+pub struct Update {
+    /// Learning rate used.
+    pub learning_rate: f64,
+    /// Global gradient norm before clipping.
+    pub gradient_norm: f64,
+    /// The name of the first parameter with a non-finite gradient, when the update was skipped.
+    pub skipped: Option<String>,
+}
+
+impl Learner {
+    /// A learner at step 0.
+    pub fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let dtype = if plan.double_precision {
+            DType::F64
+        } else {
+            DType::F32
+        };
+        let (network, parameters) = Network::build(
+            plan.model,
+            plan.image_size as usize,
+            plan.classes.len(),
+            plan.seed,
+            dtype,
+            device,
+        )?;
+        let optimizer = Optimizer::new(plan.optimizer, plan.weight_decay, &parameters)?;
+        Ok(Learner {
+            network,
+            parameters,
+            optimizer,
+            schedule: Schedule {
+                peak: plan.learning_rate,
+                warmup: plan.warmup_steps,
+                steps: plan.steps,
+            },
+            clip_norm: plan.clip_norm,
+            dtype,
+            device: device.clone(),
+            image_size: plan.image_size as usize,
+            label_smoothing: plan.label_smoothing,
+            non_finite_in_a_row: 0,
+        })
+    }
+
+    /// A learner that holds nothing: parked.
+    pub fn empty(plan: &Plan, device: &Device) -> Result<Self> {
+        let mut learner = Learner::new(plan, &Device::Cpu)?;
+        learner.parameters = Parameters::default();
+        learner.optimizer = Optimizer::new(plan.optimizer, plan.weight_decay, &learner.parameters)?;
+        learner.device = device.clone();
+        Ok(learner)
+    }
+
+    /// The task on the parameters as they are now.
+    pub fn task(&self, cancel: Cancel) -> ImageTask<'_> {
+        ImageTask {
+            network: &self.network,
+            parameters: &self.parameters,
+            image_size: self.image_size,
+            label_smoothing: self.label_smoothing,
+            dtype: self.dtype,
+            device: &self.device,
+            cancel,
+            kernels: Kernels::Fused,
+        }
+    }
+
+    /// Bytes of weights, gradients and moments.
+    pub fn state_bytes(&self) -> u64 {
+        2 * self.parameters.bytes() + self.optimizer.bytes()
+    }
+
+    /// Bytes of one activation element.
+    pub fn element_bytes(&self) -> u32 {
+        self.dtype.size_in_bytes() as u32
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// One optimizer step: divide once, clip by global norm, update. `step` counts the steps done before.
+    ///
+    /// # Errors
+    /// Several steps in a row without a finite gradient: the run has diverged.
+    pub fn update(&mut self, batch: &Whole, step: u64) -> Result<Update> {
+        let learning_rate = self.schedule.rate(step);
+        let gradient_norm = global_norm(&batch.gradients)? / batch.weight;
+        if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
+            self.non_finite_in_a_row += 1;
+            let what = self.first_non_finite(batch)?;
+            if self.non_finite_in_a_row >= DIVERGED_AFTER {
+                return Err(TrainError::Diverged {
+                    step,
+                    what,
+                    times: self.non_finite_in_a_row,
+                    learning_rate,
+                });
+            }
+            return Ok(Update {
+                learning_rate,
+                gradient_norm,
+                skipped: Some(what),
+            });
+        }
+        self.non_finite_in_a_row = 0;
+        let clip = (self.clip_norm / (gradient_norm + 1e-12)).min(1.0);
+        self.optimizer.update(
+            &mut self.parameters,
+            &batch.gradients,
+            learning_rate,
+            clip / batch.weight,
+            step + 1,
+        )?;
+        Ok(Update {
+            learning_rate,
+            gradient_norm,
+            skipped: None,
+        })
+    }
+
+    fn first_non_finite(&self, batch: &Whole) -> Result<String> {
+        for (parameter, gradient) in self.parameters.iter().zip(&batch.gradients) {
+            if to_f64(gradient)?.iter().any(|v| !v.is_finite()) {
+                return Ok(format!("the gradient of {}", parameter.name));
+            }
+        }
+        Ok("the loss".to_owned())
+    }
+}

@@ -1,0 +1,76 @@
+//! The machine a run flies on: where memory readings come from, and how caches are given back. Real or scripted.
+
+use crate::error::Result;
+use pressure::source::scripted::{Advance, Scripted};
+use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source};
+use std::path::PathBuf;
+use std::time::Instant;
+use tape::device::Chosen;
+use tape::memory::{Purge, live_bytes};
+
+/// How a memory script advances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ScriptBy {
+    /// By the clock.
+    #[default]
+    Time,
+    /// One line a decision.
+    Piece,
+}
+
+/// A script of what other apps use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryScript {
+    /// JSON lines.
+    pub path: PathBuf,
+    /// How it advances.
+    pub by: ScriptBy,
+}
+
+/// What the pilot needs of the outside.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// A scripted machine instead of this one.
+    pub script: Option<MemoryScript>,
+    /// Gives the allocator's cached memory back.
+    pub purge: Purge,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Machine {
+            script: None,
+            purge: || {},
+        }
+    }
+}
+
+impl Machine {
+    /// Opens the source of readings.
+    pub(crate) fn source(&self, chosen: &Chosen) -> Result<Box<dyn MemorySource>> {
+        let readings = readings(chosen);
+        let Some(script) = &self.script else {
+            return Ok(source::open(readings));
+        };
+        let advance = match script.by {
+            ScriptBy::Piece => Advance::Piece,
+            ScriptBy::Time => {
+                let begin = Instant::now();
+                Advance::Time(Box::new(move || begin.elapsed().as_millis() as u64))
+            }
+        };
+        Ok(Box::new(
+            Scripted::open(&script.path, advance, own_footprint_bytes)?.with_device(readings),
+        ))
+    }
+}
+
+/// The device's own numbers. The handle that answers is made for this: it is read from the monitor's thread.
+fn readings(chosen: &Chosen) -> DeviceReadings {
+    let (allocated, limit) = (chosen.device.clone(), chosen.device.clone());
+    DeviceReadings {
+        live_bytes: Box::new(live_bytes),
+        allocated_bytes: Box::new(move || tape::device::allocated_bytes(&allocated)),
+        limit_bytes: Box::new(move || tape::device::limit_bytes(&limit)),
+    }
+}

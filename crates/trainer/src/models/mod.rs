@@ -1,0 +1,60 @@
+//! Networks: plain structs of parameter positions, with one `forward` each. No layer uses a statistic of the piece.
+
+mod builder;
+mod layers;
+mod resnet;
+mod vit;
+
+pub use builder::Builder;
+pub use layers::{Conv, GroupNorm, LayerNorm, Linear};
+pub use resnet::{ResNet, ResNetShape};
+pub use vit::{Vit, VitShape};
+
+use crate::plan::ModelKind;
+use candle_core::{DType, Device};
+use tape::{Parameters, Result, Tape, Value};
+
+/// A network for images.
+#[derive(Debug, Clone)]
+pub enum Network {
+    /// Residual convolutions with GroupNorm.
+    ResNet(ResNet),
+    /// Vision transformer.
+    Vit(Vit),
+}
+
+impl Network {
+    /// Builds a network and its parameters, initialised from `seed` by name.
+    pub fn build(
+        kind: ModelKind,
+        image_size: usize,
+        classes: usize,
+        seed: u64,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<(Network, Parameters)> {
+        let mut parameters = Parameters::default();
+        let mut builder = Builder::new(&mut parameters, seed, dtype, device);
+        let network = match kind {
+            ModelKind::ConvNet => Network::ResNet(ResNet::build(
+                &mut builder,
+                &ResNetShape::convnet(),
+                classes,
+            )?),
+            ModelKind::VitMicro => Network::Vit(Vit::build(
+                &mut builder,
+                VitShape::micro(image_size),
+                classes,
+            )?),
+        };
+        Ok((network, parameters))
+    }
+
+    /// Class scores [samples, classes] of `images` [samples, 3, side, side].
+    pub fn forward(&self, tape: &Tape, images: &Value) -> Result<Value> {
+        match self {
+            Network::ResNet(network) => network.forward(tape, images),
+            Network::Vit(network) => network.forward(tape, images),
+        }
+    }
+}

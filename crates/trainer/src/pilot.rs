@@ -1,0 +1,304 @@
+//! The pilot: joins monitor, memory model and controller, and answers before every piece. The rules are in `pressure`.
+
+use crate::control::Control;
+use crate::error::Result;
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::replay::Replay;
+use candle_core::Device;
+use pressure::{
+    Action, Allocator, Ask, Change, Decision, MemoryModel, MemorySample, Monitor, Outcome, Phase,
+    Piece, PieceKind, Policy, SampleCost, State, budget_bytes, decide, notice, observe,
+};
+use std::time::{Duration, Instant};
+use tape::Cancel;
+use tape::device::Chosen;
+use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
+
+/// How long a paused training waits before it asks again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Decides the size of every piece of one run.
+pub struct Pilot {
+    policy: Policy,
+    state: State,
+    model: MemoryModel,
+    monitor: Monitor,
+    cancel: Cancel,
+    device: Device,
+    purge: Purge,
+    stepped: bool,
+    image_size: u32,
+    element_bytes: u32,
+    replay: Option<Replay>,
+    /// Footprint that is not heap: code, stacks, what the allocator holds at least.
+    base_bytes: u64,
+    next: Option<(PieceKind, u64)>,
+    piece: Option<Running>,
+    last: Option<(Phase, u32, Action)>,
+}
+
+/// The piece at work.
+struct Running {
+    kind: PieceKind,
+    micro_batch: u32,
+    begun: Instant,
+    begun_at_ms: u64,
+}
+
+/// An answer, and the reading it rests on.
+pub struct Answer {
+    /// What to do.
+    pub decision: Decision,
+    /// The reading.
+    pub sample: MemorySample,
+    /// The micro-batch before.
+    pub previous: u32,
+    /// It differs from the answer before.
+    pub changed: bool,
+}
+
+impl Pilot {
+    /// Takes off: starts the monitor.
+    pub fn start(
+        plan: &Plan,
+        chosen: &Chosen,
+        machine: &Machine,
+        control: &Control,
+        element_bytes: u32,
+        replay: Option<Replay>,
+    ) -> Result<Self> {
+        let mut policy = Policy {
+            memory_cap_bytes: plan.memory_cap_bytes,
+            fixed_micro_batch: plan.fixed_micro_batch,
+            ..Policy::default()
+        };
+        policy.politeness = plan.politeness.unwrap_or(policy.politeness);
+        let source = machine.source(chosen)?;
+        let stepped = source.is_stepped();
+        let allocator = if chosen.kind == "metal" {
+            Allocator::PowerOfTwo
+        } else {
+            Allocator::Exact
+        };
+        Ok(Pilot {
+            policy,
+            state: State::default(),
+            model: MemoryModel::new(allocator),
+            monitor: Monitor::start(source, control.cancel()),
+            cancel: control.cancel(),
+            device: chosen.device.clone(),
+            purge: machine.purge,
+            stepped,
+            image_size: plan.image_size,
+            element_bytes,
+            replay,
+            base_bytes: u64::MAX,
+            next: None,
+            piece: None,
+            last: None,
+        })
+    }
+
+    /// Where readings come from.
+    pub fn describe(&self) -> String {
+        self.monitor.describe()
+    }
+
+    /// Another memory cap.
+    pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
+        self.policy.memory_cap_bytes = bytes;
+    }
+
+    /// The state of the signal, for the memory event.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The training's micro-batch as last decided; 0 before the first decision.
+    pub fn micro_batch(&self) -> u32 {
+        self.last.map_or(0, |(_, size, _)| size)
+    }
+
+    /// The budget on a reading.
+    pub fn budget_bytes(&self, sample: &MemorySample) -> u64 {
+        budget_bytes(
+            &self.policy,
+            &self.state,
+            sample,
+            self.policy.horizon_extra_ms,
+        )
+    }
+
+    /// Physical memory; 0 where it cannot be read.
+    pub fn total_bytes(&self) -> u64 {
+        self.monitor.latest().map_or(0, |sample| sample.total_bytes)
+    }
+
+    /// A reading for the record, without a decision; none where readings advance a script.
+    pub fn reading(&self) -> Option<MemorySample> {
+        if self.stepped {
+            None
+        } else {
+            self.monitor.latest()
+        }
+    }
+
+    /// What to do with `remaining` samples. `position` is the step (from 1) and the piece (from 0), for a replay.
+    pub fn ask(
+        &mut self,
+        remaining: usize,
+        phase: Phase,
+        position: (u64, usize),
+    ) -> Result<Answer> {
+        for sample in self.monitor.take_samples() {
+            self.state = notice(&self.policy, std::mem::take(&mut self.state), &sample);
+        }
+        let sample = self.monitor.sample_now()?;
+        let kind = PieceKind {
+            phase,
+            checkpoint_blocks: 0,
+            element_bytes: self.element_bytes,
+            resolution: self.image_size,
+        };
+        let costs = vec![SampleCost(u64::from(self.image_size).pow(2)); remaining];
+        let ask = Ask {
+            sample,
+            remaining: &costs,
+            kind,
+        };
+        let (state, mut decision) = decide(
+            &self.policy,
+            std::mem::take(&mut self.state),
+            &ask,
+            &self.model,
+        );
+        self.state = state;
+        if let Some(size) = self.replayed(phase, position) {
+            decision = Decision {
+                micro_batch: size.min(remaining as u32),
+                action: Action::Run,
+                change: Change::Hold,
+                reason: "the schedule of the recorded run".to_owned(),
+                ..decision
+            };
+        }
+        let size = self.state.micro_batch(kind);
+        let (changed, previous) = self.compare(phase, size, &decision);
+        if decision.release_caches || decision.action != Action::Run {
+            release(&self.device, self.purge)?;
+        }
+        self.next = Some((kind, sample.at_ms));
+        Ok(Answer {
+            decision,
+            sample,
+            previous,
+            changed,
+        })
+    }
+
+    fn replayed(&self, phase: Phase, (step, piece): (u64, usize)) -> Option<u32> {
+        if phase != Phase::Train {
+            return None;
+        }
+        self.replay.as_ref()?.size(step, piece)
+    }
+
+    /// Whether the steady size or the action differs from last time, and the size before. A shorter last piece is no change.
+    fn compare(&mut self, phase: Phase, size: u32, decision: &Decision) -> (bool, u32) {
+        let now = (phase, size, decision.action);
+        let (changed, previous) = match self.last {
+            Some((last_phase, last_size, last_action)) if last_phase == phase => (
+                (last_size, last_action) != (size, decision.action),
+                last_size,
+            ),
+            // Coming back from another phase is no news: only the training's own sizes are.
+            Some(_) => (
+                phase == Phase::Train && decision.change != Change::Hold,
+                size,
+            ),
+            None => (true, 0),
+        };
+        if phase == Phase::Train || self.last.is_none() {
+            self.last = Some(now);
+        }
+        (changed && phase == Phase::Train, previous)
+    }
+
+    /// A piece of `micro_batch` samples begins: from now on it is watched and measured.
+    pub fn begin(&mut self, micro_batch: usize) {
+        let Some((kind, at_ms)) = self.next.take() else {
+            return;
+        };
+        self.cancel
+            .store(false, std::sync::atomic::Ordering::Relaxed);
+        self.monitor.watch(self.policy.clone(), self.state.clone());
+        let live = live_bytes();
+        if live > 0 {
+            // What the process holds beside its heap; at its lowest the allocator caches nothing.
+            let own = pressure::own_footprint_bytes();
+            self.base_bytes = self.base_bytes.min(own.saturating_sub(live));
+            take_peak_bytes();
+        } else {
+            self.monitor.take_peak();
+        }
+        self.piece = Some(Running {
+            kind,
+            micro_batch: micro_batch as u32,
+            begun: Instant::now(),
+            begun_at_ms: at_ms,
+        });
+    }
+
+    /// The piece has ended: learns from it.
+    pub fn ended(&mut self, outcome: Outcome) {
+        self.monitor.unwatch();
+        let Some(piece) = self.piece.take() else {
+            return;
+        };
+        let ms = piece.begun.elapsed().as_secs_f64() * 1000.0;
+        let peak_bytes = if live_bytes() > 0 && self.device.is_cpu() {
+            self.base_bytes + take_peak_bytes()
+        } else {
+            self.monitor.take_peak()
+        };
+        let piece = Piece {
+            at_ms: piece.begun_at_ms + ms as u64,
+            kind: piece.kind,
+            micro_batch: piece.micro_batch,
+            cost: u64::from(piece.micro_batch) * u64::from(self.image_size).pow(2),
+            peak_bytes,
+            ms,
+            outcome,
+        };
+        let (state, model) = (
+            std::mem::take(&mut self.state),
+            std::mem::replace(&mut self.model, MemoryModel::new(Allocator::Exact)),
+        );
+        (self.state, self.model) = observe(&self.policy, state, model, &piece);
+    }
+
+    /// The piece ended for want of memory or was cancelled: caches go, the next answer is smaller.
+    pub fn retreat(&mut self, outcome: Outcome) -> Result<()> {
+        self.ended(outcome);
+        Ok(release(&self.device, self.purge)?)
+    }
+
+    /// The user ended the piece; nothing is to be learnt from it.
+    pub fn abandon(&mut self) {
+        self.monitor.unwatch();
+        self.piece = None;
+    }
+
+    /// Gives cached memory back.
+    pub fn release(&self) -> Result<()> {
+        Ok(release(&self.device, self.purge)?)
+    }
+
+    /// Waits a moment, or until the user asks for something. A script that advances by decision needs no waiting.
+    pub fn wait(&self, control: &Control) {
+        if !self.stepped {
+            control.wait(PAUSE);
+        }
+    }
+}

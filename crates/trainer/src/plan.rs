@@ -1,0 +1,337 @@
+//! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
+
+use crate::error::{Result, TrainError};
+use dataset::{Inspection, Part};
+use runlog::{Every, RunConfig};
+use std::path::PathBuf;
+use tape::device::{Wanted, default_threads};
+
+/// Networks by the name the user writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Small residual ConvNet.
+    ConvNet,
+    /// Small vision transformer.
+    VitMicro,
+}
+
+impl ModelKind {
+    /// All of them, the suggested one first.
+    pub const ALL: [ModelKind; 2] = [ModelKind::ConvNet, ModelKind::VitMicro];
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelKind::ConvNet => "convnet",
+            ModelKind::VitMicro => "vit_micro",
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            ModelKind::ConvNet => "ConvNet",
+            ModelKind::VitMicro => "ViT-Micro/8",
+        }
+    }
+
+    /// The image side must be a multiple of this.
+    pub fn multiple(self) -> u32 {
+        match self {
+            ModelKind::ConvNet => 1,
+            ModelKind::VitMicro => 8,
+        }
+    }
+}
+
+/// Optimizers by the name the user writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptimizerKind {
+    /// Adam with decoupled weight decay.
+    AdamW,
+    /// Stochastic gradient descent with momentum .9.
+    Sgd,
+}
+
+impl OptimizerKind {
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            OptimizerKind::AdamW => "adamw",
+            OptimizerKind::Sgd => "sgd",
+        }
+    }
+}
+
+/// Augmentation by the name the user writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Augmentation {
+    /// Centre crop only.
+    None,
+    /// Crop, flip and colour.
+    Standard,
+}
+
+/// Everything a training does, decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The dropped folder.
+    pub folder: PathBuf,
+    /// Its name, shown.
+    pub name: String,
+    /// Network.
+    pub model: ModelKind,
+    /// Side of the square image in pixels.
+    pub image_size: u32,
+    /// Class names in label order.
+    pub classes: Vec<String>,
+    /// Samples trained on.
+    pub train_samples: u64,
+    /// Samples held out.
+    pub held_out_samples: u64,
+    /// Samples a step.
+    pub effective_batch: u32,
+    /// The size of every piece, where the user fixed it.
+    pub fixed_micro_batch: Option<u32>,
+    /// Steps in all.
+    pub steps: u64,
+    /// ceil(train samples / effective batch).
+    pub steps_per_epoch: u64,
+    /// Optimizer.
+    pub optimizer: OptimizerKind,
+    /// Peak learning rate.
+    pub learning_rate: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Steps of warm-up.
+    pub warmup_steps: u64,
+    /// Label smoothing.
+    pub label_smoothing: f64,
+    /// Largest global gradient norm.
+    pub clip_norm: f64,
+    /// Augmentation.
+    pub augment: Augmentation,
+    /// Train in f64 (CPU only); else f32.
+    pub double_precision: bool,
+    /// Device asked for.
+    pub device: Wanted,
+    /// Threads of the CPU kernels.
+    pub threads: u32,
+    /// Decoding workers, where the user chose; else by device.
+    pub workers: Option<u32>,
+    /// Largest footprint, in bytes.
+    pub memory_cap_bytes: Option<u64>,
+    /// Where the budget line stands, as a share of all memory.
+    pub politeness: Option<f64>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Train on this many samples only.
+    pub dev_samples: Option<u64>,
+    /// Rhythm of checkpoints.
+    pub checkpoint_every: Every,
+    /// Epochs between evaluations.
+    pub evaluate_every_epochs: u64,
+    /// The config with every choice filled in, for the run folder.
+    pub config: RunConfig,
+}
+
+/// Samples that make a default run long enough: small folders get more epochs.
+const DEFAULT_SAMPLES_SEEN: u64 = 30_000;
+
+impl Plan {
+    /// Checks a config against what the folder holds and fills in what the user left open.
+    ///
+    /// # Errors
+    /// The first value that does not work, with what would; a folder that cannot be trained, with why.
+    pub fn check(config: &RunConfig, inspection: &Inspection) -> Result<Plan> {
+        config.validate()?;
+        if let Some(sentence) = &inspection.refusal {
+            return Err(TrainError::NotTrainable {
+                sentence: sentence.clone(),
+            });
+        }
+        let task = chosen(
+            "task",
+            config.task.as_deref().unwrap_or(TASK),
+            &[(TASK, ())],
+        )
+        .map(|()| TASK)?;
+        let models = ModelKind::ALL.map(|m| (m.name(), m));
+        let model = chosen(
+            "model",
+            config.model.as_deref().unwrap_or("convnet"),
+            &models,
+        )?;
+        let image_size = image_size(config.image_size, model)?;
+        let optimizers = [("adamw", OptimizerKind::AdamW), ("sgd", OptimizerKind::Sgd)];
+        let optimizer = chosen(
+            "optimizer",
+            config.optimizer.as_deref().unwrap_or("adamw"),
+            &optimizers,
+        )?;
+        let augments = [
+            ("standard", Augmentation::Standard),
+            ("none", Augmentation::None),
+        ];
+        let augment = chosen(
+            "augment",
+            config.augment.as_deref().unwrap_or("standard"),
+            &augments,
+        )?;
+        let precision = config.precision.as_deref().unwrap_or("f32");
+        let double_precision = chosen("precision", precision, &[("f32", false), ("f64", true)])?;
+        let devices = [
+            ("auto", Wanted::Auto),
+            ("metal", Wanted::Metal),
+            ("cuda", Wanted::Cuda),
+            ("cpu", Wanted::Cpu),
+        ];
+        let asked =
+            config
+                .device
+                .as_deref()
+                .unwrap_or(if double_precision { "cpu" } else { "auto" });
+        let device = chosen("device", asked, &devices)?;
+        if double_precision && device != Wanted::Cpu {
+            return Err(setting(
+                "precision",
+                precision,
+                "f64 runs on the CPU only; add --device cpu",
+            ));
+        }
+        let all = inspection.count(Part::Train);
+        let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
+        let effective_batch = config
+            .effective_batch
+            .unwrap_or(32)
+            .min(train_samples.max(1) as u32);
+        let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
+        let epochs = config
+            .epochs
+            .unwrap_or((DEFAULT_SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60));
+        let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
+        let rate = match optimizer {
+            OptimizerKind::AdamW => 1e-3,
+            OptimizerKind::Sgd => 2e-2,
+        };
+        let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
+        let warmup = config.warmup_fraction.unwrap_or(0.05);
+        let mut plan = Plan {
+            folder: inspection.folder.clone(),
+            name: inspection.name.clone(),
+            model,
+            image_size,
+            classes: inspection
+                .classes
+                .iter()
+                .map(|class| class.name.clone())
+                .collect(),
+            train_samples,
+            held_out_samples: inspection.count(Part::HeldOut),
+            effective_batch,
+            fixed_micro_batch: config.micro_batch,
+            steps,
+            steps_per_epoch,
+            optimizer,
+            learning_rate: config.learning_rate.unwrap_or(rate),
+            weight_decay: config.weight_decay.unwrap_or(0.05),
+            warmup_steps: ((steps as f64 * warmup) as u64).clamp(1, steps.max(1)),
+            label_smoothing: config.label_smoothing.unwrap_or(0.1),
+            clip_norm: config.clip_norm.unwrap_or(1.0),
+            augment,
+            double_precision,
+            device,
+            threads: config.threads.unwrap_or(default_threads() as u32),
+            workers: config.workers,
+            memory_cap_bytes: config.memory_cap_bytes,
+            politeness: config.politeness,
+            seed: config.seed.unwrap_or(7),
+            dev_samples: config.dev_samples,
+            checkpoint_every: Every::parse(checkpoint_every)?,
+            evaluate_every_epochs: config
+                .evaluate_every_epochs
+                .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
+            config: RunConfig::default(),
+        };
+        plan.config = plan.filled_in(config, task, checkpoint_every, warmup);
+        Ok(plan)
+    }
+
+    /// Epochs planned, the last one perhaps cut short by `--steps`.
+    pub fn epochs(&self) -> u64 {
+        self.steps.div_ceil(self.steps_per_epoch.max(1))
+    }
+
+    /// The config with every choice that must not change on resume.
+    fn filled_in(
+        &self,
+        asked: &RunConfig,
+        task: &str,
+        checkpoint_every: &str,
+        warmup: f64,
+    ) -> RunConfig {
+        RunConfig {
+            folder: Some(self.folder.clone()),
+            task: Some(task.to_owned()),
+            model: Some(self.model.name().to_owned()),
+            image_size: Some(self.image_size),
+            steps: Some(self.steps),
+            effective_batch: Some(self.effective_batch),
+            optimizer: Some(self.optimizer.name().to_owned()),
+            learning_rate: Some(self.learning_rate),
+            weight_decay: Some(self.weight_decay),
+            warmup_fraction: Some(warmup),
+            label_smoothing: Some(self.label_smoothing),
+            clip_norm: Some(self.clip_norm),
+            augment: Some(
+                if self.augment == Augmentation::None {
+                    "none"
+                } else {
+                    "standard"
+                }
+                .to_owned(),
+            ),
+            precision: Some(if self.double_precision { "f64" } else { "f32" }.to_owned()),
+            seed: Some(self.seed),
+            checkpoint_every: Some(checkpoint_every.to_owned()),
+            evaluate_every_epochs: Some(self.evaluate_every_epochs),
+            ..asked.clone()
+        }
+    }
+}
+
+/// The one task there is so far.
+const TASK: &str = "image-classification";
+
+fn setting(key: &'static str, value: impl ToString, allowed: impl ToString) -> TrainError {
+    TrainError::Setting {
+        key,
+        value: value.to_string(),
+        allowed: allowed.to_string(),
+    }
+}
+
+fn chosen<T: Copy>(key: &'static str, value: &str, choices: &[(&str, T)]) -> Result<T> {
+    let found = choices
+        .iter()
+        .find(|(name, _)| *name == value)
+        .map(|(_, choice)| *choice);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        setting(key, value, format!("choose {}", names.join(" or ")))
+    })
+}
+
+fn image_size(asked: Option<u32>, model: ModelKind) -> Result<u32> {
+    let size = asked.unwrap_or(64);
+    let multiple = model.multiple();
+    if size % multiple != 0 {
+        let allowed = format!(
+            "{} needs a multiple of {multiple}, {} for instance",
+            model.label(),
+            size.next_multiple_of(multiple)
+        );
+        return Err(setting("image_size", size, allowed));
+    }
+    Ok(size)
+}

@@ -1,0 +1,113 @@
+//! The exact list of files a run trains on, kept in its folder: a resumed run goes on with the same samples, whatever was
+//! added to the dropped folder meanwhile.
+
+use crate::error::{Result, TrainError, at};
+use dataset::{Class, Ignored, ImageFile, Inspection, Part, SplitKind};
+use runlog::RunFolder;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// File name in the run folder.
+const FILE: &str = "data.json";
+
+#[derive(Serialize, Deserialize)]
+struct Roster {
+    folder: PathBuf,
+    name: String,
+    classes: Vec<String>,
+    /// Path, label, part (0 train, 1 held out, 2 test), width, height, bytes.
+    files: Vec<(PathBuf, u32, u8, u32, u32, u64)>,
+}
+
+/// Writes the list.
+pub fn write(run: &RunFolder, inspection: &Inspection) -> Result<()> {
+    let part = |part| match part {
+        Part::Train => 0,
+        Part::HeldOut => 1,
+        Part::Test => 2,
+    };
+    let files = inspection.files.iter().map(|f| {
+        (
+            f.path.clone(),
+            f.label,
+            part(f.part),
+            f.width,
+            f.height,
+            f.bytes,
+        )
+    });
+    let roster = Roster {
+        folder: inspection.folder.clone(),
+        name: inspection.name.clone(),
+        classes: inspection
+            .classes
+            .iter()
+            .map(|class| class.name.clone())
+            .collect(),
+        files: files.collect(),
+    };
+    let path = run.path.join(FILE);
+    let text = serde_json::to_vec(&roster).expect("paths that were read as text are text");
+    std::fs::write(&path, text).map_err(at(&path))
+}
+
+/// Reads the list back as the inspection it came from.
+pub fn read(run: &RunFolder) -> Result<Inspection> {
+    let path = run.path.join(FILE);
+    let text = std::fs::read(&path).map_err(at(&path))?;
+    let roster: Roster = serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
+    let files: Vec<ImageFile> = roster.files.into_iter().map(file).collect();
+    let count = |label: usize, part: Part| {
+        files
+            .iter()
+            .filter(|f| f.label as usize == label && f.part == part)
+            .count() as u32
+    };
+    let classes = roster
+        .classes
+        .into_iter()
+        .enumerate()
+        .map(|(label, name)| Class {
+            name,
+            train: count(label, Part::Train),
+            held_out: count(label, Part::HeldOut),
+            test: count(label, Part::Test),
+        });
+    Ok(Inspection {
+        folder: roster.folder,
+        name: roster.name,
+        classes: classes.collect(),
+        bytes: files.iter().map(|f| f.bytes).sum(),
+        files,
+        skipped: Vec::new(),
+        ignored: Ignored::default(),
+        typical_size: None,
+        refusal: None,
+        notes: Vec::new(),
+        split: SplitKind::Given,
+        split_folders: Vec::new(),
+    })
+}
+
+fn file((path, label, part, width, height, bytes): (PathBuf, u32, u8, u32, u32, u64)) -> ImageFile {
+    let part = match part {
+        0 => Part::Train,
+        1 => Part::HeldOut,
+        _ => Part::Test,
+    };
+    ImageFile {
+        path,
+        label,
+        part,
+        width,
+        height,
+        bytes,
+    }
+}
+
+fn damaged(path: &Path, error: serde_json::Error) -> TrainError {
+    TrainError::CheckpointDamaged {
+        path: path.to_owned(),
+        what: error.to_string(),
+    }
+}

@@ -1,0 +1,183 @@
+//! The training loop. It reads like prose: poll the user, ask the pilot, work a piece, add it; when the effective batch is
+//! whole, update, say so, save when due, evaluate when due. What each word means stands in `session.rs` and the rooms.
+
+use crate::activity::Activity;
+use crate::checkpoint;
+use crate::control::Control;
+use crate::effective_batch::EffectiveBatch;
+use crate::error::{Result, TrainError};
+use crate::journal::Listener;
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::replay::Replay;
+use crate::roster;
+use crate::session::Session;
+use dataset::Inspection;
+use pressure::{Action, Outcome, Phase};
+use runlog::{RunFolder, StopReason};
+use tape::device::piece_scope;
+
+/// Stack of the training thread, in bytes.
+const STACK_BYTES: usize = 64 << 20;
+
+/// What a flight needs beside its plan.
+#[derive(Debug, Clone, Default)]
+pub struct Flight {
+    /// The user's wishes.
+    pub control: Control,
+    /// The machine flown on.
+    pub machine: Machine,
+    /// A recorded schedule to repeat.
+    pub replay: Option<Replay>,
+}
+
+/// How a training ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ending {
+    /// Why.
+    pub why: StopReason,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Newest held-out accuracy, as a fraction.
+    pub accuracy: Option<f64>,
+}
+
+/// Trains a new run in `run` to its end. Blocks; `listener` hears every event.
+pub fn start(
+    plan: Plan,
+    inspection: Inspection,
+    run: &RunFolder,
+    flight: Flight,
+    listener: Listener,
+) -> Result<Ending> {
+    run.write_config(&plan.config)?;
+    roster::write(run, &inspection)?;
+    on_own_threads(&plan, || {
+        Session::begin(&plan, &inspection, run, flight, listener)?.fly()
+    })
+}
+
+/// Goes on with a run from its newest good checkpoint: the same samples, schedule and seeds.
+pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<Ending> {
+    let inspection = roster::read(run)?;
+    let plan = Plan::check(&run.config()?, &inspection)?;
+    on_own_threads(&plan, || {
+        Session::go_on(&plan, &inspection, run, flight, listener)?.fly()
+    })
+}
+
+/// Runs `work` on a pool of its own with as many threads as the plan says, each with a stack for deep networks. A panic
+/// there becomes an error here: the window lives on.
+fn on_own_threads<R: Send>(plan: &Plan, work: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(plan.threads as usize)
+        .stack_size(STACK_BYTES)
+        .thread_name(|n| format!("training-{n}"))
+        .build()
+        .map_err(|error| TrainError::Panicked(error.to_string()))?;
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        pool.install(|| {
+            let _awake = Activity::begin();
+            work()
+        })
+    }));
+    outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        Err(TrainError::Panicked(
+            text.unwrap_or_else(|| "no message".to_owned()),
+        ))
+    })
+}
+
+impl Session<'_> {
+    /// Flies to the end and says how it ended, whatever happens.
+    fn fly(mut self) -> Result<Ending> {
+        let ended = self.steps().and_then(|why| self.land(why));
+        if let Err(error) = &ended {
+            self.say_failed(error);
+        }
+        ended
+    }
+
+    fn steps(&mut self) -> Result<StopReason> {
+        'step: while self.state.step < self.plan.steps {
+            let mut batch = EffectiveBatch::new(self.feed.begin(self.state.step));
+            while batch.pending.remaining() > 0 {
+                if self.heed()? {
+                    return Ok(StopReason::Requested);
+                }
+                let position = (self.state.step + 1, batch.pieces());
+                let answer = self.ask(batch.pending.remaining(), Phase::Train, position)?;
+                let Some(size) = answer.decision.micro_batch() else {
+                    if answer.decision.action == Action::Park {
+                        self.park()?;
+                        continue 'step;
+                    }
+                    self.pilot.wait(&self.control);
+                    continue;
+                };
+                self.gather(&mut batch.pending, size)?;
+                let samples = batch.pending.piece(size);
+                if samples.is_empty() {
+                    continue;
+                }
+                self.pilot.begin(samples.len());
+                match piece_scope(|| self.learner.task(self.control.cancel()).gradients(samples)) {
+                    Ok(piece) => {
+                        self.pilot.ended(Outcome::Ok);
+                        if let Err(error) = batch.add(piece) {
+                            self.redo_step(error)?;
+                            continue 'step;
+                        }
+                    }
+                    Err(error) if error.is_memory() => self.pilot.retreat(Outcome::Memory)?,
+                    Err(error) if error.is_cancelled() && self.control.is_stopping() => {
+                        self.pilot.abandon()
+                    }
+                    Err(error) if error.is_cancelled() => self.pilot.retreat(Outcome::Cancelled)?,
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(whole) = batch.whole() else {
+                return Err(TrainError::NoData {
+                    step: self.state.step,
+                    folder: self.plan.folder.clone(),
+                });
+            };
+            self.update(whole)?;
+            if self.evaluation_is_due() {
+                self.evaluate()?;
+            }
+            if let Some(why) = self.checkpoint_is_due() {
+                self.save_if_possible(why)?;
+            }
+        }
+        Ok(StopReason::Finished)
+    }
+
+    /// Drops everything until memory is back, then takes it up from the checkpoint written first.
+    fn park(&mut self) -> Result<()> {
+        self.save(runlog::CheckpointReason::Pressure)?;
+        self.learner_away()?;
+        loop {
+            if self.heed()? {
+                self.control.ask(crate::control::Request::Stop);
+                break;
+            }
+            let answer = self.ask(
+                self.plan.effective_batch as usize,
+                Phase::Train,
+                (self.state.step + 1, 0),
+            )?;
+            if answer.decision.action != Action::Park {
+                break;
+            }
+            self.pilot.wait(&self.control);
+        }
+        let (loaded, _) = checkpoint::newest(&self.run)?;
+        self.learner_back(&loaded)?;
+        self.restart_feed();
+        Ok(())
+    }
+}
