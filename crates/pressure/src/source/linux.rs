@@ -18,10 +18,22 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Bytes of a page of `/proc/self/statm`. Other page sizes are found in `/proc/self/smaps`' header lines; see `page_bytes`.
+/// Bytes of a page of `/proc/self/statm` where the system does not say.
 const SMALLEST_PAGE_BYTES: u64 = 4096;
 /// A stall is measured over this time, microseconds.
 const STALL_WINDOW_US: u64 = 1_000_000;
+
+/// What is read of `/proc/meminfo`; from the fifth on, what the kernel itself holds and cannot give back.
+const MEMINFO: [&str; 8] = [
+    "MemTotal",
+    "MemAvailable",
+    "SwapTotal",
+    "SwapFree",
+    "SUnreclaim",
+    "KernelStack",
+    "PageTables",
+    "Percpu",
+];
 
 /// This machine.
 pub(super) struct Machine {
@@ -98,21 +110,18 @@ impl MemorySource for Machine {
         let pages = self.statm.numbers()?;
         let page = |index: usize| pages.get(index).copied().unwrap_or(0) * self.page_bytes;
         let (mapped, own, data) = (page(0), page(1), page(5));
-        let info = self.meminfo.kilobytes()?;
-        let bytes = |name: &str| info.get(name).copied().unwrap_or(0) * 1024;
-        if !info.contains_key("MemAvailable") {
+        let info = self.meminfo.named(MEMINFO)?;
+        let [total, Some(available), swap, swap_free, kernel @ ..] = info else {
             return Err(self.meminfo.unexpected("no MemAvailable"));
-        }
+        };
+        let bytes = |kilobytes: Option<u64>| kilobytes.unwrap_or(0) * 1024;
         let mut sample = MemorySample {
             at_ms: self.opened.elapsed().as_millis() as u64,
-            total_bytes: bytes("MemTotal"),
-            available_bytes: bytes("MemAvailable"),
+            total_bytes: bytes(total),
+            available_bytes: available * 1024,
             own_bytes: own,
-            system_bytes: bytes("SUnreclaim")
-                + bytes("KernelStack")
-                + bytes("PageTables")
-                + bytes("Percpu"),
-            swap_used_bytes: bytes("SwapTotal").saturating_sub(bytes("SwapFree")),
+            system_bytes: kernel.into_iter().map(bytes).sum(),
+            swap_used_bytes: bytes(swap).saturating_sub(bytes(swap_free)),
             ..MemorySample::default()
         };
         if let Some((limit, headroom)) = self.group.as_mut().and_then(Group::headroom) {
@@ -210,7 +219,7 @@ pub(super) fn take_own_peak_bytes() -> Option<u64> {
     let status = STATUS
         .get_or_init(|| Kept::open(Path::new("/proc/self/status")).ok())
         .as_ref()?;
-    let peak = status.kilobytes().ok()?.get("VmHWM").copied()? * 1024;
+    let peak = status.named(["VmHWM"]).ok()?[0]? * 1024;
     std::fs::write("/proc/self/clear_refs", "5").ok()?;
     Some(peak)
 }

@@ -130,12 +130,11 @@ impl Limited {
             .filter_map(|limit| limit.number().ok().flatten());
         let limit = limits.min().filter(|&limit| limit < NO_LIMIT_BYTES)?;
         let used = self.used.number().ok().flatten()?;
-        let stat = self.stat.table().ok()?;
-        let cached: [&str; 3] = match version {
+        let cached = match version {
             Version::Two => ["active_file", "inactive_file", "slab_reclaimable"],
-            Version::One => ["total_active_file", "total_inactive_file", ""],
+            Version::One => ["total_active_file", "total_inactive_file", "-"],
         };
-        let cached: u64 = cached.iter().filter_map(|name| stat.get(*name)).sum();
+        let cached: u64 = self.stat.named(cached).ok()?.into_iter().flatten().sum();
         Some((limit, limit.saturating_sub(used.saturating_sub(cached))))
     }
 }
