@@ -1,8 +1,9 @@
 //! Judges a file by its first bytes: what it is, how large it would be decoded, and whether it may be decoded at all.
 //! Reads headers only, never pixels, so that a few bytes that promise gigabytes cost nothing.
 
+use crate::promise;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
 /// Pixels of the largest photograph read. Phones reach 50 million; decoding 100 million takes seconds.
@@ -11,9 +12,6 @@ const MAX_PIXELS: u64 = 100_000_000;
 const MAX_DECODED_BYTES: u64 = 512 << 20;
 /// Longer side over shorter side. Beyond it a crop would hold a handful of pixels.
 const MAX_ASPECT: u64 = 50;
-/// Bytes of the longest run of garbage between two JPEG segments, and the number of segments, looked through.
-const MAX_JPEG_GARBAGE: u64 = 64 << 10;
-const MAX_JPEG_SEGMENTS: u32 = 10_000;
 
 /// What a file is by its header.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,15 +34,6 @@ pub(crate) enum Verdict {
     Other,
 }
 
-/// Size promised by a header.
-struct Promise {
-    width: u32,
-    height: u32,
-    bytes_per_pixel: u64,
-}
-
-type Judged<T> = Result<T, String>;
-
 /// Judges the file of `bytes` on disk.
 pub(crate) fn judge(path: &Path, bytes: u64) -> Verdict {
     let refused = |reason: String| Verdict::Refused {
@@ -66,8 +55,8 @@ pub(crate) fn judge(path: &Path, bytes: u64) -> Verdict {
         Err(source) => return refused(lost(&source)),
     };
     let promise = match &start[..] {
-        [0xFF, 0xD8, 0xFF, ..] => jpeg(&mut reader),
-        [0x89, b'P', b'N', b'G', 0x0D, 0x0A, 0x1A, 0x0A, ..] => png(&start),
+        [0xFF, 0xD8, 0xFF, ..] => promise::jpeg(&mut reader),
+        [0x89, b'P', b'N', b'G', 0x0D, 0x0A, 0x1A, 0x0A, ..] => promise::png(&start),
         [
             b'R',
             b'I',
@@ -82,7 +71,7 @@ pub(crate) fn judge(path: &Path, bytes: u64) -> Verdict {
             b'B',
             b'P',
             ..,
-        ] => webp(&start),
+        ] => promise::webp(&start),
         _ => return not_read(&start, claims),
     };
     match promise {
@@ -107,9 +96,8 @@ pub(crate) fn beyond_limits(width: u32, height: u32, decoded_bytes: u64) -> Opti
     if w == 0 || h == 0 {
         Some("Its header gives no size: the file is damaged. Copy it here again.".to_string())
     } else if w * h > MAX_PIXELS {
-        let millions = (w * h).div_ceil(1_000_000);
         Some(format!(
-            "{width} x {height} are {millions} million pixels; at most 100 million are read. Save it smaller."
+            "{width} x {height} pixels are more than the 100 million that are read. Save it smaller."
         ))
     } else if decoded_bytes > MAX_DECODED_BYTES {
         let megabytes = decoded_bytes >> 20;
@@ -196,118 +184,17 @@ fn not_read(start: &[u8], claims: bool) -> Verdict {
     }
 }
 
-fn damaged() -> String {
-    "Its header is damaged. Copy it here again.".to_string()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn be32(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))
-}
-
-fn le(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |n, byte| n << 8 | u32::from(*byte))
-}
-
-/// IHDR stands first: width, height, bits a channel, colour type.
-fn png(start: &[u8]) -> Judged<Promise> {
-    if start.len() < 26 || &start[12..16] != b"IHDR" {
-        return Err(damaged());
+    #[test]
+    fn the_limits_stand_where_they_are_said_to() {
+        let allowed = |w, h, bytes| beyond_limits(w, h, bytes).is_none();
+        assert!(allowed(10_000, 10_000, 300_000_000) && !allowed(10_001, 10_000, 1));
+        assert!(allowed(9_000, 7_000, 512 << 20) && !allowed(9_000, 7_000, (512 << 20) + 1));
+        assert!(allowed(100, 5_000, 1) && !allowed(100, 5_001, 1) && !allowed(5_001, 100, 1));
+        assert!(!allowed(0, 10, 1) && !allowed(10, 0, 1));
+        assert!(!allowed(u32::MAX, u32::MAX, u64::MAX), "nothing overflows");
     }
-    let channels = match start[25] {
-        0 => 1,
-        4 => 2,
-        // A palette or plain colours may bring a transparent colour, decoded as a fourth channel.
-        _ => 4,
-    };
-    let bytes_per_channel = if start[24] == 16 { 2 } else { 1 };
-    Ok(Promise {
-        width: be32(&start[16..20]),
-        height: be32(&start[20..24]),
-        bytes_per_pixel: channels * bytes_per_channel,
-    })
-}
-
-/// The first chunk tells the canvas, in one of three ways.
-fn webp(start: &[u8]) -> Judged<Promise> {
-    if start.len() < 30 {
-        return Err(damaged());
-    }
-    let (width, height) = match (&start[12..16], &start[20..]) {
-        (b"VP8 ", [_, _, _, 0x9D, 0x01, 0x2A, size @ ..]) => {
-            (le(&size[..2]) & 0x3FFF, le(&size[2..4]) & 0x3FFF)
-        }
-        (b"VP8L", [0x2F, size @ ..]) => {
-            let bits = le(&size[..4]);
-            ((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
-        }
-        (b"VP8X", [_, _, _, _, size @ ..]) => (le(&size[..3]) + 1, le(&size[3..6]) + 1),
-        _ => return Err(damaged()),
-    };
-    Ok(Promise {
-        width,
-        height,
-        bytes_per_pixel: 4,
-    })
-}
-
-/// Walks the segments up to the frame header, stepping over their contents.
-fn jpeg(reader: &mut BufReader<File>) -> Judged<Promise> {
-    let cut = |_| "It ends before its picture begins. Copy it here again.".to_string();
-    reader.seek_relative(2).map_err(cut)?;
-    for _ in 0..MAX_JPEG_SEGMENTS {
-        let marker = next_marker(reader).map_err(cut)?.ok_or_else(damaged)?;
-        match marker {
-            // Restart marks and TEM have no contents.
-            0x01 | 0xD0..=0xD8 => continue,
-            // The picture's end or its data before any frame header.
-            0xD9 | 0xDA => return Err(damaged()),
-            _ => {}
-        }
-        let mut length = [0; 2];
-        reader.read_exact(&mut length).map_err(cut)?;
-        let rest = be32(&length).checked_sub(2).ok_or_else(damaged)?;
-        match marker {
-            0xC0..=0xC2 if rest >= 6 => {
-                let mut frame = [0; 6];
-                reader.read_exact(&mut frame).map_err(cut)?;
-                if frame[0] != 8 {
-                    return Err(
-                        "It is a JPEG of more than 8 bits. Save it as an ordinary JPEG or PNG."
-                            .to_string(),
-                    );
-                }
-                let (height, width) = (be32(&frame[1..3]), be32(&frame[3..5]));
-                return Ok(Promise {
-                    width,
-                    height,
-                    bytes_per_pixel: u64::from(frame[5].max(3)),
-                });
-            }
-            0xC0..=0xC2 => return Err(damaged()),
-            0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
-                return Err(
-                    "It is a lossless or arithmetic JPEG. Save it as an ordinary JPEG or PNG."
-                        .to_string(),
-                );
-            }
-            _ => reader.seek_relative(i64::from(rest)).map_err(cut)?,
-        }
-    }
-    Err(damaged())
-}
-
-/// The next marker byte; nothing when only garbage follows.
-fn next_marker(reader: &mut BufReader<File>) -> io::Result<Option<u8>> {
-    let garbage = reader.by_ref().take(MAX_JPEG_GARBAGE).skip_until(0xFF)?;
-    if garbage as u64 == MAX_JPEG_GARBAGE {
-        return Ok(None);
-    }
-    let mut byte = [0xFF];
-    while byte[0] == 0xFF {
-        reader.read_exact(&mut byte)?;
-    }
-    Ok(Some(byte[0]))
 }

@@ -2,21 +2,39 @@
 //! Decides by names and file headers, decodes late, never writes into the folder. Knows no tensor, no device, no model
 //! and no screen; whatever it reads it treats as hostile.
 
+// The words.
+mod error;
+mod inspection;
+
+// Looking at a folder: list, judge headers, read the names, choose what is held out, say it.
+mod inspect;
+mod walk;
+
+mod header;
+mod promise;
+
+mod layout;
+mod roster;
+mod split;
+
+mod sentences;
+
+// Photographs as samples.
+mod images;
+
+mod decode;
+
 mod augment;
 mod cache;
-mod decode;
-mod error;
-mod header;
-mod images;
-mod inspect;
-mod inspection;
-mod layout;
-mod loader;
+
+// Samples in order and in time.
 mod order;
-mod sentences;
-mod split;
+
+mod loader;
+
 mod stream;
-mod walk;
+
+// The folder while the window is open.
 mod watch;
 
 pub use error::{DatasetError, SampleError};

@@ -203,3 +203,21 @@ impl Shared {
         on.wait(queue).unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_begun_beyond_the_depth() {
+        let mut queue = Queue::default();
+        queue.wanted.extend((0..5).map(|i| (0, i)));
+        assert_eq!(queue.begin(2), Some((0, 0, 0)));
+        assert_eq!(queue.begin(2), Some((1, 0, 1)));
+        assert_eq!(queue.begin(2), None);
+        assert_eq!(queue.outstanding(), 5);
+        queue.next_out += 1;
+        assert_eq!(queue.begin(2), Some((2, 0, 2)));
+        assert_eq!((queue.begin(2), queue.outstanding()), (None, 4));
+    }
+}

@@ -122,16 +122,10 @@ pub(crate) fn formats(counts: &BTreeMap<&'static str, u64>) -> Option<String> {
         .iter()
         .map(|(name, n)| format!("{} {name}", grouped(*n)))
         .collect();
-    let one = counts.values().sum::<u64>() == 1;
     (!parts.is_empty()).then(|| {
-        let (files, verb, them) = if one {
-            ("file", "is", "it")
-        } else {
-            ("files", "are", "them")
-        };
+        let list = parts.join(", ");
         format!(
-            "{} {files} {verb} left out: save {them} as JPEG or PNG to use {them}.",
-            parts.join(", ")
+            "Formats that are not read were left out: {list}. Save them as JPEG or PNG to use them."
         )
     })
 }

@@ -87,3 +87,50 @@ fn tell(changed: &Receiver<()>, quiet: Duration, patience: Duration, on_change: 
         on_change();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn reading_is_no_change_and_writing_is() {
+        let closed = |mode| EventKind::Access(AccessKind::Close(mode));
+        assert!(!is_change(&EventKind::Access(AccessKind::Open(
+            AccessMode::Any
+        ))));
+        assert!(!is_change(&closed(AccessMode::Read)));
+        assert!(is_change(&closed(AccessMode::Write)) && is_change(&EventKind::Any));
+    }
+
+    #[test]
+    fn a_burst_is_told_once() {
+        let (changes, changed) = channel();
+        for _ in 0..50 {
+            changes.send(()).expect("the receiver lives");
+        }
+        let (changes, told) = (RefCell::new(Some(changes)), Cell::new(0));
+        tell(&changed, Duration::from_millis(1), PATIENCE, || {
+            told.set(told.get() + 1);
+            changes.take();
+        });
+        assert_eq!(told.get(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_never_rests_is_told_all_the_same() {
+        let (changes, changed) = channel();
+        let told = Cell::new(0);
+        for _ in 0..6 {
+            changes.send(()).expect("the receiver lives");
+        }
+        let changes = RefCell::new(Some(changes));
+        tell(&changed, Duration::from_secs(60), Duration::ZERO, || {
+            told.set(told.get() + 1);
+            if told.get() == 3 {
+                changes.take();
+            }
+        });
+        assert_eq!(told.get(), 3, "every second change ran out of patience");
+    }
+}

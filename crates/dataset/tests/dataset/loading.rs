@@ -1,0 +1,129 @@
+//! Samples fetched ahead are the samples asked for, in the order asked for.
+
+use crate::support::{Folder, jpeg, scene};
+use dataset::{
+    Augment, ImageDataset, ImageOptions, InspectOptions, Loader, LoaderOptions, Order, Part,
+};
+use std::fs;
+use std::sync::Arc;
+
+const FILES: u32 = 12;
+
+fn open(folder: &Folder, cache_bytes: u64) -> Arc<ImageDataset> {
+    let found = folder.inspect_with(InspectOptions {
+        held_out_fraction: 0.0,
+        seed: 0,
+    });
+    let options = ImageOptions {
+        size: 16,
+        augment: Augment::Standard,
+        seed: 9,
+    };
+    Arc::new(ImageDataset::open(
+        &found,
+        Part::Train,
+        options,
+        None,
+        cache_bytes,
+    ))
+}
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    for i in 0..FILES {
+        folder.put(&format!("ant/{i:02}.jpg"), &jpeg(&scene(30 + i, 40)));
+    }
+    folder
+}
+
+fn start(dataset: &Arc<ImageDataset>, workers: usize, depth_samples: usize) -> Loader {
+    Loader::start(
+        Arc::clone(dataset),
+        LoaderOptions {
+            workers,
+            depth_samples,
+        },
+    )
+}
+
+#[test]
+fn neither_threads_nor_depth_change_what_is_handed_out() {
+    let folder = folder();
+    let dataset = open(&folder, 0);
+    let order = Order {
+        seed: 3,
+        len: FILES,
+        effective_batch: 5,
+    };
+    let steps: Vec<(u64, Vec<u32>)> = (0..6).map(|step| order.step(step)).collect();
+    let expected: Vec<_> = steps
+        .iter()
+        .flat_map(|(epoch, batch)| batch.iter().map(|i| dataset.sample(*i, *epoch)))
+        .collect();
+    for (workers, depth) in [(0, 1), (0, 8), (1, 1), (2, 3), (4, 64), (3, 0)] {
+        let mut loader = start(&dataset, workers, depth);
+        for (epoch, batch) in &steps {
+            loader.request(*epoch, batch);
+        }
+        let mut got = loader.take(1);
+        got.extend(loader.take(10));
+        assert_eq!(loader.outstanding(), 13);
+        got.extend(loader.take(1000));
+        assert_eq!(got, expected, "{workers} workers, {depth} ahead");
+        assert!(loader.take(1).is_empty() && loader.waited_ms() > 0.0);
+    }
+}
+
+#[test]
+fn a_file_that_vanishes_is_an_error_in_its_place() {
+    for workers in [0, 2] {
+        let folder = folder();
+        let dataset = open(&folder, 0);
+        fs::remove_file(folder.path().join("ant/03.jpg")).expect("it was there");
+        let mut loader = start(&dataset, workers, 4);
+        loader.request(0, &[2, 3, 4]);
+        let got = loader.take(3);
+        assert!(got[0].is_ok() && got[2].is_ok());
+        assert!(
+            got[1].as_ref().is_err_and(|e| e.file.ends_with("03.jpg")),
+            "{:?}",
+            got[1]
+        );
+    }
+}
+
+#[test]
+fn no_more_than_the_depth_is_decoded_ahead_and_dropping_ends_it() {
+    let folder = folder();
+    // The cache tells how many files were decoded; each is asked for once.
+    let dataset = open(&folder, 1 << 30);
+    let mut loader = start(&dataset, 2, 3);
+    loader.request(0, &(0..FILES).collect::<Vec<_>>());
+    assert!(loader.take(1)[0].is_ok());
+    drop(loader);
+    let picture = 24 * 32 * 3;
+    assert!(
+        dataset.cached_bytes() <= 4 * picture + 4 * 24 * 3 * 4,
+        "{} bytes",
+        dataset.cached_bytes()
+    );
+}
+
+#[test]
+fn a_loader_says_how_it_works() {
+    let folder = folder();
+    let dataset = open(&folder, 256_000_000);
+    assert_eq!(
+        start(&dataset, 2, 64).describe(),
+        "Loader: 2 workers, 64 samples ahead, cache 256 MB"
+    );
+    assert_eq!(
+        start(&dataset, 1, 8).describe(),
+        "Loader: 1 worker, 8 samples ahead, cache 256 MB"
+    );
+    let uncached = open(&folder, 0);
+    assert_eq!(
+        start(&uncached, 0, 64).describe(),
+        "Loader: in the training thread, no cache"
+    );
+}
