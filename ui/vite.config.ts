@@ -3,7 +3,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig, type Connect, type Plugin } from "vite";
-import { trimUPlot } from "./uplot.trim";
+import { trimUPlot } from "./uplot.trim.ts";
 
 const recorded = process.env.EBB_REPLAY ?? fileURLToPath(new URL("../crates/runlog/tests/data/demo.jsonl", import.meta.url));
 

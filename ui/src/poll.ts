@@ -22,7 +22,7 @@ export const every = (ms: number, ask: () => Promise<void>): (() => void) => {
     if (!document.hidden && timer === undefined) void turn();
   };
   document.addEventListener("visibilitychange", wake);
-  void turn();
+  timer = setTimeout(turn); // not at once: what an effect reads while it runs would restart it
   return () => {
     stopped = true;
     clearTimeout(timer);

@@ -1,0 +1,55 @@
+// What crosses the border: a pull's bytes, a setting's check, a value under the cursor.
+import { expect, test } from "vitest";
+import { checkpointName, complaints, rate, steps } from "../src/plan/settings";
+import { parts, place } from "../src/plan/bar";
+import { indexAt } from "../src/training/reading";
+import { pack, unpack } from "../src/wire";
+import type { MachineView, PlanSettings, PlanView, PullHeader } from "../src/types";
+
+const GB = 2 ** 30;
+
+test.each(["", "x", "é, three bytes more", "a longer sentence"])("a pull with the sentence '%s' comes out as it went in", (sentence) => {
+  const header = { version: 7, line: { sentence } } as Omit<PullHeader, "arrays">;
+  const pull = unpack(pack(header, { "loss.at": [1, 2, 3], "loss.raw": [0.5, Number.NaN, 0.25], empty: [] }));
+  expect(pull.header.version).toBe(7);
+  expect(pull.header.line.sentence).toBe(sentence);
+  expect([...pull.array("loss.raw")]).toEqual([0.5, Number.NaN, 0.25]);
+  expect(pull.array("loss.at")[2]).toBe(3);
+  expect(pull.array("empty")).toHaveLength(0);
+  expect(pull.array("unknown")).toHaveLength(0);
+});
+
+const settings: PlanSettings = {
+  model: "convnet", image_size: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", seed: 7,
+};
+
+test("settings within their ranges raise no complaint, others one at their field", () => {
+  expect(complaints(settings)).toEqual({});
+  const wrong = complaints({ ...settings, epochs: 0, effective_batch: 2.5, learning_rate: Number.NaN, seed: -1 });
+  expect(Object.keys(wrong).sort()).toEqual(["effective_batch", "epochs", "learning_rate", "seed"]);
+});
+
+test("the last effective batch of an epoch is short, and counted", () => expect(steps(settings, 972)).toBe(480));
+
+test("settings are written as one says them", () => {
+  expect([rate(5e-5), rate(0.001), checkpointName("10min"), checkpointName("odd")]).toEqual(["5e-5", "0.001", "Every 10 minutes", "odd"]);
+});
+
+test("the value under the cursor is the last one known", () => {
+  expect([0, 5, 10, 15, 99].map((ms) => indexAt([5, 10, 10, 20], ms))).toEqual([-1, 0, 2, 2, 3]);
+});
+
+const machine = { total_bytes: 24 * GB, system_bytes: 3 * GB, others_bytes: 8 * GB } as MachineView;
+const plan = { state_bytes: 2 * GB, activations_bytes: 5 * GB, budget_line_bytes: 21 * GB } as PlanView;
+
+test("the forecast's parts fill the machine, also when more is needed than fits", () => {
+  const total = (needed: PlanView) => parts(needed, machine).reduce((sum, part) => sum + part.bytes, 0) / GB;
+  expect(total(plan)).toBeCloseTo(24);
+  expect(total({ ...plan, activations_bytes: 9 * GB })).toBeCloseTo(24);
+  expect(parts({ ...plan, activations_bytes: null }, machine).map((part) => part.name)).not.toContain("Ebb activations");
+});
+
+test("a part's name never stands on its neighbour's", () => {
+  const placed = place(parts({ ...plan, state_bytes: 0.1 * GB }, machine), 24 * GB, 700).filter((part) => part.text !== null);
+  for (let i = 1; i < placed.length; i++) expect(placed[i]!.text! - placed[i - 1]!.text!).toBeGreaterThanOrEqual(50);
+});
