@@ -12,13 +12,11 @@ use crate::sample::{Level, MemorySample};
 use crate::signal::{memory_pressure, pressure};
 use crate::sizing::cost;
 use crate::state::{Setback, Speed, State};
-use crate::turn::{Turn, longer_calm};
+use crate::turn::Turn;
 use crate::words::why_less;
 
 /// Duration of a piece before one was measured, milliseconds.
 const PIECE_MS: f64 = 500.0;
-/// Pieces worked at a higher pressure than this are slowed by the system and say nothing of a size's speed.
-pub(crate) const SLOWED_PRESSURE: f64 = 0.7;
 /// Weight of the newest piece in a speed.
 const SPEED_WEIGHT: f64 = 1.0 / 16.0;
 /// Pieces without a measured peak after which the model is given up for this kind.
@@ -83,7 +81,7 @@ pub fn observe(
     piece: &Piece,
 ) -> (State, MemoryModel) {
     model.learn(piece);
-    let slowed = state.memory_reading.value >= SLOWED_PRESSURE;
+    let slowed = state.memory_reading.value >= policy.slowed_pressure;
     let track = state.track_mut(piece.kind);
     if piece.outcome == Outcome::Ok {
         track.pieces += 1;
@@ -99,7 +97,6 @@ pub fn observe(
     let refused = piece.outcome == Outcome::Memory;
     if refused {
         track.refused = Some((piece.micro_batch, piece.at_ms));
-        state.calm_needed_ms = longer_calm(policy, &state);
     }
     state.setback = Some(Setback {
         kind: piece.kind,

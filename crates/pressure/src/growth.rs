@@ -1,6 +1,5 @@
 //! Growth: fast while everything is new, later only after calm, never above the knee. Knows nothing of shrinking by need.
 
-use crate::controller::SLOWED_PRESSURE;
 use crate::sample::{Component, Level};
 use crate::sizing::{Ceiling, PROBE, TRIES, at_most, ceiling, knee, largest_within};
 use crate::state::{State, Track};
@@ -53,7 +52,7 @@ impl Turn<'_> {
             .find(|speed| speed.size == track.size)
             .map_or(0, |speed| speed.pieces);
         let enough = if track.size <= PROBE { 1 } else { TRIES };
-        let slowed = state.memory_reading.value >= SLOWED_PRESSURE;
+        let slowed = state.memory_reading.value >= self.policy.slowed_pressure;
         if track.pieces == 0 || (tried < enough && !slowed) {
             return hold(track, "measuring what it needs");
         }

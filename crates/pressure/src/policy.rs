@@ -51,6 +51,8 @@ pub struct Policy {
     pub changes_per_minute: u32,
     /// A size within this share of the best samples/s is the knee (simulated: 10 % stops growth far too early).
     pub knee_fraction: f64,
+    /// Pieces worked at this pressure or more are slowed by the system and say nothing of a size's speed.
+    pub slowed_pressure: f64,
     /// Window of the slope of what others use, milliseconds.
     pub slope_ms: u64,
     /// Added to the duration of a piece for the forecast's horizon, milliseconds.
@@ -109,6 +111,7 @@ impl Default for Policy {
             grow_factor: 4,
             changes_per_minute: 6,
             knee_fraction: 0.03,
+            slowed_pressure: 0.7,
             slope_ms: 2_000,
             horizon_extra_ms: 300,
             scatter_most_bytes: GB / 2,

@@ -275,6 +275,6 @@ impl Turn<'_> {
 }
 
 /// Twice the calm, up to the most.
-pub(crate) fn longer_calm(policy: &Policy, state: &State) -> u64 {
+fn longer_calm(policy: &Policy, state: &State) -> u64 {
     (2 * state.calm_needed_ms.max(policy.grow_after_ms)).min(policy.grow_after_most_ms)
 }

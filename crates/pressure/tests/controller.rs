@@ -594,3 +594,32 @@ fn without_measured_peaks_the_rules_take_over() {
     bench.remaining = 64;
     assert!(bench.turns(200).iter().any(|d| d.change == Change::Grow));
 }
+
+#[test]
+fn however_others_move_there_are_at_most_six_voluntary_changes_a_minute() {
+    let mut bench = Bench::settled();
+    // Growth that waits for next to nothing would change twenty times a minute.
+    (
+        bench.policy.grow_after_ms,
+        bench.policy.grow_after_most_ms,
+        bench.policy.grow_apart_ms,
+    ) = (200, 200, 0);
+    let mut grown = Vec::new();
+    for second in 0..240 {
+        bench.others = if second % 6 < 1 { 20 * GB } else { 6 * GB };
+        for _ in 0..10 {
+            bench.remaining = 64;
+            let decision = bench.turn();
+            if decision.change == Change::Grow {
+                grown.push(bench.at_ms);
+            }
+        }
+    }
+    let within = |from: &u64| {
+        grown
+            .iter()
+            .filter(|at| (*from..=from + 60_000).contains(at))
+            .count()
+    };
+    assert_eq!(grown.iter().map(within).max(), Some(6));
+}

@@ -196,12 +196,3 @@ fn without_mem_available_the_machine_cannot_be_read() {
         .to_string();
     assert!(why.contains("meminfo holds no MemAvailable"), "{why}");
 }
-
-#[test]
-fn a_peak_between_two_readings_is_seen_once() {
-    take_own_peak_bytes().expect("this kernel counts a high-water mark");
-    let before = own_footprint_bytes();
-    drop(vec![1u8; 96 << 20]);
-    let peak = take_own_peak_bytes().expect("this kernel counts a high-water mark");
-    assert!(peak > before + (64 << 20), "peak {peak}, before {before}");
-}
