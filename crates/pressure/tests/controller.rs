@@ -623,3 +623,28 @@ fn however_others_move_there_are_at_most_six_voluntary_changes_a_minute() {
     };
     assert_eq!(grown.iter().map(within).max(), Some(6));
 }
+
+#[test]
+fn a_single_sample_that_was_cancelled_waits_until_it_fits_properly() {
+    let mut bench = Bench::settled();
+    let drift = |bench: &mut Bench, to: f64| {
+        for _ in 0..700 {
+            let step =
+                (to * GB as f64 - bench.others as f64).clamp(-0.05 * GB as f64, 0.05 * GB as f64);
+            bench.others = (bench.others as f64 + step) as u64;
+            bench.turn();
+        }
+    };
+    drift(&mut bench, 27.0);
+    assert_eq!(
+        bench.turn().micro_batch,
+        1,
+        "between the budget line and the pause line"
+    );
+    bench.end(1, Outcome::Cancelled);
+    assert_eq!(bench.turn().change, Change::Pause);
+    drift(&mut bench, 26.7);
+    assert_eq!(bench.turn().action, Action::Pause);
+    drift(&mut bench, 25.5);
+    assert_eq!(bench.turn().action, Action::Run);
+}
