@@ -5,7 +5,7 @@ import { layout } from "../src/chart/layout";
 import { pan, stretch, whole, zoom } from "../src/chart/span";
 import { lossScale, memoryScale, microScale, timeTicks } from "../src/chart/ticks";
 
-test.each([[24, [0, 8, 16, 24]], [16, [0, 4, 8, 12, 16]], [7.6, [0, 2, 4, 6]], [128, [0, 32, 64, 96, 128]]])(
+test.each([[24, [0, 8, 16, 24]], [20, [0, 8, 16]], [16, [0, 4, 8, 12, 16]], [7.6, [0, 2, 4, 6]], [128, [0, 32, 64, 96, 128]]])(
   "memory of %s GB has ticks %s", (top, ticks) => expect(memoryScale(top)).toEqual({ top, ticks }));
 
 test.each([[1, [0, 1, 2]], [16, [0, 8, 16]], [17, [0, 16, 32]]])(

@@ -16,6 +16,7 @@ test("a gigabyte is 2^30 bytes, with one decimal", () => {
 });
 
 test("what is missing is a dash, whatever was missing", () => {
+  expect(missing).toBe("–");
   expect([count(null), percent(undefined), gigabytes(null), loss(Number.NaN)]).toEqual(Array(4).fill(missing));
 });
 
