@@ -5,6 +5,7 @@ import "./ground.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
 import { host } from "./host/choose";
+import { refusal } from "./host/host";
 import { go, route, showHash } from "./route.svelte";
 import { session } from "./session.svelte";
 
@@ -15,9 +16,13 @@ addEventListener("unhandledrejection", (event) => report(`unhandled: ${String(ev
 host.onShow((show) => go(showHash(show)));
 host.onDrag((drag) => (session.drag = drag));
 
-session.welcome = await host.welcome();
-document.documentElement.dataset.platform = session.welcome.platform;
-if (route().view === "welcome" && session.welcome.show) go(showHash(session.welcome.show));
+try {
+  session.welcome = await host.welcome();
+  document.documentElement.dataset.platform = session.welcome.platform;
+  if (route().view === "welcome" && session.welcome.show) go(showHash(session.welcome.show));
+} catch (thrown) {
+  session.error = refusal(thrown).message; // an empty window would say less
+}
 
 mount(App, { target: document.body });
 document.body.dataset.ready = "1";

@@ -9,6 +9,8 @@ import { unpack, type Pull } from "../wire";
 
 /** What may have happened since the last pull is asked for too. */
 const AHEAD_MS = 2000;
+/** How long a button waits for the run to answer. */
+const PATIENCE_MS = 5000;
 
 export class Live {
   pull = $state.raw<Pull | null>(null);
@@ -94,7 +96,13 @@ export class Live {
   async control(request: RunRequest) {
     if (!this.atWork || !this.here || this.asked === "stop") return;
     if (request !== "checkpoint") this.asked = request;
+    if (request === "pause" || request === "continue") setTimeout(() => this.#forget(request), PATIENCE_MS);
     if (!(await attempt(() => host.control(this.run, request)))) this.asked = null;
+  }
+
+  /** A run that pressure holds may not answer; the button must not wait for ever. */
+  #forget(request: RunRequest) {
+    if (this.asked === request) this.asked = null;
   }
 
   async resume() {
