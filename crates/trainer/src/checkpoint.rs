@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
+/// How the name of a folder begins that is being filled.
+const DRAFT: &str = ".draft-";
 /// Newest checkpoints kept beside the best one.
 const KEPT: usize = 2;
 
@@ -283,7 +285,7 @@ pub fn tidy(run: &RunFolder, best_step: Option<u64>) -> Result<()> {
     if let Ok(entries) = fs::read_dir(&parent) {
         for entry in entries
             .flatten()
-            .filter(|e| e.file_name().to_string_lossy().starts_with(".step-"))
+            .filter(|e| e.file_name().to_string_lossy().starts_with(DRAFT))
         {
             let _ = fs::remove_dir_all(entry.path());
         }

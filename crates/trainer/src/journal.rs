@@ -3,8 +3,8 @@
 
 use crate::error::Result;
 use crate::pilot::{Answer, Pilot};
-use pressure::{Action, MemorySample, Phase};
-use runlog::{EventWriter, RunEvent, RunFolder, decision_sentence};
+use pressure::{Action, MemorySample, Phase, sentence};
+use runlog::{EventWriter, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// Least distance of two memory events without a decision between them, in milliseconds.
@@ -80,7 +80,7 @@ impl<'a> Journal<'a> {
             phase,
             previous_micro_batch: answer.previous,
             pieces,
-            sentence: decision_sentence(answer.previous, &decision),
+            sentence: sentence(answer.previous, &decision),
             decision,
         })
     }

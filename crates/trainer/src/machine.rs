@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use pressure::source::scripted::{Advance, Scripted};
-use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source};
+use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source, take_own_peak_bytes};
 use std::path::PathBuf;
 use std::time::Instant;
 use tape::device::Chosen;
@@ -46,6 +46,12 @@ impl Default for Machine {
 }
 
 impl Machine {
+    /// Opens the source of readings for a machine without a GPU at work.
+    pub fn open(&self) -> Result<Box<dyn MemorySource>> {
+        let chosen = tape::device::choose(tape::device::Wanted::Cpu)?;
+        self.source(&chosen)
+    }
+
     /// Opens the source of readings.
     pub(crate) fn source(&self, chosen: &Chosen) -> Result<Box<dyn MemorySource>> {
         let readings = readings(chosen);
@@ -60,7 +66,9 @@ impl Machine {
             }
         };
         Ok(Box::new(
-            Scripted::open(&script.path, advance, own_footprint_bytes)?.with_device(readings),
+            Scripted::open(&script.path, advance, own_footprint_bytes)?
+                .with_peak(take_own_peak_bytes)
+                .with_device(readings),
         ))
     }
 }

@@ -325,7 +325,7 @@ fn chosen<T: Copy>(key: &'static str, value: &str, choices: &[(&str, T)]) -> Res
 fn image_size(asked: Option<u32>, model: ModelKind) -> Result<u32> {
     let size = asked.unwrap_or(64);
     let multiple = model.multiple();
-    if size % multiple != 0 {
+    if !size.is_multiple_of(multiple) {
         let allowed = format!(
             "{} needs a multiple of {multiple}, {} for instance",
             model.label(),

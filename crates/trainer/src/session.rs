@@ -290,7 +290,7 @@ impl<'a> Session<'a> {
             reason: reason.to_owned(),
             ..Decision::default()
         };
-        let sentence = runlog::decision_sentence(micro_batch, &decision);
+        let sentence = pressure::sentence(micro_batch, &decision);
         self.journal.say(RunEvent::Decision {
             at_ms: self.journal.now_ms(),
             step: self.state.step,
@@ -382,7 +382,7 @@ impl<'a> Session<'a> {
     pub(crate) fn evaluation_is_due(&self) -> bool {
         let every = self.plan.evaluate_every_epochs * self.plan.steps_per_epoch;
         self.held_out.len() > 0
-            && (self.state.step % every.max(1) == 0 || self.state.step == self.plan.steps)
+            && (self.state.step.is_multiple_of(every.max(1)) || self.state.step == self.plan.steps)
     }
 
     /// Evaluates the held-out samples, every piece under the pilot. A stop ends it without a result.
@@ -470,8 +470,8 @@ impl<'a> Session<'a> {
         }
         let due = match self.plan.checkpoint_every {
             Every::Minutes(minutes) => at_ms >= self.saved.at_ms + minutes * 60_000,
-            Every::Epochs(epochs) => step % (epochs * self.plan.steps_per_epoch).max(1) == 0,
-            Every::Steps(steps) => step % steps == 0,
+            Every::Epochs(epochs) => step.is_multiple_of((epochs * self.plan.steps_per_epoch).max(1)),
+            Every::Steps(steps) => step.is_multiple_of(steps),
         };
         due.then_some(CheckpointReason::Periodic)
     }

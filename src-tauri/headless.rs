@@ -1,0 +1,60 @@
+//! Ebb in the terminal: reads the command line, does one thing, answers by exit code. 0 done or stopped by request,
+//! 1 failure, 2 wrong usage.
+
+mod args;
+mod doctor;
+mod evaluate;
+mod failure;
+mod inspect;
+mod interrupt;
+mod memory;
+mod predict;
+mod progress;
+mod runs;
+mod train;
+
+use args::{Command, Ebb};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+/// The top-level entry point of the terminal; the window opens from here too.
+pub fn run() -> ExitCode {
+    let ebb = Ebb::parse();
+    let done = match ebb.command {
+        None => return app(args::App::default()),
+        Some(Command::App(app_args)) => return app(app_args),
+        Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Train(args)) => train::start(*args),
+        Some(Command::Resume(args)) => train::resume(args),
+        Some(Command::Evaluate(args)) => evaluate::run(&args),
+        Some(Command::Predict(args)) => predict::run(&args),
+        Some(Command::Runs(args)) => runs::list(&args),
+        Some(Command::Report(args)) => runs::report(&args),
+        Some(Command::Memory(args)) => memory::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.say(),
+    }
+}
+
+#[cfg(feature = "desktop")]
+fn app(args: args::App) -> ExitCode {
+    let script = args.memory_script.map(|path| trainer::MemoryScript {
+        path,
+        by: args.memory_script_by.into(),
+    });
+    let machine = trainer::Machine {
+        script,
+        purge: crate::allocator::purge,
+    };
+    crate::desktop::run(args.target, machine)
+}
+
+#[cfg(not(feature = "desktop"))]
+fn app(_args: args::App) -> ExitCode {
+    Failure::usage("this build has no window; train with `ebb train FOLDER`, or see `ebb --help`")
+        .say()
+}

@@ -1,0 +1,254 @@
+//! The command line, declared once: help and checks come from here.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Trains neural networks on your own computer without taking it over.
+#[derive(Parser)]
+#[command(
+    name = "ebb",
+    version,
+    after_help = "Exit codes: 0 done or stopped by request, 1 failure, 2 wrong usage."
+)]
+pub struct Ebb {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Say what a folder is, and whether it can be trained
+    Inspect(Inspect),
+    /// Train on a folder
+    Train(Box<Train>),
+    /// Go on with a run from its newest checkpoint
+    Resume(Resume),
+    /// Measure a run on a folder
+    Evaluate(Evaluate),
+    /// Say what photographs show
+    Predict(Predict),
+    /// List all runs, newest first
+    Runs(Runs),
+    /// Write a run's page as SVG and PNG
+    Report(Report),
+    /// Show this machine's memory, live
+    Memory(Memory),
+    /// Check this machine and every operation on its GPU
+    Doctor(Doctor),
+    /// Open the window
+    App(App),
+}
+
+#[derive(Args)]
+pub struct Inspect {
+    /// Folder with one sub-folder of photographs per class
+    pub folder: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Train {
+    /// Folder with one sub-folder of photographs per class
+    pub folder: Option<PathBuf>,
+    /// image-classification
+    #[arg(long)]
+    pub task: Option<String>,
+    /// convnet or vit_micro
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Side of the square image in pixels
+    #[arg(long, value_name = "PIXELS")]
+    pub image_size: Option<u32>,
+    /// Times every sample is seen
+    #[arg(long)]
+    pub epochs: Option<u64>,
+    /// Optimizer steps, in the place of epochs
+    #[arg(long)]
+    pub steps: Option<u64>,
+    /// Samples a step; never changed by pressure
+    #[arg(long, value_name = "SAMPLES")]
+    pub effective_batch: Option<u32>,
+    /// auto, or a fixed size for every piece
+    #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
+    pub micro_batch: Option<MicroBatch>,
+    /// adamw or sgd
+    #[arg(long)]
+    pub optimizer: Option<String>,
+    /// Peak learning rate
+    #[arg(long, value_name = "RATE")]
+    pub learning_rate: Option<f64>,
+    /// Decoupled weight decay
+    #[arg(long, value_name = "DECAY")]
+    pub weight_decay: Option<f64>,
+    /// none or standard
+    #[arg(long)]
+    pub augment: Option<String>,
+    /// auto, metal, cuda or cpu
+    #[arg(long)]
+    pub device: Option<String>,
+    /// f32, or f64 on the CPU
+    #[arg(long)]
+    pub precision: Option<String>,
+    /// Threads of the CPU kernels
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// Largest footprint, such as 8GB
+    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
+    pub memory_cap: Option<u64>,
+    #[command(flatten)]
+    pub script: Script,
+    /// Repeat the micro-batch schedule of a recorded run
+    #[arg(long, value_name = "RUN")]
+    pub replay: Option<String>,
+    /// Seed of everything random
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// A preset of the folder configs, such as quick or memory_small
+    #[arg(long)]
+    pub preset: Option<String>,
+    /// A config file, TOML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Train on this many samples only
+    #[arg(long, value_name = "SAMPLES")]
+    pub dev_samples: Option<u64>,
+    /// 10min, 2epochs or 500steps
+    #[arg(long, value_name = "RHYTHM")]
+    pub checkpoint_every: Option<String>,
+    /// Folder to keep the run in, instead of the store of all runs
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// Print the events, one JSON line each
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A scripted machine in the place of this one.
+#[derive(Args, Default)]
+pub struct Script {
+    /// JSON lines of what other apps use: {"at_ms":0,"total_bytes":…,"others_bytes":…}
+    #[arg(long, value_name = "FILE")]
+    pub memory_script: Option<PathBuf>,
+    /// How the script advances
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub memory_script_by: ScriptBy,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ScriptBy {
+    /// By the clock
+    #[default]
+    Time,
+    /// One line a decision
+    Piece,
+}
+
+impl From<ScriptBy> for trainer::ScriptBy {
+    fn from(by: ScriptBy) -> Self {
+        match by {
+            ScriptBy::Time => trainer::ScriptBy::Time,
+            ScriptBy::Piece => trainer::ScriptBy::Piece,
+        }
+    }
+}
+
+/// `auto` or a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MicroBatch {
+    Auto,
+    Fixed(u32),
+}
+
+fn micro_batch(text: &str) -> Result<MicroBatch, String> {
+    match (text, text.parse()) {
+        ("auto", _) => Ok(MicroBatch::Auto),
+        (_, Ok(size)) if size >= 1 => Ok(MicroBatch::Fixed(size)),
+        _ => Err("write auto, or a number of samples from 1 on".to_owned()),
+    }
+}
+
+#[derive(Args)]
+pub struct Resume {
+    /// Id, beginning of a name, or path of a run
+    pub run: String,
+    #[command(flatten)]
+    pub script: Script,
+    /// Print the events, one JSON line each
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Evaluate {
+    /// Id, beginning of a name, or path of a run
+    pub run: String,
+    /// Folder with the same classes
+    pub folder: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Predict {
+    /// Id, beginning of a name, or path of a run
+    pub run: String,
+    /// Photographs
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Classes shown for each
+    #[arg(long, default_value_t = 3)]
+    pub top: usize,
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Runs {
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Report {
+    /// Id, beginning of a name, or path of a run
+    pub run: String,
+    /// Folder to write to, instead of the run's own
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Memory {
+    /// Print one reading and end
+    #[arg(long)]
+    pub once: bool,
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub script: Script,
+}
+
+#[derive(Args)]
+pub struct Doctor {
+    /// auto, metal, cuda or cpu
+    #[arg(long)]
+    pub device: Option<String>,
+}
+
+#[derive(Args, Default)]
+pub struct App {
+    /// Folder to train on, or a run to look at
+    pub target: Option<PathBuf>,
+    /// JSON lines of what other apps use, in the place of this machine
+    #[arg(long, value_name = "FILE")]
+    pub memory_script: Option<PathBuf>,
+    /// How the script advances
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub memory_script_by: ScriptBy,
+}

@@ -1,0 +1,76 @@
+//! `ebb doctor`: the machine's facts, then every operation and both models on the chosen device against the CPU in f64.
+
+use super::args;
+use super::failure::Failure;
+use runlog::format_bytes;
+use std::time::Instant;
+use trainer::doctor::{Finding, examine, operations};
+use trainer::{Machine, Wanted, choose, default_threads};
+
+/// The top-level entry point of `ebb doctor`. Exit code 1 when an operation fails: the device is then refused.
+pub fn run(args: &args::Doctor) -> Result<(), Failure> {
+    let wanted = match args.device.as_deref() {
+        None | Some("auto") => Wanted::Auto,
+        Some("metal") => Wanted::Metal,
+        Some("cuda") => Wanted::Cuda,
+        Some("cpu") => Wanted::Cpu,
+        Some(other) => {
+            return Err(Failure::usage(format!(
+                "there is no device `{other}`; choose auto, metal, cuda or cpu"
+            )));
+        }
+    };
+    let chosen = choose(wanted).map_err(|error| Failure::new(error.to_string()))?;
+    let mut source = Machine::default().open()?;
+    let sample = source.sample()?;
+    println!(
+        "Ebb {} on {} {}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    );
+    println!("Device: {} ({})", chosen.kind, chosen.reason);
+    println!("CPU threads: {}", default_threads());
+    println!(
+        "Memory: {} of {} available, read from {}",
+        format_bytes(sample.available_bytes),
+        format_bytes(sample.total_bytes),
+        source.describe()
+    );
+    println!(
+        "Comparing {} in f32 with the CPU in f64, forward and gradient",
+        chosen.kind
+    );
+    let begun = Instant::now();
+    let findings = examine(&chosen, &mut |finding| {
+        if !finding.passed {
+            println!("  {}", describe(finding));
+        }
+    })?;
+    let failed: Vec<&Finding> = findings.iter().filter(|finding| !finding.passed).collect();
+    let worst = findings
+        .iter()
+        .filter(|f| f.passed)
+        .fold(0.0f64, |worst, f| worst.max(f.difference));
+    println!(
+        "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {} of {} checks passed, largest difference {worst:.1e}",
+        operations(&findings),
+        begun.elapsed().as_secs_f64(),
+        findings.len() - failed.len(),
+        findings.len()
+    );
+    match failed.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::new(format!(
+            "{} must not be used here: {} is wrong",
+            chosen.kind, first.what
+        ))),
+    }
+}
+
+fn describe(finding: &Finding) -> String {
+    format!(
+        "{} at micro-batch {}: {} differs by {:.1e}",
+        finding.what, finding.micro_batch, finding.detail, finding.difference
+    )
+}

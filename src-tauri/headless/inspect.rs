@@ -1,0 +1,85 @@
+//! `ebb inspect`: what a folder is, in words or JSON. Exit code 1 when it cannot be trained.
+
+use super::args;
+use super::failure::Failure;
+use dataset::{InspectOptions, Inspection, inspect};
+use runlog::{format_bytes, format_count};
+use serde_json::json;
+
+/// The top-level entry point of `ebb inspect`.
+pub fn run(args: &args::Inspect) -> Result<(), Failure> {
+    let inspection = inspect(&args.folder, &InspectOptions::default(), &|_| {})?;
+    if args.json {
+        println!("{}", as_json(&inspection));
+    } else {
+        describe(&inspection);
+    }
+    match &inspection.refusal {
+        Some(refusal) => Err(Failure::new(refusal.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Says what was found.
+pub fn describe(inspection: &Inspection) {
+    println!(
+        "{}: {} photographs in {} classes, {}",
+        inspection.name,
+        format_count(inspection.photographs()),
+        inspection.classes.len(),
+        format_bytes(inspection.bytes)
+    );
+    if let Some((width, height)) = inspection.typical_size {
+        println!("Typical photograph: {width} x {height} px");
+    }
+    let longest = inspection
+        .classes
+        .iter()
+        .map(|class| class.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    for class in &inspection.classes {
+        println!(
+            "  {:longest$}  {:>6}",
+            class.name,
+            format_count(u64::from(class.photographs()))
+        );
+    }
+    if inspection.refusal.is_none() {
+        println!("Held out: {}", inspection.describe_split());
+    }
+    for note in &inspection.notes {
+        println!("{note}");
+    }
+    if !inspection.skipped.is_empty() {
+        println!("Skipped {}:", format_count(inspection.skipped.len() as u64));
+    }
+    for file in &inspection.skipped {
+        println!("  {}: {}", file.path.display(), file.reason);
+    }
+}
+
+fn as_json(inspection: &Inspection) -> serde_json::Value {
+    let classes: Vec<_> = inspection
+        .classes
+        .iter()
+        .map(|c| json!({"name": c.name, "train": c.train, "held_out": c.held_out, "test": c.test}))
+        .collect();
+    let skipped: Vec<_> = inspection
+        .skipped
+        .iter()
+        .map(|s| json!({"file": s.path.to_string_lossy(), "reason": s.reason}))
+        .collect();
+    json!({
+        "name": inspection.name,
+        "folder": inspection.folder.to_string_lossy(),
+        "photographs": inspection.photographs(),
+        "bytes": inspection.bytes,
+        "typical_size": inspection.typical_size,
+        "classes": classes,
+        "split": inspection.describe_split(),
+        "skipped": skipped,
+        "notes": inspection.notes,
+        "refusal": inspection.refusal,
+    })
+}

@@ -1,0 +1,64 @@
+//! `ebb memory`: this machine's memory as Ebb sees it, once a second.
+
+use super::args;
+use super::failure::Failure;
+use super::train::machine;
+use pressure::{Level, LevelTracker, MemorySample, pressure};
+use runlog::format_bytes;
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+/// Distance of two readings.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The top-level entry point of `ebb memory`. Runs until Ctrl-C unless asked for one reading.
+pub fn run(args: &args::Memory) -> Result<(), Failure> {
+    let mut source = machine(&args.script).open()?;
+    let mut levels = LevelTracker::default();
+    if !args.json {
+        println!("Reading {}", source.describe());
+    }
+    loop {
+        show(&source.sample()?, &mut levels, args);
+        if args.once {
+            break;
+        }
+        std::thread::sleep(EVERY);
+    }
+    Ok(())
+}
+
+fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
+    let reading = pressure(sample);
+    let level = levels.update(sample.at_ms, reading.value);
+    if args.json {
+        println!(
+            "{}",
+            json!({"sample": sample, "pressure": reading.value, "level": level, "cause": reading.cause})
+        );
+        return;
+    }
+    let word = match level {
+        Level::Normal => "● normal",
+        Level::Warning => "▲ warning",
+        Level::Critical => "⬣ critical",
+    };
+    let used = sample.total_bytes.saturating_sub(sample.available_bytes);
+    let line = format!(
+        "{word} {:>3.0} %  {} of {} in use: system {}, other apps {}, Ebb {}; swap {}",
+        100.0 * reading.value,
+        format_bytes(used),
+        format_bytes(sample.total_bytes),
+        format_bytes(sample.system_bytes),
+        format_bytes(sample.others_bytes()),
+        format_bytes(sample.own_bytes),
+        format_bytes(sample.swap_used_bytes)
+    );
+    if args.once || !std::io::stdout().is_terminal() {
+        println!("{line}");
+    } else {
+        print!("\r\x1b[2K{line}");
+        let _ = std::io::stdout().flush();
+    }
+}

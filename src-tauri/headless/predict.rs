@@ -1,0 +1,67 @@
+//! `ebb predict`: what photographs show, by a run's best checkpoint.
+
+use super::args;
+use super::failure::Failure;
+use super::train::find;
+use serde_json::json;
+use trainer::{Prediction, SavedRun, Wanted};
+
+/// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
+pub fn run(args: &args::Predict) -> Result<(), Failure> {
+    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto)?;
+    let mut unread = 0;
+    for (file, outcome) in args.files.iter().zip(saved.predict(&args.files)?) {
+        match outcome {
+            Ok(prediction) if args.json => {
+                println!("{}", line(&saved, file, &prediction, args.top))
+            }
+            Ok(prediction) => println!(
+                "{}: {}",
+                file.display(),
+                words(&saved, &prediction, args.top)
+            ),
+            Err(reason) => {
+                unread += 1;
+                eprintln!("{}: {reason}", file.display());
+            }
+        }
+    }
+    match unread {
+        0 => Ok(()),
+        n => Err(Failure::new(format!(
+            "{n} of {} files could not be read",
+            args.files.len()
+        ))),
+    }
+}
+
+fn best<'a>(
+    saved: &'a SavedRun,
+    prediction: &'a Prediction,
+    top: usize,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    prediction
+        .classes
+        .iter()
+        .take(top.max(1))
+        .map(|&(label, p)| (saved.classes()[label as usize].as_str(), p))
+}
+
+fn words(saved: &SavedRun, prediction: &Prediction, top: usize) -> String {
+    let parts: Vec<String> = best(saved, prediction, top)
+        .map(|(name, p)| format!("{name} {:.1} %", 100.0 * p))
+        .collect();
+    parts.join(", ")
+}
+
+fn line(
+    saved: &SavedRun,
+    file: &std::path::Path,
+    prediction: &Prediction,
+    top: usize,
+) -> serde_json::Value {
+    let classes: Vec<_> = best(saved, prediction, top)
+        .map(|(name, p)| json!({"class": name, "probability": p}))
+        .collect();
+    json!({"file": file.to_string_lossy(), "classes": classes})
+}

@@ -1,0 +1,193 @@
+//! The live display of a training: one bar on a terminal, plain lines elsewhere, JSON lines on request. Draws what the
+//! reducer says and nothing else.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pressure::Level;
+use runlog::{MISSING, Run, RunEvent, Started, format_bytes, format_count, format_duration};
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Distance of two plain status lines.
+const PLAIN_EVERY: Duration = Duration::from_secs(10);
+
+/// Shows one run.
+pub struct Progress {
+    run: Run,
+    json: bool,
+    bar: Option<ProgressBar>,
+    last_plain: Instant,
+}
+
+impl Progress {
+    /// A display on stderr, or JSON lines on stdout.
+    pub fn new(json: bool) -> Self {
+        let bar = (!json && std::io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{bar:24.cyan} {pos}/{len} {wide_msg}");
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Progress {
+            run: Run::default(),
+            json,
+            bar,
+            last_plain: Instant::now(),
+        }
+    }
+
+    /// Starts from a run's earlier life.
+    pub fn from_run(run: Run, json: bool) -> Self {
+        let progress = Progress {
+            run,
+            ..Progress::new(json)
+        };
+        if let (Some(bar), Some(started)) = (&progress.bar, progress.run.started()) {
+            bar.set_length(started.steps);
+        }
+        progress
+    }
+
+    /// Hears one event.
+    pub fn hear(&mut self, event: &RunEvent) {
+        self.run.apply(event);
+        if self.json {
+            return print_json(event);
+        }
+        match event {
+            RunEvent::Started(started) => self.begin(started),
+            RunEvent::Step { step, .. } => self.step(*step),
+            RunEvent::Memory { .. } => self.refresh(),
+            RunEvent::Decision { sentence, .. } => self.say(sentence),
+            RunEvent::Evaluation {
+                step,
+                loss,
+                metrics,
+                best,
+                ..
+            } => {
+                let accuracy = metrics
+                    .get("accuracy")
+                    .map_or(MISSING.to_owned(), |a| format!("{:.1} %", 100.0 * a));
+                let best = if *best { ", the best so far" } else { "" };
+                self.say(&format!(
+                    "Evaluated at step {}: held-out loss {loss:.3}, accuracy {accuracy}{best}",
+                    format_count(*step)
+                ));
+            }
+            RunEvent::Checkpoint {
+                step, bytes, ms, ..
+            } => {
+                let (step, size) = (format_count(*step), format_bytes(*bytes));
+                self.say(&format!(
+                    "Checkpoint at step {step}: {size} in {:.1} s",
+                    ms / 1000.0
+                ));
+            }
+            RunEvent::Skipped { what, reason, .. } => {
+                self.say(&format!("Skipped {what}: {reason}"))
+            }
+            RunEvent::Warning { message, .. } => self.say(&format!("Warning: {message}")),
+            RunEvent::Resumed { step, .. } => {
+                self.say(&format!("Resumed at step {}", format_count(*step)))
+            }
+            RunEvent::Stopped { sentence, .. } => self.end(sentence),
+            RunEvent::Failed { .. } => self.end("Failed"),
+        }
+    }
+
+    fn begin(&self, started: &Started) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(started.steps);
+        }
+        self.say(&format!(
+            "Device: {} ({}), {} threads, {}",
+            started.device, started.device_reason, started.threads, started.precision
+        ));
+        self.say(&started.loader);
+        self.say(&format!(
+            "Memory: {}, {}",
+            format_bytes(started.total_bytes),
+            started.memory_source
+        ));
+        self.say(&format!(
+            "Model: {} with {} parameters, {} classes at {} px",
+            started.model,
+            format_count(started.parameters),
+            started.classes.len(),
+            started.image_size
+        ));
+        self.say(&format!(
+            "Plan: {} steps of {} samples ({} epochs of {} samples), {} held out",
+            format_count(started.steps),
+            started.effective_batch,
+            format_count(started.epochs),
+            format_count(started.train_samples),
+            format_count(started.held_out_samples)
+        ));
+    }
+
+    fn step(&mut self, step: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(step);
+            return self.refresh();
+        }
+        if self.last_plain.elapsed() >= PLAIN_EVERY || step == 1 {
+            self.last_plain = Instant::now();
+            eprintln!("Step {}: {}", format_count(step), self.status());
+        }
+    }
+
+    fn refresh(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(self.status());
+        }
+    }
+
+    /// "loss 1.234 · 230 samples/s · 3:20 left · 0.9 of 21.6 GB · normal · micro-batch 16".
+    fn status(&self) -> String {
+        let figures = self.run.figures();
+        let number = |value: Option<f64>, digits: usize| {
+            value.map_or(MISSING.to_owned(), |v| format!("{v:.digits$}"))
+        };
+        let bytes = |value: Option<u64>| value.map_or(MISSING.to_owned(), format_bytes);
+        let level = match figures.level {
+            Level::Normal => "normal",
+            Level::Warning => "warning",
+            Level::Critical => "critical",
+        };
+        format!(
+            "loss {} · {} samples/s · {} left · {} of {} · {level} · micro-batch {}",
+            number(figures.smoothed_loss, 3),
+            number(figures.samples_per_second, 0),
+            figures
+                .seconds_left
+                .map_or(MISSING.to_owned(), format_duration),
+            bytes(figures.own_bytes),
+            bytes(figures.budget_bytes),
+            figures
+                .micro_batch
+                .map_or(MISSING.to_owned(), |m| m.to_string()),
+        )
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn end(&self, line: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        eprintln!("{line}");
+    }
+}
+
+fn print_json(event: &RunEvent) {
+    if let Ok(line) = serde_json::to_string(event) {
+        // A reader that has gone away ends the output, not the training.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}

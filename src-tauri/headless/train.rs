@@ -1,0 +1,152 @@
+//! `ebb train` and `ebb resume`.
+
+use super::args::{self, MicroBatch, Script};
+use super::failure::Failure;
+use super::progress::Progress;
+use super::{inspect, interrupt};
+use dataset::InspectOptions;
+use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
+use std::path::{Path, PathBuf};
+use trainer::{Control, Flight, Machine, MemoryScript, Plan, Replay};
+
+/// The top-level entry point of `ebb train`.
+pub fn start(args: args::Train) -> Result<(), Failure> {
+    let config = config(&args)?;
+    let folder = config.folder.clone().ok_or_else(|| {
+        Failure::usage("no folder to train on; write `ebb train FOLDER`, or give one in the config")
+    })?;
+    let options = InspectOptions::default();
+    let options = InspectOptions {
+        held_out_fraction: config
+            .held_out_fraction
+            .unwrap_or(options.held_out_fraction),
+        seed: config.seed.unwrap_or(options.seed),
+    };
+    let inspection = dataset::inspect(&folder, &options, &|_| {})?;
+    let plan = Plan::check(&config, &inspection)?;
+    let replay = args.replay.as_deref().map(replay).transpose()?;
+    if !args.json {
+        inspect::describe(&inspection);
+    }
+    let flight = flight(&args.script, replay)?;
+    let run = create(args.out.as_deref(), &plan.name)?;
+    if !args.json {
+        eprintln!("Run: {}", run.path.display());
+    }
+    let mut progress = Progress::new(args.json);
+    trainer::start(plan, inspection, &run, flight, &mut |event| {
+        progress.hear(event)
+    })
+    .map_err(|error| discard_unstarted(&run, error))?;
+    Ok(())
+}
+
+/// The top-level entry point of `ebb resume`.
+pub fn resume(args: args::Resume) -> Result<(), Failure> {
+    let run = find(&args.run)?;
+    let flight = flight(&args.script, None)?;
+    let mut progress = Progress::from_run(run.replay()?, args.json);
+    trainer::resume(&run, flight, &mut |event| progress.hear(event))?;
+    Ok(())
+}
+
+/// The run that a user names: an id, the beginning of a name, or a path.
+pub fn find(text: &str) -> Result<RunFolder, Failure> {
+    Ok(RunStore::open(RunStore::default_root()).find(text)?)
+}
+
+/// Command line over config file over preset.
+fn config(args: &args::Train) -> Result<RunConfig, Failure> {
+    let preset = match &args.preset {
+        None => RunConfig::default(),
+        Some(name) => preset(name).ok_or_else(|| {
+            let names: Vec<&str> = preset_names().collect();
+            Failure::usage(format!(
+                "there is no preset `{name}`; choose one of {}",
+                names.join(", ")
+            ))
+        })?,
+    };
+    let file = args
+        .config
+        .as_deref()
+        .map(RunConfig::load)
+        .transpose()?
+        .unwrap_or_default();
+    let typed = RunConfig {
+        folder: args.folder.clone(),
+        task: args.task.clone(),
+        model: args.model.clone(),
+        image_size: args.image_size,
+        epochs: args.epochs,
+        steps: args.steps,
+        effective_batch: args.effective_batch,
+        micro_batch: match args.micro_batch {
+            Some(MicroBatch::Fixed(size)) => Some(size),
+            Some(MicroBatch::Auto) | None => None,
+        },
+        optimizer: args.optimizer.clone(),
+        learning_rate: args.learning_rate,
+        weight_decay: args.weight_decay,
+        augment: args.augment.clone(),
+        device: args.device.clone(),
+        precision: args.precision.clone(),
+        threads: args.threads,
+        memory_cap_bytes: args.memory_cap,
+        seed: args.seed,
+        dev_samples: args.dev_samples,
+        checkpoint_every: args.checkpoint_every.clone(),
+        ..RunConfig::default()
+    };
+    let mut config = typed.over(file.over(preset));
+    if args.micro_batch == Some(MicroBatch::Auto) {
+        config.micro_batch = None;
+    }
+    config.validate()?;
+    Ok(config)
+}
+
+fn flight(script: &Script, replay: Option<Replay>) -> Result<Flight, Failure> {
+    let control = Control::default();
+    interrupt::heed(&control)?;
+    Ok(Flight {
+        control,
+        machine: machine(script),
+        replay,
+    })
+}
+
+/// This machine, or a scripted one.
+pub fn machine(script: &Script) -> Machine {
+    let by = script.memory_script_by.into();
+    let script = script
+        .memory_script
+        .clone()
+        .map(|path| MemoryScript { path, by });
+    Machine {
+        script,
+        purge: crate::allocator::purge,
+    }
+}
+
+fn replay(run: &str) -> Result<Replay, Failure> {
+    Ok(Replay::from_events(&read_events(
+        &find(run)?.events_path(),
+    )?))
+}
+
+/// A fresh run folder, in the store or where the user wants it.
+fn create(out: Option<&Path>, name: &str) -> Result<RunFolder, Failure> {
+    let root = out.map_or_else(RunStore::default_root, PathBuf::from);
+    Ok(RunStore::open(root).create(name)?)
+}
+
+/// A run that failed before its first event leaves nothing behind.
+fn discard_unstarted(run: &RunFolder, error: trainer::TrainError) -> Failure {
+    let begun = std::fs::metadata(run.events_path()).is_ok_and(|events| events.len() > 0);
+    if !begun {
+        // Nothing of value is in there: a config that the user has too.
+        let _ = std::fs::remove_dir_all(&run.path);
+    }
+    error.into()
+}
