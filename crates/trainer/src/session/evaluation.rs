@@ -1,0 +1,91 @@
+//! The held-out samples, evaluated under the same pilot as the training.
+
+use super::Session;
+use crate::error::Result;
+use crate::image_task::EvaluatedPiece;
+use crate::pending::Pending;
+use pressure::{Outcome, Phase};
+use runlog::{CheckpointReason, RunEvent};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use tape::device::piece_scope;
+
+impl Session<'_> {
+    pub(crate) fn evaluation_is_due(&self) -> bool {
+        let every = self.plan.evaluate_every_epochs * self.plan.steps_per_epoch;
+        self.held_out.len() > 0
+            && (self.state.step.is_multiple_of(every.max(1)) || self.state.step == self.plan.steps)
+    }
+
+    /// Evaluates the held-out samples, every piece under the pilot. A stop ends it without a result.
+    pub(crate) fn evaluate(&mut self) -> Result<()> {
+        let mut loader = self.held_out.once(self.plan.effective_batch as usize * 2);
+        let mut pending = Pending::new(self.held_out.len());
+        let mut sum = EvaluatedPiece::default();
+        while pending.remaining() > 0 {
+            if self.control.is_stopping() {
+                return Ok(());
+            }
+            let answer = self.ask(pending.remaining(), Phase::Evaluate, (self.state.step, 0))?;
+            let Some(size) = answer.decision.micro_batch() else {
+                self.pilot.wait(&self.control);
+                continue;
+            };
+            for lost in pending.deliver(loader.take(pending.missing(size))) {
+                self.journal.skip(
+                    self.state.step,
+                    lost.file.display().to_string(),
+                    lost.reason,
+                )?;
+            }
+            let samples = pending.piece(size);
+            let count = samples.len();
+            self.pilot.begin(count);
+            match piece_scope(|| self.learner.task(self.control.cancel()).evaluate(samples)) {
+                Ok(piece) => {
+                    self.pilot.ended(Outcome::Ok);
+                    sum.add(piece);
+                    pending.done(count);
+                }
+                Err(error) if error.is_memory() => self.pilot.retreat(Outcome::Memory)?,
+                Err(error) if error.is_cancelled() => self.pilot.retreat(Outcome::Cancelled)?,
+                Err(error) => return Err(error),
+            }
+        }
+        self.step_begun = Instant::now();
+        self.say_evaluated(sum)
+    }
+
+    fn say_evaluated(&mut self, sum: EvaluatedPiece) -> Result<()> {
+        if sum.samples == 0 {
+            return self.journal.warn(
+                "no_held_out",
+                "no held-out photograph could be read; nothing was evaluated".to_owned(),
+            );
+        }
+        let samples = sum.samples as f64;
+        let (loss, accuracy) = (sum.loss / samples, sum.right as f64 / samples);
+        let best = self.state.best.is_none_or(|(before, _)| accuracy > before);
+        if best {
+            self.state.best = Some((accuracy, self.state.step));
+        }
+        self.state.evaluation = Some((loss, accuracy));
+        let top_5 = sum.in_top_5 as f64 / samples;
+        self.journal.say(RunEvent::Evaluation {
+            at_ms: self.journal.now_ms(),
+            step: self.state.step,
+            epoch: self.state.step.div_ceil(self.plan.steps_per_epoch.max(1)),
+            samples: sum.samples,
+            loss,
+            metrics: BTreeMap::from([
+                ("accuracy".to_owned(), accuracy),
+                ("top_5".to_owned(), top_5),
+            ]),
+            best,
+        })?;
+        if best {
+            self.save_if_possible(CheckpointReason::Best)?;
+        }
+        Ok(())
+    }
+}

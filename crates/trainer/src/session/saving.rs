@@ -1,0 +1,87 @@
+//! Checkpoints: when one is due, how it is written, and how weights and moments come back from it.
+
+use super::Session;
+use crate::checkpoint::{self, Loaded, Moments};
+use crate::error::{Result, TrainError};
+use crate::learner::Learner;
+use pressure::Level;
+use runlog::{CheckpointReason, Every, RunEvent};
+use std::time::Instant;
+
+/// A checkpoint at the warning level is written at most this often, in milliseconds.
+const PRESSURE_CHECKPOINT_MS: u64 = 30_000;
+
+/// When and where the last checkpoint was written.
+pub(super) struct Saved {
+    pub(super) at_ms: u64,
+    pub(super) step: u64,
+    pub(super) level: Level,
+}
+
+impl Session<'_> {
+    /// Drops the weights and moments: parked.
+    pub(crate) fn learner_away(&mut self) -> Result<()> {
+        self.learner = Learner::empty(self.plan, &self.chosen.device)?;
+        self.feed.release();
+        self.pilot.release()
+    }
+
+    /// Weights and moments from a checkpoint.
+    pub(crate) fn learner_back(&mut self, loaded: &Loaded) -> Result<()> {
+        self.learner = Learner::new(self.plan, &self.chosen.device)?;
+        checkpoint::load(loaded, &mut self.learner, Moments::Load)
+    }
+
+    pub(crate) fn checkpoint_is_due(&mut self) -> Option<CheckpointReason> {
+        let (step, at_ms) = (self.state.step, self.journal.now_ms());
+        let level = self.pilot.state().level();
+        let entered = level > self.saved.level;
+        self.saved.level = level;
+        if step == self.saved.step {
+            return None;
+        }
+        if entered && at_ms >= self.saved.at_ms + PRESSURE_CHECKPOINT_MS {
+            return Some(CheckpointReason::Pressure);
+        }
+        let due = match self.plan.checkpoint_every {
+            Every::Minutes(minutes) => at_ms >= self.saved.at_ms + minutes * 60_000,
+            Every::Epochs(epochs) => {
+                step.is_multiple_of((epochs * self.plan.steps_per_epoch).max(1))
+            }
+            Every::Steps(steps) => step.is_multiple_of(steps),
+        };
+        due.then_some(CheckpointReason::Periodic)
+    }
+
+    /// Writes a checkpoint; where that fails the training goes on and says so.
+    pub(crate) fn save_if_possible(&mut self, why: CheckpointReason) -> Result<()> {
+        match self.save(why) {
+            Err(error @ TrainError::CheckpointWrite { .. }) => {
+                self.journal.warn(error.code(), error.to_string())
+            }
+            other => other,
+        }
+    }
+
+    /// Writes a checkpoint.
+    pub(crate) fn save(&mut self, why: CheckpointReason) -> Result<()> {
+        let begun = Instant::now();
+        self.state.at_ms = self.journal.now_ms();
+        self.state.is_best = self
+            .state
+            .best
+            .is_some_and(|(_, step)| step == self.state.step);
+        let written = checkpoint::write(&self.run, &self.learner, &self.state)?;
+        checkpoint::tidy(&self.run, self.state.best.map(|(_, step)| step))?;
+        self.saved.at_ms = self.state.at_ms;
+        self.saved.step = self.state.step;
+        self.journal.say(RunEvent::Checkpoint {
+            at_ms: self.journal.now_ms(),
+            step: self.state.step,
+            path: written.path,
+            bytes: written.bytes,
+            ms: begun.elapsed().as_secs_f64() * 1000.0,
+            why,
+        })
+    }
+}
