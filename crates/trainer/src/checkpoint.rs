@@ -58,11 +58,9 @@ pub struct Written {
 /// Writes a checkpoint of `learner` at `state.step`.
 pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Written> {
     let parent = run.checkpoints_path();
-    let name = RunFolder::checkpoint_name(state.step);
-    let (last, draft) = (
-        parent.join(&name),
-        parent.join(format!(".{name}.{}", std::process::id())),
-    );
+    let path = RunFolder::checkpoint_name(state.step);
+    let last = run.path.join(&path);
+    let draft = parent.join(format!("{DRAFT}{}.{}", state.step, std::process::id()));
     let bytes =
         fill(&draft, learner, state).and_then(|bytes| publish(&draft, &last).map(|()| bytes));
     let bytes = bytes.map_err(|source| {
@@ -75,10 +73,7 @@ pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Wri
             room,
         }
     })?;
-    Ok(Written {
-        path: format!("checkpoints/{name}"),
-        bytes,
-    })
+    Ok(Written { path, bytes })
 }
 
 fn fill(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
