@@ -108,7 +108,7 @@ fn fill(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
 }
 
 fn publish(draft: &Path, last: &Path) -> io::Result<()> {
-    // A checkpoint of the same step may stand there already: a run that was stopped before its next step.
+    // What stands there is damaged, or `write` would have kept it.
     let _ = fs::remove_dir_all(last);
     fs::rename(draft, last)?;
     last.parent()
