@@ -42,14 +42,7 @@ pub fn run() -> ExitCode {
 
 #[cfg(feature = "desktop")]
 fn app(args: args::App) -> ExitCode {
-    let script = args.memory_script.map(|path| trainer::MemoryScript {
-        path,
-        by: args.memory_script_by.into(),
-    });
-    let machine = trainer::Machine {
-        script,
-        purge: crate::allocator::purge,
-    };
+    let machine = train::machine(&args.script);
     crate::desktop::run(args.target, machine)
 }
 

@@ -245,10 +245,6 @@ pub struct Doctor {
 pub struct App {
     /// Folder to train on, or a run to look at
     pub target: Option<PathBuf>,
-    /// JSON lines of what other apps use, in the place of this machine
-    #[arg(long, value_name = "FILE")]
-    pub memory_script: Option<PathBuf>,
-    /// How the script advances
-    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
-    pub memory_script_by: ScriptBy,
+    #[command(flatten)]
+    pub script: Script,
 }

@@ -2,10 +2,11 @@
 
 use super::args;
 use super::failure::Failure;
+use super::train::certificate_path;
 use runlog::format_bytes;
 use std::time::Instant;
 use trainer::doctor::{Finding, examine, operations};
-use trainer::{Machine, Wanted, choose, default_threads};
+use trainer::{Certificate, Machine, Wanted, choose, default_threads};
 
 /// The top-level entry point of `ebb doctor`. Exit code 1 when an operation fails: the device is then refused.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
@@ -47,6 +48,9 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
             println!("  {}", describe(finding));
         }
     })?;
+    if !chosen.device.is_cpu() {
+        Certificate::of(&chosen, &findings).keep(&certificate_path());
+    }
     let failed: Vec<&Finding> = findings.iter().filter(|finding| !finding.passed).collect();
     let worst = findings
         .iter()

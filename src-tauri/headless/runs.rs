@@ -37,7 +37,10 @@ pub fn list(args: &args::Runs) -> Result<(), Failure> {
 /// The top-level entry point of `ebb report`.
 pub fn report(args: &args::Report) -> Result<(), Failure> {
     let folder = find(&args.run)?;
-    let out = args.out.clone().map_or_else(|| folder.clone(), |path| RunFolder { path });
+    let out = args
+        .out
+        .clone()
+        .map_or_else(|| folder.clone(), |path| RunFolder { path });
     let (svg, png) = write_report(&folder.replay()?, &out)?;
     println!("{}\n{}", svg.display(), png.display());
     Ok(())

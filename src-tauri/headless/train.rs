@@ -119,14 +119,19 @@ fn flight(script: &Script, replay: Option<Replay>) -> Result<Flight, Failure> {
 /// This machine, or a scripted one.
 pub fn machine(script: &Script) -> Machine {
     let by = script.memory_script_by.into();
-    let script = script
-        .memory_script
-        .clone()
-        .map(|path| MemoryScript { path, by });
     Machine {
-        script,
+        script: script
+            .memory_script
+            .clone()
+            .map(|path| MemoryScript { path, by }),
         purge: crate::allocator::purge,
+        certificate: Some(certificate_path()),
     }
+}
+
+/// Where it is remembered that a GPU was found right: beside the runs.
+pub fn certificate_path() -> PathBuf {
+    RunStore::default_root().with_file_name("doctor.json")
 }
 
 fn replay(run: &str) -> Result<Replay, Failure> {

@@ -129,7 +129,7 @@ impl Loader {
     pub fn describe(&self) -> String {
         let cache = match self.shared.dataset.cache_limit_bytes() {
             0 => "no cache".to_string(),
-            bytes => format!("cache {} MB", bytes.div_ceil(1_000_000)),
+            bytes => format!("cache {} MB", bytes >> 20),
         };
         match self.workers.len() {
             0 => format!("Loader: in the training thread, {cache}"),

@@ -1,7 +1,7 @@
 //! The one stream of events that a run is: folded by the window, the terminal, the run folder and the report.
 //! An event holds plain data for its readers; it knows no tensor and no widget.
 
-use pressure::{Change, Component, Decision, Level, MemorySample, Phase};
+use pressure::{Component, Decision, Level, MemorySample, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
@@ -270,20 +270,5 @@ impl RunEvent {
             | RunEvent::Stopped { at_ms, .. }
             | RunEvent::Failed { at_ms, .. } => *at_ms,
         }
-    }
-}
-
-/// "Shrunk 16 to 8: another app took 6.1 GB in 20 s": what was done, then why.
-pub fn decision_sentence(previous_micro_batch: u32, decision: &Decision) -> String {
-    let (from, to, why) = (previous_micro_batch, decision.micro_batch, &decision.reason);
-    match decision.change {
-        Change::Start => format!("Starting with {to}: {why}"),
-        Change::Hold => format!("Holding at {to}: {why}"),
-        Change::Shrink => format!("Shrunk {from} to {to}: {why}"),
-        Change::Grow => format!("Grew {from} to {to}: {why}"),
-        Change::Cancel => format!("Cancelled one piece and trying {to}: {why}"),
-        Change::Pause => format!("Paused: {why}"),
-        Change::Park => format!("Parked: {why}"),
-        Change::Continue => format!("Continuing with {to}: {why}"),
     }
 }

@@ -11,7 +11,7 @@ mod platform;
 use crate::error::{Result, TapeError};
 use candle_core::Device;
 
-pub use platform::{allocated_bytes, limit_bytes, piece_scope};
+pub use platform::{allocated_bytes, limit_bytes, piece_scope, system_version};
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

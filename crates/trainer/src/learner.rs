@@ -74,13 +74,10 @@ impl Learner {
         })
     }
 
-    /// A learner that holds nothing: parked.
-    pub fn empty(plan: &Plan, device: &Device) -> Result<Self> {
-        let mut learner = Learner::new(plan, &Device::Cpu)?;
-        learner.parameters = Parameters::default();
-        learner.optimizer = Optimizer::new(plan.optimizer, plan.weight_decay, &learner.parameters)?;
-        learner.device = device.clone();
-        Ok(learner)
+    /// Drops weights and moments: parked. Nothing works until a new learner takes its place.
+    pub fn unload(&mut self) {
+        self.parameters = Parameters::default();
+        self.optimizer.unload();
     }
 
     /// The task on the parameters as they are now.

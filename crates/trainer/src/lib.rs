@@ -4,6 +4,7 @@
 //! a value.
 
 mod activity;
+mod certificate;
 mod checkpoint;
 mod control;
 pub mod doctor;
@@ -26,6 +27,7 @@ mod schedule;
 mod session;
 mod train;
 
+pub use certificate::Certificate;
 pub use control::{Control, Request};
 pub use error::{Result, TrainError};
 pub use image_task::Prediction;

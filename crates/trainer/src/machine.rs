@@ -34,12 +34,15 @@ pub struct Machine {
     pub script: Option<MemoryScript>,
     /// Gives the allocator's cached memory back.
     pub purge: Purge,
+    /// Where it is remembered that a GPU was found right.
+    pub certificate: Option<PathBuf>,
 }
 
 impl Default for Machine {
     fn default() -> Self {
         Machine {
             script: None,
+            certificate: None,
             purge: || {},
         }
     }

@@ -95,6 +95,11 @@ impl Optimizer {
         Ok(())
     }
 
+    /// Drops all moments.
+    pub fn unload(&mut self) {
+        self.moments = Vec::new();
+    }
+
     /// Bytes of all moments.
     pub fn bytes(&self) -> u64 {
         self.moments

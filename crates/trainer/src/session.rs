@@ -4,6 +4,7 @@ mod evaluation;
 mod saving;
 mod wishes;
 
+use crate::certificate::trusted;
 use crate::checkpoint::{self, RunState};
 use crate::control::Control;
 use crate::effective_batch::Whole;
@@ -20,7 +21,7 @@ use pressure::{Level, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, Started, StopReason, format_count};
 use saving::Saved;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tape::device::{Chosen, choose};
+use tape::device::Chosen;
 
 /// Everything one life of a run holds.
 pub struct Session<'a> {
@@ -93,6 +94,7 @@ impl<'a> Session<'a> {
             loaded.state.clone(),
         )?;
         session.learner_back(&loaded)?;
+        session.saved.step = Some(session.state.step);
         for message in damaged {
             session.journal.warn("checkpoint_damaged", message)?;
         }
@@ -120,7 +122,7 @@ impl<'a> Session<'a> {
         state: RunState,
     ) -> Result<Self> {
         let claim = run.claim()?;
-        let chosen = choose(plan.device)?;
+        let chosen = trusted(plan.device, flight.machine.certificate.as_deref())?;
         let learner = Learner::new(plan, &chosen.device)?;
         let pilot = Pilot::start(
             plan,
@@ -145,7 +147,7 @@ impl<'a> Session<'a> {
             workers,
             saved: Saved {
                 at_ms: state.at_ms,
-                step: state.step,
+                step: None,
                 level: Level::Normal,
             },
             state,
@@ -279,7 +281,9 @@ impl<'a> Session<'a> {
     /// The last words of a run that ended as it should.
     pub(crate) fn land(&mut self, why: StopReason) -> Result<Ending> {
         let begun = Instant::now();
-        self.save(CheckpointReason::Stop)?;
+        if self.saved.step != Some(self.state.step) {
+            self.save(CheckpointReason::Stop)?;
+        }
         let seconds = begun.elapsed().as_secs_f64();
         let step = format_count(self.state.step);
         let sentence = match (why, self.state.best) {

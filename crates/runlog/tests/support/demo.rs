@@ -2,8 +2,9 @@
 //! Only additions, multiplications and divisions, so that every platform writes the same file.
 
 use super::Noise;
+use pressure::sentence;
 use pressure::{Action, Change, Component, Decision, Level, MemorySample, Phase};
-use runlog::{CheckpointReason, RunEvent, Started, decision_sentence};
+use runlog::{CheckpointReason, RunEvent, Started};
 use std::collections::BTreeMap;
 
 const GB: f64 = 1073741824.0;
@@ -190,7 +191,7 @@ impl Demo {
             cause: Component::Headroom,
             reason: why.into(),
         };
-        let sentence = decision_sentence(previous, &decision);
+        let sentence = sentence(previous, &decision);
         self.events.push(RunEvent::Decision {
             at_ms,
             step,

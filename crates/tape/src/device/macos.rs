@@ -49,6 +49,13 @@ pub fn limit_bytes(device: &Device) -> u64 {
     })
 }
 
+/// The system's version: a new one brings a new compiler for the GPU's kernels.
+pub fn system_version() -> String {
+    NSProcessInfo::processInfo()
+        .operatingSystemVersionString()
+        .to_string()
+}
+
 /// Runs one piece of work inside an autorelease pool: without one, every command buffer's objects stay until the thread ends.
 pub fn piece_scope<R>(work: impl FnOnce() -> R) -> R {
     objc2::rc::autoreleasepool(|_| work())

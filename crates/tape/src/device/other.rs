@@ -21,6 +21,11 @@ pub fn limit_bytes(_device: &Device) -> u64 {
     0
 }
 
+/// The system's version, where the GPU's compiler depends on it.
+pub fn system_version() -> String {
+    std::env::consts::OS.to_owned()
+}
+
 /// Runs one piece of work. Nothing needs to be drained here.
 pub fn piece_scope<R>(work: impl FnOnce() -> R) -> R {
     work()

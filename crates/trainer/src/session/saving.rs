@@ -14,14 +14,14 @@ const PRESSURE_CHECKPOINT_MS: u64 = 30_000;
 /// When and where the last checkpoint was written.
 pub(super) struct Saved {
     pub(super) at_ms: u64,
-    pub(super) step: u64,
+    pub(super) step: Option<u64>,
     pub(super) level: Level,
 }
 
 impl Session<'_> {
     /// Drops the weights and moments: parked.
     pub(crate) fn learner_away(&mut self) -> Result<()> {
-        self.learner = Learner::empty(self.plan, &self.chosen.device)?;
+        self.learner.unload();
         self.feed.release();
         self.pilot.release()
     }
@@ -37,7 +37,7 @@ impl Session<'_> {
         let level = self.pilot.state().level();
         let entered = level > self.saved.level;
         self.saved.level = level;
-        if step == self.saved.step {
+        if self.saved.step == Some(step) {
             return None;
         }
         if entered && at_ms >= self.saved.at_ms + PRESSURE_CHECKPOINT_MS {
@@ -74,7 +74,7 @@ impl Session<'_> {
         let written = checkpoint::write(&self.run, &self.learner, &self.state)?;
         checkpoint::tidy(&self.run, self.state.best.map(|(_, step)| step))?;
         self.saved.at_ms = self.state.at_ms;
-        self.saved.step = self.state.step;
+        self.saved.step = Some(self.state.step);
         self.journal.say(RunEvent::Checkpoint {
             at_ms: self.journal.now_ms(),
             step: self.state.step,

@@ -1,0 +1,166 @@
+//! Whether a GPU is trusted: before the first run on it every operation is compared with the CPU; the outcome is remembered
+//! for this version of Ebb on this version of the system. A GPU that fails is refused by the name of what failed.
+
+use crate::doctor::{Finding, examine, operations};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tape::TapeError;
+use tape::device::{Chosen, Wanted, choose, system_version};
+
+/// What an examination came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Ebb's version.
+    version: String,
+    /// The system's version.
+    system: String,
+    /// `metal` or `cuda`.
+    device: String,
+    /// Operations and models examined.
+    operations: usize,
+    /// The first that is wrong.
+    failed: Option<String>,
+}
+
+impl Certificate {
+    /// Sums an examination up.
+    pub fn of(chosen: &Chosen, findings: &[Finding]) -> Self {
+        let wrong = findings.iter().find(|finding| !finding.passed);
+        Certificate {
+            failed: wrong.map(|f| format!("{} at micro-batch {}", f.what, f.micro_batch)),
+            operations: operations(findings),
+            ..Certificate::blank(chosen)
+        }
+    }
+
+    fn blank(chosen: &Chosen) -> Self {
+        Certificate {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            system: system_version(),
+            device: chosen.kind.to_owned(),
+            operations: 0,
+            failed: None,
+        }
+    }
+
+    /// The remembered one, if it speaks of this version, system and device.
+    fn read(path: &Path, chosen: &Chosen) -> Option<Self> {
+        let kept: Certificate = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let now = Certificate::blank(chosen);
+        let same =
+            (&kept.version, &kept.system, &kept.device) == (&now.version, &now.system, &now.device);
+        same.then_some(kept)
+    }
+
+    /// Remembers it. Failing to costs another examination next time, nothing else.
+    pub fn keep(&self, path: &Path) {
+        if let (Some(parent), Ok(text)) = (path.parent(), serde_json::to_vec(self)) {
+            let _ = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(path, text));
+        }
+    }
+
+    /// The device with the certificate's word on it, or what takes its place.
+    fn apply(self, chosen: Chosen, wanted: Wanted) -> Result<Chosen> {
+        let kind = chosen.kind;
+        match self.failed {
+            None => {
+                let reason = format!("{}, {} operations checked on this machine", chosen.reason, self.operations);
+                Ok(Chosen { reason, ..chosen })
+            }
+            Some(what) if wanted == Wanted::Auto => {
+                let cpu = choose(Wanted::Cpu)?;
+                Ok(Chosen { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+            }
+            Some(what) => Err(TapeError::Device(format!(
+                "{kind} is refused here: {what} is wrong on it; choose --device cpu, or see `ebb doctor`"
+            ))
+            .into()),
+        }
+    }
+}
+
+/// The device that a run may use: a GPU only after it has passed.
+pub fn trusted(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
+    let chosen = choose(wanted)?;
+    if chosen.device.is_cpu() {
+        return Ok(chosen);
+    }
+    let kept = path.and_then(|path| Certificate::read(path, &chosen));
+    let certificate = match kept {
+        Some(certificate) => certificate,
+        None => {
+            let certificate = Certificate::of(&chosen, &examine(&chosen, &mut |_| {})?);
+            path.into_iter().for_each(|path| certificate.keep(path));
+            certificate
+        }
+    };
+    certificate.apply(chosen, wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(second_passes: bool) -> Vec<Finding> {
+        let finding = |what: &str, passed| Finding {
+            what: what.to_owned(),
+            micro_batch: 2,
+            difference: 0.0,
+            detail: String::new(),
+            passed,
+        };
+        vec![
+            finding("linear", true),
+            finding("conv2d 3x3", second_passes),
+        ]
+    }
+
+    fn cpu() -> Chosen {
+        choose(Wanted::Cpu).unwrap()
+    }
+
+    #[test]
+    fn a_device_that_fails_is_refused_by_the_name_of_what_failed() {
+        let certificate = Certificate::of(&cpu(), &findings(false));
+        let error = certificate
+            .clone()
+            .apply(cpu(), Wanted::Metal)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("conv2d 3x3 at micro-batch 2 is wrong"),
+            "{error}"
+        );
+        let instead = certificate.apply(cpu(), Wanted::Auto).unwrap();
+        assert_eq!(instead.kind, "cpu");
+        assert!(instead.reason.contains("refused"), "{}", instead.reason);
+    }
+
+    #[test]
+    fn a_certificate_is_remembered_for_the_same_device_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept/doctor.json");
+        let certificate = Certificate::of(&cpu(), &findings(true));
+        certificate.keep(&path);
+        assert_eq!(Certificate::read(&path, &cpu()), Some(certificate.clone()));
+        assert_eq!(
+            Certificate::read(
+                &path,
+                &Chosen {
+                    kind: "metal",
+                    ..cpu()
+                }
+            ),
+            None
+        );
+        let chosen = certificate.apply(cpu(), Wanted::Auto).unwrap();
+        assert!(
+            chosen
+                .reason
+                .ends_with("2 operations checked on this machine"),
+            "{}",
+            chosen.reason
+        );
+    }
+}
