@@ -15,7 +15,6 @@ mod train;
 
 use args::{Command, Ebb};
 use clap::Parser;
-use failure::Failure;
 use std::process::ExitCode;
 
 /// The top-level entry point of the terminal; the window opens from here too.
@@ -48,6 +47,8 @@ fn app(args: args::App) -> ExitCode {
 
 #[cfg(not(feature = "desktop"))]
 fn app(_args: args::App) -> ExitCode {
-    Failure::usage("this build has no window; train with `ebb train FOLDER`, or see `ebb --help`")
-        .say()
+    failure::Failure::usage(
+        "this build has no window; train with `ebb train FOLDER`, or see `ebb --help`",
+    )
+    .say()
 }

@@ -66,6 +66,14 @@ impl Gradients {
         Ok(())
     }
 
+    /// The gradient of a value, in memory of its own: whoever gets it may write into it.
+    pub(crate) fn take_owned(&mut self, id: usize) -> Result<Option<Tensor>> {
+        Ok(match self.slots[id].take() {
+            Some(slot) if !slot.owned => Some(slot.tensor.force_contiguous()?),
+            slot => slot.map(|slot| slot.tensor),
+        })
+    }
+
     pub(crate) fn take(&mut self, id: usize) -> Option<Tensor> {
         self.slots[id].take().map(|slot| slot.tensor)
     }

@@ -1,13 +1,25 @@
 //! Counts the bytes that recorded operations keep for their backward pass. Tensors that share storage count once, and a
 //! parameter's storage does not count at all: it would be there anyway.
 
-use candle_core::{Storage, Tensor};
+use candle_core::{CpuStorage, Storage, Tensor};
 use std::collections::HashMap;
 
 /// Address of a tensor's storage: equal for all views of one allocation.
 pub(crate) fn storage_key(tensor: &Tensor) -> usize {
     let (guard, _) = tensor.storage_and_layout();
     std::ptr::from_ref::<Storage>(&guard) as usize
+}
+
+/// Bytes of a tensor's whole storage: a view keeps all of it alive.
+fn storage_bytes(tensor: &Tensor) -> u64 {
+    let (guard, _) = tensor.storage_and_layout();
+    let count = match &*guard {
+        Storage::Cpu(CpuStorage::F32(values)) => values.len(),
+        Storage::Cpu(CpuStorage::F64(values)) => values.len(),
+        // Elsewhere operations make their inputs contiguous: storage and tensor are one size.
+        _ => tensor.elem_count(),
+    };
+    (count * tensor.dtype().size_in_bytes()) as u64
 }
 
 /// Bytes kept, by storage.
@@ -27,7 +39,7 @@ impl Saved {
     /// An operation keeps this tensor; returns the key for [`Saved::release`].
     pub fn keep(&mut self, tensor: &Tensor) -> usize {
         let key = storage_key(tensor);
-        let bytes = (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64;
+        let bytes = storage_bytes(tensor);
         let holder = self.holders.entry(key).or_insert((bytes, 0));
         if holder.1 == 0 {
             self.bytes += holder.0;

@@ -217,12 +217,15 @@ impl<'a> Tape<'a> {
         }
         Ok(Walked {
             parameters: (0..self.parameters.len())
-                .map(|i| gradients.take(i))
-                .collect(),
+                .map(|i| gradients.take_owned(i))
+                .collect::<Result<_>>()?,
             inputs: inputs
                 .iter()
-                .map(|v| v.id.and_then(|id| gradients.take(id)))
-                .collect(),
+                .map(|v| match v.id {
+                    Some(id) => gradients.take_owned(id),
+                    None => Ok(None),
+                })
+                .collect::<Result<_>>()?,
         })
     }
 

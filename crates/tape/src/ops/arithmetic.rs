@@ -34,7 +34,12 @@ impl Tape<'_> {
     /// `x[sample] + p` for every sample: positions, for one.
     pub fn add_repeated(&self, x: &Value, p: &Value) -> Result<Value> {
         self.poll()?;
-        expect_shape("add_repeated", "the repeated operand", p, &x.dims()[1..])?;
+        expect_shape(
+            "add_repeated",
+            "the repeated operand",
+            p,
+            x.dims().get(1..).unwrap_or(&[]),
+        )?;
         let sum = x.tensor().broadcast_add(p.tensor())?;
         if !self.records(&[x, p]) {
             return Ok(Value::constant(sum));

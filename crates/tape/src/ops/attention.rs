@@ -4,7 +4,7 @@
 //! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ q`, `c = 1 / sqrt(head width)`.
 //! Saved: `qkv` and one [samples, heads, tokens, tokens] tensor `p`.
 
-use super::expect_shape;
+use super::{axes, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, with_float};
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
@@ -53,7 +53,7 @@ impl Tape<'_> {
     /// Attention over `qkv` [samples, tokens, 3 width]: queries, keys and values side by side.
     pub fn attention(&self, qkv: &Value, shape: AttentionShape) -> Result<Value> {
         self.poll()?;
-        let (samples, tokens, three) = qkv.tensor().dims3()?;
+        let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
         let width = three / 3;
         if shape.heads == 0 || width % shape.heads != 0 {
             return Err(TapeError::Shape {

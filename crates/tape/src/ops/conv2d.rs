@@ -3,12 +3,12 @@
 //! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
 //! Saved: `x` if `w` needs a gradient, `w` (a parameter: free) if `x` does.
 
-use super::expect_shape;
+use super::{axes, expect_shape};
 use crate::cpu::columns::{Window, gather, scatter};
 use crate::cpu::{
     Float, Matrix, View, add_in_order, buffer, product, tensor_of, threads, with_float,
 };
-use crate::error::Result;
+use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -26,14 +26,28 @@ impl Tape<'_> {
     /// Convolves `x` [samples, in, height, width] with `weight` [out, in, kernel, kernel].
     pub fn conv2d(&self, x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Value> {
         self.poll()?;
-        let (_, channels, height, width) = x.tensor().dims4()?;
-        let (out, _, kernel_height, kernel_width) = weight.tensor().dims4()?;
+        let [_, channels, height, width] = axes("conv2d", "x", x)?;
+        let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
         expect_shape(
             "conv2d",
             "weight",
             weight,
             &[out, channels, kernel_height, kernel_width],
         )?;
+        let (least_height, least_width) = (
+            kernel_height.saturating_sub(2 * shape.padding),
+            kernel_width.saturating_sub(2 * shape.padding),
+        );
+        if shape.stride == 0 || height < least_height || width < least_width {
+            return Err(TapeError::Shape {
+                op: "conv2d",
+                what: "x".to_owned(),
+                expected: format!(
+                    "a stride of at least 1 and an image of at least {least_height} x {least_width}"
+                ),
+                found: x.tensor().shape().clone(),
+            });
+        }
         let window = Window {
             channels,
             height,

@@ -3,6 +3,7 @@
 //! For row `z`, label `k`, smoothing `s`, `K` classes and `p = softmax(z)`: target `t = (1 - s) [k] + s / K`,
 //! loss `= logsumexp(z) - sum t z`, `dz = p - t`. Forward computes the gradient at once. Saved: `dz` [samples, K].
 
+use super::axes;
 use crate::cpu::{Float, View, buffer, lanes, tensor_of, with_float};
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
@@ -22,7 +23,7 @@ impl Tape<'_> {
     /// Cross-entropy of `logits` [samples, classes] against `labels`, summed over samples.
     pub fn cross_entropy(&self, logits: &Value, labels: &[u32], smoothing: f64) -> Result<Loss> {
         self.poll()?;
-        let (rows, classes) = logits.tensor().dims2()?;
+        let [rows, classes] = axes("cross_entropy", "logits", logits)?;
         if rows != labels.len() {
             return Err(TapeError::Shape {
                 op: "cross_entropy",

@@ -3,7 +3,7 @@
 //!
 //! Backward as layer norm's, over the group. Saved: `x`.
 
-use super::expect_shape;
+use super::{axes, expect_shape};
 use crate::cpu::{Float, View, add_in_order, buffer, lanes, tensor_of, with_float};
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
@@ -39,7 +39,7 @@ impl Tape<'_> {
         epsilon: f64,
     ) -> Result<Value> {
         self.poll()?;
-        let (_, channels, height, width) = x.tensor().dims4()?;
+        let [_, channels, height, width] = axes("group_norm", "x", x)?;
         if groups == 0 || channels % groups != 0 {
             return Err(TapeError::Shape {
                 op: "group_norm",

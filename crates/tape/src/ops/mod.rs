@@ -28,6 +28,16 @@ impl Tape<'_> {
     }
 }
 
+/// The sizes of `value` by axis, or an error with the operation, the operand and its shape.
+fn axes<const N: usize>(op: &'static str, what: &str, value: &Value) -> Result<[usize; N]> {
+    value.dims().try_into().map_err(|_| TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: format!("a shape of {N} axes"),
+        found: value.tensor().shape().clone(),
+    })
+}
+
 /// Fails with the operation, the operand and both shapes unless `dims` is what is needed.
 fn expect_shape(op: &'static str, what: &str, value: &Value, expected: &[usize]) -> Result<()> {
     if value.dims() == expected {

@@ -1,5 +1,6 @@
 //! Global mean pooling: [samples, channels, height, width] to [samples, channels]. Nothing is saved.
 
+use super::axes;
 use crate::cpu::{Float, View, lanes, tensor_of, with_float};
 use crate::error::Result;
 use crate::tape::{Tape, Value};
@@ -9,7 +10,7 @@ impl Tape<'_> {
     /// The mean over each channel's pixels.
     pub fn mean_pool(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let (samples, channels, height, width) = x.tensor().dims4()?;
+        let [samples, channels, height, width] = axes("mean_pool", "x", x)?;
         let pixels = height * width;
         let fused = self.fuses(x.tensor());
         let flat = x

@@ -1,9 +1,9 @@
 //! Moving numbers about: `concat` joins along the first axis, `prepend_token` puts one row before each sequence,
 //! `first_token` takes it out again, `reshape` renames the axes. Nothing is saved.
 
-use super::expect_shape;
 use super::linear::row_sum;
-use crate::error::Result;
+use super::{axes, expect_shape};
+use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -11,6 +11,14 @@ impl Tape<'_> {
     /// Joins values along the first axis.
     pub fn concat(&self, parts: &[&Value]) -> Result<Value> {
         self.poll()?;
+        if let Some((first, rest)) = parts.split_first() {
+            for part in rest {
+                let after = part.dims().first().copied().unwrap_or(0);
+                let mut expected = first.dims().to_vec();
+                expected.iter_mut().take(1).for_each(|n| *n = after);
+                expect_shape("concat", "a later part", part, &expected)?;
+            }
+        }
         let tensors: Vec<&Tensor> = parts.iter().map(|v| v.tensor()).collect();
         let joined = Tensor::cat(&tensors, 0)?;
         if !self.records(parts) {
@@ -30,7 +38,7 @@ impl Tape<'_> {
     /// Puts `token` [width] before each sequence of `x` [samples, tokens, width].
     pub fn prepend_token(&self, token: &Value, x: &Value) -> Result<Value> {
         self.poll()?;
-        let (samples, tokens, width) = x.tensor().dims3()?;
+        let [samples, tokens, width] = axes("prepend_token", "x", x)?;
         expect_shape("prepend_token", "token", token, &[width])?;
         let row = token
             .tensor()
@@ -49,14 +57,15 @@ impl Tape<'_> {
                     .reshape((samples, width))?;
                 sink.give(token_id, row_sum(&rows, fused)?)?;
             }
-            sink.give(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
+            // Of one sample this is a view of `dy`, which another value may hold as well.
+            sink.share(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
         }))
     }
 
     /// The first row of each sequence: [samples, tokens, width] to [samples, width].
     pub fn first_token(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let (samples, tokens, width) = x.tensor().dims3()?;
+        let [samples, tokens, width] = axes("first_token", "x", x)?;
         let y = x
             .tensor()
             .narrow(1, 0, 1)?
@@ -67,7 +76,8 @@ impl Tape<'_> {
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.give(
+            // Of one token this is `dy` itself.
+            sink.share(
                 id,
                 dy.reshape((samples, 1, width))?
                     .pad_with_zeros(1, 0, tokens - 1)?,
@@ -78,6 +88,14 @@ impl Tape<'_> {
     /// The same numbers under other axes.
     pub fn reshape(&self, x: &Value, shape: &[usize]) -> Result<Value> {
         self.poll()?;
+        if x.tensor().elem_count() != shape.iter().product::<usize>() {
+            return Err(TapeError::Shape {
+                op: "reshape",
+                what: "x".to_owned(),
+                expected: format!("as many numbers as {shape:?} has"),
+                found: x.tensor().shape().clone(),
+            });
+        }
         let y = x.tensor().contiguous()?.reshape(shape)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
