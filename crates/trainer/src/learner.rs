@@ -17,8 +17,11 @@ const DIVERGED_AFTER: u32 = 5;
 
 /// Network, parameters and optimizer on one device.
 pub struct Learner {
+    /// Network.
     pub network: Network,
+    /// Its parameters now.
     pub parameters: Parameters,
+    /// Moments, and the rule that uses them.
     pub optimizer: Optimizer,
     schedule: Schedule,
     clip_norm: f64,

@@ -38,3 +38,18 @@ pub use saved::{Evaluated, SavedRun};
 pub use tape::device::{Chosen, Wanted, choose, default_threads};
 pub use tape::memory::{Counting, Purge};
 pub use train::{Ending, Flight, resume, start};
+
+/// The rooms behind the surface, opened for this crate's own claims.
+#[doc(hidden)]
+pub mod rooms {
+    pub use crate::effective_batch::{EffectiveBatch, Whole};
+    pub use crate::image_task::{ImageTask, TrainedPiece};
+    pub use crate::learner::{Learner, Update};
+    pub use crate::optimizer::Optimizer;
+    pub use crate::pending::Pending;
+    pub use crate::schedule::Schedule;
+
+    pub mod checkpoint {
+        pub use crate::checkpoint::*;
+    }
+}
