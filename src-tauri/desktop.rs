@@ -1,18 +1,257 @@
 //! The window: builds it, hands dropped folders to the inspections, and asks before a training is cut short.
 //! Refuses to know how anything is read, trained or drawn.
 
+use crate::active::Active;
+use crate::commands;
+use crate::inspections::Inspections;
+use crate::readings::Readings;
+use crate::runs::Runs;
+use crate::view::{CommandError, SampleView, Show, Welcome};
+use runlog::RunStore;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use tauri::webview::PageLoadEvent;
+use tauri::{AppHandle, DragDropEvent, Emitter, Manager, RunEvent, Window, WindowEvent};
+use tauri_plugin_dialog::{DialogExt, MessageDialogButtons};
+use trainer::{Machine, Wanted, choose, default_threads};
 
-/// Opens the window and returns when it is closed.
-pub fn run() -> ExitCode {
-    let started = tauri::Builder::default()
+/// The event that tells the page what to show.
+const SHOW: &str = "show";
+
+/// Everything behind the window; the page may come and go.
+pub struct Shell {
+    /// Folders.
+    pub inspections: Inspections,
+    /// The training of this process.
+    pub active: Active,
+    /// Runs of app and terminal.
+    pub runs: Runs,
+    /// Memory, for the status bar.
+    pub readings: Arc<Readings>,
+    /// What came before the page could hear.
+    first: Mutex<Option<Show>>,
+    page_listens: AtomicBool,
+    asking: AtomicBool,
+    device: OnceLock<String>,
+}
+
+/// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder or id to show.
+pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
+    let shell = Arc::new(Shell::new(machine));
+    let first = target.map(|target| shell.open(&target));
+    *shell.first.lock().unwrap_or_else(PoisonError::into_inner) = first;
+    let built = tauri::Builder::default()
         .plugin(tauri_plugin_dialog::init())
-        .run(tauri::generate_context!());
-    match started {
-        Ok(()) => ExitCode::SUCCESS,
+        .manage(Arc::clone(&shell))
+        .invoke_handler(tauri::generate_handler![
+            commands::welcome,
+            commands::machine,
+            commands::runs,
+            commands::choose_folder,
+            commands::open_sample,
+            commands::inspection,
+            commands::train,
+            commands::resume,
+            commands::control,
+            commands::pull,
+            commands::report_error,
+        ])
+        .on_page_load(|webview, page| {
+            if page.event() == PageLoadEvent::Started {
+                let shell = webview.state::<Arc<Shell>>();
+                shell.page_listens.store(false, Ordering::Relaxed);
+            }
+        })
+        .on_window_event(heed)
+        .setup(|app| {
+            stop_on_signal(app.handle().clone())?;
+            for window in app.webview_windows().values() {
+                crate::page::load_anew_when_killed(window)?;
+            }
+            Ok(())
+        })
+        .build(tauri::generate_context!());
+    let app = match built {
+        Ok(app) => app,
         Err(error) => {
-            eprintln!("ebb: the window cannot be opened: {error}. Train in the terminal instead: ebb train FOLDER");
-            ExitCode::FAILURE
+            eprintln!(
+                "ebb: the window cannot be opened: {error}. Train in the terminal instead: ebb train FOLDER"
+            );
+            return ExitCode::FAILURE;
+        }
+    };
+    app.run(|app, event| {
+        // However the app is told to quit, the training ends by a checkpoint.
+        if let (RunEvent::Exit, Some(training)) =
+            (event, app.state::<Arc<Shell>>().active.running())
+        {
+            training.stop_and_wait();
+        }
+    });
+    ExitCode::SUCCESS
+}
+
+fn heed(window: &Window, event: &WindowEvent) {
+    let app = window.app_handle();
+    let shell = app.state::<Arc<Shell>>();
+    match event {
+        WindowEvent::DragDrop(DragDropEvent::Drop { paths, .. }) => {
+            if let Some(path) = paths.first() {
+                let show = shell.open(path);
+                shell.show(app, show);
+            }
+        }
+        WindowEvent::CloseRequested { api, .. } if shell.active.running().is_some() => {
+            api.prevent_close();
+            ask_before_closing(window, Arc::clone(&shell));
+        }
+        _ => {}
+    }
+}
+
+/// One question at a time. The training goes on while it stands.
+fn ask_before_closing(window: &Window, shell: Arc<Shell>) {
+    let Some(training) = shell.active.running() else {
+        return;
+    };
+    if shell.asking.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let step = runlog::format_count(training.run().figures().step);
+    let message = format!(
+        "A training is at step {step}. Stop & checkpoint saves it before Ebb closes; Resume goes on from there."
+    );
+    let app = window.app_handle().clone();
+    let buttons =
+        MessageDialogButtons::OkCancelCustom("Stop & checkpoint".into(), "Keep training".into());
+    let dialog = app
+        .dialog()
+        .message(message)
+        .title("Stop the training?")
+        .buttons(buttons)
+        .parent(window);
+    dialog.show(move |stop| {
+        shell.asking.store(false, Ordering::Relaxed);
+        if stop {
+            std::thread::spawn(move || {
+                training.stop_and_wait();
+                app.exit(0);
+            });
+        }
+    });
+}
+
+/// A signal to end stops & checkpoints first; a second one ends at once.
+fn stop_on_signal(app: AppHandle) -> Result<(), ctrlc::Error> {
+    let asked = AtomicBool::new(false);
+    ctrlc::set_handler(move || {
+        if asked.swap(true, Ordering::Relaxed) {
+            std::process::exit(1);
+        }
+        let app = app.clone();
+        std::thread::spawn(move || {
+            if let Some(training) = app.state::<Arc<Shell>>().active.running() {
+                training.stop_and_wait();
+            }
+            app.exit(0);
+        });
+    })
+}
+
+impl Shell {
+    fn new(machine: Machine) -> Self {
+        let readings = Arc::new(Readings::of(machine.clone()));
+        Shell {
+            inspections: Inspections::new(Arc::clone(&readings)),
+            active: Active::on(machine),
+            runs: Runs::watch(RunStore::open(RunStore::default_root())),
+            readings,
+            first: Mutex::default(),
+            page_listens: AtomicBool::new(false),
+            asking: AtomicBool::new(false),
+            device: OnceLock::new(),
         }
     }
+
+    /// What the page needs at its start. From now on it hears what to show.
+    pub fn welcome(&self) -> Welcome {
+        let device = self.device.get_or_init(device_sentence).clone();
+        self.page_listens.store(true, Ordering::Relaxed);
+        let first = self
+            .first
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let active = || {
+            let id = self.active.running()?.id.clone();
+            Some(Show::Run { id })
+        };
+        Welcome {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            platform: std::env::consts::OS.to_owned(),
+            device,
+            sample: crate::sample::find().map(|folder| sample_view(&folder)),
+            show: first.or_else(active),
+        }
+    }
+
+    /// Two trainings would be in each other's way.
+    pub fn is_free(&self) -> Result<(), CommandError> {
+        match self.active.running() {
+            Some(training) => Err(training.in_the_way()),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens what stands at `path`: a run, else a folder to look at. Also takes the id of a run.
+    fn open(&self, path: &Path) -> Show {
+        let real = path.canonicalize().ok().filter(|real| real.is_dir());
+        let folder = real.clone().or_else(|| {
+            let run = self.runs.store().find(&path.to_string_lossy()).ok()?;
+            run.path.canonicalize().ok()
+        });
+        match folder.and_then(|folder| self.runs.open(&folder).ok()) {
+            Some(id) => Show::Run { id },
+            None => Show::Inspection {
+                id: self.inspections.open(real.as_deref().unwrap_or(path)),
+            },
+        }
+    }
+
+    fn show(&self, app: &AppHandle, show: Show) {
+        if self.page_listens.load(Ordering::Relaxed) && app.emit(SHOW, &show).is_ok() {
+            return;
+        }
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(show);
+    }
+}
+
+/// "CPU, 2 threads: no GPU that Ebb can use was found".
+fn device_sentence() -> String {
+    match choose(Wanted::Auto) {
+        Ok(chosen) if chosen.kind == "cpu" => {
+            format!("CPU, {} threads: {}", default_threads(), chosen.reason)
+        }
+        Ok(chosen) => format!("{}: {}", chosen.kind, chosen.reason),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn sample_view(folder: &Path) -> SampleView {
+    let inside = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut view = SampleView {
+        photographs: 0,
+        classes: 0,
+        bytes: 0,
+    };
+    for class in inside(folder).filter(|entry| entry.path().is_dir()) {
+        view.classes += 1;
+        for file in inside(&class.path()) {
+            view.photographs += 1;
+            view.bytes += file.metadata().map_or(0, |about| about.len());
+        }
+    }
+    view
 }

@@ -1,10 +1,32 @@
 //! Ebb: with a subcommand it works in the terminal, without one it opens the window. Refuses to know what training is.
 
 mod allocator;
+mod headless;
+
+#[cfg(feature = "desktop")]
+mod active;
+#[cfg(feature = "desktop")]
+mod commands;
 #[cfg(feature = "desktop")]
 mod desktop;
-mod headless;
+#[cfg(feature = "desktop")]
+mod inspections;
+#[cfg(feature = "desktop")]
+mod page;
+#[cfg(feature = "desktop")]
+mod readings;
+#[cfg(feature = "desktop")]
+mod refusal;
+#[cfg(feature = "desktop")]
+mod row;
+#[cfg(feature = "desktop")]
+mod runs;
+#[cfg(feature = "desktop")]
 mod sample;
+#[cfg(feature = "desktop")]
+mod suggestion;
+#[cfg(feature = "desktop")]
+mod view;
 
 use std::process::ExitCode;
 

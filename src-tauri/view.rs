@@ -1,14 +1,13 @@
 //! What the commands answer: types only, exported to the window. Ids go in, views come out; a path of the user's disk
 //! is shown but never taken from the page.
 
-use runlog::RunStatus;
 use pressure::Level;
+use runlog::RunStatus;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
 /// Answer of `welcome`: what the window needs at its start and after a reload.
 #[derive(Debug, Clone, Serialize, TS)]
-#[ts(export)]
 pub struct Welcome {
     /// Ebb's version.
     pub version: String,
@@ -25,7 +24,6 @@ pub struct Welcome {
 /// Something to show.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[ts(export)]
 pub enum Show {
     /// A dropped folder.
     Inspection {
@@ -52,7 +50,6 @@ pub struct SampleView {
 
 /// Answer of `runs`: one row of the list of runs, newest first.
 #[derive(Debug, Clone, Serialize, TS)]
-#[ts(export)]
 pub struct RunRow {
     /// Id for `pull`, `resume` and `control`.
     pub id: String,
@@ -80,7 +77,6 @@ pub struct RunRow {
 
 /// Answer of `inspection`: what a folder is, and why not.
 #[derive(Debug, Clone, Serialize, TS)]
-#[ts(export)]
 pub struct InspectionView {
     /// Its id.
     pub id: String,
@@ -162,7 +158,6 @@ pub struct PlanView {
 /// Settings that the page may change before Train.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(deny_unknown_fields)]
-#[ts(export)]
 pub struct PlanSettings {
     /// Model's name.
     pub model: String,
@@ -184,7 +179,6 @@ pub struct PlanSettings {
 
 /// Answer of `machine`: the status bar.
 #[derive(Debug, Clone, Default, Serialize, TS)]
-#[ts(export)]
 pub struct MachineView {
     /// Pressure level.
     pub level: Level,
@@ -209,7 +203,6 @@ pub struct MachineView {
 /// What the page asks of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
-#[ts(export)]
 pub enum RunRequest {
     /// Stop & checkpoint.
     Stop,
@@ -223,10 +216,29 @@ pub enum RunRequest {
 
 /// A refusal, with a code where the window acts on it.
 #[derive(Debug, Clone, Serialize, TS)]
-#[ts(export)]
 pub struct CommandError {
     /// `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
     pub code: String,
     /// What, where, and the next move.
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_windows_types_are_current() {
+        let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/generated");
+        let fresh = tempfile::tempdir().expect("a temporary folder");
+        let checked = runlog::bindings::check(&generated, fresh.path(), |config| {
+            Welcome::export_all(config)?;
+            RunRow::export_all(config)?;
+            InspectionView::export_all(config)?;
+            RunRequest::export_all(config)?;
+            CommandError::export_all(config)
+        });
+        assert_eq!(checked, Ok(()));
+    }
 }

@@ -50,6 +50,14 @@ impl Network {
         Ok((network, parameters))
     }
 
+    /// Trained parameters of such a network: it is built for that, in milliseconds.
+    pub fn count(kind: ModelKind, image_size: u32, classes: usize) -> Result<u64> {
+        let device = Device::Cpu;
+        let (_, parameters) =
+            Network::build(kind, image_size as usize, classes, 0, DType::F32, &device)?;
+        Ok(parameters.count() as u64)
+    }
+
     /// Class scores [samples, classes] of `images` [samples, 3, side, side].
     pub fn forward(&self, tape: &Tape, images: &Value) -> Result<Value> {
         match self {

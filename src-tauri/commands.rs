@@ -1,0 +1,202 @@
+//! What the window may ask. Ids come in, views go out; a path of the user's disk is never taken from the page. Each
+//! command is a line or two: the work is in the rooms behind it.
+
+use crate::desktop::Shell;
+use crate::row;
+use crate::runs::Stretch;
+use crate::suggestion;
+use crate::view::{
+    CommandError, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Welcome,
+};
+use std::sync::Arc;
+use tauri::ipc::Response;
+use tauri::{State, WebviewWindow};
+use tauri_plugin_dialog::DialogExt;
+use trainer::Plan;
+
+type Answer<T> = Result<T, CommandError>;
+
+/// Runs what reads disks on a thread that may wait.
+async fn aside<T: Send + 'static>(
+    shell: State<'_, Arc<Shell>>,
+    work: impl FnOnce(&Shell) -> Answer<T> + Send + 'static,
+) -> Answer<T> {
+    let shell = Arc::clone(&shell);
+    let done = tauri::async_runtime::spawn_blocking(move || work(&shell)).await;
+    done.unwrap_or_else(|error| {
+        Err(CommandError::new(
+            "failed",
+            format!("Ebb met a bug: {error}. Try again."),
+        ))
+    })
+}
+
+/// What the window needs at its start and after a reload.
+#[tauri::command]
+pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
+    aside(shell, |shell| Ok(shell.welcome())).await
+}
+
+/// The status bar's numbers.
+#[tauri::command]
+pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
+    aside(shell, |shell| {
+        let training = shell.active.running().and_then(|training| training.told());
+        Ok(training.unwrap_or_else(|| shell.readings.now()).view())
+    })
+    .await
+}
+
+/// The list of runs, newest first.
+#[tauri::command]
+pub async fn runs(shell: State<'_, Arc<Shell>>) -> Answer<Vec<RunRow>> {
+    aside(shell, |shell| {
+        shell.runs.rows(|id| {
+            let training = shell.active.of(id)?;
+            Some(row::here(id, &training.folder, &training.run()))
+        })
+    })
+    .await
+}
+
+/// Lets the user choose a folder in the system's dialog; nothing when it was cancelled.
+#[tauri::command]
+pub async fn choose_folder(
+    window: WebviewWindow,
+    shell: State<'_, Arc<Shell>>,
+) -> Answer<Option<String>> {
+    let dialog = window
+        .dialog()
+        .file()
+        .set_parent(&window)
+        .set_title("Choose a folder of photographs");
+    aside(shell, move |shell| {
+        let chosen = dialog
+            .blocking_pick_folder()
+            .and_then(|path| path.into_path().ok());
+        Ok(chosen.map(|path| shell.inspections.open(&path)))
+    })
+    .await
+}
+
+/// Opens the bundled sample.
+#[tauri::command]
+pub async fn open_sample(shell: State<'_, Arc<Shell>>) -> Answer<String> {
+    aside(shell, |shell| match crate::sample::find() {
+        Some(folder) => Ok(shell.inspections.open(&folder)),
+        None => {
+            let why =
+                "The bundled sample is missing. Install Ebb again, or drop a folder of your own.";
+            Err(CommandError::new("failed", why))
+        }
+    })
+    .await
+}
+
+/// What a folder is; nothing when that is version `seen`.
+#[tauri::command]
+pub async fn inspection(
+    shell: State<'_, Arc<Shell>>,
+    id: String,
+    seen: u64,
+) -> Answer<Option<InspectionView>> {
+    aside(shell, move |shell| shell.inspections.view(&id, seen)).await
+}
+
+/// Trains a folder with these settings and gives the run's id.
+#[tauri::command]
+pub async fn train(
+    shell: State<'_, Arc<Shell>>,
+    inspection: String,
+    settings: PlanSettings,
+) -> Answer<String> {
+    aside(shell, move |shell| {
+        shell.is_free()?;
+        let found = shell.inspections.take(&inspection, settings.seed)?;
+        let config = suggestion::config(&settings);
+        config
+            .validate()
+            .map_err(|error| CommandError::new("invalid_setting", error.to_string()))?;
+        let plan = Plan::check(&config, &found)?;
+        let folder = shell.runs.store().create(&plan.name)?;
+        let (id, place) = (folder.id(), folder.path.clone());
+        let run = folder.clone();
+        let begun = shell.active.begin(&id, folder, move |flight, tell| {
+            trainer::start(plan, found, &run, flight, tell)
+        });
+        match begun {
+            Ok(()) => shell.inspections.rest(&inspection),
+            // Nothing trained: nothing half-written stays. If this fails, the list leaves it out.
+            Err(_) => drop(std::fs::remove_dir_all(place)),
+        }
+        begun.map(|()| id)
+    })
+    .await
+}
+
+/// Goes on with a run from its newest checkpoint.
+#[tauri::command]
+pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
+    aside(shell, move |shell| {
+        shell.is_free()?;
+        let folder = shell.runs.folder(&run)?;
+        let there = folder.clone();
+        shell.active.begin(&run, folder, move |flight, tell| {
+            trainer::resume(&there, flight, tell)
+        })
+    })
+    .await
+}
+
+/// Passes a wish on to the training.
+#[tauri::command]
+pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -> Answer<()> {
+    let training = shell.active.running().filter(|training| training.id == run);
+    match training {
+        Some(training) => {
+            training.ask(request);
+            Ok(())
+        }
+        None => {
+            let why = "This run does not train in this window. Stop it where it was started.";
+            Err(CommandError::new("failed", why))
+        }
+    }
+}
+
+/// A stretch of a run as raw bytes, see `PullHeader`.
+#[tauri::command(rename_all = "camelCase")]
+pub async fn pull(
+    shell: State<'_, Arc<Shell>>,
+    run: String,
+    from_ms: u64,
+    to_ms: u64,
+    columns: u32,
+    seen: u64,
+) -> Answer<Response> {
+    let stretch = Stretch {
+        from_ms,
+        to_ms,
+        columns,
+        seen,
+    };
+    aside(shell, move |shell| {
+        let pull = match shell.active.of(&run) {
+            Some(training) => stretch.of(&training.run()),
+            None => shell.runs.pull(&run, stretch)?,
+        };
+        Ok(Response::new(pull.encode()))
+    })
+    .await
+}
+
+/// An error of the page, for whoever started Ebb in a terminal.
+#[tauri::command]
+pub fn report_error(message: String) {
+    let line: String = message
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(2000)
+        .collect();
+    eprintln!("ebb: the window says: {line}");
+}

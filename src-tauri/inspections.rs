@@ -1,0 +1,272 @@
+//! The folders that were dropped or chosen, by id. Each is read on a thread of its own and followed on disk until it is
+//! trained. Refuses to know what a plan or a run does with them.
+
+use crate::readings::Readings;
+use crate::suggestion;
+use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
+use dataset::{DatasetError, InspectOptions, Inspection, Watch, inspect, watch};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Held-out photographs are chosen by this seed unless the settings say another.
+pub const SEED: u64 = 7;
+
+/// Every folder of this process.
+pub struct Inspections {
+    folders: Mutex<Vec<Arc<Folder>>>,
+    readings: Arc<Readings>,
+}
+
+struct Folder {
+    id: String,
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    view: Option<InspectionView>,
+    found: Option<Inspection>,
+    /// Alive while the folder is followed; dropping it ends the thread.
+    watch: Option<Watch>,
+    following: bool,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Plain values: whoever panicked left them whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How the app looks at a folder.
+pub fn options(seed: u64) -> InspectOptions {
+    InspectOptions {
+        seed,
+        ..InspectOptions::default()
+    }
+}
+
+impl Inspections {
+    /// No folder yet.
+    pub fn new(readings: Arc<Readings>) -> Self {
+        Inspections {
+            folders: Mutex::default(),
+            readings,
+        }
+    }
+
+    /// Begins to look at what stands at `path`, whatever it is, and gives the id of the inspection.
+    pub fn open(&self, path: &Path) -> String {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = {
+            let mut folders = held(&self.folders);
+            let known = folders.iter().find(|folder| folder.path == path).cloned();
+            known.unwrap_or_else(|| {
+                let folder = Arc::new(Folder {
+                    id: format!("folder-{}", folders.len() + 1),
+                    path,
+                    state: Mutex::default(),
+                });
+                folders.push(Arc::clone(&folder));
+                folder
+            })
+        };
+        self.follow(&folder);
+        folder.id.clone()
+    }
+
+    /// The inspection as far as it is; nothing when that is version `seen`.
+    pub fn view(&self, id: &str, seen: u64) -> Result<Option<InspectionView>, CommandError> {
+        let folder = self.folder(id)?;
+        if seen == 0 {
+            // Looked at anew, perhaps after a training: it may have changed meanwhile.
+            self.follow(&folder);
+        }
+        let state = held(&folder.state);
+        Ok(state.view.clone().filter(|view| view.version != seen))
+    }
+
+    /// What was found, for a training with this seed. The folder is followed no longer.
+    pub fn take(&self, id: &str, seed: u64) -> Result<Inspection, CommandError> {
+        let folder = self.folder(id)?;
+        let found = held(&folder.state).found.clone();
+        let Some(found) = found else {
+            let view = held(&folder.state).view.clone();
+            let refusal = view.and_then(|view| view.refusal);
+            let why = refusal.unwrap_or_else(|| {
+                "The folder is still being read. Train when every file has been looked at.".into()
+            });
+            return Err(CommandError::new("not_trainable", why));
+        };
+        if seed == SEED {
+            return Ok(found);
+        }
+        inspect(&folder.path, &options(seed), &|_| {})
+            .map_err(|error| CommandError::new("not_trainable", error.to_string()))
+    }
+
+    /// Follows the folder no longer: it is being trained.
+    pub fn rest(&self, id: &str) {
+        let watch = self
+            .folder(id)
+            .ok()
+            .and_then(|folder| held(&folder.state).watch.take());
+        // Dropped without the lock: it waits for a thread that may be waiting for it.
+        drop(watch);
+    }
+
+    fn folder(&self, id: &str) -> Result<Arc<Folder>, CommandError> {
+        let found = held(&self.folders)
+            .iter()
+            .find(|folder| folder.id == id)
+            .cloned();
+        found.ok_or_else(|| CommandError::unknown("folder"))
+    }
+
+    fn follow(&self, folder: &Arc<Folder>) {
+        let mut state = held(&folder.state);
+        if std::mem::replace(&mut state.following, true) {
+            return;
+        }
+        let (changes, changed) = channel();
+        // Before the first look, so that nothing is missed in between.
+        let watched = watch(&folder.path, move || {
+            // Fails only when nobody follows any more.
+            let _ = changes.send(());
+        });
+        let unwatched = match watched {
+            Ok(watch) => {
+                state.watch = Some(watch);
+                None
+            }
+            Err(DatasetError::Unwatchable { .. }) => watched.err().map(|error| error.to_string()),
+            // What else is wrong is the inspection's to say.
+            Err(_) => None,
+        };
+        state.view.get_or_insert_with(|| beginning(folder));
+        drop(state);
+        let (folder, readings) = (Arc::clone(folder), Arc::clone(&self.readings));
+        thread::spawn(move || {
+            read_on(&folder, &readings, unwatched.as_deref(), &changed);
+            held(&folder.state).following = false;
+        });
+    }
+}
+
+/// Reads, and reads again after every change, until nobody watches.
+fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, changed: &Receiver<()>) {
+    loop {
+        let found = inspect(&folder.path, &options(SEED), &|files| {
+            folder.progress(files)
+        });
+        let machine = readings.now();
+        let mut view = match &found {
+            Ok(inspection) => shown(inspection),
+            Err(error) => InspectionView {
+                refusal: Some(error.to_string()),
+                ..beginning(folder)
+            },
+        };
+        view.reading = false;
+        view.notes.extend(unwatched.map(str::to_owned));
+        if let (Ok(inspection), None) = (&found, &view.refusal) {
+            match suggestion::of(inspection, &machine) {
+                Ok(plan) => view.plan = Some(plan),
+                Err(error) => view.refusal = Some(error.to_string()),
+            }
+        }
+        folder.show(view, found.ok());
+        if changed.recv().is_err() {
+            return;
+        }
+        while changed.try_recv().is_ok() {}
+    }
+}
+
+impl Folder {
+    /// Files seen so far, while there is nothing else to show.
+    fn progress(&self, files: u64) {
+        let mut state = held(&self.state);
+        if let Some(view) = state.view.as_mut().filter(|view| view.reading) {
+            view.version += 1;
+            view.files_seen = files;
+        }
+    }
+
+    fn show(&self, mut view: InspectionView, found: Option<Inspection>) {
+        let mut state = held(&self.state);
+        view.id.clone_from(&self.id);
+        view.version = state.view.as_ref().map_or(0, |old| old.version) + 1;
+        view.files_seen = match found {
+            Some(_) => view.photographs + view.skipped.len() as u64,
+            None => 0,
+        };
+        state.view = Some(view);
+        state.found = found.filter(|inspection| inspection.refusal.is_none());
+    }
+}
+
+/// What is known before the first file was looked at.
+fn beginning(folder: &Folder) -> InspectionView {
+    let name = folder.path.file_name().unwrap_or(folder.path.as_os_str());
+    InspectionView {
+        id: folder.id.clone(),
+        version: 1,
+        name: name.to_string_lossy().into_owned(),
+        path: folder.path.display().to_string(),
+        files_seen: 0,
+        reading: true,
+        refusal: None,
+        classes: Vec::new(),
+        photographs: 0,
+        bytes: 0,
+        typical_size: None,
+        skipped: Vec::new(),
+        notes: Vec::new(),
+        split: String::new(),
+        plan: None,
+    }
+}
+
+fn shown(inspection: &Inspection) -> InspectionView {
+    let largest = inspection
+        .classes
+        .iter()
+        .map(dataset::Class::photographs)
+        .max();
+    let largest = largest.unwrap_or_default();
+    InspectionView {
+        id: String::new(),
+        version: 0,
+        name: inspection.name.clone(),
+        path: inspection.folder.display().to_string(),
+        files_seen: 0,
+        reading: false,
+        refusal: inspection.refusal.clone(),
+        classes: inspection
+            .classes
+            .iter()
+            .map(|class| ClassView {
+                name: class.name.clone(),
+                count: class.photographs(),
+                // The same line as the note on imbalance draws.
+                small: u64::from(class.photographs()) * 2 < u64::from(largest),
+            })
+            .collect(),
+        photographs: inspection.photographs(),
+        bytes: inspection.bytes,
+        typical_size: inspection.typical_size,
+        skipped: inspection
+            .skipped
+            .iter()
+            .map(|file| SkippedView {
+                file: file.path.display().to_string(),
+                reason: file.reason.clone(),
+            })
+            .collect(),
+        notes: inspection.notes.clone(),
+        split: inspection.describe_split(),
+        plan: None,
+    }
+}

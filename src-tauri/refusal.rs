@@ -1,0 +1,72 @@
+//! Errors of the rooms as the window gets them: a code it may act on, and the sentence it shows.
+
+use crate::view::CommandError;
+use runlog::RunlogError;
+use trainer::TrainError;
+
+impl CommandError {
+    /// A refusal of the shell's own.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        CommandError {
+            code: code.into(),
+            message: message.into(),
+        }
+    }
+
+    /// An id that leads nowhere: the process is another one since.
+    pub fn unknown(what: &str) -> Self {
+        Self::new(
+            "unknown_id",
+            format!("This {what} is no longer open. Choose it again."),
+        )
+    }
+}
+
+impl From<RunlogError> for CommandError {
+    fn from(error: RunlogError) -> Self {
+        let code = match error {
+            RunlogError::Busy { .. } => "busy",
+            _ => "failed",
+        };
+        CommandError::new(code, error.to_string())
+    }
+}
+
+impl From<TrainError> for CommandError {
+    fn from(error: TrainError) -> Self {
+        let code = match &error {
+            TrainError::NotTrainable { .. } => "not_trainable",
+            TrainError::Setting { .. } => "invalid_setting",
+            TrainError::Run(RunlogError::Busy { .. }) => "busy",
+            _ => "failed",
+        };
+        CommandError::new(code, sentence(&error.to_string()))
+    }
+}
+
+/// Begins with a capital, unless it begins with a name such as `image_size` or a path.
+fn sentence(text: &str) -> String {
+    let first = text.split(' ').next().unwrap_or_default();
+    if first.is_empty() || !first.chars().all(|c| c.is_ascii_lowercase()) {
+        return text.to_owned();
+    }
+    text[..1].to_ascii_uppercase() + &text[1..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_and_a_name_stays_as_it_is() {
+        let check = |text: &str, shown: &str| assert_eq!(sentence(text), shown);
+        check("the training diverged", "The training diverged");
+        check(
+            "image_size = 3 does not work",
+            "image_size = 3 does not work",
+        );
+        check("/tmp/a: denied", "/tmp/a: denied");
+        check("Übung", "Übung");
+        check("", "");
+    }
+}

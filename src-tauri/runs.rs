@@ -1,0 +1,318 @@
+//! The runs of app and terminal: the store, watched, and run folders opened by hand. Each run is folded from its events as
+//! they appear. Opening a run reads its folder only and starts nothing.
+
+use crate::row;
+use crate::view::{CommandError, RunRow};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use runlog::{Pull, Run, RunFolder, RunStatus, RunStore, RunlogError, Tail};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A stretch of a run and how finely it is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
+    /// Begin, on the run's clock.
+    pub from_ms: u64,
+    /// End, on the run's clock.
+    pub to_ms: u64,
+    /// Pixel columns.
+    pub columns: u32,
+    /// Version already drawn, or 0.
+    pub seen: u64,
+}
+
+impl Stretch {
+    /// Cuts it out of a run.
+    pub fn of(self, run: &Run) -> Pull {
+        run.window(
+            Some(self.from_ms),
+            Some(self.to_ms),
+            self.columns,
+            self.seen,
+        )
+    }
+}
+
+/// Every run that can be shown.
+pub struct Runs {
+    store: RunStore,
+    /// Run folders outside the store, newest last.
+    opened: Mutex<Vec<(String, RunFolder)>>,
+    followed: Mutex<HashMap<String, Arc<Mutex<Followed>>>>,
+    changed: Arc<Changed>,
+    /// Nothing is watched where the system cannot; then every run is looked at each time.
+    watcher: Option<RecommendedWatcher>,
+}
+
+/// Runs of the store with fresh files.
+#[derive(Default)]
+struct Changed(Mutex<HashSet<String>>);
+
+/// One run, folded as far as its file goes.
+struct Followed {
+    folder: RunFolder,
+    tail: Tail,
+    run: Run,
+    /// Why its events cannot be read.
+    trouble: Option<RunlogError>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Plain values: whoever panicked left them whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runs {
+    /// Watches the store. A store that cannot be made or watched is still read.
+    pub fn watch(store: RunStore) -> Runs {
+        let changed = Arc::new(Changed::default());
+        let watcher = watch(store.root(), Arc::clone(&changed)).ok();
+        Runs {
+            store,
+            opened: Mutex::default(),
+            followed: Mutex::default(),
+            changed,
+            watcher,
+        }
+    }
+
+    /// Where new runs are made.
+    pub fn store(&self) -> &RunStore {
+        &self.store
+    }
+
+    /// Opens a run folder by its path and gives the id it is shown under.
+    pub fn open(&self, path: &Path) -> Result<String, RunlogError> {
+        let folder = RunFolder::open(path)?;
+        let root = self.store.root();
+        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        if folder.path.parent() == Some(&root) {
+            return Ok(folder.id());
+        }
+        let mut opened = held(&self.opened);
+        if let Some((id, _)) = opened.iter().find(|(_, known)| *known == folder) {
+            return Ok(id.clone());
+        }
+        let id = format!("{} ({})", folder.id(), opened.len() + 1);
+        opened.push((id.clone(), folder));
+        Ok(id)
+    }
+
+    /// The folder behind an id.
+    pub fn folder(&self, id: &str) -> Result<RunFolder, CommandError> {
+        if let Some((_, folder)) = held(&self.opened).iter().find(|(known, _)| known == id) {
+            return Ok(folder.clone());
+        }
+        // An id is one name: whatever looks like a path leads nowhere.
+        let mut parts = Path::new(id).components();
+        let is_name = matches!(
+            (parts.next(), parts.next()),
+            (Some(std::path::Component::Normal(_)), None)
+        );
+        let folder = is_name.then(|| RunFolder::open(self.store.root().join(id)).ok());
+        folder.flatten().ok_or_else(|| CommandError::unknown("run"))
+    }
+
+    /// A stretch of a run.
+    pub fn pull(&self, id: &str, stretch: Stretch) -> Result<Pull, CommandError> {
+        let followed = self.followed(id)?;
+        let mut followed = held(&followed);
+        followed.refresh();
+        match &followed.trouble {
+            Some(trouble) => Err(CommandError::new("failed", trouble.to_string())),
+            None => Ok(stretch.of(&followed.run)),
+        }
+    }
+
+    /// All runs, newest first, those opened by hand on top. `here` gives the rows of runs that train in this process.
+    pub fn rows(&self, here: impl Fn(&str) -> Option<RunRow>) -> Result<Vec<RunRow>, CommandError> {
+        let opened: Vec<String> = held(&self.opened)
+            .iter()
+            .map(|(id, _)| id.clone())
+            .collect();
+        let stored = self.store.list()?;
+        let ids = opened
+            .into_iter()
+            .rev()
+            .chain(stored.iter().map(RunFolder::id));
+        Ok(ids
+            .filter_map(|id| here(&id).or_else(|| self.row(&id)))
+            .collect())
+    }
+
+    /// Nothing for a folder that vanished or has no word of its own yet.
+    fn row(&self, id: &str) -> Option<RunRow> {
+        let followed = self.followed(id).ok()?;
+        let mut followed = held(&followed);
+        if self.may_have_changed(id) || !row::has_ended(followed.run.status()) {
+            followed.refresh();
+        }
+        let followed = &*followed;
+        followed.run.started()?;
+        let mut row = row::of(id, &followed.folder, &followed.run);
+        if let Some(trouble) = &followed.trouble {
+            (row.status, row.line) = (RunStatus::Failed, trouble.to_string());
+        }
+        Some(row)
+    }
+
+    fn may_have_changed(&self, id: &str) -> bool {
+        self.watcher.is_none()
+            || held(&self.changed.0).remove(id)
+            || held(&self.opened).iter().any(|(known, _)| known == id)
+    }
+
+    fn followed(&self, id: &str) -> Result<Arc<Mutex<Followed>>, CommandError> {
+        let folder = self.folder(id)?;
+        let mut followed = held(&self.followed);
+        let found = followed.entry(id.to_owned()).or_insert_with(|| {
+            Arc::new(Mutex::new(Followed {
+                tail: Tail::new(folder.events_path()),
+                folder,
+                run: Run::default(),
+                trouble: None,
+            }))
+        });
+        Ok(Arc::clone(found))
+    }
+}
+
+impl Followed {
+    /// Folds what was written since, and sees whether somebody still trains it.
+    fn refresh(&mut self) {
+        // Asked first: a run that ends in between has then written its last word.
+        let alive = self.folder.is_alive();
+        match self.tail.poll() {
+            Ok(events) => {
+                self.trouble = None;
+                events.iter().for_each(|event| self.run.apply(event));
+            }
+            Err(trouble) => self.trouble = Some(trouble),
+        }
+        if !alive && self.run.started().is_some() {
+            self.run.mark_process_gone();
+        }
+    }
+}
+
+fn watch(root: &Path, changed: Arc<Changed>) -> notify::Result<RecommendedWatcher> {
+    std::fs::create_dir_all(root).map_err(notify::Error::io)?;
+    let root: PathBuf = root.canonicalize().map_err(notify::Error::io)?;
+    let place = root.clone();
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        let paths = event.map(|event| event.paths).unwrap_or_default();
+        let names = paths
+            .iter()
+            .filter_map(|path| path.strip_prefix(&place).ok()?.iter().next());
+        let ids = names.map(|name| name.to_string_lossy().into_owned());
+        held(&changed.0).extend(ids);
+    })?;
+    watcher.watch(&root, RecursiveMode::Recursive)?;
+    Ok(watcher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runlog::{EventWriter, RunEvent, Started, StopReason};
+
+    fn runs() -> (tempfile::TempDir, Runs) {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let runs = Runs::watch(RunStore::open(home.path().join("runs")));
+        (home, runs)
+    }
+
+    fn begun(store: &RunStore) -> (RunFolder, EventWriter) {
+        let folder = store.create("birds").expect("it can be made");
+        let mut writer = EventWriter::append(&folder).expect("it can be opened");
+        let started = Started {
+            name: "birds".into(),
+            ..Started::default()
+        };
+        writer
+            .write(&RunEvent::Started(Box::new(started)))
+            .expect("it can be written");
+        (folder, writer)
+    }
+
+    fn everything() -> Stretch {
+        Stretch {
+            from_ms: 0,
+            to_ms: 1000,
+            columns: 100,
+            seen: 0,
+        }
+    }
+
+    #[test]
+    fn a_run_of_another_process_is_followed_to_its_end() {
+        let (_home, runs) = runs();
+        let (folder, mut writer) = begun(runs.store());
+        let claim = folder.claim().expect("it is free");
+        let status = |runs: &Runs| {
+            let pull = runs.pull(&folder.id(), everything()).expect("it is there");
+            (pull.header.status, pull.header.version)
+        };
+        assert_eq!(status(&runs), (RunStatus::Starting, 1));
+        let stopped = RunEvent::Stopped {
+            at_ms: 5,
+            step: 3,
+            why: StopReason::Requested,
+            sentence: "Stopped at step 3".into(),
+        };
+        writer.write(&stopped).expect("it can be written");
+        assert_eq!(status(&runs), (RunStatus::Stopped, 2));
+        drop(claim);
+        assert_eq!(status(&runs), (RunStatus::Stopped, 2));
+        let rows = runs.rows(|_| None).expect("it can be listed");
+        assert_eq!(rows.len(), 1);
+        assert!(
+            !rows[0].here && !rows[0].can_resume,
+            "there is no checkpoint"
+        );
+    }
+
+    #[test]
+    fn a_run_whose_process_is_gone_ended_early() {
+        let (_home, runs) = runs();
+        let (folder, _writer) = begun(runs.store());
+        let pull = runs.pull(&folder.id(), everything()).expect("it is there");
+        assert_eq!(pull.header.status, RunStatus::EndedEarly);
+    }
+
+    #[test]
+    fn an_id_is_never_a_path() {
+        let (home, runs) = runs();
+        let (folder, _writer) = begun(&RunStore::open(home.path().join("others")));
+        for id in [
+            format!("../others/{}", folder.id()),
+            folder.path.display().to_string(),
+            "..".into(),
+            String::new(),
+        ] {
+            let refused = runs.folder(&id).map_err(|error| error.code);
+            assert_eq!(refused, Err("unknown_id".to_owned()), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_run_folder_from_elsewhere_is_shown_and_not_written_to() {
+        let (home, runs) = runs();
+        let (folder, _writer) = begun(&RunStore::open(home.path().join("others")));
+        let files = || {
+            let entries = std::fs::read_dir(&folder.path).expect("it can be read");
+            entries.count()
+        };
+        let before = files();
+        let id = runs.open(&folder.path).expect("it is a run");
+        assert_eq!(
+            runs.open(&folder.path).ok(),
+            Some(id.clone()),
+            "the same again"
+        );
+        assert_eq!(runs.rows(|_| None).expect("it can be listed")[0].id, id);
+        runs.pull(&id, everything()).expect("it can be shown");
+        assert_eq!(files(), before);
+    }
+}

@@ -1,0 +1,107 @@
+//! WebDriver as far as the tests need it: JSON over HTTP to WebKitWebDriver, a connection for each request. The driver and
+//! the app form a process group that ends with the test.
+
+use super::until;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Longest wait for one answer of the driver.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// WebKitWebDriver with one session.
+pub struct Driver {
+    process: Child,
+    port: u16,
+    session: String,
+}
+
+impl Driver {
+    /// Starts the driver, and through it the app.
+    pub fn start(app: &Path, args: &[&str], home: &Path) -> Driver {
+        assert!(
+            std::env::var_os("DISPLAY").is_some(),
+            "no display: run the tests by `make test`, or through scripts/with-display"
+        );
+        // Asked for and given back at once: the system hands it to nobody else so soon.
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .expect("a free port")
+            .port();
+        let process = Command::new("WebKitWebDriver")
+            .arg(format!("--port={port}"))
+            .env("TAURI_WEBVIEW_AUTOMATION", "true")
+            .env("EBB_HOME", home)
+            .process_group(0)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect(
+                "WebKitWebDriver is missing: run scripts/setup test, or install webkit2gtk-driver",
+            );
+        let mut driver = Driver {
+            process,
+            port,
+            session: String::new(),
+        };
+        let wanted = json!({"capabilities": {"alwaysMatch": {"webkitgtk:browserOptions": {"binary": app, "args": args}}}});
+        let session = until("a session of the driver", PATIENCE, || {
+            let answer = driver.ask("POST", "/session", Some(&wanted)).ok()?;
+            answer["sessionId"].as_str().map(str::to_owned)
+        });
+        driver.session = session;
+        driver
+    }
+
+    /// One request inside the session.
+    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, String> {
+        self.ask(method, &format!("/session/{}{path}", self.session), body)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, String> {
+        let answer = self
+            .exchange(method, path, body)
+            .map_err(|error| error.to_string())?;
+        let (_, json) = answer
+            .split_once("\r\n\r\n")
+            .ok_or("an answer without a body")?;
+        let mut answer: Value =
+            serde_json::from_str(json).map_err(|error| format!("{error}: {json}"))?;
+        match answer["value"]["error"].as_str() {
+            Some(error) => Err(format!("{error}: {}", answer["value"]["message"])),
+            None => Ok(answer["value"].take()),
+        }
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let (port, length) = (self.port, body.len());
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// The process group of driver, app and web process.
+    pub fn group(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Ending the session does not reliably end the app; ending the group does.
+        let _ = Command::new("kill")
+            .args(["-KILL", "--", &format!("-{}", self.group())])
+            .status();
+        let _ = self.process.wait();
+    }
+}

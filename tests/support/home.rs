@@ -1,0 +1,56 @@
+//! A home of its own for the runs of one test, and what lies in it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// `EBB_HOME` of one test.
+pub struct Home(TempDir);
+
+impl Home {
+    /// An empty one.
+    pub fn new() -> Home {
+        Home(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A run's folder.
+    pub fn run(&self, id: &str) -> PathBuf {
+        self.path().join("runs").join(id)
+    }
+
+    /// Names of the whole checkpoints of a run.
+    pub fn checkpoints(&self, id: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.run(id).join("checkpoints"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter(|name| {
+                name.strip_prefix("step-")
+                    .is_some_and(|step| step.parse::<u64>().is_ok())
+            })
+            .collect()
+    }
+
+    /// Whole events of a run.
+    pub fn events(&self, id: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.run(id).join("events.jsonl")).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// The newest step of a run; 0 before the first.
+    pub fn step(&self, id: &str) -> u64 {
+        let events = self.events(id);
+        let step = events.iter().rev().find(|event| event["kind"] == "step");
+        step.and_then(|event| event["step"].as_u64())
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,159 @@
+//! Ebb's window as a user has it: look, click, wait. Elements go by the ids of the page.
+
+use super::driver::Driver;
+use super::until;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// An open window.
+pub struct Window {
+    driver: Driver,
+}
+
+impl Window {
+    /// Opens the built app and waits until its page is ready.
+    pub fn open(args: &[&str], home: &Path) -> Window {
+        let window = Window {
+            driver: Driver::start(Path::new(env!("CARGO_BIN_EXE_ebb")), args, home),
+        };
+        window.wait_for(
+            "the page is ready",
+            "return document.body?.dataset.ready === '1' || null",
+        );
+        window
+    }
+
+    /// Runs a function body in the page.
+    pub fn try_run(&self, script: &str) -> Result<Value, String> {
+        self.driver.call(
+            "POST",
+            "/execute/sync",
+            Some(&json!({"script": script, "args": []})),
+        )
+    }
+
+    /// The same, sure that it works.
+    pub fn run(&self, script: &str) -> Value {
+        self.try_run(script)
+            .unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// Runs a function body that calls its last argument with the answer.
+    pub fn run_async(&self, script: &str, args: &Value) -> Value {
+        let body = json!({"script": script, "args": args});
+        self.driver
+            .call("POST", "/execute/async", Some(&body))
+            .expect("the page answers")
+    }
+
+    /// What a command answers: `Ok` its value, `Err` its refusal.
+    pub fn invoke(&self, command: &str, args: &Value) -> Result<Value, Value> {
+        let script = "const [command, args, done] = arguments; \
+            window.__TAURI_INTERNALS__.invoke(command, args).then((ok) => done({ok}), (refused) => done({refused}));";
+        let mut answer = self.run_async(script, &json!([command, args]));
+        match answer.get_mut("refused") {
+            Some(refused) => Err(refused.take()),
+            None => Ok(answer["ok"].take()),
+        }
+    }
+
+    /// Waits until the script gives something.
+    pub fn wait_for(&self, what: &str, script: &str) -> Value {
+        until(what, Duration::from_secs(60), || {
+            self.try_run(script).ok().filter(|value| !value.is_null())
+        })
+    }
+
+    /// Waits for an element that can be clicked, then clicks it.
+    pub fn click(&self, selector: &str) {
+        self.wait_for(selector, &format!("const e = document.querySelector({selector:?}); return e && !e.disabled ? true : null"));
+        let query = json!({"using": "css selector", "value": selector});
+        let element = self
+            .driver
+            .call("POST", "/element", Some(&query))
+            .expect("it was just there");
+        let id = element
+            .as_object()
+            .and_then(|element| element.values().next()?.as_str().map(str::to_owned));
+        let path = format!("/element/{}/click", id.expect("an element has an id"));
+        self.driver
+            .call("POST", &path, Some(&json!({})))
+            .expect("it can be clicked");
+    }
+
+    /// Waits until the page shows a run in this state.
+    pub fn wait_for_status(&self, status: &str) {
+        self.wait_for(
+            status,
+            &format!("return document.body.dataset.status === {status:?} || null"),
+        );
+    }
+
+    /// The id of the run shown.
+    pub fn run_id(&self) -> String {
+        let id = self.wait_for("a run is shown", "const [, kind, id] = location.hash.split('/'); return kind === 'run' ? decodeURIComponent(id) : null");
+        id.as_str().expect("an id is text").to_owned()
+    }
+
+    /// Loads the page anew and waits until it is ready.
+    pub fn reload(&self) {
+        self.driver
+            .call("POST", "/refresh", Some(&json!({})))
+            .expect("the page can be loaded anew");
+        self.wait_for(
+            "the page is ready",
+            "return document.body?.dataset.ready === '1' || null",
+        );
+    }
+
+    /// Saves what the display shows, to be looked at.
+    pub fn screenshot(&self, name: &str) -> PathBuf {
+        let answer = self
+            .driver
+            .call("GET", "/screenshot", None)
+            .expect("a screenshot");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .parent()
+            .expect("it lies in target")
+            .join("screenshots");
+        std::fs::create_dir_all(&folder).expect("it can be made");
+        let path = folder.join(format!("{name}.png"));
+        let png = decoded(answer.as_str().expect("a screenshot is text"));
+        std::fs::write(&path, png).expect("it can be written");
+        path
+    }
+
+    /// Processes of the window by the start of their name.
+    pub fn processes(&self, name: &str) -> Vec<String> {
+        let asked = Command::new("pgrep")
+            .args(["-g", &self.driver.group().to_string(), name])
+            .output();
+        let listed = asked.expect("pgrep is missing: install procps").stdout;
+        String::from_utf8_lossy(&listed)
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// Plain base64.
+fn decoded(text: &str) -> Vec<u8> {
+    let six = |c: u8| match c {
+        b'A'..=b'Z' => c - b'A',
+        b'a'..=b'z' => c - b'a' + 26,
+        b'0'..=b'9' => c - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for c in text.bytes().filter(|c| *c != b'=') {
+        (bits, count) = ((bits << 6) | u32::from(six(c)), count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    bytes
+}
