@@ -9,6 +9,7 @@ use std::time::Duration;
 /// Offers one folder under the mouse.
 const SOURCE: &str = r#"
 import sys, gi
+gi.require_version("Gdk", "3.0")
 gi.require_version("Gtk", "3.0")
 from gi.repository import Gdk, GLib, Gtk
 uri = GLib.filename_to_uri(sys.argv[1], None)
@@ -36,13 +37,7 @@ impl Drop for Running {
 }
 
 fn running(command: &mut Command, missing: &str) -> Running {
-    Running(
-        command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect(missing),
-    )
+    Running(command.stdout(Stdio::null()).spawn().expect(missing))
 }
 
 fn xdotool(args: &[&str]) -> Option<String> {
