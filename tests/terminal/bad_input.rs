@@ -1,0 +1,308 @@
+//! What cannot be trained is refused in a sentence that says what, where and the next move, with the right exit code, and
+//! nothing half-written is left.
+
+use crate::support::{EBB, Place, STEADY, Said, draw_classes, said};
+use std::fs;
+use std::process::Command;
+
+const QUICK: &str = "--image-size 16 --steps 4 --effective-batch 4";
+
+fn place() -> Place {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 5);
+    place
+}
+
+/// The command is refused with this code and all of these parts, in one sentence on stderr, and leaves nothing behind.
+#[track_caller]
+fn check(place: &Place, line: &str, code: i32, parts: &[&str]) {
+    let said = place.run(line).ended(code);
+    for part in parts {
+        assert!(
+            said.err.contains(part),
+            "{line}: no `{part}` in {}",
+            said.err
+        );
+    }
+    assert_eq!(
+        place.left_behind(),
+        Vec::<std::path::PathBuf>::new(),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_folder_that_cannot_be_trained_is_refused() {
+    let place = place();
+    fs::create_dir(place.path("empty")).expect("a folder can be made");
+    place.file("photo.jpg", "not a folder");
+    draw_classes(&place.path("single"), &["jay"], 5);
+    for class in ["jay", "owl"] {
+        fs::create_dir_all(place.path("broken").join(class)).expect("a folder can be made");
+        place.file(&format!("broken/{class}/1.jpg"), "not a photograph");
+    }
+    for command in ["inspect", "train"] {
+        let check = |folder: &str, parts: &[&str]| {
+            check(&place, &format!("{command} {{{folder}}}"), 1, parts);
+        };
+        check(
+            "nowhere",
+            &["There is no folder", "nowhere", "Check the spelling"],
+        );
+        check(
+            "photo.jpg",
+            &["photo.jpg is a file, not a folder", "Choose the folder"],
+        );
+        check("empty", &["is empty", "Add one sub-folder"]);
+        check("single", &["has one class, jay", "Add a second sub-folder"]);
+        check(
+            "broken",
+            &[
+                "no photograph that can be read",
+                "2 files were left out",
+                "Add JPEG",
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_config_that_cannot_be_meant_is_refused_by_line() {
+    let place = place();
+    place.file("key.toml", "steps = 4\nepoch = 3\n");
+    place.file("range.toml", "steps = 4\n\nimage_size = 5\n");
+    place.file("type.json", "{\n \"steps\": \"many\"\n}");
+    place.file("torn.toml", "steps = \n");
+    place.file("config.yaml", "steps: 4");
+    let check = |config: &str, code: i32, parts: &[&str]| {
+        check(
+            &place,
+            &format!("train {{birds}} --config {{{config}}}"),
+            code,
+            parts,
+        );
+    };
+    check(
+        "key.toml",
+        2,
+        &[
+            "key.toml, line 2",
+            "no key `epoch`",
+            "Did you mean `epochs`?",
+        ],
+    );
+    check(
+        "range.toml",
+        2,
+        &["range.toml, line 3", "`image_size` is 5", "from 16 to 1024"],
+    );
+    check(
+        "type.json",
+        2,
+        &["type.json, line 2", "`steps` is `many`", "a whole number"],
+    );
+    check("torn.toml", 2, &["torn.toml, line 1", "start again"]);
+    check(
+        "config.yaml",
+        2,
+        &["config.yaml is no config", ".toml or .json"],
+    );
+    check(
+        "nowhere.toml",
+        1,
+        &["nowhere.toml could not be read", "Check the path"],
+    );
+}
+
+#[test]
+fn a_command_that_cannot_be_meant_is_refused() {
+    let place = place();
+    let check = |line: &str, parts: &[&str]| check(&place, line, 2, parts);
+    for (arguments, parts) in [
+        (
+            "--preset fast",
+            &["no preset `fast`", "choose one of quick"][..],
+        ),
+        ("--model alexnet", &["model", "alexnet", "convnet"]),
+        ("--task dance", &["task", "dance", "image-classification"]),
+        ("--optimizer lion", &["optimizer", "lion", "adamw"]),
+        ("--device tpu", &["device", "tpu", "cpu"]),
+        ("--image-size 8", &["image_size", "8", "16 to 1024"]),
+        (
+            "--model vit_micro --image-size 20",
+            &["image_size", "20", "multiple of 8", "24"],
+        ),
+        ("--steps 0", &["steps", "0", "1 to"]),
+        ("--effective-batch 0", &["effective_batch", "0", "1 to"]),
+        ("--learning-rate 100", &["learning_rate", "100", "10"]),
+        ("--micro-batch none", &["micro-batch", "none", "write auto"]),
+        ("--memory-cap 1MB", &["memory_cap", "at least"]),
+        (
+            "--memory-cap nonsense",
+            &["nonsense", "is not a size of memory", "8GB"],
+        ),
+        ("--checkpoint-every often", &["often", "10min"]),
+        ("--precision f16", &["precision", "f16", "f32"]),
+        (
+            "--precision f64 --device metal",
+            &["precision", "f64", "--device cpu"],
+        ),
+        ("--colour red", &["--colour"]),
+    ] {
+        check(&format!("train {{birds}} {arguments}"), parts);
+    }
+    check("train", &["no folder to train on", "ebb train FOLDER"]);
+    check("dance", &["dance"]);
+    check("predict birds", &["FILES"]);
+}
+
+#[test]
+fn a_memory_script_that_cannot_be_used_is_refused() {
+    let place = place();
+    place.file(
+        "torn",
+        "{\"at_ms\":0,\"total_bytes\":8,\"others_bytes\":2}\n{\"at_ms\":\n",
+    );
+    place.file("empty", "");
+    for (script, parts) in [
+        ("torn", &["torn", "line 2"][..]),
+        ("empty", &["empty"]),
+        ("nowhere", &["nowhere"]),
+    ] {
+        let line = format!("train {{birds}} {QUICK} --memory-script {{{script}}}");
+        check(&place, &line, 1, parts);
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused() {
+    if cfg!(target_os = "macos") {
+        return println!("left out: this machine has Metal");
+    }
+    let place = place();
+    check(
+        &place,
+        &format!("train {{birds}} {QUICK} --device metal"),
+        1,
+        &["Metal exists on macOS only"],
+    );
+}
+
+/// Runs a shell line with `$EBB` and the folders of a place. As root permissions bind only without two capabilities.
+fn bound_by_permissions(place: &Place, line: &str) -> Option<Said> {
+    let script = format!("umask 022; {line}");
+    let drop = ["--bounding-set", "-dac_override,-dac_read_search"];
+    let mut command = if is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(drop).args(["sh", "-c", &script]);
+        command
+    } else {
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        command
+    };
+    command.env("EBB", EBB).env("EBB_HOME", place.path("home"));
+    let probe = place.path("probe");
+    fs::create_dir(&probe).expect("a folder can be made");
+    close(&probe);
+    let mut attempt = Command::new(command.get_program());
+    attempt.args(command.get_args().take(command.get_args().count() - 1));
+    let binds = attempt.arg(format!("ls {}", probe.display())).output();
+    if !binds.is_ok_and(|output| !output.status.success() && !output.stderr.is_empty()) {
+        println!("left out: this user may read everything and cannot give that up");
+        return None;
+    }
+    Some(said(&mut command))
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Nobody may read, write or enter a folder.
+fn close(folder: &std::path::Path) {
+    let done = Command::new("chmod").arg("000").arg(folder).status();
+    assert!(done.is_ok_and(|status| status.success()));
+}
+
+#[test]
+fn a_folder_without_permission_is_refused() {
+    let place = place();
+    close(&place.path("birds"));
+    let line = format!(
+        "exec \"$EBB\" train {} {QUICK}",
+        place.path("birds").display()
+    );
+    let Some(said) = bound_by_permissions(&place, &line) else {
+        return;
+    };
+    let said = said.ended(1);
+    for part in ["No permission to read", "birds", "Allow it"] {
+        assert!(said.err.contains(part), "{said:?}");
+    }
+    assert_eq!(place.left_behind(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_store_without_permission_is_refused() {
+    let place = place();
+    fs::create_dir(place.path("home")).expect("a folder can be made");
+    close(&place.path("home"));
+    let line = format!(
+        "exec \"$EBB\" train {} {QUICK}",
+        place.path("birds").display()
+    );
+    let Some(said) = bound_by_permissions(&place, &line) else {
+        return;
+    };
+    let said = said.ended(1);
+    for part in ["runs could not be created", "home", "Allow Ebb to use it"] {
+        assert!(said.err.contains(part), "{said:?}");
+    }
+}
+
+/// A training whose runs lie on a disk of 4 MB that lives as long as its process; the checkpoint needs 15.
+fn on_a_small_disk(place: &Place) -> Said {
+    let disk = place.path("disk");
+    fs::create_dir(&disk).expect("a folder can be made");
+    let train = format!(
+        "\"$EBB\" train {} {QUICK} --out {disk}/runs {}; code=$?; find {disk}; exit $code",
+        place.path("birds").display(),
+        STEADY.join(" "),
+        disk = disk.display()
+    );
+    let mount = format!("mount -t tmpfs -o size=4m ebb {}", disk.display());
+    let names = if is_root() { "-m" } else { "-rm" };
+    let mut own_disk = Command::new("unshare");
+    own_disk.args([names, "sh", "-c", &format!("{mount} || exit 99; {train}")]);
+    let mut short_files = Command::new("sh");
+    short_files.args(["-c", &format!("trap '' XFSZ; ulimit -f 4000; {train}")]);
+    let on_disk = said(own_disk.env("EBB", EBB));
+    match on_disk.code {
+        Some(99) | None => {
+            println!("no disk can be mounted here: files are kept short instead");
+            said(short_files.env("EBB", EBB))
+        }
+        _ => on_disk,
+    }
+}
+
+#[test]
+fn without_space_the_checkpoint_says_so_and_leaves_no_half() {
+    let place = place();
+    let said = on_a_small_disk(&place).ended(1);
+    for part in ["checkpoint", "step-000004 could not be saved", "disk"] {
+        assert!(said.err.contains(part), "{part}: {said:#?}");
+    }
+    if said.err.contains("No space left") {
+        assert!(
+            said.err.contains("are free on this disk; free "),
+            "{said:#?}"
+        );
+    }
+    assert!(said.out.contains("events.jsonl"), "{said:#?}");
+    for half in ["safetensors", "draft", ".new"] {
+        assert!(!said.out.contains(half), "{half}: {}", said.out);
+    }
+}

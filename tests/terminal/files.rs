@@ -1,0 +1,105 @@
+//! Files that cannot be read: skipped by name, and the training goes on.
+
+use crate::support::{Place, draw_classes};
+use runlog::{RunEvent, StopReason};
+use std::fs;
+
+fn skipped(events: &[RunEvent]) -> Vec<&str> {
+    events.iter().filter_map(what_was_skipped).collect()
+}
+
+fn what_was_skipped(event: &RunEvent) -> Option<&str> {
+    match event {
+        RunEvent::Skipped { what, .. } => Some(what),
+        _ => None,
+    }
+}
+
+fn has_finished(events: &[RunEvent]) -> bool {
+    let finished = |event: &RunEvent| {
+        matches!(
+            event,
+            RunEvent::Stopped {
+                why: StopReason::Finished,
+                ..
+            }
+        )
+    };
+    events.iter().any(finished)
+}
+
+#[test]
+fn files_that_vanish_in_the_middle_of_a_run_are_skipped_and_said() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 80);
+    let line = "train {birds} --image-size 16 --steps 40 --effective-batch 4";
+    let mut live = place.listen(line);
+    live.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
+    // At most a few batches are fetched ahead: most of these were not read yet.
+    let gone = 20..80;
+    for number in gone.clone() {
+        let end = if number % 2 == 0 { "png" } else { "jpg" };
+        fs::remove_file(place.path(&format!("birds/owl/{number:03}.{end}"))).expect("it is there");
+    }
+    let (code, rest) = live.end();
+    assert_eq!(code, Some(0), "{rest:#?}");
+    assert!(has_finished(&rest));
+    let skipped = skipped(&rest);
+    assert!(skipped.len() > 20, "{skipped:?}");
+    for what in skipped {
+        let number = what
+            .strip_prefix("owl/")
+            .and_then(|name| name.get(..3)?.parse().ok());
+        assert!(
+            number.is_some_and(|number: u32| gone.contains(&number)),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_broken_photograph_is_skipped_by_name() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    let whole = fs::read(place.path("birds/jay/001.jpg")).expect("it is there");
+    place.file("birds/jay/no-photograph.jpg", "not a photograph");
+    // Its head is good, so that only decoding finds out.
+    place.file("birds/owl/torn.jpg", &whole[..whole.len() / 2]);
+    let found = place.run("inspect {birds}").ended(0).out;
+    assert!(found.contains("no-photograph.jpg: "), "{found}");
+    let events = place
+        .train("{birds} --image-size 16 --steps 6 --effective-batch 5")
+        .ended(0)
+        .events();
+    let skipped = skipped(&events);
+    assert!(has_finished(&events));
+    assert!(
+        found.contains("torn.jpg") || skipped.contains(&"owl/torn.jpg"),
+        "{found} {skipped:?}"
+    );
+    assert!(
+        skipped.iter().all(|what| *what == "owl/torn.jpg"),
+        "{skipped:?}"
+    );
+}
+
+#[test]
+fn a_folder_that_vanishes_whole_ends_the_run_with_a_sentence() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 80);
+    let mut live = place.listen("train {birds} --image-size 16 --steps 500 --effective-batch 4");
+    live.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
+    fs::rename(place.path("birds"), place.path("flown")).expect("it can be moved");
+    let (code, rest) = live.end();
+    let Some(RunEvent::Failed {
+        code: why, message, ..
+    }) = rest.last()
+    else {
+        panic!("{:?}", rest.last());
+    };
+    assert_eq!((code, why.as_str()), (Some(1), "no_data"), "{message}");
+    assert!(
+        message.contains("birds is still there, then resume"),
+        "{message}"
+    );
+}

@@ -1,0 +1,15 @@
+//! Ebb in the terminal: every test drives the built binary in a place of its own, one story a file. Refuses to know how
+//! Ebb does it.
+
+mod bad_input;
+mod files;
+mod kept;
+mod presets;
+mod repeat;
+mod stop;
+mod stream;
+mod used;
+mod wave;
+
+#[path = "../support/terminal.rs"]
+mod support;

@@ -1,0 +1,162 @@
+//! A trained run put to use: evaluated, asked, listed, drawn. And the machine's own commands.
+
+use crate::support::{Place, draw_classes};
+use serde_json::Value;
+
+fn trained() -> Place {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 16);
+    let line = "{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none";
+    place.train(line).ended(0);
+    place
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+#[test]
+fn a_run_is_evaluated_and_asked() {
+    let place = trained();
+    let out = place.run("evaluate birds {birds} --json").ended(0).out;
+    let found = json(&out);
+    assert_eq!(
+        (&found["samples"], &found["skipped"]),
+        (&9.into(), &0.into()),
+        "{out}"
+    );
+    assert!(
+        found["accuracy"]
+            .as_f64()
+            .is_some_and(|accuracy| accuracy > 0.8),
+        "{out}"
+    );
+    let words = place.run("evaluate birds {birds}").ended(0).out;
+    assert!(
+        words.contains("9 photographs, checkpoint of step"),
+        "{words}"
+    );
+
+    let line = "predict birds {birds/jay/000.png} {birds/owl/001.jpg} --top 2 --json";
+    let out = place.run(line).ended(0).out;
+    let best: Vec<Value> = out
+        .lines()
+        .map(|line| json(line)["classes"][0]["class"].clone())
+        .collect();
+    assert_eq!(best, ["jay", "owl"], "{out}");
+    assert_eq!(
+        json(out.lines().next().unwrap_or_default())["classes"]
+            .as_array()
+            .map(Vec::len),
+        Some(2)
+    );
+    let words = place.run("predict birds {birds/wren/002.png}").ended(0).out;
+    assert!(words.contains("002.png: wren "), "{words}");
+}
+
+#[test]
+fn an_unreadable_file_is_said_and_the_others_are_answered() {
+    let place = trained();
+    place.file("note.jpg", "not a photograph");
+    let said = place
+        .run("predict birds {note.jpg} {missing.png} {birds/jay/000.png}")
+        .ended(1);
+    assert!(said.out.contains("000.png: jay "), "{said:?}");
+    for part in [
+        "note.jpg: ",
+        "missing.png: ",
+        "2 of 3 files could not be read",
+    ] {
+        assert!(said.err.contains(part), "{part}: {said:?}");
+    }
+}
+
+#[test]
+fn runs_are_listed_and_an_unknown_one_is_refused() {
+    let place = Place::new();
+    assert!(place.run("runs").ended(0).out.contains("No runs yet"));
+    assert_eq!(place.run("runs --json").ended(0).out, "");
+    let place = trained();
+    let run = place.only_run();
+    let listed = place.run("runs").ended(0).out;
+    assert!(
+        listed.contains(&run.id()) && listed.lines().count() == 1,
+        "{listed}"
+    );
+    let listed = json(&place.run("runs --json").ended(0).out);
+    assert_eq!(listed["run"], run.id());
+    for line in [
+        "resume bords",
+        "report bords",
+        "predict bords x.png",
+        "evaluate bords {birds}",
+    ] {
+        let said = place.run(line).ended(1);
+        assert!(
+            said.err.contains("There is no run `bords`"),
+            "{line}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn a_report_is_one_page_as_svg_and_png() {
+    let place = trained();
+    let out = place.run("report birds").ended(0).out;
+    let files: Vec<&str> = out.lines().collect();
+    let [svg, png] = files[..] else {
+        panic!("{out}");
+    };
+    let drawn = std::fs::read_to_string(svg).expect("it can be read");
+    assert!(drawn.contains("<svg") && drawn.contains("birds"));
+    let page = image::open(png).expect("the PNG decodes").to_rgb8();
+    assert!(
+        page.width() >= 800 && page.height() >= 400,
+        "{:?}",
+        page.dimensions()
+    );
+    let first = *page.get_pixel(0, 0);
+    assert!(
+        page.pixels().any(|pixel| *pixel != first),
+        "the page is not empty"
+    );
+}
+
+#[test]
+fn memory_is_read_once() {
+    let place = Place::new();
+    let words = place.run("memory --once").ended(0).out;
+    assert!(
+        words.contains("Reading ") && words.contains(" in use: system "),
+        "{words}"
+    );
+    let found = json(&place.run("memory --once --json").ended(0).out);
+    let total = found["sample"]["total_bytes"].as_u64().unwrap_or(0);
+    let available = found["sample"]["available_bytes"].as_u64().unwrap_or(0);
+    assert!(
+        total > 1 << 28 && available > 0 && available <= total,
+        "{found}"
+    );
+    place.file(
+        "script",
+        r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":7900000000}"#,
+    );
+    let scripted = place
+        .run("memory --once --json --memory-script {script}")
+        .ended(0)
+        .out;
+    assert_eq!(json(&scripted)["level"], "critical", "{scripted}");
+}
+
+#[test]
+fn the_doctor_passes_on_the_cpu() {
+    let out = Place::new().run("doctor --device cpu").ended(0).out;
+    assert!(
+        out.contains("Device: cpu (") && out.contains("checks passed"),
+        "{out}"
+    );
+    let checks = out.split(": ").last().unwrap_or_default();
+    let numbers: Vec<&str> = checks.split([' ']).collect();
+    assert!(numbers.len() > 2 && numbers[0] == numbers[2], "{out}");
+    assert_ne!(numbers[0], "0", "{out}");
+}
