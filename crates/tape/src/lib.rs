@@ -23,7 +23,7 @@ pub mod update;
 
 pub use error::{Result, TapeError};
 pub use gradients::Gradients;
-pub use ops::{AttentionShape, Conv2dShape, Loss};
+pub use ops::{AttentionShape, Conv2dShape, IGNORED, Loss, PoolShape};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use stream::Stream;
 pub use tape::{Cancel, Kernels, Tape, Value};

@@ -70,3 +70,44 @@ impl Saved {
         self.peak_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{AttentionShape, Cancel, Conv2dShape, Kernels, Parameters, Tape};
+    use candle_core::{DType, Device, Tensor};
+
+    #[test]
+    fn the_walk_back_leaves_nothing_kept() {
+        for kernels in [Kernels::Fused, Kernels::Composed] {
+            let parameters = Parameters::default();
+            let tape = Tape::record(&parameters, Cancel::default(), kernels);
+            let variable = |shape: &[usize]| {
+                let ones = Tensor::ones(shape, DType::F32, &Device::Cpu);
+                tape.variable(ones.expect("a small tensor"))
+            };
+            let run = || {
+                let shape = Conv2dShape {
+                    stride: 1,
+                    padding: 1,
+                };
+                let y = tape.conv2d(&variable(&[2, 3, 4, 6]), &variable(&[3, 3, 3, 3]), shape)?;
+                let y = tape.reshape(&y, &[2, 6, 12])?;
+                let y = tape.layer_norm(&y, &variable(&[12]), &variable(&[12]), 1e-5)?;
+                let shape = AttentionShape {
+                    heads: 2,
+                    causal: true,
+                };
+                let y = tape.checkpoint(&y, move |t, x| t.attention(x, shape))?;
+                let y = tape.linear(&tape.gelu(&y)?, &variable(&[3, 4]), None)?;
+                let y = tape.first_token(&tape.relu(&y)?)?;
+                let root = tape.cross_entropy(&y, &[0, 1], 0.1)?.sum;
+                let (kept, seed) = (tape.saved_bytes(), root.tensor().ones_like()?);
+                tape.walk_back(vec![(root, seed)], &[])?;
+                crate::Result::Ok((kept, tape.saved_bytes(), tape.peak_saved_bytes()))
+            };
+            let (kept, left, peak) = run().expect("shapes that fit");
+            assert!(kept > 0 && kept == peak, "{kept} {peak}");
+            assert_eq!(left, 0, "{kernels:?}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Optimizer passes: one walk over a parameter, its moments and its gradient, in place on the CPU; elsewhere new tensors
 //! take the old ones' place.
 
-use crate::cpu::{Float, View, with_float};
+use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::{SliceMut, to_f64, with_slice_mut};
 use candle_core::Tensor;
@@ -71,12 +71,12 @@ pub fn adamw(
         with_slice_mut(parameter, |p| with_slice_mut(first, |m| with_slice_mut(second, |v| {
             let (p, m, v) = (T::lent(p)?, T::lent(m)?, T::lent(v)?);
             p.par_chunks_mut(CHUNK).zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK)).zip(g.par_chunks(CHUNK)).for_each(|(((p, m), v), g)| {
-                for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                wide(|| for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
                     let g = g * factor;
                     *m = beta1 * *m + rest1 * g;
                     *v = beta2 * *v + rest2 * g * g;
                     *p = *p * keep - rate * *m / ((*v * root2).sqrt() + epsilon);
-                }
+                });
             });
             Ok(())
         })))?;

@@ -1,7 +1,7 @@
 //! The table: every operation with small odd sizes, by micro-batch.
 
 use crate::error::Result;
-use crate::ops::{AttentionShape, Conv2dShape};
+use crate::ops::{AttentionShape, Conv2dShape, IGNORED, PoolShape};
 use crate::stream::Stream;
 use crate::tape::{Tape, Value};
 use candle_core::{Device, Tensor};
@@ -180,6 +180,33 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
         }),
         ("cross_entropy smoothed", vec![vec![n, 6]], |t, v| {
             Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.1)?.sum)
+        }),
+        ("embedding", vec![vec![6, 5]], |t, v| {
+            t.embedding(&v[0], &[4, 0, 4, 2, 2, 4], &[2, 3])
+        }),
+        (
+            "linear_cross_entropy",
+            vec![vec![n, 7], vec![9, 7]],
+            |t, v| {
+                let mut targets = labels(v[0].dims()[0], 9);
+                if targets.len() > 2 {
+                    targets[1] = IGNORED;
+                }
+                Ok(t.linear_cross_entropy(&v[0], &v[1], &targets)?.sum)
+            },
+        ),
+        ("max_pool 3x3 stride 2", vec![vec![n, 2, 7, 6]], |t, v| {
+            t.max_pool(
+                &v[0],
+                PoolShape {
+                    kernel: 3,
+                    stride: 2,
+                    padding: 1,
+                },
+            )
+        }),
+        ("mean_tokens", vec![vec![n, 4, 5]], |t, v| {
+            t.mean_tokens(&v[0])
         }),
         ("checkpoint", vec![vec![n, 11]], |t, v| {
             t.checkpoint(&v[0], |t, x| {

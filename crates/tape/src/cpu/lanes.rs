@@ -5,7 +5,7 @@ use crate::cpu::Float;
 const LANES: usize = 16;
 
 /// `sum f(x[i])`.
-#[inline]
+#[inline(always)]
 pub(crate) fn sum<T: Float>(x: &[T], f: impl Fn(T) -> T) -> T {
     let mut lanes = [T::zero(); LANES];
     let chunks = x.chunks_exact(LANES);
@@ -20,7 +20,7 @@ pub(crate) fn sum<T: Float>(x: &[T], f: impl Fn(T) -> T) -> T {
 }
 
 /// `sum f(x[i], y[i])`.
-#[inline]
+#[inline(always)]
 pub(crate) fn sum2<T: Float>(x: &[T], y: &[T], f: impl Fn(T, T) -> T) -> T {
     let mut lanes = [T::zero(); LANES];
     let (xs, ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
@@ -38,8 +38,49 @@ pub(crate) fn sum2<T: Float>(x: &[T], y: &[T], f: impl Fn(T, T) -> T) -> T {
     fold(lanes) + rest
 }
 
+/// `sum f(x[i], y[i], z[i])`.
+#[inline(always)]
+pub(crate) fn sum3<T: Float>(x: &[T], y: &[T], z: &[T], f: impl Fn(T, T, T) -> T) -> T {
+    let mut lanes = [T::zero(); LANES];
+    let whole = x.len() / LANES * LANES;
+    for ((x, y), z) in x
+        .chunks_exact(LANES)
+        .zip(y.chunks_exact(LANES))
+        .zip(z.chunks_exact(LANES))
+    {
+        for i in 0..LANES {
+            lanes[i] += f(x[i], y[i], z[i]);
+        }
+    }
+    let rest = x[whole..].iter().zip(&y[whole..]).zip(&z[whole..]);
+    fold(lanes) + rest.fold(T::zero(), |sum, ((&x, &y), &z)| sum + f(x, y, z))
+}
+
+/// The largest value; minus infinity for none, and where every comparison fails.
+#[inline(always)]
+pub(crate) fn max<T: Float>(x: &[T]) -> T {
+    let mut lanes = [T::neg_infinity(); LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        lanes
+            .iter_mut()
+            .zip(chunk)
+            .for_each(|(lane, &v)| *lane = if v > *lane { v } else { *lane });
+    }
+    let higher = |a: T, &b: &T| if b > a { b } else { a };
+    rest.iter()
+        .fold(lanes.iter().fold(T::neg_infinity(), higher), higher)
+}
+
+/// `x[i] = f(x[i])`.
+#[inline(always)]
+pub(crate) fn map<T: Float>(x: &mut [T], f: impl Fn(T) -> T) {
+    x.iter_mut().for_each(|v| *v = f(*v));
+}
+
 /// Mean and `1 / sqrt(variance + epsilon)`, two passes for accuracy.
-#[inline]
+#[inline(always)]
 pub(crate) fn moments<T: Float>(x: &[T], epsilon: f64) -> (T, T) {
     let count = T::of(x.len() as f64);
     let mean = sum(x, |v| v) / count;
@@ -47,6 +88,7 @@ pub(crate) fn moments<T: Float>(x: &[T], epsilon: f64) -> (T, T) {
     (mean, T::one() / (variance + T::of(epsilon)).sqrt())
 }
 
+#[inline(always)]
 fn fold<T: Float>(lanes: [T; LANES]) -> T {
     let mut width = LANES / 2;
     let mut lanes = lanes;

@@ -1,15 +1,18 @@
 //! What CPU kernels share: views of tensors as slices, fresh buffers, matrix products, and reductions whose order is fixed
 //! by shape alone.
 
-pub(crate) mod columns;
-pub(crate) mod lanes;
-mod product;
-mod reduce;
 mod view;
+mod exponential;
+mod wide;
+pub(crate) mod lanes;
+mod reduce;
+mod product;
+pub(crate) mod columns;
 
 pub(crate) use product::{Matrix, product, threads};
 pub(crate) use reduce::{add_in_order, column_sums, map, map2, row_chunks};
 pub(crate) use view::{Float, View, buffer, is_fused, tensor_of};
+pub(crate) use wide::wide;
 
 /// Runs `$body` with `$float` bound to the element type of a CPU tensor.
 macro_rules! with_float {

@@ -1,7 +1,7 @@
 //! Sums whose order is fixed by the shape: partial sums over chunks of rows, added in order. The number of threads only
 //! decides who computes a chunk.
 
-use crate::cpu::{Float, buffer};
+use crate::cpu::{Float, buffer, wide};
 use rayon::prelude::*;
 
 /// Rows a chunk of a reduction or of a row-wise kernel takes: enough work to be worth a task, the same for every machine.
@@ -19,9 +19,11 @@ pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
         .par_chunks(chunk)
         .map(|rows| {
             let mut sums = vec![T::zero(); width];
-            for row in rows.chunks_exact(width) {
-                sums.iter_mut().zip(row).for_each(|(sum, &v)| *sum += v);
-            }
+            wide(|| {
+                for row in rows.chunks_exact(width) {
+                    sums.iter_mut().zip(row).for_each(|(sum, &v)| *sum += v);
+                }
+            });
             sums
         })
         .collect();
@@ -49,7 +51,7 @@ pub(crate) fn map<T: Float>(x: &[T], f: impl Fn(T) -> T + Sync) -> Vec<T> {
     out.par_chunks_mut(CHUNK_ELEMENTS)
         .zip(x.par_chunks(CHUNK_ELEMENTS))
         .for_each(|(out, x)| {
-            out.iter_mut().zip(x).for_each(|(o, &x)| *o = f(x));
+            wide(|| out.iter_mut().zip(x).for_each(|(o, &x)| *o = f(x)));
         });
     out
 }
@@ -61,10 +63,12 @@ pub(crate) fn map2<T: Float>(x: &[T], y: &[T], f: impl Fn(T, T) -> T + Sync) -> 
         .zip(x.par_chunks(CHUNK_ELEMENTS))
         .zip(y.par_chunks(CHUNK_ELEMENTS))
         .for_each(|((out, x), y)| {
-            out.iter_mut()
-                .zip(x)
-                .zip(y)
-                .for_each(|((o, &x), &y)| *o = f(x, y));
+            wide(|| {
+                out.iter_mut()
+                    .zip(x)
+                    .zip(y)
+                    .for_each(|((o, &x), &y)| *o = f(x, y))
+            });
         });
     out
 }

@@ -1,5 +1,6 @@
 //! CPU tensors as slices, and slices as tensors, without copies.
 
+use crate::cpu::exponential::Exponential;
 use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
 use std::marker::PhantomData;
@@ -7,9 +8,17 @@ use std::ops::Deref;
 
 /// The element types of the fused kernels: `f32` trains, `f64` proves.
 pub(crate) trait Float:
-    WithDType + num_traits::Float + num_traits::NumAssign + std::iter::Sum + Send + Sync + 'static
+    Exponential
+    + WithDType
+    + num_traits::Float
+    + num_traits::NumAssign
+    + std::iter::Sum
+    + Send
+    + Sync
+    + 'static
 {
     /// From a constant.
+    #[inline(always)]
     fn of(value: f64) -> Self {
         <Self as WithDType>::from_f64(value)
     }

@@ -85,15 +85,17 @@ const ROOT: f64 = 0.797_884_560_802_865_4;
 /// The cubic's factor.
 const CUBIC: f64 = 0.044_715;
 
+#[inline(always)]
 fn gelu<T: Float>(x: T) -> T {
     let half = T::of(0.5);
-    half * x * (T::one() + (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).tanh())
+    half * x * (T::one() + (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).hyperbolic_tangent())
 }
 
 /// Derivative of [`gelu`].
+#[inline(always)]
 fn slope<T: Float>(x: T) -> T {
     let half = T::of(0.5);
-    let t = (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).tanh();
+    let t = (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).hyperbolic_tangent();
     half * (T::one() + t)
         + half * x * (T::one() - t * t) * T::of(ROOT) * (T::one() + T::of(3.0 * CUBIC) * x * x)
 }

@@ -5,7 +5,7 @@
 //! Saved: `qkv` and one [samples, heads, tokens, tokens] tensor `p`.
 
 use super::{axes, expect_shape};
-use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, with_float};
+use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -107,7 +107,7 @@ fn forward<T: Float>(s: Sizes, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
             let (q, k) = (s.part(qkv, 0, i % s.heads), s.part(qkv, 1, i % s.heads));
             product(p, s.tokens, q, k.transposed(), T::zero(), s.scale(), false);
             for (row, p) in p.chunks_exact_mut(s.tokens).enumerate() {
-                softmax(p, if s.causal { row + 1 } else { s.tokens });
+                wide(|| softmax(p, if s.causal { row + 1 } else { s.tokens }));
             }
         });
     let mut y = buffer::<T>(s.samples * s.tokens * s.width);
@@ -135,16 +135,14 @@ fn forward<T: Float>(s: Sizes, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
 }
 
 /// Softmax over the first `seen` values; the rest becomes zero.
+#[inline(always)]
 fn softmax<T: Float>(p: &mut [T], seen: usize) {
     let (seen, unseen) = p.split_at_mut(seen);
     unseen.fill(T::zero());
-    let highest = seen
-        .iter()
-        .copied()
-        .fold(T::neg_infinity(), num_traits::Float::max);
-    seen.iter_mut().for_each(|v| *v = (*v - highest).exp());
+    let highest = lanes::max(seen);
+    lanes::map(seen, |v| (v - highest).exponential());
     let share = T::one() / lanes::sum(seen, |v| v);
-    seen.iter_mut().for_each(|v| *v *= share);
+    lanes::map(seen, |v| v * share);
 }
 
 fn backward<T: Float>(s: Sizes, qkv: &Tensor, p: &Tensor, dy: &Tensor) -> Result<Tensor> {
@@ -175,12 +173,14 @@ fn backward<T: Float>(s: Sizes, qkv: &Tensor, p: &Tensor, dy: &Tensor) -> Result
                         s.part(qkv, 2, head),
                     );
                     product(ds, s.tokens, dy, v.transposed(), T::zero(), T::one(), false);
-                    for (ds, p) in ds.chunks_exact_mut(s.tokens).zip(p.chunks_exact(s.tokens)) {
-                        let inner = lanes::sum2(ds, p, |d, p| d * p);
-                        ds.iter_mut()
-                            .zip(p)
-                            .for_each(|(d, &p)| *d = p * (*d - inner));
-                    }
+                    wide(|| {
+                        for (ds, p) in ds.chunks_exact_mut(s.tokens).zip(p.chunks_exact(s.tokens)) {
+                            let inner = lanes::sum2(ds, p, |d, p| d * p);
+                            ds.iter_mut()
+                                .zip(p)
+                                .for_each(|(d, &p)| *d = p * (*d - inner));
+                        }
+                    });
                     let weights = Matrix::rows(p, s.tokens, s.tokens).transposed();
                     let ds = Matrix::rows(ds, s.tokens, s.tokens);
                     let at = head * s.head();

@@ -4,7 +4,7 @@
 //! loss `= logsumexp(z) - sum t z`, `dz = p - t`. Forward computes the gradient at once. Saved: `dz` [samples, K].
 
 use super::axes;
-use crate::cpu::{Float, View, buffer, lanes, tensor_of, with_float};
+use crate::cpu::{Float, View, buffer, lanes, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::parameters::host_tensor;
@@ -67,16 +67,25 @@ fn fused(z: &Tensor, labels: &[u32], smoothing: f64) -> Result<(Tensor, Tensor)>
         let (mut losses, mut dz) = (Vec::with_capacity(rows), buffer::<T>(rows * classes));
         let (rest, full) = (T::of(smoothing / classes as f64), T::of(1.0 - smoothing));
         for ((z, dz), &label) in zs.chunks_exact(classes).zip(dz.chunks_exact_mut(classes)).zip(labels) {
-            let highest = z.iter().copied().fold(T::of(f64::NEG_INFINITY), T::max);
-            dz.iter_mut().zip(z).for_each(|(d, &z)| *d = (z - highest).exp());
-            let total = lanes::sum(dz, |v| v);
-            let target = full * z[label as usize] + rest * lanes::sum(z, |v| v);
-            losses.push(total.ln() + highest - target);
-            dz.iter_mut().for_each(|d| *d = *d / total - rest);
-            dz[label as usize] -= full;
+            let (loss, label) = wide(|| row(z, dz, label as usize, full, rest));
+            losses.push(loss);
+            dz[label] -= full;
         }
         Ok((tensor_of(losses, &[rows])?, tensor_of(dz, &[rows, classes])?))
     })
+}
+
+/// Loss of one row; `dz` becomes `p - rest`.
+#[inline(always)]
+fn row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) -> (T, usize) {
+    let highest = lanes::max(z);
+    dz.iter_mut()
+        .zip(z)
+        .for_each(|(d, &z)| *d = (z - highest).exponential());
+    let total = lanes::sum(dz, |v| v);
+    let target = full * z[label] + rest * lanes::sum(z, |v| v);
+    lanes::map(dz, |d| d / total - rest);
+    (total.ln() + highest - target, label)
 }
 
 fn composed(z: &Tensor, labels: &[u32], smoothing: f64) -> Result<(Tensor, Tensor)> {

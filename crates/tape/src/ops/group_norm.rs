@@ -4,7 +4,7 @@
 //! Backward as layer norm's, over the group. Saved: `x`.
 
 use super::{axes, expect_shape};
-use crate::cpu::{Float, View, add_in_order, buffer, lanes, tensor_of, with_float};
+use crate::cpu::{Float, View, add_in_order, buffer, lanes, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -93,14 +93,16 @@ fn forward(
         let (per_group, pixels) = (sizes.channels_a_group(), sizes.pixels);
         y.par_chunks_mut(sizes.sample()).zip(xs.par_chunks(sizes.sample())).for_each(|(y, x)| {
             let group = per_group * pixels;
-            for (g, (y, x)) in y.chunks_exact_mut(group).zip(x.chunks_exact(group)).enumerate() {
-                let (mean, r) = lanes::moments(x, epsilon);
-                for (c, (y, x)) in y.chunks_exact_mut(pixels).zip(x.chunks_exact(pixels)).enumerate() {
-                    let channel = g * per_group + c;
-                    let (scale, shift) = (r * w[channel], b[channel] - mean * r * w[channel]);
-                    y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * scale + shift);
+            wide(|| {
+                for (g, (y, x)) in y.chunks_exact_mut(group).zip(x.chunks_exact(group)).enumerate() {
+                    let (mean, r) = lanes::moments(x, epsilon);
+                    for (c, (y, x)) in y.chunks_exact_mut(pixels).zip(x.chunks_exact(pixels)).enumerate() {
+                        let channel = g * per_group + c;
+                        let (scale, shift) = (r * w[channel], b[channel] - mean * r * w[channel]);
+                        y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * scale + shift);
+                    }
                 }
-            }
+            });
         });
         tensor_of(y, x.dims())
     })
@@ -171,29 +173,31 @@ fn backward_fused(
         // One partial sum a sample, added in sample order: the same whatever the threads.
         let partial: Vec<Vec<T>> = dx.par_chunks_mut(sample).zip(xs.par_chunks(sample)).zip(dys.par_chunks(sample)).map(|((dx, x), dy)| {
             let mut sums = vec![T::default(); 2 * channels];
-            for g in 0..sizes.groups {
-                let span = g * group..(g + 1) * group;
-                let (x, dy, dx) = (&x[span.clone()], &dy[span.clone()], &mut dx[span]);
-                let (mean, r) = lanes::moments(x, epsilon);
-                let (mut mean_g, mut mean_gn) = (T::default(), T::default());
-                for c in 0..per_group {
-                    let (pixel, channel) = (c * pixels..(c + 1) * pixels, g * per_group + c);
-                    let db = lanes::sum(&dy[pixel.clone()], |d| d);
-                    let dw = lanes::sum2(&dy[pixel.clone()], &x[pixel], |d, x| d * (x - mean)) * r;
-                    sums[channel] = dw;
-                    sums[channels + channel] = db;
-                    mean_g += db * w[channel];
-                    mean_gn += dw * w[channel];
+            wide(|| {
+                for g in 0..sizes.groups {
+                    let span = g * group..(g + 1) * group;
+                    let (x, dy, dx) = (&x[span.clone()], &dy[span.clone()], &mut dx[span]);
+                    let (mean, r) = lanes::moments(x, epsilon);
+                    let (mut mean_g, mut mean_gn) = (T::default(), T::default());
+                    for c in 0..per_group {
+                        let (pixel, channel) = (c * pixels..(c + 1) * pixels, g * per_group + c);
+                        let db = lanes::sum(&dy[pixel.clone()], |d| d);
+                        let dw = lanes::sum2(&dy[pixel.clone()], &x[pixel], |d, x| d * (x - mean)) * r;
+                        sums[channel] = dw;
+                        sums[channels + channel] = db;
+                        mean_g += db * w[channel];
+                        mean_gn += dw * w[channel];
+                    }
+                    let (mean_g, mean_gn) = (mean_g / count, mean_gn / count);
+                    for c in 0..per_group {
+                        let (pixel, weight) = (c * pixels..(c + 1) * pixels, w[g * per_group + c]);
+                        let slope = r * mean_gn;
+                        dx[pixel.clone()].iter_mut().zip(x[pixel.clone()].iter().zip(&dy[pixel])).for_each(|(dx, (&x, &dy))| {
+                            *dx = r * (dy * weight - mean_g - (x - mean) * slope);
+                        });
+                    }
                 }
-                let (mean_g, mean_gn) = (mean_g / count, mean_gn / count);
-                for c in 0..per_group {
-                    let (pixel, weight) = (c * pixels..(c + 1) * pixels, w[g * per_group + c]);
-                    let slope = r * mean_gn;
-                    dx[pixel.clone()].iter_mut().zip(x[pixel.clone()].iter().zip(&dy[pixel])).for_each(|(dx, (&x, &dy))| {
-                        *dx = r * (dy * weight - mean_g - (x - mean) * slope);
-                    });
-                }
-            }
+            });
             sums
         }).collect();
         let mut dw = add_in_order(partial, 2 * channels);

@@ -4,7 +4,9 @@
 //! Saved: `x`; mean and `r` are computed again, which costs less than keeping anything.
 
 use super::expect_shape;
-use crate::cpu::{Float, View, add_in_order, buffer, lanes, row_chunks, tensor_of, with_float};
+use crate::cpu::{
+    Float, View, add_in_order, buffer, lanes, row_chunks, tensor_of, wide, with_float,
+};
 use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -57,12 +59,13 @@ fn forward(
         let mut y = buffer::<T>(xs.len());
         let chunk = row_chunks(width) * width;
         y.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).for_each(|(y, x)| {
-            for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                let (mean, r) = lanes::moments(x, epsilon);
-                for i in 0..width {
-                    y[i] = (x[i] - mean) * r * w[i] + b[i];
+            wide(|| {
+                for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                    let (mean, r) = lanes::moments(x, epsilon);
+                    let inputs = x.iter().zip(w.iter().zip(b.iter()));
+                    y.iter_mut().zip(inputs).for_each(|(y, (&x, (&w, &b)))| *y = (x - mean) * r * w + b);
                 }
-            }
+            });
         });
         tensor_of(y, x.dims())
     })
@@ -102,25 +105,19 @@ fn backward(
         let count = T::of(width as f64);
         let partial: Vec<Vec<T>> = dx.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).zip(dys.par_chunks(chunk)).map(|((dx, x), dy)| {
             let mut sums = vec![T::default(); 2 * width];
-            for ((dx, x), dy) in dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width)) {
-                let (mean, r) = lanes::moments(x, epsilon);
-                let mean_g = lanes::sum2(dy, &w, |d, w| d * w) / count;
-                for i in 0..width {
-                    dx[i] = (x[i] - mean) * r;
+            let (dw, db) = sums.split_at_mut(width);
+            wide(|| {
+                for ((dx, x), dy) in dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width)) {
+                    let (mean, r) = lanes::moments(x, epsilon);
+                    dx.iter_mut().zip(x).for_each(|(n, &x)| *n = (x - mean) * r);
+                    db.iter_mut().zip(dy).for_each(|(db, &dy)| *db += dy);
+                    dw.iter_mut().zip(dy.iter().zip(dx.iter())).for_each(|(dw, (&dy, &n))| *dw += dy * n);
+                    let mean_g = lanes::sum2(dy, &w, |d, w| d * w) / count;
+                    let mean_gn = lanes::sum3(dy, &w, dx, |d, w, n| d * w * n) / count;
+                    let g = dy.iter().zip(w.iter());
+                    dx.iter_mut().zip(g).for_each(|(n, (&dy, &w))| *n = r * (dy * w - mean_g - *n * mean_gn));
                 }
-                let (dw, db) = sums.split_at_mut(width);
-                let mut mean_gn = T::default();
-                for i in 0..width {
-                    let product = dy[i] * dx[i];
-                    dw[i] += product;
-                    db[i] += dy[i];
-                    mean_gn += product * w[i];
-                }
-                mean_gn /= count;
-                for i in 0..width {
-                    dx[i] = r * (dy[i] * w[i] - mean_g - dx[i] * mean_gn);
-                }
-            }
+            });
             sums
         }).collect();
         let mut dw = add_in_order(partial, 2 * width);

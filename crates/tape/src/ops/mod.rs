@@ -1,20 +1,25 @@
 //! Operations, one a file: formula, shapes, bytes saved, forward, backward. Each picks its form in one line: the fused CPU
 //! kernel where there is one and the tape allows it, else tensor primitives.
 
+mod linear;
+mod linear_cross_entropy;
+mod cross_entropy;
+mod attention;
+mod embedding;
+mod conv2d;
+mod layer_norm;
+mod group_norm;
 mod activation;
 mod arithmetic;
-mod attention;
-mod conv2d;
-mod cross_entropy;
-mod group_norm;
-mod layer_norm;
-mod linear;
-mod pool;
 mod shape;
+mod pool;
+mod max_pool;
 
 pub use attention::AttentionShape;
 pub use conv2d::Conv2dShape;
 pub use cross_entropy::Loss;
+pub use linear_cross_entropy::IGNORED;
+pub use max_pool::PoolShape;
 
 use crate::cpu;
 use crate::error::{Result, TapeError};

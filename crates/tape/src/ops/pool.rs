@@ -1,4 +1,4 @@
-//! Global mean pooling: [samples, channels, height, width] to [samples, channels]. Nothing is saved.
+//! Mean pooling over a channel's pixels or a sequence's tokens. Nothing is saved.
 
 use super::axes;
 use crate::cpu::{Float, View, lanes, tensor_of, with_float};
@@ -7,6 +7,25 @@ use crate::tape::{Tape, Value};
 use rayon::prelude::*;
 
 impl Tape<'_> {
+    /// The mean over each sequence's tokens: [samples, tokens, width] to [samples, width].
+    pub fn mean_tokens(&self, x: &Value) -> Result<Value> {
+        self.poll()?;
+        let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
+        let y = x.tensor().mean(1)?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        Ok(self.push(y, &[], move |dy, sink| {
+            let dy = (dy / tokens as f64)?.reshape((samples, 1, width))?;
+            sink.give(
+                id,
+                dy.broadcast_as((samples, tokens, width))?
+                    .force_contiguous()?,
+            )
+        }))
+    }
+
     /// The mean over each channel's pixels.
     pub fn mean_pool(&self, x: &Value) -> Result<Value> {
         self.poll()?;

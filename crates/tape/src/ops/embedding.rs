@@ -1,0 +1,104 @@
+//! Embedding: row `ids[i]` of `weight` [vocabulary, width] for every token: [.., width].
+//!
+//! Backward: each used row sums the gradients of its tokens in token order, rows side by side; unused rows are zero.
+//! Nothing is saved but the ids.
+
+use super::axes;
+use crate::cpu::{Float, View, buffer, tensor_of, with_float};
+use crate::error::{Result, TapeError};
+use crate::tape::{Tape, Value};
+use candle_core::{DType, Tensor};
+use rayon::prelude::*;
+
+impl Tape<'_> {
+    /// Looks up `ids`, which have the axes `shape`, in `weight` [vocabulary, width].
+    pub fn embedding(&self, weight: &Value, ids: &[u32], shape: &[usize]) -> Result<Value> {
+        self.poll()?;
+        let [vocabulary, width] = axes("embedding", "weight", weight)?;
+        if let Some(row) = ids.iter().position(|&id| id as usize >= vocabulary) {
+            return Err(TapeError::Label {
+                row,
+                label: ids[row],
+                classes: vocabulary,
+            });
+        }
+        let fused = self.fuses(weight.tensor());
+        let rows = if fused {
+            with_float!("embedding", weight.tensor(), T => {
+                let w = View::<T>::of("embedding", weight.tensor())?;
+                let mut y = buffer::<T>(ids.len() * width);
+                y.par_chunks_mut(width).zip(ids).for_each(|(y, &id)| {
+                    y.copy_from_slice(&w[id as usize * width..][..width]);
+                });
+                tensor_of(y, &[ids.len(), width])
+            })?
+        } else {
+            weight
+                .tensor()
+                .index_select(&Tensor::new(ids, weight.tensor().device())?, 0)?
+        };
+        let y = rows.reshape([shape, &[width]].concat())?;
+        if !self.records(&[weight]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, ids) = (weight.id(), ids.to_vec());
+        Ok(self.push(y, &[], move |dy, sink| {
+            let dy = dy.contiguous()?.reshape((ids.len(), width))?;
+            sink.give(
+                id,
+                if fused {
+                    rows_gradient(&dy, &ids, vocabulary)?
+                } else {
+                    composed_gradient(&dy, &ids, vocabulary)?
+                },
+            )
+        }))
+    }
+}
+
+/// Tokens by row, each row's in token order: a counting sort.
+struct ByRow {
+    begins: Vec<usize>,
+    tokens: Vec<usize>,
+}
+
+impl ByRow {
+    fn of(ids: &[u32], vocabulary: usize) -> Self {
+        let mut begins = vec![0; vocabulary + 1];
+        ids.iter().for_each(|&id| begins[id as usize + 1] += 1);
+        for row in 0..vocabulary {
+            begins[row + 1] += begins[row];
+        }
+        let (mut next, mut tokens) = (begins.clone(), vec![0; ids.len()]);
+        for (token, &id) in ids.iter().enumerate() {
+            tokens[next[id as usize]] = token;
+            next[id as usize] += 1;
+        }
+        ByRow { begins, tokens }
+    }
+
+    fn tokens(&self, row: usize) -> &[usize] {
+        &self.tokens[self.begins[row]..self.begins[row + 1]]
+    }
+}
+
+fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {
+    let (width, by_row) = (dy.dim(1)?, ByRow::of(ids, vocabulary));
+    with_float!("embedding", dy, T => {
+        let dys = View::<T>::of("embedding", dy)?;
+        let mut dw = buffer::<T>(vocabulary * width);
+        dw.par_chunks_mut(width).enumerate().for_each(|(row, dw)| {
+            dw.fill(T::of(0.0));
+            for &token in by_row.tokens(row) {
+                dw.iter_mut().zip(&dys[token * width..][..width]).for_each(|(d, &v)| *d += v);
+            }
+        });
+        tensor_of(dw, &[vocabulary, width])
+    })
+}
+
+fn composed_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {
+    let zeros =
+        Tensor::zeros((vocabulary, dy.dim(1)?), DType::F32, dy.device())?.to_dtype(dy.dtype())?;
+    Ok(zeros.index_add(&Tensor::new(ids, dy.device())?, dy, 0)?)
+}

@@ -1,0 +1,213 @@
+//! Head and loss in one: cross-entropy of `x Wᵀ` against targets, in chunks of rows, so that the [rows, vocabulary] scores
+//! never exist whole. Summed over rows, never averaged.
+//!
+//! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz W`, `dW += dzᵀ x`.
+//! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width].
+
+use super::{Loss, axes, expect_shape};
+use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
+use crate::error::{Result, TapeError};
+use crate::inplace::to_f64;
+use crate::tape::{Tape, Value};
+use candle_core::{D, Tensor};
+use rayon::prelude::*;
+
+/// Scores of one chunk, in elements: they stay in the processor's outer cache.
+const CHUNK_ELEMENTS: usize = 1 << 20;
+/// A target that does not count.
+pub const IGNORED: u32 = u32::MAX;
+
+/// What one call gives beside its value.
+struct Outcome {
+    per_row: Tensor,
+    gradients: Option<(Tensor, Tensor)>,
+}
+
+impl Tape<'_> {
+    /// Cross-entropy of the scores `x Wᵀ`, `x` [rows, width], `weight` [vocabulary, width]. Rows whose target is
+    /// [`IGNORED`] cost nothing and get no gradient.
+    pub fn linear_cross_entropy(&self, x: &Value, weight: &Value, targets: &[u32]) -> Result<Loss> {
+        self.poll()?;
+        let [rows, width] = axes("linear_cross_entropy", "x", x)?;
+        let [vocabulary, _] = axes("linear_cross_entropy", "weight", weight)?;
+        expect_shape(
+            "linear_cross_entropy",
+            "weight",
+            weight,
+            &[vocabulary, width],
+        )?;
+        expect_shape("linear_cross_entropy", "x", x, &[targets.len(), width])?;
+        let bad = targets
+            .iter()
+            .position(|&t| t != IGNORED && t as usize >= vocabulary);
+        if let Some(row) = bad {
+            return Err(TapeError::Label {
+                row,
+                label: targets[row],
+                classes: vocabulary,
+            });
+        }
+        let wanted = self.records(&[x, weight]);
+        let input = x.tensor().contiguous()?;
+        let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
+        let outcome = if self.fuses(&input) {
+            with_float!("linear_cross_entropy", input, T => fused::<T>(&input, weight.tensor(), targets, chunk, wanted))?
+        } else {
+            composed(&input, weight.tensor(), targets, chunk, wanted)?
+        };
+        let total = outcome.per_row.sum_all()?;
+        let Some((dx, dw)) = outcome.gradients else {
+            return Ok(Loss {
+                sum: Value::constant(total),
+                per_sample: outcome.per_row,
+            });
+        };
+        let (x_id, w_id) = (x.id(), weight.id());
+        let sum = self.push(total, &[&dx.clone(), &dw.clone()], move |factor, sink| {
+            // A scalar read back: one GPU sync a loss term.
+            let factor = to_f64(&factor)?[0];
+            let scaled =
+                |t: Tensor| -> Result<Tensor> { Ok(if factor == 1.0 { t } else { (t * factor)? }) };
+            sink.give(x_id, scaled(dx)?)?;
+            sink.give(w_id, scaled(dw)?)
+        });
+        Ok(Loss {
+            sum,
+            per_sample: outcome.per_row,
+        })
+    }
+}
+
+fn fused<T: Float>(
+    x: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    chunk: usize,
+    wanted: bool,
+) -> Result<Outcome> {
+    let ((rows, width), vocabulary) = (x.dims2()?, weight.dim(0)?);
+    let (xs, w) = (
+        View::<T>::of("linear_cross_entropy", x)?,
+        View::<T>::of("linear_cross_entropy", weight)?,
+    );
+    let weights = Matrix::rows(&w, vocabulary, width);
+    let (mut losses, mut scores) = (buffer::<T>(rows), buffer::<T>(chunk * vocabulary));
+    let mut dx = buffer::<T>(if wanted { rows * width } else { 0 });
+    let mut dw = buffer::<T>(if wanted { vocabulary * width } else { 0 });
+    for begin in (0..rows).step_by(chunk) {
+        let count = chunk.min(rows - begin);
+        let x = Matrix::rows(&xs[begin * width..], count, width);
+        let scores = &mut scores[..count * vocabulary];
+        product(
+            scores,
+            vocabulary,
+            x,
+            weights.transposed(),
+            T::zero(),
+            T::one(),
+            true,
+        );
+        let of_rows = losses[begin..begin + count]
+            .par_iter_mut()
+            .zip(&targets[begin..begin + count]);
+        scores
+            .par_chunks_mut(vocabulary)
+            .zip(of_rows)
+            .for_each(|(z, (loss, &target))| *loss = wide(|| row(z, target)));
+        if wanted {
+            let dz = Matrix::rows(scores, count, vocabulary);
+            product(
+                &mut dx[begin * width..],
+                width,
+                dz,
+                weights,
+                T::zero(),
+                T::one(),
+                true,
+            );
+            let keep = if begin == 0 { T::zero() } else { T::one() };
+            product(&mut dw, width, dz.transposed(), x, keep, T::one(), true);
+        }
+    }
+    let gradients = match wanted {
+        true => Some((
+            tensor_of(dx, &[rows, width])?,
+            tensor_of(dw, &[vocabulary, width])?,
+        )),
+        false => None,
+    };
+    Ok(Outcome {
+        per_row: tensor_of(losses, &[rows])?,
+        gradients,
+    })
+}
+
+/// Loss of one row; turns its scores into their gradient.
+#[inline(always)]
+fn row<T: Float>(z: &mut [T], target: u32) -> T {
+    if target == IGNORED {
+        z.fill(T::zero());
+        return T::zero();
+    }
+    let highest = lanes::max(z);
+    let wanted = z[target as usize];
+    lanes::map(z, |v| (v - highest).exponential());
+    let total = lanes::sum(z, |v| v);
+    let share = T::one() / total;
+    lanes::map(z, |v| v * share);
+    z[target as usize] -= T::one();
+    total.ln() + highest - wanted
+}
+
+fn composed(
+    x: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    chunk: usize,
+    wanted: bool,
+) -> Result<Outcome> {
+    let (rows, vocabulary) = (x.dim(0)?, weight.dim(0)?);
+    let (mut losses, mut dxs, mut dw) = (Vec::new(), Vec::new(), None::<Tensor>);
+    for begin in (0..rows).step_by(chunk) {
+        let targets = &targets[begin..(begin + chunk).min(rows)];
+        let x = x.narrow(0, begin, targets.len())?;
+        let z = x.matmul(&weight.t()?)?;
+        let host = |values: Vec<f64>, shape: &[usize]| {
+            crate::parameters::host_tensor(values, shape, z.dtype(), z.device())
+        };
+        let counts = targets
+            .iter()
+            .map(|&t| f64::from(u8::from(t != IGNORED)))
+            .collect();
+        let counts = host(counts, &[targets.len(), 1])?;
+        let mut chosen = vec![0.0; targets.len() * vocabulary];
+        targets
+            .iter()
+            .enumerate()
+            .filter(|(_, t)| **t != IGNORED)
+            .for_each(|(i, &t)| chosen[i * vocabulary + t as usize] = 1.0);
+        let chosen = host(chosen, &[targets.len(), vocabulary])?;
+        let highest = z.max_keepdim(D::Minus1)?;
+        let exponentials = z.broadcast_sub(&highest)?.exp()?;
+        let total = exponentials.sum_keepdim(D::Minus1)?;
+        let loss = ((total.log()? + highest)? - (&z * &chosen)?.sum_keepdim(D::Minus1)?)?;
+        losses.push((loss * &counts)?.squeeze(1)?);
+        if wanted {
+            let dz = (exponentials.broadcast_div(&total)?.broadcast_mul(&counts)? - chosen)?;
+            dxs.push(dz.matmul(weight)?);
+            let part = dz.t()?.contiguous()?.matmul(&x)?;
+            dw = Some(match dw {
+                Some(sum) => (sum + part)?,
+                None => part,
+            });
+        }
+    }
+    let gradients = match dw {
+        Some(dw) => Some((Tensor::cat(&dxs, 0)?, dw)),
+        None => None,
+    };
+    Ok(Outcome {
+        per_row: Tensor::cat(&losses, 0)?,
+        gradients,
+    })
+}

@@ -1,0 +1,157 @@
+//! Max pooling: the largest value under each position of a square window, [samples, channels, height, width]. Outside the
+//! image counts as minus infinity; of equal values the first gets the gradient. Saved: one byte an output, which value it was.
+
+use super::axes;
+use crate::cpu::{Float, View, buffer, tensor_of, with_float};
+use crate::error::{Result, TapeError};
+use crate::tape::{Tape, Value};
+use candle_core::{Device, Tensor};
+use rayon::prelude::*;
+
+/// How the window walks over the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolShape {
+    /// Side of the window, at most 15.
+    pub kernel: usize,
+    /// Pixels between two positions.
+    pub stride: usize,
+    /// Border around the image, less than the kernel.
+    pub padding: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Plane {
+    height: usize,
+    width: usize,
+    out_height: usize,
+    out_width: usize,
+    shape: PoolShape,
+}
+
+impl Plane {
+    /// Calls `visit` with the number of each window place and its pixel, for one output.
+    fn window(&self, y: usize, x: usize, mut visit: impl FnMut(u8, usize)) {
+        let s = self.shape;
+        for i in 0..s.kernel {
+            let Some(row) = (y * s.stride + i)
+                .checked_sub(s.padding)
+                .filter(|&r| r < self.height)
+            else {
+                continue;
+            };
+            for j in 0..s.kernel {
+                let column = (x * s.stride + j)
+                    .checked_sub(s.padding)
+                    .filter(|&c| c < self.width);
+                if let Some(column) = column {
+                    visit((i * s.kernel + j) as u8, row * self.width + column);
+                }
+            }
+        }
+    }
+
+    fn outputs(&self) -> usize {
+        self.out_height * self.out_width
+    }
+
+    /// The pixel that window place `place` of output `at` looks at.
+    fn pixel(&self, at: usize, place: u8) -> usize {
+        let (s, place) = (self.shape, usize::from(place));
+        let row = at / self.out_width * s.stride + place / s.kernel - s.padding;
+        row * self.width + at % self.out_width * s.stride + place % s.kernel - s.padding
+    }
+}
+
+impl Tape<'_> {
+    /// The largest value of each window.
+    pub fn max_pool(&self, x: &Value, shape: PoolShape) -> Result<Value> {
+        self.poll()?;
+        let [samples, channels, height, width] = axes("max_pool", "x", x)?;
+        let covers = |size: usize| size + 2 * shape.padding >= shape.kernel;
+        if shape.stride == 0
+            || shape.kernel > 15
+            || shape.padding >= shape.kernel
+            || !covers(height)
+            || !covers(width)
+        {
+            return Err(TapeError::Shape {
+                op: "max_pool",
+                what: "x".to_owned(),
+                expected: format!("an image that {shape:?} fits"),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        let out = |size: usize| (size + 2 * shape.padding - shape.kernel) / shape.stride + 1;
+        let plane = Plane {
+            height,
+            width,
+            out_height: out(height),
+            out_width: out(width),
+            shape,
+        };
+        let dims = [samples, channels, plane.out_height, plane.out_width];
+        let input = x.tensor().contiguous()?;
+        // The places are found on the host on every device: pooling is rare, and its stock gradient is wrong.
+        let host = input.to_device(&Device::Cpu)?;
+        let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
+        let y = y.to_device(input.device())?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, shape) = (x.id(), x.tensor().shape().clone());
+        let kept = Tensor::from_vec(places, &dims, &Device::Cpu)?;
+        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
+            let device = dy.device().clone();
+            let (dy, places) = (
+                dy.contiguous()?.to_device(&Device::Cpu)?,
+                kept.flatten_all()?.to_vec1::<u8>()?,
+            );
+            let dx =
+                with_float!("max_pool", dy, T => backward::<T>(plane, &dy, &places, shape.dims()))?;
+            sink.give(id, dx.to_device(&device)?)
+        }))
+    }
+}
+
+fn forward<T: Float>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor, Vec<u8>)> {
+    let xs = View::<T>::of("max_pool", x)?;
+    let mut y = buffer::<T>(dims.iter().product());
+    let mut places = vec![0u8; y.len()];
+    let planes = xs.par_chunks(plane.height * plane.width);
+    y.par_chunks_mut(plane.outputs())
+        .zip(places.par_chunks_mut(plane.outputs()))
+        .zip(planes)
+        .for_each(|((y, places), x)| {
+            for (at, (y, place)) in y.iter_mut().zip(places).enumerate() {
+                let mut best = None;
+                plane.window(
+                    at / plane.out_width,
+                    at % plane.out_width,
+                    |number, pixel| {
+                        if best.is_none_or(|(value, _)| x[pixel] > value) {
+                            best = Some((x[pixel], number));
+                        }
+                    },
+                );
+                (*y, *place) = best.unwrap_or((T::zero(), 0));
+            }
+        });
+    Ok((tensor_of(y, dims)?, places))
+}
+
+fn backward<T: Float>(plane: Plane, dy: &Tensor, places: &[u8], dims: &[usize]) -> Result<Tensor> {
+    let dys = View::<T>::of("max_pool", dy)?;
+    let mut dx = buffer::<T>(dims.iter().product());
+    let outputs = dys
+        .par_chunks(plane.outputs())
+        .zip(places.par_chunks(plane.outputs()));
+    dx.par_chunks_mut(plane.height * plane.width)
+        .zip(outputs)
+        .for_each(|(dx, (dy, places))| {
+            dx.fill(T::zero());
+            for (at, (&dy, &place)) in dy.iter().zip(places).enumerate() {
+                dx[plane.pixel(at, place)] += dy;
+            }
+        });
+    tensor_of(dx, dims)
+}
