@@ -227,7 +227,7 @@ fn draw(label: u32, number: u32) -> image::RgbImage {
     let colour = colours[label as usize % colours.len()];
     image::RgbImage::from_fn(32, 32, |x, y| {
         let along = if label.is_multiple_of(2) { x } else { y };
-        let stripe = if (along + number) / 4 % 2 == 0 {
+        let stripe = if ((along + number) / 4).is_multiple_of(2) {
             30
         } else {
             -30
