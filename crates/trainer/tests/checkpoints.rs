@@ -1,0 +1,226 @@
+//! Checkpoints: the same bits come back, what does not fit is named, old ones go and the best stays, and what a crash left
+//! is neither read nor kept.
+
+mod support;
+
+use candle_core::DType;
+use runlog::{RunConfig, RunFolder};
+use std::collections::BTreeMap;
+use std::fs;
+use support::{learner, plan, samples, values, whole};
+use tape::Cancel;
+use tape::inplace::to_f64;
+use trainer::rooms::Learner;
+use trainer::rooms::checkpoint::{self, Moments, RunState};
+use trainer::{ModelKind, OptimizerKind};
+
+fn run() -> (tempfile::TempDir, RunFolder) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder {
+        path: folder.path().to_owned(),
+    };
+    run.write_config(&RunConfig::default()).unwrap();
+    (folder, run)
+}
+
+fn moments(learner: &Learner) -> BTreeMap<String, Vec<u64>> {
+    let bits = |t| to_f64(&t).unwrap().into_iter().map(f64::to_bits).collect();
+    let named = learner.optimizer.named(&learner.parameters);
+    named.into_iter().map(|(n, t)| (n, bits(t))).collect()
+}
+
+fn step(learner: &mut Learner, step: u64) {
+    let batch = whole(&learner.task(Cancel::default()), &samples(4, step), &[3, 1]);
+    learner.update(&batch, step).unwrap();
+}
+
+fn at(step: u64) -> RunState {
+    RunState {
+        step,
+        ..Default::default()
+    }
+}
+
+fn steps(run: &RunFolder) -> Vec<u64> {
+    run.checkpoints().unwrap().iter().map(|c| c.step).collect()
+}
+
+const ADAMW: OptimizerKind = OptimizerKind::AdamW;
+
+#[test]
+fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
+    for kind in ModelKind::ALL {
+        for optimizer in [OptimizerKind::AdamW, OptimizerKind::Sgd] {
+            for dtype in [DType::F32, DType::F64] {
+                let (_folder, run) = run();
+                let plan = plan(kind, optimizer, dtype, 10);
+                let mut first = learner(&plan);
+                (0..2).for_each(|i| step(&mut first, i));
+                let state = RunState {
+                    step: 2,
+                    at_ms: 77,
+                    loss: Some(1.0 / 3.0),
+                    evaluation: Some((0.1, 0.9)),
+                    best: Some((0.9, 2)),
+                    is_best: true,
+                };
+                let written = checkpoint::write(&run, &first, &state).unwrap();
+                assert_eq!(written.path, "checkpoints/step-000002");
+                assert!(run.path.join(&written.path).is_dir());
+                assert!(written.bytes > first.state_bytes() - first.parameters.bytes());
+                let mut second = learner(&plan);
+                assert_ne!(values(&second.parameters), values(&first.parameters));
+                let (loaded, damaged) = checkpoint::newest(&run).unwrap();
+                assert_eq!((&loaded.state, damaged.len()), (&state, 0));
+                checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
+                assert!(values(&second.parameters) == values(&first.parameters));
+                assert!(moments(&second) == moments(&first));
+                step(&mut first, 2);
+                step(&mut second, 2);
+                assert!(values(&second.parameters) == values(&first.parameters));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
+    let (_folder, run) = run();
+    let convnet = plan(ModelKind::ConvNet, ADAMW, DType::F32, 10);
+    checkpoint::write(&run, &learner(&convnet), &at(1)).unwrap();
+    let (loaded, _) = checkpoint::newest(&run).unwrap();
+    let check = |change: &dyn Fn(&mut trainer::Plan), words: &[&str]| {
+        let mut plan = convnet.clone();
+        change(&mut plan);
+        let result = checkpoint::load(&loaded, &mut learner(&plan), Moments::Load);
+        let error = result.err().expect("another model fits nothing");
+        assert_eq!(error.code(), "misfit");
+        for word in words {
+            assert!(error.to_string().contains(word), "{error}: no {word}");
+        }
+    };
+    check(
+        &|p| p.model = ModelKind::VitMicro,
+        &["model.safetensors", "patch.weight is missing"],
+    );
+    check(
+        &|p| p.classes.truncate(3),
+        &["head.weight", "[5, 256]", "[3, 256]"],
+    );
+    check(&|p| p.double_precision = true, &["stem.conv.weight"]);
+    check(
+        &|p| p.optimizer = OptimizerKind::Sgd,
+        &["optimizer.safetensors", "momentum"],
+    );
+}
+
+#[test]
+fn the_newest_two_and_the_best_stay_and_drafts_go() {
+    let (_folder, run) = run();
+    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    for step in [1, 2, 3, 4, 5] {
+        checkpoint::write(&run, &learner, &at(step)).unwrap();
+    }
+    assert_eq!(steps(&run), [1, 2, 3, 4, 5]);
+    // A crash in the middle of writing step 6, under a name that `write` gives.
+    let draft = run.checkpoints_path().join(".draft-6.4711");
+    fs::create_dir(&draft).unwrap();
+    fs::write(draft.join("model.safetensors"), b"half").unwrap();
+    checkpoint::tidy(&run, Some(2)).unwrap();
+    assert_eq!(steps(&run), [2, 4, 5]);
+    assert!(!draft.exists());
+    checkpoint::tidy(&run, None).unwrap();
+    assert_eq!(steps(&run), [4, 5]);
+    checkpoint::tidy(&run, Some(5)).unwrap();
+    assert_eq!(steps(&run), [4, 5]);
+}
+
+/// A disk that refuses the last rename stands for a crash: a file where the folder should go.
+#[test]
+fn what_a_crash_left_has_a_name_that_tidying_knows() {
+    let (_folder, run) = run();
+    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    checkpoint::write(&run, &learner, &at(1)).unwrap();
+    let last = run.path.join(RunFolder::checkpoint_name(2));
+    fs::write(&last, b"in the way").unwrap();
+    let error = checkpoint::write(&run, &learner, &at(2)).err().unwrap();
+    assert_eq!(error.code(), "checkpoint_write");
+    assert!(error.to_string().contains("step-000002"), "{error}");
+    assert_eq!(
+        fs::read_dir(run.checkpoints_path()).unwrap().count(),
+        2,
+        "a failed draft is gone"
+    );
+    assert_eq!(checkpoint::newest(&run).unwrap().0.state.step, 1);
+}
+
+#[test]
+fn a_draft_is_no_checkpoint_and_a_damaged_one_is_passed_over_and_said() {
+    let (_folder, run) = run();
+    assert_eq!(
+        checkpoint::newest(&run).err().map(|e| e.code()),
+        Some("no_checkpoint")
+    );
+    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    for step in [1, 2, 3] {
+        checkpoint::write(&run, &learner, &at(step)).unwrap();
+    }
+    let parent = run.checkpoints_path();
+    fs::rename(parent.join("step-000003"), parent.join(".draft-3.4711")).unwrap();
+    assert_eq!(checkpoint::newest(&run).unwrap().0.state.step, 2);
+    // One bit of the weights turned: same length, another sum.
+    let file = parent.join("step-000002/model.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let (loaded, said) = checkpoint::newest(&run).unwrap();
+    assert_eq!(loaded.state.step, 1);
+    assert!(
+        said.len() == 1 && said[0].contains("step-000002") && said[0].contains("model.safetensors"),
+        "{said:?}"
+    );
+    fs::remove_file(parent.join("step-000001/state.json")).unwrap();
+    assert_eq!(
+        checkpoint::newest(&run).err().map(|e| e.code()),
+        Some("no_checkpoint")
+    );
+}
+
+#[test]
+fn the_best_is_found_among_newer_ones() {
+    let (_folder, run) = run();
+    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    for step in [1, 2, 3] {
+        let state = RunState {
+            is_best: step == 2,
+            ..at(step)
+        };
+        checkpoint::write(&run, &learner, &state).unwrap();
+    }
+    assert_eq!(checkpoint::best(&run).unwrap().state.step, 2);
+    fs::remove_dir_all(run.path.join(RunFolder::checkpoint_name(2))).unwrap();
+    assert_eq!(checkpoint::best(&run).unwrap().state.step, 3);
+}
+
+/// Between removing the old folder and renaming the new one a kill would leave none: so the old weights stay in place.
+#[cfg(unix)]
+#[test]
+fn saving_a_step_again_never_takes_its_weights_away() {
+    use std::os::unix::fs::MetadataExt;
+    let (_folder, run) = run();
+    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    checkpoint::write(&run, &learner, &at(1)).unwrap();
+    let file = run.path.join("checkpoints/step-000001/model.safetensors");
+    let number = fs::metadata(&file).unwrap().ino();
+    let later = RunState { at_ms: 9, ..at(1) };
+    checkpoint::write(&run, &learner, &later).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().ino(), number);
+    assert_eq!(checkpoint::newest(&run).unwrap().0.state, later);
+    assert_eq!(fs::read_dir(run.checkpoints_path()).unwrap().count(), 1);
+    // Other weights of the same step are written in full.
+    step(&mut learner, 0);
+    checkpoint::write(&run, &learner, &later).unwrap();
+    assert_ne!(fs::metadata(&file).unwrap().ino(), number);
+    assert_eq!(checkpoint::newest(&run).unwrap().0.state, later);
+}

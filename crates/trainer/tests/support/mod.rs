@@ -1,0 +1,155 @@
+//! Seeded samples, plans and splits for the trainer's claims.
+
+#![allow(dead_code)]
+
+use candle_core::{DType, Device};
+use dataset::Sample;
+use runlog::{Every, RunConfig};
+use tape::inplace::to_f64;
+use tape::{Cancel, Kernels, Parameters, Stream};
+use trainer::models::Network;
+use trainer::rooms::{EffectiveBatch, ImageTask, Learner, Whole};
+use trainer::{Augmentation, ModelKind, OptimizerKind, Plan, Wanted};
+
+/// Side of the images in pixels: the least that every model takes twice.
+pub const SIDE: usize = 16;
+/// Classes.
+pub const CLASSES: usize = 5;
+
+/// Noise with a shade of its class.
+pub fn samples(count: usize, seed: u64) -> Vec<Sample> {
+    (0..count as u32)
+        .map(|index| {
+            let stream = Stream::new(seed).at(u64::from(index));
+            let label = (stream.uniform(0) * CLASSES as f64) as u32;
+            let pixel = |i| (stream.uniform(i + 1) * 155.0) as u8 + 20 * label as u8;
+            let pixels = (0..(3 * SIDE * SIDE) as u64).map(pixel).collect();
+            Sample {
+                index,
+                label,
+                pixels,
+            }
+        })
+        .collect()
+}
+
+/// Sizes of pieces that make up `count`: all in one, all ones, a size that does not divide, then random ones.
+pub fn splits(count: usize, seed: u64, random: usize) -> Vec<Vec<usize>> {
+    let mut splits = vec![vec![count], vec![1; count]];
+    let uneven = count / 2 + 1;
+    splits.push(vec![uneven, count - uneven]);
+    splits.extend((0..random as u64).map(|i| random_split(count, Stream::new(seed).at(i))));
+    splits
+}
+
+/// Random sizes that make up `count`.
+pub fn random_split(count: usize, stream: Stream) -> Vec<usize> {
+    let (mut left, mut split) = (count, Vec::new());
+    while left > 0 {
+        let size = 1 + (stream.uniform(split.len() as u64) * left as f64) as usize;
+        split.push(size.min(left));
+        left -= size.min(left);
+    }
+    split
+}
+
+/// Works off one effective batch in pieces of these sizes, as the loop does.
+pub fn whole(task: &ImageTask, samples: &[Sample], split: &[usize]) -> Whole {
+    let mut batch = EffectiveBatch::new(samples.len());
+    let lost = batch
+        .pending
+        .deliver(samples.iter().cloned().map(Ok).collect());
+    assert!(lost.is_empty());
+    for &size in split {
+        let piece = task.gradients(batch.pending.piece(size)).unwrap();
+        batch.add(piece).unwrap();
+    }
+    assert_eq!(batch.pending.remaining(), 0);
+    batch.whole().unwrap()
+}
+
+/// A network with its parameters.
+pub fn build(kind: ModelKind, dtype: DType) -> (Network, Parameters) {
+    Network::build(kind, SIDE, CLASSES, 7, dtype, &Device::Cpu).unwrap()
+}
+
+/// A task on them.
+pub fn task<'a>(
+    (network, parameters): &'a (Network, Parameters),
+    dtype: DType,
+    cancel: Cancel,
+) -> ImageTask<'a> {
+    ImageTask {
+        network,
+        parameters,
+        image_size: SIDE,
+        label_smoothing: 0.1,
+        dtype,
+        device: &Device::Cpu,
+        cancel,
+        kernels: Kernels::Fused,
+    }
+}
+
+/// A plan for a learner on these samples.
+pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64) -> Plan {
+    Plan {
+        folder: "photographs".into(),
+        name: "photographs".to_owned(),
+        model,
+        image_size: SIDE as u32,
+        classes: (0..CLASSES).map(|i| format!("class {i}")).collect(),
+        train_samples: 60,
+        held_out_samples: 0,
+        effective_batch: 6,
+        fixed_micro_batch: None,
+        steps,
+        steps_per_epoch: 10,
+        optimizer,
+        learning_rate: 1e-3,
+        weight_decay: 0.05,
+        warmup_steps: (steps / 20).max(1),
+        label_smoothing: 0.1,
+        clip_norm: 1.0,
+        augment: Augmentation::None,
+        double_precision: dtype == DType::F64,
+        device: Wanted::Cpu,
+        threads: 2,
+        workers: None,
+        memory_cap_bytes: None,
+        politeness: None,
+        seed: 7,
+        dev_samples: None,
+        checkpoint_every: Every::parse("10min").unwrap(),
+        evaluate_every_epochs: 1,
+        config: RunConfig::default(),
+    }
+}
+
+/// A learner of such a plan.
+pub fn learner(plan: &Plan) -> Learner {
+    Learner::new(plan, &Device::Cpu).unwrap()
+}
+
+/// The numbers of all parameters.
+pub fn values(parameters: &Parameters) -> Vec<Vec<f64>> {
+    parameters
+        .iter()
+        .map(|p| to_f64(&p.tensor).unwrap())
+        .collect()
+}
+
+/// Euclidean norm.
+pub fn norm<'a>(values: impl IntoIterator<Item = &'a f64>) -> f64 {
+    values.into_iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// Norm of the difference.
+pub fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| (a - b).powi(2))
+        .sum::<f64>()
+        .sqrt()
+}
