@@ -110,6 +110,9 @@ impl Window {
 
     /// Saves what the display shows, to be looked at.
     pub fn screenshot(&self, name: &str) -> PathBuf {
+        let settled = "const [done] = arguments; Promise.all(document.getAnimations().map((a) => a.finished.catch(() => {}))) \
+            .then(() => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(1), 50))))";
+        self.run_async(settled, &json!([]));
         let answer = self
             .driver
             .call("GET", "/screenshot", None)

@@ -1,0 +1,83 @@
+"""Opens Ebb's window through WebKitWebDriver and asks its page. Shared by cold-start and soak; refuses to know what they measure."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+# Whatever proxy the user has for the world outside is none for this machine.
+DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Window:
+    """The app, started by a driver of its own; both end with `close`."""
+
+    def __init__(self, app, home, args=("app",)):
+        if not os.access(app, os.X_OK):
+            raise SystemExit(f"{app} is missing: run cargo build --release, or name the app")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        surroundings = {**os.environ, "TAURI_WEBVIEW_AUTOMATION": "true", "EBB_HOME": home}
+        command = ["WebKitWebDriver", f"--port={self.port}"]
+        self.driver = subprocess.Popen(command, env=surroundings, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = {"webkitgtk:browserOptions": {"binary": os.path.abspath(app), "args": list(args)}}
+        wanted = {"capabilities": {"alwaysMatch": options}}
+        self.session = f"/session/{self.until(lambda: self.ask('/session', wanted))['sessionId']}"
+
+    def ask(self, path, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with DIRECTLY.open(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def run(self, script):
+        return self.ask(f"{self.session}/execute/sync", {"script": script, "args": []})
+
+    def run_async(self, script):
+        return self.ask(f"{self.session}/execute/async", {"script": script, "args": []})
+
+    def until(self, question, patience=60):
+        end = time.monotonic() + patience
+        while True:
+            try:
+                answer = question()
+            except (urllib.error.URLError, ConnectionError):
+                answer = None
+            if answer:
+                return answer
+            if time.monotonic() > end:
+                raise SystemExit("the window did not answer: is there a display, and WebKitWebDriver (scripts/setup test)?")
+            time.sleep(0.05)
+
+    def process(self, name):
+        """The process of this window whose name begins so."""
+        group = str(self.driver.pid)
+        found = subprocess.run(["pgrep", "-g", group, name], capture_output=True, text=True, check=True)
+        return int(found.stdout.split()[0])
+
+    def close(self):
+        os.killpg(self.driver.pid, signal.SIGKILL)
+        self.driver.wait()
+
+
+def begun_unix_ms(process):
+    """When a process was started, milliseconds since 1970, to 10 ms."""
+    with open(f"/proc/{process}/stat") as stat:
+        ticks = int(stat.read().rsplit(")", 1)[1].split()[19])
+    with open("/proc/stat") as stat:
+        boot = next(int(line.split()[1]) for line in stat if line.startswith("btime"))
+    uptime = float(open("/proc/uptime").read().split()[0])
+    # btime has whole seconds only; the clock now less the time since boot is finer.
+    fine = time.time() - uptime
+    boot = fine if abs(fine - boot) < 2 else boot
+    return (boot + ticks / os.sysconf("SC_CLK_TCK")) * 1000
+
+
+def private_bytes(process):
+    """Memory that would come back if the process ended: its anonymous pages."""
+    with open(f"/proc/{process}/smaps_rollup") as rollup:
+        lines = dict(line.split(":", 1) for line in rollup if ":" in line and " kB" in line)
+    return int(lines["Anonymous"].split()[0]) * 1024
