@@ -1,6 +1,9 @@
 //! What a tape keeps and what it gives back: bytes by a hand count, nothing for constants, gradients that own their memory,
 //! and a cancelled walk that has touched nothing.
 
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
 use candle_core::{DType, Device, Tensor};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

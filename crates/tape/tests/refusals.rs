@@ -1,5 +1,8 @@
 //! Operands that do not fit are refused before anything is computed, by operation, operand and both shapes.
 
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
 use candle_core::{DType, Device, Tensor};
 use tape::{AttentionShape, Cancel, Conv2dShape, Kernels, Parameters, Result, Tape, Value};
 

@@ -1,6 +1,9 @@
 //! Checkpoints: the same bits come back, what does not fit is named, old ones go and the best stays, and what a crash left
 //! is neither read nor kept.
 
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use candle_core::DType;
@@ -93,7 +96,7 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
         let mut plan = convnet.clone();
         change(&mut plan);
         let result = checkpoint::load(&loaded, &mut learner(&plan), Moments::Load);
-        let error = result.err().expect("another model fits nothing");
+        let error = result.expect_err("another model fits nothing");
         assert_eq!(error.code(), "misfit");
         for word in words {
             assert!(error.to_string().contains(word), "{error}: no {word}");

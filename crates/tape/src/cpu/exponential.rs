@@ -39,12 +39,12 @@ impl Exponential for f32 {
         let whole = (x * std::f32::consts::LOG2_E + ROUNDER) - ROUNDER;
         let r = x - whole * LN2_HIGH - whole * LN2_LOW;
         // Minimax polynomial of e^r on |r| <= ln 2 / 2 (Cephes, expf).
-        let p = 1.987_569_1e-4;
+        let p = 1.987_569e-4;
         let p = p * r + 1.398_199_9e-3;
         let p = p * r + 8.333_452e-3;
         let p = p * r + 4.166_579_6e-2;
         let p = p * r + 1.666_666_5e-1;
-        let p = p * r + 5.000_000_2e-1;
+        let p = p * r + 0.5;
         let p = p * r * r + r + 1.0;
         // The whole part goes straight into the exponent bits. SAFETY is not needed: NaN converts to 0.
         let power = f32::from_bits(((whole as i32 + 127) as u32) << 23);
