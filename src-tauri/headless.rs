@@ -3,6 +3,7 @@
 
 mod args;
 mod doctor;
+mod bench;
 mod evaluate;
 mod failure;
 mod inspect;
@@ -32,6 +33,7 @@ pub fn run() -> ExitCode {
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Bench(args)) => bench::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

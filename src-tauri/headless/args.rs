@@ -35,6 +35,8 @@ pub enum Command {
     Memory(Memory),
     /// Check this machine and every operation on its GPU
     Doctor(Doctor),
+    /// Measure training steps of fixed workloads
+    Bench(Bench),
     /// Open the window
     App(App),
 }
@@ -239,6 +241,34 @@ pub struct Doctor {
     /// auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Bench {
+    /// gpt, gpt125m, resnet18, vit_tiny, bert_mini or all
+    #[arg(long, default_value = "all")]
+    pub workload: String,
+    /// Samples a step
+    #[arg(long, default_value_t = 8)]
+    pub batch: usize,
+    /// Samples a piece; the whole batch when absent
+    #[arg(long)]
+    pub micro: Option<usize>,
+    /// Blocks that keep their input only
+    #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
+    pub checkpoint_blocks: usize,
+    /// Steps measured
+    #[arg(long, default_value_t = 8)]
+    pub steps: usize,
+    /// Threads of the CPU kernels
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// auto, metal, cuda or cpu
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Print one JSON line a case
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Default)]

@@ -10,17 +10,7 @@ use trainer::{Certificate, Machine, Wanted, choose, default_threads};
 
 /// The top-level entry point of `ebb doctor`. Exit code 1 when an operation fails: the device is then refused.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
-    let wanted = match args.device.as_deref() {
-        None | Some("auto") => Wanted::Auto,
-        Some("metal") => Wanted::Metal,
-        Some("cuda") => Wanted::Cuda,
-        Some("cpu") => Wanted::Cpu,
-        Some(other) => {
-            return Err(Failure::usage(format!(
-                "there is no device `{other}`; choose auto, metal, cuda or cpu"
-            )));
-        }
-    };
+    let wanted = wanted(args.device.as_deref())?;
     let chosen = choose(wanted).map_err(|error| Failure::new(error.to_string()))?;
     let mut source = Machine::default().open()?;
     let sample = source.sample()?;
@@ -77,4 +67,17 @@ fn describe(finding: &Finding) -> String {
         "{} at micro-batch {}: {} differs by {:.1e}",
         finding.what, finding.micro_batch, finding.detail, finding.difference
     )
+}
+
+/// The device that a user names.
+pub fn wanted(name: Option<&str>) -> Result<Wanted, Failure> {
+    match name {
+        None | Some("auto") => Ok(Wanted::Auto),
+        Some("metal") => Ok(Wanted::Metal),
+        Some("cuda") => Ok(Wanted::Cuda),
+        Some("cpu") => Ok(Wanted::Cpu),
+        Some(other) => Err(Failure::usage(format!(
+            "there is no device `{other}`; choose auto, metal, cuda or cpu"
+        ))),
+    }
 }

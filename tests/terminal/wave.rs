@@ -134,9 +134,9 @@ fn a_wave_of_memory_changes_no_loss_in_f64() {
     a_wave_changes_nothing("--model convnet --precision f64", 1e-10);
 }
 
-/// Where the ConvNet's rectifiers switch, f32's rounding grows tenfold within a few steps, whatever caused it; the smooth
-/// network shows that pressure itself adds nothing.
 #[test]
 fn a_wave_of_memory_changes_no_loss_in_f32() {
-    a_wave_changes_nothing("--model vit_micro --precision f32", 1e-5);
+    for model in ["convnet", "vit_micro"] {
+        a_wave_changes_nothing(&format!("--model {model} --precision f32"), 1e-5);
+    }
 }

@@ -45,8 +45,8 @@ pub struct Chosen {
 pub fn choose(wanted: Wanted) -> Result<Chosen> {
     match wanted {
         Wanted::Cpu => Ok(cpu("asked for".to_owned())),
-        Wanted::Metal => platform::metal(),
-        Wanted::Cuda => cuda(),
+        Wanted::Metal => platform::metal().map_err(|error| refused("metal", &error)),
+        Wanted::Cuda => cuda().map_err(|error| refused("cuda", &error)),
         Wanted::Auto => Ok(platform::metal()
             .or_else(|metal| {
                 let first = metal.to_string();
@@ -54,6 +54,13 @@ pub fn choose(wanted: Wanted) -> Result<Chosen> {
             })
             .unwrap_or_else(cpu)),
     }
+}
+
+/// A device that was asked for by name and cannot be had.
+fn refused(name: &str, error: &TapeError) -> TapeError {
+    TapeError::Device(format!(
+        "{name} cannot be used: {error}; choose --device cpu or auto"
+    ))
 }
 
 fn cpu(reason: String) -> Chosen {
@@ -66,9 +73,7 @@ fn cpu(reason: String) -> Chosen {
 
 fn cuda() -> Result<Chosen> {
     if !cfg!(feature = "cuda") {
-        return Err(TapeError::Device(
-            "this build has no CUDA; choose --device cpu".to_owned(),
-        ));
+        return Err(TapeError::Device("this build has no CUDA".to_owned()));
     }
     match Device::new_cuda(0) {
         Ok(device) => Ok(Chosen {
@@ -76,9 +81,7 @@ fn cuda() -> Result<Chosen> {
             kind: "cuda",
             reason: "the first CUDA device".to_owned(),
         }),
-        Err(error) => Err(TapeError::Device(format!(
-            "CUDA cannot be used: {error}; choose --device cpu"
-        ))),
+        Err(error) => Err(TapeError::Device(format!("CUDA cannot be used: {error}"))),
     }
 }
 

@@ -7,6 +7,7 @@ mod activity;
 mod certificate;
 mod checkpoint;
 mod control;
+pub mod bench;
 pub mod doctor;
 mod effective_batch;
 mod error;
@@ -37,7 +38,7 @@ pub use replay::Replay;
 pub use saved::{Evaluated, SavedRun};
 pub use tape::device::{Chosen, Wanted, choose, default_threads};
 pub use tape::memory::{Counting, Purge};
-pub use train::{Ending, Flight, resume, start};
+pub use train::{Ending, Flight, on_threads, resume, start};
 
 /// The rooms behind the surface, opened for this crate's own claims.
 #[doc(hidden)]

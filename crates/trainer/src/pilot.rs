@@ -185,6 +185,14 @@ impl Pilot {
         }
         let size = self.state.micro_batch(kind);
         let (changed, previous) = self.compare(phase, size, &decision);
+        if changed && previous > 0 && decision.change == Change::Start {
+            // Back from an evaluation with another size: to the user that is a change, not a start.
+            decision.change = if size > previous {
+                Change::Grow
+            } else {
+                Change::Shrink
+            };
+        }
         if decision.release_caches || decision.action != Action::Run {
             release(&self.device, self.purge)?;
         }

@@ -52,7 +52,7 @@ pub fn start(
 ) -> Result<Ending> {
     run.write_config(&plan.config)?;
     roster::write(run, &inspection)?;
-    on_own_threads(&plan, || {
+    on_threads(plan.threads as usize, || {
         Session::begin(&plan, &inspection, run, flight, listener)?.fly()
     })
 }
@@ -61,16 +61,16 @@ pub fn start(
 pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<Ending> {
     let inspection = roster::read(run)?;
     let plan = Plan::check(&run.config()?, &inspection)?;
-    on_own_threads(&plan, || {
+    on_threads(plan.threads as usize, || {
         Session::go_on(&plan, &inspection, run, flight, listener)?.fly()
     })
 }
 
-/// Runs `work` on a pool of its own with as many threads as the plan says, each with a stack for deep networks. A panic
+/// Runs `work` on a pool of its own with `threads` threads, each with a stack for deep networks. A panic
 /// there becomes an error here: the window lives on.
-fn on_own_threads<R: Send>(plan: &Plan, work: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+pub fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> Result<R> + Send) -> Result<R> {
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(plan.threads as usize)
+        .num_threads(threads)
         .stack_size(STACK_BYTES)
         .thread_name(|n| format!("training-{n}"))
         .build()

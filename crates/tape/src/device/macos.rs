@@ -16,7 +16,7 @@ const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
 pub(super) fn metal() -> Result<Chosen> {
     if !NSProcessInfo::processInfo().isOperatingSystemAtLeastVersion(OLDEST) {
         return Err(TapeError::Device(
-            "Metal needs macOS 15 or later here; training on the CPU works".to_owned(),
+            "Metal needs macOS 15 or later here".to_owned(),
         ));
     }
     // Candle panics on an empty list of devices instead of returning an error.
@@ -26,12 +26,8 @@ pub(super) fn metal() -> Result<Chosen> {
             kind: "metal",
             reason: "the Mac's own GPU".to_owned(),
         }),
-        Ok(Err(error)) => Err(TapeError::Device(format!(
-            "Metal cannot be used: {error}; choose --device cpu"
-        ))),
-        Err(_) => Err(TapeError::Device(
-            "Metal found no GPU; choose --device cpu".to_owned(),
-        )),
+        Ok(Err(error)) => Err(TapeError::Device(format!("Metal cannot be used: {error}"))),
+        Err(_) => Err(TapeError::Device("Metal found no GPU".to_owned())),
     }
 }
 

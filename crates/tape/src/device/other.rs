@@ -7,7 +7,7 @@ use candle_core::Device;
 /// Metal exists on macOS only.
 pub(super) fn metal() -> Result<Chosen> {
     Err(TapeError::Device(
-        "no GPU that Ebb can use was found: Metal exists on macOS only".to_owned(),
+        "no GPU that Ebb can use was found".to_owned(),
     ))
 }
 

@@ -3,11 +3,17 @@
 mod builder;
 mod layers;
 mod resnet;
+mod transformer;
 mod vit;
+mod text_encoder;
+mod gpt;
 
 pub use builder::Builder;
+pub use gpt::{Gpt, GptShape};
 pub use layers::{Conv, GroupNorm, LayerNorm, Linear};
-pub use resnet::{ResNet, ResNetShape};
+pub use resnet::{ResNet, ResNetShape, Stem};
+pub use text_encoder::{TextEncoder, TextEncoderShape};
+pub use transformer::{Block, BlockShape, Blocks};
 pub use vit::{Vit, VitShape};
 
 use crate::plan::ModelKind;
@@ -61,8 +67,8 @@ impl Network {
     /// Class scores [samples, classes] of `images` [samples, 3, side, side].
     pub fn forward(&self, tape: &Tape, images: &Value) -> Result<Value> {
         match self {
-            Network::ResNet(network) => network.forward(tape, images),
-            Network::Vit(network) => network.forward(tape, images),
+            Network::ResNet(network) => network.forward(tape, images, 0),
+            Network::Vit(network) => network.forward(tape, images, 0),
         }
     }
 }

@@ -1,26 +1,73 @@
 //! Residual network (He et al. 2016) with GroupNorm in the place of BatchNorm.
 
 use super::{Builder, Conv, GroupNorm, Linear};
-use tape::{Result, Tape, Value};
+use tape::{PoolShape, Result, Tape, Value};
 
 /// Widths and depths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResNetShape {
+    /// How an image enters.
+    pub stem: Stem,
     /// Channels of the stem.
-    pub stem: usize,
+    pub channels: usize,
     /// Channels and stride of each block.
     pub blocks: Vec<(usize, usize)>,
     /// Groups of each norm.
     pub groups: usize,
+    /// What follows each norm.
+    pub activation: Activation,
+}
+
+/// What follows a norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// As published.
+    Relu,
+    /// Smooth: rounding stays rounding, where the kink of a ReLU lets it grow from step to step.
+    Gelu,
+}
+
+impl Activation {
+    fn apply(self, tape: &Tape, x: &Value) -> Result<Value> {
+        match self {
+            Activation::Relu => tape.relu(x),
+            Activation::Gelu => tape.gelu(x),
+        }
+    }
+}
+
+/// How an image enters the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stem {
+    /// 3x3 at full size: small photographs.
+    Plain,
+    /// 7x7 with stride 2, then max pooling with stride 2: photographs of 224 px.
+    Pooled,
 }
 
 impl ResNetShape {
     /// The small ConvNet: four blocks, 1.2 M parameters, for photographs of 32 to 128 px trained from scratch.
     pub fn convnet() -> Self {
         ResNetShape {
-            stem: 32,
+            stem: Stem::Plain,
+            channels: 32,
             blocks: vec![(32, 2), (64, 2), (128, 2), (256, 2)],
             groups: 8,
+            activation: Activation::Gelu,
+        }
+    }
+
+    /// ResNet-18 (He et al. 2016): 11.2 M parameters beside the head.
+    pub fn resnet18() -> Self {
+        ResNetShape {
+            stem: Stem::Pooled,
+            channels: 64,
+            blocks: [(64, 1), (128, 2), (256, 2), (512, 2)]
+                .iter()
+                .flat_map(|&(c, s)| [(c, s), (c, 1)])
+                .collect(),
+            groups: 32,
+            activation: Activation::Relu,
         }
     }
 }
@@ -30,6 +77,8 @@ impl ResNetShape {
 pub struct ResNet {
     stem: Conv,
     stem_norm: GroupNorm,
+    activation: Activation,
+    pool: Option<PoolShape>,
     blocks: Vec<Block>,
     head: Linear,
 }
@@ -41,6 +90,7 @@ struct Block {
     conv2: Conv,
     norm2: GroupNorm,
     shortcut: Option<(Conv, GroupNorm)>,
+    activation: Activation,
 }
 
 /// Deviation of the head's first weights: nearly even scores at the start.
@@ -49,13 +99,25 @@ const HEAD_DEVIATION: f64 = 0.01;
 impl ResNet {
     /// Builds the network for `classes`.
     pub fn build(b: &mut Builder, shape: &ResNetShape, classes: usize) -> Result<Self> {
-        let stem = Conv::build(b, "stem.conv", (3, shape.stem), 3, 1)?;
-        let stem_norm = GroupNorm::build(b, "stem.norm", shape.stem, shape.groups)?;
-        let mut channels = shape.stem;
+        let (kernel, stride, pool) = match shape.stem {
+            Stem::Plain => (3, 1, None),
+            Stem::Pooled => (
+                7,
+                2,
+                Some(PoolShape {
+                    kernel: 3,
+                    stride: 2,
+                    padding: 1,
+                }),
+            ),
+        };
+        let stem = Conv::build(b, "stem.conv", (3, shape.channels), kernel, stride)?;
+        let stem_norm = GroupNorm::build(b, "stem.norm", shape.channels, shape.groups)?;
+        let mut channels = shape.channels;
         let mut blocks = Vec::with_capacity(shape.blocks.len());
         for (i, &(out, stride)) in shape.blocks.iter().enumerate() {
             let block = b.within(&format!("blocks.{i}"), |b| {
-                Block::build(b, (channels, out), stride, shape.groups)
+                Block::build(b, (channels, out), stride, shape)
             })?;
             blocks.push(block);
             channels = out;
@@ -63,19 +125,29 @@ impl ResNet {
         Ok(ResNet {
             stem,
             stem_norm,
+            activation: shape.activation,
+            pool,
             blocks,
             head: Linear::build(b, "head", channels, classes, HEAD_DEVIATION)?,
         })
     }
 
-    /// [samples, 3, side, side] to [samples, classes].
-    pub fn forward(&self, tape: &Tape, images: &Value) -> Result<Value> {
+    /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only.
+    pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         let x = self
             .stem_norm
             .forward(tape, &self.stem.forward(tape, images)?)?;
-        let mut x = tape.relu(&x)?;
-        for block in &self.blocks {
-            x = block.forward(tape, &x)?;
+        let mut x = self.activation.apply(tape, &x)?;
+        if let Some(pool) = self.pool {
+            x = tape.max_pool(&x, pool)?;
+        }
+        for (i, block) in self.blocks.iter().enumerate() {
+            x = if i < checkpointed {
+                let block = block.clone();
+                tape.checkpoint(&x, move |tape, x| block.forward(tape, x))?
+            } else {
+                block.forward(tape, &x)?
+            };
         }
         self.head.forward(tape, &tape.mean_pool(&x)?)
     }
@@ -86,8 +158,9 @@ impl Block {
         b: &mut Builder,
         (inputs, outputs): (usize, usize),
         stride: usize,
-        groups: usize,
+        shape: &ResNetShape,
     ) -> Result<Self> {
+        let groups = shape.groups;
         let changes = stride != 1 || inputs != outputs;
         Ok(Block {
             conv1: Conv::build(b, "conv1", (inputs, outputs), 3, stride)?,
@@ -100,17 +173,18 @@ impl Block {
             } else {
                 None
             },
+            activation: shape.activation,
         })
     }
 
     fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
         let y = self.norm1.forward(tape, &self.conv1.forward(tape, x)?)?;
-        let y = tape.relu(&y)?;
+        let y = self.activation.apply(tape, &y)?;
         let y = self.norm2.forward(tape, &self.conv2.forward(tape, &y)?)?;
         let x = match &self.shortcut {
             Some((conv, norm)) => norm.forward(tape, &conv.forward(tape, x)?)?,
             None => x.clone(),
         };
-        tape.relu(&tape.add(&y, &x)?)
+        self.activation.apply(tape, &tape.add(&y, &x)?)
     }
 }

@@ -1,8 +1,8 @@
-//! Vision transformer (Dosovitskiy et al. 2021), pre-norm, with a class token and learnt positions. Attention has no key
-//! bias: its true gradient is zero, since softmax does not see a shift of all scores.
+//! Vision transformer (Dosovitskiy et al. 2021), pre-norm, with a class token and learnt positions.
 
+use super::transformer::{BlockShape, Blocks, DEVIATION};
 use super::{Builder, LayerNorm, Linear};
-use tape::{AttentionShape, ParameterId, Result, Tape, Value};
+use tape::{ParameterId, Result, Tape, Value};
 
 /// Sizes of a vision transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,17 @@ impl VitShape {
         }
     }
 
+    /// ViT-Tiny/16: 12 blocks of 192, 5.5 M parameters.
+    pub fn tiny(image: usize) -> Self {
+        VitShape {
+            image,
+            patch: 16,
+            width: 192,
+            depth: 12,
+            heads: 3,
+        }
+    }
+
     fn patches(&self) -> usize {
         (self.image / self.patch) * (self.image / self.patch)
     }
@@ -43,26 +54,11 @@ pub struct Vit {
     patch: Linear,
     class_token: ParameterId,
     positions: ParameterId,
-    blocks: Vec<Block>,
+    blocks: Blocks,
     norm: LayerNorm,
     head: Linear,
 }
 
-#[derive(Debug, Clone)]
-struct Block {
-    norm1: LayerNorm,
-    qkv: ParameterId,
-    query_bias: ParameterId,
-    value_bias: ParameterId,
-    projection: Linear,
-    norm2: LayerNorm,
-    up: Linear,
-    down: Linear,
-    attention: AttentionShape,
-}
-
-/// Deviation of first weights.
-const DEVIATION: f64 = 0.02;
 /// Added to a variance.
 const EPSILON: f64 = 1e-6;
 
@@ -70,42 +66,39 @@ impl Vit {
     /// Builds the network for `classes`.
     pub fn build(b: &mut Builder, shape: VitShape, classes: usize) -> Result<Self> {
         let pixels = 3 * shape.patch * shape.patch;
-        // One patch is one row of a linear map: its first values follow its own inputs.
-        let patch = Linear::build(
-            b,
-            "patch",
-            pixels,
-            shape.width,
-            (1.0 / pixels as f64).sqrt(),
-        )?;
-        let class_token = b.normal("class_token", &[shape.width], DEVIATION)?;
-        let positions = b.normal("positions", &[shape.patches() + 1, shape.width], DEVIATION)?;
-        let blocks = (0..shape.depth)
-            .map(|i| b.within(&format!("blocks.{i}"), |b| Block::build(b, shape)))
-            .collect::<Result<_>>()?;
-        let norm = LayerNorm::build(b, "norm", shape.width, EPSILON)?;
-        let head = Linear::build(b, "head", shape.width, classes, DEVIATION)?;
+        let block = BlockShape {
+            width: shape.width,
+            heads: shape.heads,
+            causal: false,
+            epsilon: EPSILON,
+        };
         Ok(Vit {
             shape,
-            patch,
-            class_token,
-            positions,
-            blocks,
-            norm,
-            head,
+            // One patch is one row of a linear map: its first values follow its own inputs.
+            patch: Linear::build(
+                b,
+                "patch",
+                pixels,
+                shape.width,
+                (1.0 / pixels as f64).sqrt(),
+            )?,
+            class_token: b.normal("class_token", &[shape.width], DEVIATION)?,
+            positions: b.normal("positions", &[shape.patches() + 1, shape.width], DEVIATION)?,
+            blocks: Blocks::build(b, block, shape.depth)?,
+            norm: LayerNorm::build(b, "norm", shape.width, EPSILON)?,
+            head: Linear::build(b, "head", shape.width, classes, DEVIATION)?,
         })
     }
 
-    /// [samples, 3, side, side] to [samples, classes].
-    pub fn forward(&self, tape: &Tape, images: &Value) -> Result<Value> {
+    /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only.
+    pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         let x = self.patch.forward(tape, &self.patches(images)?)?;
         let x = tape.prepend_token(&tape.parameter(self.class_token), &x)?;
-        let mut x = tape.add_repeated(&x, &tape.parameter(self.positions))?;
-        for block in &self.blocks {
-            x = block.forward(tape, &x)?;
-        }
+        let x = tape.add_repeated(&x, &tape.parameter(self.positions))?;
+        let x = self.blocks.forward(tape, x, checkpointed)?;
+        // The norm works token by token, so only the class token needs it.
         self.head
-            .forward(tape, &tape.first_token(&self.norm.forward(tape, &x)?)?)
+            .forward(tape, &self.norm.forward(tape, &tape.first_token(&x)?)?)
     }
 
     /// Cuts images into rows of patch pixels: [samples, patches, 3 patch patch]. Data only: no gradient passes.
@@ -121,46 +114,5 @@ impl Vit {
             self.shape.patches(),
             channels * p * p,
         ))?))
-    }
-}
-
-impl Block {
-    fn build(b: &mut Builder, shape: VitShape) -> Result<Self> {
-        let width = shape.width;
-        Ok(Block {
-            norm1: LayerNorm::build(b, "norm1", width, EPSILON)?,
-            qkv: b.normal("qkv.weight", &[3 * width, width], DEVIATION)?,
-            query_bias: b.constant("query.bias", &[width], 0.0)?,
-            value_bias: b.constant("value.bias", &[width], 0.0)?,
-            projection: Linear::build(b, "projection", width, width, DEVIATION)?,
-            norm2: LayerNorm::build(b, "norm2", width, EPSILON)?,
-            up: Linear::build(b, "up", width, 4 * width, DEVIATION)?,
-            down: Linear::build(b, "down", 4 * width, width, DEVIATION)?,
-            attention: AttentionShape {
-                heads: shape.heads,
-                causal: false,
-            },
-        })
-    }
-
-    fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        let (query, value) = (
-            tape.parameter(self.query_bias),
-            tape.parameter(self.value_bias),
-        );
-        let no_key_bias = Value::constant(query.tensor().zeros_like()?);
-        let bias = tape.concat(&[&query, &no_key_bias, &value])?;
-        let qkv = tape.linear(
-            &self.norm1.forward(tape, x)?,
-            &tape.parameter(self.qkv),
-            Some(&bias),
-        )?;
-        let y = self
-            .projection
-            .forward(tape, &tape.attention(&qkv, self.attention)?)?;
-        let x = tape.add(x, &y)?;
-        let y = self.up.forward(tape, &self.norm2.forward(tape, &x)?)?;
-        let y = self.down.forward(tape, &tape.gelu(&y)?)?;
-        tape.add(&x, &y)
     }
 }

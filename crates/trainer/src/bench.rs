@@ -1,0 +1,10 @@
+//! `ebb bench`: fixed workloads on made-up data, one training case a call, for comparison with other trainers on the same
+//! shapes. Measures whole optimizer steps: forward, backward, accumulation, clipping and update.
+
+mod workload;
+mod case;
+mod peak;
+
+pub use case::{Case, Row, Spread, run};
+pub use peak::peak_gflops;
+pub use workload::Workload;

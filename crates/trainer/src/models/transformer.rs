@@ -1,0 +1,109 @@
+//! The pre-norm transformer block that vision, text and language models share. Attention has no key bias: its true gradient
+//! is zero, since softmax does not see a shift of all scores.
+
+use super::{Builder, LayerNorm, Linear};
+use tape::{AttentionShape, ParameterId, Result, Tape, Value};
+
+/// Sizes of a block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlockShape {
+    /// Width of a token.
+    pub width: usize,
+    /// Heads; they divide the width.
+    pub heads: usize,
+    /// A token sees itself and those before it only.
+    pub causal: bool,
+    /// Added to the variance of a norm.
+    pub epsilon: f64,
+}
+
+/// One block: attention, then a map up to four times the width and down again.
+#[derive(Debug, Clone)]
+pub struct Block {
+    norm1: LayerNorm,
+    qkv: ParameterId,
+    query_bias: ParameterId,
+    value_bias: ParameterId,
+    projection: Linear,
+    norm2: LayerNorm,
+    up: Linear,
+    down: Linear,
+    attention: AttentionShape,
+}
+
+/// Deviation of first weights (Radford et al. 2019).
+pub const DEVIATION: f64 = 0.02;
+
+impl Block {
+    /// Builds one block.
+    pub fn build(b: &mut Builder, shape: BlockShape) -> Result<Self> {
+        let width = shape.width;
+        Ok(Block {
+            norm1: LayerNorm::build(b, "norm1", width, shape.epsilon)?,
+            qkv: b.normal("qkv.weight", &[3 * width, width], DEVIATION)?,
+            query_bias: b.constant("query.bias", &[width], 0.0)?,
+            value_bias: b.constant("value.bias", &[width], 0.0)?,
+            projection: Linear::build(b, "projection", width, width, DEVIATION)?,
+            norm2: LayerNorm::build(b, "norm2", width, shape.epsilon)?,
+            up: Linear::build(b, "up", width, 4 * width, DEVIATION)?,
+            down: Linear::build(b, "down", 4 * width, width, DEVIATION)?,
+            attention: AttentionShape {
+                heads: shape.heads,
+                causal: shape.causal,
+            },
+        })
+    }
+
+    /// [samples, tokens, width] to the same.
+    pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        let (query, value) = (
+            tape.parameter(self.query_bias),
+            tape.parameter(self.value_bias),
+        );
+        let no_key_bias = Value::constant(query.tensor().zeros_like()?);
+        let bias = tape.concat(&[&query, &no_key_bias, &value])?;
+        let qkv = tape.linear(
+            &self.norm1.forward(tape, x)?,
+            &tape.parameter(self.qkv),
+            Some(&bias),
+        )?;
+        let y = self
+            .projection
+            .forward(tape, &tape.attention(&qkv, self.attention)?)?;
+        let x = tape.add(x, &y)?;
+        let y = self.up.forward(tape, &self.norm2.forward(tape, &x)?)?;
+        let y = self.down.forward(tape, &tape.gelu(&y)?)?;
+        tape.add(&x, &y)
+    }
+}
+
+/// Several blocks, the first of them run again in backward instead of kept.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    blocks: Vec<Block>,
+}
+
+impl Blocks {
+    /// Builds `depth` blocks under `blocks.0`, `blocks.1`, …
+    pub fn build(b: &mut Builder, shape: BlockShape, depth: usize) -> Result<Self> {
+        let blocks =
+            (0..depth).map(|i| b.within(&format!("blocks.{i}"), |b| Block::build(b, shape)));
+        Ok(Blocks {
+            blocks: blocks.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Runs all blocks; the first `checkpointed` keep their input only.
+    pub fn forward(&self, tape: &Tape, x: Value, checkpointed: usize) -> Result<Value> {
+        let mut x = x;
+        for (i, block) in self.blocks.iter().enumerate() {
+            x = if i < checkpointed {
+                let block = block.clone();
+                tape.checkpoint(&x, move |tape, x| block.forward(tape, x))?
+            } else {
+                block.forward(tape, &x)?
+            };
+        }
+        Ok(x)
+    }
+}
