@@ -200,9 +200,9 @@ fn every_gradient_owns_its_memory() {
             .collect();
         assert_eq!(gradients.len(), shapes.len());
         let before: Vec<Vec<f64>> = gradients.iter().map(|g| to_f64(g).unwrap()).collect();
-        for i in 0..gradients.len() {
-            let ones = gradients[i].ones_like().unwrap();
-            add_assign(&mut gradients[i], &ones).unwrap();
+        for gradient in &mut gradients {
+            let ones = gradient.ones_like().unwrap();
+            add_assign(gradient, &ones).unwrap();
         }
         for (after, before) in gradients.iter().zip(before) {
             let expected: Vec<f64> = before.iter().map(|v| v + 1.0).collect();
