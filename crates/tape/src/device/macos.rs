@@ -26,8 +26,8 @@ pub(super) fn metal() -> Result<Chosen> {
             kind: "metal",
             reason: "the Mac's own GPU".to_owned(),
         }),
-        Ok(Err(error)) => Err(TapeError::Device(format!("Metal cannot be used: {error}"))),
-        Err(_) => Err(TapeError::Device("Metal found no GPU".to_owned())),
+        Ok(Err(error)) => Err(TapeError::Device(error.to_string())),
+        Err(_) => Err(TapeError::Device("no GPU was found".to_owned())),
     }
 }
 
