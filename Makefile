@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
 ui_sources := package.json package-lock.json $(shell find ui -type f -not -path 'ui/dist/*' 2>/dev/null)
-sample := sample/photographs
+sample := sample/groceries
 
 run: setup ui/dist/index.html
 	$(step) 'building Ebb (the first time: some minutes)'

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Environment variable that names another folder.
 const OVERRIDE: &str = "EBB_SAMPLE";
 /// The sample inside the bundle's resources, and inside the checkout.
-const SAMPLE: &str = "sample/photographs";
+const SAMPLE: &str = "sample/groceries";
 /// Where a bundle keeps its resources, from a folder above the executable: a checkout, a Mac's `Contents`, `/usr`.
 const RESOURCES: [&str; 3] = ["", "Resources", "lib/Ebb"];
 
@@ -44,12 +44,12 @@ mod tests {
                 Path::new(sample)
             );
         };
-        check("target/release/ebb", "sample/photographs");
-        check("target/release/deps/ebb-1234", "sample/photographs");
+        check("target/release/ebb", "sample/groceries");
+        check("target/release/deps/ebb-1234", "sample/groceries");
         check(
             "Ebb.app/Contents/MacOS/ebb",
-            "Ebb.app/Contents/Resources/sample/photographs",
+            "Ebb.app/Contents/Resources/sample/groceries",
         );
-        check("usr/bin/ebb", "usr/lib/Ebb/sample/photographs");
+        check("usr/bin/ebb", "usr/lib/Ebb/sample/groceries");
     }
 }

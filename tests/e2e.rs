@@ -16,7 +16,7 @@ use support::window::Window;
 const SOON: Duration = Duration::from_secs(60);
 
 fn sample() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample/photographs")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample/groceries")
 }
 
 /// Opens the sample by its link and presses Train.

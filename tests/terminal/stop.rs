@@ -16,7 +16,7 @@ fn is_step(wanted: u64) -> impl Fn(&RunEvent) -> bool {
 #[test]
 fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
     let place = Place::new();
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/photographs");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
     let mut live = place.listen(&format!("train {sample} --steps 500"));
     live.until(is_step(3));
     let asked = Instant::now();
