@@ -83,6 +83,11 @@ impl Learner {
         self.optimizer.unload();
     }
 
+    /// Weights and moments have been dropped.
+    pub fn is_unloaded(&self) -> bool {
+        self.parameters.is_empty()
+    }
+
     /// The task on the parameters as they are now.
     pub fn task(&self, cancel: Cancel) -> ImageTask<'_> {
         ImageTask {

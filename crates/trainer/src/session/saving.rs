@@ -55,6 +55,10 @@ impl Session<'_> {
 
     /// Writes a checkpoint; where that fails the training goes on and says so.
     pub(crate) fn save_if_possible(&mut self, why: CheckpointReason) -> Result<()> {
+        if self.learner.is_unloaded() {
+            // Parked: the checkpoint of this step was written before the weights went.
+            return Ok(());
+        }
         match self.save(why) {
             Err(error @ TrainError::CheckpointWrite { .. }) => {
                 self.journal.warn(error.code(), error.to_string())
