@@ -1,9 +1,20 @@
 //! A machine, other apps and a trainer, in steps of 50 ms. Bytes are GB as floats here.
 
+mod random;
+mod truth;
+mod trace;
+mod oracle;
+mod outcome;
+
 use pressure::{
     Action, Ask, Level, MemoryModel, MemorySample, Outcome as Ended, Piece, PieceKind, Policy,
     SampleCost, State, decide, notice, observe, should_cancel,
 };
+use random::Random;
+use truth::Truth;
+
+pub use outcome::Outcome;
+pub use trace::{TRACES, Trace};
 
 const GB: f64 = (1u64 << 30) as f64;
 const RAM: f64 = 36.0;
@@ -11,181 +22,12 @@ const DEVICE: f64 = 28.08;
 const BATCH: usize = 64;
 const TICK: f64 = 0.05;
 const END: f64 = 600.0;
-const OTHERS: f64 = 7.0;
 const WARNING: f64 = 0.85;
 const LINE: f64 = 0.90;
 const CRITICAL: f64 = 0.95;
 const PARKED: f64 = 0.4;
 const DISK: f64 = 3.0;
 const FIRST_TOUCH: f64 = 12.0;
-
-/// What others do.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Trace {
-    Calm,
-    Step,
-    StepAndBack,
-    HogLeaves,
-    Ramp,
-    Sawtooth,
-    Spike,
-    Noisy,
-    Leak,
-    NoWayOut,
-}
-
-pub const TRACES: [Trace; 10] = [
-    Trace::Calm,
-    Trace::Step,
-    Trace::StepAndBack,
-    Trace::HogLeaves,
-    Trace::Ramp,
-    Trace::Sawtooth,
-    Trace::Spike,
-    Trace::Noisy,
-    Trace::Leak,
-    Trace::NoWayOut,
-];
-
-/// What came of ten minutes.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    pub killed: u32,
-    pub refused: u32,
-    pub cancels: u32,
-    pub parks: u32,
-    pub changes: u32,
-    pub most_changes_in_a_minute: usize,
-    pub over_s: f64,
-    pub critical_s: f64,
-    pub of_oracle: f64,
-    pub first_critical_s: Option<f64>,
-    /// `(second, micro-batch decided)`
-    pub sizes: Vec<(f64, u32)>,
-}
-
-impl Outcome {
-    pub fn size_at(&self, second: f64) -> u32 {
-        self.sizes
-            .iter()
-            .rev()
-            .find(|(t, _)| *t <= second)
-            .map_or(0, |(_, m)| *m)
-    }
-    pub fn first_size_below(&self, size: u32, from: f64) -> Option<f64> {
-        self.sizes
-            .iter()
-            .find(|(t, m)| *t >= from && *m < size)
-            .map(|(t, _)| *t)
-    }
-    pub fn first_size_from(&self, size: u32, from: f64) -> Option<f64> {
-        self.sizes
-            .iter()
-            .find(|(t, m)| *t >= from && *m >= size)
-            .map(|(t, _)| *t)
-    }
-}
-
-/// Seeded random numbers (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.unit()
-    }
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.unit().max(1e-12).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
-}
-
-/// The truth that the controller has to find out.
-struct Truth {
-    state: f64,
-    sample: f64,
-    fixed_s: f64,
-    sample_s: f64,
-    knee: f64,
-}
-
-impl Truth {
-    fn of(seed: u64) -> Self {
-        let mut r = Random(77 + seed);
-        match seed {
-            0 => Self {
-                state: 6.0,
-                sample: 0.34,
-                fixed_s: 0.020,
-                sample_s: 0.012,
-                knee: 6.0,
-            },
-            _ => Self {
-                state: r.between(3.0, 8.0),
-                sample: r.between(0.12, 0.6),
-                fixed_s: r.between(0.01, 0.05),
-                sample_s: r.between(0.004, 0.02),
-                knee: r.between(3.0, 14.0),
-            },
-        }
-    }
-    fn need(&self, samples: f64) -> f64 {
-        self.state + self.sample * samples
-    }
-    fn seconds(&self, samples: f64) -> f64 {
-        self.fixed_s + self.sample_s * (samples.powi(4) + self.knee.powi(4)).powf(0.25)
-    }
-}
-
-fn others(trace: Trace, random: &mut Random) -> Vec<f64> {
-    let ramp = |t: f64, from: f64, to: f64, height: f64| {
-        height * ((t - from) / (to - from)).clamp(0.0, 1.0)
-    };
-    let mut drift = 0.0;
-    let at = |i: usize| {
-        let t = i as f64 * TICK;
-        drift += -drift / 20.0 * TICK + 0.9 * TICK.sqrt() * random.normal();
-        let extra = match trace {
-            Trace::Calm => 0.0,
-            Trace::Step => ramp(t, 120.0, 122.0, 8.0),
-            Trace::StepAndBack => ramp(t, 120.0, 122.0, 8.0) - ramp(t, 300.0, 301.0, 8.0),
-            Trace::HogLeaves => ramp(t, 120.0, 123.0, 14.0) - ramp(t, 300.0, 301.0, 14.0),
-            Trace::Ramp => ramp(t, 100.0, 220.0, 18.0) - ramp(t, 400.0, 402.0, 18.0),
-            Trace::Sawtooth => 12.0 * (t % 60.0) / 60.0,
-            Trace::Spike => 10.0 * (t % 90.0 - 85.0).min(90.0 - t % 90.0).clamp(0.0, 1.0),
-            Trace::Noisy => (6.0 + 1.1 * drift).clamp(0.0, 19.0),
-            Trace::Leak => ramp(t, 30.0, 600.0, 20.0),
-            Trace::NoWayOut => ramp(t, 200.0, 206.0, 24.5) - ramp(t, 260.0, 262.0, 24.5),
-        };
-        OTHERS + extra.max(0.0) + 0.10 * random.normal().abs()
-    };
-    (0..=(END / TICK) as usize).map(at).collect()
-}
-
-/// Samples done by somebody who knows the future and pays nothing for a change.
-fn oracle(truth: &Truth, others: &[f64]) -> f64 {
-    let (mut done, mut i) = (0.0, 0);
-    while i < others.len() {
-        let best = (1..=BATCH as u32).map(f64::from).filter_map(|m| {
-            let until = (i + (truth.seconds(m) / TICK) as usize + 1).min(others.len() - 1);
-            let most = others[i..=until].iter().copied().fold(0.0, f64::max);
-            (truth.need(m) <= (LINE * RAM - most).min(DEVICE)).then(|| (truth.seconds(m) / m, m))
-        });
-        match best.reduce(|a, b| if b.0 < a.0 { b } else { a }) {
-            None => i += 1,
-            Some((_, m)) => {
-                done += m;
-                i += (truth.seconds(m) / TICK).ceil().max(1.0) as usize;
-            }
-        }
-    }
-    done
-}
 
 /// The piece at work.
 struct Working {
@@ -199,7 +41,7 @@ struct Working {
 pub fn run(trace: Trace, seed: u64) -> Outcome {
     let truth = Truth::of(seed);
     let mut random = Random(1000 + seed);
-    let others = others(trace, &mut random);
+    let others = trace::others(trace, &mut random);
     let kind = PieceKind {
         element_bytes: 4,
         resolution: 64,
@@ -379,7 +221,7 @@ pub fn run(trace: Trace, seed: u64) -> Outcome {
             began: t,
         });
     }
-    out.of_oracle = done / oracle(&truth, &others);
+    out.of_oracle = done / oracle::oracle(&truth, &others);
     let minute = |from: &f64| {
         changed
             .iter()

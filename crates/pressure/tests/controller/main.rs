@@ -1,0 +1,11 @@
+//! What the controller answers, situation by situation.
+
+mod bench;
+
+mod start;
+mod hold;
+mod shrink;
+mod grow;
+mod wait;
+mod cancel;
+mod blind;

@@ -1,0 +1,59 @@
+//! How the memory of other apps moves over ten minutes. It knows nothing of the trainer.
+
+use super::{END, TICK, random::Random};
+
+const OTHERS: f64 = 7.0;
+
+/// What others do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Trace {
+    Calm,
+    Step,
+    StepAndBack,
+    HogLeaves,
+    Ramp,
+    Sawtooth,
+    Spike,
+    Noisy,
+    Leak,
+    NoWayOut,
+}
+
+pub const TRACES: [Trace; 10] = [
+    Trace::Calm,
+    Trace::Step,
+    Trace::StepAndBack,
+    Trace::HogLeaves,
+    Trace::Ramp,
+    Trace::Sawtooth,
+    Trace::Spike,
+    Trace::Noisy,
+    Trace::Leak,
+    Trace::NoWayOut,
+];
+
+/// GB held by others at every tick.
+pub fn others(trace: Trace, random: &mut Random) -> Vec<f64> {
+    let ramp = |t: f64, from: f64, to: f64, height: f64| {
+        height * ((t - from) / (to - from)).clamp(0.0, 1.0)
+    };
+    let mut drift = 0.0;
+    let at = |i: usize| {
+        let t = i as f64 * TICK;
+        drift += -drift / 20.0 * TICK + 0.9 * TICK.sqrt() * random.normal();
+        let extra = match trace {
+            Trace::Calm => 0.0,
+            Trace::Step => ramp(t, 120.0, 122.0, 8.0),
+            Trace::StepAndBack => ramp(t, 120.0, 122.0, 8.0) - ramp(t, 300.0, 301.0, 8.0),
+            Trace::HogLeaves => ramp(t, 120.0, 123.0, 14.0) - ramp(t, 300.0, 301.0, 14.0),
+            Trace::Ramp => ramp(t, 100.0, 220.0, 18.0) - ramp(t, 400.0, 402.0, 18.0),
+            Trace::Sawtooth => 12.0 * (t % 60.0) / 60.0,
+            Trace::Spike => 10.0 * (t % 90.0 - 85.0).min(90.0 - t % 90.0).clamp(0.0, 1.0),
+            Trace::Noisy => (6.0 + 1.1 * drift).clamp(0.0, 19.0),
+            Trace::Leak => ramp(t, 30.0, 600.0, 20.0),
+            Trace::NoWayOut => ramp(t, 200.0, 206.0, 24.5) - ramp(t, 260.0, 262.0, 24.5),
+        };
+        OTHERS + extra.max(0.0) + 0.10 * random.normal().abs()
+    };
+    (0..=(END / TICK) as usize).map(at).collect()
+}
