@@ -12,11 +12,12 @@ use support::drag::drag;
 use support::home::Home;
 use support::until;
 use support::window::Window;
+use support::x11;
 
 const SOON: Duration = Duration::from_secs(60);
 
 fn sample() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample/groceries")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample/photographs")
 }
 
 /// Opens the sample by its link and presses Train.
@@ -357,4 +358,47 @@ fn what_is_no_folder_is_answered_by_a_sentence() {
     window.screenshot("not-a-folder");
     drop(window);
     check("/no/such/folder", "There is no folder /no/such/folder");
+}
+
+#[test]
+fn closing_asks_while_it_trains() {
+    let home = Home::new();
+    let _manager = x11::manager();
+    let (window, run, _) = training(&home);
+    until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
+    let ask_to_close = || {
+        let _ = x11::xdotool(&["windowactivate", "--sync", &x11::found("Ebb")]);
+        let _ = x11::xdotool(&["key", "alt+F4"]);
+        x11::found("Stop the training\\?")
+    };
+    let answer = |dialog: &str, key: &str| {
+        let _ = x11::xdotool(&["windowactivate", "--sync", dialog]);
+        let _ = x11::xdotool(&["key", key]);
+        let closed =
+            || x11::xdotool(&["search", "--onlyvisible", "--name", "^Stop the training"]).is_none();
+        until("the question is answered", SOON, || closed().then_some(()));
+    };
+    let dialog = ask_to_close();
+    let before = home.step(&run);
+    until("it trains while the question stands", SOON, || {
+        (home.step(&run) > before + 2).then_some(())
+    });
+    answer(&dialog, "Escape");
+    let before = home.step(&run);
+    until("it trains on", SOON, || {
+        (home.step(&run) > before + 2).then_some(())
+    });
+    assert!(home.checkpoints(&run).is_empty(), "nothing was stopped");
+    answer(&ask_to_close(), "Return");
+    until("a checkpoint is on disk", SOON, || {
+        home.checkpoints(&run).pop()
+    });
+    until("the app ends", SOON, || {
+        window.processes("ebb").is_empty().then_some(())
+    });
+    let events = home.events(&run);
+    assert_eq!(
+        events.last().map(|event| event["kind"].clone()),
+        Some("stopped".into())
+    );
 }

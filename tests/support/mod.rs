@@ -5,6 +5,7 @@ pub mod drag;
 pub mod driver;
 pub mod home;
 pub mod window;
+pub mod x11;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,70 @@
+//! The display's side of a test: a window manager, windows by title, keys and mouse by xdotool.
+
+use super::until;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Longest wait for a window to appear.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A window manager, so that windows have focus and can be asked to close.
+pub fn manager() -> Running {
+    running(
+        &mut Command::new("openbox"),
+        "openbox is missing: run scripts/setup test",
+    )
+}
+
+/// The newest visible window of this title.
+pub fn found(title: &str) -> String {
+    let name = format!("^{title}$");
+    until(
+        &format!("a window titled {title} (python3-gi and gir1.2-gtk-3.0 are needed)"),
+        PATIENCE,
+        || {
+            let ids = xdotool(&["search", "--onlyvisible", "--name", &name])?;
+            ids.lines().last().map(str::to_owned)
+        },
+    )
+}
+
+/// A process that ends with the test.
+pub struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts one.
+pub fn running(command: &mut Command, missing: &str) -> Running {
+    Running(command.stdout(Stdio::null()).spawn().expect(missing))
+}
+
+/// What xdotool answers; nothing when it fails or is silent.
+pub fn xdotool(args: &[&str]) -> Option<String> {
+    let asked = Command::new("xdotool")
+        .args(args)
+        .stderr(Stdio::null())
+        .output();
+    let answer = asked.expect("xdotool is missing: run scripts/setup test");
+    let text = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    (answer.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// Position and size of a window: x, y, width, height.
+pub fn place(window: &str) -> Option<[i32; 4]> {
+    let text = xdotool(&["getwindowgeometry", "--shell", window])?;
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.split_once('=')?.1.parse().ok()
+    };
+    Some([
+        value("X=")?,
+        value("Y=")?,
+        value("WIDTH=")?,
+        value("HEIGHT=")?,
+    ])
+}
