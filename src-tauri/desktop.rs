@@ -39,6 +39,7 @@ pub struct Shell {
 
 /// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder or id to show.
 pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
+    crate::page::prepare();
     let shell = Arc::new(Shell::new(machine));
     let first = target.map(|target| shell.open(&target));
     *shell.first.lock().unwrap_or_else(PoisonError::into_inner) = first;

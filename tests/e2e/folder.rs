@@ -1,0 +1,73 @@
+//! Folders on their way into the window.
+
+use crate::sample;
+use crate::support::drag::drag;
+use crate::support::home::Home;
+use crate::support::window::Window;
+use serde_json::json;
+
+#[test]
+fn a_folder_dragged_onto_the_window_is_inspected() {
+    let home = Home::new();
+    let folder = home.path().join("my data set é");
+    for (class, count) in [("apple", 12), ("lemon", 9)] {
+        std::fs::create_dir_all(folder.join(class)).expect("it can be made");
+        let from = std::fs::read_dir(sample().join(class)).expect("the sample is there");
+        for file in from
+            .take(count)
+            .map(|file| file.expect("it can be read").path())
+        {
+            let name = file.file_name().expect("a file has a name");
+            std::fs::copy(&file, folder.join(class).join(name)).expect("it can be copied");
+        }
+    }
+    let window = Window::open(&["app"], home.path());
+    drag(&folder, || {
+        window.wait_for(
+            "the window names what hangs over it",
+            "return document.body.textContent.includes('Release to look at my data set é') || null",
+        );
+        window.screenshot("drag");
+    });
+    window.wait_for(
+        "the folder was read",
+        "return document.querySelector('#train:enabled') ? true : null",
+    );
+    window.screenshot("dropped");
+    let view = window
+        .invoke("inspection", &json!({"id": "folder-1", "seen": 0}))
+        .expect("it is open");
+    assert_eq!(
+        (&view["name"], &view["photographs"]),
+        (&json!("my data set é"), &json!(21))
+    );
+    std::fs::remove_dir_all(folder.join("lemon")).expect("it can be removed");
+    window.wait_for(
+        "the inspection follows the folder",
+        "return document.body.textContent.includes('This cannot be trained yet') || null",
+    );
+    window.screenshot("one-class");
+}
+
+#[test]
+fn what_is_no_folder_is_answered_by_a_sentence() {
+    let home = Home::new();
+    let file = home.path().join("notes.txt");
+    std::fs::write(&file, "plain").expect("it can be written");
+    let check = |target: &str, sentence: &str| {
+        let window = Window::open(&["app", target], home.path());
+        let shown = window.wait_for(
+            "a refusal",
+            "return document.querySelector('.proposal .refusal')?.textContent ?? null",
+        );
+        assert!(
+            shown.as_str().is_some_and(|shown| shown.contains(sentence)),
+            "{shown}"
+        );
+        window
+    };
+    let window = check(&file.display().to_string(), "is a file, not a folder");
+    window.screenshot("not-a-folder");
+    drop(window);
+    check("/no/such/folder", "There is no folder /no/such/folder");
+}

@@ -1,0 +1,37 @@
+//! The window as a user meets it: the built app on a display, driven through WebKitWebDriver. On a Mac no window can be
+//! driven from outside.
+#![cfg(all(target_os = "linux", feature = "desktop"))]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod train;
+
+mod page;
+
+mod folder;
+
+mod terminal;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use support::home::Home;
+use support::window::Window;
+
+/// Longest wait for anything a user waits for.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// The bundled sample.
+pub fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample/groceries")
+}
+
+/// Opens the sample by its link and presses Train.
+pub fn training(home: &Home) -> (Window, String, Instant) {
+    let window = Window::open(&["app"], home.path());
+    window.click("#open-sample");
+    window.click("#train");
+    let clicked = Instant::now();
+    let run = window.run_id();
+    (window, run, clicked)
+}

@@ -1,0 +1,160 @@
+//! The main job by the mouse: train the sample, stop, resume, close.
+
+use crate::support::home::Home;
+use crate::support::window::Window;
+use crate::support::{until, x11};
+use crate::{SOON, training};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+fn smoothed(home: &Home, run: &str) -> Vec<f64> {
+    let events = home.events(run);
+    let losses = events
+        .iter()
+        .filter(|event| event["kind"] == "step")
+        .filter_map(|event| event["loss"].as_f64());
+    losses
+        .scan(None, |mean, loss| {
+            *mean = Some(mean.map_or(loss, |mean: f64| 0.9 * mean + 0.1 * loss));
+            *mean
+        })
+        .collect()
+}
+
+fn stop_durably(window: &Window, home: &Home, run: &str) -> u64 {
+    let before = home.checkpoints(run);
+    window.wait_for(
+        "#stop",
+        "return document.querySelector('#stop:enabled') ? true : null",
+    );
+    let clicked = Instant::now();
+    window.click("#stop");
+    until("a checkpoint is on disk", SOON, || {
+        home.checkpoints(run)
+            .into_iter()
+            .find(|name| !before.contains(name))
+    });
+    let took = clicked.elapsed();
+    println!("Stop & checkpoint: {took:.2?} from click to durable file");
+    assert!(
+        took <= Duration::from_secs(2),
+        "{took:?} from click to durable file"
+    );
+    window.wait_for_status("stopped");
+    let events = home.events(run);
+    let stopped = events
+        .iter()
+        .rev()
+        .find(|event| event["kind"] == "stopped")
+        .expect("it says how it ended");
+    stopped["step"].as_u64().expect("a step is a count")
+}
+
+#[test]
+fn the_sample_is_trained_stopped_and_resumed() {
+    let home = Home::new();
+    let window = Window::open(&["app"], home.path());
+    window.wait_for(
+        "the sample is offered",
+        "return document.querySelector('#open-sample')",
+    );
+    window.screenshot("welcome");
+    window.click("#open-sample");
+    window.wait_for(
+        "Train can be pressed",
+        "return document.querySelector('#train:enabled') ? true : null",
+    );
+    window.screenshot("plan");
+    window.click("#train");
+    let clicked = Instant::now();
+    let run = window.run_id();
+    let fell = until("the loss falls", SOON, || {
+        let losses = smoothed(&home, &run);
+        (losses.last() < losses.first().map(|first| 0.95 * first).as_ref())
+            .then(|| (clicked.elapsed(), losses))
+    });
+    println!(
+        "The loss fell from {:.3} to {:.3} within {:.1?} of the click, {} steps",
+        fell.1[0],
+        fell.1[fell.1.len() - 1],
+        fell.0,
+        fell.1.len()
+    );
+    assert!(fell.0 <= Duration::from_secs(20), "{:?}", fell.0);
+    window.wait_for_status("training");
+    let refused = window.invoke(
+        "train",
+        &json!({"inspection": "folder-1", "settings": settings(&window)}),
+    );
+    assert_eq!(refused.expect_err("one trains already")["code"], "busy");
+    window.screenshot("training");
+    let step = stop_durably(&window, &home, &run);
+    window.screenshot("stopped");
+    window.click("#resume");
+    let resumed = until("it goes on", SOON, || {
+        let events = home.events(&run);
+        let at = events.iter().position(|event| event["kind"] == "resumed")?;
+        let next = events[at..].iter().find(|event| event["kind"] == "step")?;
+        Some((events[at]["step"].as_u64(), next["step"].as_u64()))
+    });
+    assert_eq!(resumed, (Some(step), Some(step + 1)));
+    window.wait_for_status("training");
+    window.screenshot("resumed");
+    stop_durably(&window, &home, &run);
+}
+
+fn settings(window: &Window) -> Value {
+    let view = window
+        .invoke("inspection", &json!({"id": "folder-1", "seen": 0}))
+        .expect("it is open");
+    view["plan"]["settings"].clone()
+}
+
+#[test]
+fn closing_asks_while_it_trains() {
+    let home = Home::new();
+    let _manager = x11::manager();
+    let (window, run, _) = training(&home);
+    until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
+    let question = || x11::xdotool(&["search", "--onlyvisible", "--name", "^Stop the training"]);
+    // The window manager may not have given the window the keys yet.
+    let ask_to_close = || {
+        until("the question stands", SOON, || {
+            let _ = x11::xdotool(&["windowactivate", "--sync", &x11::found("Ebb")]);
+            let _ = x11::xdotool(&["key", "alt+F4"]);
+            let asked = Instant::now();
+            while question().is_none() && asked.elapsed() < Duration::from_secs(3) {}
+            question()
+        })
+    };
+    let answer = |dialog: &str, key: &str| {
+        let _ = x11::xdotool(&["windowactivate", "--sync", dialog]);
+        let _ = x11::xdotool(&["key", key]);
+        until("the question is answered", SOON, || {
+            question().is_none().then_some(())
+        });
+    };
+    let dialog = ask_to_close();
+    let before = home.step(&run);
+    until("it trains while the question stands", SOON, || {
+        (home.step(&run) > before + 2).then_some(())
+    });
+    answer(&dialog, "Escape");
+    let before = home.step(&run);
+    until("it trains on", SOON, || {
+        (home.step(&run) > before + 2).then_some(())
+    });
+    assert!(home.checkpoints(&run).is_empty(), "nothing was stopped");
+    answer(&ask_to_close(), "Return");
+    until("a checkpoint is on disk", SOON, || {
+        home.checkpoints(&run).pop()
+    });
+    until("the app ends", SOON, || {
+        window.processes("ebb").is_empty().then_some(())
+    });
+    let events = home.events(&run);
+    assert_eq!(
+        events.last().map(|event| event["kind"].clone()),
+        Some("stopped".into())
+    );
+}
