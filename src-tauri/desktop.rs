@@ -11,11 +11,11 @@ use runlog::RunStore;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tauri::webview::PageLoadEvent;
 use tauri::{AppHandle, DragDropEvent, Emitter, Manager, RunEvent, Window, WindowEvent};
 use tauri_plugin_dialog::{DialogExt, MessageDialogButtons};
-use trainer::{Machine, Wanted, choose, default_threads};
+use trainer::{Machine, foresee};
 
 /// The event that tells the page what to show.
 const SHOW: &str = "show";
@@ -34,7 +34,6 @@ pub struct Shell {
     first: Mutex<Option<Show>>,
     page_listens: AtomicBool,
     asking: AtomicBool,
-    device: OnceLock<String>,
 }
 
 /// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder or id to show.
@@ -172,13 +171,11 @@ impl Shell {
             first: Mutex::default(),
             page_listens: AtomicBool::new(false),
             asking: AtomicBool::new(false),
-            device: OnceLock::new(),
         }
     }
 
     /// What the page needs at its start. From now on it hears what to show.
     pub fn welcome(&self) -> Welcome {
-        let device = self.device.get_or_init(device_sentence).clone();
         self.page_listens.store(true, Ordering::Relaxed);
         let first = self
             .first
@@ -192,7 +189,7 @@ impl Shell {
         Welcome {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             platform: std::env::consts::OS.to_owned(),
-            device,
+            device: foresee(),
             sample: crate::sample::find().map(|folder| sample_view(&folder)),
             show: first.or_else(active),
         }
@@ -226,17 +223,6 @@ impl Shell {
             return;
         }
         *self.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(show);
-    }
-}
-
-/// "CPU, 2 threads: no GPU that Ebb can use was found".
-fn device_sentence() -> String {
-    match choose(Wanted::Auto) {
-        Ok(chosen) if chosen.kind == "cpu" => {
-            format!("CPU, {} threads: {}", default_threads(), chosen.reason)
-        }
-        Ok(chosen) => format!("{}: {}", chosen.kind, chosen.reason),
-        Err(error) => error.to_string(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Ebb in the terminal: reads the command line, does one thing, answers by exit code. 0 done or stopped by request,
 //! 1 failure, 2 wrong usage.
 
+mod say;
 mod args;
 mod doctor;
 mod bench;

@@ -3,6 +3,7 @@
 use super::args;
 use super::doctor::wanted;
 use super::failure::Failure;
+use super::say::out;
 use serde_json::json;
 use trainer::bench::{Case, Row, Workload, peak_gflops, run as measure};
 use trainer::{choose, default_threads, on_threads};
@@ -62,10 +63,10 @@ fn show(case: Case, row: &Row, peak: f64, threads: usize, as_json: bool) {
             "peak_rss_mb": peak_rss_mb, "state_mb": row.state_bytes as f64 / MB, "saved_mb": row.saved_bytes as f64 / MB,
             "matmul_peak_gflops": peak, "first_loss": row.losses.0, "last_loss": row.losses.1,
         });
-        println!("{line}");
+        out!("{line}");
         return;
     }
-    println!(
+    out!(
         "{:10} batch {:>3} in pieces of {:>3}: {:.3} s a step ({:.3} to {:.3}), {samples:.1} samples/s, peak {peak_rss_mb:.0} MB, state {:.0} MB, saved {:.0} MB",
         case.workload.name(),
         case.batch,

@@ -2,6 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
+use super::say::out;
 use super::train::certificate_path;
 use runlog::format_bytes;
 use std::time::Instant;
@@ -14,28 +15,28 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let chosen = choose(wanted).map_err(|error| Failure::new(error.to_string()))?;
     let mut source = Machine::default().open()?;
     let sample = source.sample()?;
-    println!(
+    out!(
         "Ebb {} on {} {}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    println!("Device: {} ({})", chosen.kind, chosen.reason);
-    println!("CPU threads: {}", default_threads());
-    println!(
+    out!("Device: {} ({})", chosen.kind, chosen.reason);
+    out!("CPU threads: {}", default_threads());
+    out!(
         "Memory: {} of {} available, read from {}",
         format_bytes(sample.available_bytes),
         format_bytes(sample.total_bytes),
         source.describe()
     );
-    println!(
+    out!(
         "Comparing {} in f32 with the CPU in f64, forward and gradient",
         chosen.kind
     );
     let begun = Instant::now();
     let findings = examine(&chosen, &mut |finding| {
         if !finding.passed {
-            println!("  {}", describe(finding));
+            out!("  {}", describe(finding));
         }
     })?;
     if !chosen.device.is_cpu() {
@@ -46,7 +47,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
         .iter()
         .filter(|f| f.passed)
         .fold(0.0f64, |worst, f| worst.max(f.difference));
-    println!(
+    out!(
         "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {} of {} checks passed, largest difference {worst:.1e}",
         operations(&findings),
         begun.elapsed().as_secs_f64(),

@@ -1,5 +1,6 @@
 //! A failure on its way out: one sentence on stderr and an exit code.
 
+use super::say::aside;
 use std::process::ExitCode;
 
 /// Why a command did not do what it was asked.
@@ -27,7 +28,7 @@ impl Failure {
 
     /// Says it.
     pub fn say(self) -> ExitCode {
-        eprintln!("ebb: {}", self.sentence);
+        aside!("ebb: {}", self.sentence);
         ExitCode::from(self.code)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
+use super::say::out;
 use dataset::{InspectOptions, Inspection, inspect};
 use runlog::{format_bytes, format_count};
 use serde_json::json;
@@ -10,7 +11,7 @@ use serde_json::json;
 pub fn run(args: &args::Inspect) -> Result<(), Failure> {
     let inspection = inspect(&args.folder, &InspectOptions::default(), &|_| {})?;
     if args.json {
-        println!("{}", as_json(&inspection));
+        out!("{}", as_json(&inspection));
     } else {
         describe(&inspection);
     }
@@ -22,7 +23,7 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
 
 /// Says what was found.
 pub fn describe(inspection: &Inspection) {
-    println!(
+    out!(
         "{}: {} photographs in {} classes, {}",
         inspection.name,
         format_count(inspection.photographs()),
@@ -30,7 +31,7 @@ pub fn describe(inspection: &Inspection) {
         format_bytes(inspection.bytes)
     );
     if let Some((width, height)) = inspection.typical_size {
-        println!("Typical photograph: {width} x {height} px");
+        out!("Typical photograph: {width} x {height} px");
     }
     let longest = inspection
         .classes
@@ -39,23 +40,23 @@ pub fn describe(inspection: &Inspection) {
         .max()
         .unwrap_or(0);
     for class in &inspection.classes {
-        println!(
+        out!(
             "  {:longest$}  {:>6}",
             class.name,
             format_count(u64::from(class.photographs()))
         );
     }
     if inspection.refusal.is_none() {
-        println!("Held out: {}", inspection.describe_split());
+        out!("Held out: {}", inspection.describe_split());
     }
     for note in &inspection.notes {
-        println!("{note}");
+        out!("{note}");
     }
     if !inspection.skipped.is_empty() {
-        println!("Skipped {}:", format_count(inspection.skipped.len() as u64));
+        out!("Skipped {}:", format_count(inspection.skipped.len() as u64));
     }
     for file in &inspection.skipped {
-        println!("  {}: {}", file.path.display(), file.reason);
+        out!("  {}: {}", file.path.display(), file.reason);
     }
 }
 

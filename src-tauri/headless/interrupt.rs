@@ -1,6 +1,7 @@
 //! Ctrl-C: once stops and checkpoints, twice aborts.
 
 use super::failure::Failure;
+use super::say::aside;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainer::{Control, Request};
 
@@ -9,11 +10,11 @@ pub fn heed(control: &Control) -> Result<(), Failure> {
     let (control, asked) = (control.clone(), AtomicBool::new(false));
     let heard = move || {
         if asked.swap(true, Ordering::Relaxed) {
-            eprintln!("\nebb: aborted; the last checkpoint is good");
+            aside!("\nebb: aborted; the last checkpoint is good");
             std::process::exit(1);
         }
-        eprintln!("\nStopping and saving a checkpoint. Ctrl-C again aborts.");
         control.ask(Request::Stop);
+        aside!("\nStopping and saving a checkpoint. Ctrl-C again aborts.");
     };
     ctrlc::set_handler(heard)
         .map_err(|error| Failure::new(format!("Ctrl-C cannot be heeded: {error}")))

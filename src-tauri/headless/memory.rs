@@ -2,6 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
+use super::say::out;
 use super::train::machine;
 use pressure::{Level, LevelTracker, MemorySample, pressure};
 use runlog::format_bytes;
@@ -17,7 +18,7 @@ pub fn run(args: &args::Memory) -> Result<(), Failure> {
     let mut source = machine(&args.script).open()?;
     let mut levels = LevelTracker::default();
     if !args.json {
-        println!("Reading {}", source.describe());
+        out!("Reading {}", source.describe());
     }
     loop {
         show(&source.sample()?, &mut levels, args);
@@ -33,7 +34,7 @@ fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
     let reading = pressure(sample);
     let level = levels.update(sample.at_ms, reading.value);
     if args.json {
-        println!(
+        out!(
             "{}",
             json!({"sample": sample, "pressure": reading.value, "level": level, "cause": reading.cause})
         );
@@ -56,7 +57,7 @@ fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
         format_bytes(sample.swap_used_bytes)
     );
     if args.once || !std::io::stdout().is_terminal() {
-        println!("{line}");
+        out!("{line}");
     } else {
         print!("\r\x1b[2K{line}");
         let _ = std::io::stdout().flush();

@@ -2,27 +2,28 @@
 
 use super::args;
 use super::failure::Failure;
-use super::train::find;
+use super::say::{aside, out};
+use super::train::{certificate_path, find};
 use serde_json::json;
 use trainer::{Prediction, SavedRun, Wanted};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
-    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto)?;
+    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&certificate_path()))?;
     let mut unread = 0;
     for (file, outcome) in args.files.iter().zip(saved.predict(&args.files)?) {
         match outcome {
             Ok(prediction) if args.json => {
-                println!("{}", line(&saved, file, &prediction, args.top))
+                out!("{}", line(&saved, file, &prediction, args.top))
             }
-            Ok(prediction) => println!(
+            Ok(prediction) => out!(
                 "{}: {}",
                 file.display(),
                 words(&saved, &prediction, args.top)
             ),
             Err(reason) => {
                 unread += 1;
-                eprintln!("{}: {reason}", file.display());
+                aside!("{}: {reason}", file.display());
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The live display of a training: one bar on a terminal, plain lines elsewhere, JSON lines on request. Draws what the
 //! reducer says and nothing else.
 
+use super::say::aside;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pressure::Level;
 use runlog::{MISSING, Run, RunEvent, Started, format_bytes, format_count, format_duration};
@@ -133,7 +134,7 @@ impl Progress {
         }
         if self.last_plain.elapsed() >= PLAIN_EVERY || step == 1 {
             self.last_plain = Instant::now();
-            eprintln!("Step {}: {}", format_count(step), self.status());
+            aside!("Step {}: {}", format_count(step), self.status());
         }
     }
 
@@ -173,7 +174,7 @@ impl Progress {
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => aside!("{line}"),
         }
     }
 
@@ -181,7 +182,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        eprintln!("{line}");
+        aside!("{line}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
+use super::say::out;
 use super::train::find;
 use runlog::{RunFolder, RunStore, report as write_report};
 use serde_json::json;
@@ -11,7 +12,7 @@ pub fn list(args: &args::Runs) -> Result<(), Failure> {
     let store = RunStore::open(RunStore::default_root());
     let runs = store.list()?;
     if runs.is_empty() && !args.json {
-        println!(
+        out!(
             "No runs yet in {}. Start one with `ebb train FOLDER`.",
             store.root().display()
         );
@@ -23,12 +24,12 @@ pub fn list(args: &args::Runs) -> Result<(), Failure> {
             Err(error) => error.to_string(),
         };
         if args.json {
-            println!(
+            out!(
                 "{}",
                 json!({"run": folder.id(), "summary": line, "path": folder.path.to_string_lossy()})
             );
         } else {
-            println!("{}  {line}", folder.id());
+            out!("{}  {line}", folder.id());
         }
     }
     Ok(())
@@ -41,7 +42,13 @@ pub fn report(args: &args::Report) -> Result<(), Failure> {
         .out
         .clone()
         .map_or_else(|| folder.clone(), |path| RunFolder { path });
+    std::fs::create_dir_all(&out.path).map_err(|error| {
+        Failure::new(format!(
+            "{} cannot be made: {error}; choose another folder",
+            out.path.display()
+        ))
+    })?;
     let (svg, png) = write_report(&folder.replay()?, &out)?;
-    println!("{}\n{}", svg.display(), png.display());
+    out!("{}\n{}", svg.display(), png.display());
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::args::{self, MicroBatch, Script};
 use super::failure::Failure;
 use super::progress::Progress;
+use super::say::aside;
 use super::{inspect, interrupt};
 use dataset::InspectOptions;
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
@@ -31,7 +32,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     let flight = flight(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;
     if !args.json {
-        eprintln!("Run: {}", run.path.display());
+        aside!("Run: {}", run.path.display());
     }
     let mut progress = Progress::new(args.json);
     trainer::start(plan, inspection, &run, flight, &mut |event| {

@@ -184,7 +184,7 @@ fn a_device_that_is_not_there_is_refused() {
         &place,
         &format!("train {{birds}} {QUICK} --device metal"),
         1,
-        &["Metal exists on macOS only"],
+        &["metal cannot be used", "choose --device cpu or auto"],
     );
 }
 

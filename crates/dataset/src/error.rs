@@ -36,6 +36,12 @@ pub enum DatasetError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The folder's path is no Unicode text: it could not be written down for a resume.
+    #[error("The path {} is not Unicode text. Rename the folder to use it.", folder.display())]
+    NotText {
+        /// What was asked for.
+        folder: PathBuf,
+    },
     /// The system will not report changes of the folder.
     #[error("Changes in {} cannot be followed: {source}. Read the folder again by hand after changing it.", folder.display())]
     Unwatchable {

@@ -18,6 +18,9 @@ const FILES_PER_REPORT: usize = 256;
 /// The largest share that may be held out.
 const MAX_HELD_OUT_FRACTION: f64 = 0.9;
 
+/// Seed of everything random where the user gives none.
+pub const DEFAULT_SEED: u64 = 7;
+
 /// How a folder is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InspectOptions {
@@ -31,7 +34,7 @@ impl Default for InspectOptions {
     fn default() -> Self {
         Self {
             held_out_fraction: 0.2,
-            seed: 0,
+            seed: DEFAULT_SEED,
         }
     }
 }
@@ -49,6 +52,9 @@ pub fn inspect(
         return Err(DatasetError::NotAFolder {
             path: folder.to_path_buf(),
         });
+    }
+    if root.to_str().is_none() {
+        return Err(DatasetError::NotText { folder: root });
     }
     let mut found = walk(&root)?;
     let entries = (found.files.len() + found.folders.len() + found.skipped.len()) as u64

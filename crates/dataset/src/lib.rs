@@ -39,7 +39,7 @@ mod watch;
 
 pub use error::{DatasetError, SampleError};
 pub use images::{Augment, ImageDataset, ImageOptions, Sample};
-pub use inspect::{InspectOptions, inspect};
+pub use inspect::{DEFAULT_SEED, InspectOptions, inspect};
 pub use inspection::{Class, Ignored, ImageFile, Inspection, Part, SkippedFile, SplitKind};
 pub use loader::{Loader, LoaderOptions};
 pub use order::Order;

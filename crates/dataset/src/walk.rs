@@ -70,6 +70,13 @@ impl Walk {
             return None;
         }
         let path = folder.join(entry.file_name());
+        if path.to_str().is_none() {
+            self.skip(
+                path,
+                "its name is not Unicode text; rename it to use it".to_owned(),
+            );
+            return None;
+        }
         let kind = match entry.file_type() {
             Ok(kind) => kind,
             Err(source) => {

@@ -85,6 +85,16 @@ fn cuda() -> Result<Chosen> {
     }
 }
 
+/// What [`choose`] will come to for [`Wanted::Auto`], in words and without making a device: there is one device, and it
+/// belongs to the thread that trains.
+pub fn foresee() -> String {
+    match platform::foresee() {
+        Ok(gpu) => gpu,
+        Err(_) if cfg!(feature = "cuda") => "CUDA where there is a device, else the CPU".to_owned(),
+        Err(error) => format!("CPU, {} threads: {error}", default_threads()),
+    }
+}
+
 /// Threads of the CPU kernels: the performance cores unless told otherwise.
 pub fn default_threads() -> usize {
     candle_core::utils::get_num_threads()

@@ -28,7 +28,10 @@ pub struct RunState {
     pub at_ms: u64,
     /// Newest loss.
     pub loss: Option<f64>,
-    /// Newest held-out loss and accuracy.
+    /// Step that was evaluated last.
+    #[serde(default)]
+    pub evaluated_step: u64,
+    /// Newest held-out loss and accuracy, finite.
     pub evaluation: Option<(f64, f64)>,
     /// Best held-out accuracy so far and its step.
     pub best: Option<(f64, u64)>,

@@ -28,7 +28,7 @@ pub enum TrainError {
     },
     /// The loss or gradient was not finite several steps in a row.
     #[error(
-        "the training diverged at step {step}: {what} was not finite {times} steps in a row; resume with a lower learning rate than {learning_rate}"
+        "the training diverged at step {step}: {what} was not finite {times} steps in a row; start again with a lower learning rate than {learning_rate}"
     )]
     Diverged {
         /// Optimizer steps done.

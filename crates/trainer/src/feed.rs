@@ -123,6 +123,11 @@ impl HeldOutFeed {
         self.dataset.len()
     }
 
+    /// Gives cached photographs back.
+    pub fn release(&self) {
+        self.dataset.release();
+    }
+
     /// A loader that delivers all of them once.
     pub fn once(&self, depth_samples: usize) -> Loader {
         let mut loader = Loader::start(

@@ -36,7 +36,7 @@ pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use plan::{Augmentation, ModelKind, OptimizerKind, Plan};
 pub use replay::Replay;
 pub use saved::{Evaluated, SavedRun};
-pub use tape::device::{Chosen, Wanted, choose, default_threads};
+pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee};
 pub use tape::memory::{Counting, Purge};
 pub use train::{Ending, Flight, on_threads, resume, start};
 

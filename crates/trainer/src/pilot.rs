@@ -242,7 +242,7 @@ impl Pilot {
             .store(false, std::sync::atomic::Ordering::Relaxed);
         self.monitor.watch(self.policy.clone(), self.state.clone());
         let live = live_bytes();
-        if live > 0 {
+        if live > 0 && self.device.is_cpu() {
             // What the process holds beside its heap; at its lowest the allocator caches nothing.
             let own = pressure::own_footprint_bytes();
             self.base_bytes = self.base_bytes.min(own.saturating_sub(live));

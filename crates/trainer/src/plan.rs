@@ -1,7 +1,7 @@
 //! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
 
 use crate::error::{Result, TrainError};
-use dataset::{Inspection, Part};
+use dataset::{DEFAULT_SEED, Inspection, Part, SplitKind};
 use runlog::{Every, RunConfig};
 use std::path::PathBuf;
 use tape::device::{Wanted, default_threads};
@@ -214,6 +214,10 @@ impl Plan {
             OptimizerKind::AdamW => 1e-3,
             OptimizerKind::Sgd => 2e-2,
         };
+        let seed = match inspection.split {
+            SplitKind::Seeded { seed, .. } => seed,
+            SplitKind::Given => DEFAULT_SEED,
+        };
         let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
         let warmup = config.warmup_fraction.unwrap_or(0.05);
         let mut plan = Plan {
@@ -245,7 +249,7 @@ impl Plan {
             workers: config.workers,
             memory_cap_bytes: config.memory_cap_bytes,
             politeness: config.politeness,
-            seed: config.seed.unwrap_or(7),
+            seed: config.seed.unwrap_or(seed),
             dev_samples: config.dev_samples,
             checkpoint_every: Every::parse(checkpoint_every)?,
             evaluate_every_epochs: config

@@ -47,8 +47,16 @@ pub fn write(run: &RunFolder, inspection: &Inspection) -> Result<()> {
         files: files.collect(),
     };
     let path = run.path.join(FILE);
-    let text = serde_json::to_vec(&roster).expect("paths that were read as text are text");
-    std::fs::write(&path, text).map_err(at(&path))
+    let text = serde_json::to_vec(&roster).map_err(|error| damaged(&path, error))?;
+    // As durable as the checkpoints that mean nothing without it.
+    let draft = path.with_extension("draft");
+    let publish = || -> std::io::Result<()> {
+        std::fs::write(&draft, &text)?;
+        std::fs::File::open(&draft)?.sync_all()?;
+        std::fs::rename(&draft, &path)?;
+        std::fs::File::open(&run.path)?.sync_all()
+    };
+    publish().map_err(at(&path))
 }
 
 /// Reads the list back as the inspection it came from.

@@ -1,5 +1,6 @@
 //! A trained run put to use: evaluated on a folder, or asked what a photograph shows. Starts nothing and writes nothing.
 
+use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments, RunState};
 use crate::error::{Result, TrainError};
 use crate::feed::HeldOutFeed;
@@ -7,11 +8,13 @@ use crate::image_task::{EvaluatedPiece, Prediction};
 use crate::learner::Learner;
 use crate::plan::Plan;
 use crate::roster;
-use dataset::{Augment, Class, ImageDataset, ImageFile, ImageOptions, Inspection, Part, Sample};
+use dataset::{
+    Augment, Class, ImageDataset, ImageFile, ImageOptions, InspectOptions, Inspection, Part, Sample,
+};
 use runlog::RunFolder;
 use std::path::{Path, PathBuf};
 use tape::Cancel;
-use tape::device::{Wanted, choose, piece_scope};
+use tape::device::{Wanted, piece_scope};
 
 /// Samples worked at once. Forward only: small beside a training piece.
 const PIECE: usize = 16;
@@ -43,14 +46,15 @@ pub struct Evaluated {
 
 impl SavedRun {
     /// Loads the best checkpoint of a run.
-    pub fn load(run: &RunFolder, device: Wanted) -> Result<Self> {
+    /// `certificate` remembers whether a GPU was found right.
+    pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
         let plan = Plan::check(&run.config()?, &roster::read(run)?)?;
         let device = if plan.double_precision {
             Wanted::Cpu
         } else {
             device
         };
-        let chosen = choose(device)?;
+        let chosen = trusted(device, certificate)?;
         let mut learner = Learner::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
         checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
@@ -65,6 +69,16 @@ impl SavedRun {
     /// Class names in label order.
     pub fn classes(&self) -> &[String] {
         &self.plan.classes
+    }
+
+    /// How the run's own folder was split: by this its held-out part is found again.
+    pub fn split(&self) -> InspectOptions {
+        let held_out = self.plan.config.held_out_fraction;
+        let default = InspectOptions::default();
+        InspectOptions {
+            held_out_fraction: held_out.unwrap_or(default.held_out_fraction),
+            seed: self.plan.seed,
+        }
     }
 
     /// Evaluates on the photographs of a folder: its test part where it has one, else the held-out part, else all of it.

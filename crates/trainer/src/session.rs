@@ -38,6 +38,8 @@ pub struct Session<'a> {
     chosen: Chosen,
     workers: usize,
     saved: Saved,
+    /// No update is under way: weights and moments belong to the same step.
+    whole: bool,
     step_begun: Instant,
     waited_ms: f64,
     _claim: Claim,
@@ -93,8 +95,7 @@ impl<'a> Session<'a> {
             listener,
             loaded.state.clone(),
         )?;
-        session.learner_back(&loaded)?;
-        session.saved.step = Some(session.state.step);
+        session.load(&loaded)?;
         for message in damaged {
             session.journal.warn("checkpoint_damaged", message)?;
         }
@@ -151,6 +152,7 @@ impl<'a> Session<'a> {
                 level: Level::Normal,
             },
             state,
+            whole: true,
             step_begun: Instant::now(),
             waited_ms: 0.0,
             _claim: claim,
@@ -207,8 +209,9 @@ impl<'a> Session<'a> {
     ) -> Result<Answer> {
         let answer = self.pilot.ask(remaining, phase, position)?;
         let at = self.position();
-        if answer.decision.release_caches {
+        if answer.decision.release_caches && self.pilot.state().level() > Level::Normal {
             self.feed.release();
+            self.held_out.release();
         }
         self.journal.answer(&self.pilot, &answer, phase, at)?;
         Ok(answer)
@@ -232,7 +235,9 @@ impl<'a> Session<'a> {
     /// One optimizer step from a whole effective batch.
     pub(crate) fn update(&mut self, whole: Whole) -> Result<()> {
         let step = self.state.step;
+        self.whole = false;
         let update = self.learner.update(&whole, step)?;
+        self.whole = true;
         self.state.step += 1;
         self.state.loss = Some(whole.loss);
         let seconds = self.step_begun.elapsed().as_secs_f64();

@@ -3,7 +3,7 @@
 
 use crate::activity::Activity;
 use crate::checkpoint;
-use crate::control::Control;
+use crate::control::{Control, Request};
 use crate::effective_batch::EffectiveBatch;
 use crate::error::{Result, TrainError};
 use crate::journal::Listener;
@@ -95,12 +95,16 @@ impl Session<'_> {
     fn fly(mut self) -> Result<Ending> {
         let ended = self.steps().and_then(|why| self.land(why));
         if let Err(error) = &ended {
+            self.save_what_is_whole();
             self.say_failed(error);
         }
         ended
     }
 
     fn steps(&mut self) -> Result<StopReason> {
+        if self.evaluation_was_cut_short() && self.evaluate()?.is_break() {
+            return Ok(StopReason::Requested);
+        }
         'step: while self.state.step < self.plan.steps {
             let mut batch = EffectiveBatch::new(self.feed.begin(self.state.step));
             while batch.pending.remaining() > 0 {
@@ -111,6 +115,7 @@ impl Session<'_> {
                 let answer = self.ask(batch.pending.remaining(), Phase::Train, position)?;
                 let Some(size) = answer.decision.micro_batch() else {
                     if answer.decision.action == Action::Park {
+                        drop(batch);
                         self.park()?;
                         continue 'step;
                     }
@@ -123,6 +128,11 @@ impl Session<'_> {
                     continue;
                 }
                 self.pilot.begin(samples.len());
+                if self.control.is_stopping() {
+                    // It came after the last look, and `begin` cleared its mark.
+                    self.pilot.abandon();
+                    continue;
+                }
                 match piece_scope(|| self.learner.task(self.control.cancel()).gradients(samples)) {
                     Ok(piece) => {
                         self.pilot.ended(Outcome::Ok);
@@ -146,8 +156,8 @@ impl Session<'_> {
                 });
             };
             self.update(whole)?;
-            if self.evaluation_is_due() {
-                self.evaluate()?;
+            if self.evaluation_is_due() && self.evaluate()?.is_break() {
+                return Ok(StopReason::Requested);
             }
             if let Some(why) = self.checkpoint_is_due() {
                 self.save_if_possible(why)?;
@@ -158,25 +168,26 @@ impl Session<'_> {
 
     /// Drops everything until memory is back, then takes it up from the checkpoint written first.
     fn park(&mut self) -> Result<()> {
-        self.save(runlog::CheckpointReason::Pressure)?;
-        self.learner_away()?;
+        if !self.save_before_parking()? {
+            self.pilot.wait(&self.control);
+            return Ok(());
+        }
+        self.unload()?;
         loop {
             if self.heed()? {
-                self.control.ask(crate::control::Request::Stop);
-                break;
+                // Back to the loop, which stops: what was checkpointed is all there is to keep.
+                self.control.ask(Request::Stop);
+                return Ok(());
             }
-            let answer = self.ask(
-                self.plan.effective_batch as usize,
-                Phase::Train,
-                (self.state.step + 1, 0),
-            )?;
+            let (batch, position) = (self.plan.effective_batch as usize, (self.state.step + 1, 0));
+            let answer = self.ask(batch, Phase::Train, position)?;
             if answer.decision.action != Action::Park {
                 break;
             }
             self.pilot.wait(&self.control);
         }
         let (loaded, _) = checkpoint::newest(&self.run)?;
-        self.learner_back(&loaded)?;
+        self.load(&loaded)?;
         self.restart_feed();
         Ok(())
     }

@@ -61,6 +61,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                 (0..2).for_each(|i| step(&mut first, i));
                 let state = RunState {
                     step: 2,
+                    evaluated_step: 2,
                     at_ms: 77,
                     loss: Some(1.0 / 3.0),
                     evaluation: Some((0.1, 0.9)),

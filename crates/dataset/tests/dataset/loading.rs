@@ -112,7 +112,7 @@ fn no_more_than_the_depth_is_decoded_ahead_and_dropping_ends_it() {
 #[test]
 fn a_loader_says_how_it_works() {
     let folder = folder();
-    let dataset = open(&folder, 256_000_000);
+    let dataset = open(&folder, 256 << 20);
     assert_eq!(
         start(&dataset, 2, 64).describe(),
         "Loader: 2 workers, 64 samples ahead, cache 256 MB"

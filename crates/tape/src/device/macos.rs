@@ -14,11 +14,7 @@ const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
 
 /// Makes the Metal device, once, on the thread that will use it.
 pub(super) fn metal() -> Result<Chosen> {
-    if !NSProcessInfo::processInfo().isOperatingSystemAtLeastVersion(OLDEST) {
-        return Err(TapeError::Device(
-            "Metal needs macOS 15 or later here".to_owned(),
-        ));
-    }
+    supported()?;
     // Candle panics on an empty list of devices instead of returning an error.
     match std::panic::catch_unwind(|| Device::new_metal(0)) {
         Ok(Ok(device)) => Ok(Chosen {
@@ -29,6 +25,22 @@ pub(super) fn metal() -> Result<Chosen> {
         Ok(Err(error)) => Err(TapeError::Device(error.to_string())),
         Err(_) => Err(TapeError::Device("no GPU was found".to_owned())),
     }
+}
+
+/// Candle panics on an older system instead of returning an error.
+fn supported() -> Result<()> {
+    if !NSProcessInfo::processInfo().isOperatingSystemAtLeastVersion(OLDEST) {
+        return Err(TapeError::Device(
+            "Metal needs macOS 15 or later here".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// What a training will find here.
+pub(super) fn foresee() -> Result<String> {
+    supported()?;
+    Ok("Metal, each operation checked on this Mac before its first run".to_owned())
 }
 
 /// Bytes that the GPU driver says are allocated; 0 on the CPU.

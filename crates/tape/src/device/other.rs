@@ -11,6 +11,11 @@ pub(super) fn metal() -> Result<Chosen> {
     ))
 }
 
+/// What a training will find here.
+pub(super) fn foresee() -> Result<String> {
+    metal().map(|chosen| chosen.reason)
+}
+
 /// Bytes that the GPU driver says are allocated; 0 where it does not say.
 pub fn allocated_bytes(_device: &Device) -> u64 {
     0

@@ -7,6 +7,7 @@ use crate::pending::Pending;
 use pressure::{Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::Instant;
 use tape::device::piece_scope;
 
@@ -17,14 +18,22 @@ impl Session<'_> {
             && (self.state.step.is_multiple_of(every.max(1)) || self.state.step == self.plan.steps)
     }
 
-    /// Evaluates the held-out samples, every piece under the pilot. A stop ends it without a result.
-    pub(crate) fn evaluate(&mut self) -> Result<()> {
+    /// A stop ended the evaluation of this step in an earlier life.
+    pub(crate) fn evaluation_was_cut_short(&self) -> bool {
+        self.state.step > 0
+            && self.evaluation_is_due()
+            && self.state.evaluated_step != self.state.step
+    }
+
+    /// Evaluates the held-out samples, every piece under the pilot. Breaks when the user asks to stop: there is no result
+    /// then, and the next life begins with this evaluation.
+    pub(crate) fn evaluate(&mut self) -> Result<ControlFlow<()>> {
         let mut loader = self.held_out.once(self.plan.effective_batch as usize * 2);
         let mut pending = Pending::new(self.held_out.len());
         let mut sum = EvaluatedPiece::default();
         while pending.remaining() > 0 {
-            if self.control.is_stopping() {
-                return Ok(());
+            if self.heed()? {
+                return Ok(ControlFlow::Break(()));
             }
             let answer = self.ask(pending.remaining(), Phase::Evaluate, (self.state.step, 0))?;
             let Some(size) = answer.decision.micro_batch() else {
@@ -40,6 +49,9 @@ impl Session<'_> {
             }
             let samples = pending.piece(size);
             let count = samples.len();
+            if count == 0 {
+                continue;
+            }
             self.pilot.begin(count);
             match piece_scope(|| self.learner.task(self.control.cancel()).evaluate(samples)) {
                 Ok(piece) => {
@@ -48,12 +60,17 @@ impl Session<'_> {
                     pending.done(count);
                 }
                 Err(error) if error.is_memory() => self.pilot.retreat(Outcome::Memory)?,
+                Err(error) if error.is_cancelled() && self.control.is_stopping() => {
+                    self.pilot.abandon()
+                }
                 Err(error) if error.is_cancelled() => self.pilot.retreat(Outcome::Cancelled)?,
                 Err(error) => return Err(error),
             }
         }
         self.step_begun = Instant::now();
-        self.say_evaluated(sum)
+        self.state.evaluated_step = self.state.step;
+        self.say_evaluated(sum)?;
+        Ok(ControlFlow::Continue(()))
     }
 
     fn say_evaluated(&mut self, sum: EvaluatedPiece) -> Result<()> {
@@ -69,7 +86,8 @@ impl Session<'_> {
         if best {
             self.state.best = Some((accuracy, self.state.step));
         }
-        self.state.evaluation = Some((loss, accuracy));
+        // JSON has no word for NaN: a checkpoint keeps finite numbers only.
+        self.state.evaluation = loss.is_finite().then_some((loss, accuracy));
         let top_5 = sum.in_top_5 as f64 / samples;
         self.journal.say(RunEvent::Evaluation {
             at_ms: self.journal.now_ms(),

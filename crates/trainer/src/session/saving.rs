@@ -20,16 +20,38 @@ pub(super) struct Saved {
 
 impl Session<'_> {
     /// Drops the weights and moments: parked.
-    pub(crate) fn learner_away(&mut self) -> Result<()> {
+    pub(crate) fn unload(&mut self) -> Result<()> {
         self.learner.unload();
         self.feed.release();
+        self.held_out.release();
         self.pilot.release()
     }
 
     /// Weights and moments from a checkpoint.
-    pub(crate) fn learner_back(&mut self, loaded: &Loaded) -> Result<()> {
+    pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
         self.learner = Learner::new(self.plan, &self.chosen.device)?;
-        checkpoint::load(loaded, &mut self.learner, Moments::Load)
+        checkpoint::load(loaded, &mut self.learner, Moments::Load)?;
+        self.state = loaded.state.clone();
+        self.saved.step = Some(self.state.step);
+        Ok(())
+    }
+
+    /// Writes the checkpoint that parking rests on. False when it cannot be written: then nothing may be dropped.
+    pub(crate) fn save_before_parking(&mut self) -> Result<bool> {
+        if self.saved.step == Some(self.state.step) {
+            return Ok(true);
+        }
+        self.save_if_possible(CheckpointReason::Pressure)?;
+        Ok(self.saved.step == Some(self.state.step))
+    }
+
+    /// The run ends by an error: what the last whole step left is saved where it can be. An error in the middle of an
+    /// update leaves nothing whole.
+    pub(crate) fn save_what_is_whole(&mut self) {
+        if self.whole && !self.learner.is_unloaded() && self.saved.step != Some(self.state.step) {
+            // The error that ends the run is told; one more about the disk would hide it.
+            let _ = self.save(CheckpointReason::Stop);
+        }
     }
 
     pub(crate) fn checkpoint_is_due(&mut self) -> Option<CheckpointReason> {
@@ -76,7 +98,6 @@ impl Session<'_> {
             .best
             .is_some_and(|(_, step)| step == self.state.step);
         let written = checkpoint::write(&self.run, &self.learner, &self.state)?;
-        checkpoint::tidy(&self.run, self.state.best.map(|(_, step)| step))?;
         self.saved.at_ms = self.state.at_ms;
         self.saved.step = Some(self.state.step);
         self.journal.say(RunEvent::Checkpoint {
@@ -86,6 +107,10 @@ impl Session<'_> {
             bytes: written.bytes,
             ms: begun.elapsed().as_secs_f64() * 1000.0,
             why,
-        })
+        })?;
+        match checkpoint::tidy(&self.run, self.state.best.map(|(_, step)| step)) {
+            Err(error) => self.journal.warn("old_checkpoints", error.to_string()),
+            Ok(()) => Ok(()),
+        }
     }
 }
