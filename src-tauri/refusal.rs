@@ -65,7 +65,7 @@ mod tests {
             "image_size = 3 does not work",
             "image_size = 3 does not work",
         );
-        check("/tmp/a: denied", "/tmp/a: denied");
+        check("/data/a: denied", "/data/a: denied");
         check("Übung", "Übung");
         check("", "");
     }
