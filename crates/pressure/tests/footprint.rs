@@ -7,7 +7,8 @@ const MB: u64 = 1 << 20;
 #[test]
 fn the_footprint_and_its_peak_follow_an_allocation() {
     let before = own_footprint_bytes();
-    let block = vec![1u8; 64 * MB as usize];
+    // Without the black box an optimising compiler leaves the unread block away.
+    let block = std::hint::black_box(vec![1u8; 64 * MB as usize]);
     let with_block = own_footprint_bytes();
     assert!(with_block > before + 48 * MB, "{before}, then {with_block}");
     drop(block);
