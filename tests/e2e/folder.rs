@@ -22,17 +22,20 @@ fn a_folder_dragged_onto_the_window_is_inspected() {
         }
     }
     let window = Window::open(&["app"], home.path());
-    drag(&folder, || {
+    let over = || {
         window.wait_for(
             "the window names what hangs over it",
             "return document.body.textContent.includes('Release to look at my data set é') || null",
         );
         window.screenshot("drag");
-    });
-    window.wait_for(
-        "the folder was read",
-        "return document.querySelector('#train:enabled') ? true : null",
-    );
+    };
+    let dropped = || {
+        window.wait_for(
+            "the folder was read",
+            "return document.querySelector('#train:enabled') ? true : null",
+        );
+    };
+    drag(&folder, over, dropped);
     window.screenshot("dropped");
     let view = window
         .invoke("inspection", &json!({"id": "folder-1", "seen": 0}))

@@ -32,8 +32,9 @@ fn move_to(x: i32, y: i32) {
     let _ = xdotool(&["mousemove", &x.to_string(), &y.to_string()]);
 }
 
-/// Drags `folder` onto the window titled Ebb. `over` is called while it hangs there.
-pub fn drag(folder: &Path, over: impl FnOnce()) {
+/// Drags `folder` onto the window titled Ebb. `over` is called while it hangs there, `dropped` after its release: the source
+/// must live until the window has asked it for the address.
+pub fn drag(folder: &Path, over: impl FnOnce(), dropped: impl FnOnce()) {
     let _manager = manager();
     let mut python = Command::new("/usr/bin/python3");
     let _source = running(
@@ -61,4 +62,5 @@ pub fn drag(folder: &Path, over: impl FnOnce()) {
     pause(700);
     over();
     let _ = xdotool(&["mouseup", "1"]);
+    dropped();
 }
