@@ -27,7 +27,6 @@ fn a_folder_dragged_onto_the_window_is_inspected() {
             "the window names what hangs over it",
             "return document.body.textContent.includes('Release to look at my data set é') || null",
         );
-        window.screenshot("drag");
     };
     let dropped = || {
         window.wait_for(

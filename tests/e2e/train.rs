@@ -22,17 +22,17 @@ fn smoothed(home: &Home, run: &str) -> Vec<f64> {
 }
 
 fn stop_durably(window: &Window, home: &Home, run: &str) -> u64 {
-    let before = home.checkpoints(run);
     window.wait_for(
         "#stop",
         "return document.querySelector('#stop:enabled') ? true : null",
     );
     let clicked = Instant::now();
     window.click("#stop");
-    until("a checkpoint is on disk", SOON, || {
-        home.checkpoints(run)
-            .into_iter()
-            .find(|name| !before.contains(name))
+    // Its last word comes after its checkpoint, so this is late rather than early.
+    until("the checkpoint of the last step is on disk", SOON, || {
+        let last = home.events(run).pop()?;
+        let name = format!("step-{:06}", last["step"].as_u64()?);
+        (last["kind"] == "stopped" && home.checkpoints(run).contains(&name)).then_some(())
     });
     let took = clicked.elapsed();
     println!("Stop & checkpoint: {took:.2?} from click to durable file");
@@ -144,11 +144,12 @@ fn closing_asks_while_it_trains() {
     until("it trains on", SOON, || {
         (home.step(&run) > before + 2).then_some(())
     });
-    assert!(home.checkpoints(&run).is_empty(), "nothing was stopped");
+    let stopped = |event: &serde_json::Value| event["kind"] == "stopped";
+    assert!(
+        !home.events(&run).iter().any(stopped),
+        "nothing was stopped"
+    );
     answer(&ask_to_close(), "Return");
-    until("a checkpoint is on disk", SOON, || {
-        home.checkpoints(&run).pop()
-    });
     until("the app ends", SOON, || {
         window.processes("ebb").is_empty().then_some(())
     });
@@ -156,5 +157,9 @@ fn closing_asks_while_it_trains() {
     assert_eq!(
         events.last().map(|event| event["kind"].clone()),
         Some("stopped".into())
+    );
+    assert!(
+        !home.checkpoints(&run).is_empty(),
+        "a checkpoint is on disk"
     );
 }

