@@ -12,6 +12,7 @@ pub mod device;
 mod error;
 mod gradients;
 pub mod inplace;
+mod kept;
 pub mod memory;
 /// Operations, one a file.
 mod ops;
@@ -23,7 +24,7 @@ pub mod update;
 
 pub use error::{Result, TapeError};
 pub use gradients::Gradients;
-pub use ops::{AttentionShape, Conv2dShape, IGNORED, Loss, PoolShape};
+pub use ops::{Activation, AttentionShape, Conv2dShape, IGNORED, Loss, PoolShape};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use stream::Stream;
 pub use tape::{Cancel, Kernels, Tape, Value};

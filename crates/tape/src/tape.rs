@@ -2,6 +2,7 @@
 
 use crate::error::{Result, TapeError};
 use crate::gradients::Gradients;
+use crate::kept::{Again, Kept};
 use crate::parameters::{ParameterId, Parameters};
 use crate::saved::Saved;
 use candle_core::Tensor;
@@ -27,12 +28,17 @@ pub enum Kernels {
 pub struct Value {
     tensor: Tensor,
     id: Option<usize>,
+    again: Option<Again>,
 }
 
 impl Value {
     /// A value that needs no gradient: data, masks.
     pub fn constant(tensor: Tensor) -> Self {
-        Value { tensor, id: None }
+        Value {
+            tensor,
+            id: None,
+            again: None,
+        }
     }
 
     /// The numbers.
@@ -47,6 +53,22 @@ impl Value {
 
     pub(crate) fn id(&self) -> Option<usize> {
         self.id
+    }
+
+    /// What an operation on this value keeps for its backward pass.
+    pub(crate) fn keep(&self) -> Kept {
+        match &self.again {
+            Some(again) => Kept::Again(again.clone()),
+            None => Kept::Tensor(self.tensor.clone()),
+        }
+    }
+
+    /// The same value, which operations on it compute again instead of keeping it.
+    pub(crate) fn computed_again(self, again: Again) -> Self {
+        Value {
+            again: Some(again),
+            ..self
+        }
     }
 }
 
@@ -114,13 +136,18 @@ impl<'a> Tape<'a> {
         Value {
             tensor: self.parameters.get(id).tensor.clone(),
             id: self.recording.is_some().then_some(id.0),
+            again: None,
         }
     }
 
     /// Makes a tensor a value that gets a gradient.
     pub fn variable(&self, tensor: Tensor) -> Value {
         let id = self.recording.as_ref().map(|r| r.borrow_mut().next());
-        Value { tensor, id }
+        Value {
+            tensor,
+            id,
+            again: None,
+        }
     }
 
     /// Bytes that recorded operations keep now.
@@ -186,6 +213,7 @@ impl<'a> Tape<'a> {
         Value {
             tensor: output,
             id: Some(id),
+            again: None,
         }
     }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tape::inplace::{add_assign, to_f64};
 use tape::{
-    AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters, Result, Stream, Tape,
-    TapeError, Value,
+    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters, Result,
+    Stream, Tape, TapeError, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
@@ -105,6 +105,42 @@ fn attention_keeps_its_input_and_one_square_a_head() {
         &[3, 5, 12],
         &[],
         3 * 5 * 12 + 3 * 2 * 5 * 5,
+    );
+}
+
+/// Two heads of 2 and 9 tokens: a square is larger than queries, keys and values.
+#[test]
+fn attention_over_many_tokens_keeps_no_square() {
+    let (parameters, _) = parameters(&[]);
+    let kept = |kernels| {
+        let tape = Tape::record(&parameters, Cancel::default(), kernels);
+        let _y = tape.attention(&tape.variable(tensor("x", &[3, 9, 12])), HEADS);
+        tape.saved_bytes()
+    };
+    let (qkv, y, sums) = (3 * 9 * 12, 3 * 9 * 4, 3 * 9 * 2);
+    assert_eq!(kept(Kernels::Fused), 8 * (qkv + y + sums));
+    assert_eq!(kept(Kernels::Composed), 8 * qkv);
+}
+
+#[test]
+fn what_a_norm_or_a_gelu_gives_is_computed_again_and_not_kept() {
+    check_saved(
+        |t, x, p| {
+            let y = t.linear(&t.layer_norm(x, &p[0], &p[1], 1e-5)?, &p[2], None)?;
+            t.linear(&t.gelu(&y)?, &p[3], None)
+        },
+        &[2, 3, 5],
+        &[&[5], &[5], &[8, 5], &[4, 8]],
+        2 * 3 * 5 + 2 * 3 * 8,
+    );
+    check_saved(
+        |t, x, p| {
+            let y = t.group_norm(x, 2, (&p[0], &p[1]), 1e-5, Activation::Relu)?;
+            t.conv2d(&y, &p[2], CONV)
+        },
+        &[2, 4, 8, 7],
+        &[&[4], &[4], &[5, 4, 3, 3]],
+        2 * 4 * 8 * 7 + 2 * 2 * 2,
     );
 }
 

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
-use tape::{AttentionShape, Cancel, Conv2dShape, Kernels, Parameters, Result, Tape, Value};
+use tape::{
+    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, Parameters, Result, Tape, Value,
+};
 
 fn zeros(shape: &[usize]) -> Value {
     Value::constant(Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap())
@@ -41,15 +43,39 @@ const TABLE: [(Refused, &[&str]); 24] = [
         &["layer_norm", "bias", "[8]", "[7]"],
     ),
     (
-        |t| t.group_norm(&zeros(&[2, 6, 3, 3]), 4, &zeros(&[6]), &zeros(&[6]), 1e-5),
+        |t| {
+            t.group_norm(
+                &zeros(&[2, 6, 3, 3]),
+                4,
+                (&zeros(&[6]), &zeros(&[6])),
+                1e-5,
+                Activation::None,
+            )
+        },
         &["group_norm", "[2, 6, 3, 3]", "multiple of 4"],
     ),
     (
-        |t| t.group_norm(&zeros(&[2, 6, 3, 3]), 3, &zeros(&[5]), &zeros(&[6]), 1e-5),
+        |t| {
+            t.group_norm(
+                &zeros(&[2, 6, 3, 3]),
+                3,
+                (&zeros(&[5]), &zeros(&[6])),
+                1e-5,
+                Activation::None,
+            )
+        },
         &["group_norm", "weight", "[5]", "[6]"],
     ),
     (
-        |t| t.group_norm(&zeros(&[2, 6]), 3, &zeros(&[6]), &zeros(&[6]), 1e-5),
+        |t| {
+            t.group_norm(
+                &zeros(&[2, 6]),
+                3,
+                (&zeros(&[6]), &zeros(&[6])),
+                1e-5,
+                Activation::None,
+            )
+        },
         &["group_norm", "[2, 6]", "4 axes"],
     ),
     (

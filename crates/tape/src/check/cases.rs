@@ -1,7 +1,7 @@
 //! The table: every operation with small odd sizes, by micro-batch.
 
 use crate::error::Result;
-use crate::ops::{AttentionShape, Conv2dShape, IGNORED, PoolShape};
+use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
 use crate::stream::Stream;
 use crate::tape::{Tape, Value};
 use candle_core::{Device, Tensor};
@@ -34,6 +34,10 @@ fn labels(rows: usize, classes: usize) -> Vec<u32> {
     (0..rows).map(|row| (row * 5 % classes) as u32).collect()
 }
 
+fn lengths(samples: usize, tokens: usize) -> Vec<usize> {
+    (0..samples).map(|n| tokens - n * 2 % tokens).collect()
+}
+
 /// The cases for a micro-batch of `n` samples.
 pub fn cases(n: usize) -> Result<Vec<Case>> {
     let table: Vec<Row> = vec![
@@ -55,7 +59,40 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
         (
             "group_norm",
             vec![vec![n, 6, 5, 3], vec![6], vec![6]],
-            |t, v| t.group_norm(&v[0], 3, &v[1], &v[2], 1e-5),
+            |t, v| t.group_norm(&v[0], 3, (&v[1], &v[2]), 1e-5, Activation::None),
+        ),
+        (
+            "group_norm and relu",
+            vec![vec![n, 6, 5, 3], vec![6], vec![6]],
+            |t, v| t.group_norm(&v[0], 3, (&v[1], &v[2]), 1e-5, Activation::Relu),
+        ),
+        (
+            "group_norm and gelu",
+            vec![vec![n, 6, 5, 3], vec![6], vec![6]],
+            |t, v| t.group_norm(&v[0], 3, (&v[1], &v[2]), 1e-5, Activation::Gelu),
+        ),
+        (
+            "linear after layer_norm and gelu",
+            vec![vec![n, 3, 9], vec![9], vec![9], vec![5, 9], vec![4, 5]],
+            |t, v| {
+                let y = t.linear(&t.layer_norm(&v[0], &v[1], &v[2], 1e-5)?, &v[3], None)?;
+                t.linear(&t.gelu(&y)?, &v[4], None)
+            },
+        ),
+        (
+            "conv2d after group_norm",
+            vec![vec![n, 4, 5, 3], vec![4], vec![4], vec![3, 4, 3, 3]],
+            |t, v| {
+                let y = t.group_norm(&v[0], 2, (&v[1], &v[2]), 1e-5, Activation::Relu)?;
+                t.conv2d(
+                    &y,
+                    &v[3],
+                    Conv2dShape {
+                        stride: 1,
+                        padding: 1,
+                    },
+                )
+            },
         ),
         ("relu", vec![vec![n, 4, 9]], |t, v| t.relu(&v[0])),
         ("gelu", vec![vec![n, 4, 9]], |t, v| t.gelu(&v[0])),
@@ -175,6 +212,52 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                 },
             )
         }),
+        ("attention in blocks", vec![vec![n, 9, 12]], |t, v| {
+            t.attention(
+                &v[0],
+                AttentionShape {
+                    heads: 2,
+                    causal: false,
+                },
+            )
+        }),
+        (
+            "attention in blocks, causal",
+            vec![vec![n, 9, 12]],
+            |t, v| {
+                t.attention(
+                    &v[0],
+                    AttentionShape {
+                        heads: 2,
+                        causal: true,
+                    },
+                )
+            },
+        ),
+        ("attention padded", vec![vec![n, 5, 12]], |t, v| {
+            t.attention_padded(
+                &v[0],
+                AttentionShape {
+                    heads: 2,
+                    causal: false,
+                },
+                &lengths(v[0].dims()[0], 5),
+            )
+        }),
+        (
+            "attention padded in blocks",
+            vec![vec![n, 9, 12]],
+            |t, v| {
+                t.attention_padded(
+                    &v[0],
+                    AttentionShape {
+                        heads: 2,
+                        causal: true,
+                    },
+                    &lengths(v[0].dims()[0], 9),
+                )
+            },
+        ),
         ("cross_entropy", vec![vec![n, 6]], |t, v| {
             Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.0)?.sum)
         }),

@@ -1,12 +1,35 @@
 //! Activations. `relu(x) = max(x, 0)`; saved: its output, which the next operation keeps anyway.
-//! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved: `x`.
+//! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved: `x`,
+//! from which whoever needs the output computes it again.
 
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
+use crate::kept::Again;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
+/// What follows a norm, element by element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// The tanh form of the Gaussian error linear unit. Smooth: rounding stays rounding, where the kink of a ReLU lets it
+    /// grow from step to step.
+    Gelu,
+}
+
 impl Tape<'_> {
+    /// `activation` of `x`, element by element.
+    pub fn activate(&self, x: &Value, activation: Activation) -> Result<Value> {
+        match activation {
+            Activation::None => Ok(x.clone()),
+            Activation::Relu => self.relu(x),
+            Activation::Gelu => self.gelu(x),
+        }
+    }
+
     /// `max(x, 0)`, element by element; its derivative at 0 is 0.
     pub fn relu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
@@ -41,24 +64,31 @@ impl Tape<'_> {
     pub fn gelu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let fused = self.fuses(x.tensor());
-        let kept = x.tensor().contiguous()?;
-        let y = pointwise(&kept, fused, |t| Ok(t.gelu()?), gelu, gelu)?;
+        let y = forward_gelu(x.tensor(), fused)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
-        let id = x.id();
-        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
+        let (id, kept) = (x.id(), x.keep());
+        let again = Again::new(kept.clone(), &[], move |x| forward_gelu(x, fused));
+        let counted = kept.clone();
+        let y = self.push(y, &counted.counted(), move |dy, sink| {
+            let x = kept.get()?;
             if !fused {
-                return sink.give(id, (dy * composed_slope(&kept)?)?);
+                return sink.give(id, (dy * composed_slope(&x)?)?);
             }
-            let dx = with_float!("gelu", kept, T => {
+            let dx = with_float!("gelu", x, T => {
                 let dy = dy.contiguous()?;
-                let (x, dy) = (View::<T>::of("gelu", &kept)?, View::<T>::of("gelu", &dy)?);
-                tensor_of(map2(&x, &dy, |x, dy| dy * slope(x)), kept.dims())
+                let (xs, dy) = (View::<T>::of("gelu", &x)?, View::<T>::of("gelu", &dy)?);
+                tensor_of(map2(&xs, &dy, |x, dy| dy * gelu_slope(x)), x.dims())
             })?;
             sink.give(id, dx)
-        }))
+        });
+        Ok(y.computed_again(again))
     }
+}
+
+fn forward_gelu(x: &Tensor, fused: bool) -> Result<Tensor> {
+    pointwise(x, fused, |t| Ok(t.gelu()?), gelu, gelu)
 }
 
 fn pointwise(
@@ -86,21 +116,21 @@ const ROOT: f64 = 0.797_884_560_802_865_4;
 const CUBIC: f64 = 0.044_715;
 
 #[inline(always)]
-fn gelu<T: Float>(x: T) -> T {
+pub(super) fn gelu<T: Float>(x: T) -> T {
     let half = T::of(0.5);
     half * x * (T::one() + (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).hyperbolic_tangent())
 }
 
 /// Derivative of [`gelu`].
 #[inline(always)]
-fn slope<T: Float>(x: T) -> T {
+pub(super) fn gelu_slope<T: Float>(x: T) -> T {
     let half = T::of(0.5);
     let t = (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).hyperbolic_tangent();
     half * (T::one() + t)
         + half * x * (T::one() - t * t) * T::of(ROOT) * (T::one() + T::of(3.0 * CUBIC) * x * x)
 }
 
-fn composed_slope(x: &Tensor) -> Result<Tensor> {
+pub(super) fn composed_slope(x: &Tensor) -> Result<Tensor> {
     let square = x.sqr()?;
     let t = ((x * ((&square * CUBIC)? + 1.0)?)? * ROOT)?.tanh()?;
     let rise = ((t.sqr()?.neg()? + 1.0)? * ((square * (3.0 * CUBIC))? + 1.0)?)?;

@@ -1,7 +1,7 @@
 //! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w` [out, in, k, k].
 //!
 //! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
-//! Saved: `x` if `w` needs a gradient, `w` (a parameter: free) if `x` does.
+//! Saved: `x` if `w` needs a gradient and `x` is not cheap to compute again, `w` (a parameter: free) if `x` does.
 
 use super::{axes, expect_shape};
 use crate::cpu::columns::{Window, gather, scatter};
@@ -9,6 +9,7 @@ use crate::cpu::{
     Float, Matrix, View, add_in_order, buffer, product, tensor_of, threads, with_float,
 };
 use crate::error::{Result, TapeError};
+use crate::kept::Kept;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -68,14 +69,20 @@ impl Tape<'_> {
         }
         let (x_id, w_id) = (x.id(), weight.id());
         let input_shape = x_in.shape().clone();
-        let saved_x = w_id.is_some().then_some(x_in);
+        let saved_x = w_id.is_some().then(|| x.keep());
         let saved_w = x_id.is_some().then(|| weight.tensor().clone());
         let weight_shape = weight.tensor().shape().clone();
-        let saved: Vec<Tensor> = saved_x.iter().chain(&saved_w).cloned().collect();
+        let saved: Vec<Tensor> = saved_x
+            .iter()
+            .flat_map(Kept::tensors)
+            .chain(&saved_w)
+            .cloned()
+            .collect();
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;
                 if let Some(x) = saved_x {
+                    let x = x.get()?;
                     let dw = if fused {
                         with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy))?
                             .reshape(&weight_shape)?

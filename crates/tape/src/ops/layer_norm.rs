@@ -1,13 +1,14 @@
 //! Layer norm over the last axis (Ba, Kiros, Hinton 2016): `y = (x - mean) r w + b`, `r = 1 / sqrt(variance + epsilon)`.
 //!
 //! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy n`, `db = sum dy`.
-//! Saved: `x`; mean and `r` are computed again, which costs less than keeping anything.
+//! Saved: `x`; mean and `r` are computed again, which costs less than keeping anything, and so is `y` for whoever needs it.
 
 use super::expect_shape;
 use crate::cpu::{
     Float, View, add_in_order, buffer, lanes, row_chunks, tensor_of, wide, with_float,
 };
 use crate::error::Result;
+use crate::kept::Again;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
@@ -32,13 +33,21 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (x_id, w_id, b_id) = (x.id(), weight.id(), bias.id());
-        let w = weight.tensor().clone();
-        Ok(self.push(y, &[&x_in.clone()], move |dy, sink| {
-            let (dx, dw, db) = backward(&x_in, &w, &dy.contiguous()?, epsilon, fused)?;
+        let (kept, w, b) = (x.keep(), weight.tensor().clone(), bias.tensor().clone());
+        let again = {
+            let (w, b) = (w.clone(), b.clone());
+            Again::new(kept.clone(), &[&w.clone(), &b.clone()], move |x| {
+                forward(x, &w, &b, epsilon, fused)
+            })
+        };
+        let counted = kept.clone();
+        let y = self.push(y, &counted.counted(), move |dy, sink| {
+            let (dx, dw, db) = backward(&kept.get()?, &w, &dy.contiguous()?, epsilon, fused)?;
             sink.give(x_id, dx)?;
             sink.give(w_id, dw)?;
             sink.give(b_id, db)
-        }))
+        });
+        Ok(y.computed_again(again))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Linear map: `y = x Wᵀ + b`, `x` [.., inputs], `W` [outputs, inputs], `b` [outputs].
 //!
-//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`. Saved: `x` if `W` needs a gradient, `W` (a parameter:
-//! free) if `x` does.
+//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`. Saved: `x` if `W` needs a gradient and `x` is not cheap to
+//! compute again, `W` (a parameter: free) if `x` does.
 
 use super::expect_shape;
 use crate::cpu::{self, Float, Matrix, View, buffer, product, tensor_of, with_float};
 use crate::error::Result;
+use crate::kept::Kept;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -31,9 +32,14 @@ impl Tape<'_> {
         }
         let (x_id, w_id, b_id) = (x.id(), weight.id(), bias.and_then(Value::id));
         let shape = x.tensor().shape().clone();
-        let saved_x = w_id.is_some().then_some(flat);
+        let saved_x = w_id.is_some().then(|| x.keep());
         let saved_w = x_id.is_some().then(|| weight.tensor().clone());
-        let saved: Vec<Tensor> = saved_x.iter().chain(&saved_w).cloned().collect();
+        let saved: Vec<Tensor> = saved_x
+            .iter()
+            .flat_map(Kept::tensors)
+            .chain(&saved_w)
+            .cloned()
+            .collect();
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?.reshape((rows, outputs))?;
@@ -41,6 +47,7 @@ impl Tape<'_> {
                     sink.give(b_id, row_sum(&dy, fused)?)?;
                 }
                 if let Some(x) = saved_x {
+                    let x = x.get()?.reshape((rows, inputs))?;
                     sink.give(w_id, inner(&dy.t()?, &x, fused)?)?;
                 }
                 if let Some(w) = saved_w {

@@ -15,6 +15,7 @@ mod shape;
 mod pool;
 mod max_pool;
 
+pub use activation::Activation;
 pub use attention::AttentionShape;
 pub use conv2d::Conv2dShape;
 pub use cross_entropy::Loss;

@@ -1,7 +1,7 @@
 //! Layers: positions of their parameters and the operation that uses them.
 
 use super::Builder;
-use tape::{Conv2dShape, ParameterId, Result, Tape, Value};
+use tape::{Activation, Conv2dShape, ParameterId, Result, Tape, Value};
 
 /// `x Wᵀ + b`.
 #[derive(Debug, Clone)]
@@ -91,15 +91,10 @@ impl GroupNorm {
         })
     }
 
-    /// [samples, channels, height, width] to the same.
-    pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        tape.group_norm(
-            x,
-            self.groups,
-            &tape.parameter(self.weight),
-            &tape.parameter(self.bias),
-            EPSILON,
-        )
+    /// [samples, channels, height, width] to the same, `activation` applied.
+    pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
+        let parameters = (&tape.parameter(self.weight), &tape.parameter(self.bias));
+        tape.group_norm(x, self.groups, parameters, EPSILON, activation)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Residual network (He et al. 2016) with GroupNorm in the place of BatchNorm.
 
 use super::{Builder, Conv, GroupNorm, Linear};
-use tape::{PoolShape, Result, Tape, Value};
+use tape::{Activation, PoolShape, Result, Tape, Value};
 
 /// Widths and depths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,24 +16,6 @@ pub struct ResNetShape {
     pub groups: usize,
     /// What follows each norm.
     pub activation: Activation,
-}
-
-/// What follows a norm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// As published.
-    Relu,
-    /// Smooth: rounding stays rounding, where the kink of a ReLU lets it grow from step to step.
-    Gelu,
-}
-
-impl Activation {
-    fn apply(self, tape: &Tape, x: &Value) -> Result<Value> {
-        match self {
-            Activation::Relu => tape.relu(x),
-            Activation::Gelu => tape.gelu(x),
-        }
-    }
 }
 
 /// How an image enters the network.
@@ -134,10 +116,8 @@ impl ResNet {
 
     /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
-        let x = self
-            .stem_norm
-            .forward(tape, &self.stem.forward(tape, images)?)?;
-        let mut x = self.activation.apply(tape, &x)?;
+        let x = self.stem.forward(tape, images)?;
+        let mut x = self.stem_norm.forward(tape, &x, self.activation)?;
         if let Some(pool) = self.pool {
             x = tape.max_pool(&x, pool)?;
         }
@@ -178,13 +158,14 @@ impl Block {
     }
 
     fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        let y = self.norm1.forward(tape, &self.conv1.forward(tape, x)?)?;
-        let y = self.activation.apply(tape, &y)?;
-        let y = self.norm2.forward(tape, &self.conv2.forward(tape, &y)?)?;
+        let y = self.conv1.forward(tape, x)?;
+        let y = self.norm1.forward(tape, &y, self.activation)?;
+        let y = self.conv2.forward(tape, &y)?;
+        let y = self.norm2.forward(tape, &y, Activation::None)?;
         let x = match &self.shortcut {
-            Some((conv, norm)) => norm.forward(tape, &conv.forward(tape, x)?)?,
+            Some((conv, norm)) => norm.forward(tape, &conv.forward(tape, x)?, Activation::None)?,
             None => x.clone(),
         };
-        self.activation.apply(tape, &tape.add(&y, &x)?)
+        tape.activate(&tape.add(&y, &x)?, self.activation)
     }
 }

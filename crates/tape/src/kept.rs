@@ -1,0 +1,68 @@
+//! How an operation gets back a tensor that its backward pass needs: kept, or computed again from what others keep anyway.
+//! What is cheap to compute again is not saved.
+
+use crate::error::Result;
+use candle_core::Tensor;
+use std::fmt;
+use std::rc::Rc;
+
+/// Computes a tensor again from tensors that the operation which made it keeps for itself.
+#[derive(Clone)]
+pub(crate) struct Again {
+    /// What it reads, parameters included.
+    reads: Rc<[Tensor]>,
+    compute: Rc<dyn Fn() -> Result<Tensor>>,
+}
+
+impl Again {
+    /// `compute`, on a kept tensor and on `parameters`, must repeat the first result to the last bit.
+    pub fn new(
+        kept: Kept,
+        parameters: &[&Tensor],
+        compute: impl Fn(&Tensor) -> Result<Tensor> + 'static,
+    ) -> Self {
+        let reads = kept.tensors().iter().chain(parameters.iter().copied());
+        Again {
+            reads: reads.cloned().collect(),
+            compute: Rc::new(move || compute(&kept.get()?)),
+        }
+    }
+}
+
+impl fmt::Debug for Again {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Again({} tensors)", self.reads.len())
+    }
+}
+
+/// A tensor for backward.
+#[derive(Debug, Clone)]
+pub(crate) enum Kept {
+    /// The tensor itself.
+    Tensor(Tensor),
+    /// The way to it.
+    Again(Again),
+}
+
+impl Kept {
+    /// The tensor, contiguous.
+    pub fn get(&self) -> Result<Tensor> {
+        match self {
+            Kept::Tensor(tensor) => Ok(tensor.contiguous()?),
+            Kept::Again(again) => (again.compute)(),
+        }
+    }
+
+    /// Every tensor that must stay alive for [`Kept::get`].
+    pub fn tensors(&self) -> &[Tensor] {
+        match self {
+            Kept::Tensor(tensor) => std::slice::from_ref(tensor),
+            Kept::Again(again) => &again.reads,
+        }
+    }
+
+    /// [`Kept::tensors`], as the tape counts them.
+    pub fn counted(&self) -> Vec<&Tensor> {
+        self.tensors().iter().collect()
+    }
+}

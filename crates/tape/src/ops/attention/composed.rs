@@ -1,0 +1,94 @@
+//! Attention of tensor primitives, on every device. Where the weights are not kept they are computed again whole.
+
+use super::{Memory, Sizes};
+use crate::error::Result;
+use crate::parameters::host_tensor;
+use candle_core::{D, Tensor};
+
+/// Queries, keys and values [samples, heads, tokens, head], each contiguous.
+fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
+    let parts = qkv
+        .reshape((s.samples, s.tokens, 3, s.heads, s.head()))?
+        .permute((2, 0, 3, 1, 4))?;
+    let part =
+        |i: usize| -> Result<Tensor> { Ok(parts.narrow(0, i, 1)?.squeeze(0)?.force_contiguous()?) };
+    Ok([part(0)?, part(1)?, part(2)?])
+}
+
+/// What hides a key from a query: added to the scores, [samples or 1, 1, tokens, tokens].
+const HIDDEN: f64 = -1e30;
+
+/// Which weights count: 1 or 0, [samples or 1, 1, tokens, tokens]; nothing where all do.
+fn visible(s: &Sizes, qkv: &Tensor) -> Result<Option<Tensor>> {
+    if !s.causal && s.lengths.is_none() {
+        return Ok(None);
+    }
+    let samples = if s.lengths.is_some() { s.samples } else { 1 };
+    let mut values = Vec::with_capacity(samples * s.tokens * s.tokens);
+    for n in 0..samples {
+        let length = s.length(n);
+        for row in 0..s.tokens {
+            let seen = if row < length { s.seen(row, length) } else { 0 };
+            values.extend((0..s.tokens).map(|key| f64::from(u8::from(key < seen))));
+        }
+    }
+    let shape = [samples, 1, s.tokens, s.tokens];
+    Ok(Some(host_tensor(
+        values,
+        &shape,
+        qkv.dtype(),
+        qkv.device(),
+    )?))
+}
+
+/// All weights `p` [samples, heads, tokens, tokens].
+pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
+    let [q, k, _] = split(s, qkv)?;
+    let mut scores = (q.matmul(&k.t()?.contiguous()?)? * s.scale())?;
+    let visible = visible(s, qkv)?;
+    if let Some(visible) = &visible {
+        // 1 becomes 0, 0 becomes hidden.
+        scores = scores.broadcast_add(&visible.affine(-HIDDEN, HIDDEN)?)?;
+    }
+    let exponentials = scores
+        .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
+        .exp()?;
+    let p = exponentials.broadcast_div(&exponentials.sum_keepdim(D::Minus1)?)?;
+    Ok(match visible {
+        // A query that sees nothing has no weights either.
+        Some(visible) => p.broadcast_mul(&visible)?,
+        None => p,
+    })
+}
+
+pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
+    let [_, _, v] = split(s, qkv)?;
+    let p = weights(s, qkv)?;
+    let y = p
+        .matmul(&v)?
+        .transpose(1, 2)?
+        .contiguous()?
+        .reshape((s.samples, s.tokens, s.width))?;
+    let memory = match s.keeps_square() {
+        true => Memory::Square(p),
+        false => Memory::Nothing,
+    };
+    Ok((y, memory))
+}
+
+pub(super) fn backward(s: &Sizes, qkv: &Tensor, p: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let [q, k, v] = split(s, qkv)?;
+    let dy = dy
+        .reshape((s.samples, s.tokens, s.heads, s.head()))?
+        .transpose(1, 2)?
+        .contiguous()?;
+    let dv = p.t()?.contiguous()?.matmul(&dy)?;
+    let dp = dy.matmul(&v.t()?.contiguous()?)?;
+    let ds = (p * dp.broadcast_sub(&(&dp * p)?.sum_keepdim(D::Minus1)?)?)?;
+    let dq = (ds.matmul(&k)? * s.scale())?;
+    let dk = (ds.t()?.contiguous()?.matmul(&q)? * s.scale())?;
+    let joined = Tensor::stack(&[&dq, &dk, &dv], 0)?
+        .permute((1, 3, 0, 2, 4))?
+        .contiguous()?;
+    Ok(joined.reshape((s.samples, s.tokens, 3 * s.width))?)
+}
