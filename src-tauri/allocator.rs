@@ -1,7 +1,27 @@
-//! The heap. Twin files with one surface: which allocator, and how it gives cached memory back.
+//! The heap. Twin files with one surface: which allocator, how long it keeps freed memory, and how it gives it back.
 
 #[cfg_attr(target_os = "linux", path = "allocator/mimalloc.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "allocator/system.rs")]
 mod platform;
 
-pub use platform::{CHOSEN, Chosen, purge};
+pub use platform::{CHOSEN, Chosen, keep_freed, purge};
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    /// What the pilot counts on when it releases caches: freed memory goes back at once, however long it would be kept.
+    #[test]
+    fn a_purge_gives_freed_memory_back() {
+        super::keep_freed();
+        const BYTES: usize = 256 << 20;
+        let before = pressure::own_footprint_bytes();
+        let block = vec![1u8; BYTES];
+        assert!(pressure::own_footprint_bytes() >= before + BYTES as u64 / 10 * 9);
+        drop(std::hint::black_box(block));
+        super::purge();
+        let after = pressure::own_footprint_bytes();
+        assert!(
+            after < before + BYTES as u64 / 10,
+            "{before} became {after}"
+        );
+    }
+}

@@ -34,5 +34,6 @@ use std::process::ExitCode;
 static ALLOCATOR: trainer::Counting<allocator::Chosen> = trainer::Counting(allocator::CHOSEN);
 
 fn main() -> ExitCode {
+    allocator::keep_freed();
     headless::run()
 }
