@@ -14,7 +14,7 @@ const KEEP_MS: std::ffi::c_long = 100_000;
 /// Keeps freed memory until [`purge`]. Call once, before anything large is allocated.
 pub fn keep_freed() {
     // SAFETY: sets one number that mimalloc reads atomically.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, KEEP_MS) };
+    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, KEEP_MS) };
 }
 
 /// Gives cached memory back to the system.

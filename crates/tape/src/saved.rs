@@ -89,6 +89,7 @@ mod tests {
                 let shape = Conv2dShape {
                     stride: 1,
                     padding: 1,
+                    groups: 1,
                 };
                 let y = tape.conv2d(&variable(&[2, 3, 4, 6]), &variable(&[3, 3, 3, 3]), shape)?;
                 let y = tape.reshape(&y, &[2, 6, 12])?;

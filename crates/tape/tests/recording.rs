@@ -62,6 +62,7 @@ fn check_saved(op: Operation, x: &[usize], shapes: &[&[usize]], expected: usize)
 const CONV: Conv2dShape = Conv2dShape {
     stride: 2,
     padding: 1,
+    groups: 1,
 };
 const HEADS: AttentionShape = AttentionShape {
     heads: 2,

@@ -13,7 +13,11 @@ fn zeros(shape: &[usize]) -> Value {
 }
 
 fn conv(tape: &Tape, x: &[usize], weight: &[usize], stride: usize) -> Result<Value> {
-    let shape = Conv2dShape { stride, padding: 1 };
+    let shape = Conv2dShape {
+        stride,
+        padding: 1,
+        groups: 1,
+    };
     tape.conv2d(&zeros(x), &zeros(weight), shape)
 }
 

@@ -90,6 +90,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                     Conv2dShape {
                         stride: 1,
                         padding: 1,
+                        groups: 1,
                     },
                 )
             },
@@ -134,6 +135,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                     Conv2dShape {
                         stride: 1,
                         padding: 1,
+                        groups: 1,
                     },
                 )
             },
@@ -148,6 +150,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                     Conv2dShape {
                         stride: 2,
                         padding: 1,
+                        groups: 1,
                     },
                 )
             },
@@ -162,6 +165,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                     Conv2dShape {
                         stride: 1,
                         padding: 0,
+                        groups: 1,
                     },
                 )
             },
@@ -176,6 +180,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                     Conv2dShape {
                         stride: 2,
                         padding: 0,
+                        groups: 1,
                     },
                 )
             },
@@ -190,6 +195,37 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                     Conv2dShape {
                         stride: 2,
                         padding: 3,
+                        groups: 1,
+                    },
+                )
+            },
+        ),
+        (
+            "conv2d in groups",
+            vec![vec![n, 4, 6, 5], vec![6, 2, 3, 3]],
+            |t, v| {
+                t.conv2d(
+                    &v[0],
+                    &v[1],
+                    Conv2dShape {
+                        stride: 2,
+                        padding: 1,
+                        groups: 2,
+                    },
+                )
+            },
+        ),
+        (
+            "conv2d depthwise",
+            vec![vec![n, 3, 5, 6], vec![3, 1, 3, 3]],
+            |t, v| {
+                t.conv2d(
+                    &v[0],
+                    &v[1],
+                    Conv2dShape {
+                        stride: 1,
+                        padding: 1,
+                        groups: 3,
                     },
                 )
             },

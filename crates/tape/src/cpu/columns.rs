@@ -2,7 +2,7 @@
 
 use crate::cpu::Float;
 
-/// Sizes of one convolution of one sample.
+/// Sizes of one convolution of one group of one sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     pub channels: usize,
@@ -11,6 +11,8 @@ pub(crate) struct Window {
     pub kernel: (usize, usize),
     pub stride: usize,
     pub padding: usize,
+    /// Groups of a sample.
+    pub groups: usize,
 }
 
 impl Window {
@@ -35,9 +37,14 @@ impl Window {
         height * width
     }
 
+    /// Values of one group.
+    pub fn group(&self) -> usize {
+        self.channels * self.height * self.width
+    }
+
     /// Values of one sample.
     pub fn sample(&self) -> usize {
-        self.channels * self.height * self.width
+        self.groups * self.group()
     }
 
     /// The columns are the input itself: no copy is needed.

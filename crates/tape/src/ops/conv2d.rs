@@ -1,4 +1,6 @@
-//! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w` [out, in, k, k].
+//! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w` [out, in / groups, k, k].
+//! With groups each part of the channels is convolved with its own part of the kernels; as many groups as channels is
+//! depthwise.
 //!
 //! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
 //! Saved: `x` if `w` needs a gradient and `x` is not cheap to compute again, `w` (a parameter: free) if `x` does.
@@ -21,14 +23,28 @@ pub struct Conv2dShape {
     pub stride: usize,
     /// Zeroes around the image.
     pub padding: usize,
+    /// Parts that channels and kernels are cut into; they divide both.
+    pub groups: usize,
 }
 
 impl Tape<'_> {
-    /// Convolves `x` [samples, in, height, width] with `weight` [out, in, kernel, kernel].
+    /// Convolves `x` [samples, in, height, width] with `weight` [out, in / groups, kernel, kernel].
     pub fn conv2d(&self, x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Value> {
         self.poll()?;
         let [_, channels, height, width] = axes("conv2d", "x", x)?;
         let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
+        if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
+            return Err(TapeError::Shape {
+                op: "conv2d",
+                what: "x".to_owned(),
+                expected: format!(
+                    "{} groups that divide its channels and the {out} of the kernel",
+                    shape.groups
+                ),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        let channels = channels / shape.groups;
         expect_shape(
             "conv2d",
             "weight",
@@ -56,13 +72,20 @@ impl Tape<'_> {
             kernel: (kernel_height, kernel_width),
             stride: shape.stride,
             padding: shape.padding,
+            groups: shape.groups,
         };
         let fused = self.fuses(x.tensor());
         let x_in = x.tensor().contiguous()?;
         let y = if fused {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor()))?
         } else {
-            x_in.conv2d(weight.tensor(), shape.padding, shape.stride, 1, 1)?
+            x_in.conv2d(
+                weight.tensor(),
+                shape.padding,
+                shape.stride,
+                1,
+                shape.groups,
+            )?
         };
         if !self.records(&[x, weight]) {
             return Ok(Value::constant(y));
@@ -87,7 +110,9 @@ impl Tape<'_> {
                         with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy))?
                             .reshape(&weight_shape)?
                     } else {
-                        composed_weight_gradient(&x, &dy, shape, window.kernel)?
+                        by_group(shape.groups, (&x, 1), (&dy, 1), 0, |x, dy| {
+                            composed_weight_gradient(x, dy, shape, window.kernel)
+                        })?
                     };
                     sink.give(w_id, dw)?;
                 }
@@ -95,7 +120,9 @@ impl Tape<'_> {
                     let dx = if fused {
                         with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy))?
                     } else {
-                        composed_input_gradient(&w, &dy, shape, &window)?
+                        by_group(shape.groups, (&w, 0), (&dy, 1), 1, |w, dy| {
+                            composed_input_gradient(w, dy, shape, &window)
+                        })?
                     };
                     sink.give(x_id, dx.reshape(input_shape)?)?;
                 }
@@ -141,21 +168,27 @@ fn forward<T: Float>(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Ten
     };
     each_sample(&mut y, out * pixels, scratch, |n, y, columns, parallel| {
         let x = &xs[n * window.sample()..(n + 1) * window.sample()];
-        let columns: &[T] = if window.is_pointwise() {
-            x
-        } else {
-            gather(window, x, columns);
-            columns
-        };
-        product(
-            y,
-            pixels,
-            Matrix::rows(&w, out, rows),
-            Matrix::rows(columns, rows, pixels),
-            T::zero(),
-            T::one(),
-            parallel,
-        );
+        for ((x, y), w) in x
+            .chunks_exact(window.group())
+            .zip(y.chunks_exact_mut(out / window.groups * pixels))
+            .zip(w.chunks_exact(out / window.groups * rows))
+        {
+            let columns: &[T] = if window.is_pointwise() {
+                x
+            } else {
+                gather(window, x, columns);
+                columns
+            };
+            product(
+                y,
+                pixels,
+                Matrix::rows(w, out / window.groups, rows),
+                Matrix::rows(columns, rows, pixels),
+                T::zero(),
+                T::one(),
+                parallel,
+            );
+        }
     });
     let (height, width) = window.out();
     tensor_of(y, &[samples, out, height, width])
@@ -179,18 +212,24 @@ fn input_gradient<T: Float>(window: &Window, weight: &Tensor, dy: &Tensor) -> Re
         window.sample(),
         scratch,
         |n, dx, columns, parallel| {
-            let dy = Matrix::rows(&dys[n * out * pixels..(n + 1) * out * pixels], out, pixels);
-            let w = Matrix::rows(&w, out, rows).transposed();
-            if window.is_pointwise() {
-                product(dx, pixels, w, dy, T::zero(), T::one(), parallel);
-                return;
+            let part = out / window.groups;
+            let dy = dys[n * out * pixels..(n + 1) * out * pixels].chunks_exact(part * pixels);
+            let groups = dx.chunks_exact_mut(window.group()).zip(dy);
+            for ((dx, dy), w) in groups.zip(w.chunks_exact(part * rows)) {
+                let dy = Matrix::rows(dy, part, pixels);
+                let w = Matrix::rows(w, part, rows).transposed();
+                if window.is_pointwise() {
+                    product(dx, pixels, w, dy, T::zero(), T::one(), parallel);
+                    continue;
+                }
+                product(columns, pixels, w, dy, T::zero(), T::one(), parallel);
+                dx.fill(T::zero());
+                scatter(window, columns, dx);
             }
-            product(columns, pixels, w, dy, T::zero(), T::one(), parallel);
-            dx.fill(T::zero());
-            scatter(window, columns, dx);
         },
     );
-    tensor_of(dx, &[samples, window.channels, window.height, window.width])
+    let channels = window.channels * window.groups;
+    tensor_of(dx, &[samples, channels, window.height, window.width])
 }
 
 /// Bytes that partial weight gradients may take together.
@@ -216,33 +255,52 @@ fn weight_gradient<T: Float>(window: &Window, x: &Tensor, dy: &Tensor) -> Result
                 rows * pixels
             });
             for n in chunk * length..((chunk + 1) * length).min(samples) {
-                let x = &xs[n * window.sample()..(n + 1) * window.sample()];
-                let columns: &[T] = if window.is_pointwise() {
-                    x
-                } else {
-                    gather(window, x, &mut columns);
-                    &columns
-                };
                 let keep = if n == chunk * length {
                     T::zero()
                 } else {
                     T::one()
                 };
-                let dy = Matrix::rows(&dys[n * out * pixels..(n + 1) * out * pixels], out, pixels);
-                product(
-                    &mut dw,
-                    rows,
-                    dy,
-                    Matrix::rows(columns, rows, pixels).transposed(),
-                    keep,
-                    T::one(),
-                    parallel,
-                );
+                let part = out / window.groups;
+                let x =
+                    xs[n * window.sample()..(n + 1) * window.sample()].chunks_exact(window.group());
+                let dy = dys[n * out * pixels..(n + 1) * out * pixels].chunks_exact(part * pixels);
+                for ((dw, x), dy) in dw.chunks_exact_mut(part * rows).zip(x).zip(dy) {
+                    let columns: &[T] = if window.is_pointwise() {
+                        x
+                    } else {
+                        gather(window, x, &mut columns);
+                        &columns
+                    };
+                    let columns = Matrix::rows(columns, rows, pixels).transposed();
+                    let dy = Matrix::rows(dy, part, pixels);
+                    product(dw, rows, dy, columns, keep, T::one(), parallel);
+                }
             }
             dw
         })
         .collect();
     tensor_of(add_in_order(partial, out * rows), &[out, rows])
+}
+
+/// `work` on each group's part of two tensors, cut along the axes given with them; the results joined along `axis`.
+fn by_group(
+    groups: usize,
+    (a, a_axis): (&Tensor, usize),
+    (b, b_axis): (&Tensor, usize),
+    joined: usize,
+    work: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if groups == 1 {
+        return work(a, b);
+    }
+    let part = |t: &Tensor, axis: usize, group: usize| -> Result<Tensor> {
+        let size = t.dim(axis)? / groups;
+        Ok(t.narrow(axis, group * size, size)?.force_contiguous()?)
+    };
+    let parts = (0..groups)
+        .map(|group| work(&part(a, a_axis, group)?, &part(b, b_axis, group)?))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Tensor::cat(&parts, joined)?)
 }
 
 /// The kernel's gradient by convolving input with output gradient, both made contiguous: with a view as the kernel,

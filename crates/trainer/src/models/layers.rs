@@ -121,6 +121,7 @@ impl Conv {
                 shape: Conv2dShape {
                     stride,
                     padding: kernel / 2,
+                    groups: 1,
                 },
             })
         })
