@@ -57,12 +57,29 @@ impl ResNetShape {
 /// The network.
 #[derive(Debug, Clone)]
 pub struct ResNet {
-    stem: Conv,
-    stem_norm: GroupNorm,
-    activation: Activation,
-    pool: Option<PoolShape>,
+    stem: Entrance,
     blocks: Vec<Block>,
     head: Linear,
+}
+
+/// How an image enters, built.
+#[derive(Debug, Clone)]
+struct Entrance {
+    conv: Conv,
+    norm: GroupNorm,
+    activation: Activation,
+    pool: Option<PoolShape>,
+}
+
+impl Entrance {
+    fn forward(&self, tape: &Tape, images: &Value) -> Result<Value> {
+        let x = self.conv.forward(tape, images)?;
+        let x = self.norm.forward(tape, &x, self.activation)?;
+        match self.pool {
+            Some(pool) => tape.max_pool(&x, pool),
+            None => Ok(x),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -93,8 +110,12 @@ impl ResNet {
                 }),
             ),
         };
-        let stem = Conv::build(b, "stem.conv", (3, shape.channels), kernel, stride)?;
-        let stem_norm = GroupNorm::build(b, "stem.norm", shape.channels, shape.groups)?;
+        let stem = Entrance {
+            conv: Conv::build(b, "stem.conv", (3, shape.channels), kernel, stride)?,
+            norm: GroupNorm::build(b, "stem.norm", shape.channels, shape.groups)?,
+            activation: shape.activation,
+            pool,
+        };
         let mut channels = shape.channels;
         let mut blocks = Vec::with_capacity(shape.blocks.len());
         for (i, &(out, stride)) in shape.blocks.iter().enumerate() {
@@ -106,21 +127,20 @@ impl ResNet {
         }
         Ok(ResNet {
             stem,
-            stem_norm,
-            activation: shape.activation,
-            pool,
             blocks,
             head: Linear::build(b, "head", channels, classes, HEAD_DEVIATION)?,
         })
     }
 
-    /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only.
+    /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only, and where that
+    /// is all of them the stem does too.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
-        let x = self.stem.forward(tape, images)?;
-        let mut x = self.stem_norm.forward(tape, &x, self.activation)?;
-        if let Some(pool) = self.pool {
-            x = tape.max_pool(&x, pool)?;
-        }
+        let mut x = if checkpointed >= self.blocks.len() {
+            let stem = self.stem.clone();
+            tape.checkpoint(images, move |tape, x| stem.forward(tape, x))?
+        } else {
+            self.stem.forward(tape, images)?
+        };
         for (i, block) in self.blocks.iter().enumerate() {
             x = if i < checkpointed {
                 let block = block.clone();
