@@ -6,9 +6,16 @@ use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
+/// Numbers of which every bit pattern is one.
+pub(crate) trait Plain: Copy {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+impl Plain for u8 {}
+
 /// The element types of the fused kernels: `f32` trains, `f64` proves.
 pub(crate) trait Float:
-    Exponential
+    Plain
+    + Exponential
     + WithDType
     + num_traits::Float
     + num_traits::NumAssign
@@ -78,9 +85,9 @@ impl<T: Float> Deref for View<'_, T> {
     clippy::uninit_vec,
     reason = "zeroes would be written only to be overwritten: a whole pass over memory"
 )]
-pub(crate) fn buffer<T: Float>(len: usize) -> Vec<T> {
+pub(crate) fn buffer<T: Plain>(len: usize) -> Vec<T> {
     let mut values = Vec::with_capacity(len);
-    // SAFETY: the capacity is there, every bit pattern is a valid float, and each kernel writes all elements first.
+    // SAFETY: the capacity is there, every bit pattern is a valid number, and each kernel writes all elements first.
     unsafe { values.set_len(len) };
     values
 }

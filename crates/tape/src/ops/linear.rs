@@ -4,11 +4,12 @@
 //! compute again, `W` (a parameter: free) if `x` does.
 
 use super::expect_shape;
-use crate::cpu::{self, Float, Matrix, View, buffer, product, tensor_of, with_float};
+use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, tensor_of, with_float};
 use crate::error::Result;
 use crate::kept::Kept;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
+use rayon::prelude::*;
 
 impl Tape<'_> {
     /// `x Wᵀ + b` over the last axis of `x`.
@@ -75,7 +76,9 @@ fn forward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, fused: bool) -> R
             // The bias is laid down first and the product added to it: no pass of its own.
             Some(bias) => {
                 let bias = View::<T>::of("linear", bias)?;
-                y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(&bias));
+                y.par_chunks_mut((row_chunks(outputs) * outputs).max(1)).for_each(|rows| {
+                    rows.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(&bias));
+                });
                 T::of(1.0)
             }
             None => T::of(0.0),

@@ -116,7 +116,7 @@ impl Tape<'_> {
 fn forward<T: Float>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor, Vec<u8>)> {
     let xs = View::<T>::of("max_pool", x)?;
     let mut y = buffer::<T>(dims.iter().product());
-    let mut places = vec![0u8; y.len()];
+    let mut places = buffer::<u8>(y.len());
     let planes = xs.par_chunks(plane.height * plane.width);
     y.par_chunks_mut(plane.outputs())
         .zip(places.par_chunks_mut(plane.outputs()))
