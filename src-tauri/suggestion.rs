@@ -17,9 +17,10 @@ const BYTES_A_PARAMETER: u64 = 8;
 pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> {
     let plan = Plan::check(&RunConfig::default(), inspection)?;
     let parameters = Network::count(plan.model, plan.image_size, plan.classes.len())?;
-    let moments = match plan.optimizer {
-        OptimizerKind::AdamW => 2,
-        OptimizerKind::Sgd => 1,
+    let moments_bytes = match plan.optimizer {
+        OptimizerKind::AdamW => 8,
+        OptimizerKind::AdamW8bit => 2,
+        OptimizerKind::Sgd => 4,
     };
     Ok(PlanView {
         settings: PlanSettings {
@@ -44,7 +45,7 @@ pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> 
         held_out_samples: plan.held_out_samples,
         parameters,
         machine: machine.view(),
-        state_bytes: parameters * (BYTES_A_PARAMETER + 4 * moments),
+        state_bytes: parameters * (BYTES_A_PARAMETER + moments_bytes),
         activations_bytes: None,
         budget_line_bytes: machine.budget_line_bytes(),
     })

@@ -75,7 +75,7 @@ pub struct Train {
     /// auto, or a fixed size for every piece
     #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
     pub micro_batch: Option<MicroBatch>,
-    /// adamw or sgd
+    /// adamw, adamw8bit (a quarter of the state) or sgd
     #[arg(long)]
     pub optimizer: Option<String>,
     /// Peak learning rate
@@ -84,6 +84,9 @@ pub struct Train {
     /// Decoupled weight decay
     #[arg(long, value_name = "DECAY")]
     pub weight_decay: Option<f64>,
+    /// Evaluate with a moving average of the weights, such as 0.999
+    #[arg(long, value_name = "DECAY")]
+    pub ema_decay: Option<f64>,
     /// none or standard
     #[arg(long)]
     pub augment: Option<String>,

@@ -89,6 +89,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         optimizer: args.optimizer.clone(),
         learning_rate: args.learning_rate,
         weight_decay: args.weight_decay,
+        ema_decay: args.ema_decay,
         augment: args.augment.clone(),
         device: args.device.clone(),
         precision: args.precision.clone(),

@@ -33,7 +33,7 @@ pub struct RunConfig {
     /// Fixed micro-batch, 1..=65536; absent means automatic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
-    /// `adamw` or `sgd`.
+    /// `adamw`, `adamw8bit` or `sgd`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<String>,
     /// Peak learning rate, `1e-9..=10.0`.
@@ -51,6 +51,9 @@ pub struct RunConfig {
     /// Largest global gradient norm, `1e-6..=1e6`; absent means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
+    /// Decay of a moving average of the weights, `0.0..=0.999999`; absent means none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ema_decay: Option<f64>,
     /// `none` or `standard` (crop, flip, colour).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub augment: Option<String>,
@@ -116,6 +119,7 @@ impl RunConfig {
             warmup_fraction: self.warmup_fraction.or(base.warmup_fraction),
             label_smoothing: self.label_smoothing.or(base.label_smoothing),
             clip_norm: self.clip_norm.or(base.clip_norm),
+            ema_decay: self.ema_decay.or(base.ema_decay),
             augment: self.augment.or(base.augment),
             held_out_fraction: self.held_out_fraction.or(base.held_out_fraction),
             device: self.device.or(base.device),

@@ -28,7 +28,7 @@ use Allowed::{Bytes, Number, Path, Rhythm, Whole, Word};
 const EXACT: u64 = (1 << 53) - 1;
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 26] = [
+pub(crate) const KEYS: [(&str, Allowed); 27] = [
     ("folder", Path),
     ("task", Word(&["image-classification"])),
     ("model", Word(&["convnet", "vit_micro"])),
@@ -37,12 +37,13 @@ pub(crate) const KEYS: [(&str, Allowed); 26] = [
     ("steps", Whole(1, 100_000_000)),
     ("effective_batch", Whole(1, 65_536)),
     ("micro_batch", Whole(1, 65_536)),
-    ("optimizer", Word(&["adamw", "sgd"])),
+    ("optimizer", Word(&["adamw", "adamw8bit", "sgd"])),
     ("learning_rate", Number(1e-9, 10.0)),
     ("weight_decay", Number(0.0, 10.0)),
     ("warmup_fraction", Number(0.0, 1.0)),
     ("label_smoothing", Number(0.0, 0.99)),
     ("clip_norm", Number(1e-6, 1e6)),
+    ("ema_decay", Number(0.0, 0.999_999)),
     ("augment", Word(&["none", "standard"])),
     ("held_out_fraction", Number(0.0, 0.99)),
     ("device", Word(&["auto", "metal", "cuda", "cpu"])),

@@ -64,6 +64,8 @@ pub enum SliceMut<'a> {
     F32(&'a mut [f32]),
     /// Double precision.
     F64(&'a mut [f64]),
+    /// Codes.
+    U8(&'a mut [u8]),
 }
 
 /// Lends the memory of a contiguous CPU tensor to `write`. Nothing else may read the tensor meanwhile.
@@ -89,7 +91,8 @@ impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for Lend<F> {
         match storage {
             CpuStorage::F32(values) => write(SliceMut::F32(&mut values[range])),
             CpuStorage::F64(values) => write(SliceMut::F64(&mut values[range])),
-            _ => candle_core::bail!("in-place passes need f32 or f64"),
+            CpuStorage::U8(values) => write(SliceMut::U8(&mut values[range])),
+            _ => candle_core::bail!("in-place passes need f32, f64 or u8"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A checkpoint is whole or it is not there: written to a temporary folder, synced, renamed; checked by length and sum when
 //! it is read. kill -9 at any instant leaves the last good one.
 
+use crate::average::fill;
 use crate::error::{Result, TrainError, at};
 use crate::learner::Learner;
 use candle_core::{Device, Tensor, safetensors};
@@ -10,9 +11,12 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use tape::Parameters;
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
+/// The averaged weights under the names of the weights, where the run keeps an average: a model file of its own.
+const AVERAGE: &str = "average.safetensors";
 const STATE: &str = "state.json";
 /// How the name of a folder begins that is being filled.
 const DRAFT: &str = ".draft-";
@@ -64,8 +68,8 @@ pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Wri
     let path = RunFolder::checkpoint_name(state.step);
     let last = run.path.join(&path);
     let draft = parent.join(format!("{DRAFT}{}.{}", state.step, std::process::id()));
-    let bytes =
-        fill(&draft, learner, state).and_then(|bytes| publish(&draft, &last).map(|()| bytes));
+    let bytes = write_files(&draft, learner, state)
+        .and_then(|bytes| publish(&draft, &last).map(|()| bytes));
     let bytes = bytes.map_err(|source| {
         // Half a checkpoint is worth nothing: its room is given back at once.
         let _ = fs::remove_dir_all(&draft);
@@ -79,19 +83,23 @@ pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Wri
     Ok(Written { path, bytes })
 }
 
-fn fill(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
+fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
     let _ = fs::remove_dir_all(draft);
     fs::create_dir_all(draft)?;
-    let model: HashMap<String, Tensor> = learner
-        .parameters
-        .iter()
-        .map(|p| (p.name.clone(), p.tensor.clone()))
-        .collect();
+    let by_name = |parameters: &Parameters| -> HashMap<String, Tensor> {
+        let named = parameters.iter();
+        named.map(|p| (p.name.clone(), p.tensor.clone())).collect()
+    };
+    let average = learner.average.as_ref();
+    let average = average.map(|average| (AVERAGE, by_name(&average.parameters)));
     let mut files = HashMap::new();
     for (name, tensors) in [
-        (MODEL, model),
+        (MODEL, by_name(&learner.parameters)),
         (OPTIMIZER, learner.optimizer.named(&learner.parameters)),
-    ] {
+    ]
+    .into_iter()
+    .chain(average)
+    {
         let path = draft.join(name);
         safetensors::save(&tensors, &path).map_err(io_error)?;
         File::open(&path)?.sync_all()?;
@@ -141,7 +149,7 @@ fn io_error(error: candle_core::Error) -> io::Error {
 
 /// ": 0.4 of 1.1 GB free on this disk. Free 0.7 GB, then choose Checkpoint now", where room is the trouble.
 fn room(parent: &Path, error: &io::Error, learner: &Learner) -> String {
-    let needed = learner.parameters.bytes() + learner.optimizer.bytes();
+    let needed = learner.state_bytes() - learner.parameters.bytes();
     match fs4::available_space(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
             ". {} of {} are free on this disk; free {} and checkpoint again",
@@ -224,7 +232,9 @@ fn verify(path: &Path) -> Result<RunState> {
             envelope.format
         )));
     }
-    for name in [MODEL, OPTIMIZER] {
+    let others = envelope.files.keys().map(String::as_str);
+    let others = others.filter(|name| ![MODEL, OPTIMIZER].contains(name));
+    for name in [MODEL, OPTIMIZER].into_iter().chain(others) {
         let file = path.join(name);
         let found = fingerprint(&file).map_err(at(&file))?;
         if envelope.files.get(name) != Some(&found) {
@@ -243,25 +253,18 @@ fn envelope(path: &Path) -> Result<Envelope> {
     })
 }
 
-/// Puts the weights of a checkpoint into a learner, and its moments unless it only evaluates.
+/// Puts the weights of a checkpoint and their average into a learner, and its moments unless it only evaluates.
 pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> Result<()> {
     let path = loaded.path.join(MODEL);
     let device = learner.device().clone();
-    let mut saved = tensors(&path, &device)?;
-    for index in 0..learner.parameters.len() {
-        let parameter = learner.parameters.at(index);
-        let name = parameter.name.clone();
-        let tensor = saved
-            .remove(&name)
-            .filter(|t| t.dtype() == parameter.tensor.dtype());
-        let tensor = tensor.ok_or_else(|| misfit(&path, format!("{name} is missing")))?;
-        learner
-            .parameters
-            .set(index, tensor)
-            .map_err(|error| misfit(&path, error.to_string()))?;
-    }
-    if let Some(extra) = saved.keys().next() {
-        return Err(misfit(&path, format!("{extra} belongs to another model")));
+    fill(&mut learner.parameters, tensors(&path, &device)?, &path)?;
+    if let Some(average) = &mut learner.average {
+        let path = loaded.path.join(AVERAGE);
+        if !path.exists() {
+            let what = "the run kept no average; take ema_decay out of its config".to_owned();
+            return Err(TrainError::Misfit { path, what });
+        }
+        fill(&mut average.parameters, tensors(&path, &device)?, &path)?;
     }
     if with_optimizer == Moments::Load {
         let path = loaded.path.join(OPTIMIZER);
@@ -282,13 +285,6 @@ pub enum Moments {
 
 fn tensors(path: &Path, device: &Device) -> Result<HashMap<String, Tensor>> {
     Ok(safetensors::load(path, device)?)
-}
-
-fn misfit(path: &Path, what: String) -> TrainError {
-    TrainError::Misfit {
-        path: path.to_owned(),
-        what,
-    }
 }
 
 /// Removes what a crash left half-written and checkpoints that newer ones replace: the newest few and the best stay.

@@ -1,5 +1,6 @@
 //! What is learnt: network, parameters, optimizer, and how far they are. One step changes all of them or nothing.
 
+use crate::average::Average;
 use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError};
 use crate::image_task::ImageTask;
@@ -23,6 +24,8 @@ pub struct Learner {
     pub parameters: Parameters,
     /// Moments, and the rule that uses them.
     pub optimizer: Optimizer,
+    /// Moving average of the parameters, where the plan wants one.
+    pub average: Option<Average>,
     schedule: Schedule,
     clip_norm: f64,
     dtype: DType,
@@ -58,11 +61,17 @@ impl Learner {
             dtype,
             device,
         )?;
-        let optimizer = Optimizer::new(plan.optimizer, plan.weight_decay, &parameters)?;
+        let optimizer =
+            Optimizer::new(plan.optimizer, plan.weight_decay, &parameters)?.with_seed(plan.seed);
+        let average = plan
+            .ema_decay
+            .map(|decay| Average::new(decay, &parameters))
+            .transpose()?;
         Ok(Learner {
             network,
             parameters,
             optimizer,
+            average,
             schedule: Schedule {
                 peak: plan.learning_rate,
                 warmup: plan.warmup_steps,
@@ -81,6 +90,7 @@ impl Learner {
     pub fn unload(&mut self) {
         self.parameters = Parameters::default();
         self.optimizer.unload();
+        self.average = None;
     }
 
     /// Weights and moments have been dropped.
@@ -102,9 +112,19 @@ impl Learner {
         }
     }
 
-    /// Bytes of weights, gradients and moments.
+    /// The task on the parameters that are evaluated: their average where one is kept.
+    pub fn evaluation_task(&self, cancel: Cancel) -> ImageTask<'_> {
+        let average = self.average.as_ref().map(|average| &average.parameters);
+        ImageTask {
+            parameters: average.unwrap_or(&self.parameters),
+            ..self.task(cancel)
+        }
+    }
+
+    /// Bytes of weights, gradients, moments and averages.
     pub fn state_bytes(&self) -> u64 {
-        2 * self.parameters.bytes() + self.optimizer.bytes()
+        let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
+        2 * self.parameters.bytes() + self.optimizer.bytes() + averages
     }
 
     /// Bytes of one activation element.
@@ -150,6 +170,9 @@ impl Learner {
             clip / batch.weight,
             step + 1,
         )?;
+        if let Some(average) = &mut self.average {
+            average.follow(&self.parameters, step + 1)?;
+        }
         Ok(Update {
             learning_rate,
             gradient_norm,

@@ -18,6 +18,7 @@ mod learner;
 mod machine;
 pub mod models;
 mod optimizer;
+mod average;
 mod pending;
 mod pilot;
 mod plan;
@@ -46,7 +47,7 @@ pub mod rooms {
     pub use crate::effective_batch::{EffectiveBatch, Whole};
     pub use crate::image_task::{ImageTask, TrainedPiece};
     pub use crate::learner::{Learner, Update};
-    pub use crate::optimizer::Optimizer;
+    pub use crate::optimizer::{Group, Optimizer};
     pub use crate::pending::Pending;
     pub use crate::schedule::Schedule;
 

@@ -1,51 +1,128 @@
-//! AdamW and SGD with named moments. Weight decay spares norms and biases. State is part of every checkpoint.
+//! AdamW, AdamW with moments of one byte a value, and SGD, with named moments. State is part of every checkpoint.
 
 use crate::error::{Result, TrainError};
 use crate::plan::OptimizerKind;
 use candle_core::Tensor;
 use std::collections::HashMap;
 use std::path::Path;
-use tape::Parameters;
-use tape::update::{AdamW, Sgd, adamw, sgd};
+use tape::update::{AdamW, ByteMoment, Sgd, adamw, adamw8bit, sgd};
+use tape::{Parameters, Stream};
 
 /// AdamW's decay of the moments and its epsilon (Loshchilov and Hutter 2019).
 const BETAS: (f64, f64) = (0.9, 0.999);
 const EPSILON: f64 = 1e-8;
 /// SGD's momentum.
 const MOMENTUM: f64 = 0.9;
+/// Parameters with fewer values keep moments in full: they weigh nothing and are the ones most easily upset
+/// (Dettmers et al. 2022).
+const BYTES_FROM: usize = 4096;
 
-/// Moments of every parameter, in the parameters' order.
-pub struct Optimizer {
-    kind: OptimizerKind,
-    weight_decay: f64,
-    moments: Vec<Vec<Tensor>>,
+/// Parameters that are updated by the same numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Positions of its parameters.
+    pub parameters: Vec<usize>,
 }
 
-/// Names of the moments in a checkpoint, in order.
-fn names(kind: OptimizerKind) -> &'static [&'static str] {
-    match kind {
-        OptimizerKind::AdamW => &["first_moment", "second_moment"],
-        OptimizerKind::Sgd => &["momentum"],
+/// Matrices and kernels, which decay, and norms and biases, which do not.
+fn groups(weight_decay: f64, parameters: &Parameters) -> [Group; 2] {
+    let group = |decays: bool, weight_decay: f64| Group {
+        weight_decay,
+        parameters: (0..parameters.len())
+            .filter(|&index| parameters.at(index).decays == decays)
+            .collect(),
+    };
+    [group(true, weight_decay), group(false, 0.0)]
+}
+
+/// Moments of one parameter.
+enum Moments {
+    Momentum(Tensor),
+    Full(Tensor, Tensor),
+    Bytes(ByteMoment, ByteMoment),
+}
+
+impl Moments {
+    /// All zero, from host data: a device then allocates their exact size.
+    fn zero(kind: OptimizerKind, parameter: &Tensor) -> Result<Self> {
+        let zero = || -> Result<Tensor> {
+            let zeros = vec![0f32; parameter.elem_count()];
+            let zeros = Tensor::from_vec(zeros, parameter.shape(), parameter.device())?;
+            Ok(zeros.to_dtype(parameter.dtype())?)
+        };
+        Ok(match kind {
+            OptimizerKind::Sgd => Moments::Momentum(zero()?),
+            OptimizerKind::AdamW8bit if parameter.elem_count() >= BYTES_FROM => {
+                Moments::Bytes(ByteMoment::zero(parameter)?, ByteMoment::zero(parameter)?)
+            }
+            OptimizerKind::AdamW | OptimizerKind::AdamW8bit => Moments::Full(zero()?, zero()?),
+        })
+    }
+
+    /// Every tensor with its name in a checkpoint.
+    fn named(&self) -> Vec<(&'static str, &Tensor)> {
+        match self {
+            Moments::Momentum(momentum) => vec![("momentum", momentum)],
+            Moments::Full(first, second) => {
+                vec![("first_moment", first), ("second_moment", second)]
+            }
+            Moments::Bytes(first, second) => vec![
+                ("first_moment.codes", &first.codes),
+                ("first_moment.scales", &first.scales),
+                ("second_moment.codes", &second.codes),
+                ("second_moment.scales", &second.scales),
+            ],
+        }
+    }
+
+    /// The same tensors in the same order, to be replaced.
+    fn slots(&mut self) -> Vec<&mut Tensor> {
+        match self {
+            Moments::Momentum(momentum) => vec![momentum],
+            Moments::Full(first, second) => vec![first, second],
+            Moments::Bytes(first, second) => vec![
+                &mut first.codes,
+                &mut first.scales,
+                &mut second.codes,
+                &mut second.scales,
+            ],
+        }
     }
 }
 
+/// Moments of every parameter, in the parameters' order.
+pub struct Optimizer {
+    groups: [Group; 2],
+    moments: Vec<Moments>,
+    /// By this moments in bytes are rounded.
+    noise: Stream,
+}
+
 impl Optimizer {
-    /// All moments zero, from host data: a device then allocates their exact size.
+    /// All moments zero.
     pub fn new(kind: OptimizerKind, weight_decay: f64, parameters: &Parameters) -> Result<Self> {
-        let zero = |tensor: &Tensor| -> Result<Tensor> {
-            let zeros = vec![0f32; tensor.elem_count()];
-            Ok(Tensor::from_vec(zeros, tensor.shape(), tensor.device())?
-                .to_dtype(tensor.dtype())?)
-        };
         let moments = parameters
             .iter()
-            .map(|p| names(kind).iter().map(|_| zero(&p.tensor)).collect())
+            .map(|p| Moments::zero(kind, &p.tensor))
             .collect::<Result<_>>()?;
         Ok(Optimizer {
-            kind,
-            weight_decay,
+            groups: groups(weight_decay, parameters),
             moments,
+            noise: Stream::new(0),
         })
+    }
+
+    /// Rounds moments in bytes by the run's seed.
+    pub fn with_seed(self, seed: u64) -> Self {
+        let noise = Stream::new(seed).site("moments");
+        Optimizer { noise, ..self }
+    }
+
+    /// Which parameters are updated by which numbers.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
     }
 
     /// One step: `gradient_factor` divides by the effective batch's weight and clips. `step` counts from 1.
@@ -57,40 +134,43 @@ impl Optimizer {
         gradient_factor: f64,
         step: u64,
     ) -> Result<()> {
-        for (index, (moments, gradient)) in self.moments.iter_mut().zip(gradients).enumerate() {
-            let parameter = parameters.at(index);
-            let weight_decay = if parameter.decays {
-                self.weight_decay
-            } else {
-                0.0
+        for Group {
+            weight_decay,
+            parameters: members,
+        } in &self.groups
+        {
+            let adam = AdamW {
+                learning_rate,
+                beta1: BETAS.0,
+                beta2: BETAS.1,
+                epsilon: EPSILON,
+                weight_decay: *weight_decay,
+                step,
+                gradient_factor,
             };
-            let mut tensor = parameter.tensor.clone();
-            match (self.kind, moments.as_mut_slice()) {
-                (OptimizerKind::AdamW, [first, second]) => {
-                    let (beta1, beta2) = BETAS;
-                    let rule = AdamW {
-                        learning_rate,
-                        beta1,
-                        beta2,
-                        epsilon: EPSILON,
-                        weight_decay,
-                        step,
-                        gradient_factor,
-                    };
-                    adamw(&mut tensor, first, second, gradient, rule)?;
+            for &index in members {
+                let (parameter, gradient) = (parameters.at(index), &gradients[index]);
+                let mut tensor = parameter.tensor.clone();
+                match &mut self.moments[index] {
+                    Moments::Full(first, second) => {
+                        adamw(&mut tensor, first, second, gradient, adam)?;
+                    }
+                    Moments::Bytes(first, second) => {
+                        let noise = self.noise.site(&parameter.name).at(step);
+                        adamw8bit(&mut tensor, first, second, gradient, adam, noise)?;
+                    }
+                    Moments::Momentum(momentum) => {
+                        let rule = Sgd {
+                            learning_rate,
+                            momentum: MOMENTUM,
+                            weight_decay: *weight_decay,
+                            gradient_factor,
+                        };
+                        sgd(&mut tensor, momentum, gradient, rule)?;
+                    }
                 }
-                (_, [momentum, ..]) => {
-                    let rule = Sgd {
-                        learning_rate,
-                        momentum: MOMENTUM,
-                        weight_decay,
-                        gradient_factor,
-                    };
-                    sgd(&mut tensor, momentum, gradient, rule)?;
-                }
-                _ => {}
+                parameters.set(index, tensor)?;
             }
-            parameters.set(index, tensor)?;
         }
         Ok(())
     }
@@ -104,24 +184,21 @@ impl Optimizer {
     pub fn bytes(&self) -> u64 {
         self.moments
             .iter()
-            .flatten()
-            .map(|t| (t.elem_count() * t.dtype().size_in_bytes()) as u64)
+            .flat_map(Moments::named)
+            .map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64)
             .sum()
     }
 
     /// Moments by name: `blocks.0.conv1.weight.first_moment`.
     pub fn named(&self, parameters: &Parameters) -> HashMap<String, Tensor> {
-        let names = names(self.kind);
-        let named = parameters
-            .iter()
-            .zip(&self.moments)
-            .flat_map(|(p, moments)| {
-                names
-                    .iter()
-                    .zip(moments)
-                    .map(|(name, tensor)| (format!("{}.{name}", p.name), tensor.clone()))
-            });
-        named.collect()
+        let of = |name: &str, moments: &Moments| {
+            let full = |(part, tensor): (&str, &Tensor)| (format!("{name}.{part}"), tensor.clone());
+            moments.named().into_iter().map(full).collect::<Vec<_>>()
+        };
+        let named = parameters.iter().zip(&self.moments);
+        named
+            .flat_map(|(p, moments)| of(&p.name, moments))
+            .collect()
     }
 
     /// Takes moments from a checkpoint.
@@ -131,10 +208,10 @@ impl Optimizer {
         mut saved: HashMap<String, Tensor>,
         path: &Path,
     ) -> Result<()> {
-        let names = names(self.kind);
         for (parameter, moments) in parameters.iter().zip(&mut self.moments) {
-            for (name, moment) in names.iter().zip(moments) {
-                let name = format!("{}.{name}", parameter.name);
+            let parts: Vec<&str> = moments.named().into_iter().map(|(part, _)| part).collect();
+            for (part, moment) in parts.into_iter().zip(moments.slots()) {
+                let name = format!("{}.{part}", parameter.name);
                 let tensor = saved
                     .remove(&name)
                     .filter(|t| t.shape() == moment.shape() && t.dtype() == moment.dtype());

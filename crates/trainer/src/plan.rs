@@ -49,15 +49,25 @@ impl ModelKind {
 pub enum OptimizerKind {
     /// Adam with decoupled weight decay.
     AdamW,
+    /// The same with moments of one byte a value: a quarter of the state.
+    AdamW8bit,
     /// Stochastic gradient descent with momentum .9.
     Sgd,
 }
 
 impl OptimizerKind {
+    /// All of them, the suggested one first.
+    pub const ALL: [OptimizerKind; 3] = [
+        OptimizerKind::AdamW,
+        OptimizerKind::AdamW8bit,
+        OptimizerKind::Sgd,
+    ];
+
     /// The name in configs and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             OptimizerKind::AdamW => "adamw",
+            OptimizerKind::AdamW8bit => "adamw8bit",
             OptimizerKind::Sgd => "sgd",
         }
     }
@@ -109,6 +119,8 @@ pub struct Plan {
     pub label_smoothing: f64,
     /// Largest global gradient norm.
     pub clip_norm: f64,
+    /// Decay of the moving average of the weights; none is kept where it is absent.
+    pub ema_decay: Option<f64>,
     /// Augmentation.
     pub augment: Augmentation,
     /// Train in f64 (CPU only); else f32.
@@ -163,7 +175,7 @@ impl Plan {
             &models,
         )?;
         let image_size = image_size(config.image_size, model)?;
-        let optimizers = [("adamw", OptimizerKind::AdamW), ("sgd", OptimizerKind::Sgd)];
+        let optimizers = OptimizerKind::ALL.map(|o| (o.name(), o));
         let optimizer = chosen(
             "optimizer",
             config.optimizer.as_deref().unwrap_or("adamw"),
@@ -211,7 +223,7 @@ impl Plan {
             .unwrap_or((DEFAULT_SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60));
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
         let rate = match optimizer {
-            OptimizerKind::AdamW => 1e-3,
+            OptimizerKind::AdamW | OptimizerKind::AdamW8bit => 1e-3,
             OptimizerKind::Sgd => 2e-2,
         };
         let seed = match inspection.split {
@@ -242,6 +254,7 @@ impl Plan {
             warmup_steps: ((steps as f64 * warmup) as u64).clamp(1, steps.max(1)),
             label_smoothing: config.label_smoothing.unwrap_or(0.1),
             clip_norm: config.clip_norm.unwrap_or(1.0),
+            ema_decay: config.ema_decay,
             augment,
             double_precision,
             device,

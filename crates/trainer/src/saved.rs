@@ -112,7 +112,9 @@ impl SavedRun {
             }
             if !samples.is_empty() {
                 sum.add(piece_scope(|| {
-                    self.learner.task(Cancel::default()).evaluate(&samples)
+                    self.learner
+                        .evaluation_task(Cancel::default())
+                        .evaluate(&samples)
                 })?);
             }
         }
@@ -140,7 +142,10 @@ impl SavedRun {
             Ok(sample) => sample,
             Err(error) => return Ok(Err(error.reason)),
         };
-        let mut predictions = self.learner.task(Cancel::default()).predict(&[sample])?;
+        let mut predictions = self
+            .learner
+            .evaluation_task(Cancel::default())
+            .predict(&[sample])?;
         Ok(predictions
             .pop()
             .ok_or_else(|| "nothing was predicted".to_owned()))

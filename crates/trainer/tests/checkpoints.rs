@@ -32,6 +32,11 @@ fn moments(learner: &Learner) -> BTreeMap<String, Vec<u64>> {
     named.into_iter().map(|(n, t)| (n, bits(t))).collect()
 }
 
+fn averages(learner: &Learner) -> Option<Vec<Vec<f64>>> {
+    let average = learner.average.as_ref();
+    average.map(|average| values(&average.parameters))
+}
+
 fn step(learner: &mut Learner, step: u64) {
     let batch = whole(&learner.task(Cancel::default()), &samples(4, step), &[3, 1]);
     learner.update(&batch, step).unwrap();
@@ -53,10 +58,11 @@ const ADAMW: OptimizerKind = OptimizerKind::AdamW;
 #[test]
 fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
     for kind in ModelKind::ALL {
-        for optimizer in [OptimizerKind::AdamW, OptimizerKind::Sgd] {
+        for optimizer in OptimizerKind::ALL {
             for dtype in [DType::F32, DType::F64] {
                 let (_folder, run) = run();
-                let plan = plan(kind, optimizer, dtype, 10);
+                let mut plan = plan(kind, optimizer, dtype, 10);
+                plan.ema_decay = (dtype == DType::F32).then_some(0.9);
                 let mut first = learner(&plan);
                 (0..2).for_each(|i| step(&mut first, i));
                 let state = RunState {
@@ -79,9 +85,14 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                 checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
                 assert!(values(&second.parameters) == values(&first.parameters));
                 assert!(moments(&second) == moments(&first));
-                step(&mut first, 2);
-                step(&mut second, 2);
+                assert!(averages(&second) == averages(&first));
+                for i in 2..5 {
+                    step(&mut first, i);
+                    step(&mut second, i);
+                }
                 assert!(values(&second.parameters) == values(&first.parameters));
+                assert!(moments(&second) == moments(&first));
+                assert!(averages(&second) == averages(&first));
             }
         }
     }
@@ -115,6 +126,14 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
     check(
         &|p| p.optimizer = OptimizerKind::Sgd,
         &["optimizer.safetensors", "momentum"],
+    );
+    check(
+        &|p| p.optimizer = OptimizerKind::AdamW8bit,
+        &["optimizer.safetensors", "first_moment.codes is missing"],
+    );
+    check(
+        &|p| p.ema_decay = Some(0.99),
+        &["average.safetensors", "kept no average"],
     );
 }
 
@@ -189,6 +208,21 @@ fn a_draft_is_no_checkpoint_and_a_damaged_one_is_passed_over_and_said() {
         checkpoint::newest(&run).err().map(|e| e.code()),
         Some("no_checkpoint")
     );
+}
+
+#[test]
+fn a_damaged_average_damages_its_checkpoint() {
+    let (_folder, run) = run();
+    let mut plan = plan(ModelKind::VitMicro, ADAMW, DType::F32, 10);
+    plan.ema_decay = Some(0.99);
+    let learner = learner(&plan);
+    checkpoint::write(&run, &learner, &at(1)).unwrap();
+    checkpoint::write(&run, &learner, &at(2)).unwrap();
+    let newest = run.path.join(RunFolder::checkpoint_name(2));
+    fs::write(newest.join("average.safetensors"), b"torn").unwrap();
+    let (loaded, said) = checkpoint::newest(&run).unwrap();
+    assert_eq!(loaded.state.step, 1);
+    assert!(said[0].contains("average.safetensors"), "{said:?}");
 }
 
 #[test]

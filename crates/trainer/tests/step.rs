@@ -89,7 +89,9 @@ fn check_reference(kind: OptimizerKind) {
             let decay = if SHAPES[i].len() > 1 { 0.05 } else { 0.0 };
             for ((p, r), g) in expected[i].iter_mut().zip(&mut references[i]).zip(gradient) {
                 *p = match kind {
-                    OptimizerKind::AdamW => r.adamw(*p, g * factor, rate, decay, step as i32),
+                    OptimizerKind::AdamW | OptimizerKind::AdamW8bit => {
+                        r.adamw(*p, g * factor, rate, decay, step as i32)
+                    }
                     OptimizerKind::Sgd => r.sgd(*p, g * factor, rate, decay),
                 };
             }
@@ -116,6 +118,12 @@ fn check_reference(kind: OptimizerKind) {
 #[test]
 fn adamw_follows_its_paper_for_fifty_steps() {
     check_reference(OptimizerKind::AdamW);
+}
+
+/// Small parameters keep their moments in full.
+#[test]
+fn adamw_with_8_bit_state_follows_the_paper_on_small_parameters() {
+    check_reference(OptimizerKind::AdamW8bit);
 }
 
 #[test]

@@ -53,7 +53,11 @@ impl Session<'_> {
                 continue;
             }
             self.pilot.begin(count);
-            match piece_scope(|| self.learner.task(self.control.cancel()).evaluate(samples)) {
+            match piece_scope(|| {
+                self.learner
+                    .evaluation_task(self.control.cancel())
+                    .evaluate(samples)
+            }) {
                 Ok(piece) => {
                     self.pilot.ended(Outcome::Ok);
                     sum.add(piece);

@@ -111,6 +111,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         warmup_steps: (steps / 20).max(1),
         label_smoothing: 0.1,
         clip_norm: 1.0,
+        ema_decay: None,
         augment: Augmentation::None,
         double_precision: dtype == DType::F64,
         device: Wanted::Cpu,

@@ -1,0 +1,73 @@
+//! The moving average of the weights: what a run with `ema_decay` evaluates, predicts with and keeps beside the weights it
+//! trains. Refuses to know the optimizer.
+
+use crate::error::{Result, TrainError};
+use candle_core::Tensor;
+use std::collections::HashMap;
+use std::path::Path;
+use tape::Parameters;
+use tape::update::average;
+
+/// The averaged weights, under the names of the weights.
+pub struct Average {
+    decay: f64,
+    /// The averages now.
+    pub parameters: Parameters,
+}
+
+impl Average {
+    /// An average that stands at the weights, in memory of its own.
+    pub fn new(decay: f64, parameters: &Parameters) -> Result<Self> {
+        let mut own = parameters.clone();
+        for index in 0..own.len() {
+            let tensor = own.at(index).tensor.copy()?;
+            own.set(index, tensor)?;
+        }
+        Ok(Average {
+            decay,
+            parameters: own,
+        })
+    }
+
+    /// Follows the weights after step `step`, counted from 1. Early steps move it faster, so that it does not linger at
+    /// weights that nothing was learnt in.
+    pub fn follow(&mut self, parameters: &Parameters, step: u64) -> Result<()> {
+        let decay = self.decay.min((1.0 + step as f64) / (10.0 + step as f64));
+        for index in 0..self.parameters.len() {
+            let mut tensor = self.parameters.at(index).tensor.clone();
+            average(&mut tensor, &parameters.at(index).tensor, decay)?;
+            self.parameters.set(index, tensor)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts saved tensors in the place of `parameters`, by name.
+///
+/// # Errors
+/// A tensor is missing, has another shape or type, or belongs to another model.
+pub fn fill(
+    parameters: &mut Parameters,
+    mut saved: HashMap<String, Tensor>,
+    path: &Path,
+) -> Result<()> {
+    let misfit = |what: String| TrainError::Misfit {
+        path: path.to_owned(),
+        what,
+    };
+    for index in 0..parameters.len() {
+        let parameter = parameters.at(index);
+        let name = parameter.name.clone();
+        let tensor = saved
+            .remove(&name)
+            .filter(|t| t.dtype() == parameter.tensor.dtype());
+        let tensor = tensor.ok_or_else(|| misfit(format!("{name} is missing")))?;
+        parameters
+            .set(index, tensor)
+            .map_err(|error| misfit(error.to_string()))?;
+    }
+    match saved.keys().next() {
+        Some(extra) => Err(misfit(format!("{extra} belongs to another model"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,160 @@
+//! What an optimizer keeps beside the weights: moments of one byte a value that train as well as full ones, parameters in
+//! groups by their decay, and the moving average that is evaluated.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use candle_core::{DType, Device, Tensor};
+use support::{build, learner, norm, plan, samples, values, whole};
+use tape::{Cancel, Parameters};
+use trainer::rooms::{Learner, Optimizer};
+use trainer::{ModelKind, OptimizerKind};
+
+const STEPS: u64 = 120;
+
+/// Trains on sixty samples in batches of six; the mean loss of the first ten and of the last ten steps.
+fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
+    let mut learner = learner(&plan(kind, optimizer, DType::F32, STEPS));
+    let samples = samples(60, 3);
+    let mut losses = Vec::new();
+    for step in 0..STEPS {
+        let first = step as usize * 6 % 60;
+        let task = learner.task(Cancel::default());
+        let batch = whole(&task, &samples[first..first + 6], &[6]);
+        losses.push(batch.loss);
+        learner.update(&batch, step).unwrap();
+    }
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    (mean(&losses[..10]), mean(&losses[losses.len() - 10..]))
+}
+
+#[test]
+fn a_training_with_8_bit_state_comes_to_the_loss_of_adamw() {
+    for kind in ModelKind::ALL {
+        let (begun, full) = losses(kind, OptimizerKind::AdamW);
+        let (_, bytes) = losses(kind, OptimizerKind::AdamW8bit);
+        println!("{}: {begun:.4}, then {full:.4} and {bytes:.4}", kind.name());
+        assert!(begun - full > 0.2, "nothing was learnt: {begun} {full}");
+        let apart = (bytes - full).abs() / (begun - full);
+        assert!(apart < 0.05, "{}: {full} against {bytes}", kind.name());
+    }
+}
+
+#[test]
+fn the_8_bit_state_is_about_a_quarter() {
+    for kind in ModelKind::ALL {
+        let (_, parameters) = build(kind, DType::F32);
+        let bytes = |kind| Optimizer::new(kind, 0.0, &parameters).unwrap().bytes();
+        let expected = |p: &Tensor| match p.elem_count() as u64 {
+            count if count < 4096 => 8 * count,
+            count => 2 * count + 8 * count.div_ceil(256),
+        };
+        let expected: u64 = parameters.iter().map(|p| expected(&p.tensor)).sum();
+        assert_eq!(bytes(OptimizerKind::AdamW8bit), expected);
+        let share = expected as f64 / bytes(OptimizerKind::AdamW) as f64;
+        println!("{}: {share:.3} of AdamW's state", kind.name());
+        assert!((0.25..0.28).contains(&share), "{}: {share}", kind.name());
+    }
+}
+
+#[test]
+fn norms_and_biases_are_one_group_that_does_not_decay() {
+    for kind in ModelKind::ALL {
+        let (_, mut parameters) = build(kind, DType::F64);
+        let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
+        let [decaying, spared] = optimizer.groups() else {
+            panic!("two groups");
+        };
+        assert_eq!((decaying.weight_decay, spared.weight_decay), (0.05, 0.0));
+        let mut all = [decaying.parameters.clone(), spared.parameters.clone()].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..parameters.len()).collect::<Vec<_>>());
+        let spared = spared.parameters.clone();
+        for (index, parameter) in parameters.iter().enumerate() {
+            let name = &parameter.name;
+            let is_vector = name.ends_with("bias") || name.contains("norm");
+            assert!(!is_vector || spared.contains(&index), "{name}");
+            assert!(
+                parameter.tensor.rank() == 1 || !spared.contains(&index),
+                "{name}"
+            );
+        }
+        // Without a gradient the decay alone is seen.
+        let before = values(&parameters);
+        let zeros = parameters.iter().map(|p| p.tensor.zeros_like().unwrap());
+        let zeros: Vec<Tensor> = zeros.collect();
+        optimizer
+            .update(&mut parameters, &zeros, 0.1, 1.0, 1)
+            .unwrap();
+        for (index, (after, before)) in values(&parameters).iter().zip(&before).enumerate() {
+            let keep = if spared.contains(&index) {
+                1.0
+            } else {
+                1.0 - 0.1 * 0.05
+            };
+            let expected: Vec<f64> = before.iter().map(|v| v * keep).collect();
+            assert_eq!(*after, expected, "{}", parameters.at(index).name);
+        }
+    }
+}
+
+fn averaging(decay: Option<f64>) -> Learner {
+    let mut plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
+    plan.ema_decay = decay;
+    learner(&plan)
+}
+
+#[test]
+fn the_average_follows_the_weights_and_is_what_is_evaluated() {
+    let mut learner = averaging(Some(0.9));
+    let mut expected = values(&learner.parameters);
+    let samples = samples(6, 5);
+    for step in 0..12u64 {
+        let batch = whole(&learner.task(Cancel::default()), &samples, &[6]);
+        learner.update(&batch, step).unwrap();
+        let t = step as f64 + 1.0;
+        let decay = 0.9f64.min((1.0 + t) / (10.0 + t));
+        for (a, p) in expected.iter_mut().zip(values(&learner.parameters)) {
+            a.iter_mut()
+                .zip(p)
+                .for_each(|(a, p)| *a = decay * *a + (1.0 - decay) * p);
+        }
+    }
+    let average: &Parameters = &learner.average.as_ref().unwrap().parameters;
+    for (a, e) in values(average).iter().zip(&expected) {
+        assert!(support::distance(a, e) <= 1e-12 * (1.0 + norm(e)));
+    }
+    let evaluated = |task: trainer::rooms::ImageTask| task.evaluate(&samples).unwrap().loss;
+    let by_average = evaluated(learner.evaluation_task(Cancel::default()));
+    let by_weights = evaluated(learner.task(Cancel::default()));
+    assert_ne!(by_average, by_weights);
+    let mut moved = averaging(None);
+    assert_eq!(
+        learner.state_bytes(),
+        moved.state_bytes() + moved.parameters.bytes()
+    );
+    for (index, parameter) in average.iter().enumerate() {
+        moved
+            .parameters
+            .set(index, parameter.tensor.clone())
+            .unwrap();
+    }
+    let without = evaluated(moved.evaluation_task(Cancel::default()));
+    assert_eq!(without.to_bits(), by_average.to_bits());
+}
+
+#[test]
+fn a_step_that_is_skipped_leaves_the_average() {
+    let mut learner = averaging(Some(0.5));
+    let mut batch = whole(&learner.task(Cancel::default()), &samples(3, 5), &[3]);
+    learner.update(&batch, 0).unwrap();
+    let average = |learner: &Learner| values(&learner.average.as_ref().unwrap().parameters);
+    let before = average(&learner);
+    let nan = vec![f64::NAN; batch.gradients[0].elem_count()];
+    let shape = batch.gradients[0].shape().clone();
+    batch.gradients[0] = Tensor::from_vec(nan, shape, &Device::Cpu).unwrap();
+    assert!(learner.update(&batch, 1).unwrap().skipped.is_some());
+    assert_eq!(average(&learner), before);
+}
