@@ -124,6 +124,9 @@ pub enum RunEvent {
         what: String,
         /// Why, and the next move.
         reason: String,
+        /// The gradients that were not finite, where a step was left out; empty for a file.
+        #[serde(default)]
+        gradients: Vec<NonFiniteGradient>,
     },
     /// Something the user should know; the training goes on.
     Warning {
@@ -226,6 +229,17 @@ pub struct Started {
     pub total_bytes: u64,
     /// Seed of everything random.
     pub seed: u64,
+}
+
+/// A gradient with values that are not finite.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct NonFiniteGradient {
+    /// The parameter's name.
+    pub parameter: String,
+    /// Values that are not a number.
+    pub nan: u64,
+    /// Values that are infinite.
+    pub infinite: u64,
 }
 
 /// Why a checkpoint was written.

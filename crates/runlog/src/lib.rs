@@ -29,7 +29,7 @@ mod words;
 
 pub use config::RunConfig;
 pub use error::RunlogError;
-pub use event::{CheckpointReason, RunEvent, Started, StopReason};
+pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use every::Every;
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use log::{EventReader, EventWriter, Tail, read_events};

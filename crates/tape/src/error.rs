@@ -32,6 +32,14 @@ pub enum TapeError {
         /// Element type that came.
         dtype: DType,
     },
+    /// A weight that holds NaN or infinite values.
+    #[error("{op}: row {row} of the weight holds values that are not finite; load it again")]
+    NotFinite {
+        /// Operation.
+        op: &'static str,
+        /// First such row.
+        row: usize,
+    },
     /// A label outside the classes.
     #[error("label {label} of sample {row} is outside 0..{classes}")]
     Label {

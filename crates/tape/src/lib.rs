@@ -17,6 +17,7 @@ pub mod memory;
 /// Operations, one a file.
 mod ops;
 mod parameters;
+mod quantised;
 mod saved;
 mod stream;
 mod tape;
@@ -26,5 +27,6 @@ pub use error::{Result, TapeError};
 pub use gradients::Gradients;
 pub use ops::{Activation, AttentionShape, Conv2dShape, IGNORED, Loss, PoolShape};
 pub use parameters::{Parameter, ParameterId, Parameters};
+pub use quantised::{Bits, Quantised};
 pub use stream::Stream;
 pub use tape::{Cancel, Kernels, Tape, Value};

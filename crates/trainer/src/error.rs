@@ -28,17 +28,20 @@ pub enum TrainError {
     },
     /// The loss or gradient was not finite several steps in a row.
     #[error(
-        "the training diverged at step {step}: {what} was not finite {times} steps in a row; start again with a lower learning rate than {learning_rate}"
+        "the training diverged at step {step}: {what} was not finite {times} steps in a row; {}; start again with a lower learning rate than {learning_rate}",
+        last_good(.checkpoint.as_deref())
     )]
     Diverged {
         /// Optimizer steps done.
         step: u64,
-        /// "the loss" or the parameter's name.
+        /// "the loss", or the gradient or weight with the parameter's name.
         what: String,
         /// Steps in a row.
         times: u32,
         /// Learning rate at that step.
         learning_rate: f64,
+        /// Folder of the last good checkpoint inside the run folder.
+        checkpoint: Option<String>,
     },
     /// Every sample of an effective batch was unreadable.
     #[error(
@@ -107,6 +110,13 @@ pub enum TrainError {
         "the training thread stopped unexpectedly: {0}; the last checkpoint is good, resume from it"
     )]
     Panicked(String),
+}
+
+fn last_good(checkpoint: Option<&str>) -> String {
+    match checkpoint {
+        Some(path) => format!("the last good checkpoint is {path}"),
+        None => "no checkpoint had been written".to_owned(),
+    }
 }
 
 impl TrainError {

@@ -2,6 +2,7 @@
 //! run's clock. Writes to the run folder first, then tells whoever listens.
 
 use crate::error::Result;
+use crate::learner::Skipped;
 use crate::pilot::{Answer, Pilot};
 use pressure::{Action, MemorySample, Phase, sentence};
 use runlog::{EventWriter, RunEvent, RunFolder};
@@ -134,13 +135,25 @@ impl<'a> Journal<'a> {
         })
     }
 
-    /// Something was left out.
+    /// A file was left out.
     pub fn skip(&mut self, step: u64, what: String, reason: String) -> Result<()> {
         self.say(RunEvent::Skipped {
             at_ms: self.now_ms(),
             step,
             what,
             reason,
+            gradients: Vec::new(),
+        })
+    }
+
+    /// A step was left out.
+    pub fn skip_step(&mut self, step: u64, skipped: Skipped) -> Result<()> {
+        self.say(RunEvent::Skipped {
+            at_ms: self.now_ms(),
+            step,
+            reason: skipped.reason(),
+            what: skipped.what,
+            gradients: skipped.gradients,
         })
     }
 }

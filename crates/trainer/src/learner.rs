@@ -8,9 +8,9 @@ use crate::models::Network;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
 use crate::schedule::Schedule;
-use candle_core::{DType, Device};
-use tape::inplace::to_f64;
-use tape::update::global_norm;
+use candle_core::{DType, Device, Tensor};
+use runlog::{NonFiniteGradient, format_count};
+use tape::update::{Health, health};
 use tape::{Cancel, Kernels, Parameters};
 
 /// Steps in a row whose loss or gradient may be non-finite before the run ends.
@@ -41,8 +41,17 @@ pub struct Update {
     pub learning_rate: f64,
     /// Global gradient norm before clipping.
     pub gradient_norm: f64,
-    /// The name of the first parameter with a non-finite gradient, when the update was skipped.
-    pub skipped: Option<String>,
+    /// Why the update was skipped, when it was.
+    pub skipped: Option<Skipped>,
+}
+
+/// A step that was left out because loss or gradient were not finite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Skipped {
+    /// Where it began: the loss, or the gradient or weight of a parameter by name.
+    pub what: String,
+    /// The gradients that were not finite, in the parameters' order.
+    pub gradients: Vec<NonFiniteGradient>,
 }
 
 impl Learner {
@@ -143,22 +152,24 @@ impl Learner {
     /// Several steps in a row without a finite gradient: the run has diverged.
     pub fn update(&mut self, batch: &Whole, step: u64) -> Result<Update> {
         let learning_rate = self.schedule.rate(step);
-        let gradient_norm = global_norm(&batch.gradients)? / batch.weight;
+        let health = health(&batch.gradients)?;
+        let gradient_norm = health.norm / batch.weight;
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
             self.non_finite_in_a_row += 1;
-            let what = self.first_non_finite(batch)?;
+            let skipped = self.skipped(batch.loss, &health)?;
             if self.non_finite_in_a_row >= DIVERGED_AFTER {
                 return Err(TrainError::Diverged {
                     step,
-                    what,
+                    what: skipped.what,
                     times: self.non_finite_in_a_row,
                     learning_rate,
+                    checkpoint: None,
                 });
             }
             return Ok(Update {
                 learning_rate,
                 gradient_norm,
-                skipped: Some(what),
+                skipped: Some(skipped),
             });
         }
         self.non_finite_in_a_row = 0;
@@ -180,12 +191,53 @@ impl Learner {
         })
     }
 
-    fn first_non_finite(&self, batch: &Whole) -> Result<String> {
-        for (parameter, gradient) in self.parameters.iter().zip(&batch.gradients) {
-            if to_f64(gradient)?.iter().any(|v| !v.is_finite()) {
-                return Ok(format!("the gradient of {}", parameter.name));
-            }
-        }
-        Ok("the loss".to_owned())
+    /// The newest step was skipped.
+    pub fn is_skipping(&self) -> bool {
+        self.non_finite_in_a_row > 0
+    }
+
+    /// The name of the first parameter whose values are not all finite.
+    pub fn first_non_finite_weight(&self) -> Result<Option<String>> {
+        let weights: Vec<Tensor> = self.parameters.iter().map(|p| p.tensor.clone()).collect();
+        let first = health(&weights)?.non_finite.into_iter().next();
+        Ok(first.map(|found| self.parameters.at(found.index).name.clone()))
+    }
+
+    fn skipped(&self, loss: f64, health: &Health) -> Result<Skipped> {
+        let gradients: Vec<NonFiniteGradient> = health
+            .non_finite
+            .iter()
+            .map(|found| NonFiniteGradient {
+                parameter: self.parameters.at(found.index).name.clone(),
+                nan: found.nan,
+                infinite: found.infinite,
+            })
+            .collect();
+        // Backward runs from the loss to the first layer and carries what is not finite along: it began at the last.
+        let begun = gradients
+            .last()
+            .map(|g| format!("the gradient of {}", g.parameter));
+        let what = match (self.first_non_finite_weight()?, loss.is_finite(), begun) {
+            (Some(name), ..) => format!("the parameter {name}"),
+            (None, false, Some(gradient)) => format!("the loss, and with it {gradient},"),
+            (None, false, None) => "the loss".to_owned(),
+            (None, true, Some(gradient)) => gradient,
+            (None, true, None) => "the norm of the gradient".to_owned(),
+        };
+        Ok(Skipped { what, gradients })
+    }
+}
+
+impl Skipped {
+    /// How much was not finite, and what came of it.
+    pub fn reason(&self) -> String {
+        let sum =
+            |of: fn(&NonFiniteGradient) -> u64| format_count(self.gradients.iter().map(of).sum());
+        format!(
+            "not finite ({} NaN and {} infinite values in {} gradients); this step changed nothing and the training goes on",
+            sum(|g| g.nan),
+            sum(|g| g.infinite),
+            self.gradients.len()
+        )
     }
 }

@@ -46,7 +46,7 @@ pub use train::{Ending, Flight, on_threads, resume, start};
 pub mod rooms {
     pub use crate::effective_batch::{EffectiveBatch, Whole};
     pub use crate::image_task::{ImageTask, TrainedPiece};
-    pub use crate::learner::{Learner, Update};
+    pub use crate::learner::{Learner, Skipped, Update};
     pub use crate::optimizer::{Group, Optimizer};
     pub use crate::pending::Pending;
     pub use crate::schedule::Schedule;

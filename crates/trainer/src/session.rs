@@ -236,17 +236,16 @@ impl<'a> Session<'a> {
     pub(crate) fn update(&mut self, whole: Whole) -> Result<()> {
         let step = self.state.step;
         self.whole = false;
-        let update = self.learner.update(&whole, step)?;
+        let update = self.learner.update(&whole, step);
+        let update = update.map_err(|error| self.with_last_good(error))?;
         self.whole = true;
         self.state.step += 1;
         self.state.loss = Some(whole.loss);
         let seconds = self.step_begun.elapsed().as_secs_f64();
         let waited_ms = self.feed.waited_ms();
         let at_ms = self.journal.now_ms();
-        if let Some(what) = update.skipped {
-            let reason =
-                "not finite; this step changed nothing and the training goes on".to_owned();
-            self.journal.skip(self.state.step, what, reason)?;
+        if let Some(skipped) = update.skipped {
+            self.journal.skip_step(self.state.step, skipped)?;
         }
         self.journal.say(RunEvent::Step {
             at_ms,
@@ -292,6 +291,9 @@ impl<'a> Session<'a> {
         let seconds = begun.elapsed().as_secs_f64();
         let step = format_count(self.state.step);
         let sentence = match (why, self.state.best) {
+            _ if self.saved.step != Some(self.state.step) => {
+                format!("Ended at step {step}. The last good checkpoint stands")
+            }
             (StopReason::Requested, _) => {
                 format!("Stopped at step {step}. Checkpoint saved in {seconds:.1} s")
             }

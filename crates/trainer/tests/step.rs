@@ -177,11 +177,27 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_five_in_a_row_end_the_run()
         match learner.update(&batch, 3) {
             Ok(update) => {
                 assert!(times < 5);
-                assert!(update.skipped.unwrap().contains(&name));
+                let skipped = update.skipped.unwrap();
+                assert_eq!(skipped.what, format!("the gradient of {name}"));
+                let [found] = &skipped.gradients[..] else {
+                    panic!("{skipped:?}");
+                };
+                let count = batch.gradients[2].elem_count() as u64;
+                assert_eq!(
+                    (&found.parameter, found.nan, found.infinite),
+                    (&name, count, 0)
+                );
+                assert!(learner.is_skipping());
             }
             Err(TrainError::Diverged {
-                step, times: said, ..
-            }) => assert_eq!((times, said, step), (5, 5, 3)),
+                step,
+                times: said,
+                what,
+                ..
+            }) => {
+                assert_eq!((times, said, step), (5, 5, 3));
+                assert!(what.contains(&name), "{what}");
+            }
             Err(other) => panic!("{other}"),
         }
         assert!(values(&learner.parameters) == before);

@@ -4,6 +4,7 @@ import type { Component } from "./Component";
 import type { Decision } from "./Decision";
 import type { Level } from "./Level";
 import type { MemorySample } from "./MemorySample";
+import type { NonFiniteGradient } from "./NonFiniteGradient";
 import type { Phase } from "./Phase";
 import type { Started } from "./Started";
 import type { StopReason } from "./StopReason";
@@ -176,7 +177,11 @@ what: string,
 /**
  * Why, and the next move.
  */
-reason: string, } | { "kind": "warning", 
+reason: string, 
+/**
+ * The gradients that were not finite, where a step was left out; empty for a file.
+ */
+gradients: Array<NonFiniteGradient>, } | { "kind": "warning", 
 /**
  * Milliseconds of the run's life.
  */

@@ -107,6 +107,7 @@ impl Demo {
                 step,
                 what: "ibis/image_0031.jpg".into(),
                 reason: "it ends after 12 of 48 kB. Copy it again to use it.".into(),
+                gradients: Vec::new(),
             });
         }
     }

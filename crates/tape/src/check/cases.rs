@@ -2,9 +2,10 @@
 
 use crate::error::Result;
 use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
+use crate::quantised::{Bits, Quantised};
 use crate::stream::Stream;
 use crate::tape::{Tape, Value};
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 /// One operation on given inputs. All inputs get gradients.
 pub struct Case {
@@ -36,6 +37,13 @@ fn labels(rows: usize, classes: usize) -> Vec<u32> {
 
 fn lengths(samples: usize, tokens: usize) -> Vec<usize> {
     (0..samples).map(|n| tokens - n * 2 % tokens).collect()
+}
+
+/// `v[0]` through a frozen [5, 70] matrix, with the bias `v[1]`.
+fn quantised(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
+    let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
+    let weight = Quantised::of(&weight.to_device(v[0].tensor().device())?, bits)?;
+    tape.quantised_linear(&v[0], &weight, Some(&v[1]))
 }
 
 /// The cases for a micro-batch of `n` samples.
@@ -324,6 +332,16 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                 },
             )
         }),
+        (
+            "quantised_linear 8 bits",
+            vec![vec![n, 3, 70], vec![5]],
+            |t, v| quantised(t, v, Bits::Eight),
+        ),
+        (
+            "quantised_linear 4 bits",
+            vec![vec![n, 3, 70], vec![5]],
+            |t, v| quantised(t, v, Bits::Four),
+        ),
         ("mean_tokens", vec![vec![n, 4, 5]], |t, v| {
             t.mean_tokens(&v[0])
         }),

@@ -2,6 +2,7 @@
 //! kernel where there is one and the tape allows it, else tensor primitives.
 
 mod linear;
+mod quantised_linear;
 mod linear_cross_entropy;
 mod cross_entropy;
 mod attention;

@@ -5,7 +5,7 @@ use crate::checkpoint::{self, Loaded, Moments};
 use crate::error::{Result, TrainError};
 use crate::learner::Learner;
 use pressure::Level;
-use runlog::{CheckpointReason, Every, RunEvent};
+use runlog::{CheckpointReason, Every, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// A checkpoint at the warning level is written at most this often, in milliseconds.
@@ -59,7 +59,8 @@ impl Session<'_> {
         let level = self.pilot.state().level();
         let entered = level > self.saved.level;
         self.saved.level = level;
-        if self.saved.step == Some(step) {
+        // What a row of skipped steps ends in is not known yet: the checkpoint before it stays the newest.
+        if self.saved.step == Some(step) || self.learner.is_skipping() {
             return None;
         }
         if entered && at_ms >= self.saved.at_ms + PRESSURE_CHECKPOINT_MS {
@@ -89,8 +90,27 @@ impl Session<'_> {
         }
     }
 
-    /// Writes a checkpoint.
+    /// A run that has diverged is told where its last good checkpoint lies.
+    pub(crate) fn with_last_good(&self, mut error: TrainError) -> TrainError {
+        if let TrainError::Diverged {
+            checkpoint: last, ..
+        } = &mut error
+        {
+            let newest = checkpoint::newest(&self.run).ok();
+            *last = newest.map(|(loaded, _)| RunFolder::checkpoint_name(loaded.state.step));
+        }
+        error
+    }
+
+    /// Writes a checkpoint. Weights that are not finite are none: the last good one stays.
     pub(crate) fn save(&mut self, why: CheckpointReason) -> Result<()> {
+        if let Some(name) = self.learner.first_non_finite_weight()? {
+            let step = self.state.step;
+            let message = format!(
+                "no checkpoint at step {step}: {name} holds values that are not finite; the last good one stands"
+            );
+            return self.journal.warn("weights_not_finite", message);
+        }
         let begun = Instant::now();
         self.state.at_ms = self.journal.now_ms();
         self.state.is_best = self
