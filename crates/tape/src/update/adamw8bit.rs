@@ -161,6 +161,16 @@ mod tests {
             .expect("a small tensor")
     }
 
+    /// The first forty values shrunk by nine orders: less than half a code of their block.
+    fn with_tiny_values(tensor: &Tensor) -> Tensor {
+        let mut values = to_f64(tensor).expect("numbers");
+        values.iter_mut().take(40).for_each(|v| *v *= 1e-9);
+        let values = Tensor::from_vec(values, tensor.shape(), &Device::Cpu);
+        values
+            .and_then(|v| v.to_dtype(tensor.dtype()))
+            .expect("a small tensor")
+    }
+
     fn rule(step: u64) -> AdamW {
         AdamW {
             learning_rate: 0.01,
@@ -191,7 +201,8 @@ mod tests {
         let (mut fused, mut plain) = (start.copy().expect("memory"), start);
         let ((mut m, mut v), (mut m2, mut v2)) = (moments(&fused), moments(&plain));
         for step in 1..=5 {
-            let (g, noise) = (normal(10 + step, DType::F32), Stream::new(3).at(step));
+            let g = with_tiny_values(&normal(10 + step, DType::F32));
+            let noise = Stream::new(3).at(step);
             adamw8bit(&mut fused, &mut m, &mut v, &g, rule(step), noise).expect("shapes that fit");
             let draws = Draws::of(noise);
             composed(&mut plain, &mut m2, &mut v2, &g, rule(step), &draws)
@@ -216,7 +227,7 @@ mod tests {
 
     /// What is written and read again lies between the two neighbouring values, and is right on average.
     fn check_rounding(map: Map, power: i32) {
-        let values = to_f64(&normal(2, DType::F64)).expect("numbers");
+        let values = to_f64(&with_tiny_values(&normal(2, DType::F64))).expect("numbers");
         let values: Vec<f64> = match map {
             Map::Signed => values,
             Map::Unsigned => values.iter().map(|v| v * v).collect(),
