@@ -136,6 +136,30 @@ fn what_a_later_version_wrote_is_skipped_and_counted() {
 }
 
 #[test]
+fn a_skipped_step_counts_gradients_and_an_older_line_without_counts_is_read() {
+    let (_folder, run) = folder();
+    let skipped = |gradients: Vec<NonFiniteGradient>| RunEvent::Skipped {
+        at_ms: 1,
+        step: 2,
+        what: "the gradient of head.weight".into(),
+        reason: "not finite".into(),
+        gradients,
+    };
+    let counted = skipped(vec![NonFiniteGradient {
+        parameter: "head.weight".into(),
+        nan: 3,
+        infinite: 1,
+    }]);
+    write(&run, std::slice::from_ref(&counted));
+    add(
+        &run,
+        b"{\"kind\":\"skipped\",\"at_ms\":1,\"step\":2,\"what\":\"the gradient of head.weight\",\"reason\":\"not finite\"}\n",
+    );
+    let events = read_events(&run.events_path()).expect("both are events");
+    assert_eq!(events, [counted, skipped(Vec::new())]);
+}
+
+#[test]
 fn a_number_that_is_none_never_makes_a_line_unreadable() {
     let (_folder, run) = folder();
     let strange = RunEvent::Evaluation {
