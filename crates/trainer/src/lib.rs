@@ -21,6 +21,7 @@ mod optimizer;
 mod pending;
 mod pilot;
 mod plan;
+pub mod receipt;
 mod replay;
 mod roster;
 mod saved;
