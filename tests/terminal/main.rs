@@ -9,6 +9,7 @@ mod repeat;
 mod stop;
 mod stream;
 mod used;
+mod verify_split;
 mod wave;
 
 #[path = "../support/terminal.rs"]

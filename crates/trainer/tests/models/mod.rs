@@ -5,10 +5,9 @@
 use candle_core::{DType, Device, Tensor};
 use std::ops::Range;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape, Value};
+use tape::{Activation, Cancel, Kernels, Parameters, Stream, Tape, Value};
 use trainer::models::{
-    Activation, Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape,
-    Vit, VitShape,
+    Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
 use trainer::rooms::TrainedPiece;
 
