@@ -2,6 +2,7 @@
 //! Ebb does it.
 
 mod bad_input;
+mod bench;
 mod files;
 mod kept;
 mod presets;

@@ -1,4 +1,4 @@
-//! The receipt and the bench in the terminal: of a folder, a run, a workload; what they print and how they end.
+//! The receipt in the terminal: of a folder and a run; what it prints, what it refuses.
 
 use crate::support::{Place, Said, draw_classes};
 use serde_json::Value;
@@ -126,54 +126,4 @@ fn a_receipt_that_cannot_be_had_is_refused_with_the_next_move() {
         2,
         &["effective_batch = 60000", "samples fit"],
     );
-}
-
-#[test]
-fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
-    let place = place();
-    let line = "bench --workload bert_mini --batch 3,1 --micro 2 --steps 1 --device cpu --threads 2 --json";
-    let said = place.run(line).ended(0);
-    let lines: Vec<Value> = said
-        .out
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    let [three, one] = lines.as_slice() else {
-        panic!("{lines:?}");
-    };
-    let number = |line: &Value, key: &str| {
-        line[key]
-            .as_f64()
-            .unwrap_or_else(|| panic!("{key} in {line}"))
-    };
-    for (line, batch, micro) in [(three, 3, 2), (one, 1, 1)] {
-        assert_eq!(
-            (&line["batch"], &line["micro"]),
-            (&batch.into(), &micro.into())
-        );
-        for key in [
-            "samples_per_s",
-            "tokens_per_s",
-            "peak_rss_mb",
-            "state_mb",
-            "saved_mb",
-            "gflops",
-            "peak_fraction",
-        ] {
-            assert!(number(line, key) > 0.0, "{key}");
-        }
-        let step = &line["s_per_step"];
-        assert!(
-            number(step, "min") <= number(step, "median")
-                && number(step, "median") <= number(step, "max")
-        );
-    }
-    // The smaller case comes second: in one process it would show the peak of the first.
-    assert!(number(one, "peak_rss_mb") < number(three, "peak_rss_mb"));
-    assert_eq!(
-        number(three, "gflop_per_step"),
-        3.0 * number(one, "gflop_per_step")
-    );
-    let ended = place.run("bench --workload bert_mini,nothing").ended(2);
-    assert!(ended.err.contains("nothing"), "{}", ended.err);
 }
