@@ -31,6 +31,7 @@ pub fn conv2d(c: &mut Criterion) {
         let shape = Conv2dShape {
             stride,
             padding: kernel / 2,
+            groups: 1,
         };
         time(c, "conv2d", &operands, |tape, v| {
             tape.conv2d(&v[0], &v[1], shape)

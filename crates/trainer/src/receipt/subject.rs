@@ -7,15 +7,14 @@ use crate::bench::Workload;
 use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments};
 use crate::error::{Result, TrainError};
-use crate::feed::TrainFeed;
 use crate::image_task::TrainedPiece;
 use crate::learner::Learner;
 use crate::machine::Machine;
-use crate::plan::Plan;
+use crate::plan::{Augmentation, Plan};
 use crate::roster;
 use crate::train::on_threads;
 use candle_core::DType;
-use dataset::{Inspection, Sample};
+use dataset::{Augment, ImageDataset, ImageOptions, Inspection, Order, Part, Sample};
 use runlog::{RunConfig, RunFolder, format_count};
 use std::ops::Range;
 use tape::device::{Chosen, Wanted, default_threads, piece_scope};
@@ -47,8 +46,8 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
         let (loaded, damaged) = checkpoint::newest(run)?;
         let mut learner = Learner::new(&trained, &chosen.device)?;
         checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
-        if plan.double_precision != trained.double_precision {
-            learner = widened(&learner.parameters, &plan, &chosen)?;
+        if plan.config.precision != trained.config.precision {
+            learner = converted(&learner.parameters, &plan, &chosen)?;
         }
         let step = loaded.state.step;
         let last = step.min(plan.steps.saturating_sub(1));
@@ -120,7 +119,7 @@ pub fn of_workload(
 }
 
 /// The same weights in the element type of `plan`.
-fn widened(weights: &Parameters, plan: &Plan, chosen: &Chosen) -> Result<Learner> {
+fn converted(weights: &Parameters, plan: &Plan, chosen: &Chosen) -> Result<Learner> {
     let mut learner = Learner::new(plan, &chosen.device)?;
     for (index, weight) in weights.iter().enumerate() {
         let dtype = learner.parameters.at(index).tensor.dtype();
@@ -132,19 +131,33 @@ fn widened(weights: &Parameters, plan: &Plan, chosen: &Chosen) -> Result<Learner
 }
 
 fn precision(plan: &Plan) -> Precision {
-    match plan.double_precision {
-        true => Precision::Double,
-        false => Precision::Single,
+    match plan.config.precision.as_deref() {
+        Some("f64") => Precision::Double,
+        _ => Precision::Single,
     }
 }
 
-/// The samples of a step, and a sentence for each that could not be read.
+/// The samples of a step as training sees them, and a sentence for each that could not be read.
 fn samples(plan: &Plan, inspection: &Inspection, step: u64) -> Result<(Vec<Sample>, Vec<String>)> {
-    let mut feed = TrainFeed::start(plan, inspection, plan.threads as usize, step);
-    let count = feed.begin(step);
-    let (mut samples, mut notes) = (Vec::with_capacity(count), Vec::new());
-    for result in feed.fetch(count) {
-        match result {
+    let options = ImageOptions {
+        size: plan.image_size,
+        augment: match plan.augment {
+            Augmentation::None => Augment::None,
+            Augmentation::Standard => Augment::Standard,
+        },
+        seed: plan.seed,
+    };
+    let limit = plan.dev_samples.map(|limit| limit as usize);
+    let dataset = ImageDataset::open(inspection, Part::Train, options, limit, 0);
+    let order = Order {
+        seed: plan.seed,
+        len: dataset.len() as u32,
+        effective_batch: plan.effective_batch,
+    };
+    let (epoch, indices) = order.step(step);
+    let (mut samples, mut notes) = (Vec::with_capacity(indices.len()), Vec::new());
+    for index in indices {
+        match dataset.sample(index, epoch) {
             Ok(sample) => samples.push(sample),
             Err(error) => notes.push(format!(
                 "skipped {}: {}",
@@ -154,10 +167,8 @@ fn samples(plan: &Plan, inspection: &Inspection, step: u64) -> Result<(Vec<Sampl
         }
     }
     if samples.is_empty() {
-        return Err(TrainError::NoData {
-            step,
-            folder: plan.folder.clone(),
-        });
+        let folder = plan.folder.clone();
+        return Err(TrainError::NoData { step, folder });
     }
     Ok((samples, notes))
 }
@@ -189,13 +200,13 @@ impl Question {
 
     /// A config with the device of this question: the user's, else the config's, else what f64 needs.
     fn choose_device(&self, mut config: RunConfig) -> RunConfig {
-        let double =
-            self.precision == Precision::Double || config.precision.as_deref() == Some("f64");
         config.device = match self.device {
             Wanted::Metal => Some("metal".to_owned()),
             Wanted::Cuda => Some("cuda".to_owned()),
             Wanted::Cpu => Some("cpu".to_owned()),
-            Wanted::Auto if double => Some("cpu".to_owned()),
+            Wanted::Auto if self.precision_for(&config) == Precision::Double => {
+                Some("cpu".to_owned())
+            }
             Wanted::Auto => config.device,
         };
         config
@@ -204,10 +215,15 @@ impl Question {
     fn config(&self, config: RunConfig) -> RunConfig {
         let mut config = self.choose_device(config);
         config.effective_batch = self.effective_batch.or(config.effective_batch);
-        if self.precision == Precision::Double {
-            config.precision = Some(Precision::Double.name().to_owned());
-        }
+        config.precision = Some(self.precision_for(&config).name().to_owned());
         config
+    }
+
+    fn precision_for(&self, config: &RunConfig) -> Precision {
+        match config.precision.as_deref() {
+            Some("f64") => Precision::Double,
+            _ => self.precision,
+        }
     }
 }
 
