@@ -264,7 +264,7 @@ pub struct VerifySplit {
         long,
         value_name = "BLOCKS",
         default_value_t = 0,
-        requires = "workload"
+        conflicts_with = "target"
     )]
     pub checkpoint_blocks: usize,
     /// Compute in f64, on the CPU

@@ -108,7 +108,7 @@ fn a_receipt_that_cannot_be_had_is_refused_with_the_next_move() {
         &["there is no workload `bert`", "bert_mini"],
     );
     check("{birds} --workload gpt", 2, &["cannot be used with"]);
-    check("{birds} --checkpoint-blocks 1", 2, &["--workload"]);
+    check("{birds} --checkpoint-blocks 1", 2, &["cannot be used with"]);
     check("{birds} --splits 4+", 2, &["4+", "5+5+5+1"]);
     check(
         "{birds} --splits 4+4 --effective-batch 9",
