@@ -122,7 +122,7 @@ fn a_receipt_that_cannot_be_had_is_refused_with_the_next_move() {
         &["precision", "--device cpu"],
     );
     check(
-        "--workload gpt125m --effective-batch 60000 --device cpu",
+        "--workload bert_mini --effective-batch 60000 --device cpu",
         2,
         &["effective_batch = 60000", "samples fit"],
     );
