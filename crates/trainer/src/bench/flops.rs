@@ -10,6 +10,8 @@ use crate::models::{ResNetShape, Stem};
 struct Forward {
     /// The product that meets the data: its input needs no gradient.
     entry: f64,
+    /// The part of it that can run again.
+    stem: f64,
     /// By block.
     blocks: Vec<f64>,
     /// The head.
@@ -20,8 +22,7 @@ impl Workload {
     /// Operations of a step of `samples` whose first `checkpointed` blocks run forward twice.
     pub fn flops(self, samples: usize, checkpointed: usize) -> f64 {
         let forward = self.forward();
-        let again: f64 = forward.blocks.iter().take(checkpointed).sum();
-        let one = 2.0 * forward.entry + 3.0 * forward.inner() + again;
+        let one = 2.0 * forward.entry + 3.0 * forward.inner() + forward.again(checkpointed);
         samples as f64 * one
     }
 
@@ -29,11 +30,13 @@ impl Workload {
         match self.shape() {
             Shape::Language(s) => Forward {
                 entry: 0.0,
+                stem: 0.0,
                 blocks: vec![block(s.tokens, s.width); s.depth],
                 head: product(s.tokens, s.width, s.vocabulary),
             },
             Shape::Text(s) => Forward {
                 entry: 0.0,
+                stem: 0.0,
                 blocks: vec![block(s.tokens, s.width); s.depth],
                 head: product(1, s.width, TEXT_CLASSES),
             },
@@ -41,6 +44,7 @@ impl Workload {
                 let patches = (s.image / s.patch).pow(2);
                 Forward {
                     entry: product(patches, 3 * s.patch * s.patch, s.width),
+                    stem: 0.0,
                     // One token more: the class token.
                     blocks: vec![block(patches + 1, s.width); s.depth],
                     head: product(1, s.width, IMAGE_CLASSES),
@@ -52,6 +56,15 @@ impl Workload {
 }
 
 impl Forward {
+    /// What runs a second time: blocks, and a stem of convolutions where all blocks do.
+    fn again(&self, checkpointed: usize) -> f64 {
+        let blocks: f64 = self.blocks.iter().take(checkpointed).sum();
+        match checkpointed >= self.blocks.len() {
+            true => blocks + self.stem,
+            false => blocks,
+        }
+    }
+
     fn inner(&self) -> f64 {
         self.blocks.iter().sum::<f64>() + self.head
     }
@@ -91,8 +104,10 @@ fn residual(shape: &ResNetShape) -> Forward {
         blocks.push(block);
         inputs = outputs;
     }
+    let stem = convolution(stem_side, kernel, 3, shape.channels);
     Forward {
-        entry: convolution(stem_side, kernel, 3, shape.channels),
+        entry: stem,
+        stem,
         blocks,
         head: product(1, inputs, IMAGE_CLASSES),
     }
@@ -126,8 +141,8 @@ mod tests {
             let (forward, all) = (workload.forward(), workload.blocks());
             assert_eq!(forward.blocks.len(), all);
             let more = workload.flops(2, all) - workload.flops(2, 0);
-            let blocks: f64 = forward.blocks.iter().sum();
-            assert!((more / (2.0 * blocks) - 1.0).abs() < 1e-12);
+            let again: f64 = forward.blocks.iter().sum::<f64>() + forward.stem;
+            assert!((more / (2.0 * again) - 1.0).abs() < 1e-12);
             assert_eq!(workload.flops(6, 1), 3.0 * workload.flops(2, 1));
         }
     }
