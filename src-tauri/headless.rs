@@ -14,6 +14,7 @@ mod predict;
 mod progress;
 mod runs;
 mod train;
+mod verify_split;
 
 use args::{Command, Ebb};
 use clap::Parser;
@@ -34,6 +35,7 @@ pub fn run() -> ExitCode {
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::VerifySplit(args)) => verify_split::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
     };
     match done {

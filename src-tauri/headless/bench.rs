@@ -1,82 +1,185 @@
-//! `ebb bench`: seconds a step, memory, and the share of the machine's matrix-product rate, for fixed workloads.
+//! `ebb bench`: seconds a step, memory, and the share of the machine's matrix-product rate, for fixed workloads. Every case
+//! has a process of its own: the highest footprint is a process's, and a warm allocator is no fair start.
 
 use super::args;
 use super::doctor::wanted;
 use super::failure::Failure;
-use super::say::out;
+use super::say::{aside, out};
+use super::verify_split::workload;
 use serde_json::json;
+use std::process::Command;
 use trainer::bench::{Case, Row, Workload, peak_gflops, run as measure};
 use trainer::{choose, default_threads, on_threads};
 
 /// The top-level entry point of `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
-    let workloads = match args.workload.as_str() {
-        "all" => Workload::ALL.to_vec(),
-        name => vec![Workload::named(name).ok_or_else(|| {
-            let names: Vec<&str> = Workload::ALL.iter().map(|w| w.name()).collect();
-            Failure::usage(format!(
-                "there is no workload `{name}`; choose all or one of {}",
-                names.join(", ")
-            ))
-        })?],
+    let cases = cases(args)?;
+    let threads = args.threads.unwrap_or(default_threads());
+    match cases.as_slice() {
+        [case] => alone(*case, args, threads),
+        cases => each_in_its_own_process(cases, args, threads),
+    }
+}
+
+fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
+    let workloads = match args.workload.as_slice() {
+        [all] if all == "all" => Workload::ALL.to_vec(),
+        names => names
+            .iter()
+            .map(|name| workload(name))
+            .collect::<Result<_, _>>()?,
     };
-    let micro = args.micro.unwrap_or(args.batch);
-    if args.batch == 0 || args.steps == 0 || micro == 0 {
+    if args.batch.contains(&0) || args.steps == 0 || args.micro == Some(0) {
         return Err(Failure::usage(
             "--batch, --micro and --steps need at least 1",
         ));
     }
+    let case = |workload: Workload, batch| Case {
+        workload,
+        batch,
+        micro: args.micro.unwrap_or(batch).min(batch),
+        checkpointed: args.checkpoint_blocks.min(workload.blocks()),
+        steps: args.steps,
+    };
+    let batches = |workload| args.batch.iter().map(move |&batch| case(workload, batch));
+    Ok(workloads.into_iter().flat_map(batches).collect())
+}
+
+fn alone(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
-    let threads = args.threads.unwrap_or(default_threads());
-    for workload in workloads {
-        let checkpointed = args.checkpoint_blocks.min(workload.blocks());
-        let case = Case {
-            workload,
-            batch: args.batch,
-            micro,
-            checkpointed,
-            steps: args.steps,
-        };
-        let (row, peak) = on_threads(threads, || {
-            let chosen = choose(device)?;
-            let row = measure(case, &chosen.device)?;
-            Ok((row, peak_gflops(&chosen.device)?))
-        })?;
-        show(case, &row, peak, threads, args.json);
+    let (row, kind, peak_rss_bytes, peak_gflops) = on_threads(threads, || {
+        let chosen = choose(device)?;
+        let row = measure(case, &chosen.device)?;
+        // Read before the matrices that measure the machine.
+        let peak_rss_bytes = peak_rss_bytes();
+        Ok((
+            row,
+            chosen.kind,
+            peak_rss_bytes,
+            peak_gflops(&chosen.device)?,
+        ))
+    })?;
+    let measured = Measured {
+        case,
+        row,
+        threads,
+        kind,
+        peak_rss_bytes,
+        peak_gflops,
+    };
+    if args.json {
+        out!("{}", measured.line());
+    } else {
+        out!("{}", measured.words());
     }
     Ok(())
 }
 
-fn show(case: Case, row: &Row, peak: f64, threads: usize, as_json: bool) {
-    const MB: f64 = 1024.0 * 1024.0;
-    let step = row.s_per_step;
-    let (samples, tokens) = (
-        case.batch as f64 / step.median,
-        case.workload.tokens() as f64,
-    );
-    let peak_rss_mb = peak_rss_bytes() as f64 / MB;
-    if as_json {
-        let line = json!({
-            "workload": case.workload.name(), "batch": case.batch, "micro": case.micro,
-            "checkpoint_blocks": case.checkpointed, "steps": case.steps, "threads": threads,
-            "params": row.parameters, "s_per_step": step, "samples_per_s": samples, "tokens_per_s": samples * tokens,
-            "peak_rss_mb": peak_rss_mb, "state_mb": row.state_bytes as f64 / MB, "saved_mb": row.saved_bytes as f64 / MB,
-            "matmul_peak_gflops": peak, "first_loss": row.losses.0, "last_loss": row.losses.1,
-        });
-        out!("{line}");
-        return;
+/// Runs this binary once a case; what it prints is ours. A case that fails is said and the others run.
+fn each_in_its_own_process(
+    cases: &[Case],
+    args: &args::Bench,
+    threads: usize,
+) -> Result<(), Failure> {
+    let ebb = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("this program cannot be found again: {error}")))?;
+    let mut failed = Vec::new();
+    for case in cases {
+        let mut command = Command::new(&ebb);
+        command.args(["bench", "--workload", case.workload.name()]);
+        for (key, value) in [
+            ("--batch", case.batch),
+            ("--micro", case.micro),
+            ("--checkpoint-blocks", case.checkpointed),
+            ("--steps", case.steps),
+            ("--threads", threads),
+        ] {
+            command.arg(key).arg(value.to_string());
+        }
+        command.args(["--device", &args.device]);
+        command.args(args.json.then_some("--json"));
+        let name = format!("{} at batch {}", case.workload.name(), case.batch);
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => {
+                aside!("{name} did not come to its end: {status}");
+                failed.push(name);
+            }
+            Err(error) => {
+                aside!("{name} could not be started: {error}");
+                failed.push(name);
+            }
+        }
     }
-    out!(
-        "{:10} batch {:>3} in pieces of {:>3}: {:.3} s a step ({:.3} to {:.3}), {samples:.1} samples/s, peak {peak_rss_mb:.0} MB, state {:.0} MB, saved {:.0} MB",
-        case.workload.name(),
-        case.batch,
-        case.micro,
-        step.median,
-        step.min,
-        step.max,
-        row.state_bytes as f64 / MB,
-        row.saved_bytes as f64 / MB
-    );
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "not measured: {}; a smaller --micro or more --checkpoint-blocks needs less memory",
+            failed.join(", ")
+        ))),
+    }
+}
+
+/// One case and its figures.
+struct Measured {
+    case: Case,
+    row: Row,
+    threads: usize,
+    kind: &'static str,
+    peak_rss_bytes: u64,
+    peak_gflops: f64,
+}
+
+const MB: f64 = 1024.0 * 1024.0;
+
+impl Measured {
+    fn samples_per_s(&self) -> f64 {
+        self.case.batch as f64 / self.row.s_per_step.median
+    }
+
+    fn gflops(&self) -> f64 {
+        self.row.flops / self.row.s_per_step.median / 1e9
+    }
+
+    /// The peers' keys, then Ebb's own.
+    fn line(&self) -> serde_json::Value {
+        let (case, row) = (self.case, &self.row);
+        let mut line = json!({
+            "peer": "ebb", "version": env!("CARGO_PKG_VERSION"), "workload": case.workload.name(), "batch": case.batch,
+            "micro": case.micro, "threads": self.threads, "ckpt": case.checkpointed > 0, "device": self.kind,
+            "params": row.parameters, "steps": case.steps, "s_per_step": row.s_per_step, "warmup_s": row.warmup_s,
+            "samples_per_s": self.samples_per_s(), "state_mb": row.state_bytes as f64 / MB,
+            "peak_rss_mb": self.peak_rss_bytes as f64 / MB, "loss": row.losses,
+            "checkpoint_blocks": case.checkpointed, "saved_mb": row.saved_bytes as f64 / MB,
+            "gflop_per_step": row.flops / 1e9, "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
+            "peak_fraction": self.gflops() / self.peak_gflops,
+        });
+        if case.workload.tokens() > 0 {
+            let tokens = case.workload.tokens() as f64;
+            line["tokens_per_s"] = (self.samples_per_s() * tokens).into();
+        }
+        line
+    }
+
+    fn words(&self) -> String {
+        let (case, row) = (self.case, &self.row);
+        format!(
+            "{:10} batch {:>3} in pieces of {:>3}: {:.3} s a step ({:.3} to {:.3}), {:.1} samples/s, {:.0} GFLOP/s ({:.0} % of {:.0}), peak {:.0} MB, state {:.0} MB, saved {:.0} MB",
+            case.workload.name(),
+            case.batch,
+            case.micro,
+            row.s_per_step.median,
+            row.s_per_step.min,
+            row.s_per_step.max,
+            self.samples_per_s(),
+            self.gflops(),
+            100.0 * self.gflops() / self.peak_gflops,
+            self.peak_gflops,
+            self.peak_rss_bytes as f64 / MB,
+            row.state_bytes as f64 / MB,
+            row.saved_bytes as f64 / MB
+        )
+    }
 }
 
 /// Highest footprint of this process: only a process of its own makes this a case's figure.

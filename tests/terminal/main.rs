@@ -2,6 +2,7 @@
 //! Ebb does it.
 
 mod bad_input;
+mod bench;
 mod files;
 mod kept;
 mod presets;
@@ -9,6 +10,7 @@ mod repeat;
 mod stop;
 mod stream;
 mod used;
+mod verify_split;
 mod wave;
 
 #[path = "../support/terminal.rs"]

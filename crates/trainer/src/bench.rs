@@ -2,6 +2,8 @@
 //! shapes. Measures whole optimizer steps: forward, backward, accumulation, clipping and update.
 
 mod workload;
+mod batch;
+mod flops;
 mod case;
 mod peak;
 

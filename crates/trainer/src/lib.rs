@@ -22,6 +22,7 @@ mod average;
 mod pending;
 mod pilot;
 mod plan;
+pub mod receipt;
 mod replay;
 mod roster;
 mod saved;

@@ -6,11 +6,9 @@ use crate::error::Result;
 use crate::image_task::TrainedPiece;
 use crate::optimizer::Optimizer;
 use crate::plan::OptimizerKind;
-use candle_core::Device;
+use candle_core::{DType, Device};
 use std::time::Instant;
-use tape::inplace::to_f64;
 use tape::update::global_norm;
-use tape::{Cancel, Kernels, Tape};
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,14 +41,18 @@ pub struct Spread {
 pub struct Row {
     /// Seconds a step.
     pub s_per_step: Spread,
+    /// Operations of matrix products and convolutions a step.
+    pub flops: f64,
     /// Bytes of weights, gradients and moments.
     pub state_bytes: u64,
     /// Most bytes that the tape kept for backward.
     pub saved_bytes: u64,
     /// Trained parameters.
     pub parameters: usize,
-    /// Loss of the first and the last step.
-    pub losses: (f64, f64),
+    /// Mean loss of the first and the last step.
+    pub losses: [f64; 2],
+    /// Seconds of the steps before the measurement.
+    pub warmup_s: [f64; WARM_UP],
 }
 
 /// Steps before the measurement.
@@ -62,31 +64,22 @@ const WEIGHT_DECAY: f64 = 0.01;
 
 /// Runs a case.
 pub fn run(case: Case, device: &Device) -> Result<Row> {
-    let (model, mut parameters) = case.workload.build(device)?;
+    let (model, mut parameters) = case.workload.build(DType::F32, device)?;
     let mut optimizer = Optimizer::new(OptimizerKind::AdamW, WEIGHT_DECAY, &parameters)?;
     let batch = case.workload.batch(case.batch);
     let (mut seconds, mut losses, mut saved_bytes) = (Vec::new(), Vec::new(), 0);
+    let mut warmup_s = [f64::NAN; WARM_UP];
     for step in 0..WARM_UP + case.steps {
         let begun = Instant::now();
         let mut whole = EffectiveBatch::default();
         for from in (0..case.batch).step_by(case.micro) {
             let part = batch.part(from, (from + case.micro).min(case.batch));
-            let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
-            let loss = model.loss(&tape, &part, device, case.checkpointed)?;
-            saved_bytes = saved_bytes.max(tape.peak_saved_bytes());
-            let (per_row, root) = (loss.per_sample, loss.sum);
-            let gradients = tape
-                .backward(vec![(root, 1.0)])?
-                .into_iter()
-                .flatten()
-                .collect();
-            device.synchronize()?;
-            let loss = to_f64(&per_row)?.iter().sum();
+            let (piece, saved) = model.piece(&parameters, &part, device, case.checkpointed)?;
+            saved_bytes = saved_bytes.max(saved);
+            // The batch is the bench's own: none of its samples is pending.
             whole.add(TrainedPiece {
-                gradients,
-                loss,
-                weight: part.weight(),
                 samples: 0,
+                ..piece
             })?;
         }
         let Some(whole) = whole.whole() else { continue };
@@ -101,19 +94,20 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
         )?;
         device.synchronize()?;
         losses.push(whole.loss);
-        if step >= WARM_UP {
-            seconds.push(begun.elapsed().as_secs_f64());
+        let took = begun.elapsed().as_secs_f64();
+        match warmup_s.get_mut(step) {
+            Some(warm_up) => *warm_up = took,
+            None => seconds.push(took),
         }
     }
     Ok(Row {
         s_per_step: spread(seconds),
+        flops: case.workload.flops(case.batch, case.checkpointed),
         state_bytes: 2 * parameters.bytes() + optimizer.bytes(),
         saved_bytes,
         parameters: parameters.count(),
-        losses: (
-            losses.first().copied().unwrap_or(f64::NAN),
-            losses.last().copied().unwrap_or(f64::NAN),
-        ),
+        losses: [losses.first(), losses.last()].map(|loss| loss.copied().unwrap_or(f64::NAN)),
+        warmup_s,
     })
 }
 

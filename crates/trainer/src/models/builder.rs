@@ -1,6 +1,7 @@
 //! Makes named parameters. The first values depend on seed and name alone, so neither order nor device changes them.
 
 use candle_core::{DType, Device};
+use std::sync::Arc;
 use tape::{ParameterId, Parameters, Result, Stream};
 
 /// Adds parameters under a name prefix.
@@ -44,6 +45,11 @@ impl<'a> Builder<'a> {
             device: self.device,
         };
         build(&mut inner)
+    }
+
+    /// The name that parameters begin with here: `blocks.0.up`.
+    pub fn prefix(&self) -> Arc<str> {
+        self.prefix.as_str().into()
     }
 
     /// Truncated normal values.

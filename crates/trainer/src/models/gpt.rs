@@ -1,5 +1,6 @@
 //! Decoder-only language model (Radford et al. 2019): learnt positions, causal blocks, output weights tied to the embedding.
 
+use super::layers::of;
 use super::transformer::{BlockShape, Blocks, DEVIATION};
 use super::{Builder, LayerNorm};
 use tape::{Loss, ParameterId, Result, Tape};
@@ -66,7 +67,10 @@ impl Gpt {
         let samples = ids.len() / self.shape.tokens;
         let embedding = tape.parameter(self.embedding);
         let x = tape.embedding(&embedding, ids, &[samples, self.shape.tokens])?;
-        let x = tape.add_repeated(&x, &tape.parameter(self.positions))?;
+        let x = of(
+            "positions",
+            tape.add_repeated(&x, &tape.parameter(self.positions)),
+        )?;
         let x = self
             .norm
             .forward(tape, &self.blocks.forward(tape, x, checkpointed)?)?;

@@ -1,11 +1,31 @@
-//! Layers: positions of their parameters and the operation that uses them.
+//! Layers: positions of their parameters, the operation that uses them, and the name that its refusals are told by.
 
 use super::Builder;
-use tape::{Activation, Conv2dShape, ParameterId, Result, Tape, Value};
+use std::sync::Arc;
+use tape::{Activation, Conv2dShape, ParameterId, Result, Tape, TapeError, Value};
+
+/// The outcome of an operation; where shapes do not go together the refusal says whose: `weight (blocks.0.up)`.
+pub(super) fn of<T>(name: &str, outcome: Result<T>) -> Result<T> {
+    outcome.map_err(|error| match error {
+        TapeError::Shape {
+            op,
+            what,
+            expected,
+            found,
+        } => TapeError::Shape {
+            op,
+            what: format!("{what} ({name})"),
+            expected,
+            found,
+        },
+        error => error,
+    })
+}
 
 /// `x Wᵀ + b`.
 #[derive(Debug, Clone)]
 pub struct Linear {
+    name: Arc<str>,
     weight: ParameterId,
     bias: ParameterId,
 }
@@ -21,6 +41,7 @@ impl Linear {
     ) -> Result<Self> {
         b.within(name, |b| {
             Ok(Linear {
+                name: b.prefix(),
                 weight: b.normal("weight", &[outputs, inputs], deviation)?,
                 bias: b.constant("bias", &[outputs], 0.0)?,
             })
@@ -29,17 +50,15 @@ impl Linear {
 
     /// [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        tape.linear(
-            x,
-            &tape.parameter(self.weight),
-            Some(&tape.parameter(self.bias)),
-        )
+        let (weight, bias) = (tape.parameter(self.weight), tape.parameter(self.bias));
+        of(&self.name, tape.linear(x, &weight, Some(&bias)))
     }
 }
 
 /// Layer norm over the last axis.
 #[derive(Debug, Clone)]
 pub struct LayerNorm {
+    name: Arc<str>,
     weight: ParameterId,
     bias: ParameterId,
     epsilon: f64,
@@ -50,6 +69,7 @@ impl LayerNorm {
     pub fn build(b: &mut Builder, name: &str, width: usize, epsilon: f64) -> Result<Self> {
         b.within(name, |b| {
             Ok(LayerNorm {
+                name: b.prefix(),
                 weight: b.constant("weight", &[width], 1.0)?,
                 bias: b.constant("bias", &[width], 0.0)?,
                 epsilon,
@@ -59,18 +79,15 @@ impl LayerNorm {
 
     /// [.., width] to the same.
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        tape.layer_norm(
-            x,
-            &tape.parameter(self.weight),
-            &tape.parameter(self.bias),
-            self.epsilon,
-        )
+        let (weight, bias) = (tape.parameter(self.weight), tape.parameter(self.bias));
+        of(&self.name, tape.layer_norm(x, &weight, &bias, self.epsilon))
     }
 }
 
 /// Group norm over channels.
 #[derive(Debug, Clone)]
 pub struct GroupNorm {
+    name: Arc<str>,
     weight: ParameterId,
     bias: ParameterId,
     groups: usize,
@@ -84,6 +101,7 @@ impl GroupNorm {
     pub fn build(b: &mut Builder, name: &str, channels: usize, groups: usize) -> Result<Self> {
         b.within(name, |b| {
             Ok(GroupNorm {
+                name: b.prefix(),
                 weight: b.constant("weight", &[channels], 1.0)?,
                 bias: b.constant("bias", &[channels], 0.0)?,
                 groups,
@@ -94,13 +112,17 @@ impl GroupNorm {
     /// [samples, channels, height, width] to the same, `activation` applied.
     pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
         let parameters = (&tape.parameter(self.weight), &tape.parameter(self.bias));
-        tape.group_norm(x, self.groups, parameters, EPSILON, activation)
+        of(
+            &self.name,
+            tape.group_norm(x, self.groups, parameters, EPSILON, activation),
+        )
     }
 }
 
 /// Convolution without bias.
 #[derive(Debug, Clone)]
 pub struct Conv {
+    name: Arc<str>,
     weight: ParameterId,
     shape: Conv2dShape,
 }
@@ -117,6 +139,7 @@ impl Conv {
         let deviation = (2.0 / (outputs * kernel * kernel) as f64).sqrt();
         b.within(name, |b| {
             Ok(Conv {
+                name: b.prefix(),
                 weight: b.normal("weight", &[outputs, inputs, kernel, kernel], deviation)?,
                 shape: Conv2dShape {
                     stride,
@@ -129,6 +152,7 @@ impl Conv {
 
     /// [samples, inputs, height, width] to [samples, outputs, ..].
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        tape.conv2d(x, &tape.parameter(self.weight), self.shape)
+        let weight = tape.parameter(self.weight);
+        of(&self.name, tape.conv2d(x, &weight, self.shape))
     }
 }

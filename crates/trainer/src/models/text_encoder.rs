@@ -1,5 +1,6 @@
 //! Text encoder for classification: learnt positions, bidirectional blocks, the mean token to the classes.
 
+use super::layers::of;
 use super::transformer::{BlockShape, Blocks, DEVIATION};
 use super::{Builder, LayerNorm, Linear};
 use tape::{ParameterId, Result, Tape, Value};
@@ -64,7 +65,10 @@ impl TextEncoder {
             ids,
             &[samples, self.shape.tokens],
         )?;
-        let x = tape.add_repeated(&x, &tape.parameter(self.positions))?;
+        let x = of(
+            "positions",
+            tape.add_repeated(&x, &tape.parameter(self.positions)),
+        )?;
         let x = self
             .norm
             .forward(tape, &self.blocks.forward(tape, x, checkpointed)?)?;

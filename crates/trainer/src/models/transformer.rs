@@ -1,7 +1,9 @@
 //! The pre-norm transformer block that vision, text and language models share. Attention has no key bias: its true gradient
 //! is zero, since softmax does not see a shift of all scores.
 
+use super::layers::of;
 use super::{Builder, LayerNorm, Linear};
+use std::sync::Arc;
 use tape::{AttentionShape, ParameterId, Result, Tape, Value};
 
 /// Sizes of a block.
@@ -20,6 +22,8 @@ pub struct BlockShape {
 /// One block: attention, then a map up to four times the width and down again.
 #[derive(Debug, Clone)]
 pub struct Block {
+    /// Where queries, keys and values come from: `blocks.0.qkv`.
+    name: Arc<str>,
     norm1: LayerNorm,
     qkv: ParameterId,
     query_bias: ParameterId,
@@ -39,6 +43,7 @@ impl Block {
     pub fn build(b: &mut Builder, shape: BlockShape) -> Result<Self> {
         let width = shape.width;
         Ok(Block {
+            name: format!("{}.qkv", b.prefix()).into(),
             norm1: LayerNorm::build(b, "norm1", width, shape.epsilon)?,
             qkv: b.normal("qkv.weight", &[3 * width, width], DEVIATION)?,
             query_bias: b.constant("query.bias", &[width], 0.0)?,
@@ -62,11 +67,9 @@ impl Block {
         );
         let no_key_bias = Value::constant(query.tensor().zeros_like()?);
         let bias = tape.concat(&[&query, &no_key_bias, &value])?;
-        let qkv = tape.linear(
-            &self.norm1.forward(tape, x)?,
-            &tape.parameter(self.qkv),
-            Some(&bias),
-        )?;
+        let x_in = self.norm1.forward(tape, x)?;
+        let weight = tape.parameter(self.qkv);
+        let qkv = of(&self.name, tape.linear(&x_in, &weight, Some(&bias)))?;
         let y = self
             .projection
             .forward(tape, &tape.attention(&qkv, self.attention)?)?;

@@ -1,5 +1,6 @@
 //! Vision transformer (Dosovitskiy et al. 2021), pre-norm, with a class token and learnt positions.
 
+use super::layers::of;
 use super::transformer::{BlockShape, Blocks, DEVIATION};
 use super::{Builder, LayerNorm, Linear};
 use tape::{ParameterId, Result, Tape, Value};
@@ -93,8 +94,14 @@ impl Vit {
     /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         let x = self.patch.forward(tape, &self.patches(images)?)?;
-        let x = tape.prepend_token(&tape.parameter(self.class_token), &x)?;
-        let x = tape.add_repeated(&x, &tape.parameter(self.positions))?;
+        let x = of(
+            "class_token",
+            tape.prepend_token(&tape.parameter(self.class_token), &x),
+        )?;
+        let x = of(
+            "positions",
+            tape.add_repeated(&x, &tape.parameter(self.positions)),
+        )?;
         let x = self.blocks.forward(tape, x, checkpointed)?;
         // The norm works token by token, so only the class token needs it.
         self.head

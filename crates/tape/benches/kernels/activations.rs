@@ -1,0 +1,10 @@
+//! Activations, element by element.
+
+use crate::made::{tensor, time};
+use criterion::Criterion;
+
+pub fn gelu(c: &mut Criterion) {
+    time(c, "gelu", &[tensor(&[2048, 1536], 3)], |tape, v| {
+        tape.gelu(&v[0])
+    });
+}

@@ -1,0 +1,28 @@
+//! Time of the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p tape`, one of them by
+//! `-- layer_norm`. Each is a file's noun; the figures that count, of whole steps, come from `ebb bench`.
+
+mod made;
+mod norms;
+mod activations;
+mod attention;
+mod products;
+mod losses;
+mod update;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::time::Duration;
+
+fn quick() -> Criterion {
+    Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+}
+
+criterion_group! {
+    name = kernels;
+    config = quick();
+    targets = norms::layer_norm, norms::group_norm, activations::gelu, attention::attention, products::linear,
+        products::conv2d, losses::cross_entropy, losses::linear_cross_entropy, update::adamw
+}
+criterion_main!(kernels);

@@ -1,0 +1,122 @@
+//! Made-up, learnable samples, the same on every machine.
+
+use super::workload::{IMAGE, IMAGE_CLASSES, TEXT_CLASSES, VOCABULARY, Workload};
+use tape::Stream;
+
+impl Workload {
+    /// A made-up, learnable batch.
+    pub(crate) fn batch(self, samples: usize) -> Batch {
+        let stream = Stream::new(2).site(self.name());
+        match self {
+            Workload::Gpt => sequences(stream, samples, self.tokens(), 256),
+            Workload::Gpt125m => sequences(stream, samples, self.tokens(), 16_384),
+            Workload::BertMini => texts(stream, samples, self.tokens()),
+            Workload::ResNet18 | Workload::VitTiny => images(stream, samples),
+        }
+    }
+}
+
+/// Samples of a workload on the host.
+pub(crate) struct Batch {
+    /// Tokens, or nothing.
+    pub(super) ids: Vec<u32>,
+    /// Pixels, or nothing.
+    pub(super) pixels: Vec<f32>,
+    /// Targets: one a token or one a sample.
+    pub(super) targets: Vec<u32>,
+    /// Samples.
+    pub(super) samples: usize,
+}
+
+impl Batch {
+    /// Samples `from..to`.
+    pub fn part(&self, from: usize, to: usize) -> Batch {
+        fn cut<T: Clone>(all: &[T], samples: usize, from: usize, to: usize) -> Vec<T> {
+            let one = all.len() / samples;
+            all[from * one..to * one].to_vec()
+        }
+        Batch {
+            ids: cut(&self.ids, self.samples, from, to),
+            pixels: cut(&self.pixels, self.samples, from, to),
+            targets: cut(&self.targets, self.samples, from, to),
+            samples: to - from,
+        }
+    }
+
+    /// What the summed loss is divided by: targets.
+    pub fn weight(&self) -> f64 {
+        self.targets.len() as f64
+    }
+}
+
+/// Each token follows from the one before it, one in eight at random.
+fn sequences(stream: Stream, samples: usize, tokens: usize, vocabulary: u32) -> Batch {
+    let (mut ids, mut targets) = (Vec::new(), Vec::new());
+    for sample in 0..samples as u64 {
+        let at = |i: u64| stream.at(sample).at(i);
+        let mut token = (at(0).uniform(0) * f64::from(vocabulary)) as u32;
+        for i in 1..=tokens as u64 {
+            ids.push(token);
+            token = if at(i).uniform(1) < 0.125 {
+                (at(i).uniform(0) * f64::from(vocabulary)) as u32
+            } else {
+                (token * 5 + 17) % vocabulary
+            };
+            targets.push(token);
+        }
+    }
+    Batch {
+        ids,
+        pixels: Vec::new(),
+        targets,
+        samples,
+    }
+}
+
+/// The class decides which quarter of the vocabulary is favoured.
+fn texts(stream: Stream, samples: usize, tokens: usize) -> Batch {
+    let (mut ids, mut targets) = (Vec::new(), Vec::new());
+    let classes = TEXT_CLASSES as u32;
+    for sample in 0..samples as u64 {
+        let own = stream.at(sample);
+        let class = (own.uniform(0) * f64::from(classes)) as u32;
+        for i in 0..tokens as u64 {
+            let token = (own.at(i).uniform(0) * VOCABULARY as f64) as u32;
+            let favoured = own.at(i).uniform(1) < 0.3;
+            ids.push(if favoured {
+                token / classes + class * (VOCABULARY as u32 / classes)
+            } else {
+                token
+            });
+        }
+        targets.push(class);
+    }
+    Batch {
+        ids,
+        pixels: Vec::new(),
+        targets,
+        samples,
+    }
+}
+
+/// Noise whose red channel is shifted by the class.
+fn images(stream: Stream, samples: usize) -> Batch {
+    let (mut pixels, mut targets) = (Vec::new(), Vec::new());
+    for sample in 0..samples as u64 {
+        let own = stream.at(sample);
+        let class = (own.uniform(0) * IMAGE_CLASSES as f64) as u32;
+        let shift = f64::from(class) / IMAGE_CLASSES as f64 * 4.0 - 2.0;
+        let plane = (IMAGE * IMAGE) as u64;
+        pixels.extend(
+            (0..3 * plane)
+                .map(|i| (own.at(1).normal(i) + if i < plane { shift } else { 0.0 }) as f32),
+        );
+        targets.push(class);
+    }
+    Batch {
+        ids: Vec::new(),
+        pixels,
+        targets,
+        samples,
+    }
+}

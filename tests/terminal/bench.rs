@@ -1,0 +1,52 @@
+//! The bench in the terminal: one line a case, each from a process of its own.
+
+use crate::support::Place;
+use serde_json::Value;
+
+#[test]
+fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
+    let place = Place::new();
+    let line = "bench --workload bert_mini --batch 3,1 --micro 2 --steps 1 --device cpu --threads 2 --json";
+    let said = place.run(line).ended(0);
+    let lines: Vec<Value> = said
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let [three, one] = lines.as_slice() else {
+        panic!("{lines:?}");
+    };
+    let number = |line: &Value, key: &str| {
+        line[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key} in {line}"))
+    };
+    for (line, batch, micro) in [(three, 3, 2), (one, 1, 1)] {
+        assert_eq!(
+            (&line["batch"], &line["micro"]),
+            (&batch.into(), &micro.into())
+        );
+        for key in [
+            "samples_per_s",
+            "tokens_per_s",
+            "peak_rss_mb",
+            "state_mb",
+            "saved_mb",
+            "gflops",
+            "peak_fraction",
+        ] {
+            assert!(number(line, key) > 0.0, "{key}");
+        }
+        let step = &line["s_per_step"];
+        assert!(
+            number(step, "min") <= number(step, "median")
+                && number(step, "median") <= number(step, "max")
+        );
+    }
+    // The smaller case comes second: in one process it would show the peak of the first.
+    assert!(number(one, "peak_rss_mb") < number(three, "peak_rss_mb"));
+    let work = number(three, "gflop_per_step") / number(one, "gflop_per_step");
+    assert!((work - 3.0).abs() < 1e-9, "{work}");
+    let ended = place.run("bench --workload bert_mini,nothing").ended(2);
+    assert!(ended.err.contains("nothing"), "{}", ended.err);
+}

@@ -1,0 +1,129 @@
+//! The receipt in the terminal: of a folder and a run; what it prints, what it refuses.
+
+use crate::support::{Place, Said, draw_classes};
+use serde_json::Value;
+
+const STEADY: &str = "--device cpu";
+
+fn place() -> Place {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+    place
+}
+
+/// The one JSON line of a receipt, whose largest difference is within the bound of its precision.
+#[track_caller]
+fn receipt(said: &Said) -> Value {
+    let line: Value = serde_json::from_str(&said.out).expect("one line of JSON");
+    assert_eq!(line["holds"], true, "{line:#}");
+    let number = |value: &Value| value.as_f64().expect("a finite number");
+    let worst = number(&line["worst"]["difference"]);
+    assert!(worst <= number(&line["bound"]), "{line:#}");
+    let parameters = line["parameters"].as_array().expect("a list");
+    assert!(parameters.iter().all(|p| number(&p["difference"]) <= worst));
+    assert!(parameters.iter().all(|p| number(&p["norm"]) > 0.0));
+    line
+}
+
+#[test]
+fn a_folder_and_a_run_have_their_receipt_in_both_precisions() {
+    let place = place();
+    let line = format!("verify-split {{birds}} {STEADY} --effective-batch 16 --json");
+    let fresh = receipt(&place.run(&line).ended(0));
+    assert_eq!(fresh["splits"][2], serde_json::json!([5, 5, 5, 1]));
+    assert_eq!(
+        (fresh["precision"].as_str(), fresh["samples"].as_u64()),
+        (Some("f32"), Some(16))
+    );
+    let plan = "{birds} --image-size 16 --steps 4 --effective-batch 8 --model vit_micro";
+    place.train(plan).ended(0);
+    let id = place.only_run().id();
+    for (more, precision) in [("", "f32"), ("--double", "f64")] {
+        let line = format!("verify-split {id} {STEADY} --json {more}");
+        let of_run = receipt(&place.run(&line).ended(0));
+        assert_eq!(of_run["precision"], precision);
+        // As it trains: eight samples, the transformer, the weights of the last step.
+        assert_eq!(of_run["samples"], 8);
+        assert!(
+            of_run["subject"]
+                .as_str()
+                .is_some_and(|text| text.ends_with("at step 4"))
+        );
+        let names: Vec<&str> = of_run["parameters"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|p| p["name"].as_str())
+            .collect();
+        assert!(names.contains(&"blocks.5.qkv.weight"), "{names:?}");
+        assert_ne!(of_run["loss"]["norm"], fresh["loss"]["norm"]);
+    }
+}
+
+#[test]
+fn the_table_ends_with_the_worst_parameter_and_a_verdict() {
+    let place = place();
+    let line = format!("verify-split {{birds}} {STEADY} --effective-batch 5 --splits 2+3,1+4");
+    let said = place.run(&line).ended(0);
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert!(
+        lines[0].contains("5 samples in f32 on cpu, 2 splits"),
+        "{}",
+        lines[0]
+    );
+    let [.., worst, verdict] = lines.as_slice() else {
+        panic!("{lines:?}");
+    };
+    let name = worst
+        .split_whitespace()
+        .next()
+        .expect("a name")
+        .trim_start_matches("the");
+    assert!(
+        verdict.starts_with("The split does not change the training"),
+        "{verdict}"
+    );
+    assert!(verdict.contains(name), "{worst} {verdict}");
+    assert!(said.out.contains("stem.conv.weight") && said.out.contains("the loss"));
+}
+
+#[test]
+fn a_receipt_that_cannot_be_had_is_refused_with_the_next_move() {
+    let place = place();
+    let check = |line: &str, code: i32, parts: &[&str]| {
+        let said = place.run(&format!("verify-split {line}")).ended(code);
+        for part in parts {
+            assert!(
+                said.err.contains(part),
+                "{line}: no `{part}` in {}",
+                said.err
+            );
+        }
+    };
+    check("", 2, &["RUN|FOLDER"]);
+    check("nowhere", 1, &["There is no run `nowhere`"]);
+    check(
+        "--workload bert",
+        2,
+        &["there is no workload `bert`", "bert_mini"],
+    );
+    check("{birds} --workload gpt", 2, &["cannot be used with"]);
+    check("{birds} --checkpoint-blocks 1", 2, &["cannot be used with"]);
+    check("{birds} --splits 4+", 2, &["4+", "5+5+5+1"]);
+    check(
+        "{birds} --splits 4+4 --effective-batch 9",
+        2,
+        &["4+4", "9 samples"],
+    );
+    check("{birds} --effective-batch 0", 2, &["0"]);
+    check(
+        "{birds} --double --device cuda",
+        2,
+        &["precision", "--device cpu"],
+    );
+    check(
+        "--workload bert_mini --effective-batch 60000 --device cpu",
+        2,
+        &["effective_batch = 60000", "samples fit"],
+    );
+}
