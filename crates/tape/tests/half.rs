@@ -1,6 +1,9 @@
 //! Half precision: every composed form runs in bf16 and f16 and stays near f64; what must not lose more than one rounding
 //! does not; halves are added up in f32.
 
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
 use candle_core::{DType, Device, Tensor};
 use tape::check::{Case, cases, run};
 use tape::inplace::{add_assign, to_f64};
