@@ -26,9 +26,17 @@ fn spacing(dtype: DType) -> f64 {
     }
 }
 
+/// A learner whose loss scale, where it has one, has found its place: in f16 the first steps only lower it.
+fn settled(plan: &Plan) -> Learner {
+    let mut learner = learner(plan);
+    let lower = |scale| (0..6).fold(scale, |scale: LossScale, _| scale.after_overflow());
+    learner.loaded(learner.loss_scale().map(lower)).unwrap();
+    learner
+}
+
 /// The losses of 30 steps over the same 36 samples.
 fn losses(kind: ModelKind, dtype: DType) -> Vec<f64> {
-    let mut learner = learner(&plan(kind, ADAMW, dtype, 30));
+    let mut learner = settled(&plan(kind, ADAMW, dtype, 30));
     let samples = samples(36, 3);
     (0..30)
         .map(|step| {
@@ -62,7 +70,7 @@ fn both_halves_learn_as_f32_does() {
                 kind.name()
             );
             assert!(
-                apart <= 8.0 * spacing(dtype),
+                apart <= 4.0 * spacing(dtype),
                 "{} {dtype:?}: {apart:e}",
                 kind.name()
             );
@@ -74,7 +82,7 @@ fn both_halves_learn_as_f32_does() {
 fn a_split_changes_a_half_by_no_more_than_its_rounding() {
     for kind in ModelKind::ALL {
         for dtype in HALVES {
-            let learner = learner(&plan(kind, ADAMW, dtype, 10));
+            let learner = settled(&plan(kind, ADAMW, dtype, 10));
             let (task, samples) = (learner.task(Cancel::default()), samples(11, 2));
             let unsplit = whole(&task, &samples, &[11]);
             let (mut gradients, mut losses) = ((0.0, String::new()), 0.0f64);
@@ -163,7 +171,7 @@ fn small_gradients_survive_f16_by_its_scale_alone() {
     };
     let (scaled, plain) = (
         lost(learner.task(Cancel::default()).loss_factor),
-        lost(2f64.powi(-14)),
+        lost(2f64.powi(-22)),
     );
     println!("zeros: {scaled:.3} scaled, {plain:.3} as they are");
     assert!(scaled < 0.05 && plain > 0.5, "{scaled} {plain}");
@@ -281,6 +289,7 @@ fn course() -> Course {
         image_size: Some(16),
         steps: Some(8),
         effective_batch: Some(6),
+        micro_batch: Some(4),
         precision: word("f16"),
         device: word("cpu"),
         threads: Some(1),
@@ -357,7 +366,7 @@ fn a_killed_run_goes_on_with_the_scale_and_the_clean_steps_it_had() {
     assert!(killed.weights() == whole.weights());
 }
 
-/// The scale is planted at its ceiling: the next step overflows truly.
+/// The scale is planted too high: the next step overflows truly.
 #[test]
 fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
     let course = course();
@@ -368,7 +377,7 @@ fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
         .path
         .join("state.json");
     let text = std::fs::read_to_string(&state).unwrap();
-    let planted = text.replace("\"exponent\": 16", "\"exponent\": 24");
+    let planted = text.replace("\"exponent\": 16", "\"exponent\": 20");
     assert_ne!(planted, text);
     std::fs::write(&state, planted).unwrap();
     let mut skipped = Vec::new();
@@ -385,10 +394,10 @@ fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
     let (step, what, reason) = &skipped[0];
     assert_eq!(*step, 3);
     assert!(what.starts_with("the gradient of "), "{what}");
-    assert!(reason.contains("from 16,777,216 to 8,388,608"), "{reason}");
+    assert!(reason.contains("from 1,048,576 to 524,288"), "{reason}");
     let (steps, overflows) = (8 - 2, skipped.len());
     assert!(overflows < steps, "every step overflowed");
-    let planted = (0..8).fold(LossScale::START, |scale, _| doubled(scale));
+    let planted = (0..4).fold(LossScale::START, |scale, _| doubled(scale));
     let expected = (0..overflows).fold(planted, |scale, _| scale.after_overflow());
     let expected = (overflows..steps).fold(expected, |scale, _| scale.after_clean());
     assert_eq!(course.newest(), (8, expected));
