@@ -2,10 +2,10 @@
 //! half computes its pieces on a rounded copy of the matrices, made once a step. A loss scale exists in f16 alone, because
 //! gradients fall below its smallest number; bf16 reaches as far as f32 and needs none.
 //!
-//! The first law in halves: each sample's loss is its own and no split changes it by more than rounding, but a piece's weight
-//! gradients are rounded before they are added up in f32. Two splits of one batch so differ by at most a spacing of the half
-//! type in the gradient of any parameter (0.8 % in bf16, 0.1 % in f16, relative to its norm); and in f16 a large piece may
-//! overflow where small ones do not, which costs a step and halves the scale.
+//! The first law in halves: a sample's forward pass is its own, so no split changes the loss of an effective batch by more than
+//! a hundredth of a spacing of the half type (bf16 2^-7, f16 2^-10; in the tests the bits are equal). A piece's weight gradients
+//! are rounded before they are added up in f32, so two splits differ by at most two spacings in the gradient of any parameter,
+//! relative to its norm. And in f16 a large piece may overflow where small ones do not, which costs a step and halves the scale.
 
 use crate::error::{Result, TrainError};
 use candle_core::DType;

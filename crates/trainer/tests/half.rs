@@ -109,7 +109,7 @@ fn a_split_changes_a_half_by_no_more_than_its_rounding() {
                 kind.name()
             );
             assert!(
-                losses <= 0.1 * spacing(dtype),
+                losses <= 0.01 * spacing(dtype),
                 "{} {dtype:?}: {losses:e}",
                 kind.name()
             );
