@@ -95,7 +95,7 @@ pub struct Train {
     /// auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
-    /// f32, or f64 on the CPU
+    /// f32, bf16 or f16; f64 on the CPU
     #[arg(long)]
     pub precision: Option<String>,
     /// Threads of the CPU kernels

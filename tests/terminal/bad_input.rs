@@ -142,7 +142,7 @@ fn a_command_that_cannot_be_meant_is_refused() {
             &["nonsense", "is not a size of memory", "8GB"],
         ),
         ("--checkpoint-every often", &["often", "10min"]),
-        ("--precision f16", &["precision", "f16", "f32"]),
+        ("--precision f8", &["precision", "f8", "f32"]),
         (
             "--precision f64 --device metal",
             &["precision", "f64", "--device cpu"],

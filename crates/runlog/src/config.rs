@@ -63,7 +63,7 @@ pub struct RunConfig {
     /// `auto`, `metal`, `cuda` or `cpu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// `f32` or `f64` (CPU only).
+    /// `f32`, `bf16`, `f16` or `f64` (CPU only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
     /// Threads of the CPU kernels, 1..=1024.

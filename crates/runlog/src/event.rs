@@ -217,7 +217,7 @@ pub struct Started {
     pub device: String,
     /// Why this device.
     pub device_reason: String,
-    /// `f32` or `f64`.
+    /// What pieces are computed in: `f32`, `bf16`, `f16` or `f64`.
     pub precision: String,
     /// Threads of the CPU kernels.
     pub threads: u32,

@@ -47,7 +47,7 @@ pub(crate) const KEYS: [(&str, Allowed); 27] = [
     ("augment", Word(&["none", "standard"])),
     ("held_out_fraction", Number(0.0, 0.99)),
     ("device", Word(&["auto", "metal", "cuda", "cpu"])),
-    ("precision", Word(&["f32", "f64"])),
+    ("precision", Word(&["f32", "bf16", "f16", "f64"])),
     ("threads", Whole(1, 1024)),
     ("workers", Whole(1, 256)),
     ("memory_cap_bytes", Bytes(64 << 20)),

@@ -1,7 +1,8 @@
 //! The event file outlives crashes, damage and later versions.
 
 use runlog::{
-    EventReader, EventWriter, RunEvent, RunFolder, Started, StopReason, Tail, read_events,
+    EventReader, EventWriter, NonFiniteGradient, RunEvent, RunFolder, Started, StopReason, Tail,
+    read_events,
 };
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -56,7 +56,7 @@ impl Gradients {
                 });
             }
             Some(held) => {
-                let tensor = (&held.tensor + &gradient)?;
+                let tensor = (&held.tensor + gradient.to_dtype(held.tensor.dtype())?)?;
                 *held = Slot {
                     tensor,
                     owned: true,

@@ -6,8 +6,10 @@ use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
 use rayon::prelude::*;
 use std::cell::RefCell;
 
-/// `sum += other`. On the CPU in place; elsewhere a new tensor takes the place of `sum`.
+/// `sum += other`, in the element type of `sum`: halves are added up in f32 where the sum is f32. On the CPU in place;
+/// elsewhere a new tensor takes the place of `sum`.
 pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
+    let other = &other.to_dtype(sum.dtype())?;
     if sum.device().is_cpu()
         && matches!(sum.dtype(), DType::F32 | DType::F64)
         && sum.is_contiguous()

@@ -11,6 +11,7 @@ mod cpu;
 pub mod device;
 mod error;
 mod gradients;
+mod half;
 pub mod inplace;
 mod kept;
 pub mod memory;
@@ -25,6 +26,7 @@ pub mod update;
 
 pub use error::{Result, TapeError};
 pub use gradients::Gradients;
+pub use half::{is_half, widened};
 pub use ops::{Activation, AttentionShape, Conv2dShape, IGNORED, Loss, PoolShape};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};

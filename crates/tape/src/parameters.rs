@@ -1,6 +1,7 @@
 //! The trained tensors by name, in one fixed order. The order is the identity: gradients, moments and checkpoints follow it.
 
 use crate::error::{Result, TapeError};
+use crate::half::is_half;
 use candle_core::{DType, Device, Tensor};
 
 /// Position of a parameter in its [`Parameters`].
@@ -87,6 +88,29 @@ impl Parameters {
             .sum()
     }
 
+    /// The same parameters for computing in a half type: matrices and kernels rounded to `dtype`, norms and biases as they
+    /// are and in the same memory.
+    pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
+        let round = |p: &Parameter| -> Result<Parameter> {
+            let tensor = match p.tensor.dims().len() {
+                0 | 1 => p.tensor.clone(),
+                _ => p.tensor.to_dtype(dtype)?,
+            };
+            Ok(Parameter {
+                tensor,
+                ..p.clone()
+            })
+        };
+        Ok(Parameters(self.0.iter().map(round).collect::<Result<_>>()?))
+    }
+
+    /// Bytes of the values that are held in `dtype`.
+    pub fn bytes_in(&self, dtype: DType) -> u64 {
+        let held = self.0.iter().filter(|p| p.tensor.dtype() == dtype);
+        held.map(|p| (p.tensor.elem_count() * dtype.size_in_bytes()) as u64)
+            .sum()
+    }
+
     /// Replaces the values of parameter `index`; the shape must stay.
     pub fn set(&mut self, index: usize, tensor: Tensor) -> Result<()> {
         let parameter = &mut self.0[index];
@@ -117,6 +141,9 @@ pub(crate) fn host_tensor(
             shape,
             device,
         )?,
+        dtype if is_half(dtype) => {
+            host_tensor(values, shape, DType::F32, device)?.to_dtype(dtype)?
+        }
         dtype => {
             return Err(TapeError::Type {
                 op: "parameter",

@@ -4,6 +4,7 @@
 use crate::average::fill;
 use crate::error::{Result, TrainError, at};
 use crate::learner::Learner;
+use crate::precision::LossScale;
 use candle_core::{Device, Tensor, safetensors};
 use runlog::{RunFolder, SavedCheckpoint};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub struct RunState {
     pub best: Option<(f64, u64)>,
     /// Written because of the best evaluation: kept when older ones go.
     pub is_best: bool,
+    /// The loss scale, in f16. [`write`] takes it from the learner.
+    #[serde(default)]
+    pub loss_scale: Option<LossScale>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,7 +112,10 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
     let bytes = files.values().map(|(bytes, _)| bytes).sum();
     let envelope = Envelope {
         format: FORMAT,
-        state: state.clone(),
+        state: RunState {
+            loss_scale: learner.loss_scale(),
+            ..state.clone()
+        },
         files,
     };
     let path = draft.join(STATE);
@@ -253,7 +260,7 @@ fn envelope(path: &Path) -> Result<Envelope> {
     })
 }
 
-/// Puts the weights of a checkpoint and their average into a learner, and its moments unless it only evaluates.
+/// Puts the weights of a checkpoint, their average and its loss scale into a learner, and its moments unless it only evaluates.
 pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> Result<()> {
     let path = loaded.path.join(MODEL);
     let device = learner.device().clone();
@@ -271,7 +278,7 @@ pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> 
         let saved = tensors(&path, &device)?;
         learner.optimizer.load(&learner.parameters, saved, &path)?;
     }
-    Ok(())
+    learner.loaded(loaded.state.loss_scale)
 }
 
 /// Whether the optimizer's moments are wanted.

@@ -141,6 +141,7 @@ fn gradients(
         image_size: IMAGE_SIZE,
         label_smoothing: 0.1,
         dtype,
+        loss_factor: 1.0,
         device,
         cancel: Cancel::default(),
         kernels: Kernels::Fused,

@@ -1,11 +1,12 @@
 //! One effective batch, worked off in pieces of any size. Sums are added over pieces and divided once, so that no split
-//! can change the mean.
+//! can change the mean. Gradients that came in a half type are added up in f32.
 
 use crate::error::Result;
 use crate::image_task::TrainedPiece;
 use crate::pending::Pending;
 use candle_core::Tensor;
 use tape::inplace::add_assign;
+use tape::widened;
 
 /// The samples still to do, and the sums so far.
 #[derive(Default)]
@@ -20,7 +21,7 @@ pub struct EffectiveBatch {
 
 /// A whole effective batch.
 pub struct Whole {
-    /// Summed gradients, by parameter.
+    /// Summed gradients by parameter, f32 or f64, times the loss factor of the task they came from.
     pub gradients: Vec<Tensor>,
     /// Mean loss.
     pub loss: f64,
@@ -47,7 +48,11 @@ impl EffectiveBatch {
     /// Takes a piece that the device has confirmed. If the addition itself fails the batch must be begun again.
     pub fn add(&mut self, piece: TrainedPiece) -> Result<()> {
         match &mut self.gradients {
-            None => self.gradients = Some(piece.gradients),
+            None => {
+                // One after the other: each half goes as its f32 comes.
+                let widened = piece.gradients.into_iter().map(|g| widened(&g));
+                self.gradients = Some(widened.collect::<std::result::Result<_, _>>()?);
+            }
             Some(sums) => {
                 for (sum, gradient) in sums.iter_mut().zip(&piece.gradients) {
                     add_assign(sum, gradient)?;

@@ -13,7 +13,7 @@ const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// What a piece of training gave: sums, not means. It owns its gradients; nothing else has been touched.
 pub struct TrainedPiece {
-    /// Gradient of the summed loss, by parameter.
+    /// Gradient of the summed loss times the task's loss factor, by parameter; in a half type where it was computed in one.
     pub gradients: Vec<Tensor>,
     /// Summed loss.
     pub loss: f64,
@@ -65,6 +65,8 @@ pub struct ImageTask<'a> {
     pub label_smoothing: f64,
     /// Element type of the computation.
     pub dtype: DType,
+    /// Factor on the loss before backward: 1 but in f16, where the gradients carry it.
+    pub loss_factor: f64,
     /// Device.
     pub device: &'a Device,
     /// Ends the piece at the next operation.
@@ -83,7 +85,7 @@ impl ImageTask<'_> {
             tape.cross_entropy(&scores, &labels(samples), self.label_smoothing)?
         };
         let (per_sample, root) = (loss.per_sample, loss.sum);
-        let gradients = tape.backward(vec![(root, 1.0)])?;
+        let gradients = tape.backward(vec![(root, self.loss_factor)])?;
         let gradients = gradients
             .into_iter()
             .zip(self.parameters.iter())

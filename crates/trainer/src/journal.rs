@@ -2,8 +2,8 @@
 //! run's clock. Writes to the run folder first, then tells whoever listens.
 
 use crate::error::Result;
-use crate::learner::Skipped;
 use crate::pilot::{Answer, Pilot};
+use crate::skipped::Skipped;
 use pressure::{Action, MemorySample, Phase, sentence};
 use runlog::{EventWriter, RunEvent, RunFolder};
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! What is learnt: network, parameters, optimizer, and how far they are. One step changes all of them or nothing.
+//! What is learnt: network, parameters, optimizer, and how far they are. One step changes all of them or nothing. In a half
+//! precision pieces are computed on a rounded copy of the weights, which follows each step.
 
 use crate::average::Average;
 use crate::effective_batch::Whole;
@@ -7,10 +8,11 @@ use crate::image_task::ImageTask;
 use crate::models::Network;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
+use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
-use candle_core::{DType, Device, Tensor};
-use runlog::{NonFiniteGradient, format_count};
-use tape::update::{Health, health};
+use crate::skipped::{Skipped, first_non_finite};
+use candle_core::Device;
+use tape::update::health;
 use tape::{Cancel, Kernels, Parameters};
 
 /// Steps in a row whose loss or gradient may be non-finite before the run ends.
@@ -20,7 +22,7 @@ const DIVERGED_AFTER: u32 = 5;
 pub struct Learner {
     /// Network.
     pub network: Network,
-    /// Its parameters now.
+    /// Its parameters now, as the optimizer moves them.
     pub parameters: Parameters,
     /// Moments, and the rule that uses them.
     pub optimizer: Optimizer,
@@ -28,7 +30,10 @@ pub struct Learner {
     pub average: Option<Average>,
     schedule: Schedule,
     clip_norm: f64,
-    dtype: DType,
+    precision: Precision,
+    /// The parameters rounded for computing, in a half precision.
+    rounded: Option<Parameters>,
+    effective_batch: u32,
     device: Device,
     image_size: usize,
     label_smoothing: f64,
@@ -45,29 +50,15 @@ pub struct Update {
     pub skipped: Option<Skipped>,
 }
 
-/// A step that was left out because loss or gradient were not finite.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Skipped {
-    /// Where it began: the loss, or the gradient or weight of a parameter by name.
-    pub what: String,
-    /// The gradients that were not finite, in the parameters' order.
-    pub gradients: Vec<NonFiniteGradient>,
-}
-
 impl Learner {
     /// A learner at step 0.
     pub fn new(plan: &Plan, device: &Device) -> Result<Self> {
-        let dtype = if plan.double_precision {
-            DType::F64
-        } else {
-            DType::F32
-        };
         let (network, parameters) = Network::build(
             plan.model,
             plan.image_size as usize,
             plan.classes.len(),
             plan.seed,
-            dtype,
+            plan.precision.master_dtype(),
             device,
         )?;
         let optimizer =
@@ -76,7 +67,7 @@ impl Learner {
             .ema_decay
             .map(|decay| Average::new(decay, &parameters))
             .transpose()?;
-        Ok(Learner {
+        let mut learner = Learner {
             network,
             parameters,
             optimizer,
@@ -87,17 +78,46 @@ impl Learner {
                 steps: plan.steps,
             },
             clip_norm: plan.clip_norm,
-            dtype,
+            precision: plan.precision,
+            rounded: None,
+            effective_batch: plan.effective_batch,
             device: device.clone(),
             image_size: plan.image_size as usize,
             label_smoothing: plan.label_smoothing,
             non_finite_in_a_row: 0,
-        })
+        };
+        learner.round()?;
+        Ok(learner)
+    }
+
+    /// Rounds the parameters anew after they changed. The old copy goes first: there are never two.
+    fn round(&mut self) -> Result<()> {
+        self.rounded = None;
+        if self.precision.is_half() {
+            self.rounded = Some(self.parameters.rounded(self.precision.dtype())?);
+        }
+        Ok(())
+    }
+
+    /// The parameters have come from a checkpoint, and with them the loss scale where there is one.
+    pub fn loaded(&mut self, loss_scale: Option<LossScale>) -> Result<()> {
+        self.precision = self.precision.with_loss_scale(loss_scale);
+        self.round()
+    }
+
+    /// The loss scale now, where there is one.
+    pub fn loss_scale(&self) -> Option<LossScale> {
+        self.precision.loss_scale()
+    }
+
+    fn loss_factor(&self) -> f64 {
+        self.precision.loss_factor(self.effective_batch)
     }
 
     /// Drops weights and moments: parked. Nothing works until a new learner takes its place.
     pub fn unload(&mut self) {
         self.parameters = Parameters::default();
+        self.rounded = None;
         self.optimizer.unload();
         self.average = None;
     }
@@ -111,34 +131,40 @@ impl Learner {
     pub fn task(&self, cancel: Cancel) -> ImageTask<'_> {
         ImageTask {
             network: &self.network,
-            parameters: &self.parameters,
+            parameters: self.rounded.as_ref().unwrap_or(&self.parameters),
             image_size: self.image_size,
             label_smoothing: self.label_smoothing,
-            dtype: self.dtype,
+            dtype: self.precision.dtype(),
+            loss_factor: self.loss_factor(),
             device: &self.device,
             cancel,
             kernels: Kernels::Fused,
         }
     }
 
-    /// The task on the parameters that are evaluated: their average where one is kept.
+    /// The task on the parameters that are evaluated: their average where one is kept, as precise as it is.
     pub fn evaluation_task(&self, cancel: Cancel) -> ImageTask<'_> {
-        let average = self.average.as_ref().map(|average| &average.parameters);
-        ImageTask {
-            parameters: average.unwrap_or(&self.parameters),
-            ..self.task(cancel)
+        match &self.average {
+            Some(average) => ImageTask {
+                parameters: &average.parameters,
+                dtype: self.precision.master_dtype(),
+                ..self.task(cancel)
+            },
+            None => self.task(cancel),
         }
     }
 
-    /// Bytes of weights, gradients, moments and averages.
+    /// Bytes of weights, their rounded copy, gradients, moments and averages.
     pub fn state_bytes(&self) -> u64 {
+        let dtype = self.precision.dtype();
+        let rounded = self.rounded.as_ref().map_or(0, |p| p.bytes_in(dtype));
         let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
-        2 * self.parameters.bytes() + self.optimizer.bytes() + averages
+        2 * self.parameters.bytes() + rounded + self.optimizer.bytes() + averages
     }
 
     /// Bytes of one activation element.
     pub fn element_bytes(&self) -> u32 {
-        self.dtype.size_in_bytes() as u32
+        self.precision.dtype().size_in_bytes() as u32
     }
 
     /// The device.
@@ -146,17 +172,20 @@ impl Learner {
         &self.device
     }
 
-    /// One optimizer step: divide once, clip by global norm, update. `step` counts the steps done before.
+    /// One optimizer step: divide once, clip by global norm, update. `step` counts the steps done before. In f16 a gradient
+    /// that overflowed halves the loss scale as long as it can be halved.
     ///
     /// # Errors
-    /// Several steps in a row without a finite gradient: the run has diverged.
+    /// Several steps in a row without a finite gradient, and no loss scale to blame: the run has diverged.
     pub fn update(&mut self, batch: &Whole, step: u64) -> Result<Update> {
         let learning_rate = self.schedule.rate(step);
+        let weight = batch.weight * self.loss_factor();
         let health = health(&batch.gradients)?;
-        let gradient_norm = health.norm / batch.weight;
+        let gradient_norm = health.norm / weight;
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
-            self.non_finite_in_a_row += 1;
-            let skipped = self.skipped(batch.loss, &health)?;
+            let mut skipped = Skipped::found(&self.parameters, batch.loss, &health)?;
+            skipped.overflowed_at = self.halve_loss_scale(batch.loss);
+            self.non_finite_in_a_row += u32::from(skipped.overflowed_at.is_none());
             if self.non_finite_in_a_row >= DIVERGED_AFTER {
                 return Err(TrainError::Diverged {
                     step,
@@ -178,12 +207,16 @@ impl Learner {
             &mut self.parameters,
             &batch.gradients,
             learning_rate,
-            clip / batch.weight,
+            clip / weight,
             step + 1,
         )?;
         if let Some(average) = &mut self.average {
             average.follow(&self.parameters, step + 1)?;
         }
+        if let Precision::F16(scale) = &mut self.precision {
+            *scale = scale.after_clean();
+        }
+        self.round()?;
         Ok(Update {
             learning_rate,
             gradient_norm,
@@ -198,46 +231,19 @@ impl Learner {
 
     /// The name of the first parameter whose values are not all finite.
     pub fn first_non_finite_weight(&self) -> Result<Option<String>> {
-        let weights: Vec<Tensor> = self.parameters.iter().map(|p| p.tensor.clone()).collect();
-        let first = health(&weights)?.non_finite.into_iter().next();
-        Ok(first.map(|found| self.parameters.at(found.index).name.clone()))
+        first_non_finite(&self.parameters)
     }
 
-    fn skipped(&self, loss: f64, health: &Health) -> Result<Skipped> {
-        let gradients: Vec<NonFiniteGradient> = health
-            .non_finite
-            .iter()
-            .map(|found| NonFiniteGradient {
-                parameter: self.parameters.at(found.index).name.clone(),
-                nan: found.nan,
-                infinite: found.infinite,
-            })
-            .collect();
-        // Backward runs from the loss to the first layer and carries what is not finite along: it began at the last.
-        let begun = gradients
-            .last()
-            .map(|g| format!("the gradient of {}", g.parameter));
-        let what = match (self.first_non_finite_weight()?, loss.is_finite(), begun) {
-            (Some(name), ..) => format!("the parameter {name}"),
-            (None, false, Some(gradient)) => format!("the loss, and with it {gradient},"),
-            (None, false, None) => "the loss".to_owned(),
-            (None, true, Some(gradient)) => gradient,
-            (None, true, None) => "the norm of the gradient".to_owned(),
-        };
-        Ok(Skipped { what, gradients })
-    }
-}
-
-impl Skipped {
-    /// How much was not finite, and what came of it.
-    pub fn reason(&self) -> String {
-        let sum =
-            |of: fn(&NonFiniteGradient) -> u64| format_count(self.gradients.iter().map(of).sum());
-        format!(
-            "not finite ({} NaN and {} infinite values in {} gradients); this step changed nothing and the training goes on",
-            sum(|g| g.nan),
-            sum(|g| g.infinite),
-            self.gradients.len()
-        )
+    /// Halves the loss scale where it may be what overflowed: not when the loss itself, which is not scaled, is not finite.
+    /// Gives the scale before.
+    fn halve_loss_scale(&mut self, loss: f64) -> Option<f64> {
+        match &mut self.precision {
+            Precision::F16(scale) if loss.is_finite() && !scale.is_at_floor() => {
+                let before = scale.value();
+                *scale = scale.after_overflow();
+                Some(before)
+            }
+            _ => None,
+        }
     }
 }

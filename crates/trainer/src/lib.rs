@@ -23,10 +23,12 @@ mod pending;
 mod pilot;
 mod plan;
 pub mod receipt;
+mod precision;
 mod replay;
 mod roster;
 mod saved;
 mod schedule;
+mod skipped;
 mod session;
 mod train;
 
@@ -36,6 +38,7 @@ pub use error::{Result, TrainError};
 pub use image_task::Prediction;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use plan::{Augmentation, ModelKind, OptimizerKind, Plan};
+pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use saved::{Evaluated, SavedRun};
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee};
@@ -47,10 +50,11 @@ pub use train::{Ending, Flight, on_threads, resume, start};
 pub mod rooms {
     pub use crate::effective_batch::{EffectiveBatch, Whole};
     pub use crate::image_task::{ImageTask, TrainedPiece};
-    pub use crate::learner::{Learner, Skipped, Update};
+    pub use crate::learner::{Learner, Update};
     pub use crate::optimizer::{Group, Optimizer};
     pub use crate::pending::Pending;
     pub use crate::schedule::Schedule;
+    pub use crate::skipped::Skipped;
 
     pub mod checkpoint {
         pub use crate::checkpoint::*;

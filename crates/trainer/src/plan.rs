@@ -1,6 +1,7 @@
 //! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
 
 use crate::error::{Result, TrainError};
+use crate::precision::Precision;
 use dataset::{DEFAULT_SEED, Inspection, Part, SplitKind};
 use runlog::{Every, RunConfig};
 use std::path::PathBuf;
@@ -123,8 +124,8 @@ pub struct Plan {
     pub ema_decay: Option<f64>,
     /// Augmentation.
     pub augment: Augmentation,
-    /// Train in f64 (CPU only); else f32.
-    pub double_precision: bool,
+    /// What pieces are computed in.
+    pub precision: Precision,
     /// Device asked for.
     pub device: Wanted,
     /// Threads of the CPU kernels.
@@ -190,24 +191,31 @@ impl Plan {
             config.augment.as_deref().unwrap_or("standard"),
             &augments,
         )?;
-        let precision = config.precision.as_deref().unwrap_or("f32");
-        let double_precision = chosen("precision", precision, &[("f32", false), ("f64", true)])?;
+        let precision = chosen(
+            "precision",
+            config.precision.as_deref().unwrap_or("f32"),
+            &Precision::ALL.map(|p| (p.name(), p)),
+        )?;
         let devices = [
             ("auto", Wanted::Auto),
             ("metal", Wanted::Metal),
             ("cuda", Wanted::Cuda),
             ("cpu", Wanted::Cpu),
         ];
-        let asked =
-            config
-                .device
-                .as_deref()
-                .unwrap_or(if double_precision { "cpu" } else { "auto" });
-        let device = chosen("device", asked, &devices)?;
-        if double_precision && device != Wanted::Cpu {
+        let usual = if precision == Precision::F64 {
+            "cpu"
+        } else {
+            "auto"
+        };
+        let device = chosen(
+            "device",
+            config.device.as_deref().unwrap_or(usual),
+            &devices,
+        )?;
+        if precision == Precision::F64 && device != Wanted::Cpu {
             return Err(setting(
                 "precision",
-                precision,
+                precision.name(),
                 "f64 runs on the CPU only; add --device cpu",
             ));
         }
@@ -256,7 +264,7 @@ impl Plan {
             clip_norm: config.clip_norm.unwrap_or(1.0),
             ema_decay: config.ema_decay,
             augment,
-            double_precision,
+            precision,
             device,
             threads: config.threads.unwrap_or(default_threads() as u32),
             workers: config.workers,
@@ -308,7 +316,7 @@ impl Plan {
                 }
                 .to_owned(),
             ),
-            precision: Some(if self.double_precision { "f64" } else { "f32" }.to_owned()),
+            precision: Some(self.precision.name().to_owned()),
             seed: Some(self.seed),
             checkpoint_every: Some(checkpoint_every.to_owned()),
             evaluate_every_epochs: Some(self.evaluate_every_epochs),

@@ -7,6 +7,7 @@ use crate::feed::HeldOutFeed;
 use crate::image_task::{EvaluatedPiece, Prediction};
 use crate::learner::Learner;
 use crate::plan::Plan;
+use crate::precision::Precision;
 use crate::roster;
 use dataset::{
     Augment, Class, ImageDataset, ImageFile, ImageOptions, InspectOptions, Inspection, Part, Sample,
@@ -48,13 +49,17 @@ impl SavedRun {
     /// Loads the best checkpoint of a run.
     /// `certificate` remembers whether a GPU was found right.
     pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
-        let plan = Plan::check(&run.config()?, &roster::read(run)?)?;
-        let device = if plan.double_precision {
+        let mut plan = Plan::check(&run.config()?, &roster::read(run)?)?;
+        let device = if plan.precision == Precision::F64 {
             Wanted::Cpu
         } else {
             device
         };
         let chosen = trusted(device, certificate)?;
+        if plan.precision.is_half() && chosen.device.is_cpu() {
+            // The weights are f32 whatever the run computed in, and here f32 is the faster one.
+            plan.precision = Precision::F32;
+        }
         let mut learner = Learner::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
         checkpoint::load(&loaded, &mut learner, Moments::Leave)?;

@@ -75,6 +75,7 @@ impl<'a> Session<'a> {
         let mut session =
             Session::assemble(plan, inspection, run, flight, listener, RunState::default())?;
         session.say_started()?;
+        session.warn_of_precision()?;
         Ok(session)
     }
 
@@ -111,6 +112,7 @@ impl<'a> Session<'a> {
             process: std::process::id(),
             device,
         })?;
+        session.warn_of_precision()?;
         Ok(session)
     }
 
@@ -124,6 +126,7 @@ impl<'a> Session<'a> {
     ) -> Result<Self> {
         let claim = run.claim()?;
         let chosen = trusted(plan.device, flight.machine.certificate.as_deref())?;
+        plan.precision.allowed_on(&chosen, plan.device)?;
         let learner = Learner::new(plan, &chosen.device)?;
         let pilot = Pilot::start(
             plan,
@@ -183,13 +186,21 @@ impl<'a> Session<'a> {
             optimizer: plan.optimizer.name().to_owned(),
             device: self.chosen.kind.to_owned(),
             device_reason: self.chosen.reason.clone(),
-            precision: if plan.double_precision { "f64" } else { "f32" }.to_owned(),
+            precision: plan.precision.name().to_owned(),
             threads: plan.threads,
             loader: self.feed.describe(),
             memory_source: self.pilot.describe(),
             total_bytes,
             seed: plan.seed,
         })))
+    }
+
+    fn warn_of_precision(&mut self) -> Result<()> {
+        let (precision, wanted) = (self.plan.precision, self.plan.device);
+        match precision.allowed_on(&self.chosen, wanted)? {
+            Some(message) => self.journal.warn("slow_precision", message),
+            None => Ok(()),
+        }
     }
 
     fn position(&self) -> Position {

@@ -15,7 +15,7 @@ use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::rooms::Learner;
 use trainer::rooms::checkpoint::{self, Moments, RunState};
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelKind, OptimizerKind, Precision};
 
 fn run() -> (tempfile::TempDir, RunFolder) {
     let folder = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ const ADAMW: OptimizerKind = OptimizerKind::AdamW;
 fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
     for kind in ModelKind::ALL {
         for optimizer in OptimizerKind::ALL {
-            for dtype in [DType::F32, DType::F64] {
+            for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 let (_folder, run) = run();
                 let mut plan = plan(kind, optimizer, dtype, 10);
                 plan.ema_decay = (dtype == DType::F32).then_some(0.9);
@@ -73,16 +73,19 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                     evaluation: Some((0.1, 0.9)),
                     best: Some((0.9, 2)),
                     is_best: true,
+                    loss_scale: first.loss_scale(),
                 };
+                assert_eq!(state.loss_scale.is_some(), dtype == DType::F16);
                 let written = checkpoint::write(&run, &first, &state).unwrap();
                 assert_eq!(written.path, "checkpoints/step-000002");
                 assert!(run.path.join(&written.path).is_dir());
-                assert!(written.bytes > first.state_bytes() - first.parameters.bytes());
+                assert!(written.bytes > first.parameters.bytes() + first.optimizer.bytes());
                 let mut second = learner(&plan);
                 assert_ne!(values(&second.parameters), values(&first.parameters));
                 let (loaded, damaged) = checkpoint::newest(&run).unwrap();
                 assert_eq!((&loaded.state, damaged.len()), (&state, 0));
                 checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
+                assert_eq!(second.loss_scale(), first.loss_scale());
                 assert!(values(&second.parameters) == values(&first.parameters));
                 assert!(moments(&second) == moments(&first));
                 assert!(averages(&second) == averages(&first));
@@ -122,7 +125,7 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
         &|p| p.classes.truncate(3),
         &["head.weight", "[5, 256]", "[3, 256]"],
     );
-    check(&|p| p.double_precision = true, &["stem.conv.weight"]);
+    check(&|p| p.precision = Precision::F64, &["stem.conv.weight"]);
     check(
         &|p| p.optimizer = OptimizerKind::Sgd,
         &["optimizer.safetensors", "momentum"],

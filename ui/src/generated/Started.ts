@@ -85,7 +85,7 @@ device: string,
  */
 device_reason: string, 
 /**
- * `f32` or `f64`.
+ * What pieces are computed in: `f32`, `bf16`, `f16` or `f64`.
  */
 precision: string, 
 /**

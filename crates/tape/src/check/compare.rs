@@ -74,7 +74,7 @@ pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Resu
     let seed = if y.dims().is_empty() {
         y.tensor().ones_like()?
     } else {
-        projection(y.dims(), dtype, device)?
+        projection(y.dims(), y.tensor().dtype(), device)?
     };
     let gradients = tape.walk_back(vec![(y, seed)], &inputs)?.inputs;
     let gradients = gradients

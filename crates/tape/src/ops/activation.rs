@@ -4,6 +4,7 @@
 
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
+use crate::half::widened;
 use crate::kept::Again;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -74,7 +75,8 @@ impl Tape<'_> {
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let x = kept.get()?;
             if !fused {
-                return sink.give(id, (dy * composed_slope(&x)?)?);
+                let dx = (widened(&dy)? * composed_slope(&widened(&x)?)?)?;
+                return sink.give(id, dx.to_dtype(x.dtype())?);
             }
             let dx = with_float!("gelu", x, T => {
                 let dy = dy.contiguous()?;
@@ -99,7 +101,7 @@ fn pointwise(
     single: impl Fn(f32) -> f32 + Sync,
 ) -> Result<Tensor> {
     if !fused {
-        return composed(x);
+        return Ok(composed(&widened(x)?)?.to_dtype(x.dtype())?);
     }
     let x = x.contiguous()?;
     match x.dtype() {

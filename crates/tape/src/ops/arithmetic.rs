@@ -40,7 +40,9 @@ impl Tape<'_> {
             p,
             x.dims().get(1..).unwrap_or(&[]),
         )?;
-        let sum = x.tensor().broadcast_add(p.tensor())?;
+        let sum = x
+            .tensor()
+            .broadcast_add(&p.tensor().to_dtype(x.tensor().dtype())?)?;
         if !self.records(&[x, p]) {
             return Ok(Value::constant(sum));
         }

@@ -11,6 +11,7 @@ use crate::cpu::{
     Float, Matrix, View, add_in_order, buffer, product, tensor_of, threads, with_float,
 };
 use crate::error::{Result, TapeError};
+use crate::half::widened_on_cpu;
 use crate::kept::Kept;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -79,13 +80,15 @@ impl Tape<'_> {
         let y = if fused {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor()))?
         } else {
-            x_in.conv2d(
-                weight.tensor(),
-                shape.padding,
-                shape.stride,
-                1,
-                shape.groups,
-            )?
+            widened_on_cpu(&x_in)?
+                .conv2d(
+                    &widened_on_cpu(weight.tensor())?,
+                    shape.padding,
+                    shape.stride,
+                    1,
+                    shape.groups,
+                )?
+                .to_dtype(x_in.dtype())?
         };
         if !self.records(&[x, weight]) {
             return Ok(Value::constant(y));
@@ -311,8 +314,8 @@ fn composed_weight_gradient(
     shape: Conv2dShape,
     kernel: (usize, usize),
 ) -> Result<Tensor> {
-    let x = x.transpose(0, 1)?.force_contiguous()?;
-    let dy = dy.transpose(0, 1)?.force_contiguous()?;
+    let x = widened_on_cpu(&x.transpose(0, 1)?.force_contiguous()?)?;
+    let dy = widened_on_cpu(&dy.transpose(0, 1)?.force_contiguous()?)?;
     let dw = x.conv2d(&dy, shape.padding, 1, shape.stride, 1)?;
     Ok(dw
         .narrow(2, 0, kernel.0)?
@@ -337,9 +340,16 @@ fn composed_input_gradient(
         missing(window.height, out_height, window.kernel.0),
         missing(window.width, out_width, window.kernel.1),
     );
-    let dx = dy.conv_transpose2d(weight, shape.padding, rows.max(columns), shape.stride, 1)?;
+    let dx = widened_on_cpu(dy)?.conv_transpose2d(
+        &widened_on_cpu(weight)?,
+        shape.padding,
+        rows.max(columns),
+        shape.stride,
+        1,
+    )?;
     Ok(dx
         .narrow(2, 0, window.height)?
         .narrow(3, 0, window.width)?
-        .force_contiguous()?)
+        .force_contiguous()?
+        .to_dtype(dy.dtype())?)
 }

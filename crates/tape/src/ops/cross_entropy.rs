@@ -1,11 +1,13 @@
 //! Softmax cross-entropy with label smoothing, summed over samples, never averaged: the effective batch divides once.
 //!
 //! For row `z`, label `k`, smoothing `s`, `K` classes and `p = softmax(z)`: target `t = (1 - s) [k] + s / K`,
-//! loss `= logsumexp(z) - sum t z`, `dz = p - t`. Forward computes the gradient at once. Saved: `dz` [samples, K].
+//! loss `= logsumexp(z) - sum t z`, `dz = p - t`. Forward computes the gradient at once. Saved: `dz` [samples, K], for
+//! halves in f32: a loss scale must reach it before it is rounded.
 
 use super::axes;
 use crate::cpu::{Float, View, buffer, lanes, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
+use crate::half::widened;
 use crate::inplace::to_f64;
 use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
@@ -39,7 +41,8 @@ impl Tape<'_> {
                 classes,
             });
         }
-        let z = logits.tensor().contiguous()?;
+        let dtype = logits.tensor().dtype();
+        let z = widened(logits.tensor())?.contiguous()?;
         let (per_sample, dz) = if self.fuses(&z) {
             fused(&z, labels, smoothing)?
         } else {
@@ -51,7 +54,8 @@ impl Tape<'_> {
             self.push(total, &[&dz.clone()], move |factor, sink| {
                 // A scalar read back: one GPU sync a loss term.
                 let factor = to_f64(&factor)?[0];
-                sink.give(id, if factor == 1.0 { dz } else { (dz * factor)? })
+                let dz = if factor == 1.0 { dz } else { (dz * factor)? };
+                sink.give(id, dz.to_dtype(dtype)?)
             })
         } else {
             Value::constant(total)

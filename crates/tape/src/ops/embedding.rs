@@ -6,6 +6,7 @@
 use super::axes;
 use crate::cpu::{Float, View, buffer, tensor_of, with_float};
 use crate::error::{Result, TapeError};
+use crate::half::widened;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
@@ -98,7 +99,8 @@ fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> 
 }
 
 fn composed_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {
+    let dy = widened(dy)?;
     let zeros =
         Tensor::zeros((vocabulary, dy.dim(1)?), DType::F32, dy.device())?.to_dtype(dy.dtype())?;
-    Ok(zeros.index_add(&Tensor::new(ids, dy.device())?, dy, 0)?)
+    Ok(zeros.index_add(&Tensor::new(ids, dy.device())?, &dy, 0)?)
 }

@@ -8,6 +8,7 @@ use crate::cpu::{
     Float, View, add_in_order, buffer, lanes, row_chunks, tensor_of, wide, with_float,
 };
 use crate::error::Result;
+use crate::half::widened;
 use crate::kept::Again;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -59,8 +60,11 @@ fn forward(
     fused: bool,
 ) -> Result<Tensor> {
     if !fused {
-        let (normal, _) = normalise(x, epsilon)?;
-        return Ok(normal.broadcast_mul(weight)?.broadcast_add(bias)?);
+        let (normal, _) = normalise(&widened(x)?, epsilon)?;
+        let y = normal
+            .broadcast_mul(&widened(weight)?)?
+            .broadcast_add(&widened(bias)?)?;
+        return Ok(y.to_dtype(x.dtype())?);
     }
     let width = weight.dim(0)?;
     with_float!("layer_norm", x, T => {
@@ -98,11 +102,12 @@ fn backward(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let width = weight.dim(0)?;
     if !fused {
-        let (n, r) = normalise(x, epsilon)?;
-        let g = dy.broadcast_mul(weight)?;
+        let dy = &widened(dy)?;
+        let (n, r) = normalise(&widened(x)?, epsilon)?;
+        let g = dy.broadcast_mul(&widened(weight)?)?;
         let inner = (g.broadcast_sub(&g.mean_keepdim(D::Minus1)?)?
             - n.broadcast_mul(&(&g * &n)?.mean_keepdim(D::Minus1)?)?)?;
-        let dx = inner.broadcast_mul(&r)?;
+        let dx = inner.broadcast_mul(&r)?.to_dtype(x.dtype())?;
         let rows = dy.elem_count() / width;
         let dw = (dy * &n)?.reshape((rows, width))?.sum(0)?;
         return Ok((dx, dw, dy.reshape((rows, width))?.sum(0)?));

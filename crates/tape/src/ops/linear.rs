@@ -6,6 +6,7 @@
 use super::expect_shape;
 use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, tensor_of, with_float};
 use crate::error::Result;
+use crate::half::widened;
 use crate::kept::Kept;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -64,7 +65,7 @@ fn forward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, fused: bool) -> R
     if !fused {
         let y = x.matmul(&weight.t()?)?;
         return Ok(match bias {
-            Some(bias) => y.broadcast_add(bias)?,
+            Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
             None => y,
         });
     }
@@ -107,7 +108,7 @@ fn inner(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
 
 pub(super) fn row_sum(dy: &Tensor, fused: bool) -> Result<Tensor> {
     if !fused {
-        return Ok(dy.sum(0)?);
+        return Ok(widened(dy)?.sum(0)?);
     }
     let width = dy.dim(1)?;
     with_float!("linear", dy, T => {

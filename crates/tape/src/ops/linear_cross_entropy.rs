@@ -2,11 +2,13 @@
 //! never exist whole. Summed over rows, never averaged.
 //!
 //! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz W`, `dW += dzᵀ x`.
-//! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width].
+//! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width]. Halves are widened: all of it is
+//! f32, since a loss scale comes only after the products.
 
 use super::{Loss, axes, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
+use crate::half::widened;
 use crate::inplace::to_f64;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -48,12 +50,14 @@ impl Tape<'_> {
             });
         }
         let wanted = self.records(&[x, weight]);
-        let input = x.tensor().contiguous()?;
+        let dtype = x.tensor().dtype();
+        let input = widened(x.tensor())?.contiguous()?;
+        let weight_in = widened(weight.tensor())?;
         let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
         let outcome = if self.fuses(&input) {
-            with_float!("linear_cross_entropy", input, T => fused::<T>(&input, weight.tensor(), targets, chunk, wanted))?
+            with_float!("linear_cross_entropy", input, T => fused::<T>(&input, &weight_in, targets, chunk, wanted))?
         } else {
-            composed(&input, weight.tensor(), targets, chunk, wanted)?
+            composed(&input, &weight_in, targets, chunk, wanted)?
         };
         let total = outcome.per_row.sum_all()?;
         let Some((dx, dw)) = outcome.gradients else {
@@ -68,7 +72,7 @@ impl Tape<'_> {
             let factor = to_f64(&factor)?[0];
             let scaled =
                 |t: Tensor| -> Result<Tensor> { Ok(if factor == 1.0 { t } else { (t * factor)? }) };
-            sink.give(x_id, scaled(dx)?)?;
+            sink.give(x_id, scaled(dx)?.to_dtype(dtype)?)?;
             sink.give(w_id, scaled(dw)?)
         });
         Ok(Loss {

@@ -4,6 +4,7 @@
 use super::axes;
 use crate::cpu::{Float, View, buffer, tensor_of, with_float};
 use crate::error::{Result, TapeError};
+use crate::half::widened;
 use crate::tape::{Tape, Value};
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
@@ -92,23 +93,23 @@ impl Tape<'_> {
         let dims = [samples, channels, plane.out_height, plane.out_width];
         let input = x.tensor().contiguous()?;
         // The places are found on the host on every device: pooling is rare, and its stock gradient is wrong.
-        let host = input.to_device(&Device::Cpu)?;
+        let host = widened(&input.to_device(&Device::Cpu)?)?;
         let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
-        let y = y.to_device(input.device())?;
+        let y = y.to_dtype(input.dtype())?.to_device(input.device())?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let (id, shape) = (x.id(), x.tensor().shape().clone());
         let kept = Tensor::from_vec(places, &dims, &Device::Cpu)?;
         Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
-            let device = dy.device().clone();
+            let (device, dtype) = (dy.device().clone(), dy.dtype());
             let (dy, places) = (
-                dy.contiguous()?.to_device(&Device::Cpu)?,
+                widened(&dy.contiguous()?.to_device(&Device::Cpu)?)?,
                 kept.flatten_all()?.to_vec1::<u8>()?,
             );
             let dx =
                 with_float!("max_pool", dy, T => backward::<T>(plane, &dy, &places, shape.dims()))?;
-            sink.give(id, dx.to_device(&device)?)
+            sink.give(id, dx.to_dtype(dtype)?.to_device(&device)?)
         }))
     }
 }

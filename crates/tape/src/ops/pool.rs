@@ -3,6 +3,7 @@
 use super::axes;
 use crate::cpu::{Float, View, lanes, tensor_of, with_float};
 use crate::error::Result;
+use crate::half::widened;
 use crate::tape::{Tape, Value};
 use rayon::prelude::*;
 
@@ -11,7 +12,7 @@ impl Tape<'_> {
     pub fn mean_tokens(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
-        let y = x.tensor().mean(1)?;
+        let y = widened(x.tensor())?.mean(1)?.to_dtype(x.tensor().dtype())?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
@@ -43,7 +44,7 @@ impl Tape<'_> {
                 tensor_of(xs.chunks_exact(pixels).map(|x| lanes::sum(x, |v| v) / count).collect::<Vec<T>>(), &[samples, channels])
             })?
         } else {
-            flat.mean(2)?
+            widened(&flat)?.mean(2)?.to_dtype(flat.dtype())?
         };
         if !self.records(&[x]) {
             return Ok(Value::constant(y));

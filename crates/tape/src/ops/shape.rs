@@ -44,7 +44,8 @@ impl Tape<'_> {
             .tensor()
             .reshape((1, 1, width))?
             .expand((samples, 1, width))?;
-        let y = Tensor::cat(&[&row.contiguous()?, x.tensor()], 1)?;
+        let row = row.contiguous()?.to_dtype(x.tensor().dtype())?;
+        let y = Tensor::cat(&[&row, x.tensor()], 1)?;
         if !self.records(&[token, x]) {
             return Ok(Value::constant(y));
         }

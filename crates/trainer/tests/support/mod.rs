@@ -9,7 +9,7 @@ use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
 use trainer::models::Network;
 use trainer::rooms::{EffectiveBatch, ImageTask, Learner, Whole};
-use trainer::{Augmentation, ModelKind, OptimizerKind, Plan, Wanted};
+use trainer::{Augmentation, ModelKind, OptimizerKind, Plan, Precision, Wanted};
 
 /// Side of the images in pixels: the least that every model takes twice.
 pub const SIDE: usize = 16;
@@ -85,10 +85,17 @@ pub fn task<'a>(
         image_size: SIDE,
         label_smoothing: 0.1,
         dtype,
+        loss_factor: 1.0,
         device: &Device::Cpu,
         cancel,
         kernels: Kernels::Fused,
     }
+}
+
+/// The precision that computes in an element type.
+pub fn precision(dtype: DType) -> Precision {
+    let mut all = Precision::ALL.into_iter();
+    all.find(|p| p.dtype() == dtype).unwrap()
 }
 
 /// A plan for a learner on these samples.
@@ -113,7 +120,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         clip_norm: 1.0,
         ema_decay: None,
         augment: Augmentation::None,
-        double_precision: dtype == DType::F64,
+        precision: precision(dtype),
         device: Wanted::Cpu,
         threads: 2,
         workers: None,

@@ -2,6 +2,7 @@
 
 use super::{Memory, Sizes};
 use crate::error::Result;
+use crate::half::widened;
 use crate::parameters::host_tensor;
 use candle_core::{D, Tensor};
 
@@ -19,7 +20,7 @@ fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
 const HIDDEN: f64 = -1e30;
 
 /// Which weights count: 1 or 0, [samples or 1, 1, tokens, tokens]; nothing where all do.
-fn visible(s: &Sizes, qkv: &Tensor) -> Result<Option<Tensor>> {
+fn visible(s: &Sizes, scores: &Tensor) -> Result<Option<Tensor>> {
     if !s.causal && s.lengths.is_none() {
         return Ok(None);
     }
@@ -36,16 +37,16 @@ fn visible(s: &Sizes, qkv: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(host_tensor(
         values,
         &shape,
-        qkv.dtype(),
-        qkv.device(),
+        scores.dtype(),
+        scores.device(),
     )?))
 }
 
 /// All weights `p` [samples, heads, tokens, tokens].
 pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
     let [q, k, _] = split(s, qkv)?;
-    let mut scores = (q.matmul(&k.t()?.contiguous()?)? * s.scale())?;
-    let visible = visible(s, qkv)?;
+    let mut scores = (widened(&q.matmul(&k.t()?.contiguous()?)?)? * s.scale())?;
+    let visible = visible(s, &scores)?;
     if let Some(visible) = &visible {
         // 1 becomes 0, 0 becomes hidden.
         scores = scores.broadcast_add(&visible.affine(-HIDDEN, HIDDEN)?)?;
@@ -54,11 +55,12 @@ pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
         .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
         .exp()?;
     let p = exponentials.broadcast_div(&exponentials.sum_keepdim(D::Minus1)?)?;
-    Ok(match visible {
+    let p = match visible {
         // A query that sees nothing has no weights either.
         Some(visible) => p.broadcast_mul(&visible)?,
         None => p,
-    })
+    };
+    Ok(p.to_dtype(qkv.dtype())?)
 }
 
 pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
@@ -83,8 +85,9 @@ pub(super) fn backward(s: &Sizes, qkv: &Tensor, p: &Tensor, dy: &Tensor) -> Resu
         .transpose(1, 2)?
         .contiguous()?;
     let dv = p.t()?.contiguous()?.matmul(&dy)?;
-    let dp = dy.matmul(&v.t()?.contiguous()?)?;
-    let ds = (p * dp.broadcast_sub(&(&dp * p)?.sum_keepdim(D::Minus1)?)?)?;
+    let (p, dp) = (widened(p)?, widened(&dy.matmul(&v.t()?.contiguous()?)?)?);
+    let ds = (&p * dp.broadcast_sub(&(&dp * &p)?.sum_keepdim(D::Minus1)?)?)?;
+    let ds = ds.to_dtype(qkv.dtype())?;
     let dq = (ds.matmul(&k)? * s.scale())?;
     let dk = (ds.t()?.contiguous()?.matmul(&q)? * s.scale())?;
     let joined = Tensor::stack(&[&dq, &dk, &dv], 0)?

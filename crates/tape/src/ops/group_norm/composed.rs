@@ -1,12 +1,13 @@
-//! Group norm of tensor primitives, on every device.
+//! Group norm of tensor primitives, on every device. Of halves too the moments and everything inside are f32.
 
 use super::{Norm, Sizes, Slopes};
 use crate::error::Result;
+use crate::half::widened;
 use crate::ops::activation::{Activation, composed_slope};
 use candle_core::Tensor;
 
 pub(super) fn moments(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
-    let grouped = x.reshape((x.dim(0)?, sizes.groups, ()))?;
+    let grouped = widened(x)?.reshape((x.dim(0)?, sizes.groups, ()))?;
     let mean = grouped.mean_keepdim(2)?;
     let variance = grouped.broadcast_sub(&mean)?.sqr()?.mean_keepdim(2)?;
     let r = (variance + sizes.epsilon)?.sqrt()?.recip()?;
@@ -15,7 +16,7 @@ pub(super) fn moments(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
 
 /// Normalised values in the shape of `x`, and `r` [samples, groups, 1].
 fn normalise(x: &Tensor, moments: &Tensor, sizes: Sizes) -> Result<(Tensor, Tensor)> {
-    let grouped = x.reshape((x.dim(0)?, sizes.groups, ()))?;
+    let grouped = widened(x)?.reshape((x.dim(0)?, sizes.groups, ()))?;
     let (mean, r) = (
         moments.narrow(2, 0, 1)?.contiguous()?,
         moments.narrow(2, 1, 1)?.contiguous()?,
@@ -28,24 +29,26 @@ impl Norm {
     /// `n w + b`.
     fn affine(&self, n: &Tensor) -> Result<Tensor> {
         let shape = (1, self.sizes.channels, 1, 1);
-        Ok(n.broadcast_mul(&self.weight.reshape(shape)?)?
-            .broadcast_add(&self.bias.reshape(shape)?)?)
+        Ok(n.broadcast_mul(&widened(&self.weight)?.reshape(shape)?)?
+            .broadcast_add(&widened(&self.bias)?.reshape(shape)?)?)
     }
 }
 
 pub(super) fn forward(norm: &Norm, x: &Tensor, moments: &Tensor) -> Result<Tensor> {
     let z = norm.affine(&normalise(x, moments, norm.sizes)?.0)?;
-    Ok(match norm.activation {
+    let y = match norm.activation {
         Activation::None => z,
         Activation::Relu => z.relu()?,
         Activation::Gelu => z.gelu()?,
-    })
+    };
+    Ok(y.to_dtype(x.dtype())?)
 }
 
 pub(super) fn backward(norm: &Norm, x: &Tensor, moments: &Tensor, dy: &Tensor) -> Result<Slopes> {
     let sizes = norm.sizes;
     let samples = x.dim(0)?;
     let (n, r) = normalise(x, moments, sizes)?;
+    let dy = &widened(dy)?;
     let dz = match norm.activation {
         Activation::None => dy.clone(),
         Activation::Relu => {
@@ -61,10 +64,11 @@ pub(super) fn backward(norm: &Norm, x: &Tensor, moments: &Tensor, dy: &Tensor) -
     let (dw, db) = (by_channel(&(&dz * &n)?)?, by_channel(&dz)?);
     let grouped = (samples, sizes.groups, ());
     let g = dz
-        .broadcast_mul(&norm.weight.reshape((1, sizes.channels, 1, 1))?)?
+        .broadcast_mul(&widened(&norm.weight)?.reshape((1, sizes.channels, 1, 1))?)?
         .reshape(grouped)?;
     let n = n.reshape(grouped)?;
     let inner =
         (g.broadcast_sub(&g.mean_keepdim(2)?)? - n.broadcast_mul(&(&g * &n)?.mean_keepdim(2)?)?)?;
-    Ok((inner.broadcast_mul(&r)?.reshape(x.shape())?, dw, db))
+    let dx = inner.broadcast_mul(&r)?.reshape(x.shape())?;
+    Ok((dx.to_dtype(x.dtype())?, dw, db))
 }

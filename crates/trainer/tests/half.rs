@@ -1,0 +1,409 @@
+//! Halves: bf16 and f16 learn as f32 does, on weights that stay f32; an overflow costs a step and halves the scale; a run
+//! that was killed goes on with the very scale it had.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use candle_core::{DType, Tensor};
+use runlog::{RunConfig, RunEvent, RunFolder};
+use std::path::Path;
+use support::{CLASSES, distance, learner, norm, plan, samples, splits, values, whole};
+use tape::Cancel;
+use tape::inplace::to_f64;
+use trainer::rooms::{Learner, checkpoint};
+use trainer::{Flight, LossScale, ModelKind, OptimizerKind, Plan, TrainError};
+
+const HALVES: [DType; 2] = [DType::BF16, DType::F16];
+const ADAMW: OptimizerKind = OptimizerKind::AdamW;
+
+/// Distance from 1 to the next number.
+fn spacing(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 2f64.powi(-7),
+        _ => 2f64.powi(-10),
+    }
+}
+
+/// A learner whose loss scale, where it has one, has found its place: in f16 the first steps only lower it.
+fn settled(plan: &Plan) -> Learner {
+    let mut learner = learner(plan);
+    let lower = |scale| (0..6).fold(scale, |scale: LossScale, _| scale.after_overflow());
+    learner.loaded(learner.loss_scale().map(lower)).unwrap();
+    learner
+}
+
+/// The losses of 30 steps over the same 36 samples.
+fn losses(kind: ModelKind, dtype: DType) -> Vec<f64> {
+    let mut learner = settled(&plan(kind, ADAMW, dtype, 30));
+    let samples = samples(36, 3);
+    (0..30)
+        .map(|step| {
+            let first = step as usize * 6 % 36;
+            let batch = &samples[first..first + 6];
+            let batch = whole(&learner.task(Cancel::default()), batch, &[4, 2]);
+            let update = learner.update(&batch, step).unwrap();
+            assert_eq!(update.skipped, None, "{dtype:?} step {step}");
+            batch.loss
+        })
+        .collect()
+}
+
+#[test]
+fn both_halves_learn_as_f32_does() {
+    for kind in ModelKind::ALL {
+        let single = losses(kind, DType::F32);
+        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+        for dtype in HALVES {
+            let half = losses(kind, dtype);
+            let apart = half.iter().zip(&single).map(|(a, b)| (a - b).abs());
+            let apart = apart.fold(0.0, f64::max);
+            let (begin, end) = (mean(&half[..6]), mean(&half[24..]));
+            println!(
+                "{} {dtype:?}: {begin:.3} to {end:.3}, {apart:.1e} from f32",
+                kind.name()
+            );
+            assert!(
+                end < 0.9 * begin,
+                "{} {dtype:?}: {begin} to {end}",
+                kind.name()
+            );
+            assert!(
+                apart <= 4.0 * spacing(dtype),
+                "{} {dtype:?}: {apart:e}",
+                kind.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_split_changes_a_half_by_no_more_than_its_rounding() {
+    for kind in ModelKind::ALL {
+        for dtype in HALVES {
+            let learner = settled(&plan(kind, ADAMW, dtype, 10));
+            let (task, samples) = (learner.task(Cancel::default()), samples(11, 2));
+            let unsplit = whole(&task, &samples, &[11]);
+            let (mut gradients, mut losses) = ((0.0, String::new()), 0.0f64);
+            for split in splits(11, 5, 3) {
+                let batch = whole(&task, &samples, &split);
+                losses = losses.max((batch.loss - unsplit.loss).abs() / unsplit.loss);
+                let pairs = batch.gradients.iter().zip(&unsplit.gradients);
+                for ((a, b), parameter) in pairs.zip(learner.parameters.iter()) {
+                    assert_eq!(a.dtype(), DType::F32);
+                    let (a, b) = (to_f64(a).unwrap(), to_f64(b).unwrap());
+                    let error = distance(&a, &b) / norm(&b);
+                    if error.is_nan() || error > gradients.0 {
+                        gradients = (error, format!("{} in {split:?}", parameter.name));
+                    }
+                }
+            }
+            println!(
+                "{} {dtype:?}: gradients differ by {gradients:?}, losses by {losses:.1e}",
+                kind.name()
+            );
+            assert!(
+                gradients.0 <= 2.0 * spacing(dtype),
+                "{} {dtype:?}: {gradients:?}",
+                kind.name()
+            );
+            assert!(
+                losses <= 0.01 * spacing(dtype),
+                "{} {dtype:?}: {losses:e}",
+                kind.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn weights_and_moments_stay_f32_and_the_rounded_copy_follows_every_step() {
+    for dtype in HALVES {
+        let mut plan = plan(ModelKind::VitMicro, ADAMW, dtype, 10);
+        plan.learning_rate = 1e-6;
+        let mut learner = learner(&plan);
+        let matrices: usize = learner
+            .parameters
+            .iter()
+            .filter(|p| p.decays)
+            .map(|p| p.tensor.elem_count())
+            .sum();
+        let others = 2 * learner.parameters.bytes() + learner.optimizer.bytes();
+        assert_eq!(learner.state_bytes(), others + 2 * matrices as u64);
+        assert_eq!(learner.element_bytes(), 2);
+        let computed = |l: &Learner| values(l.task(Cancel::default()).parameters);
+        let (before, computed_before) = (
+            values(&learner.parameters).concat(),
+            computed(&learner).concat(),
+        );
+        for step in 0..3 {
+            let batch = whole(&learner.task(Cancel::default()), &samples(4, step), &[4]);
+            learner.update(&batch, step).unwrap();
+            let expected = learner.parameters.rounded(dtype).unwrap();
+            assert!(computed(&learner) == values(&expected));
+        }
+        let moments = learner.optimizer.named(&learner.parameters);
+        let mut tensors = learner
+            .parameters
+            .iter()
+            .map(|p| &p.tensor)
+            .chain(moments.values());
+        assert!(tensors.all(|t| t.dtype() == DType::F32));
+        // Steps too small for the half are kept by the weights.
+        let moved = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(a, b)| a != b).count();
+        let all = moved(&values(&learner.parameters).concat(), &before);
+        let seen = moved(&computed(&learner).concat(), &computed_before);
+        assert!(all > before.len() / 2 && seen < all / 2, "{seen} of {all}");
+    }
+}
+
+/// Gradients of a mean over a very large batch are below the smallest number of f16.
+#[test]
+fn small_gradients_survive_f16_by_its_scale_alone() {
+    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let lost = |loss_factor: f64| {
+        let mut task = learner.task(Cancel::default());
+        task.loss_factor = loss_factor;
+        let gradients = whole(&task, &samples(2, 4), &[2]).gradients;
+        let zeros = |t: &Tensor| to_f64(t).unwrap().iter().filter(|v| **v == 0.0).count();
+        gradients.iter().map(zeros).sum::<usize>() as f64 / learner.parameters.count() as f64
+    };
+    let (scaled, plain) = (
+        lost(learner.task(Cancel::default()).loss_factor),
+        lost(2f64.powi(-22)),
+    );
+    println!("zeros: {scaled:.3} scaled, {plain:.3} as they are");
+    assert!(scaled < 0.05 && plain > 0.5, "{scaled} {plain}");
+}
+
+fn scale(learner: &Learner) -> f64 {
+    learner.loss_scale().unwrap().value()
+}
+
+#[test]
+fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_floor() {
+    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let good = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
+    learner.update(&good, 0).unwrap();
+    let before = values(&learner.parameters);
+    let planted = |learner: &Learner| {
+        let mut batch = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
+        batch.gradients[2] = (&batch.gradients[2] * f64::INFINITY).unwrap();
+        batch
+    };
+    let name = learner.parameters.at(2).name.clone();
+    for halvings in 0..16 {
+        let update = learner.update(&planted(&learner), 3).unwrap();
+        let skipped = update.skipped.unwrap();
+        assert!(skipped.what.contains(&name));
+        assert_eq!(skipped.overflowed_at, Some(65_536.0 / 2f64.powi(halvings)));
+        assert_eq!(scale(&learner), 32_768.0 / 2f64.powi(halvings));
+        assert!(values(&learner.parameters) == before);
+    }
+    for times in 1..=5 {
+        match learner.update(&planted(&learner), 3) {
+            Ok(update) => {
+                let skipped = update.skipped.unwrap();
+                assert_eq!((times < 5, skipped.overflowed_at), (true, None));
+            }
+            Err(TrainError::Diverged { times: said, .. }) => assert_eq!((times, said), (5, 5)),
+            Err(other) => panic!("{other}"),
+        }
+        assert_eq!(scale(&learner), 1.0);
+        assert!(values(&learner.parameters) == before);
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
+    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let mut batch = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
+    batch.loss = f64::NAN;
+    for _ in 0..4 {
+        let update = learner.update(&batch, 3).unwrap();
+        assert_eq!(update.skipped.unwrap().overflowed_at, None);
+    }
+    let error = learner.update(&batch, 3).err().unwrap();
+    assert_eq!(error.code(), "diverged");
+    assert_eq!(scale(&learner), 65_536.0);
+}
+
+/// The gradients carry the scale; the norm that is said and the step that is made do not.
+#[test]
+fn the_scale_changes_neither_the_norm_nor_the_step() {
+    let trained = |scaled: bool| {
+        let mut learner = learner(&plan(
+            ModelKind::VitMicro,
+            OptimizerKind::Sgd,
+            DType::F16,
+            10,
+        ));
+        if scaled {
+            let other = (0..4).fold(LossScale::START, |scale, _| scale.after_overflow());
+            learner.loaded(Some(other)).unwrap();
+        }
+        let batch = whole(&learner.task(Cancel::default()), &samples(4, 8), &[4]);
+        let update = learner.update(&batch, 0).unwrap();
+        (update.gradient_norm, values(&learner.parameters).concat())
+    };
+    let ((norm_1, weights_1), (norm_2, weights_2)) = (trained(false), trained(true));
+    assert!((norm_1 / norm_2 - 1.0).abs() < 1e-3, "{norm_1} {norm_2}");
+    let start =
+        values(&learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10)).parameters).concat();
+    let way = distance(&weights_1, &start);
+    assert!(distance(&weights_1, &weights_2) <= 2e-3 * way);
+}
+
+/// A folder of noise with the colour of its class.
+fn draw(folder: &Path) {
+    for label in 0..CLASSES as u8 {
+        let class = folder.join(format!("class {label}"));
+        std::fs::create_dir_all(&class).unwrap();
+        for number in 0..4u8 {
+            let shade = |x: u32| (x as u8).wrapping_mul(13 + number) / 4 + 40 * label;
+            let image = image::RgbImage::from_fn(16, 16, |x, y| {
+                image::Rgb([shade(x), shade(y), shade(x * y)])
+            });
+            image.save(class.join(format!("{number}.png"))).unwrap();
+        }
+    }
+}
+
+/// A run in f16 on the CPU, of eight steps with a checkpoint every two.
+struct Course {
+    _folder: tempfile::TempDir,
+    plan: Plan,
+    inspection: dataset::Inspection,
+    run: RunFolder,
+}
+
+fn course() -> Course {
+    let folder = tempfile::tempdir().unwrap();
+    draw(&folder.path().join("photographs"));
+    let options = dataset::InspectOptions::default();
+    let inspection =
+        dataset::inspect(&folder.path().join("photographs"), &options, &|_| {}).unwrap();
+    let word = |text: &str| Some(text.to_owned());
+    let config = RunConfig {
+        model: word("vit_micro"),
+        image_size: Some(16),
+        steps: Some(8),
+        effective_batch: Some(6),
+        micro_batch: Some(4),
+        precision: word("f16"),
+        device: word("cpu"),
+        threads: Some(1),
+        checkpoint_every: word("2steps"),
+        evaluate_every_epochs: Some(100),
+        ..RunConfig::default()
+    };
+    let plan = Plan::check(&config, &inspection).unwrap();
+    let path = folder.path().join("run");
+    std::fs::create_dir(&path).unwrap();
+    let run = RunFolder { path };
+    Course {
+        _folder: folder,
+        plan,
+        inspection,
+        run,
+    }
+}
+
+impl Course {
+    /// Flies until the listener dies, or to the end.
+    fn start(&self, hear: &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<trainer::Ending> {
+        trainer::start(
+            self.plan.clone(),
+            self.inspection.clone(),
+            &self.run,
+            Flight::default(),
+            hear,
+        )
+    }
+
+    /// Dies after step `last`, as if killed: nothing is saved on the way out.
+    fn killed_after(&self, last: u64) {
+        let ended = self.start(&mut |event| {
+            if matches!(event, RunEvent::Step { step, .. } if *step == last) {
+                std::panic::resume_unwind(Box::new("killed"));
+            }
+        });
+        assert_eq!(ended.unwrap_err().code(), "panicked");
+    }
+
+    fn newest(&self) -> (u64, LossScale) {
+        let state = checkpoint::newest(&self.run).unwrap().0.state;
+        (state.step, state.loss_scale.unwrap())
+    }
+
+    fn weights(&self) -> Vec<u8> {
+        let folder = checkpoint::newest(&self.run).unwrap().0.path;
+        std::fs::read(folder.join("model.safetensors")).unwrap()
+    }
+}
+
+#[test]
+fn a_killed_run_goes_on_with_the_scale_and_the_clean_steps_it_had() {
+    let (whole, killed) = (course(), course());
+    let mut said = Vec::new();
+    whole.start(&mut |event| said.push(event.clone())).unwrap();
+    assert!(
+        said.iter()
+            .any(|e| matches!(e, RunEvent::Started(s) if s.precision == "f16"))
+    );
+    assert!(
+        said.iter()
+            .any(|e| matches!(e, RunEvent::Warning { code, .. } if code == "slow_precision"))
+    );
+    killed.killed_after(5);
+    let clean = |steps: u64| (0..steps).fold(LossScale::START, |scale, _| scale.after_clean());
+    assert_eq!(killed.newest(), (4, clean(4)));
+    trainer::resume(&killed.run, Flight::default(), &mut |_| {}).unwrap();
+    assert_eq!(
+        (killed.newest(), whole.newest()),
+        ((8, clean(8)), (8, clean(8)))
+    );
+    assert!(killed.weights() == whole.weights());
+}
+
+/// The scale is planted too high: the next step overflows truly.
+#[test]
+fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
+    let course = course();
+    course.killed_after(3);
+    let state = checkpoint::newest(&course.run)
+        .unwrap()
+        .0
+        .path
+        .join("state.json");
+    let text = std::fs::read_to_string(&state).unwrap();
+    let planted = text.replace("\"exponent\": 16", "\"exponent\": 20");
+    assert_ne!(planted, text);
+    std::fs::write(&state, planted).unwrap();
+    let mut skipped = Vec::new();
+    trainer::resume(&course.run, Flight::default(), &mut |event| {
+        if let RunEvent::Skipped {
+            step, what, reason, ..
+        } = event
+        {
+            skipped.push((*step, what.clone(), reason.clone()));
+        }
+    })
+    .unwrap();
+    println!("{skipped:#?}");
+    let (step, what, reason) = &skipped[0];
+    assert_eq!(*step, 3);
+    assert!(what.starts_with("the gradient of "), "{what}");
+    assert!(reason.contains("from 1,048,576 to 524,288"), "{reason}");
+    let (steps, overflows) = (8 - 2, skipped.len());
+    assert!(overflows < steps, "every step overflowed");
+    let planted = (0..4).fold(LossScale::START, |scale, _| doubled(scale));
+    let expected = (0..overflows).fold(planted, |scale, _| scale.after_overflow());
+    let expected = (overflows..steps).fold(expected, |scale, _| scale.after_clean());
+    assert_eq!(course.newest(), (8, expected));
+}
+
+fn doubled(scale: LossScale) -> LossScale {
+    (0..LossScale::DOUBLES_AFTER).fold(scale, |scale, _| scale.after_clean())
+}
