@@ -287,7 +287,7 @@ fn large_outputs_overflow_nothing() {
             2,
             |t, x| t.binary_cross_entropy(x, NumberTargets::all(&values)),
         );
-        assert_eq!(found.per_sample, [0.0, 1000.0]);
+        assert!(found.per_sample[0] < 1e-37 && found.per_sample[1] == 1000.0);
         let logits: Vec<f64> = [1.0, 2.0, 3.0].map(|z| z + 30_000.0).to_vec();
         let found = run(kernels, DType::F32, &logits, 1, |t, x| {
             t.cross_entropy(x, &[0], 0.1)
