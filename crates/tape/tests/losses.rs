@@ -250,20 +250,20 @@ fn a_missing_target_is_never_read() {
 
 #[test]
 fn numbers_cost_by_their_formulas() {
-    let (outputs, values) = ([0.25, -1.0, 3.0], [0.5, 0.0, 1.0]);
+    let (outputs, values) = ([0.25, -1.0, 3.0, -2.0], [0.5, 0.0, 1.0, 0.0]);
     let targets = NumberTargets::all(&values);
     for kernels in FORMS {
-        let square = run(kernels, DType::F64, &outputs, 3, |t, x| {
+        let square = run(kernels, DType::F64, &outputs, 4, |t, x| {
             t.squared_error(x, targets)
         });
-        assert_eq!(square.per_sample, [0.0625, 1.0, 4.0]);
-        assert_eq!(square.gradient, [-0.5, -2.0, 4.0]);
-        let huber = run(kernels, DType::F64, &outputs, 3, |t, x| {
+        assert_eq!(square.per_sample, [0.0625, 1.0, 4.0, 4.0]);
+        assert_eq!(square.gradient, [-0.5, -2.0, 4.0, -4.0]);
+        let huber = run(kernels, DType::F64, &outputs, 4, |t, x| {
             t.huber(x, targets, 1.0)
         });
-        assert_eq!(huber.per_sample, [0.03125, 0.5, 1.5]);
-        assert_eq!(huber.gradient, [-0.25, -1.0, 1.0]);
-        let binary = run(kernels, DType::F64, &outputs, 3, |t, x| {
+        assert_eq!(huber.per_sample, [0.03125, 0.5, 1.5, 1.5]);
+        assert_eq!(huber.gradient, [-0.25, -1.0, 1.0, -1.0]);
+        let binary = run(kernels, DType::F64, &outputs, 4, |t, x| {
             t.binary_cross_entropy(x, targets)
         });
         for (i, (z, t)) in outputs.into_iter().zip(values).enumerate() {
