@@ -30,7 +30,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             t.select_rows(&v[0], &[last, 0, last, last])
         }),
         ("gather", vec![vec![n, 3, 7]], |t, v| {
-            let indices: Vec<u32> = (0..v[0].dims()[0] as u32 * 6)
+            let indices: Vec<u32> = (0..v[0].dims()[0] as u32 * 12)
                 .map(|i| i * 5 % 7 / 2)
                 .collect();
             t.gather(&v[0], &indices)
