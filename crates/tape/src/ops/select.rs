@@ -42,7 +42,7 @@ impl Tape<'_> {
         expect_filled("gather", "x", x)?;
         let width = x.dims()[x.dims().len() - 1];
         let rows = x.tensor().elem_count() / width;
-        if indices.is_empty() || indices.len() % rows != 0 {
+        if indices.is_empty() || !indices.len().is_multiple_of(rows) {
             return Err(TapeError::Shape {
                 op: "gather",
                 what: "x".to_owned(),
