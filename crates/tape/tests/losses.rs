@@ -22,6 +22,8 @@ fn numbers(name: &str, count: usize) -> Vec<f64> {
         .collect()
 }
 
+type NumberLoss = fn(&Tape, &Value, NumberTargets) -> Result<Loss>;
+
 /// Sum, loss by sample, and gradient of the sum, for outputs [samples, width].
 struct Found {
     sum: f64,
@@ -234,7 +236,7 @@ fn a_missing_target_is_never_read() {
         present: Some(&[true, false, true, false]),
     };
     for kernels in FORMS {
-        let losses: [fn(&Tape, &Value, NumberTargets) -> Result<Loss>; 3] = [
+        let losses: [NumberLoss; 3] = [
             |t, x, targets| t.binary_cross_entropy(x, targets),
             |t, x, targets| t.squared_error(x, targets),
             |t, x, targets| t.huber(x, targets, 1.0),

@@ -2,13 +2,15 @@
 //! each is as large or 1, and where it is 1 or missing `p` repeats: [width] for every row, [samples, 1, 1] for every sample.
 //!
 //! Backward of the sum: `dx = dy`; of the product: `dx = dy p`. `dp` is `dy`, or `dy x`, summed over what repeats, in an order
-//! that the shapes fix. Saved: nothing for the sum; for products `x` if `p` needs a gradient, `p` if `x` does.
+//! that the shapes fix. Saved: nothing for the sum; for products `x` if `p` needs a gradient, `p` if `x` does,
+//! unless it is cheap to compute again.
 
 mod spread;
 
 use super::{expect_filled, expect_shape};
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
+use crate::kept::Kept;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use spread::Spread;
@@ -48,30 +50,43 @@ impl Tape<'_> {
         }
         let (x_id, p_id) = (x.id(), p.id());
         let product = matches!(form, Form::Product);
-        let saved_x = (product && p_id.is_some()).then_some(xs);
-        let saved_p = (product && x_id.is_some()).then(|| ps.clone());
+        let saved_x = (product && p_id.is_some()).then(|| x.keep());
+        let saved_p = (product && x_id.is_some()).then(|| p.keep());
         let shape = ps.shape().clone();
-        let saved: Vec<Tensor> = saved_x.iter().chain(&saved_p).cloned().collect();
+        let kept = saved_x.iter().chain(&saved_p);
+        let saved: Vec<Tensor> = kept.flat_map(Kept::tensors).cloned().collect();
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;
                 if p_id.is_some() {
-                    let dp = match &saved_x {
-                        Some(x) => (&dy * x)?,
-                        None => dy.clone(),
-                    };
-                    let dp = spread.reduce(&dp, fused)?.reshape(shape)?;
-                    // Where nothing repeats the sum's is `dy` itself.
-                    sink.share(p_id, dp)?;
+                    match &saved_x {
+                        Some(x) => {
+                            let dp = spread.reduce(&times(&dy, &x.get()?, fused)?, fused)?;
+                            sink.give(p_id, dp.reshape(shape)?)?;
+                        }
+                        // Where nothing repeats this is `dy` itself.
+                        None => sink.share(p_id, spread.reduce(&dy, fused)?.reshape(shape)?)?,
+                    }
                 }
                 match &saved_p {
-                    Some(p) => sink.give(x_id, combine(&dy, p, &spread, form, fused)?),
+                    Some(p) => sink.give(x_id, combine(&dy, &p.get()?, &spread, form, fused)?),
                     None if product => Ok(()),
                     None => sink.share(x_id, dy),
                 }
             }),
         )
     }
+}
+
+/// `a b` of one shape.
+fn times(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
+    if !fused {
+        return Ok((a * b)?);
+    }
+    with_float!("broadcast", a, T => {
+        let (x, y) = (View::<T>::of("broadcast", a)?, View::<T>::of("broadcast", b)?);
+        tensor_of(map2(&x, &y, |x, y| x * y), a.dims())
+    })
 }
 
 /// `x + p` or `x p`.

@@ -1,5 +1,6 @@
 //! Dropout (Srivastava et al. 2014): each number becomes zero with probability `fraction`, the others grow by
-//! `1 / (1 - fraction)`. Backward draws the same numbers again. Nothing is saved.
+//! `1 / (1 - fraction)`. Backward draws the same numbers again. Nothing is saved;
+//! whoever needs the output keeps the input and draws again.
 //!
 //! A fraction of 0 does nothing: what evaluation asks for.
 
@@ -7,11 +8,13 @@ use super::expect_filled;
 use super::noise::{Noise, NoiseKey, expect_fraction};
 use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, wide, with_float};
 use crate::error::Result;
+use crate::kept::Again;
 use crate::parameters::host_tensor;
 use crate::stream::Stream;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
+use std::rc::Rc;
 
 impl Tape<'_> {
     /// Zeroes a `fraction` of the numbers of `x` [samples, ..], which ones is said by `key` and their coordinates.
@@ -28,10 +31,13 @@ impl Tape<'_> {
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
-        let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| {
+        let (id, noise) = (x.id(), Rc::new(noise));
+        let drawn = noise.clone();
+        let again = Again::new(x.keep(), &[], move |x| drop(x, fraction, &drawn, fused));
+        let y = self.push(y, &[], move |dy, sink| {
             sink.give(id, drop(&dy, fraction, &noise, fused)?)
-        }))
+        });
+        Ok(y.computed_again(again))
     }
 }
 

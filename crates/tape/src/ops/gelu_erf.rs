@@ -1,5 +1,6 @@
 //! The exact Gaussian error linear unit (Hendrycks and Gimpel 2016): `y = x P(x)`, `P` the normal distribution's share below
-//! `x`. BERT and ViT weights are trained with this form. Backward: `dx = dy (P(x) + x e^(-x²/2) / sqrt(2 pi))`. Saved: `x`.
+//! `x`. BERT and ViT weights are trained with this form. Backward: `dx = dy (P(x) + x e^(-x²/2) / sqrt(2 pi))`. Saved: `x`,
+//! from which whoever needs the output computes it again.
 
 use super::pointwise::{Keeps, Pointwise};
 use crate::cpu::Float;

@@ -1,10 +1,12 @@
 //! Product of two values: `y = a b`, `a` [.., m, k], `b` [.., k, n], the leading axes alike.
 //!
-//! Backward: `da = dy bᵀ`, `db = aᵀ dy`. Saved: `a` if `b` needs a gradient, `b` if `a` does.
+//! Backward: `da = dy bᵀ`, `db = aᵀ dy`. Saved: `a` if `b` needs a gradient, `b` if `a` does,
+//! unless it is cheap to compute again.
 
 use super::expect_filled;
 use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, threads, with_float};
 use crate::error::{Result, TapeError};
+use crate::kept::Kept;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -31,17 +33,18 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (a_id, b_id) = (a.id(), b.id());
-        let saved_a = b_id.is_some().then_some(left);
-        let saved_b = a_id.is_some().then_some(right);
-        let saved: Vec<Tensor> = saved_a.iter().chain(&saved_b).cloned().collect();
+        let saved_a = b_id.is_some().then(|| a.keep());
+        let saved_b = a_id.is_some().then(|| b.keep());
+        let kept = saved_a.iter().chain(&saved_b);
+        let saved: Vec<Tensor> = kept.flat_map(Kept::tensors).cloned().collect();
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;
                 if let Some(b) = saved_b {
-                    sink.give(a_id, multiply(&dy, &b, Across::Second, fused)?)?;
+                    sink.give(a_id, multiply(&dy, &b.get()?, Across::Second, fused)?)?;
                 }
                 if let Some(a) = saved_a {
-                    sink.give(b_id, multiply(&a, &dy, Across::First, fused)?)?;
+                    sink.give(b_id, multiply(&a.get()?, &dy, Across::First, fused)?)?;
                 }
                 Ok(())
             }),

@@ -3,6 +3,7 @@
 
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
+use crate::kept::{Again, Kept};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -29,34 +30,47 @@ impl Tape<'_> {
     pub(super) fn pointwise<F: Pointwise>(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let fused = self.fuses(x.tensor());
-        let input = x.tensor().contiguous()?;
-        let y = if fused {
-            with_float!("pointwise", input, T => {
-                let xs = View::<T>::of(F::OP, &input)?;
-                tensor_of(map(&xs, F::value::<T>), input.dims())
-            })?
-        } else {
-            F::composed(&input)?
-        };
+        let y = forward::<F>(x.tensor(), fused)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let id = x.id();
         let kept = match F::KEEPS {
-            Keeps::Input => input,
-            Keeps::Output => y.clone(),
+            Keeps::Input => x.keep(),
+            Keeps::Output => Kept::Tensor(y.clone()),
         };
-        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
-            let dx = if fused {
-                with_float!("pointwise", kept, T => {
-                    let dy = dy.contiguous()?;
-                    let (k, dy) = (View::<T>::of(F::OP, &kept)?, View::<T>::of(F::OP, &dy)?);
-                    tensor_of(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
-                })?
-            } else {
-                (dy * F::composed_slope(&kept)?)?
-            };
-            sink.give(id, dx)
-        }))
+        let counted = kept.clone();
+        let y = self.push(y, &counted.counted(), move |dy, sink| {
+            sink.give(id, backward::<F>(&kept.get()?, &dy, fused)?)
+        });
+        Ok(match F::KEEPS {
+            // Whoever needs the output computes it again from the input that is kept here.
+            Keeps::Input => {
+                y.computed_again(Again::new(counted, &[], move |x| forward::<F>(x, fused)))
+            }
+            Keeps::Output => y,
+        })
     }
+}
+
+fn forward<F: Pointwise>(x: &Tensor, fused: bool) -> Result<Tensor> {
+    let x = x.contiguous()?;
+    if !fused {
+        return F::composed(&x);
+    }
+    with_float!("pointwise", x, T => {
+        let xs = View::<T>::of(F::OP, &x)?;
+        tensor_of(map(&xs, F::value::<T>), x.dims())
+    })
+}
+
+fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, fused: bool) -> Result<Tensor> {
+    if !fused {
+        return Ok((dy * F::composed_slope(kept)?)?);
+    }
+    with_float!("pointwise", kept, T => {
+        let dy = dy.contiguous()?;
+        let (k, dy) = (View::<T>::of(F::OP, kept)?, View::<T>::of(F::OP, &dy)?);
+        tensor_of(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
+    })
 }

@@ -65,5 +65,23 @@ pub fn functions() -> Vec<Row> {
             |t, v| t.broadcast_add(&t.silu(&v[0])?, &t.gelu_erf(&v[0])?),
             all,
         ),
+        row(
+            "silu of gelu_erf: the first x alone",
+            shape,
+            |t, v| t.silu(&t.gelu_erf(&v[0])?),
+            all,
+        ),
+        row(
+            "mul of silu and gelu_erf of one x: x alone",
+            shape,
+            |t, v| t.mul(&t.silu(&v[0])?, &t.gelu_erf(&v[0])?),
+            all,
+        ),
+        row(
+            "matmul of gelu_erf: its x and the other operand",
+            &[&[N, T, W], &[N, W, V]],
+            |t, v| t.matmul(&t.gelu_erf(&v[0])?, &v[1]),
+            all + N * W * V,
+        ),
     ]
 }

@@ -1,6 +1,6 @@
 //! Operations with random numbers, and losses.
 
-use crate::{KEY, LABELS, N, Row, SHARES, T, W, row};
+use crate::{KEY, LABELS, N, Row, SHARES, T, V, W, row};
 use tape::{Choice, ClassRule, ClassTargets, NumberTargets};
 
 pub fn chances() -> Vec<Row> {
@@ -29,6 +29,15 @@ pub fn chances() -> Vec<Row> {
             shape,
             |t, v| t.gumbel_softmax(&v[0], 0.5, Choice::Hard, &KEY),
             N * T * W,
+        ),
+        row(
+            "linear after dropout after gelu_erf: the first x and the weight",
+            &[&[N, T, W], &[V, W]],
+            |t, v| {
+                let y = t.dropout(&t.gelu_erf(&v[0])?, 0.5, &KEY)?;
+                t.linear(&y, &v[1], None)
+            },
+            N * T * W + V * W,
         ),
     ]
 }

@@ -68,6 +68,14 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         ("tanh", vec![vec![n, 4, 9]], |t, v| t.tanh(&v[0])),
         ("silu", vec![vec![n, 4, 9]], |t, v| t.silu(&v[0])),
         ("gelu_erf", vec![vec![n, 4, 9]], |t, v| t.gelu_erf(&v[0])),
+        (
+            "silu of gelu_erf, times its tanh",
+            vec![vec![n, 4, 9]],
+            |t, v| {
+                let y = t.silu(&t.gelu_erf(&v[0])?)?;
+                t.mul(&y, &t.tanh(&y)?)
+            },
+        ),
         ("softmax", vec![vec![n, 3, 19]], |t, v| t.softmax(&v[0])),
         ("log_softmax", vec![vec![n, 3, 19]], |t, v| {
             t.log_softmax(&v[0])

@@ -29,6 +29,15 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         ("dropout of numbers", vec![vec![n]], |t, v| {
             keyed(&v[0], |key| t.dropout(&v[0], 0.2, key))
         }),
+        (
+            "linear after dropout after gelu_erf",
+            vec![vec![n, 5, 7], vec![3, 7]],
+            |t, v| {
+                let y = t.gelu_erf(&v[0])?;
+                let y = keyed(&y, |key| t.dropout(&y, 0.4, key))?;
+                t.linear(&y, &v[1], None)
+            },
+        ),
         ("drop_path", vec![vec![n, 3, 5]], |t, v| {
             keyed(&v[0], |key| t.drop_path(&v[0], 0.4, key))
         }),
