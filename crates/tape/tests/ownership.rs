@@ -29,8 +29,10 @@ const MOVERS: [(&str, Operation); 6] = [
     ("select_rows", |t, x| t.select_rows(x, &[0, 1, 2])),
 ];
 
-/// Gradients of `sum w (op(a) + b + op(2 a))` by `a` and `b`: every number of `w`, three and one times.
-fn gradients(operation: Operation, kernels: Kernels) -> Vec<Tensor> {
+type Sum = fn(&Tape, Operation, [&Value; 2]) -> Result<Value>;
+
+/// Gradients of `sum w y` by `a` and `b`, `y` made of both.
+fn gradients(sum: Sum, operation: Operation, kernels: Kernels) -> Vec<Tensor> {
     let mut parameters = Parameters::default();
     let ids = ["a", "b"].map(|name| {
         parameters
@@ -47,20 +49,25 @@ fn gradients(operation: Operation, kernels: Kernels) -> Vec<Tensor> {
     let weights = Tensor::from_vec(weights, (3, 1, 4), &Device::Cpu).unwrap();
     let tape = Tape::record(&parameters, Cancel::default(), kernels);
     let [a, b] = ids.map(|id| tape.parameter(id));
-    let first = operation(&tape, &a).unwrap();
-    let second = operation(&tape, &tape.scale(&a, 2.0).unwrap()).unwrap();
-    let y = tape.add(&tape.add(&first, &b).unwrap(), &second).unwrap();
+    let y = sum(&tape, operation, [&a, &b]).unwrap();
     let y = tape.mul(&y, &Value::constant(weights)).unwrap();
     let root = tape.total(&y).unwrap().sum;
     let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
     gradients.into_iter().flatten().collect()
 }
 
+/// `a` meets the gradient that `b` holds first, and more is added to it then.
 #[test]
 fn a_lent_gradient_is_never_written_to() {
+    let sum: Sum = |t, operation, [a, b]| {
+        let twice = operation(t, &t.scale(a, 2.0)?)?;
+        let once = operation(t, a)?;
+        t.add(&t.add(&twice, b)?, &once)
+    };
     for (name, operation) in MOVERS {
         for kernels in [Kernels::Fused, Kernels::Composed] {
-            for (gradient, times) in gradients(operation, kernels).iter().zip([3.0, 1.0]) {
+            let found = gradients(sum, operation, kernels);
+            for (gradient, times) in found.iter().zip([3.0, 1.0]) {
                 let expected: Vec<f64> = (1..=12).map(|i| times * f64::from(i)).collect();
                 assert_eq!(to_f64(gradient).unwrap(), expected, "{name} {kernels:?}");
             }
@@ -70,11 +77,12 @@ fn a_lent_gradient_is_never_written_to() {
 
 #[test]
 fn no_two_gradients_that_leave_the_tape_share_memory() {
+    let sum: Sum = |t, operation, [a, b]| t.add(&operation(t, a)?, &operation(t, b)?);
     for (name, operation) in MOVERS {
-        let mut gradients = gradients(operation, Kernels::Fused);
-        let before = to_f64(&gradients[1]).unwrap();
-        let ones = gradients[0].ones_like().unwrap();
-        add_assign(&mut gradients[0], &ones).unwrap();
-        assert_eq!(to_f64(&gradients[1]).unwrap(), before, "{name}");
+        let mut found = gradients(sum, operation, Kernels::Fused);
+        let before = to_f64(&found[1]).unwrap();
+        let ones = found[0].ones_like().unwrap();
+        add_assign(&mut found[0], &ones).unwrap();
+        assert_eq!(to_f64(&found[1]).unwrap(), before, "{name}");
     }
 }
