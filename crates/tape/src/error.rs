@@ -50,6 +50,30 @@ pub enum TapeError {
         /// Number of classes.
         classes: usize,
     },
+    /// A target or a setting that nothing can be computed from.
+    #[error("{op}: {what} is {found} but {expected} is needed")]
+    Number {
+        /// Operation.
+        op: &'static str,
+        /// Which number: `the target 3 of sample 2`.
+        what: String,
+        /// What would do.
+        expected: &'static str,
+        /// What came.
+        found: f64,
+    },
+    /// An index outside the axis that it chooses from.
+    #[error("{op}: index {index} at place {place} is outside 0..{size}")]
+    Index {
+        /// Operation.
+        op: &'static str,
+        /// Place among the indices.
+        place: usize,
+        /// The index.
+        index: u32,
+        /// Size of the axis.
+        size: usize,
+    },
     /// The device refused an allocation.
     #[error("the device refused an allocation: {0}")]
     Memory(String),

@@ -27,3 +27,16 @@ pub(crate) fn widened_on_cpu(tensor: &Tensor) -> Result<Tensor> {
         Ok(tensor.clone())
     }
 }
+
+/// `work` on widened tensors; what it gives is rounded to the type of the first.
+pub(crate) fn in_full<const N: usize>(
+    tensors: [&Tensor; N],
+    work: impl FnOnce([Tensor; N]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let dtype = tensors[0].dtype();
+    let mut wide = tensors.map(Clone::clone);
+    for tensor in &mut wide {
+        *tensor = widened(tensor)?;
+    }
+    Ok(work(wide)?.to_dtype(dtype)?)
+}

@@ -27,7 +27,10 @@ pub mod update;
 pub use error::{Result, TapeError};
 pub use gradients::Gradients;
 pub use half::{is_half, widened};
-pub use ops::{Activation, AttentionShape, Conv2dShape, IGNORED, Loss, PoolShape};
+pub use ops::{
+    Activation, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, IGNORED, Loss,
+    NoiseKey, NumberTargets, PoolDivisor, PoolShape, Positions,
+};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};
 pub use stream::Stream;

@@ -1,5 +1,10 @@
 //! The table: every operation with small odd sizes, by micro-batch.
 
+mod elementwise;
+mod choosing;
+mod noisy;
+mod losses;
+
 use crate::error::Result;
 use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
 use crate::quantised::{Bits, Quantised};
@@ -48,7 +53,7 @@ fn quantised(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
 
 /// The cases for a micro-batch of `n` samples.
 pub fn cases(n: usize) -> Result<Vec<Case>> {
-    let table: Vec<Row> = vec![
+    let mut table: Vec<Row> = vec![
         (
             "linear",
             vec![vec![n, 5, 7], vec![6, 7], vec![6]],
@@ -352,6 +357,10 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             })
         }),
     ];
+    table.extend(elementwise::rows(n));
+    table.extend(choosing::rows(n));
+    table.extend(noisy::rows(n));
+    table.extend(losses::rows(n));
     table
         .into_iter()
         .map(|(name, shapes, run)| {

@@ -3,6 +3,7 @@
 
 mod view;
 mod exponential;
+mod error_function;
 mod wide;
 pub(crate) mod lanes;
 mod reduce;

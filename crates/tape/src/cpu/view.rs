@@ -1,5 +1,6 @@
 //! CPU tensors as slices, and slices as tensors, without copies.
 
+use crate::cpu::error_function::NormalShare;
 use crate::cpu::exponential::Exponential;
 use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
@@ -16,6 +17,7 @@ impl Plain for u8 {}
 pub(crate) trait Float:
     Plain
     + Exponential
+    + NormalShare
     + WithDType
     + num_traits::Float
     + num_traits::NumAssign

@@ -1,108 +1,161 @@
-//! Softmax cross-entropy with label smoothing, summed over samples, never averaged: the effective batch divides once.
+//! Softmax cross-entropy, summed over rows, never averaged: the effective batch divides once, by [`ClassTargets::weight`].
 //!
-//! For row `z`, label `k`, smoothing `s`, `K` classes and `p = softmax(z)`: target `t = (1 - s) [k] + s / K`,
-//! loss `= logsumexp(z) - sum t z`, `dz = p - t`. Forward computes the gradient at once. Saved: `dz` [samples, K], for
-//! halves in f32: a loss scale must reach it before it is rounded.
+//! For row `z`, `K` classes of weights `w`, smoothing `s`, target shares `t` (of a label `[k]`) and `p = softmax(z)`: wanted is
+//! `a = w ((1 - s) t + s / K)`, `A = sum a`, loss `= A logsumexp(z) - sum a z`, `dz = A p - a`. Ignored rows give zeros.
+//! Forward computes the gradient at once. Saved: `dz` [rows, K], for halves in f32: a loss scale must reach it before it is
+//! rounded.
 
-use super::axes;
-use crate::cpu::{Float, View, buffer, lanes, tensor_of, wide, with_float};
+use super::class_targets::{ClassRule, ClassTargets};
+use super::{IGNORED, Loss, axes, expect_filled, loss};
+use crate::cpu::{Float, View, buffer, lanes, row_chunks, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
-use crate::inplace::to_f64;
 use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
-
-/// A loss of one piece, not yet divided by anything.
-pub struct Loss {
-    /// Sum over the piece's samples, a scalar.
-    pub sum: Value,
-    /// Each sample's loss, [samples].
-    pub per_sample: Tensor,
-}
+use rayon::prelude::*;
 
 impl Tape<'_> {
     /// Cross-entropy of `logits` [samples, classes] against `labels`, summed over samples.
     pub fn cross_entropy(&self, logits: &Value, labels: &[u32], smoothing: f64) -> Result<Loss> {
+        let rule = ClassRule {
+            smoothing,
+            class_weights: None,
+        };
+        self.class_cross_entropy(logits, ClassTargets::Labels(labels), &rule)
+    }
+
+    /// Cross-entropy of `logits` [rows, classes] against labels or shares, summed over rows, each class by its weight.
+    pub fn class_cross_entropy(
+        &self,
+        logits: &Value,
+        targets: ClassTargets,
+        rule: &ClassRule,
+    ) -> Result<Loss> {
         self.poll()?;
         let [rows, classes] = axes("cross_entropy", "logits", logits)?;
-        if rows != labels.len() {
+        expect_filled("cross_entropy", "logits", logits)?;
+        let fits = match targets {
+            ClassTargets::Labels(labels) => labels.len() == rows,
+            ClassTargets::Probabilities(shares) => shares.len() == rows * classes,
+        };
+        if !fits {
+            let expected = match targets {
+                ClassTargets::Labels(labels) => format!("{} rows, one a label", labels.len()),
+                ClassTargets::Probabilities(shares) => {
+                    format!("as many numbers as {} probabilities", shares.len())
+                }
+            };
             return Err(TapeError::Shape {
                 op: "cross_entropy",
                 what: "logits".to_owned(),
-                expected: format!("{} rows, one a label", labels.len()),
+                expected,
                 found: logits.tensor().shape().clone(),
             });
         }
-        if let Some(row) = labels.iter().position(|&label| label as usize >= classes) {
-            return Err(TapeError::Label {
-                row,
-                label: labels[row],
-                classes,
-            });
-        }
-        let dtype = logits.tensor().dtype();
+        targets.expect_valid(rule, classes)?;
         let z = widened(logits.tensor())?.contiguous()?;
         let (per_sample, dz) = if self.fuses(&z) {
-            fused(&z, labels, smoothing)?
+            with_float!("cross_entropy", z, T => fused::<T>(&z, targets, rule))?
         } else {
-            composed(&z, labels, smoothing)?
+            composed(&z, targets, rule)?
         };
-        let total = per_sample.sum_all()?;
-        let sum = if self.records(&[logits]) {
-            let id = logits.id();
-            self.push(total, &[&dz.clone()], move |factor, sink| {
-                // A scalar read back: one GPU sync a loss term.
-                let factor = to_f64(&factor)?[0];
-                let dz = if factor == 1.0 { dz } else { (dz * factor)? };
-                sink.give(id, dz.to_dtype(dtype)?)
-            })
-        } else {
-            Value::constant(total)
-        };
-        Ok(Loss { sum, per_sample })
+        loss::known(self, logits, per_sample, dz)
     }
 }
 
-fn fused(z: &Tensor, labels: &[u32], smoothing: f64) -> Result<(Tensor, Tensor)> {
+fn fused<T: Float>(
+    z: &Tensor,
+    targets: ClassTargets,
+    rule: &ClassRule,
+) -> Result<(Tensor, Tensor)> {
     let (rows, classes) = z.dims2()?;
-    with_float!("cross_entropy", z, T => {
-        let zs = View::<T>::of("cross_entropy", z)?;
-        let (mut losses, mut dz) = (Vec::with_capacity(rows), buffer::<T>(rows * classes));
-        let (rest, full) = (T::of(smoothing / classes as f64), T::of(1.0 - smoothing));
-        for ((z, dz), &label) in zs.chunks_exact(classes).zip(dz.chunks_exact_mut(classes)).zip(labels) {
-            let (loss, label) = wide(|| row(z, dz, label as usize, full, rest));
-            losses.push(loss);
-            dz[label] -= full;
-        }
-        Ok((tensor_of(losses, &[rows])?, tensor_of(dz, &[rows, classes])?))
-    })
+    let zs = View::<T>::of("cross_entropy", z)?;
+    let (mut losses, mut dz) = (buffer::<T>(rows), buffer::<T>(rows * classes));
+    let (rest, full) = (
+        T::of(rule.smoothing / classes as f64),
+        T::of(1.0 - rule.smoothing),
+    );
+    let chunk = row_chunks(classes);
+    losses
+        .par_chunks_mut(chunk)
+        .zip(dz.par_chunks_mut(chunk * classes))
+        .zip(zs.par_chunks(chunk * classes))
+        .enumerate()
+        .for_each(|(number, ((losses, dz), z))| {
+            let mut wanted = Vec::new();
+            let rows = dz.chunks_exact_mut(classes).zip(z.chunks_exact(classes));
+            for (i, (loss, (dz, z))) in losses.iter_mut().zip(rows).enumerate() {
+                let row = number * chunk + i;
+                *loss = match (targets, rule.class_weights) {
+                    // The frequent case needs no row of what is wanted.
+                    (ClassTargets::Labels(labels), None) if labels[row] != IGNORED => {
+                        let label = labels[row] as usize;
+                        let loss = wide(|| label_row(z, dz, label, full, rest));
+                        dz[label] -= full;
+                        loss
+                    }
+                    _ => {
+                        wanted.resize(classes, 0.0);
+                        let sum = targets.fill(rule, row, &mut wanted);
+                        wanted_row(z, dz, &wanted, sum)
+                    }
+                };
+            }
+        });
+    Ok((
+        tensor_of(losses, &[rows])?,
+        tensor_of(dz, &[rows, classes])?,
+    ))
 }
 
-/// Loss of one row; `dz` becomes `p - rest`.
+/// `dz` becomes `e^(z - highest)`; returns the highest and the sum.
 #[inline(always)]
-fn row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) -> (T, usize) {
+fn exponentials<T: Float>(z: &[T], dz: &mut [T]) -> (T, T) {
     let highest = lanes::max(z);
     dz.iter_mut()
         .zip(z)
         .for_each(|(d, &z)| *d = (z - highest).exponential());
-    let total = lanes::sum(dz, |v| v);
-    let target = full * z[label] + rest * lanes::sum(z, |v| v);
-    lanes::map(dz, |d| d / total - rest);
-    (total.ln() + highest - target, label)
+    (highest, lanes::sum(dz, |v| v))
 }
 
-fn composed(z: &Tensor, labels: &[u32], smoothing: f64) -> Result<(Tensor, Tensor)> {
+/// Loss of one row with a label; `dz` becomes `p - rest`.
+#[inline(always)]
+fn label_row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) -> T {
+    let (highest, total) = exponentials(z, dz);
+    let target = full * (z[label] - highest) + rest * lanes::sum(z, |z| z - highest);
+    lanes::map(dz, |d| d / total - rest);
+    total.ln() - target
+}
+
+/// Loss of one row of which `wanted` is wanted, adding up to `sum`.
+fn wanted_row<T: Float>(z: &[T], dz: &mut [T], wanted: &[f64], sum: f64) -> T {
+    if sum == 0.0 {
+        dz.fill(T::zero());
+        return T::zero();
+    }
+    let (highest, total) = exponentials(z, dz);
+    let (mut target, share) = (T::zero(), T::of(sum) / total);
+    for ((d, &z), &wanted) in dz.iter_mut().zip(z).zip(wanted) {
+        let wanted = T::of(wanted);
+        target += wanted * (z - highest);
+        *d = *d * share - wanted;
+    }
+    T::of(sum) * total.ln() - target
+}
+
+fn composed(z: &Tensor, targets: ClassTargets, rule: &ClassRule) -> Result<(Tensor, Tensor)> {
     let (rows, classes) = z.dims2()?;
-    let mut target = vec![smoothing / classes as f64; rows * classes];
-    labels
-        .iter()
-        .enumerate()
-        .for_each(|(row, &label)| target[row * classes + label as usize] += 1.0 - smoothing);
-    let target = host_tensor(target, &[rows, classes], z.dtype(), z.device())?;
-    let highest = z.max_keepdim(D::Minus1)?;
-    let exponentials = z.broadcast_sub(&highest)?.exp()?;
+    let mut wanted = vec![0.0; rows * classes];
+    let sums = wanted.chunks_exact_mut(classes).enumerate();
+    let sums = sums.map(|(row, wanted)| targets.fill(rule, row, wanted));
+    let sums = host_tensor(sums.collect(), &[rows, 1], z.dtype(), z.device())?;
+    let wanted = host_tensor(wanted, &[rows, classes], z.dtype(), z.device())?;
+    let shifted = z.broadcast_sub(&z.max_keepdim(D::Minus1)?)?;
+    let exponentials = shifted.exp()?;
     let total = exponentials.sum_keepdim(D::Minus1)?;
-    let losses = ((total.log()? + highest)?.squeeze(1)? - (z * &target)?.sum(D::Minus1)?)?;
-    Ok((losses, (exponentials.broadcast_div(&total)? - target)?))
+    let losses = (total.log()? * &sums)?.squeeze(1)?;
+    let losses = (losses - (shifted * &wanted)?.sum(D::Minus1)?)?;
+    let shares = exponentials.broadcast_mul(&(sums / total)?)?;
+    Ok((losses, (shares - wanted)?))
 }

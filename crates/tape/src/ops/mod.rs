@@ -3,25 +3,55 @@
 
 mod linear;
 mod quantised_linear;
+mod matmul;
+mod loss;
+mod class_targets;
 mod linear_cross_entropy;
 mod cross_entropy;
+mod number_targets;
+mod element_loss;
+mod binary_cross_entropy;
+mod squared_error;
+mod huber;
+mod total;
 mod attention;
 mod embedding;
 mod conv2d;
 mod layer_norm;
 mod group_norm;
 mod activation;
+mod pointwise;
+mod sigmoid;
+mod tanh;
+mod silu;
+mod gelu_erf;
+mod softmax;
 mod arithmetic;
+mod broadcast;
+mod cast;
 mod shape;
+mod permute;
+mod join;
+mod select;
+mod noise;
+mod dropout;
+mod drop_path;
+mod gumbel_softmax;
 mod pool;
 mod max_pool;
+mod avg_pool;
 
 pub use activation::Activation;
 pub use attention::AttentionShape;
+pub use avg_pool::PoolDivisor;
+pub use class_targets::{ClassRule, ClassTargets};
 pub use conv2d::Conv2dShape;
-pub use cross_entropy::Loss;
+pub use gumbel_softmax::Choice;
 pub use linear_cross_entropy::IGNORED;
+pub use loss::Loss;
 pub use max_pool::PoolShape;
+pub use noise::{NoiseKey, Positions};
+pub use number_targets::NumberTargets;
 
 use crate::cpu;
 use crate::error::{Result, TapeError};
@@ -54,6 +84,32 @@ fn expect_shape(op: &'static str, what: &str, value: &Value, expected: &[usize])
         op,
         what: what.to_owned(),
         expected: format!("{expected:?}"),
+        found: value.tensor().shape().clone(),
+    })
+}
+
+/// Fails with the operation and the operand where an axis has no entries: there is nothing to compute.
+fn expect_filled(op: &'static str, what: &str, value: &Value) -> Result<()> {
+    if value.tensor().elem_count() > 0 {
+        return Ok(());
+    }
+    Err(TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: "at least one entry in every axis".to_owned(),
+        found: value.tensor().shape().clone(),
+    })
+}
+
+/// Fails with the operation and the operand where there is no axis at all.
+fn one_axis_at_least(op: &'static str, what: &str, value: &Value) -> Result<()> {
+    if !value.dims().is_empty() {
+        return Ok(());
+    }
+    Err(TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: "at least one axis".to_owned(),
         found: value.tensor().shape().clone(),
     })
 }

@@ -1,0 +1,48 @@
+//! Operations with random numbers: the same ones in every run of a case.
+
+use super::Row;
+use crate::error::Result;
+use crate::ops::{Choice, NoiseKey, Positions};
+use crate::tape::Value;
+
+/// A key for as many samples as `x` has.
+fn keyed(x: &Value, run: impl Fn(&NoiseKey) -> Result<Value>) -> Result<Value> {
+    let samples: Vec<u64> = (0..x.dims()[0] as u64).map(|i| 100 + 7 * i).collect();
+    run(&NoiseKey {
+        seed: 5,
+        step: 3,
+        site: "case",
+        samples: &samples,
+        positions: Positions::Counted,
+    })
+}
+
+/// The cases for `n` samples.
+pub(super) fn rows(n: usize) -> Vec<Row> {
+    vec![
+        ("dropout", vec![vec![n, 5, 7]], |t, v| {
+            keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
+        }),
+        ("dropout of vectors", vec![vec![n, 9]], |t, v| {
+            keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
+        }),
+        ("dropout of numbers", vec![vec![n]], |t, v| {
+            keyed(&v[0], |key| t.dropout(&v[0], 0.2, key))
+        }),
+        (
+            "linear after dropout after gelu_erf",
+            vec![vec![n, 5, 7], vec![3, 7]],
+            |t, v| {
+                let y = t.gelu_erf(&v[0])?;
+                let y = keyed(&y, |key| t.dropout(&y, 0.4, key))?;
+                t.linear(&y, &v[1], None)
+            },
+        ),
+        ("drop_path", vec![vec![n, 3, 5]], |t, v| {
+            keyed(&v[0], |key| t.drop_path(&v[0], 0.4, key))
+        }),
+        ("gumbel_softmax", vec![vec![n, 3, 7]], |t, v| {
+            keyed(&v[0], |key| t.gumbel_softmax(&v[0], 0.7, Choice::Soft, key))
+        }),
+    ]
+}

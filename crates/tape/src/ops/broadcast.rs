@@ -1,0 +1,123 @@
+//! Element by element with a second operand that repeats: `x + p`, `x p`. The axes of `p` stand against the last axes of `x`;
+//! each is as large or 1, and where it is 1 or missing `p` repeats: [width] for every row, [samples, 1, 1] for every sample.
+//!
+//! Backward of the sum: `dx = dy`; of the product: `dx = dy p`. `dp` is `dy`, or `dy x`, summed over what repeats, in an order
+//! that the shapes fix. Saved: nothing for the sum; for products `x` if `p` needs a gradient, `p` if `x` does,
+//! unless it is cheap to compute again.
+
+mod spread;
+
+use super::{expect_filled, expect_shape};
+use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
+use crate::error::Result;
+use crate::kept::Kept;
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+use spread::Spread;
+
+#[derive(Clone, Copy)]
+enum Form {
+    Sum,
+    Product,
+}
+
+impl Tape<'_> {
+    /// `x y` of equal shape, element by element.
+    pub fn mul(&self, x: &Value, y: &Value) -> Result<Value> {
+        expect_shape("mul", "the second operand", y, x.dims())?;
+        self.broadcast("mul", x, y, Form::Product)
+    }
+
+    /// `x + p`, where `p` repeats over the axes in which it has size 1 or none.
+    pub fn broadcast_add(&self, x: &Value, p: &Value) -> Result<Value> {
+        self.broadcast("broadcast_add", x, p, Form::Sum)
+    }
+
+    /// `x p`, where `p` repeats over the axes in which it has size 1 or none.
+    pub fn broadcast_mul(&self, x: &Value, p: &Value) -> Result<Value> {
+        self.broadcast("broadcast_mul", x, p, Form::Product)
+    }
+
+    fn broadcast(&self, op: &'static str, x: &Value, p: &Value, form: Form) -> Result<Value> {
+        self.poll()?;
+        expect_filled(op, "x", x)?;
+        let spread = Spread::new(op, x, p)?;
+        let fused = self.fuses(x.tensor());
+        let (xs, ps) = (x.tensor().contiguous()?, p.tensor().contiguous()?);
+        let y = combine(&xs, &ps, &spread, form, fused)?;
+        if !self.records(&[x, p]) {
+            return Ok(Value::constant(y));
+        }
+        let (x_id, p_id) = (x.id(), p.id());
+        let product = matches!(form, Form::Product);
+        let saved_x = (product && p_id.is_some()).then(|| x.keep());
+        let saved_p = (product && x_id.is_some()).then(|| p.keep());
+        let shape = ps.shape().clone();
+        let kept = saved_x.iter().chain(&saved_p);
+        let saved: Vec<Tensor> = kept.flat_map(Kept::tensors).cloned().collect();
+        Ok(
+            self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
+                let dy = dy.contiguous()?;
+                if p_id.is_some() {
+                    match &saved_x {
+                        Some(x) => {
+                            let dp = spread.reduce(&times(&dy, &x.get()?, fused)?, fused)?;
+                            sink.give(p_id, dp.reshape(shape)?)?;
+                        }
+                        // Where nothing repeats this is `dy` itself.
+                        None => sink.share(p_id, spread.reduce(&dy, fused)?.reshape(shape)?)?,
+                    }
+                }
+                match &saved_p {
+                    Some(p) => sink.give(x_id, combine(&dy, &p.get()?, &spread, form, fused)?),
+                    None if product => Ok(()),
+                    None => sink.share(x_id, dy),
+                }
+            }),
+        )
+    }
+}
+
+/// `a b` of one shape.
+fn times(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
+    if !fused {
+        return Ok((a * b)?);
+    }
+    with_float!("broadcast", a, T => {
+        let (x, y) = (View::<T>::of("broadcast", a)?, View::<T>::of("broadcast", b)?);
+        tensor_of(map2(&x, &y, |x, y| x * y), a.dims())
+    })
+}
+
+/// `x + p` or `x p`.
+fn combine(x: &Tensor, p: &Tensor, spread: &Spread, form: Form, fused: bool) -> Result<Tensor> {
+    if !fused {
+        return Ok(match form {
+            Form::Sum => x.broadcast_add(p)?,
+            Form::Product => x.broadcast_mul(p)?,
+        });
+    }
+    with_float!("broadcast", x, T => {
+        let (xs, ps) = (View::<T>::of("broadcast", x)?, View::<T>::of("broadcast", p)?);
+        let y = match form {
+            Form::Sum => apply(&xs, &ps, spread, |x, p| x + p),
+            Form::Product => apply(&xs, &ps, spread, |x, p| x * p),
+        };
+        tensor_of(y, x.dims())
+    })
+}
+
+fn apply<T: Float>(
+    x: &[T],
+    p: &[T],
+    spread: &Spread,
+    f: impl Fn(T, T) -> T + Sync + Copy,
+) -> Vec<T> {
+    if p.len() == x.len() {
+        return map2(x, p, f);
+    }
+    match p {
+        &[p] => map(x, |x| f(x, p)),
+        _ => spread.apply(x, p, f),
+    }
+}

@@ -1,0 +1,25 @@
+//! Change of element type between f64, f32, bf16 and f16; the gradient is cast back to the type that came. Nothing is saved.
+
+use crate::error::{Result, TapeError};
+use crate::tape::{Tape, Value};
+use candle_core::DType;
+
+impl Tape<'_> {
+    /// The same numbers as `dtype`, rounded to nearest. A value that has this type already is returned as it is.
+    pub fn cast(&self, x: &Value, dtype: DType) -> Result<Value> {
+        self.poll()?;
+        let from = x.tensor().dtype();
+        if let Some(dtype) = [from, dtype].into_iter().find(|t| !t.is_float()) {
+            return Err(TapeError::Type { op: "cast", dtype });
+        }
+        if from == dtype {
+            return Ok(x.clone());
+        }
+        let y = x.tensor().to_dtype(dtype)?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        Ok(self.push(y, &[], move |dy, sink| sink.give(id, dy.to_dtype(from)?)))
+    }
+}

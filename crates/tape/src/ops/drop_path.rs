@@ -1,0 +1,66 @@
+//! Stochastic depth (Huang et al. 2016): a residual branch is left out for a whole sample with probability `fraction`, and
+//! grows by `1 / (1 - fraction)` for the others. Backward draws the same numbers again. Nothing is saved.
+//!
+//! A fraction of 0 does nothing: what evaluation asks for.
+
+use super::expect_filled;
+use super::noise::{Noise, NoiseKey, expect_fraction};
+use crate::cpu::{Float, View, buffer, tensor_of, wide, with_float};
+use crate::error::Result;
+use crate::parameters::host_tensor;
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+impl Tape<'_> {
+    /// Zeroes a `fraction` of the samples of `x` [samples, ..], which ones is said by `key`.
+    pub fn drop_path(&self, x: &Value, fraction: f64, key: &NoiseKey) -> Result<Value> {
+        self.poll()?;
+        expect_fraction("drop_path", fraction)?;
+        expect_filled("drop_path", "x", x)?;
+        let noise = Noise::new("drop_path", x, key)?;
+        if fraction == 0.0 {
+            return Ok(x.clone());
+        }
+        let kept = 1.0 / (1.0 - fraction);
+        let factor = |stream: crate::Stream| {
+            if stream.uniform(0) < fraction {
+                0.0
+            } else {
+                kept
+            }
+        };
+        let factors: Vec<f64> = noise.by_sample().map(factor).collect();
+        let fused = self.fuses(x.tensor());
+        let y = by_sample(x.tensor(), &factors, fused)?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        Ok(self.push(y, &[], move |dy, sink| {
+            sink.give(id, by_sample(&dy, &factors, fused)?)
+        }))
+    }
+}
+
+/// Each sample times its factor.
+fn by_sample(x: &Tensor, factors: &[f64], fused: bool) -> Result<Tensor> {
+    let x = x.contiguous()?;
+    if !fused {
+        let mut shape = vec![1; x.rank()];
+        shape[0] = factors.len();
+        let factors = host_tensor(factors.to_vec(), &shape, x.dtype(), x.device())?;
+        return Ok(x.broadcast_mul(&factors)?);
+    }
+    let each = x.elem_count() / factors.len();
+    with_float!("drop_path", x, T => {
+        let xs = View::<T>::of("drop_path", &x)?;
+        let mut y = buffer::<T>(xs.len());
+        let rows = y.par_chunks_mut(each).zip(xs.par_chunks(each));
+        rows.zip(factors).for_each(|((y, x), &factor)| {
+            let factor = T::of(factor);
+            wide(|| y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * factor));
+        });
+        tensor_of(y, x.dims())
+    })
+}

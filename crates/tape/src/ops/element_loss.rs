@@ -1,0 +1,102 @@
+//! What losses of one output against one number share: masks, sums by sample, the gradient computed in forward. Refuses to
+//! know which loss it is. Saved: the gradient, as large as the outputs.
+
+use super::number_targets::NumberTargets;
+use super::{Loss, expect_filled, loss};
+use crate::cpu::{Float, View, buffer, lanes, tensor_of, wide, with_float};
+use crate::error::{Result, TapeError};
+use crate::half::widened;
+use crate::parameters::host_tensor;
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+/// A loss of one number, in a loop's body and composed of tensor primitives.
+pub(super) trait ElementLoss: Sync {
+    const OP: &'static str;
+    /// Which targets are allowed, in a test and in words.
+    const ALLOWED: (fn(f32) -> bool, &'static str);
+    /// Loss and slope of an output.
+    fn of<T: Float>(&self, x: T, target: T) -> (T, T);
+    /// Losses and slopes of all outputs.
+    fn composed(&self, x: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)>;
+}
+
+/// Any finite number.
+pub(super) const FINITE: (fn(f32) -> bool, &str) = (f32::is_finite, "a finite number");
+
+impl Tape<'_> {
+    /// The sum of `rule` over the outputs `x` [samples, ..] whose targets are there.
+    pub(super) fn element_loss<L: ElementLoss>(
+        &self,
+        x: &Value,
+        targets: NumberTargets,
+        rule: &L,
+    ) -> Result<Loss> {
+        self.poll()?;
+        expect_filled(L::OP, "x", x)?;
+        if x.dims().is_empty() || x.tensor().elem_count() != targets.values.len() {
+            return Err(TapeError::Shape {
+                op: L::OP,
+                what: "x".to_owned(),
+                expected: format!("[samples, ..] for {} targets", targets.values.len()),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        let input = widened(x.tensor())?.contiguous()?;
+        targets.expect_valid(L::OP, input.elem_count() / input.dim(0)?, L::ALLOWED)?;
+        let (per_sample, dx) = if self.fuses(&input) {
+            with_float!("element_loss", input, T => fused::<T, L>(&input, targets, rule))?
+        } else {
+            composed(&input, targets, rule)?
+        };
+        loss::known(self, x, per_sample, dx)
+    }
+}
+
+fn fused<T: Float, L: ElementLoss>(
+    x: &Tensor,
+    targets: NumberTargets,
+    rule: &L,
+) -> Result<(Tensor, Tensor)> {
+    let xs = View::<T>::of(L::OP, x)?;
+    let (samples, each) = (x.dim(0)?, x.elem_count() / x.dim(0)?);
+    let (mut losses, mut dx) = (buffer::<T>(samples), buffer::<T>(xs.len()));
+    let rows = dx.par_chunks_mut(each).zip(xs.par_chunks(each));
+    losses.par_iter_mut().zip(rows).enumerate().for_each_init(
+        || buffer::<T>(each),
+        |scratch, (sample, (loss, (dx, x)))| {
+            wide(|| {
+                let outputs = dx.iter_mut().zip(x).zip(scratch.iter_mut());
+                for (i, ((dx, &x), loss)) in outputs.enumerate() {
+                    (*loss, *dx) = match targets.at(sample * each + i) {
+                        Some(target) => rule.of(x, T::of(f64::from(target))),
+                        None => (T::zero(), T::zero()),
+                    };
+                }
+            });
+            *loss = lanes::sum(scratch, |v| v);
+        },
+    );
+    Ok((tensor_of(losses, &[samples])?, tensor_of(dx, x.dims())?))
+}
+
+fn composed<L: ElementLoss>(
+    x: &Tensor,
+    targets: NumberTargets,
+    rule: &L,
+) -> Result<(Tensor, Tensor)> {
+    let count = x.elem_count();
+    let values = (0..count).map(|i| f64::from(targets.at(i).unwrap_or(0.0)));
+    let values = host_tensor(values.collect(), x.dims(), x.dtype(), x.device())?;
+    let there: Vec<u8> = (0..count)
+        .map(|i| u8::from(targets.at(i).is_some()))
+        .collect();
+    let there = Tensor::from_vec(there, x.dims(), x.device())?;
+    let (losses, dx) = rule.composed(x, &values)?;
+    // Chosen, not multiplied: an output without a target may be infinite.
+    let zeros = x.zeros_like()?;
+    let losses = there.where_cond(&losses, &zeros)?;
+    let per_sample = losses.reshape((x.dim(0)?, ()))?.sum(1)?;
+    Ok((per_sample, there.where_cond(&dx, &zeros)?))
+}

@@ -1,0 +1,153 @@
+//! A choice with a gradient (Jang et al. 2016; Maddison et al. 2016): `p = softmax((x + g) / temperature)` over the last axis,
+//! `g = -ln(-ln u)` with `u` uniform, one number a coordinate. Straight through, the output is the one-hot vector of the
+//! largest `p` (of equal ones the first) and the gradient is that of `p`.
+//!
+//! Backward: `dx = p (dy - sum dy p) / temperature`. Saved: `p`, which is the soft output itself.
+
+use super::expect_filled;
+use super::noise::{Noise, NoiseKey};
+use super::softmax::{composed_gradient, softmax_row, softmax_row_gradient};
+use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, wide, with_float};
+use crate::error::{Result, TapeError};
+use crate::half::in_full;
+use crate::parameters::host_tensor;
+use crate::stream::Stream;
+use crate::tape::{Tape, Value};
+use candle_core::{D, Tensor};
+use rayon::prelude::*;
+
+/// What a choice gives forward. Backward is the same for both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Shares that add up to 1.
+    Soft,
+    /// 1 for the largest, 0 for the others.
+    Hard,
+}
+
+impl Tape<'_> {
+    /// Chooses over the last axis of `logits` [samples, .., classes] with noise that `key` and the coordinates name.
+    pub fn gumbel_softmax(
+        &self,
+        logits: &Value,
+        temperature: f64,
+        choice: Choice,
+        key: &NoiseKey,
+    ) -> Result<Value> {
+        self.poll()?;
+        if logits.dims().len() < 2 {
+            return Err(TapeError::Shape {
+                op: "gumbel_softmax",
+                what: "logits".to_owned(),
+                expected: "at least the axes [samples, classes]".to_owned(),
+                found: logits.tensor().shape().clone(),
+            });
+        }
+        expect_filled("gumbel_softmax", "logits", logits)?;
+        if !(temperature > 0.0 && temperature.is_finite()) {
+            return Err(TapeError::Number {
+                op: "gumbel_softmax",
+                what: "the temperature".to_owned(),
+                expected: "a finite number above 0",
+                found: temperature,
+            });
+        }
+        let noise = Noise::new("gumbel_softmax", logits, key)?;
+        let (fused, input) = (self.fuses(logits.tensor()), logits.tensor().contiguous()?);
+        let streams = noise.by_row(input.dims());
+        let p = if fused {
+            with_float!("gumbel_softmax", input, T => soft::<T>(&input, &streams, temperature))?
+        } else {
+            in_full([&input], |[x]| composed_soft(&x, &streams, temperature))?
+        };
+        let y = match choice {
+            Choice::Soft => p.clone(),
+            Choice::Hard => one_hot(&p)?,
+        };
+        if !self.records(&[logits]) {
+            return Ok(Value::constant(y));
+        }
+        let id = logits.id();
+        Ok(self.push(y, &[&p.clone()], move |dy, sink| {
+            let dx = if fused {
+                let dy = dy.contiguous()?;
+                with_float!("gumbel_softmax", p, T => gradient::<T>(&p, &dy, temperature))?
+            } else {
+                in_full([&p, &dy], |[p, dy]| {
+                    Ok((composed_gradient(&p, &dy)? / temperature)?)
+                })?
+            };
+            sink.give(id, dx)
+        }))
+    }
+}
+
+/// Standard Gumbel noise; the uniform number is moved by half a step, so that neither logarithm is infinite.
+fn gumbel(stream: &Stream, index: usize) -> f64 {
+    let uniform = stream.uniform(index as u64) + 0.5 / (1u64 << 53) as f64;
+    // Above 1 - 2^-53 the sum rounds to 1.
+    -(-uniform.min(1.0 - f64::EPSILON / 2.0).ln()).ln()
+}
+
+fn soft<T: Float>(x: &Tensor, streams: &[Stream], temperature: f64) -> Result<Tensor> {
+    let (xs, width) = (View::<T>::of("gumbel_softmax", x)?, x.dim(D::Minus1)?);
+    let (mut p, rows) = (buffer::<T>(xs.len()), row_chunks(width));
+    let divisor = T::of(temperature);
+    p.par_chunks_mut(rows * width)
+        .zip(xs.par_chunks(rows * width))
+        .zip(streams.par_chunks(rows))
+        .for_each(|((p, x), streams)| {
+            let rows = p.chunks_exact_mut(width).zip(x.chunks_exact(width));
+            for ((p, x), stream) in rows.zip(streams) {
+                for (i, (p, &x)) in p.iter_mut().zip(x).enumerate() {
+                    *p = (x + T::of(gumbel(stream, i))) / divisor;
+                }
+                wide(|| softmax_row(p));
+            }
+        });
+    tensor_of(p, x.dims())
+}
+
+fn composed_soft(x: &Tensor, streams: &[Stream], temperature: f64) -> Result<Tensor> {
+    let width = x.dim(D::Minus1)?;
+    let noise = streams
+        .iter()
+        .flat_map(|stream| (0..width).map(move |i| gumbel(stream, i)));
+    let noise = host_tensor(noise.collect(), x.dims(), x.dtype(), x.device())?;
+    let scores = ((x + noise)? / temperature)?;
+    let exponentials = scores
+        .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
+        .exp()?;
+    Ok(exponentials.broadcast_div(&exponentials.sum_keepdim(D::Minus1)?)?)
+}
+
+fn one_hot(p: &Tensor) -> Result<Tensor> {
+    let classes = Tensor::arange(0, p.dim(D::Minus1)? as u32, p.device())?;
+    let chosen = p.argmax_keepdim(D::Minus1)?;
+    Ok(classes
+        .broadcast_as(p.shape())?
+        .eq(&chosen.broadcast_as(p.shape())?)?
+        .to_dtype(p.dtype())?)
+}
+
+fn gradient<T: Float>(p: &Tensor, dy: &Tensor, temperature: f64) -> Result<Tensor> {
+    let width = p.dim(D::Minus1)?;
+    let (ps, dys) = (
+        View::<T>::of("gumbel_softmax", p)?,
+        View::<T>::of("gumbel_softmax", dy)?,
+    );
+    let mut dx = buffer::<T>(ps.len());
+    let chunk = row_chunks(width) * width;
+    dx.par_chunks_mut(chunk)
+        .zip(ps.par_chunks(chunk).zip(dys.par_chunks(chunk)))
+        .for_each(|(dx, (p, dy))| {
+            let rows = p.chunks_exact(width).zip(dy.chunks_exact(width));
+            let factor = T::of(1.0 / temperature);
+            wide(|| {
+                for (dx, (p, dy)) in dx.chunks_exact_mut(width).zip(rows) {
+                    softmax_row_gradient(dx, p, dy, factor);
+                }
+            });
+        });
+    tensor_of(dx, p.dims())
+}

@@ -1,0 +1,131 @@
+//! Product of two values: `y = a b`, `a` [.., m, k], `b` [.., k, n], the leading axes alike.
+//!
+//! Backward: `da = dy bᵀ`, `db = aᵀ dy`. Saved: `a` if `b` needs a gradient, `b` if `a` does,
+//! unless it is cheap to compute again.
+
+use super::expect_filled;
+use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, threads, with_float};
+use crate::error::{Result, TapeError};
+use crate::kept::Kept;
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+/// Which operand is read across.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Across {
+    Neither,
+    First,
+    Second,
+}
+
+impl Tape<'_> {
+    /// `a b` over the last two axes, both with gradients.
+    pub fn matmul(&self, a: &Value, b: &Value) -> Result<Value> {
+        self.poll()?;
+        expect_fit(a, b)?;
+        expect_filled("matmul", "a", a)?;
+        expect_filled("matmul", "b", b)?;
+        let fused = self.fuses(a.tensor());
+        let (left, right) = (a.tensor().contiguous()?, b.tensor().contiguous()?);
+        let y = multiply(&left, &right, Across::Neither, fused)?;
+        if !self.records(&[a, b]) {
+            return Ok(Value::constant(y));
+        }
+        let (a_id, b_id) = (a.id(), b.id());
+        let saved_a = b_id.is_some().then(|| a.keep());
+        let saved_b = a_id.is_some().then(|| b.keep());
+        let kept = saved_a.iter().chain(&saved_b);
+        let saved: Vec<Tensor> = kept.flat_map(Kept::tensors).cloned().collect();
+        Ok(
+            self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
+                let dy = dy.contiguous()?;
+                if let Some(b) = saved_b {
+                    sink.give(a_id, multiply(&dy, &b.get()?, Across::Second, fused)?)?;
+                }
+                if let Some(a) = saved_a {
+                    sink.give(b_id, multiply(&a.get()?, &dy, Across::First, fused)?)?;
+                }
+                Ok(())
+            }),
+        )
+    }
+}
+
+/// Refuses what does not go together, with both shapes.
+fn expect_fit(a: &Value, b: &Value) -> Result<()> {
+    let refuse = |what: &str, value: &Value, expected: String| {
+        Err(TapeError::Shape {
+            op: "matmul",
+            what: what.to_owned(),
+            expected,
+            found: value.tensor().shape().clone(),
+        })
+    };
+    let [lead @ .., _, inner] = a.dims() else {
+        return refuse("a", a, "at least two axes".to_owned());
+    };
+    let fits = match b.dims() {
+        [others @ .., k, _] => others == lead && k == inner,
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let lead: String = lead.iter().map(|n| format!("{n}, ")).collect();
+    let expected = format!("[{lead}{inner}, any] beside a {:?}", a.dims());
+    refuse("b", b, expected)
+}
+
+/// `a b` with one of the two read across; both contiguous, of the same leading axes.
+fn multiply(a: &Tensor, b: &Tensor, across: Across, fused: bool) -> Result<Tensor> {
+    if !fused {
+        return Ok(match across {
+            Across::Neither => a.matmul(b)?,
+            Across::First => a.t()?.contiguous()?.matmul(b)?,
+            Across::Second => a.matmul(&b.t()?.contiguous()?)?,
+        });
+    }
+    with_float!("matmul", a, T => {
+        let (left, right) = (View::<T>::of("matmul", a)?, View::<T>::of("matmul", b)?);
+        batched::<T>(&left, a.dims(), &right, b.dims(), across)
+    })
+}
+
+fn batched<T: Float>(
+    a: &[T],
+    a_dims: &[usize],
+    b: &[T],
+    b_dims: &[usize],
+    across: Across,
+) -> Result<Tensor> {
+    let rank = a_dims.len();
+    let (a_rows, a_columns) = (a_dims[rank - 2], a_dims[rank - 1]);
+    let (b_rows, b_columns) = (b_dims[rank - 2], b_dims[rank - 1]);
+    let (m, n) = match across {
+        Across::Neither => (a_rows, b_columns),
+        Across::First => (a_columns, b_columns),
+        Across::Second => (a_rows, b_rows),
+    };
+    let one = |i: usize, y: &mut [T], parallel: bool| {
+        let a = Matrix::rows(&a[i * a_rows * a_columns..], a_rows, a_columns);
+        let b = Matrix::rows(&b[i * b_rows * b_columns..], b_rows, b_columns);
+        let (a, b) = match across {
+            Across::Neither => (a, b),
+            Across::First => (a.transposed(), b),
+            Across::Second => (a, b.transposed()),
+        };
+        product(y, n, a, b, T::zero(), T::one(), parallel);
+    };
+    let batch = a.len() / (a_rows * a_columns);
+    let mut y = buffer::<T>(batch * m * n);
+    // Each element is the same sum either way; only who computes it differs.
+    if batch < threads() {
+        let each = y.chunks_exact_mut(m * n).enumerate();
+        each.for_each(|(i, y)| one(i, y, true));
+    } else {
+        let each = y.par_chunks_exact_mut(m * n).enumerate();
+        each.for_each(|(i, y)| one(i, y, false));
+    }
+    tensor_of(y, &[&a_dims[..rank - 2], &[m, n]].concat())
+}

@@ -1,0 +1,36 @@
+//! Another order of the axes: `y[.., i, ..] = x[.., i in its old place, ..]`. Backward puts them back. Nothing is saved.
+
+use crate::error::{Result, TapeError};
+use crate::tape::{Tape, Value};
+
+impl Tape<'_> {
+    /// Axis `i` of the result is axis `order[i]` of `x`: `[0, 2, 1]` turns matrices over.
+    pub fn permute(&self, x: &Value, order: &[usize]) -> Result<Value> {
+        self.poll()?;
+        let mut back = vec![usize::MAX; order.len()];
+        for (to, &from) in order
+            .iter()
+            .enumerate()
+            .filter(|(_, from)| **from < order.len())
+        {
+            back[from] = to;
+        }
+        if order.len() != x.dims().len() || back.contains(&usize::MAX) {
+            return Err(TapeError::Shape {
+                op: "permute",
+                what: "x".to_owned(),
+                expected: format!("one axis for each of {order:?}"),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        let y = x.tensor().permute(order)?.contiguous()?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        // Where only axes of size 1 move the gradient is a view of `dy`.
+        Ok(self.push(y, &[], move |dy, sink| {
+            sink.share(id, dy.permute(back)?.contiguous()?)
+        }))
+    }
+}

@@ -1,0 +1,79 @@
+//! What functions of one number share: forward and backward element by element, with the one number that the derivative
+//! needs kept. Refuses to know which function it is.
+
+use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
+use crate::error::Result;
+use crate::half::in_full;
+use crate::kept::{Again, Kept};
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+
+/// From which number the derivative is computed, and so which tensor is kept.
+pub(super) enum Keeps {
+    /// `x`.
+    Input,
+    /// `y`, which the next operation may keep anyway.
+    Output,
+}
+
+/// A function of one number and its derivative, each as a loop's body and composed of tensor primitives.
+pub(super) trait Pointwise: 'static {
+    const OP: &'static str;
+    const KEEPS: Keeps;
+    fn value<T: Float>(x: T) -> T;
+    fn slope<T: Float>(kept: T) -> T;
+    fn composed(x: &Tensor) -> Result<Tensor>;
+    fn composed_slope(kept: &Tensor) -> Result<Tensor>;
+}
+
+impl Tape<'_> {
+    /// `F` of every number of `x`.
+    pub(super) fn pointwise<F: Pointwise>(&self, x: &Value) -> Result<Value> {
+        self.poll()?;
+        let fused = self.fuses(x.tensor());
+        let y = forward::<F>(x.tensor(), fused)?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        let kept = match F::KEEPS {
+            Keeps::Input => x.keep(),
+            Keeps::Output => Kept::Tensor(y.clone()),
+        };
+        let counted = kept.clone();
+        let y = self.push(y, &counted.counted(), move |dy, sink| {
+            sink.give(id, backward::<F>(&kept.get()?, &dy, fused)?)
+        });
+        Ok(match F::KEEPS {
+            // Whoever needs the output computes it again from the input that is kept here.
+            Keeps::Input => {
+                y.computed_again(Again::new(counted, &[], move |x| forward::<F>(x, fused)))
+            }
+            Keeps::Output => y,
+        })
+    }
+}
+
+fn forward<F: Pointwise>(x: &Tensor, fused: bool) -> Result<Tensor> {
+    let x = x.contiguous()?;
+    if !fused {
+        return in_full([&x], |[x]| F::composed(&x));
+    }
+    with_float!("pointwise", x, T => {
+        let xs = View::<T>::of(F::OP, &x)?;
+        tensor_of(map(&xs, F::value::<T>), x.dims())
+    })
+}
+
+fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, fused: bool) -> Result<Tensor> {
+    if !fused {
+        return in_full([dy, kept], |[dy, kept]| {
+            Ok((dy * F::composed_slope(&kept)?)?)
+        });
+    }
+    with_float!("pointwise", kept, T => {
+        let dy = dy.contiguous()?;
+        let (k, dy) = (View::<T>::of(F::OP, kept)?, View::<T>::of(F::OP, &dy)?);
+        tensor_of(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
+    })
+}

@@ -1,0 +1,142 @@
+//! Choosing by index: `select_rows` takes whole rows of the first axis, `gather` takes values of the last axis row by row,
+//! `narrow` a span of any axis. Backward adds each gradient to where its number came from, in the order of the indices;
+//! what was not chosen gets zero. Nothing is saved but the indices.
+
+use super::{expect_filled, one_axis_at_least};
+use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, with_float};
+use crate::error::{Result, TapeError};
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+use rayon::prelude::*;
+use std::ops::Range;
+
+fn expect_within(op: &'static str, indices: &[u32], size: usize) -> Result<()> {
+    match indices.iter().position(|&index| index as usize >= size) {
+        None => Ok(()),
+        Some(place) => Err(TapeError::Index {
+            op,
+            place,
+            index: indices[place],
+            size,
+        }),
+    }
+}
+
+impl Tape<'_> {
+    /// Rows `indices` of `x` [rows, ..]: [indices, ..]. A row may be chosen many times.
+    pub fn select_rows(&self, x: &Value, indices: &[u32]) -> Result<Value> {
+        self.poll()?;
+        one_axis_at_least("select_rows", "x", x)?;
+        expect_filled("select_rows", "x", x)?;
+        let rows = x.dims()[0];
+        expect_within("select_rows", indices, rows)?;
+        let flat = self.reshape(x, &[rows, x.tensor().elem_count() / rows])?;
+        let chosen = self.embedding(&flat, indices, &[indices.len()])?;
+        self.reshape(&chosen, &[&[indices.len()], &x.dims()[1..]].concat())
+    }
+
+    /// `y[row, j] = x[row, indices[row, j]]`: `x` [.., width], as many indices for every row, one row after the other.
+    pub fn gather(&self, x: &Value, indices: &[u32]) -> Result<Value> {
+        self.poll()?;
+        one_axis_at_least("gather", "x", x)?;
+        expect_filled("gather", "x", x)?;
+        let width = x.dims()[x.dims().len() - 1];
+        let rows = x.tensor().elem_count() / width;
+        if indices.is_empty() || !indices.len().is_multiple_of(rows) {
+            return Err(TapeError::Shape {
+                op: "gather",
+                what: "x".to_owned(),
+                expected: format!("rows among which {} indices divide evenly", indices.len()),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        expect_within("gather", indices, width)?;
+        let (fused, each) = (self.fuses(x.tensor()), indices.len() / rows);
+        let input = x.tensor().contiguous()?;
+        let shape = [&x.dims()[..x.dims().len() - 1], &[each]].concat();
+        let y = if fused {
+            with_float!("gather", input, T => {
+                let xs = View::<T>::of("gather", &input)?;
+                let y = indices.iter().enumerate();
+                let y = y.map(|(i, &index)| xs[i / each * width + index as usize]);
+                tensor_of(y.collect::<Vec<T>>(), &shape)
+            })?
+        } else {
+            let places = Tensor::new(places(indices, each, width), input.device())?;
+            input
+                .flatten_all()?
+                .index_select(&places, 0)?
+                .reshape(shape)?
+        };
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, shape, indices) = (x.id(), x.tensor().shape().clone(), indices.to_vec());
+        Ok(self.push(y, &[], move |dy, sink| {
+            let dy = dy.contiguous()?;
+            let dx = if fused {
+                with_float!("gather", dy, T => {
+                    let dys = View::<T>::of("gather", &dy)?;
+                    tensor_of(scattered(&dys, &indices, each, width), shape.dims())
+                })?
+            } else {
+                let places = Tensor::new(places(&indices, each, width), dy.device())?;
+                let zeros = Tensor::zeros(shape.elem_count(), dy.dtype(), dy.device())?;
+                zeros
+                    .index_add(&places, &dy.flatten_all()?, 0)?
+                    .reshape(shape)?
+            };
+            sink.give(id, dx)
+        }))
+    }
+
+    /// The span `range` of `axis`; the other axes whole.
+    pub fn narrow(&self, x: &Value, axis: usize, range: Range<usize>) -> Result<Value> {
+        self.poll()?;
+        let size = x.dims().get(axis).copied().unwrap_or(0);
+        if range.is_empty() || range.end > size {
+            return Err(TapeError::Shape {
+                op: "narrow",
+                what: "x".to_owned(),
+                expected: format!("an axis {axis} that holds {range:?}, which is not empty,"),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        // A span of the first axis would be a view that keeps all of `x` alive.
+        let y = x.tensor().narrow(axis, range.start, range.len())?;
+        let y = y.force_contiguous()?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id();
+        Ok(self.push(y, &[], move |dy, sink| {
+            // Of the whole axis this is `dy` itself.
+            sink.share(id, dy.pad_with_zeros(axis, range.start, size - range.end)?)
+        }))
+    }
+}
+
+/// Places of the chosen numbers in the whole of `x`.
+fn places(indices: &[u32], each: usize, width: usize) -> Vec<i64> {
+    let places = indices.iter().enumerate();
+    places
+        .map(|(i, &index)| (i / each * width) as i64 + i64::from(index))
+        .collect()
+}
+
+fn scattered<T: Float>(dy: &[T], indices: &[u32], each: usize, width: usize) -> Vec<T> {
+    let mut dx = buffer::<T>(dy.len() / each * width);
+    let rows = row_chunks(width);
+    let chosen = dy
+        .par_chunks(rows * each)
+        .zip(indices.par_chunks(rows * each));
+    dx.par_chunks_mut(rows * width)
+        .zip(chosen)
+        .for_each(|(dx, (dy, indices))| {
+            dx.fill(T::zero());
+            for (i, (&dy, &index)) in dy.iter().zip(indices).enumerate() {
+                dx[i / each * width + index as usize] += dy;
+            }
+        });
+    dx
+}

@@ -1,0 +1,149 @@
+//! Softmax and its logarithm over the last axis: `y = e^x / sum e^x`, `y = x - log sum e^x`.
+//!
+//! Backward: `dx = y (dy - sum dy y)`; of the logarithm `dx = dy - e^y sum dy`. Saved: `y`.
+
+use super::{expect_filled, one_axis_at_least};
+use crate::cpu::{Float, View, buffer, lanes, row_chunks, tensor_of, wide, with_float};
+use crate::error::Result;
+use crate::half::in_full;
+use crate::tape::{Tape, Value};
+use candle_core::{D, Tensor};
+use rayon::prelude::*;
+
+#[derive(Clone, Copy)]
+enum Form {
+    Shares,
+    Logarithm,
+}
+
+impl Tape<'_> {
+    /// Shares that add up to 1 over the last axis of `x` [.., width].
+    pub fn softmax(&self, x: &Value) -> Result<Value> {
+        self.shares("softmax", x, Form::Shares)
+    }
+
+    /// The logarithm of [`Tape::softmax`], exact where a share is too small for its type.
+    pub fn log_softmax(&self, x: &Value) -> Result<Value> {
+        self.shares("log_softmax", x, Form::Logarithm)
+    }
+
+    fn shares(&self, op: &'static str, x: &Value, form: Form) -> Result<Value> {
+        self.poll()?;
+        one_axis_at_least(op, "x", x)?;
+        expect_filled(op, "x", x)?;
+        let fused = self.fuses(x.tensor());
+        let input = x.tensor().contiguous()?;
+        let y = if fused {
+            with_float!("softmax", input, T => forward::<T>(form, &input))?
+        } else {
+            in_full([&input], |[x]| composed_forward(form, &x))?
+        };
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, kept) = (x.id(), y.clone());
+        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
+            let dx = if fused {
+                let dy = dy.contiguous()?;
+                with_float!("softmax", kept, T => backward::<T>(form, &kept, &dy))?
+            } else {
+                in_full([&kept, &dy], |[y, dy]| composed_backward(form, &y, &dy))?
+            };
+            sink.give(id, dx)
+        }))
+    }
+}
+
+/// Softmax of one row, in place.
+#[inline(always)]
+pub(super) fn softmax_row<T: Float>(y: &mut [T]) {
+    let highest = lanes::max(y);
+    lanes::map(y, |v| (v - highest).exponential());
+    let share = T::one() / lanes::sum(y, |v| v);
+    lanes::map(y, |v| v * share);
+}
+
+/// `dx` of one row, `factor y (dy - sum dy y)`.
+#[inline(always)]
+pub(super) fn softmax_row_gradient<T: Float>(dx: &mut [T], y: &[T], dy: &[T], factor: T) {
+    let inner = lanes::sum2(y, dy, |y, dy| y * dy);
+    for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
+        *dx = factor * y * (dy - inner);
+    }
+}
+
+fn forward<T: Float>(form: Form, x: &Tensor) -> Result<Tensor> {
+    let (xs, width) = (View::<T>::of("softmax", x)?, x.dim(D::Minus1)?);
+    let mut y = buffer::<T>(xs.len());
+    let chunk = row_chunks(width) * width;
+    y.par_chunks_mut(chunk)
+        .zip(xs.par_chunks(chunk))
+        .for_each(|(y, x)| {
+            wide(|| {
+                for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                    y.copy_from_slice(x);
+                    match form {
+                        Form::Shares => softmax_row(y),
+                        Form::Logarithm => {
+                            let highest = lanes::max(x);
+                            let total = lanes::sum(x, |v| (v - highest).exponential()).ln();
+                            lanes::map(y, |v| (v - highest) - total);
+                        }
+                    }
+                }
+            });
+        });
+    tensor_of(y, x.dims())
+}
+
+fn backward<T: Float>(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let width = y.dim(D::Minus1)?;
+    let (ys, dys) = (View::<T>::of("softmax", y)?, View::<T>::of("softmax", dy)?);
+    let mut dx = buffer::<T>(ys.len());
+    let chunk = row_chunks(width) * width;
+    dx.par_chunks_mut(chunk)
+        .zip(ys.par_chunks(chunk).zip(dys.par_chunks(chunk)))
+        .for_each(|(dx, (y, dy))| {
+            let rows = y.chunks_exact(width).zip(dy.chunks_exact(width));
+            wide(|| {
+                for (dx, (y, dy)) in dx.chunks_exact_mut(width).zip(rows) {
+                    match form {
+                        Form::Shares => softmax_row_gradient(dx, y, dy, T::one()),
+                        Form::Logarithm => {
+                            let total = lanes::sum(dy, |v| v);
+                            for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
+                                *dx = dy - y.exponential() * total;
+                            }
+                        }
+                    }
+                }
+            });
+        });
+    tensor_of(dx, y.dims())
+}
+
+fn composed_forward(form: Form, x: &Tensor) -> Result<Tensor> {
+    let shifted = x.broadcast_sub(&x.max_keepdim(D::Minus1)?)?;
+    let exponentials = shifted.exp()?;
+    let total = exponentials.sum_keepdim(D::Minus1)?;
+    Ok(match form {
+        Form::Shares => exponentials.broadcast_div(&total)?,
+        Form::Logarithm => shifted.broadcast_sub(&total.log()?)?,
+    })
+}
+
+fn composed_backward(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    Ok(match form {
+        Form::Shares => composed_gradient(y, dy)?,
+        Form::Logarithm => {
+            let total = dy.sum_keepdim(D::Minus1)?;
+            (dy - y.exp()?.broadcast_mul(&total)?)?
+        }
+    })
+}
+
+/// `y (dy - sum dy y)` of tensor primitives.
+pub(super) fn composed_gradient(y: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let inner = (y * dy)?.sum_keepdim(D::Minus1)?;
+    Ok((y * dy.broadcast_sub(&inner)?)?)
+}

@@ -1,0 +1,88 @@
+//! Operations whose backward hands a gradient on, whole or in parts, lend it: nobody may write into what another holds, and
+//! what leaves the tape owns its memory.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use tape::inplace::{add_assign, to_f64};
+use tape::{Cancel, Kernels, Parameters, Result, Tape, Value};
+
+type Operation = fn(&Tape, &Value) -> Result<Value>;
+
+/// Each keeps the shape [3, 1, 4] and only moves numbers, so that its gradient may be a view of the one that came.
+const MOVERS: [(&str, Operation); 6] = [
+    ("permute", |t, x| {
+        t.permute(&t.permute(x, &[1, 0, 2])?, &[1, 0, 2])
+    }),
+    ("narrow", |t, x| t.narrow(x, 1, 0..1)),
+    ("concat_along", |t, x| t.concat_along(&[x], 1)),
+    ("broadcast_add", |t, x| {
+        t.broadcast_add(
+            x,
+            &Value::constant(Tensor::ones(4, DType::F64, &Device::Cpu)?),
+        )
+    }),
+    ("broadcast_add as the second", |t, x| {
+        t.broadcast_add(&Value::constant(x.tensor().zeros_like()?), x)
+    }),
+    ("select_rows", |t, x| t.select_rows(x, &[0, 1, 2])),
+];
+
+type Sum = fn(&Tape, Operation, [&Value; 2]) -> Result<Value>;
+
+/// Gradients of `sum w y` by `a` and `b`, `y` made of both.
+fn gradients(sum: Sum, operation: Operation, kernels: Kernels) -> Vec<Tensor> {
+    let mut parameters = Parameters::default();
+    let ids = ["a", "b"].map(|name| {
+        parameters
+            .add(
+                name.into(),
+                vec![0.5; 12],
+                &[3, 1, 4],
+                DType::F64,
+                &Device::Cpu,
+            )
+            .unwrap()
+    });
+    let weights: Vec<f64> = (1..=12).map(f64::from).collect();
+    let weights = Tensor::from_vec(weights, (3, 1, 4), &Device::Cpu).unwrap();
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let [a, b] = ids.map(|id| tape.parameter(id));
+    let y = sum(&tape, operation, [&a, &b]).unwrap();
+    let y = tape.mul(&y, &Value::constant(weights)).unwrap();
+    let root = tape.total(&y).unwrap().sum;
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    gradients.into_iter().flatten().collect()
+}
+
+/// `a` meets the gradient that `b` holds first, and more is added to it then.
+#[test]
+fn a_lent_gradient_is_never_written_to() {
+    let sum: Sum = |t, operation, [a, b]| {
+        let twice = operation(t, &t.scale(a, 2.0)?)?;
+        let once = operation(t, a)?;
+        t.add(&t.add(&twice, b)?, &once)
+    };
+    for (name, operation) in MOVERS {
+        for kernels in [Kernels::Fused, Kernels::Composed] {
+            let found = gradients(sum, operation, kernels);
+            for (gradient, times) in found.iter().zip([3.0, 1.0]) {
+                let expected: Vec<f64> = (1..=12).map(|i| times * f64::from(i)).collect();
+                assert_eq!(to_f64(gradient).unwrap(), expected, "{name} {kernels:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_two_gradients_that_leave_the_tape_share_memory() {
+    let sum: Sum = |t, operation, [a, b]| t.add(&operation(t, a)?, &operation(t, b)?);
+    for (name, operation) in MOVERS {
+        let mut found = gradients(sum, operation, Kernels::Fused);
+        let before = to_f64(&found[1]).unwrap();
+        let ones = found[0].ones_like().unwrap();
+        add_assign(&mut found[0], &ones).unwrap();
+        assert_eq!(to_f64(&found[1]).unwrap(), before, "{name}");
+    }
+}
