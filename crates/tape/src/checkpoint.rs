@@ -25,7 +25,11 @@ impl Tape<'_> {
         let (cancel, kernels) = (self.cancel().clone(), self.kernels());
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
             let again = Tape::record(&parameters, cancel, kernels);
-            let x = again.variable(input);
+            // What needs no gradient gets none the second time either.
+            let x = match id {
+                Some(_) => again.variable(input),
+                None => Value::constant(input),
+            };
             let y = block(&again, &x)?;
             let walked = again.walk_back(vec![(y, gradient)], &[x])?;
             for (index, gradient) in walked.parameters.into_iter().enumerate() {
