@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bench;
+mod checkpointed;
 mod files;
 mod kept;
 mod presets;

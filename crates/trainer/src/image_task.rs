@@ -63,6 +63,8 @@ pub struct ImageTask<'a> {
     pub image_size: usize,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
+    /// Blocks that keep their input only and run again in backward.
+    pub checkpointed: usize,
     /// Element type of the computation.
     pub dtype: DType,
     /// Factor on the loss before backward: 1 but in f16, where the gradients carry it.
@@ -81,7 +83,7 @@ impl ImageTask<'_> {
         let tape = Tape::record(self.parameters, self.cancel.clone(), self.kernels);
         let loss = {
             let images = Value::constant(self.images(samples)?);
-            let scores = self.network.forward(&tape, &images)?;
+            let scores = self.network.forward(&tape, &images, self.checkpointed)?;
             tape.cross_entropy(&scores, &labels(samples), self.label_smoothing)?
         };
         let (per_sample, root) = (loss.per_sample, loss.sum);
@@ -111,7 +113,7 @@ impl ImageTask<'_> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let scores = self
             .network
-            .forward(&tape, &Value::constant(self.images(samples)?))?;
+            .forward(&tape, &Value::constant(self.images(samples)?), 0)?;
         let labels = labels(samples);
         let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
         self.device.synchronize()?;
@@ -137,7 +139,7 @@ impl ImageTask<'_> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let scores = self
             .network
-            .forward(&tape, &Value::constant(self.images(samples)?))?;
+            .forward(&tape, &Value::constant(self.images(samples)?), 0)?;
         let classes = scores.tensor().dim(1)?;
         Ok(to_f64(scores.tensor())?
             .chunks_exact(classes)

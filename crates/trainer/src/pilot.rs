@@ -29,6 +29,7 @@ pub struct Pilot {
     purge: Purge,
     stepped: bool,
     image_size: u32,
+    checkpoint_blocks: u32,
     element_bytes: u32,
     replay: Option<Replay>,
     /// Footprint that is not heap: code, stacks, what the allocator holds at least.
@@ -91,6 +92,7 @@ impl Pilot {
             purge: machine.purge,
             stepped,
             image_size: plan.image_size,
+            checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
             replay,
             base_bytes: u64::MAX,
@@ -157,7 +159,11 @@ impl Pilot {
         let sample = self.monitor.sample_now()?;
         let kind = PieceKind {
             phase,
-            checkpoint_blocks: 0,
+            // Evaluation keeps nothing for a backward pass: there is nothing to checkpoint.
+            checkpoint_blocks: match phase {
+                Phase::Train => self.checkpoint_blocks,
+                Phase::Evaluate => 0,
+            },
             element_bytes: self.element_bytes,
             resolution: self.image_size,
         };

@@ -187,6 +187,7 @@ impl<'a> Session<'a> {
             device: self.chosen.kind.to_owned(),
             device_reason: self.chosen.reason.clone(),
             precision: plan.precision.name().to_owned(),
+            checkpoint_blocks: plan.checkpoint_blocks,
             threads: plan.threads,
             loader: self.feed.describe(),
             memory_source: self.pilot.describe(),

@@ -271,6 +271,7 @@ fn started() -> Started {
         device: "Metal on M4 Pro".into(),
         device_reason: "16 operations checked on this Mac".into(),
         precision: "f32".into(),
+        checkpoint_blocks: 0,
         threads: 8,
         loader: "4 workers decode ahead, 8 pieces at most".into(),
         memory_source: "macOS".into(),
