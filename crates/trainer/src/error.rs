@@ -1,6 +1,6 @@
 //! What can go wrong in a training, in the user's words: what, where, and the next move. Stopping is not an error.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tape::TapeError;
 use thiserror::Error;
 
@@ -119,6 +119,11 @@ fn last_good(checkpoint: Option<&str>) -> String {
     }
 }
 
+/// "the loss of owl/002.png".
+pub(crate) fn loss_of(file: &Path) -> String {
+    format!("the loss of {}", file.display())
+}
+
 impl TrainError {
     /// Code for the window and the event.
     pub fn code(&self) -> &'static str {
@@ -140,6 +145,14 @@ impl TrainError {
         }
     }
 
+    /// Names the file whose loss is not finite, where one is to blame.
+    pub(crate) fn naming(mut self, file: Option<&Path>) -> Self {
+        if let (TrainError::Diverged { what, .. }, Some(file)) = (&mut self, file) {
+            *what = loss_of(file);
+        }
+        self
+    }
+
     /// The device had no memory: a smaller piece may fit.
     pub fn is_memory(&self) -> bool {
         matches!(self, TrainError::Tape(error) if error.is_memory())
@@ -158,7 +171,7 @@ impl From<candle_core::Error> for TrainError {
 }
 
 /// Turns an I/O error into one with its path.
-pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> TrainError + '_ {
+pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> TrainError + '_ {
     move |source| TrainError::File {
         path: path.to_owned(),
         source,

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
+use rayon::prelude::*;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Tape, Value};
 
@@ -21,6 +22,8 @@ pub struct TrainedPiece {
     pub weight: f64,
     /// Samples.
     pub samples: usize,
+    /// Samples whose own loss is not finite, by their place in the dataset.
+    pub not_finite: Vec<u32>,
 }
 
 /// What a piece of evaluation gave: sums again.
@@ -99,12 +102,14 @@ impl ImageTask<'_> {
             .collect::<Result<Vec<_>>>()?;
         self.device.synchronize()?;
         // Summed on the host in f64, sample by sample: the split cannot change it beyond each sample's own rounding.
-        let loss = to_f64(&per_sample)?.iter().sum();
+        let losses = to_f64(&per_sample)?;
+        let not_finite = losses.iter().zip(samples).filter(|(l, _)| !l.is_finite());
         Ok(TrainedPiece {
             gradients,
-            loss,
+            loss: losses.iter().sum(),
             weight: samples.len() as f64,
             samples: samples.len(),
+            not_finite: not_finite.map(|(_, sample)| sample.index).collect(),
         })
     }
 
@@ -150,16 +155,9 @@ impl ImageTask<'_> {
     /// [samples, 3, side, side], normalised by channel.
     fn images(&self, samples: &[Sample]) -> Result<Tensor> {
         let plane = self.image_size * self.image_size;
-        let mut values = Vec::with_capacity(samples.len() * 3 * plane);
-        for sample in samples {
-            for (channel, pixels) in sample.pixels.chunks_exact(plane).enumerate() {
-                let (scale, shift) = (
-                    1.0 / (255.0 * DEVIATION[channel]),
-                    MEAN[channel] / DEVIATION[channel],
-                );
-                values.extend(pixels.iter().map(|&p| f32::from(p) * scale - shift));
-            }
-        }
+        let mut values = vec![0.0; samples.len() * 3 * plane];
+        let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
+        rows.for_each(|(row, sample)| normalise(row, sample, plane));
         let shape = (samples.len(), 3, self.image_size, self.image_size);
         let images = Tensor::from_vec(values, shape, self.device)?;
         Ok(if self.dtype == DType::F32 {
@@ -167,6 +165,22 @@ impl ImageTask<'_> {
         } else {
             images.to_dtype(self.dtype)?
         })
+    }
+}
+
+/// Bytes of one sample to normalised values, channel by channel.
+fn normalise(row: &mut [f32], sample: &Sample, plane: usize) {
+    let channels = row
+        .chunks_exact_mut(plane)
+        .zip(sample.pixels.chunks_exact(plane));
+    for (channel, (values, pixels)) in channels.enumerate() {
+        let (scale, shift) = (
+            1.0 / (255.0 * DEVIATION[channel]),
+            MEAN[channel] / DEVIATION[channel],
+        );
+        for (value, &pixel) in values.iter_mut().zip(pixels) {
+            *value = f32::from(pixel) * scale - shift;
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Pilot {
     replay: Option<Replay>,
     /// Footprint that is not heap: code, stacks, what the allocator holds at least.
     base_bytes: u64,
+    /// What the footprint holds that a shorter prefetch gives back.
+    spare_bytes: u64,
     next: Option<(PieceKind, u64)>,
     piece: Option<Running>,
     last: Option<(Phase, u32, Action)>,
@@ -43,6 +45,7 @@ pub struct Pilot {
 struct Running {
     kind: PieceKind,
     micro_batch: u32,
+    spare_bytes: u64,
     begun: Instant,
     begun_at_ms: u64,
 }
@@ -96,6 +99,7 @@ impl Pilot {
             element_bytes,
             replay,
             base_bytes: u64::MAX,
+            spare_bytes: 0,
             next: None,
             piece: None,
             last: None,
@@ -110,6 +114,11 @@ impl Pilot {
     /// Another memory cap.
     pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
         self.policy.memory_cap_bytes = bytes;
+    }
+
+    /// What the footprint holds now that a shorter prefetch gives back, in bytes.
+    pub fn set_spare(&mut self, bytes: u64) {
+        self.spare_bytes = bytes;
     }
 
     /// The state of the signal, for the memory event.
@@ -134,7 +143,11 @@ impl Pilot {
 
     /// Physical memory; 0 where it cannot be read.
     pub fn total_bytes(&self) -> u64 {
-        self.monitor.latest().map_or(0, |sample| sample.total_bytes)
+        let sample = match self.stepped {
+            true => self.monitor.latest(),
+            false => self.monitor.sample_now().ok(),
+        };
+        sample.map_or(0, |sample| sample.total_bytes)
     }
 
     /// A reading for the record, without a decision; none where readings advance a script.
@@ -172,6 +185,7 @@ impl Pilot {
             sample,
             remaining: &costs,
             kind,
+            spare_bytes: self.spare_bytes,
         };
         let (state, mut decision) = decide(
             &self.policy,
@@ -236,7 +250,8 @@ impl Pilot {
         if phase == Phase::Train || self.last.is_none() {
             self.last = Some(now);
         }
-        (changed && phase == Phase::Train, previous)
+        let told = decision.change == Change::Prefetch;
+        (told || changed && phase == Phase::Train, previous)
     }
 
     /// A piece of `micro_batch` samples begins: from now on it is watched and measured.
@@ -258,6 +273,7 @@ impl Pilot {
         }
         self.piece = Some(Running {
             kind,
+            spare_bytes: self.spare_bytes,
             micro_batch: micro_batch as u32,
             begun: Instant::now(),
             begun_at_ms: at_ms,
@@ -281,7 +297,7 @@ impl Pilot {
             kind: piece.kind,
             micro_batch: piece.micro_batch,
             cost: u64::from(piece.micro_batch) * u64::from(self.image_size).pow(2),
-            peak_bytes,
+            peak_bytes: peak_bytes.saturating_sub(piece.spare_bytes),
             ms,
             outcome,
         };
