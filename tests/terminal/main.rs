@@ -6,6 +6,7 @@ mod bench;
 mod checkpointed;
 mod files;
 mod kept;
+mod limits;
 mod pipeline;
 mod presets;
 mod repeat;

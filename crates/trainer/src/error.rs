@@ -43,6 +43,25 @@ pub enum TrainError {
         /// Folder of the last good checkpoint inside the run folder.
         checkpoint: Option<String>,
     },
+    /// Even the smallest piece that may be worked does not fit, and waiting would not help.
+    #[error(
+        "a piece of {micro_batch} samples needs {needed}, and {available} are there for Ebb; {next}"
+    )]
+    NoRoom {
+        /// Samples of the piece.
+        micro_batch: u32,
+        /// Footprint that it reaches.
+        needed: String,
+        /// Footprint that is possible.
+        available: String,
+        /// What would help.
+        next: &'static str,
+    },
+    /// The system gives no threads of the size that deep networks need.
+    #[error(
+        "the training's threads could not be started ({0}); raise the limit that is set on this process (ulimit -v, ulimit -d), or use fewer --threads"
+    )]
+    NoThreads(String),
     /// Every sample of an effective batch was unreadable.
     #[error(
         "no sample of step {step} could be read; check that the folder {folder} is still there, then resume"
@@ -131,6 +150,8 @@ impl TrainError {
             TrainError::NotTrainable { .. } => "not_trainable",
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Diverged { .. } => "diverged",
+            TrainError::NoRoom { .. } => "no_room",
+            TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",

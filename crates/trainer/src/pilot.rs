@@ -15,6 +15,8 @@ use tape::Cancel;
 use tape::device::Chosen;
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
+mod room;
+
 /// How long a paused training waits before it asks again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -36,7 +38,11 @@ pub struct Pilot {
     base_bytes: u64,
     /// What the footprint holds that a shorter prefetch gives back.
     spare_bytes: u64,
-    next: Option<(PieceKind, u64)>,
+    /// A refused allocation ends the process: pieces that cannot fit must not start.
+    gated: bool,
+    /// Answers in a row to wait for memory that this process alone can give back.
+    stuck: u32,
+    next: Option<(PieceKind, MemorySample)>,
     piece: Option<Running>,
     last: Option<(Phase, u32, Action)>,
 }
@@ -100,6 +106,8 @@ impl Pilot {
             replay,
             base_bytes: u64::MAX,
             spare_bytes: 0,
+            gated: chosen.device.is_cpu() && machine.script.is_none(),
+            stuck: 0,
             next: None,
             piece: None,
             last: None,
@@ -170,16 +178,7 @@ impl Pilot {
             self.state = notice(&self.policy, std::mem::take(&mut self.state), &sample);
         }
         let sample = self.monitor.sample_now()?;
-        let kind = PieceKind {
-            phase,
-            // Evaluation keeps nothing for a backward pass: there is nothing to checkpoint.
-            checkpoint_blocks: match phase {
-                Phase::Train => self.checkpoint_blocks,
-                Phase::Evaluate => 0,
-            },
-            element_bytes: self.element_bytes,
-            resolution: self.image_size,
-        };
+        let kind = self.kind(phase);
         let costs = vec![SampleCost(u64::from(self.image_size).pow(2)); remaining];
         let ask = Ask {
             sample,
@@ -216,7 +215,8 @@ impl Pilot {
         if decision.release_caches || decision.action != Action::Run {
             release(&self.device, self.purge)?;
         }
-        self.next = Some((kind, sample.at_ms));
+        self.next = Some((kind, sample));
+        self.refuse_to_wait_for_oneself(kind, &sample, decision.action)?;
         Ok(Answer {
             decision,
             sample,
@@ -255,10 +255,16 @@ impl Pilot {
     }
 
     /// A piece of `micro_batch` samples begins: from now on it is watched and measured.
-    pub fn begin(&mut self, micro_batch: usize) {
-        let Some((kind, at_ms)) = self.next.take() else {
-            return;
+    ///
+    /// # Errors
+    /// On the CPU, a piece that cannot fit is refused before it starts.
+    pub fn begin(&mut self, micro_batch: usize) -> Result<()> {
+        let Some((kind, sample)) = self.next.take() else {
+            return Ok(());
         };
+        if self.gated {
+            self.refuse_too_large(kind, &sample, micro_batch as u32)?;
+        }
         self.cancel
             .store(false, std::sync::atomic::Ordering::Relaxed);
         self.monitor.watch(self.policy.clone(), self.state.clone());
@@ -276,8 +282,9 @@ impl Pilot {
             spare_bytes: self.spare_bytes,
             micro_batch: micro_batch as u32,
             begun: Instant::now(),
-            begun_at_ms: at_ms,
+            begun_at_ms: sample.at_ms,
         });
+        Ok(())
     }
 
     /// The piece has ended: learns from it.

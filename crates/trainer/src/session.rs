@@ -21,7 +21,7 @@ use pressure::{Level, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, Started, StopReason, format_count};
 use saving::Saved;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tape::device::Chosen;
+use tape::device::{Chosen, piece_scope};
 
 /// Everything one life of a run holds.
 pub struct Session<'a> {
@@ -246,6 +246,30 @@ impl<'a> Session<'a> {
                     lost.file.display().to_string(),
                     lost.reason,
                 )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
+    /// measured first, on one sample and on two whose gradients are dropped.
+    pub(crate) fn weigh(&mut self, pending: &mut Pending) -> Result<()> {
+        for size in [1, 2] {
+            if pending.remaining() < 2 || !self.pilot.must_weigh() {
+                return Ok(());
+            }
+            self.gather(pending, 2)?;
+            let samples = pending.piece(size);
+            self.pilot.begin_weighing()?;
+            self.pilot.begin(samples.len())?;
+            let task = self.learner.task(self.control.cancel());
+            match piece_scope(|| task.gradients(samples)) {
+                Ok(_) => self.pilot.ended(Outcome::Ok),
+                Err(error) if error.is_cancelled() => {
+                    self.pilot.abandon();
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -52,7 +52,7 @@ impl Session<'_> {
             if count == 0 {
                 continue;
             }
-            self.pilot.begin(count);
+            self.pilot.begin(count)?;
             match piece_scope(|| {
                 self.learner
                     .evaluation_task(self.control.cancel())
