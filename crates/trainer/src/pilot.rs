@@ -193,6 +193,7 @@ impl Pilot {
             &self.model,
         );
         self.state = state;
+        decision = self.never_wait_for_oneself(kind, &sample, decision)?;
         if let Some(size) = self.replayed(phase, position) {
             decision = Decision {
                 micro_batch: size.min(remaining as u32),
@@ -216,7 +217,6 @@ impl Pilot {
             release(&self.device, self.purge)?;
         }
         self.next = Some((kind, sample));
-        self.refuse_to_wait_for_oneself(kind, &sample, decision.action)?;
         Ok(Answer {
             decision,
             sample,

@@ -3,7 +3,7 @@
 
 use super::Pilot;
 use crate::error::{Result, TrainError};
-use pressure::{Action, MemorySample, Phase, PieceKind};
+use pressure::{Action, Change, Decision, MemorySample, Phase, PieceKind};
 use runlog::format_bytes;
 
 /// Answers in a row to wait, before a wait for oneself is refused: two seconds.
@@ -12,6 +12,9 @@ const STUCK_AFTER: u32 = 20;
 const ROUGH_PIXEL_BYTES: u64 = 2048;
 /// Sizes that are worked before anything is measured.
 const ROUGH_MOST: u32 = 2;
+
+/// The part of what a sample needs that must be there on top where the controller would rather wait.
+const SAFETY: u64 = 4;
 
 const SMALLER: &str = "choose a smaller --micro-batch, or auto";
 const RAISE: &str = "use smaller images or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
@@ -75,22 +78,23 @@ impl Pilot {
         Err(no_room(micro_batch, needed, there, next))
     }
 
-    /// Others may give memory back; a limit on this process gives nothing.
-    pub(super) fn refuse_to_wait_for_oneself(
+    /// Others may give memory back; a limit on this process gives nothing, and what it leaves is nobody else's: after a while
+    /// one sample is worked where it fits, and where it does not the run ends.
+    pub(super) fn never_wait_for_oneself(
         &mut self,
         kind: PieceKind,
         sample: &MemorySample,
-        action: Action,
-    ) -> Result<()> {
-        let waits = self.gated && action != Action::Run;
+        decision: Decision,
+    ) -> Result<Decision> {
+        let waits = self.gated && decision.action != Action::Run;
         let headroom = waits.then(|| self.monitor.own_headroom_bytes()).flatten();
         if headroom.is_none_or(|headroom| headroom > sample.available_bytes) {
             self.stuck = 0;
-            return Ok(());
+            return Ok(decision);
         }
         self.stuck += 1;
         if self.stuck < STUCK_AFTER {
-            return Ok(());
+            return Ok(decision);
         }
         let one = u64::from(self.image_size).pow(2);
         let rough = one * ROUGH_PIXEL_BYTES * u64::from(self.element_bytes) / 4;
@@ -99,7 +103,20 @@ impl Pilot {
             None => sample.own_bytes + rough,
         };
         let there = sample.own_bytes + sample.available_bytes;
-        Err(no_room(1, needed, there, RAISE))
+        if needed + needed / SAFETY > there {
+            return Err(no_room(1, needed, there, RAISE));
+        }
+        Ok(Decision {
+            action: Action::Run,
+            micro_batch: 1,
+            change: match self.stuck {
+                STUCK_AFTER => Change::Continue,
+                _ => Change::Hold,
+            },
+            predicted_peak_bytes: needed,
+            reason: "the limit set on this process leaves room for one sample".to_owned(),
+            ..decision
+        })
     }
 }
 
