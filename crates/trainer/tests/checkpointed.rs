@@ -57,7 +57,7 @@ fn every_checkpointed_block_saves_fewer_bytes() {
                 .unwrap();
             tape.saved_bytes()
         };
-        let bytes: Vec<u64> = (0..=blocks(kind)).map(|n| saved(n)).collect();
+        let bytes: Vec<u64> = (0..=blocks(kind)).map(saved).collect();
         assert!(
             bytes.is_sorted_by(|a, b| a > b),
             "{}: {bytes:?}",
