@@ -151,7 +151,7 @@ fn a_config_made_in_the_program_is_checked_by_the_same_table() {
 fn every_key_is_in_the_table() {
     let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nimage_size = 64\nepochs = 1\nsteps = 1\n\
                 effective_batch = 1\nmicro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
-                warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\naugment = \"none\"\nheld_out_fraction = 0\n\
+                warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\nema_decay = 0.5\naugment = \"none\"\nheld_out_fraction = 0\n\
                 device = \"cpu\"\nprecision = \"f64\"\ncheckpoint_blocks = 2\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
                 politeness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n";
     let config = load("all.toml", text).expect("all keys are known");

@@ -1,8 +1,8 @@
 //! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
 
 use crate::error::{Result, TrainError};
-use crate::precision::Precision;
 use crate::models::Network;
+use crate::precision::Precision;
 use dataset::{DEFAULT_SEED, Inspection, Part, SplitKind};
 use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;

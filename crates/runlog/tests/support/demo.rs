@@ -3,7 +3,7 @@
 
 use super::Noise;
 use pressure::sentence;
-use pressure::{Action, Change, Component, Decision, Level, MemorySample, Phase};
+use pressure::{Action, Change, Component, Decision, Level, MemorySample, Phase, Prefetch};
 use runlog::{CheckpointReason, RunEvent, Started};
 use std::collections::BTreeMap;
 
@@ -187,6 +187,7 @@ impl Demo {
                 _ => Change::Shrink,
             },
             release_caches: size < previous,
+            prefetch: Prefetch::Long,
             predicted_peak_bytes: bytes(STATE_GB + 0.3 * f64::from(size)),
             budget_bytes: bytes(LINE_GB - SYSTEM_GB - others_gb(at_ms as f64 / 1000.0, self.drift)),
             cause: Component::Headroom,
