@@ -1,6 +1,7 @@
 //! The command line, declared once: help and checks come from here.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use runlog::Blocks;
 use std::path::PathBuf;
 
 /// Trains neural networks on your own computer without taking it over.
@@ -98,9 +99,15 @@ pub struct Train {
     /// f32, bf16 or f16; f64 on the CPU
     #[arg(long)]
     pub precision: Option<String>,
+    /// Blocks that keep their input only and run again in backward
+    #[arg(long, value_name = "N|all", value_parser = Blocks::parse)]
+    pub checkpoint_blocks: Option<Blocks>,
     /// Threads of the CPU kernels
     #[arg(long)]
     pub threads: Option<u32>,
+    /// Threads that decode ahead; 0 decodes in the training thread
+    #[arg(long)]
+    pub workers: Option<u32>,
     /// Largest footprint, such as 8GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub memory_cap: Option<u64>,

@@ -111,11 +111,16 @@ impl Progress {
             started.memory_source
         ));
         self.say(&format!(
-            "Model: {} with {} parameters, {} classes at {} px",
+            "Model: {} with {} parameters, {} classes at {} px{}",
             started.model,
             format_count(started.parameters),
             started.classes.len(),
-            started.image_size
+            started.image_size,
+            match started.checkpoint_blocks {
+                0 => String::new(),
+                1 => ", 1 block checkpointed".to_owned(),
+                blocks => format!(", {blocks} blocks checkpointed"),
+            }
         ));
         self.say(&format!(
             "Plan: {} steps of {} samples ({} epochs of {} samples), {} held out",

@@ -132,6 +132,15 @@ fn a_command_that_cannot_be_meant_is_refused() {
             "--model vit_micro --image-size 20",
             &["image_size", "20", "multiple of 8", "24"],
         ),
+        (
+            "--model convnet --checkpoint-blocks 5",
+            &["checkpoint_blocks", "5", "ConvNet has 4 blocks", "all"],
+        ),
+        (
+            "--checkpoint-blocks most",
+            &["most", "no number of blocks", "all"],
+        ),
+        ("--workers 300", &["workers", "300", "0 to 256"]),
         ("--steps 0", &["steps", "0", "1 to"]),
         ("--effective-batch 0", &["effective_batch", "0", "1 to"]),
         ("--learning-rate 100", &["learning_rate", "100", "10"]),

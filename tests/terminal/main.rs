@@ -3,8 +3,11 @@
 
 mod bad_input;
 mod bench;
+mod checkpointed;
 mod files;
 mod kept;
+mod limits;
+mod pipeline;
 mod presets;
 mod repeat;
 mod stop;

@@ -92,6 +92,10 @@ fn the_wave_is_followed(events: &[RunEvent]) {
     let critical = first(events, 0, critical);
     let shrunk = first(events, 0, is_change(Change::Shrink));
     assert!(shrunk < critical, "{:#?}", changes(events));
+    let shortened = first(events, 0, is_change(Change::Prefetch));
+    assert!(shortened < shrunk, "{:#?}", changes(events));
+    let told = sentence(&events[shortened]).unwrap_or_default();
+    assert!(told.starts_with("Decoding fewer samples ahead: "), "{told}");
     let grown = first(events, critical, is_change(Change::Grow));
     let size = |index: usize| match &events[index] {
         RunEvent::Decision {

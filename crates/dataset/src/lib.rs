@@ -31,6 +31,7 @@ mod cache;
 mod order;
 
 mod loader;
+mod queue;
 
 mod stream;
 

@@ -3,7 +3,7 @@
 
 use crate::error::SampleError;
 use crate::images::{ImageDataset, Sample};
-use std::collections::{BTreeMap, VecDeque};
+use crate::queue::Queue;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -28,55 +28,28 @@ pub struct Loader {
 #[derive(Debug)]
 struct Shared {
     dataset: Arc<ImageDataset>,
-    options: LoaderOptions,
-    queue: Mutex<Queue>,
+    line: Mutex<Line>,
     /// Something may be fetched, or the loader closes.
     work: Condvar,
     /// A sample was made.
     made: Condvar,
 }
 
-/// Samples on their way, by ticket: the number of the request since the start.
-#[derive(Debug, Default)]
-struct Queue {
-    /// Asked for, not begun: epoch and index.
-    wanted: VecDeque<(u64, u32)>,
-    /// Ticket of the first of `wanted`.
-    next_ticket: u64,
-    /// Ticket of the next sample to hand out.
-    next_out: u64,
-    done: BTreeMap<u64, Result<Sample, SampleError>>,
+#[derive(Debug)]
+struct Line {
+    queue: Queue<Result<Sample, SampleError>>,
     closing: bool,
-}
-
-impl Queue {
-    /// The next sample to fetch, unless enough are waiting.
-    fn begin(&mut self, depth: usize) -> Option<(u64, u64, u32)> {
-        if self.next_ticket - self.next_out >= depth as u64 {
-            return None;
-        }
-        let (epoch, index) = self.wanted.pop_front()?;
-        self.next_ticket += 1;
-        Some((self.next_ticket - 1, epoch, index))
-    }
-
-    /// Asked for and not handed out.
-    fn outstanding(&self) -> usize {
-        (self.next_ticket - self.next_out) as usize + self.wanted.len()
-    }
 }
 
 impl Loader {
     /// Starts the threads; they sleep until something is requested.
     pub fn start(dataset: Arc<ImageDataset>, options: LoaderOptions) -> Self {
-        let options = LoaderOptions {
-            depth_samples: options.depth_samples.max(1),
-            ..options
-        };
         let shared = Arc::new(Shared {
             dataset,
-            options,
-            queue: Mutex::new(Queue::default()),
+            line: Mutex::new(Line {
+                queue: Queue::new(options.depth_samples),
+                closing: false,
+            }),
             work: Condvar::new(),
             made: Condvar::new(),
         });
@@ -98,11 +71,23 @@ impl Loader {
     /// Asks for samples of an epoch, to be handed out after all asked for before. Every index must be below the
     /// dataset's length.
     pub fn request(&mut self, epoch: u64, indices: &[u32]) {
-        self.shared
-            .lock()
-            .wanted
-            .extend(indices.iter().map(|index| (epoch, *index)));
+        let mut line = self.shared.lock();
+        for index in indices {
+            line.queue.want(epoch, *index);
+        }
+        drop(line);
         self.shared.work.notify_all();
+    }
+
+    /// Works ahead so far from now on. What is made beyond that is dropped and will be made again.
+    pub fn set_depth(&mut self, depth_samples: usize) {
+        self.shared.lock().queue.set_depth(depth_samples);
+        self.shared.work.notify_all();
+    }
+
+    /// Drops all that was asked for: the next request comes first. The threads stay.
+    pub fn forget(&mut self) {
+        self.shared.lock().queue.forget();
     }
 
     /// Hands out the next `n` samples in the order asked for, waiting where they are not made yet; fewer when fewer were
@@ -117,12 +102,17 @@ impl Loader {
 
     /// Samples asked for and not handed out.
     pub fn outstanding(&self) -> usize {
-        self.shared.lock().outstanding()
+        self.shared.lock().queue.len()
     }
 
     /// Milliseconds that takers have waited since the start, decoding on their own thread included.
     pub fn waited_ms(&self) -> f64 {
         self.waited_ms
+    }
+
+    /// Threads at work.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
     }
 
     /// "Loader: 2 workers, 64 samples ahead, cache 256 MB".
@@ -131,35 +121,29 @@ impl Loader {
             0 => "no cache".to_string(),
             bytes => format!("cache {} MB", bytes >> 20),
         };
-        match self.workers.len() {
-            0 => format!("Loader: in the training thread, {cache}"),
-            1 => format!(
-                "Loader: 1 worker, {} samples ahead, {cache}",
-                self.shared.options.depth_samples
-            ),
-            n => format!(
-                "Loader: {n} workers, {} samples ahead, {cache}",
-                self.shared.options.depth_samples
-            ),
-        }
+        let workers = match self.workers.len() {
+            0 => return format!("Loader: in the training thread, {cache}"),
+            1 => "1 worker".to_string(),
+            n => format!("{n} workers"),
+        };
+        let depth = self.shared.lock().queue.depth();
+        format!("Loader: {workers}, {depth} samples ahead, {cache}")
     }
 
     /// The next sample; at least one is outstanding.
     fn next(&mut self) -> Result<Sample, SampleError> {
-        let mut queue = self.shared.lock();
+        let mut line = self.shared.lock();
         loop {
-            let ticket = queue.next_out;
-            if let Some(sample) = queue.done.remove(&ticket) {
-                queue.next_out += 1;
-                drop(queue);
+            if let Some(sample) = line.queue.take() {
+                drop(line);
                 self.shared.work.notify_one();
                 return sample;
             }
             if !self.workers.is_empty() {
-                queue = self.shared.wait(&self.shared.made, queue);
-            } else if let Some((ticket, epoch, index)) = queue.begin(1) {
-                let sample = self.shared.dataset.sample(index, epoch);
-                queue.done.insert(ticket, sample);
+                line = self.shared.wait(&self.shared.made, line);
+            } else if let Some(work) = line.queue.begin() {
+                let sample = self.shared.dataset.sample(work.index, work.epoch);
+                line.queue.finish(work.ticket, sample);
             }
         }
     }
@@ -180,44 +164,26 @@ impl Drop for Loader {
 impl Shared {
     /// The life of a thread.
     fn fetch(&self) {
-        let mut queue = self.lock();
-        while !queue.closing {
-            let Some((ticket, epoch, index)) = queue.begin(self.options.depth_samples) else {
-                queue = self.wait(&self.work, queue);
+        let mut line = self.lock();
+        while !line.closing {
+            let Some(work) = line.queue.begin() else {
+                line = self.wait(&self.work, line);
                 continue;
             };
-            drop(queue);
-            let sample = self.dataset.sample(index, epoch);
-            queue = self.lock();
-            queue.done.insert(ticket, sample);
+            drop(line);
+            let sample = self.dataset.sample(work.index, work.epoch);
+            line = self.lock();
+            line.queue.finish(work.ticket, sample);
             self.made.notify_one();
         }
     }
 
     /// No change below leaves the queue half-made, so a thread that died while holding it did no harm.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, on: &Condvar, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        on.wait(queue).unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_begun_beyond_the_depth() {
-        let mut queue = Queue::default();
-        queue.wanted.extend((0..5).map(|i| (0, i)));
-        assert_eq!(queue.begin(2), Some((0, 0, 0)));
-        assert_eq!(queue.begin(2), Some((1, 0, 1)));
-        assert_eq!(queue.begin(2), None);
-        assert_eq!(queue.outstanding(), 5);
-        queue.next_out += 1;
-        assert_eq!(queue.begin(2), Some((2, 0, 2)));
-        assert_eq!((queue.begin(2), queue.outstanding()), (None, 4));
+    fn wait<'a>(&self, on: &Condvar, line: MutexGuard<'a, Line>) -> MutexGuard<'a, Line> {
+        on.wait(line).unwrap_or_else(PoisonError::into_inner)
     }
 }

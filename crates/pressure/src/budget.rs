@@ -65,6 +65,18 @@ pub(crate) fn budget(
     }
 }
 
+impl Budget {
+    /// What of it is left to pieces where `bytes` of the footprint are spoken for.
+    pub(crate) fn less(self, bytes: u64) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(bytes),
+            machine_bytes: self.machine_bytes.saturating_sub(bytes),
+            pause_bytes: self.pause_bytes.saturating_sub(bytes),
+            cause: self.cause,
+        }
+    }
+}
+
 /// What is left to others and the system whatever happens, in bytes.
 fn reserve_bytes(policy: &Policy, sample: &MemorySample) -> u64 {
     let by_share = (1.0 - policy.politeness) * sample.total_bytes as f64;

@@ -60,7 +60,8 @@ pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> 
         ask,
         model,
         remaining,
-        budget: budget(policy, &state, &ask.sample, horizon_ms),
+        // Peaks are learnt without what is spare, so what is spare takes its part of the budget first.
+        budget: budget(policy, &state, &ask.sample, horizon_ms).less(ask.spare_bytes),
     };
     let outcome = if let Some(size) = policy.fixed_micro_batch {
         turn.fixed(&mut state, size)

@@ -46,6 +46,8 @@ pub struct Ask<'a> {
     pub remaining: &'a [SampleCost],
     /// What kind of piece it will be.
     pub kind: PieceKind,
+    /// Bytes of the own footprint that decoding less far ahead gives back: samples that wait, pictures that are kept.
+    pub spare_bytes: u64,
 }
 
 /// A piece that ended, however it ended.
@@ -59,7 +61,7 @@ pub struct Piece {
     pub micro_batch: u32,
     /// The sum of its samples' costs.
     pub cost: u64,
-    /// Highest footprint of this process while it ran. 0 when not measured.
+    /// Highest footprint of this process while it ran, less what was spare when it began. 0 when not measured.
     pub peak_bytes: u64,
     /// How long it took.
     pub ms: f64,
@@ -113,6 +115,19 @@ pub enum Change {
     Park,
     /// Work goes on after a pause or park.
     Continue,
+    /// Same micro-batch, another prefetch.
+    Prefetch,
+}
+
+/// How far ahead of the training samples are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Prefetch {
+    /// As far as the loader was set up for; decoded pictures are kept.
+    #[default]
+    Long,
+    /// One sample a worker; nothing is kept.
+    Short,
 }
 
 /// The answer to an [`Ask`].
@@ -126,6 +141,9 @@ pub struct Decision {
     pub change: Change,
     /// Give cached memory back before the piece starts.
     pub release_caches: bool,
+    /// How far ahead samples are decoded from now on.
+    #[serde(default)]
+    pub prefetch: Prefetch,
     /// Footprint that the piece is expected to reach; 0 without a model.
     pub predicted_peak_bytes: u64,
     /// Footprint that Ebb allows itself now.

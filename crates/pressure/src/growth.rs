@@ -20,6 +20,10 @@ impl Turn<'_> {
         let up = fits.min(most);
         if up <= track.size {
             self.settle(state);
+            let memory_speaks = fits <= track.size && track.size < track.batch;
+            if !memory_speaks && let Some(longer) = self.lengthen(state, &track) {
+                return longer;
+            }
             return match why {
                 Ceiling::Knee if most < track.size => self.lower_to_knee(state, &track),
                 _ if track.size >= track.batch => hold(&track, "the whole batch is one piece"),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 pub enum Rung {
     /// Give cached buffers back.
     ReleaseCaches,
-    /// Decode fewer samples ahead.
+    /// Decode fewer samples ahead, keep no decoded pictures.
     ShortenPrefetch,
     /// A smaller micro-batch; gradients are accumulated.
     ShrinkMicroBatch,
@@ -51,7 +51,7 @@ pub struct Recovery {
 pub enum Freed {
     /// Buffers that nobody uses.
     Caches,
-    /// Decoded samples that wait.
+    /// Decoded samples that wait, pictures that are kept.
     Prefetched,
     /// This share of a piece's activations.
     ActivationsFraction(f64),
@@ -93,7 +93,7 @@ pub const LADDER: [Recovery; 10] = [
     ),
     rung(
         Rung::ShortenPrefetch,
-        "Decode fewer samples ahead",
+        "Decode fewer samples ahead, keep no decoded pictures",
         Freed::Prefetched,
         0.02,
         Keeps::Mathematics,
@@ -163,7 +163,7 @@ pub struct Stuck {
     pub missing_bytes: u64,
     /// Cached buffers, in bytes.
     pub cached_bytes: u64,
-    /// Decoded samples that wait, in bytes.
+    /// Decoded samples that wait and pictures that are kept, in bytes.
     pub prefetched_bytes: u64,
     /// Activations of the present piece, in bytes.
     pub activations_bytes: u64,

@@ -11,6 +11,7 @@ mod ladder;
 mod memory_model;
 mod monitor;
 mod policy;
+mod prefetch;
 mod sample;
 mod signal;
 mod sizing;
@@ -22,7 +23,9 @@ mod words;
 
 pub use budget::{Budget, budget_bytes};
 pub use controller::{decide, notice, observe, should_cancel};
-pub use decision::{Action, Ask, Change, Decision, Outcome, Phase, Piece, PieceKind, SampleCost};
+pub use decision::{
+    Action, Ask, Change, Decision, Outcome, Phase, Piece, PieceKind, Prefetch, SampleCost,
+};
 pub use error::PressureError;
 pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery};
 pub use memory_model::{Allocator, MemoryModel};

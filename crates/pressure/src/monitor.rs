@@ -115,6 +115,11 @@ impl Monitor {
             .max(exact)
     }
 
+    /// What the limits set on this process itself leave, in bytes; `None` without such a limit.
+    pub fn own_headroom_bytes(&self) -> Option<u64> {
+        locked(&self.shared.source).own_headroom_bytes()
+    }
+
     /// What is read, for the user.
     pub fn describe(&self) -> String {
         locked(&self.shared.source).describe()

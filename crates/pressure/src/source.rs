@@ -28,6 +28,11 @@ pub trait MemorySource: Send {
         None
     }
 
+    /// What the limits set on this process itself leave, in bytes; `None` without such a limit. Nobody else can give it back.
+    fn own_headroom_bytes(&mut self) -> Option<u64> {
+        None
+    }
+
     /// Each call of `sample` is one step of a script: nobody may sample on the side.
     fn is_stepped(&self) -> bool {
         false

@@ -1,7 +1,7 @@
 //! What the controller remembers between two decisions. Plain data with small questions; the rules are in
 //! `controller.rs`. It has no clock: every time is a sample's.
 
-use crate::decision::{Action, PieceKind};
+use crate::decision::{Action, PieceKind, Prefetch};
 use crate::policy::Policy;
 use crate::sample::{Level, MemorySample};
 use crate::signal::{LevelTracker, Reading};
@@ -29,6 +29,7 @@ pub struct State {
     pub(crate) waiting: Waiting,
     /// What the decision before was.
     pub(crate) last_action: Action,
+    pub(crate) last_prefetch: Prefetch,
     /// A piece that ended badly and has not been answered yet.
     pub(crate) setback: Option<Setback>,
     /// Times of voluntary changes within the last minute.
@@ -37,6 +38,8 @@ pub struct State {
     pub(crate) last_down_ms: Option<u64>,
     /// Calm asked for before growing, milliseconds; 0 stands for the policy's.
     pub(crate) calm_needed_ms: u64,
+    /// Samples are decoded less far ahead: since when, and how many bytes that gave back.
+    pub(crate) shortened: Option<(u64, u64)>,
     /// Last answer to a critical sample.
     pub(crate) critical_answered_ms: Option<u64>,
     /// Last time that caches were given back.

@@ -1,7 +1,7 @@
 //! One decision in the making: which rule speaks, and what the answer is. Knows the machine only by its sample.
 
 use crate::budget::Budget;
-use crate::decision::{Action, Ask, Change, Decision};
+use crate::decision::{Action, Ask, Change, Decision, Prefetch};
 use crate::fallback::{self, is_blind};
 use crate::memory_model::MemoryModel;
 use crate::policy::Policy;
@@ -97,6 +97,12 @@ impl Turn<'_> {
         }
         // A last, shorter piece that fits anyway is no reason to change the size: the next whole one will be.
         if setback.is_some() || (size < track.size && size < self.remaining) {
+            if setback.is_none()
+                && !urgent
+                && let Some(first) = self.shorten(state, &track, (cause, &less))
+            {
+                return first;
+            }
             self.fell(state);
             let refused = setback.is_some_and(|setback| setback.refused);
             let reason = if refused {
@@ -158,6 +164,11 @@ impl Turn<'_> {
         )
     }
 
+    /// The largest size of this kind within `bytes`.
+    pub(crate) fn fitting(&self, track: &Track, bytes: u64) -> u32 {
+        largest_within(self.model, self.ask.kind, track, bytes)
+    }
+
     /// The micro-batch falls because it must: the slow start is over, and growth that is undone at once was wrong.
     pub(crate) fn fell(&self, state: &mut State) {
         let now = self.ask.sample.at_ms;
@@ -169,6 +180,7 @@ impl Turn<'_> {
             state.calm_needed_ms = longer_calm(self.policy, state);
         }
         state.last_down_ms = Some(now);
+        self.give_spare_back(state);
         let track = state.track_mut(self.ask.kind);
         track.calm_since_ms = None;
         track.starting = false;
@@ -211,6 +223,11 @@ impl Turn<'_> {
         let before = state.track_mut(kind).size;
         let new_kind = state.last_kind.replace(kind) != Some(kind);
         let before_action = std::mem::replace(&mut state.last_action, verdict.action);
+        let prefetch = match state.shortened {
+            Some(_) => Prefetch::Short,
+            None => Prefetch::Long,
+        };
+        let moved = std::mem::replace(&mut state.last_prefetch, prefetch) != prefetch;
         let setback = state
             .setback
             .take_if(|setback| setback.kind == kind && verdict.action == Action::Run);
@@ -220,10 +237,16 @@ impl Turn<'_> {
             Action::Park => Change::Park,
             Action::Run if before_action != Action::Run => Change::Continue,
             Action::Run if setback.is_some() => Change::Cancel,
+            Action::Run if moved && verdict.size == before => Change::Prefetch,
             Action::Run if new_kind => Change::Start,
             Action::Run if verdict.size < before => Change::Shrink,
             Action::Run if verdict.size > before => Change::Grow,
             Action::Run => Change::Hold,
+        };
+        // What is given back before this piece is the piece's to take.
+        let freed = match state.shortened {
+            Some((at_ms, bytes)) if at_ms == self.ask.sample.at_ms => bytes,
+            _ => 0,
         };
         if verdict.action == Action::Run {
             state.track_mut(kind).size = verdict.size;
@@ -235,21 +258,24 @@ impl Turn<'_> {
         if release_caches {
             state.released_ms = Some(self.ask.sample.at_ms);
         }
-        let micro_batch = self.piece(verdict.size);
+        let micro_batch = self.piece(verdict.size, freed);
         Decision {
             action: verdict.action,
             micro_batch,
             change,
             release_caches,
-            predicted_peak_bytes: self.predicted(micro_batch).unwrap_or(0),
-            budget_bytes: self.budget.bytes,
+            prefetch,
+            predicted_peak_bytes: self.predicted(micro_batch).map_or(0, |peak| {
+                (peak + self.ask.spare_bytes).saturating_sub(freed)
+            }),
+            budget_bytes: self.budget.bytes + self.ask.spare_bytes,
             cause: verdict.cause,
             reason: verdict.reason,
         }
     }
 
     /// The next piece: the size, the rest of the batch if that is shorter, and fewer where these samples are heavy.
-    fn piece(&self, size: u32) -> u32 {
+    fn piece(&self, size: u32, freed_bytes: u64) -> u32 {
         let whole = size.min(self.remaining);
         if self.policy.fixed_micro_batch.is_some() || is_blind(&self.ask.sample) {
             return whole;
@@ -260,7 +286,7 @@ impl Turn<'_> {
                 m == 1
                     || self
                         .predicted(m)
-                        .is_none_or(|peak| peak <= self.budget.bytes)
+                        .is_none_or(|peak| peak <= self.budget.bytes + freed_bytes)
             })
             .unwrap_or(whole)
     }

@@ -48,7 +48,7 @@ impl Turn<'_> {
         let needed = self
             .model
             .upper_bytes(self.ask.kind, one)
-            .unwrap_or(sample.own_bytes);
+            .unwrap_or(sample.own_bytes.saturating_sub(self.ask.spare_bytes));
         let easier = (self.policy.continue_fraction * sample.total_bytes as f64) as u64;
         // A single sample that had to be cancelled once must fit properly before it is tried again.
         let failed = state

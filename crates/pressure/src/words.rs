@@ -2,7 +2,7 @@
 //! Knows no rule.
 
 use crate::budget::Budget;
-use crate::decision::{Action, Change, Decision};
+use crate::decision::{Action, Change, Decision, Prefetch};
 use crate::policy::{GB, Policy};
 use crate::sample::{Component, MemorySample};
 use crate::state::State;
@@ -24,6 +24,10 @@ pub fn sentence(previous: u32, decision: &Decision) -> String {
             format!("Cancelled one piece and trying {size}, nothing was lost: {reason}")
         }
         (Change::Continue, _) => format!("Continuing with {size}: {reason}"),
+        (Change::Prefetch, _) => match decision.prefetch {
+            Prefetch::Short => format!("Decoding fewer samples ahead: {reason}"),
+            Prefetch::Long => format!("Decoding further ahead again: {reason}"),
+        },
     }
 }
 
@@ -151,6 +155,11 @@ mod tests {
                 "Cancelled one piece and trying 8, nothing was lost: because",
             ),
             (Change::Continue, Action::Run, "Continuing with 8: because"),
+            (
+                Change::Prefetch,
+                Action::Run,
+                "Decoding further ahead again: because",
+            ),
             (Change::Pause, Action::Pause, "Paused: because"),
             (Change::Hold, Action::Pause, "Paused: because"),
             (Change::Park, Action::Park, "Parked: because"),

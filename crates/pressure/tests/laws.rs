@@ -131,6 +131,7 @@ fn play(machine: &Machine, turns: &[Turn]) -> Vec<Seen> {
         };
         let size_before = state.micro_batch(KIND);
         let ask = Ask {
+            spare_bytes: 0,
             sample,
             remaining: &costs,
             kind: KIND,

@@ -1,7 +1,7 @@
 //! What the user asked for, as written: TOML or JSON, unknown keys refused. Checked into a `Plan` by the trainer;
 //! this file only parses and knows no data set.
 
-use crate::{RunlogError, keys};
+use crate::{Blocks, RunlogError, keys};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -66,10 +66,13 @@ pub struct RunConfig {
     /// `f32`, `bf16`, `f16` or `f64` (CPU only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
+    /// Blocks that keep their input only and run again in backward: 0 to all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_blocks: Option<Blocks>,
     /// Threads of the CPU kernels, 1..=1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Decoding workers, 1..=256.
+    /// Decoding workers, 0..=256; with 0 the training thread decodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
     /// Largest footprint, in bytes, at least 64 MB. A file may also say "8GB".
@@ -124,6 +127,7 @@ impl RunConfig {
             held_out_fraction: self.held_out_fraction.or(base.held_out_fraction),
             device: self.device.or(base.device),
             precision: self.precision.or(base.precision),
+            checkpoint_blocks: self.checkpoint_blocks.or(base.checkpoint_blocks),
             threads: self.threads.or(base.threads),
             workers: self.workers.or(base.workers),
             memory_cap_bytes: self.memory_cap_bytes.or(base.memory_cap_bytes),

@@ -58,6 +58,12 @@ pub enum RunlogError {
         /// As written.
         text: String,
     },
+    /// Not a number of blocks.
+    #[error("`{text}` is no number of blocks. Write 0, 4 or all.")]
+    NotBlocks {
+        /// As written.
+        text: String,
+    },
     /// Not a size in bytes.
     #[error("`{text}` is not a size of memory. Write 8GB, 512MB or a number of bytes.")]
     NotASize {

@@ -219,6 +219,9 @@ pub struct Started {
     pub device_reason: String,
     /// What pieces are computed in: `f32`, `bf16`, `f16` or `f64`.
     pub precision: String,
+    /// Blocks that keep their input only and run again in backward.
+    #[serde(default)]
+    pub checkpoint_blocks: u32,
     /// Threads of the CPU kernels.
     pub threads: u32,
     /// The loader's configuration in one line.

@@ -2,6 +2,7 @@
 //! Knows the words of a model or task only as text.
 
 use crate::RunlogError;
+use crate::blocks;
 use crate::every::Every;
 use crate::words::{nearest, parse_bytes};
 use serde_json::{Map, Value};
@@ -18,17 +19,19 @@ pub(crate) enum Allowed {
     Number(f64, f64),
     /// `10min`, `2epochs` or `500steps`.
     Rhythm,
+    /// A number of blocks, or `all`.
+    Blocks,
     /// A number of bytes, or words such as `8GB`.
     Bytes(u64),
 }
 
-use Allowed::{Bytes, Number, Path, Rhythm, Whole, Word};
+use Allowed::{Blocks, Bytes, Number, Path, Rhythm, Whole, Word};
 
 /// Counts in the window are plain numbers, which are exact up to here.
 const EXACT: u64 = (1 << 53) - 1;
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 27] = [
+pub(crate) const KEYS: [(&str, Allowed); 28] = [
     ("folder", Path),
     ("task", Word(&["image-classification"])),
     ("model", Word(&["convnet", "vit_micro"])),
@@ -48,8 +51,9 @@ pub(crate) const KEYS: [(&str, Allowed); 27] = [
     ("held_out_fraction", Number(0.0, 0.99)),
     ("device", Word(&["auto", "metal", "cuda", "cpu"])),
     ("precision", Word(&["f32", "bf16", "f16", "f64"])),
+    ("checkpoint_blocks", Blocks),
     ("threads", Whole(1, 1024)),
-    ("workers", Whole(1, 256)),
+    ("workers", Whole(0, 256)),
     ("memory_cap_bytes", Bytes(64 << 20)),
     ("politeness", Number(0.5, 0.95)),
     ("seed", Whole(0, EXACT)),
@@ -68,6 +72,7 @@ impl Allowed {
             Whole(least, EXACT) => format!("a whole number of at least {least}"),
             Whole(least, most) => format!("a whole number from {least} to {most}"),
             Number(least, most) => format!("a number from {least} to {most}"),
+            Blocks => "a number of blocks from 0 on, or `all`".into(),
             Rhythm => "how often, as `10min`, `2epochs` or `500steps`".into(),
             Bytes(least) => format!(
                 "a size of memory of at least {}, as 8GB in quotes or a number of bytes",
@@ -83,6 +88,10 @@ impl Allowed {
             Word(words) => value.as_str().is_some_and(|v| words.contains(&v)),
             Whole(least, most) => value.as_u64().is_some_and(|v| (least..=most).contains(&&v)),
             Number(least, most) => value.as_f64().is_some_and(|v| (least..=most).contains(&&v)),
+            Blocks => match value {
+                Value::String(word) => word == "all",
+                number => number.as_u64().is_some_and(|count| count <= blocks::MOST),
+            },
             Rhythm => value.as_str().is_some_and(|v| Every::parse(v).is_ok()),
             Bytes(least) => {
                 let bytes = match value {

@@ -2,6 +2,7 @@
 
 #[doc(hidden)]
 pub mod bindings;
+mod blocks;
 mod config;
 mod config_file;
 mod decimate;
@@ -27,6 +28,7 @@ mod view;
 mod window;
 mod words;
 
+pub use blocks::Blocks;
 pub use config::RunConfig;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};

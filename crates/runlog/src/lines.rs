@@ -16,6 +16,7 @@ pub(crate) fn short(change: Change, from: u32, to: u32) -> String {
         Change::Pause => "Paused".into(),
         Change::Park => "Parked".into(),
         Change::Continue => format!("Continued with {to}"),
+        Change::Prefetch => "Prefetch changed".into(),
     }
 }
 

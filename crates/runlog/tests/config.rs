@@ -65,6 +65,12 @@ fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
     );
     check(
         "run.toml",
+        "checkpoint_blocks = \"most\"",
+        "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks from 0 on, or `all`. \
+         Change it and start again.",
+    );
+    check(
+        "run.toml",
         "device = \"tpu\"",
         "run.toml, line 1: `device` is `tpu`, but must be one of `auto`, `metal`, `cuda`, `cpu`. Change it and start again.",
     );
@@ -145,13 +151,26 @@ fn a_config_made_in_the_program_is_checked_by_the_same_table() {
 fn every_key_is_in_the_table() {
     let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nimage_size = 64\nepochs = 1\nsteps = 1\n\
                 effective_batch = 1\nmicro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
-                warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\naugment = \"none\"\nheld_out_fraction = 0\n\
-                device = \"cpu\"\nprecision = \"f64\"\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
+                warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\nema_decay = 0.5\naugment = \"none\"\nheld_out_fraction = 0\n\
+                device = \"cpu\"\nprecision = \"f64\"\ncheckpoint_blocks = 2\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
                 politeness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n";
     let config = load("all.toml", text).expect("all keys are known");
     let again = RunConfig::from_toml(&config.to_toml(), "again").expect("what was written is read");
     assert_eq!(again, config);
-    assert_eq!(config.to_toml().lines().count(), 26);
+    assert_eq!(config.to_toml().lines().count(), 28);
+}
+
+#[test]
+fn all_blocks_are_a_word_and_some_are_a_number() {
+    use runlog::Blocks;
+    for (text, blocks) in [
+        ("checkpoint_blocks = \"all\"\n", Blocks::All),
+        ("checkpoint_blocks = 3\n", Blocks::Count(3)),
+    ] {
+        let config = load("blocks.toml", text).expect("both are allowed");
+        assert_eq!(config.checkpoint_blocks, Some(blocks));
+        assert_eq!(config.to_toml(), text);
+    }
 }
 
 #[test]

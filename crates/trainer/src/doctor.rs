@@ -140,6 +140,7 @@ fn gradients(
         parameters: &parameters,
         image_size: IMAGE_SIZE,
         label_smoothing: 0.1,
+        checkpointed: 0,
         dtype,
         loss_factor: 1.0,
         device,

@@ -17,6 +17,7 @@ pub struct EffectiveBatch {
     loss: f64,
     weight: f64,
     pieces: Vec<u32>,
+    not_finite: Vec<u32>,
 }
 
 /// A whole effective batch.
@@ -29,6 +30,17 @@ pub struct Whole {
     pub weight: f64,
     /// Pieces, in order.
     pub pieces: Vec<u32>,
+    /// Samples whose own loss is not finite, by their place in the dataset.
+    pub not_finite: Vec<u32>,
+}
+
+impl Whole {
+    /// The sample to look at when the loss is not finite: one of few. Where every sample's loss is gone, no sample is to blame.
+    pub fn suspect(&self) -> Option<u32> {
+        let samples: u32 = self.pieces.iter().sum();
+        let some = self.not_finite.len() < samples as usize;
+        self.not_finite.first().copied().filter(|_| some)
+    }
 }
 
 impl EffectiveBatch {
@@ -63,6 +75,7 @@ impl EffectiveBatch {
         self.weight += piece.weight;
         self.pending.done(piece.samples);
         self.pieces.push(piece.samples as u32);
+        self.not_finite.extend(piece.not_finite);
         Ok(())
     }
 
@@ -74,6 +87,7 @@ impl EffectiveBatch {
             loss: self.loss / self.weight,
             weight: self.weight,
             pieces: self.pieces,
+            not_finite: self.not_finite,
         })
     }
 }

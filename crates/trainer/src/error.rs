@@ -1,6 +1,6 @@
 //! What can go wrong in a training, in the user's words: what, where, and the next move. Stopping is not an error.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tape::TapeError;
 use thiserror::Error;
 
@@ -43,6 +43,25 @@ pub enum TrainError {
         /// Folder of the last good checkpoint inside the run folder.
         checkpoint: Option<String>,
     },
+    /// Even the smallest piece that may be worked does not fit, and waiting would not help.
+    #[error(
+        "a piece of {micro_batch} samples needs {needed}, and {available} are there for Ebb; {next}"
+    )]
+    NoRoom {
+        /// Samples of the piece.
+        micro_batch: u32,
+        /// Footprint that it reaches.
+        needed: String,
+        /// Footprint that is possible.
+        available: String,
+        /// What would help.
+        next: &'static str,
+    },
+    /// The system gives no threads of the size that deep networks need.
+    #[error(
+        "the training's threads could not be started ({0}); raise the limit that is set on this process (ulimit -v, ulimit -d), or use fewer --threads"
+    )]
+    NoThreads(String),
     /// Every sample of an effective batch was unreadable.
     #[error(
         "no sample of step {step} could be read; check that the folder {folder} is still there, then resume"
@@ -119,6 +138,11 @@ fn last_good(checkpoint: Option<&str>) -> String {
     }
 }
 
+/// "the loss of owl/002.png".
+pub(crate) fn loss_of(file: &Path) -> String {
+    format!("the loss of {}", file.display())
+}
+
 impl TrainError {
     /// Code for the window and the event.
     pub fn code(&self) -> &'static str {
@@ -126,6 +150,8 @@ impl TrainError {
             TrainError::NotTrainable { .. } => "not_trainable",
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Diverged { .. } => "diverged",
+            TrainError::NoRoom { .. } => "no_room",
+            TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
@@ -138,6 +164,14 @@ impl TrainError {
             TrainError::File { .. } => "file",
             TrainError::Panicked(_) => "panicked",
         }
+    }
+
+    /// Names the file whose loss is not finite, where one is to blame.
+    pub(crate) fn naming(mut self, file: Option<&Path>) -> Self {
+        if let (TrainError::Diverged { what, .. }, Some(file)) = (&mut self, file) {
+            *what = loss_of(file);
+        }
+        self
     }
 
     /// The device had no memory: a smaller piece may fit.
@@ -158,7 +192,7 @@ impl From<candle_core::Error> for TrainError {
 }
 
 /// Turns an I/O error into one with its path.
-pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> TrainError + '_ {
+pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> TrainError + '_ {
     move |source| TrainError::File {
         path: path.to_owned(),
         source,

@@ -1,22 +1,122 @@
-//! Samples in the order of the run: which step needs which, fetched ahead by the loader, lost files named.
+//! Samples in the order of the run: which step needs which, how far ahead they are fetched, how much of them is kept. Lost
+//! files are named. Neither threads nor depth change a sample or its place; this file refuses to know what a pixel is.
 
 use crate::plan::{Augmentation, Plan};
 use dataset::{
     Augment, ImageDataset, ImageOptions, Inspection, Loader, LoaderOptions, Order, Part, Sample,
     SampleError,
 };
+use pressure::Prefetch;
+use std::path::Path;
 use std::sync::Arc;
 
-/// Shrunk photographs kept in memory, in bytes: a ladder rung gives them back.
+/// Most bytes of shrunk photographs that a feed keeps.
 const CACHE_BYTES: u64 = 256 << 20;
+/// A feed keeps no larger part of what Ebb may use than one in so many.
+const CACHE_PART: u64 = 32;
 /// Samples decoded ahead of the training, in effective batches.
 const BATCHES_AHEAD: usize = 2;
+/// Most bytes of samples decoded ahead.
+const AHEAD_BYTES: u64 = 64 << 20;
+
+/// How feeds work ahead, decided once for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// Threads of each feed; with 0 samples are decoded when taken.
+    pub workers: usize,
+    /// Samples decoded and not taken.
+    pub depth_samples: usize,
+    /// Bytes of one sample.
+    pub sample_bytes: u64,
+    /// Shrunk photographs that each feed keeps, in bytes.
+    pub cache_bytes: u64,
+}
+
+impl Ahead {
+    /// Two effective batches ahead, in bounded bytes. `ceiling_bytes` is what Ebb may use at most; 0 where nobody knows.
+    pub fn of(plan: &Plan, workers: usize, ceiling_bytes: u64) -> Self {
+        let sample_bytes = 3 * u64::from(plan.image_size).pow(2);
+        let most = (AHEAD_BYTES / sample_bytes).max(1) as usize;
+        Ahead {
+            workers,
+            depth_samples: most.min(BATCHES_AHEAD * plan.effective_batch as usize),
+            sample_bytes,
+            cache_bytes: match ceiling_bytes {
+                0 => CACHE_BYTES,
+                bytes => CACHE_BYTES.min(bytes / CACHE_PART),
+            },
+        }
+    }
+
+    /// The depth of a feed that works ahead so far.
+    fn depth(&self, prefetch: Prefetch) -> usize {
+        match prefetch {
+            Prefetch::Long => self.depth_samples,
+            Prefetch::Short => self.workers.clamp(1, self.depth_samples.max(1)),
+        }
+    }
+
+    fn cache_bytes(&self, prefetch: Prefetch) -> u64 {
+        match prefetch {
+            Prefetch::Long => self.cache_bytes,
+            Prefetch::Short => 0,
+        }
+    }
+
+    /// Bytes of samples that wait at most, beyond those that a short prefetch holds too.
+    fn waiting_bytes(&self, prefetch: Prefetch) -> u64 {
+        let beyond = self.depth(prefetch) - self.depth(Prefetch::Short);
+        match self.workers {
+            0 => 0,
+            _ => beyond as u64 * self.sample_bytes,
+        }
+    }
+}
+
+/// A dataset with the loader that works ahead on it.
+struct Supply {
+    dataset: Arc<ImageDataset>,
+    loader: Loader,
+    ahead: Ahead,
+    prefetch: Prefetch,
+}
+
+impl Supply {
+    fn open(dataset: ImageDataset, ahead: Ahead) -> Self {
+        let dataset = Arc::new(dataset);
+        let options = LoaderOptions {
+            workers: ahead.workers,
+            depth_samples: ahead.depth_samples,
+        };
+        Supply {
+            loader: Loader::start(dataset.clone(), options),
+            dataset,
+            ahead,
+            prefetch: Prefetch::Long,
+        }
+    }
+
+    fn set_prefetch(&mut self, prefetch: Prefetch) {
+        if prefetch != self.prefetch {
+            self.prefetch = prefetch;
+            self.loader.set_depth(self.ahead.depth(prefetch));
+            self.dataset.limit_cache(self.ahead.cache_bytes(prefetch));
+        }
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        let waiting = match self.loader.outstanding() {
+            0 => 0,
+            _ => self.ahead.waiting_bytes(self.prefetch),
+        };
+        waiting + self.dataset.cached_bytes()
+    }
+}
 
 /// Training samples by step.
 pub struct TrainFeed {
     order: Order,
-    dataset: Arc<ImageDataset>,
-    loader: Loader,
+    supply: Supply,
     requested: u64,
     last: u64,
 }
@@ -27,56 +127,65 @@ fn open(
     part: Part,
     augment: Augment,
     limit: Option<u64>,
-) -> Arc<ImageDataset> {
+    cache_bytes: u64,
+) -> ImageDataset {
     let options = ImageOptions {
         size: plan.image_size,
         augment,
         seed: plan.seed,
     };
-    Arc::new(ImageDataset::open(
+    ImageDataset::open(
         inspection,
         part,
         options,
         limit.map(|n| n as usize),
-        CACHE_BYTES,
-    ))
+        cache_bytes,
+    )
 }
 
 impl TrainFeed {
-    /// Samples from `step` on; `workers` threads decode ahead.
-    pub fn start(plan: &Plan, inspection: &Inspection, workers: usize, step: u64) -> Self {
+    /// Samples from `step` on. The threads live as long as the feed.
+    pub fn start(plan: &Plan, inspection: &Inspection, ahead: Ahead, step: u64) -> Self {
         let augment = match plan.augment {
             Augmentation::None => Augment::None,
             Augmentation::Standard => Augment::Standard,
         };
-        let dataset = open(plan, inspection, Part::Train, augment, plan.dev_samples);
+        let (part, limit) = (Part::Train, plan.dev_samples);
+        let dataset = open(plan, inspection, part, augment, limit, ahead.cache_bytes);
         let order = Order {
             seed: plan.seed,
             len: dataset.len() as u32,
             effective_batch: plan.effective_batch,
         };
-        let depth_samples = BATCHES_AHEAD * plan.effective_batch as usize;
-        let loader = Loader::start(
-            dataset.clone(),
-            LoaderOptions {
-                workers,
-                depth_samples,
-            },
-        );
         TrainFeed {
             order,
-            dataset,
-            loader,
+            supply: Supply::open(dataset, ahead),
             requested: step,
             last: plan.steps,
         }
+    }
+
+    /// Begins again at `step`: what was decoded for later is dropped, threads and kept photographs stay.
+    pub fn restart(&mut self, step: u64) {
+        self.supply.loader.forget();
+        self.requested = step;
+    }
+
+    /// Works ahead so far from now on. Shorter, the samples beyond and the kept photographs are given back.
+    pub fn set_prefetch(&mut self, prefetch: Prefetch) {
+        self.supply.set_prefetch(prefetch);
+    }
+
+    /// Bytes that a shorter prefetch gives back: samples that may wait by now, photographs that are kept.
+    pub fn spare_bytes(&self) -> u64 {
+        self.supply.spare_bytes()
     }
 
     /// Begins step `step`: its number of samples. Later steps are asked for ahead.
     pub fn begin(&mut self, step: u64) -> usize {
         while self.requested <= step + 1 && self.requested < self.last {
             let (epoch, indices) = self.order.step(self.requested);
-            self.loader.request(epoch, &indices);
+            self.supply.loader.request(epoch, &indices);
             self.requested += 1;
         }
         self.order.step(step).1.len()
@@ -84,60 +193,80 @@ impl TrainFeed {
 
     /// The next `count` samples of the step; a file that could not be read is an error in its place.
     pub fn fetch(&mut self, count: usize) -> Vec<Result<Sample, SampleError>> {
-        self.loader.take(count)
+        self.supply.loader.take(count)
+    }
+
+    /// The file of a sample, relative to the folder; `index` is the sample's place in the dataset.
+    pub fn file(&self, index: u32) -> &Path {
+        self.supply.dataset.file(index as usize)
     }
 
     /// Milliseconds waited for data since the start.
     pub fn waited_ms(&self) -> f64 {
-        self.loader.waited_ms()
+        self.supply.loader.waited_ms()
     }
 
     /// The loader's configuration in one line.
     pub fn describe(&self) -> String {
-        self.loader.describe()
+        self.supply.loader.describe()
     }
 
     /// Gives cached photographs back.
     pub fn release(&self) {
-        self.dataset.release();
+        self.supply.dataset.release();
     }
 }
 
 /// Held-out samples in order.
 pub struct HeldOutFeed {
-    dataset: Arc<ImageDataset>,
-    workers: usize,
+    supply: Supply,
 }
 
 impl HeldOutFeed {
-    /// The held-out part of a folder, or another part.
-    pub fn open(plan: &Plan, inspection: &Inspection, part: Part, workers: usize) -> Self {
+    /// The held-out part of a folder, or another part. The threads live as long as the feed.
+    pub fn open(plan: &Plan, inspection: &Inspection, part: Part, ahead: Ahead) -> Self {
+        let dataset = open(
+            plan,
+            inspection,
+            part,
+            Augment::None,
+            None,
+            ahead.cache_bytes,
+        );
         HeldOutFeed {
-            dataset: open(plan, inspection, part, Augment::None, None),
-            workers,
+            supply: Supply::open(dataset, ahead),
         }
     }
 
     /// Number of samples.
     pub fn len(&self) -> usize {
-        self.dataset.len()
+        self.supply.dataset.len()
     }
 
     /// Gives cached photographs back.
     pub fn release(&self) {
-        self.dataset.release();
+        self.supply.dataset.release();
     }
 
-    /// A loader that delivers all of them once.
-    pub fn once(&self, depth_samples: usize) -> Loader {
-        let mut loader = Loader::start(
-            self.dataset.clone(),
-            LoaderOptions {
-                workers: self.workers,
-                depth_samples,
-            },
-        );
-        loader.request(0, &(0..self.dataset.len() as u32).collect::<Vec<_>>());
-        loader
+    /// Works ahead so far from now on.
+    pub fn set_prefetch(&mut self, prefetch: Prefetch) {
+        self.supply.set_prefetch(prefetch);
+    }
+
+    /// Bytes that a shorter prefetch gives back.
+    pub fn spare_bytes(&self) -> u64 {
+        self.supply.spare_bytes()
+    }
+
+    /// Asks for all samples, from the first on.
+    pub fn begin(&mut self) {
+        self.supply.loader.forget();
+        let all: Vec<u32> = (0..self.supply.dataset.len() as u32).collect();
+        self.supply.loader.request(0, &all);
+    }
+
+    /// The next `count` samples, fewer at the end; a file that could not be read is an error in its place.
+    pub fn fetch(&mut self, count: usize) -> Vec<Result<Sample, SampleError>> {
+        self.supply.loader.take(count)
     }
 }

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
+use rayon::prelude::*;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Tape, Value};
 
@@ -21,6 +22,8 @@ pub struct TrainedPiece {
     pub weight: f64,
     /// Samples.
     pub samples: usize,
+    /// Samples whose own loss is not finite, by their place in the dataset.
+    pub not_finite: Vec<u32>,
 }
 
 /// What a piece of evaluation gave: sums again.
@@ -63,6 +66,8 @@ pub struct ImageTask<'a> {
     pub image_size: usize,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
+    /// Blocks that keep their input only and run again in backward.
+    pub checkpointed: usize,
     /// Element type of the computation.
     pub dtype: DType,
     /// Factor on the loss before backward: 1 but in f16, where the gradients carry it.
@@ -81,7 +86,7 @@ impl ImageTask<'_> {
         let tape = Tape::record(self.parameters, self.cancel.clone(), self.kernels);
         let loss = {
             let images = Value::constant(self.images(samples)?);
-            let scores = self.network.forward(&tape, &images)?;
+            let scores = self.network.forward(&tape, &images, self.checkpointed)?;
             tape.cross_entropy(&scores, &labels(samples), self.label_smoothing)?
         };
         let (per_sample, root) = (loss.per_sample, loss.sum);
@@ -97,12 +102,14 @@ impl ImageTask<'_> {
             .collect::<Result<Vec<_>>>()?;
         self.device.synchronize()?;
         // Summed on the host in f64, sample by sample: the split cannot change it beyond each sample's own rounding.
-        let loss = to_f64(&per_sample)?.iter().sum();
+        let losses = to_f64(&per_sample)?;
+        let not_finite = losses.iter().zip(samples).filter(|(l, _)| !l.is_finite());
         Ok(TrainedPiece {
             gradients,
-            loss,
+            loss: losses.iter().sum(),
             weight: samples.len() as f64,
             samples: samples.len(),
+            not_finite: not_finite.map(|(_, sample)| sample.index).collect(),
         })
     }
 
@@ -111,7 +118,7 @@ impl ImageTask<'_> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let scores = self
             .network
-            .forward(&tape, &Value::constant(self.images(samples)?))?;
+            .forward(&tape, &Value::constant(self.images(samples)?), 0)?;
         let labels = labels(samples);
         let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
         self.device.synchronize()?;
@@ -137,7 +144,7 @@ impl ImageTask<'_> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let scores = self
             .network
-            .forward(&tape, &Value::constant(self.images(samples)?))?;
+            .forward(&tape, &Value::constant(self.images(samples)?), 0)?;
         let classes = scores.tensor().dim(1)?;
         Ok(to_f64(scores.tensor())?
             .chunks_exact(classes)
@@ -148,16 +155,9 @@ impl ImageTask<'_> {
     /// [samples, 3, side, side], normalised by channel.
     fn images(&self, samples: &[Sample]) -> Result<Tensor> {
         let plane = self.image_size * self.image_size;
-        let mut values = Vec::with_capacity(samples.len() * 3 * plane);
-        for sample in samples {
-            for (channel, pixels) in sample.pixels.chunks_exact(plane).enumerate() {
-                let (scale, shift) = (
-                    1.0 / (255.0 * DEVIATION[channel]),
-                    MEAN[channel] / DEVIATION[channel],
-                );
-                values.extend(pixels.iter().map(|&p| f32::from(p) * scale - shift));
-            }
-        }
+        let mut values = vec![0.0; samples.len() * 3 * plane];
+        let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
+        rows.for_each(|(row, sample)| normalise(row, sample, plane));
         let shape = (samples.len(), 3, self.image_size, self.image_size);
         let images = Tensor::from_vec(values, shape, self.device)?;
         Ok(if self.dtype == DType::F32 {
@@ -165,6 +165,22 @@ impl ImageTask<'_> {
         } else {
             images.to_dtype(self.dtype)?
         })
+    }
+}
+
+/// Bytes of one sample to normalised values, channel by channel.
+fn normalise(row: &mut [f32], sample: &Sample, plane: usize) {
+    let channels = row
+        .chunks_exact_mut(plane)
+        .zip(sample.pixels.chunks_exact(plane));
+    for (channel, (values, pixels)) in channels.enumerate() {
+        let (scale, shift) = (
+            1.0 / (255.0 * DEVIATION[channel]),
+            MEAN[channel] / DEVIATION[channel],
+        );
+        for (value, &pixel) in values.iter_mut().zip(pixels) {
+            *value = f32::from(pixel) * scale - shift;
+        }
     }
 }
 

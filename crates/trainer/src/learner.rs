@@ -37,6 +37,7 @@ pub struct Learner {
     device: Device,
     image_size: usize,
     label_smoothing: f64,
+    checkpointed: usize,
     non_finite_in_a_row: u32,
 }
 
@@ -84,6 +85,7 @@ impl Learner {
             device: device.clone(),
             image_size: plan.image_size as usize,
             label_smoothing: plan.label_smoothing,
+            checkpointed: plan.checkpoint_blocks as usize,
             non_finite_in_a_row: 0,
         };
         learner.round()?;
@@ -136,6 +138,7 @@ impl Learner {
             label_smoothing: self.label_smoothing,
             dtype: self.precision.dtype(),
             loss_factor: self.loss_factor(),
+            checkpointed: self.checkpointed,
             device: &self.device,
             cancel,
             kernels: Kernels::Fused,

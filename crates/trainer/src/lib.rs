@@ -49,6 +49,7 @@ pub use train::{Ending, Flight, on_threads, resume, start};
 #[doc(hidden)]
 pub mod rooms {
     pub use crate::effective_batch::{EffectiveBatch, Whole};
+    pub use crate::feed::{Ahead, TrainFeed};
     pub use crate::image_task::{ImageTask, TrainedPiece};
     pub use crate::learner::{Learner, Update};
     pub use crate::optimizer::{Group, Optimizer};

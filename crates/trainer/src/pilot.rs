@@ -15,6 +15,8 @@ use tape::Cancel;
 use tape::device::Chosen;
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
+mod room;
+
 /// How long a paused training waits before it asks again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,11 +31,18 @@ pub struct Pilot {
     purge: Purge,
     stepped: bool,
     image_size: u32,
+    checkpoint_blocks: u32,
     element_bytes: u32,
     replay: Option<Replay>,
     /// Footprint that is not heap: code, stacks, what the allocator holds at least.
     base_bytes: u64,
-    next: Option<(PieceKind, u64)>,
+    /// What the footprint holds that a shorter prefetch gives back.
+    spare_bytes: u64,
+    /// A refused allocation ends the process: pieces that cannot fit must not start.
+    gated: bool,
+    /// Answers in a row to wait for memory that this process alone can give back.
+    stuck: u32,
+    next: Option<(PieceKind, MemorySample)>,
     piece: Option<Running>,
     last: Option<(Phase, u32, Action)>,
 }
@@ -42,6 +51,7 @@ pub struct Pilot {
 struct Running {
     kind: PieceKind,
     micro_batch: u32,
+    spare_bytes: u64,
     begun: Instant,
     begun_at_ms: u64,
 }
@@ -91,9 +101,13 @@ impl Pilot {
             purge: machine.purge,
             stepped,
             image_size: plan.image_size,
+            checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
             replay,
             base_bytes: u64::MAX,
+            spare_bytes: 0,
+            gated: chosen.device.is_cpu() && machine.script.is_none(),
+            stuck: 0,
             next: None,
             piece: None,
             last: None,
@@ -108,6 +122,11 @@ impl Pilot {
     /// Another memory cap.
     pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
         self.policy.memory_cap_bytes = bytes;
+    }
+
+    /// What the footprint holds now that a shorter prefetch gives back, in bytes.
+    pub fn set_spare(&mut self, bytes: u64) {
+        self.spare_bytes = bytes;
     }
 
     /// The state of the signal, for the memory event.
@@ -132,7 +151,11 @@ impl Pilot {
 
     /// Physical memory; 0 where it cannot be read.
     pub fn total_bytes(&self) -> u64 {
-        self.monitor.latest().map_or(0, |sample| sample.total_bytes)
+        let sample = match self.stepped {
+            true => self.monitor.latest(),
+            false => self.monitor.sample_now().ok(),
+        };
+        sample.map_or(0, |sample| sample.total_bytes)
     }
 
     /// A reading for the record, without a decision; none where readings advance a script.
@@ -155,17 +178,13 @@ impl Pilot {
             self.state = notice(&self.policy, std::mem::take(&mut self.state), &sample);
         }
         let sample = self.monitor.sample_now()?;
-        let kind = PieceKind {
-            phase,
-            checkpoint_blocks: 0,
-            element_bytes: self.element_bytes,
-            resolution: self.image_size,
-        };
+        let kind = self.kind(phase);
         let costs = vec![SampleCost(u64::from(self.image_size).pow(2)); remaining];
         let ask = Ask {
             sample,
             remaining: &costs,
             kind,
+            spare_bytes: self.spare_bytes,
         };
         let (state, mut decision) = decide(
             &self.policy,
@@ -174,6 +193,7 @@ impl Pilot {
             &self.model,
         );
         self.state = state;
+        decision = self.never_wait_for_oneself(kind, &sample, decision)?;
         if let Some(size) = self.replayed(phase, position) {
             decision = Decision {
                 micro_batch: size.min(remaining as u32),
@@ -196,7 +216,7 @@ impl Pilot {
         if decision.release_caches || decision.action != Action::Run {
             release(&self.device, self.purge)?;
         }
-        self.next = Some((kind, sample.at_ms));
+        self.next = Some((kind, sample));
         Ok(Answer {
             decision,
             sample,
@@ -230,14 +250,21 @@ impl Pilot {
         if phase == Phase::Train || self.last.is_none() {
             self.last = Some(now);
         }
-        (changed && phase == Phase::Train, previous)
+        let told = decision.change == Change::Prefetch;
+        (told || changed && phase == Phase::Train, previous)
     }
 
     /// A piece of `micro_batch` samples begins: from now on it is watched and measured.
-    pub fn begin(&mut self, micro_batch: usize) {
-        let Some((kind, at_ms)) = self.next.take() else {
-            return;
+    ///
+    /// # Errors
+    /// On the CPU, a piece that cannot fit is refused before it starts.
+    pub fn begin(&mut self, micro_batch: usize) -> Result<()> {
+        let Some((kind, sample)) = self.next.take() else {
+            return Ok(());
         };
+        if self.gated {
+            self.refuse_too_large(kind, &sample, micro_batch as u32)?;
+        }
         self.cancel
             .store(false, std::sync::atomic::Ordering::Relaxed);
         self.monitor.watch(self.policy.clone(), self.state.clone());
@@ -252,10 +279,12 @@ impl Pilot {
         }
         self.piece = Some(Running {
             kind,
+            spare_bytes: self.spare_bytes,
             micro_batch: micro_batch as u32,
             begun: Instant::now(),
-            begun_at_ms: at_ms,
+            begun_at_ms: sample.at_ms,
         });
+        Ok(())
     }
 
     /// The piece has ended: learns from it.
@@ -275,7 +304,7 @@ impl Pilot {
             kind: piece.kind,
             micro_batch: piece.micro_batch,
             cost: u64::from(piece.micro_batch) * u64::from(self.image_size).pow(2),
-            peak_bytes,
+            peak_bytes: peak_bytes.saturating_sub(piece.spare_bytes),
             ms,
             outcome,
         };

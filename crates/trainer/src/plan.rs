@@ -1,9 +1,10 @@
 //! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
 
 use crate::error::{Result, TrainError};
+use crate::models::Network;
 use crate::precision::Precision;
 use dataset::{DEFAULT_SEED, Inspection, Part, SplitKind};
-use runlog::{Every, RunConfig};
+use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
 use tape::device::{Wanted, default_threads};
 
@@ -126,6 +127,8 @@ pub struct Plan {
     pub augment: Augmentation,
     /// What pieces are computed in.
     pub precision: Precision,
+    /// Blocks that keep their input only and run again in backward.
+    pub checkpoint_blocks: u32,
     /// Device asked for.
     pub device: Wanted,
     /// Threads of the CPU kernels.
@@ -265,6 +268,7 @@ impl Plan {
             ema_decay: config.ema_decay,
             augment,
             precision,
+            checkpoint_blocks: checkpoint_blocks(config.checkpoint_blocks, model, image_size)?,
             device,
             threads: config.threads.unwrap_or(default_threads() as u32),
             workers: config.workers,
@@ -317,6 +321,7 @@ impl Plan {
                 .to_owned(),
             ),
             precision: Some(self.precision.name().to_owned()),
+            checkpoint_blocks: Some(Blocks::Count(self.checkpoint_blocks)),
             seed: Some(self.seed),
             checkpoint_every: Some(checkpoint_every.to_owned()),
             evaluate_every_epochs: Some(self.evaluate_every_epochs),
@@ -359,4 +364,16 @@ fn image_size(asked: Option<u32>, model: ModelKind) -> Result<u32> {
         return Err(setting("image_size", size, allowed));
     }
     Ok(size)
+}
+
+fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, image_size: u32) -> Result<u32> {
+    let asked = asked.unwrap_or(Blocks::Count(0));
+    let blocks = Network::blocks(model, image_size);
+    asked.of(blocks).ok_or_else(|| {
+        let allowed = format!(
+            "{} has {blocks} blocks; write 0 to {blocks}, or all",
+            model.label()
+        );
+        setting("checkpoint_blocks", asked, allowed)
+    })
 }

@@ -3,7 +3,7 @@
 use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments, RunState};
 use crate::error::{Result, TrainError};
-use crate::feed::HeldOutFeed;
+use crate::feed::{Ahead, HeldOutFeed};
 use crate::image_task::{EvaluatedPiece, Prediction};
 use crate::learner::Learner;
 use crate::plan::Plan;
@@ -100,11 +100,16 @@ impl SavedRun {
             return Err(TrainError::NotTrainable { sentence });
         };
         let inspection = self.relabelled(inspection)?;
-        let feed = HeldOutFeed::open(&self.plan, &inspection, part, self.plan.threads as usize);
-        let mut loader = feed.once(4 * PIECE);
+        let ahead = Ahead {
+            depth_samples: 4 * PIECE,
+            cache_bytes: 0,
+            ..Ahead::of(&self.plan, self.plan.threads as usize, 0)
+        };
+        let mut feed = HeldOutFeed::open(&self.plan, &inspection, part, ahead);
+        feed.begin();
         let (mut sum, mut skipped) = (EvaluatedPiece::default(), Vec::new());
         loop {
-            let arrived = loader.take(PIECE);
+            let arrived = feed.fetch(PIECE);
             if arrived.is_empty() {
                 break;
             }

@@ -8,8 +8,8 @@ use crate::certificate::trusted;
 use crate::checkpoint::{self, RunState};
 use crate::control::Control;
 use crate::effective_batch::Whole;
-use crate::error::{Result, TrainError};
-use crate::feed::{HeldOutFeed, TrainFeed};
+use crate::error::{Result, TrainError, loss_of};
+use crate::feed::{Ahead, HeldOutFeed, TrainFeed};
 use crate::journal::{Journal, Listener, Position};
 use crate::learner::Learner;
 use crate::pending::Pending;
@@ -21,7 +21,7 @@ use pressure::{Level, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, Started, StopReason, format_count};
 use saving::Saved;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tape::device::Chosen;
+use tape::device::{Chosen, piece_scope};
 
 /// Everything one life of a run holds.
 pub struct Session<'a> {
@@ -32,11 +32,9 @@ pub struct Session<'a> {
     pub(crate) learner: Learner,
     pub(crate) feed: TrainFeed,
     pub(crate) state: RunState,
-    inspection: &'a Inspection,
     held_out: HeldOutFeed,
     journal: Journal<'a>,
     chosen: Chosen,
-    workers: usize,
     saved: Saved,
     /// No update is under way: weights and moments belong to the same step.
     whole: bool,
@@ -136,19 +134,20 @@ impl<'a> Session<'a> {
             learner.element_bytes(),
             flight.replay,
         )?;
-        let workers = workers(plan, &chosen);
+        let ceilings = [Some(pilot.total_bytes()), plan.memory_cap_bytes];
+        let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
+        let ceiling_bytes = ceiling.min().unwrap_or(0);
+        let ahead = Ahead::of(plan, workers(plan, &chosen), ceiling_bytes);
         Ok(Session {
             plan,
             run: run.clone(),
             control: flight.control,
             pilot,
             learner,
-            feed: TrainFeed::start(plan, inspection, workers, state.step),
-            inspection,
-            held_out: HeldOutFeed::open(plan, inspection, Part::HeldOut, workers),
+            feed: TrainFeed::start(plan, inspection, ahead, state.step),
+            held_out: HeldOutFeed::open(plan, inspection, Part::HeldOut, ahead),
             journal: Journal::open(run, listener, state.at_ms)?,
             chosen,
-            workers,
             saved: Saved {
                 at_ms: state.at_ms,
                 step: None,
@@ -187,6 +186,7 @@ impl<'a> Session<'a> {
             device: self.chosen.kind.to_owned(),
             device_reason: self.chosen.reason.clone(),
             precision: plan.precision.name().to_owned(),
+            checkpoint_blocks: plan.checkpoint_blocks,
             threads: plan.threads,
             loader: self.feed.describe(),
             memory_source: self.pilot.describe(),
@@ -218,7 +218,11 @@ impl<'a> Session<'a> {
         phase: Phase,
         position: (u64, usize),
     ) -> Result<Answer> {
+        self.pilot.set_spare(self.spare_bytes());
         let answer = self.pilot.ask(remaining, phase, position)?;
+        self.feed.set_prefetch(answer.decision.prefetch);
+        self.held_out.set_prefetch(answer.decision.prefetch);
+        self.pilot.set_spare(self.spare_bytes());
         let at = self.position();
         if answer.decision.release_caches && self.pilot.state().level() > Level::Normal {
             self.feed.release();
@@ -226,6 +230,10 @@ impl<'a> Session<'a> {
         }
         self.journal.answer(&self.pilot, &answer, phase, at)?;
         Ok(answer)
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.feed.spare_bytes() + self.held_out.spare_bytes()
     }
 
     /// Fetches what a piece of `size` needs. A file that cannot be read is skipped and said.
@@ -243,19 +251,47 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
+    /// measured first, on one sample and on two whose gradients are dropped.
+    pub(crate) fn weigh(&mut self, pending: &mut Pending) -> Result<()> {
+        for size in [1, 2] {
+            if pending.remaining() < 2 || !self.pilot.must_weigh() {
+                return Ok(());
+            }
+            self.gather(pending, 2)?;
+            let samples = pending.piece(size);
+            self.pilot.begin_weighing()?;
+            self.pilot.begin(samples.len())?;
+            let task = self.learner.task(self.control.cancel());
+            match piece_scope(|| task.gradients(samples)) {
+                Ok(_) => self.pilot.ended(Outcome::Ok),
+                Err(error) if error.is_cancelled() => {
+                    self.pilot.abandon();
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// One optimizer step from a whole effective batch.
     pub(crate) fn update(&mut self, whole: Whole) -> Result<()> {
         let step = self.state.step;
         self.whole = false;
         let update = self.learner.update(&whole, step);
-        let update = update.map_err(|error| self.with_last_good(error))?;
+        let suspect = whole.suspect().map(|index| self.feed.file(index));
+        let update = update.map_err(|error| self.with_last_good(error).naming(suspect))?;
         self.whole = true;
         self.state.step += 1;
         self.state.loss = Some(whole.loss);
         let seconds = self.step_begun.elapsed().as_secs_f64();
         let waited_ms = self.feed.waited_ms();
         let at_ms = self.journal.now_ms();
-        if let Some(skipped) = update.skipped {
+        if let Some(mut skipped) = update.skipped {
+            if let Some(file) = suspect {
+                skipped.what = loss_of(file);
+            }
             self.journal.skip_step(self.state.step, skipped)?;
         }
         self.journal.say(RunEvent::Step {
@@ -289,8 +325,7 @@ impl<'a> Session<'a> {
     }
 
     pub(crate) fn restart_feed(&mut self) {
-        self.feed = TrainFeed::start(self.plan, self.inspection, self.workers, self.state.step);
-        self.waited_ms = 0.0;
+        self.feed.restart(self.state.step);
     }
 
     /// The last words of a run that ended as it should.

@@ -74,7 +74,7 @@ pub fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> Result<R> + Se
         .stack_size(STACK_BYTES)
         .thread_name(|n| format!("training-{n}"))
         .build()
-        .map_err(|error| TrainError::Panicked(error.to_string()))?;
+        .map_err(|error| TrainError::NoThreads(error.to_string()))?;
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         pool.install(|| {
             let _awake = Activity::begin();
@@ -107,6 +107,7 @@ impl Session<'_> {
         }
         'step: while self.state.step < self.plan.steps {
             let mut batch = EffectiveBatch::new(self.feed.begin(self.state.step));
+            self.weigh(&mut batch.pending)?;
             while batch.pending.remaining() > 0 {
                 if self.heed()? {
                     return Ok(StopReason::Requested);
@@ -127,7 +128,7 @@ impl Session<'_> {
                 if samples.is_empty() {
                     continue;
                 }
-                self.pilot.begin(samples.len());
+                self.pilot.begin(samples.len())?;
                 if self.control.is_stopping() {
                     // It came after the last look, and `begin` cleared its mark.
                     self.pilot.abandon();

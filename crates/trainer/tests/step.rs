@@ -249,7 +249,7 @@ fn a_model_cancelled_in_forward_or_in_backward_leaves_its_parameters() {
                 .checkpoint(&Value::constant(images), move |t, x| {
                     let raise = calls.fetch_add(1, Ordering::Relaxed) == run;
                     cancel.fetch_or(raise && !after, Ordering::Relaxed);
-                    let scores = network.forward(t, x);
+                    let scores = network.forward(t, x, 0);
                     cancel.fetch_or(raise && after, Ordering::Relaxed);
                     scores
                 })

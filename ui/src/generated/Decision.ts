@@ -2,6 +2,7 @@
 import type { Action } from "./Action";
 import type { Change } from "./Change";
 import type { Component } from "./Component";
+import type { Prefetch } from "./Prefetch";
 
 /**
  * The answer to an [`Ask`].
@@ -23,6 +24,10 @@ change: Change,
  * Give cached memory back before the piece starts.
  */
 release_caches: boolean, 
+/**
+ * How far ahead samples are decoded from now on.
+ */
+prefetch: Prefetch, 
 /**
  * Footprint that the piece is expected to reach; 0 without a model.
  */

@@ -89,6 +89,10 @@ device_reason: string,
  */
 precision: string, 
 /**
+ * Blocks that keep their input only and run again in backward.
+ */
+checkpoint_blocks: number, 
+/**
  * Threads of the CPU kernels.
  */
 threads: number, 

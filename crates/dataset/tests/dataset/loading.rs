@@ -127,3 +127,39 @@ fn a_loader_says_how_it_works() {
         "Loader: in the training thread, no cache"
     );
 }
+
+#[test]
+fn another_depth_on_the_way_changes_nothing_that_is_handed_out() {
+    let folder = folder();
+    let dataset = open(&folder, 0);
+    let all: Vec<u32> = (0..FILES).collect();
+    let expected: Vec<_> = all.iter().map(|i| dataset.sample(*i, 2)).collect();
+    for workers in [0, 1, 4] {
+        let mut loader = start(&dataset, workers, 8);
+        loader.request(2, &all);
+        let mut got = loader.take(1);
+        loader.set_depth(1);
+        assert!(loader.describe().contains("1 samples ahead") || workers == 0);
+        got.extend(loader.take(5));
+        loader.set_depth(8);
+        got.extend(loader.take(100));
+        assert_eq!(got, expected, "{workers} workers");
+    }
+}
+
+#[test]
+fn what_is_forgotten_is_not_handed_out_and_the_next_request_comes_first() {
+    let folder = folder();
+    let dataset = open(&folder, 0);
+    for workers in [0, 1, 4] {
+        let mut loader = start(&dataset, workers, 8);
+        loader.request(0, &[0, 1, 2, 3, 4]);
+        assert_eq!(loader.take(1), [dataset.sample(0, 0)]);
+        loader.forget();
+        assert_eq!(loader.outstanding(), 0);
+        loader.request(1, &[7, 3]);
+        let expected = [dataset.sample(7, 1), dataset.sample(3, 1)];
+        assert_eq!(loader.take(9), expected, "{workers} workers");
+        assert_eq!(loader.workers(), workers, "the threads stay");
+    }
+}

@@ -89,6 +89,20 @@ impl Machine {
         self
     }
 
+    /// `(limit, headroom)` of each limit set on this process, in bytes; `pages` is what statm says.
+    fn own_limits(&self, pages: &[u64]) -> Vec<(u64, u64)> {
+        let used = |index: usize| pages.get(index).copied().unwrap_or(0) * self.page_bytes;
+        let limits = [
+            (self.address_limit_bytes, used(0)),
+            (self.data_limit_bytes, used(5)),
+        ];
+        let set = limits
+            .into_iter()
+            .filter_map(|(limit, used)| limit.map(|l| (l, used)));
+        set.map(|(limit, used)| (limit, limit.saturating_sub(used)))
+            .collect()
+    }
+
     /// Share of the last second in which somebody waited for memory. Differences of the running total: the averages
     /// that the kernel offers move every 2 s only.
     fn stall_fraction(&mut self) -> Option<f64> {
@@ -109,7 +123,7 @@ impl MemorySource for Machine {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
         let pages = self.statm.numbers()?;
         let page = |index: usize| pages.get(index).copied().unwrap_or(0) * self.page_bytes;
-        let (mapped, own, data) = (page(0), page(1), page(5));
+        let own = page(1);
         let info = self.meminfo.named(MEMINFO)?;
         let [total, Some(available), swap, swap_free, kernel @ ..] = info else {
             return Err(self.meminfo.unexpected("no MemAvailable"));
@@ -127,13 +141,8 @@ impl MemorySource for Machine {
         if let Some((limit, headroom)) = self.group.as_mut().and_then(Group::headroom) {
             narrow(&mut sample, limit, headroom);
         }
-        for (limit, used) in [
-            (self.address_limit_bytes, mapped),
-            (self.data_limit_bytes, data),
-        ] {
-            if let Some(limit) = limit {
-                narrow(&mut sample, limit, limit.saturating_sub(used));
-            }
+        for (limit, headroom) in self.own_limits(&pages) {
+            narrow(&mut sample, limit, headroom);
         }
         sample.stall_fraction = self.stall_fraction();
         self.device.fill(&mut sample);
@@ -157,6 +166,12 @@ impl MemorySource for Machine {
 
     fn take_peak_bytes(&mut self) -> Option<u64> {
         take_own_peak_bytes()
+    }
+
+    fn own_headroom_bytes(&mut self) -> Option<u64> {
+        let pages = self.statm.numbers().ok()?;
+        let limits = self.own_limits(&pages);
+        limits.into_iter().map(|(_, headroom)| headroom).min()
     }
 }
 

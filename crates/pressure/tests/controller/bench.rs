@@ -2,7 +2,7 @@
 
 use pressure::{
     Action, Ask, Decision, Level, MemoryModel, MemorySample, Outcome, Phase, Piece, PieceKind,
-    Policy, SampleCost, State, decide, observe,
+    Policy, Prefetch, SampleCost, State, decide, observe,
 };
 
 pub const GB: u64 = 1 << 30;
@@ -32,6 +32,9 @@ pub struct Bench {
     pub pace: fn(u32) -> f64,
     pub at_ms: u64,
     pub own: u64,
+    /// What decoding ahead takes, and what of it is held now.
+    pub ahead: u64,
+    pub spare: u64,
     pub kind: PieceKind,
 }
 
@@ -50,6 +53,8 @@ impl Default for Bench {
             pace: |m| 10.0 + 10.0 * f64::from(m) - f64::from(m * m) / 100.0,
             at_ms: 0,
             own: 2 * GB,
+            ahead: 0,
+            spare: 0,
             kind: TRAIN,
         }
     }
@@ -59,7 +64,7 @@ impl Bench {
     pub fn sample(&self) -> MemorySample {
         let read = MemorySample {
             at_ms: self.at_ms,
-            own_bytes: self.own,
+            own_bytes: self.own + self.spare,
             kernel_level: self.level,
             ..MemorySample::default()
         };
@@ -67,7 +72,7 @@ impl Bench {
             true => read,
             false => MemorySample {
                 total_bytes: 32 * GB,
-                available_bytes: (32 * GB).saturating_sub(self.others + self.own),
+                available_bytes: (32 * GB).saturating_sub(self.others + self.own + self.spare),
                 ..read
             },
         }
@@ -76,6 +81,7 @@ impl Bench {
     pub fn decide(&mut self) -> Decision {
         let costs = vec![SampleCost(4096); self.remaining];
         let ask = Ask {
+            spare_bytes: self.spare,
             sample: self.sample(),
             remaining: &costs,
             kind: self.kind,
@@ -90,6 +96,10 @@ impl Bench {
         if decision.release_caches {
             self.own = 2 * GB;
         }
+        self.spare = match decision.prefetch {
+            Prefetch::Long => self.ahead,
+            Prefetch::Short => 0,
+        };
         decision
     }
 

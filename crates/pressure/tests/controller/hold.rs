@@ -47,6 +47,7 @@ fn heavy_samples_make_a_shorter_piece_and_no_change() {
         .collect();
     bench.remaining = 64;
     let ask = Ask {
+        spare_bytes: 0,
         sample: bench.sample(),
         remaining: &costs,
         kind: TRAIN,

@@ -4,6 +4,7 @@ mod bench;
 
 mod start;
 mod hold;
+mod prefetch;
 mod shrink;
 mod grow;
 mod wait;

@@ -146,6 +146,7 @@ pub fn run(trace: Trace, seed: u64) -> Outcome {
                 .collect();
         }
         let ask = Ask {
+            spare_bytes: 0,
             sample: MemorySample {
                 at_ms: (t * 1000.0) as u64,
                 ..sample

@@ -3,7 +3,7 @@
 
 use super::Noise;
 use pressure::sentence;
-use pressure::{Action, Change, Component, Decision, Level, MemorySample, Phase};
+use pressure::{Action, Change, Component, Decision, Level, MemorySample, Phase, Prefetch};
 use runlog::{CheckpointReason, RunEvent, Started};
 use std::collections::BTreeMap;
 
@@ -187,6 +187,7 @@ impl Demo {
                 _ => Change::Shrink,
             },
             release_caches: size < previous,
+            prefetch: Prefetch::Long,
             predicted_peak_bytes: bytes(STATE_GB + 0.3 * f64::from(size)),
             budget_bytes: bytes(LINE_GB - SYSTEM_GB - others_gb(at_ms as f64 / 1000.0, self.drift)),
             cause: Component::Headroom,
@@ -271,6 +272,7 @@ fn started() -> Started {
         device: "Metal on M4 Pro".into(),
         device_reason: "16 operations checked on this Mac".into(),
         precision: "f32".into(),
+        checkpoint_blocks: 0,
         threads: 8,
         loader: "4 workers decode ahead, 8 pieces at most".into(),
         memory_source: "macOS".into(),

@@ -158,6 +158,7 @@ impl Model {
             loss: to_f64(&per_row)?.iter().sum(),
             weight: part.weight(),
             samples: part.samples,
+            not_finite: Vec::new(),
         };
         Ok((piece, saved_bytes))
     }

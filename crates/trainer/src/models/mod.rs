@@ -64,11 +64,20 @@ impl Network {
         Ok(parameters.count() as u64)
     }
 
-    /// Class scores [samples, classes] of `images` [samples, 3, side, side].
-    pub fn forward(&self, tape: &Tape, images: &Value) -> Result<Value> {
+    /// Blocks of such a network that can be checkpointed.
+    pub fn blocks(kind: ModelKind, image_size: u32) -> u32 {
+        match kind {
+            ModelKind::ConvNet => ResNetShape::convnet().blocks.len() as u32,
+            ModelKind::VitMicro => VitShape::micro(image_size as usize).depth as u32,
+        }
+    }
+
+    /// Class scores [samples, classes] of `images` [samples, 3, side, side]; the first `checkpointed` blocks keep their
+    /// input only.
+    pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         match self {
-            Network::ResNet(network) => network.forward(tape, images, 0),
-            Network::Vit(network) => network.forward(tape, images, 0),
+            Network::ResNet(network) => network.forward(tape, images, checkpointed),
+            Network::Vit(network) => network.forward(tape, images, checkpointed),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Session<'_> {
     /// Evaluates the held-out samples, every piece under the pilot. Breaks when the user asks to stop: there is no result
     /// then, and the next life begins with this evaluation.
     pub(crate) fn evaluate(&mut self) -> Result<ControlFlow<()>> {
-        let mut loader = self.held_out.once(self.plan.effective_batch as usize * 2);
+        self.held_out.begin();
         let mut pending = Pending::new(self.held_out.len());
         let mut sum = EvaluatedPiece::default();
         while pending.remaining() > 0 {
@@ -40,7 +40,7 @@ impl Session<'_> {
                 self.pilot.wait(&self.control);
                 continue;
             };
-            for lost in pending.deliver(loader.take(pending.missing(size))) {
+            for lost in pending.deliver(self.held_out.fetch(pending.missing(size))) {
                 self.journal.skip(
                     self.state.step,
                     lost.file.display().to_string(),
@@ -52,7 +52,7 @@ impl Session<'_> {
             if count == 0 {
                 continue;
             }
-            self.pilot.begin(count);
+            self.pilot.begin(count)?;
             match piece_scope(|| {
                 self.learner
                     .evaluation_task(self.control.cancel())

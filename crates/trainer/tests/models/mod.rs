@@ -237,5 +237,6 @@ fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> Traine
         loss: to_f64(&per_row).unwrap().iter().sum(),
         weight: weight as f64,
         samples,
+        not_finite: Vec::new(),
     }
 }

@@ -161,6 +161,21 @@ fn a_limit_on_the_process_narrows_the_sample() {
 }
 
 #[test]
+fn the_tightest_limit_on_the_process_leaves_its_headroom() {
+    let data = "Max data size  1073741824 unlimited bytes\n";
+    for (address, headroom) in [("1610612736", 512 * MB), ("1140850688", 64 * MB)] {
+        let limits = format!("{data}Max address space  {address} unlimited bytes\n");
+        let root = tree(&[("proc/self/limits", &limits)]);
+        let mut machine = Machine::open_at(root.path()).expect("a readable machine");
+        assert_eq!(machine.own_headroom_bytes(), Some(headroom));
+        let sample = machine.sample().expect("readable");
+        assert_eq!((sample.total_bytes, sample.available_bytes), (GB, headroom));
+    }
+    let mut free = Machine::open_at(tree(&[]).path()).expect("a readable machine");
+    assert_eq!(free.own_headroom_bytes(), None);
+}
+
+#[test]
 fn a_stall_is_the_change_of_the_total() {
     let root = tree(&[(
         "proc/pressure/memory",

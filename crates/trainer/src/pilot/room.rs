@@ -1,0 +1,130 @@
+//! What cannot fit does not start. On the CPU a refused allocation ends the process, so the pilot refuses first: a piece
+//! larger than the machine, its group or the limits on this process allow, and a wait that nobody else could end.
+
+use super::Pilot;
+use crate::error::{Result, TrainError};
+use pressure::{Action, Change, Decision, MemorySample, Phase, PieceKind};
+use runlog::format_bytes;
+
+/// Answers in a row to wait, before a wait for oneself is refused: two seconds.
+const STUCK_AFTER: u32 = 20;
+/// Bytes of a pixel of a sample, before the first piece was measured: twice what the networks here keep in f32.
+const ROUGH_PIXEL_BYTES: u64 = 2048;
+/// Sizes that are worked before anything is measured.
+const ROUGH_MOST: u32 = 2;
+
+/// The part of what a sample needs that must be there on top where the controller would rather wait.
+const SAFETY: u64 = 4;
+
+const SMALLER: &str = "choose a smaller --micro-batch, or auto";
+const RAISE: &str = "use smaller images or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
+
+impl Pilot {
+    pub(super) fn kind(&self, phase: Phase) -> PieceKind {
+        PieceKind {
+            phase,
+            // Evaluation keeps nothing for a backward pass: there is nothing to checkpoint.
+            checkpoint_blocks: match phase {
+                Phase::Train => self.checkpoint_blocks,
+                Phase::Evaluate => 0,
+            },
+            element_bytes: self.element_bytes,
+            resolution: self.image_size,
+        }
+    }
+
+    /// The micro-batch is fixed, and nothing says yet what it needs.
+    pub fn must_weigh(&self) -> bool {
+        let fixed = self.policy.fixed_micro_batch;
+        self.gated
+            && fixed.is_some_and(|size| size > ROUGH_MOST)
+            && !self.model.is_ready(self.kind(Phase::Train))
+    }
+
+    /// The next piece only measures; nothing was decided.
+    pub fn begin_weighing(&mut self) -> Result<()> {
+        let sample = self.monitor.sample_now()?;
+        self.next = Some((self.kind(Phase::Train), sample));
+        Ok(())
+    }
+
+    /// A piece of which more is known to be needed than there is, whatever others give back.
+    pub(super) fn refuse_too_large(
+        &self,
+        kind: PieceKind,
+        sample: &MemorySample,
+        micro_batch: u32,
+    ) -> Result<()> {
+        let pixels = u64::from(self.image_size).pow(2);
+        let rough = match micro_batch <= ROUGH_MOST {
+            true => u64::from(micro_batch) * pixels * ROUGH_PIXEL_BYTES,
+            false => 0,
+        };
+        let measured = self
+            .model
+            .upper_bytes(kind, u64::from(micro_batch) * pixels);
+        let needed = match measured {
+            Some(peak) => peak + self.spare_bytes,
+            None => sample.own_bytes + rough * u64::from(self.element_bytes) / 4,
+        };
+        let there = sample.own_bytes + sample.available_bytes;
+        if needed <= there || sample.total_bytes == 0 {
+            return Ok(());
+        }
+        let next = match self.policy.fixed_micro_batch {
+            Some(size) if size > 1 => SMALLER,
+            _ => RAISE,
+        };
+        Err(no_room(micro_batch, needed, there, next))
+    }
+
+    /// Others may give memory back; a limit on this process gives nothing, and what it leaves is nobody else's: after a while
+    /// one sample is worked where it fits, and where it does not the run ends.
+    pub(super) fn never_wait_for_oneself(
+        &mut self,
+        kind: PieceKind,
+        sample: &MemorySample,
+        decision: Decision,
+    ) -> Result<Decision> {
+        let waits = self.gated && decision.action != Action::Run;
+        let headroom = waits.then(|| self.monitor.own_headroom_bytes()).flatten();
+        if headroom.is_none_or(|headroom| headroom > sample.available_bytes) {
+            self.stuck = 0;
+            return Ok(decision);
+        }
+        self.stuck += 1;
+        if self.stuck < STUCK_AFTER {
+            return Ok(decision);
+        }
+        let one = u64::from(self.image_size).pow(2);
+        let rough = one * ROUGH_PIXEL_BYTES * u64::from(self.element_bytes) / 4;
+        let needed = match self.model.upper_bytes(kind, one) {
+            Some(peak) => peak + self.spare_bytes,
+            None => sample.own_bytes + rough,
+        };
+        let there = sample.own_bytes + sample.available_bytes;
+        if needed + needed / SAFETY > there {
+            return Err(no_room(1, needed, there, RAISE));
+        }
+        Ok(Decision {
+            action: Action::Run,
+            micro_batch: 1,
+            change: match self.stuck {
+                STUCK_AFTER => Change::Continue,
+                _ => Change::Hold,
+            },
+            predicted_peak_bytes: needed,
+            reason: "the limit set on this process leaves room for one sample".to_owned(),
+            ..decision
+        })
+    }
+}
+
+fn no_room(micro_batch: u32, needed: u64, there: u64, next: &'static str) -> TrainError {
+    TrainError::NoRoom {
+        micro_batch,
+        needed: format_bytes(needed),
+        available: format_bytes(there),
+        next,
+    }
+}

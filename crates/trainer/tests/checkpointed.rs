@@ -1,0 +1,68 @@
+//! Checkpointed blocks: the same losses and weights to the bit, fewer saved bytes.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use candle_core::{DType, Device, Tensor};
+use support::{SIDE, build, learner, plan, samples, values, whole};
+use tape::{Cancel, Kernels, Tape, Value};
+use trainer::models::Network;
+use trainer::{ModelKind, OptimizerKind};
+
+fn blocks(kind: ModelKind) -> u32 {
+    Network::blocks(kind, SIDE as u32)
+}
+
+/// Loss of each step and all weights after three steps in pieces of 3, 3 and 1.
+fn trained(kind: ModelKind, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
+    let mut plan = plan(kind, OptimizerKind::AdamW, dtype, 3);
+    plan.checkpoint_blocks = checkpointed;
+    let (mut learner, samples) = (learner(&plan), samples(7, 11));
+    let mut losses = Vec::new();
+    for step in 0..3 {
+        let batch = whole(&learner.task(Cancel::default()), &samples, &[3, 3, 1]);
+        losses.push(batch.loss.to_bits());
+        assert_eq!(learner.update(&batch, step).unwrap().skipped, None);
+    }
+    (losses, values(&learner.parameters))
+}
+
+#[test]
+fn checkpointed_blocks_change_neither_losses_nor_weights() {
+    for kind in ModelKind::ALL {
+        for dtype in [DType::F32, DType::F64] {
+            let expected = trained(kind, dtype, 0);
+            for checkpointed in [1, blocks(kind)] {
+                let found = trained(kind, dtype, checkpointed);
+                let name = format!("{checkpointed} blocks of {} in {dtype:?}", kind.name());
+                assert_eq!(found.0, expected.0, "{name}");
+                assert!(found.1 == expected.1, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn checkpointed_blocks_save_fewer_bytes() {
+    for kind in ModelKind::ALL {
+        let (network, parameters) = build(kind, DType::F32);
+        let saved = |checkpointed: u32| {
+            let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+            let images = Tensor::ones((2, 3, SIDE, SIDE), DType::F32, &Device::Cpu).unwrap();
+            let images = Value::constant(images);
+            let _scores = network
+                .forward(&tape, &images, checkpointed as usize)
+                .unwrap();
+            tape.saved_bytes()
+        };
+        let bytes: Vec<u64> = (0..=blocks(kind)).map(saved).collect();
+        let name = format!("{}: {bytes:?}", kind.name());
+        // Equal blocks: each saves as much as the one before. A block that halves the image keeps its large input, which
+        // it would not need otherwise.
+        let equal = kind == ModelKind::VitMicro;
+        assert!(!equal || bytes.is_sorted_by(|a, b| a > b), "{name}");
+        assert!(bytes.last() < bytes.first(), "{name}");
+    }
+}

@@ -1,0 +1,60 @@
+//! A limit set on the process ends no training by force: pieces get smaller, or a sentence refuses.
+
+use crate::support::{EBB, Place, STEADY, Said, said};
+use std::process::Command;
+
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
+
+/// Trains three steps on the sample under a limit in kB.
+fn under(limit: &str, how: &str) -> Said {
+    let place = Place::new();
+    let steady = STEADY.join(" ");
+    let train = format!("exec \"$EBB\" train {SAMPLE} --steps 3 {steady} {how}");
+    let mut shell = Command::new("bash");
+    shell.args([
+        "-c",
+        &format!("ulimit -c 0; ulimit {limit} || exit 99; {train}"),
+    ]);
+    said(shell.env("EBB", EBB).env("EBB_HOME", place.path("home")))
+}
+
+#[test]
+fn a_limited_process_trains_in_smaller_pieces_or_refuses_in_a_sentence() {
+    if cfg!(target_os = "macos") {
+        return println!("left out: this system does not count these limits");
+    }
+    let (mut trained, mut refused) = (0, 0);
+    for limit in [
+        "-v 300000",
+        "-v 600000",
+        "-v 1500000",
+        "-d 150000",
+        "-d 300000",
+        "-d 600000",
+    ] {
+        for how in ["", "--micro-batch 32"] {
+            let said = under(limit, how);
+            println!(
+                "{limit} {how}: {:?} {}",
+                said.code,
+                said.err.lines().last().unwrap_or("")
+            );
+            match said.code {
+                Some(0) => trained += 1,
+                Some(1) => {
+                    refused += 1;
+                    let helps = ["ulimit", "--micro-batch"];
+                    assert!(
+                        helps.iter().any(|word| said.err.contains(word)),
+                        "{said:#?}"
+                    );
+                }
+                _ => panic!("{limit} {how}: {said:#?}"),
+            }
+        }
+    }
+    assert!(
+        trained > 0 && refused > 0,
+        "{trained} trained, {refused} were refused"
+    );
+}
