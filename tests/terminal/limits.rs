@@ -24,11 +24,12 @@ fn a_limited_process_trains_in_smaller_pieces_or_refuses_in_a_sentence() {
         return println!("left out: this system does not count these limits");
     }
     let (mut trained, mut refused) = (0, 0);
+    // Under half a gigabyte of addresses or 200 MB of data the window's libraries end the process before Ebb begins.
     for limit in [
-        "-v 300000",
         "-v 600000",
+        "-v 900000",
         "-v 1500000",
-        "-d 150000",
+        "-d 250000",
         "-d 300000",
         "-d 600000",
     ] {
