@@ -7,9 +7,10 @@ pub const CHOSEN: Chosen = mimalloc::MiMalloc;
 
 /// `mi_option_purge_delay`: its place in mimalloc's list of options, which grows at the end only.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-/// Longer than any step: what one frees, the next takes without the system clearing pages in between, 10 % of a step of
-/// convolutions. "Never" would make [`purge`] do nothing.
-const KEEP_MS: std::ffi::c_long = 100_000;
+/// mimalloc waits ten times as long, 2.5 s. What a step frees the next one takes, without the system clearing pages in between:
+/// a third of a step of 0.45 s. Long steps give back what they do not need again: a tenth of the peak. "Never" would make
+/// [`purge`] do nothing.
+const KEEP_MS: std::ffi::c_long = 250;
 
 /// Keeps freed memory until [`purge`]. Call once, before anything large is allocated.
 pub fn keep_freed() {

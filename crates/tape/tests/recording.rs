@@ -103,13 +103,13 @@ fn a_convolution_keeps_its_input_and_no_columns() {
 fn attention_keeps_its_input_and_one_square_a_head() {
     check_saved(
         |t, x, _| t.attention(x, HEADS),
-        &[3, 5, 12],
+        &[3, 5, 36],
         &[],
-        3 * 5 * 12 + 3 * 2 * 5 * 5,
+        3 * 5 * 36 + 3 * 2 * 5 * 5,
     );
 }
 
-/// Two heads of 2 and 9 tokens: a square is larger than queries, keys and values.
+/// Two heads of 2 and 9 tokens: a square is larger than the output.
 #[test]
 fn attention_over_many_tokens_keeps_no_square() {
     let (parameters, _) = parameters(&[]);

@@ -243,7 +243,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                 )
             },
         ),
-        ("attention", vec![vec![n, 5, 12]], |t, v| {
+        ("attention", vec![vec![n, 5, 36]], |t, v| {
             t.attention(
                 &v[0],
                 AttentionShape {
@@ -252,7 +252,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                 },
             )
         }),
-        ("attention causal", vec![vec![n, 5, 12]], |t, v| {
+        ("attention causal", vec![vec![n, 5, 36]], |t, v| {
             t.attention(
                 &v[0],
                 AttentionShape {
@@ -283,7 +283,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
                 )
             },
         ),
-        ("attention padded", vec![vec![n, 5, 12]], |t, v| {
+        ("attention padded", vec![vec![n, 5, 36]], |t, v| {
             t.attention_padded(
                 &v[0],
                 AttentionShape {

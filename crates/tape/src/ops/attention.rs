@@ -61,9 +61,9 @@ impl Sizes {
         }
     }
 
-    /// The square of a head is no larger than its queries, keys and values: then keeping it costs less than computing it again.
+    /// The square of a head is no larger than its output: then keeping it costs less than computing it again.
     fn keeps_square(&self) -> bool {
-        self.tokens <= 3 * self.head()
+        self.tokens <= self.head()
     }
 
     /// Head `head` of part `part` (0 q, 1 k, 2 v) of one sample's `qkv`, rows `from..to`.
