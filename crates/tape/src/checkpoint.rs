@@ -1,7 +1,13 @@
 //! Activation checkpointing: a block runs forward without recording and again, recorded, when its gradient is needed.
 
 use crate::error::Result;
-use crate::tape::{Tape, Value};
+use crate::gradients::Gradients;
+use crate::parameters::Parameters;
+use crate::tape::{Cancel, Kernels, Tape, Value};
+use candle_core::Tensor;
+
+/// Samples that a checkpointed block works at a time: enough for matrix products at full speed.
+const PART: usize = 8;
 
 impl Tape<'_> {
     /// Runs `block` on `x` and keeps only `x` for backward, which runs the block once more.
@@ -12,35 +18,103 @@ impl Tape<'_> {
     where
         F: Fn(&Tape, &Value) -> Result<Value> + 'static,
     {
+        self.checkpoint_parts(x, usize::MAX, block)
+    }
+
+    /// As [`Tape::checkpoint`], for a block that works on each sample of `x` [samples, ..] alone: eight at a time, both times,
+    /// so that what the block needs meanwhile does not grow with the piece.
+    pub fn checkpoint_samples<F>(&self, x: &Value, block: F) -> Result<Value>
+    where
+        F: Fn(&Tape, &Value) -> Result<Value> + 'static,
+    {
+        self.checkpoint_parts(x, PART, block)
+    }
+
+    fn checkpoint_parts<F>(&self, x: &Value, size: usize, block: F) -> Result<Value>
+    where
+        F: Fn(&Tape, &Value) -> Result<Value> + 'static,
+    {
         self.poll()?;
         let quiet = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
-        let y = block(&quiet, &Value::constant(x.tensor().clone()))?
-            .tensor()
-            .clone();
+        let outputs = parts(x.tensor(), size)?
+            .into_iter()
+            .map(|part| Ok(block(&quiet, &Value::constant(part))?.tensor().clone()))
+            .collect::<Result<_>>()?;
+        let y = join(outputs)?;
         if !self.recording() {
             return Ok(Value::constant(y));
         }
-        let (input, id) = (x.tensor().clone(), x.id());
-        let parameters = self.parameters().clone();
-        let (cancel, kernels) = (self.cancel().clone(), self.kernels());
+        let again = Again {
+            parameters: self.parameters().clone(),
+            cancel: self.cancel().clone(),
+            kernels: self.kernels(),
+            id: x.id(),
+        };
+        let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
-            let again = Tape::record(&parameters, cancel, kernels);
-            // What needs no gradient gets none the second time either.
-            let x = match id {
-                Some(_) => again.variable(input),
-                None => Value::constant(input),
-            };
-            let y = block(&again, &x)?;
-            let walked = again.walk_back(vec![(y, gradient)], &[x])?;
-            for (index, gradient) in walked.parameters.into_iter().enumerate() {
-                if let Some(gradient) = gradient {
-                    sink.give(Some(index), gradient)?;
-                }
+            let gradients = parts(&gradient.contiguous()?, size)?;
+            let mut inputs = Vec::with_capacity(gradients.len());
+            for (part, gradient) in parts(&input, size)?.into_iter().zip(gradients) {
+                inputs.extend(again.walk_back(part, gradient, &block, sink)?);
             }
-            match walked.inputs.into_iter().flatten().next() {
-                Some(gradient) => sink.give(id, gradient),
-                None => Ok(()),
+            match inputs.is_empty() {
+                true => Ok(()),
+                false => sink.give(again.id, join(inputs)?),
             }
         }))
+    }
+}
+
+/// The parts of at most `size` samples, views of `x`.
+fn parts(x: &Tensor, size: usize) -> Result<Vec<Tensor>> {
+    let samples = x.dims().first().copied().unwrap_or(0);
+    if samples <= size {
+        return Ok(vec![x.clone()]);
+    }
+    (0..samples)
+        .step_by(size)
+        .map(|from| Ok(x.narrow(0, from, size.min(samples - from))?))
+        .collect()
+}
+
+fn join(mut parts: Vec<Tensor>) -> Result<Tensor> {
+    match parts.len() {
+        1 => Ok(parts.remove(0)),
+        _ => Ok(Tensor::cat(&parts, 0)?),
+    }
+}
+
+/// The second run.
+struct Again {
+    parameters: Parameters,
+    cancel: Cancel,
+    kernels: Kernels,
+    /// The input's, when it needs a gradient.
+    id: Option<usize>,
+}
+
+impl Again {
+    /// Runs `block` recorded and walks back: the parameters' gradients go to `sink`, the input's comes back.
+    fn walk_back(
+        &self,
+        input: Tensor,
+        gradient: Tensor,
+        block: &impl Fn(&Tape, &Value) -> Result<Value>,
+        sink: &mut Gradients,
+    ) -> Result<Option<Tensor>> {
+        let tape = Tape::record(&self.parameters, self.cancel.clone(), self.kernels);
+        // What needs no gradient gets none the second time either.
+        let x = match self.id {
+            Some(_) => tape.variable(input),
+            None => Value::constant(input),
+        };
+        let y = block(&tape, &x)?;
+        let walked = tape.walk_back(vec![(y, gradient)], &[x])?;
+        for (index, gradient) in walked.parameters.into_iter().enumerate() {
+            if let Some(gradient) = gradient {
+                sink.give(Some(index), gradient)?;
+            }
+        }
+        Ok(walked.inputs.into_iter().flatten().next())
     }
 }

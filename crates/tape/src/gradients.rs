@@ -34,6 +34,12 @@ impl Gradients {
         self.add(id, gradient, false)
     }
 
+    /// The gradient so far, when its memory belongs to nobody else: whoever has more may add it there.
+    pub(crate) fn held(&self, id: Option<usize>) -> Option<&Tensor> {
+        let slot = self.slots[id?].as_ref()?;
+        slot.owned.then_some(&slot.tensor)
+    }
+
     fn add(&mut self, id: Option<usize>, gradient: Tensor, owned: bool) -> Result<()> {
         let Some(id) = id else { return Ok(()) };
         let slot = &mut self.slots[id];

@@ -22,7 +22,7 @@ use crate::inplace::SliceMut;
 const CHUNK: usize = 64 * 1024;
 
 /// What a pass needs of an element type beside arithmetic.
-trait Element: Float {
+pub(crate) trait Element: Float {
     /// The numbers of a lent tensor of this type.
     fn lent(slice: SliceMut<'_>) -> candle_core::Result<&mut [Self]>;
     /// In double precision.
@@ -39,7 +39,7 @@ trait Element: Float {
 
 /// A tensor was lent to a pass that works on another element type.
 fn differ<T>() -> candle_core::Result<T> {
-    candle_core::bail!("moments and parameter differ in element type")
+    candle_core::bail!("the tensors of an in-place pass differ in element type")
 }
 
 impl Element for f32 {

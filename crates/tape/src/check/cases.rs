@@ -350,6 +350,15 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
         ("mean_tokens", vec![vec![n, 4, 5]], |t, v| {
             t.mean_tokens(&v[0])
         }),
+        (
+            "checkpoint of nine samples",
+            vec![vec![n * 9, 5], vec![4, 5]],
+            |t, v| {
+                let w = v[1].clone();
+                let y = t.checkpoint_samples(&v[0], |t, x| t.gelu(x))?;
+                t.linear(&y, &w, None)
+            },
+        ),
         ("checkpoint", vec![vec![n, 11]], |t, v| {
             t.checkpoint(&v[0], |t, x| {
                 let y = t.gelu(x)?;

@@ -1,13 +1,16 @@
 //! Embedding: row `ids[i]` of `weight` [vocabulary, width] for every token: [.., width].
 //!
-//! Backward: each used row sums the gradients of its tokens in token order, rows side by side; unused rows are zero.
+//! Backward: each used row sums the gradients of its tokens in token order, rows side by side; unused rows are zero. Where the
+//! weight has a gradient already, as that of a tied head, the rows are added there: a second whole gradient never exists.
 //! Nothing is saved but the ids.
 
 use super::axes;
 use crate::cpu::{Float, View, buffer, tensor_of, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
+use crate::inplace::with_slice_mut;
 use crate::tape::{Tape, Value};
+use crate::update::Element;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
@@ -45,6 +48,9 @@ impl Tape<'_> {
         let (id, ids) = (weight.id(), ids.to_vec());
         Ok(self.push(y, &[], move |dy, sink| {
             let dy = dy.contiguous()?.reshape((ids.len(), width))?;
+            if let (true, Some(held)) = (fused, sink.held(id)) {
+                return add_rows(held, &dy, &ids);
+            }
             sink.give(
                 id,
                 if fused {
@@ -95,6 +101,30 @@ fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> 
             }
         });
         tensor_of(dw, &[vocabulary, width])
+    })
+}
+
+/// Adds the rows' gradients to a gradient [vocabulary, width] that nobody else holds.
+fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
+    let (vocabulary, width) = held.dims2()?;
+    let by_row = ByRow::of(ids, vocabulary);
+    with_float!("embedding", dy, T => {
+        let dys = View::<T>::of("embedding", dy)?;
+        with_slice_mut(held, |dw| {
+            let rows = <T as Element>::lent(dw)?.par_chunks_mut(width).enumerate();
+            rows.filter(|(row, _)| !by_row.tokens(*row).is_empty()).for_each_init(
+                || buffer::<T>(width),
+                |sum, (row, dw)| {
+                    sum.fill(T::of(0.0));
+                    for &token in by_row.tokens(row) {
+                        sum.iter_mut().zip(&dys[token * width..][..width]).for_each(|(s, &v)| *s += v);
+                    }
+                    dw.iter_mut().zip(sum.iter()).for_each(|(d, &s)| *d += s);
+                },
+            );
+            Ok(())
+        })?;
+        Ok(())
     })
 }
 

@@ -137,14 +137,14 @@ impl ResNet {
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         let mut x = if checkpointed >= self.blocks.len() {
             let stem = self.stem.clone();
-            tape.checkpoint(images, move |tape, x| stem.forward(tape, x))?
+            tape.checkpoint_samples(images, move |tape, x| stem.forward(tape, x))?
         } else {
             self.stem.forward(tape, images)?
         };
         for (i, block) in self.blocks.iter().enumerate() {
             x = if i < checkpointed {
                 let block = block.clone();
-                tape.checkpoint(&x, move |tape, x| block.forward(tape, x))?
+                tape.checkpoint_samples(&x, move |tape, x| block.forward(tape, x))?
             } else {
                 block.forward(tape, &x)?
             };

@@ -102,7 +102,7 @@ impl Blocks {
         for (i, block) in self.blocks.iter().enumerate() {
             x = if i < checkpointed {
                 let block = block.clone();
-                tape.checkpoint(&x, move |tape, x| block.forward(tape, x))?
+                tape.checkpoint_samples(&x, move |tape, x| block.forward(tape, x))?
             } else {
                 block.forward(tape, &x)?
             };
