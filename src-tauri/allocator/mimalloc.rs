@@ -12,7 +12,7 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 /// [`purge`] do nothing.
 const KEEP_MS: std::ffi::c_long = 250;
 
-/// Keeps freed memory until [`purge`]. Call once, before anything large is allocated.
+/// Keeps freed memory for some seconds, or until [`purge`]. Call once, before anything large is allocated.
 pub fn keep_freed() {
     // SAFETY: sets one number that mimalloc reads atomically.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, KEEP_MS) };

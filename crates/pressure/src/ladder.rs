@@ -28,6 +28,8 @@ pub enum Rung {
     LowerResolution,
     /// 16-bit activations.
     HalvePrecision,
+    /// Moments of one byte a value.
+    ShrinkOptimizerState,
 }
 
 /// A rung with its price.
@@ -55,6 +57,8 @@ pub enum Freed {
     Prefetched,
     /// This share of a piece's activations.
     ActivationsFraction(f64),
+    /// This share of the optimizer's moments.
+    MomentsFraction(f64),
     /// Everything that Ebb holds.
     Everything,
 }
@@ -83,7 +87,7 @@ enum Keeps {
 
 /// The ladder, cheapest rung first; rungs that change the result stand last. Shares and times are estimates for a deep network
 /// of equal blocks: checkpointing repeats one forward, a third of a step.
-pub const LADDER: [Recovery; 10] = [
+pub const LADDER: [Recovery; 11] = [
     rung(
         Rung::ReleaseCaches,
         "Give cached memory back",
@@ -154,6 +158,13 @@ pub const LADDER: [Recovery; 10] = [
         0.0,
         Keeps::Consent,
     ),
+    rung(
+        Rung::ShrinkOptimizerState,
+        "Keep the optimizer's moments in 8 bits",
+        Freed::MomentsFraction(0.74),
+        0.05,
+        Keeps::Consent,
+    ),
 ];
 
 /// Where a run is stuck.
@@ -167,6 +178,8 @@ pub struct Stuck {
     pub prefetched_bytes: u64,
     /// Activations of the present piece, in bytes.
     pub activations_bytes: u64,
+    /// The optimizer's moments, in bytes; 0 where they are small already.
+    pub moments_bytes: u64,
     /// The whole footprint, in bytes.
     pub own_bytes: u64,
     /// The present micro-batch.
@@ -202,6 +215,7 @@ impl Freed {
             Self::ActivationsFraction(fraction) => {
                 (fraction * stuck.activations_bytes as f64) as u64
             }
+            Self::MomentsFraction(fraction) => (fraction * stuck.moments_bytes as f64) as u64,
             Self::Everything => stuck.own_bytes,
         }
     }
@@ -223,6 +237,7 @@ mod tests {
         cached_bytes: 100,
         prefetched_bytes: 10,
         activations_bytes: 1_000,
+        moments_bytes: 800,
         own_bytes: 3_000,
         micro_batch: 8,
         checkpointed_blocks: 0,
@@ -275,6 +290,16 @@ mod tests {
         ] {
             assert!(!used.contains(&rung), "{used:?}");
         }
+    }
+
+    #[test]
+    fn small_moments_are_offered_where_they_would_do() {
+        assert!(rungs(STUCK).contains(&Rung::ShrinkOptimizerState));
+        let small = Stuck {
+            moments_bytes: 400,
+            ..STUCK
+        };
+        assert!(!rungs(small).contains(&Rung::ShrinkOptimizerState));
     }
 
     #[test]

@@ -16,6 +16,9 @@ fn storage_bytes(tensor: &Tensor) -> u64 {
     let count = match &*guard {
         Storage::Cpu(CpuStorage::F32(values)) => values.len(),
         Storage::Cpu(CpuStorage::F64(values)) => values.len(),
+        Storage::Cpu(CpuStorage::BF16(values)) => values.len(),
+        Storage::Cpu(CpuStorage::F16(values)) => values.len(),
+        Storage::Cpu(CpuStorage::U8(values)) => values.len(),
         // Elsewhere operations make their inputs contiguous: storage and tensor are one size.
         _ => tensor.elem_count(),
     };

@@ -5,6 +5,7 @@ use crate::average::fill;
 use crate::error::{Result, TrainError, at};
 use crate::learner::Learner;
 use crate::precision::LossScale;
+use crate::skipped::SkippedSteps;
 use candle_core::{Device, Tensor, safetensors};
 use runlog::{RunFolder, SavedCheckpoint};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,9 @@ pub struct RunState {
     /// The loss scale, in f16. [`write`] takes it from the learner.
     #[serde(default)]
     pub loss_scale: Option<LossScale>,
+    /// Steps that changed nothing. [`write`] takes it from the learner.
+    #[serde(default)]
+    pub skipped: SkippedSteps,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -114,6 +118,7 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
         format: FORMAT,
         state: RunState {
             loss_scale: learner.loss_scale(),
+            skipped: learner.skipped(),
             ..state.clone()
         },
         files,
@@ -156,7 +161,7 @@ fn io_error(error: candle_core::Error) -> io::Error {
 
 /// ": 0.4 of 1.1 GB free on this disk. Free 0.7 GB, then choose Checkpoint now", where room is the trouble.
 fn room(parent: &Path, error: &io::Error, learner: &Learner) -> String {
-    let needed = learner.state_bytes() - learner.parameters.bytes();
+    let needed = learner.saved_bytes();
     match fs4::available_space(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
             ". {} of {} are free on this disk; free {} and checkpoint again",
@@ -278,7 +283,7 @@ pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> 
         let saved = tensors(&path, &device)?;
         learner.optimizer.load(&learner.parameters, saved, &path)?;
     }
-    learner.loaded(loaded.state.loss_scale)
+    learner.loaded(loaded.state.loss_scale, loaded.state.skipped)
 }
 
 /// Whether the optimizer's moments are wanted.

@@ -129,10 +129,15 @@ impl ImageTask<'_> {
         piece.loss = to_f64(&losses)?.iter().sum();
         let classes = scores.tensor().dim(1)?;
         for (scores, &label) in to_f64(scores.tensor())?.chunks_exact(classes).zip(&labels) {
-            let better = scores
-                .iter()
-                .filter(|&&score| score > scores[label as usize])
-                .count();
+            let own = scores[label as usize];
+            // Where the own score is no number nothing compares as better: that is no right answer.
+            let better = match own.is_finite() {
+                true => scores
+                    .iter()
+                    .filter(|score| **score > own || score.is_nan())
+                    .count(),
+                false => classes,
+            };
             piece.right += u64::from(better == 0);
             piece.in_top_5 += u64::from(better < 5);
         }

@@ -10,7 +10,7 @@ use crate::optimizer::Optimizer;
 use crate::plan::Plan;
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
-use crate::skipped::{Skipped, first_non_finite};
+use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
 use candle_core::Device;
 use tape::update::health;
 use tape::{Cancel, Kernels, Parameters};
@@ -38,7 +38,7 @@ pub struct Learner {
     image_size: usize,
     label_smoothing: f64,
     checkpointed: usize,
-    non_finite_in_a_row: u32,
+    skipped: SkippedSteps,
 }
 
 /// What an update did.
@@ -86,7 +86,7 @@ impl Learner {
             image_size: plan.image_size as usize,
             label_smoothing: plan.label_smoothing,
             checkpointed: plan.checkpoint_blocks as usize,
-            non_finite_in_a_row: 0,
+            skipped: SkippedSteps::default(),
         };
         learner.round()?;
         Ok(learner)
@@ -101,8 +101,9 @@ impl Learner {
         Ok(())
     }
 
-    /// The parameters have come from a checkpoint, and with them the loss scale where there is one.
-    pub fn loaded(&mut self, loss_scale: Option<LossScale>) -> Result<()> {
+    /// The parameters have come from a checkpoint, and with them the loss scale where there is one, and the steps skipped.
+    pub fn loaded(&mut self, loss_scale: Option<LossScale>, skipped: SkippedSteps) -> Result<()> {
+        self.skipped = skipped;
         self.precision = self.precision.with_loss_scale(loss_scale);
         self.round()
     }
@@ -110,6 +111,11 @@ impl Learner {
     /// The loss scale now, where there is one.
     pub fn loss_scale(&self) -> Option<LossScale> {
         self.precision.loss_scale()
+    }
+
+    /// The steps that changed nothing until now.
+    pub fn skipped(&self) -> SkippedSteps {
+        self.skipped
     }
 
     fn loss_factor(&self) -> f64 {
@@ -165,6 +171,12 @@ impl Learner {
         2 * self.parameters.bytes() + rounded + self.optimizer.bytes() + averages
     }
 
+    /// Bytes of weights, moments and averages: what a checkpoint holds.
+    pub fn saved_bytes(&self) -> u64 {
+        let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
+        self.parameters.bytes() + self.optimizer.bytes() + averages
+    }
+
     /// Bytes of one activation element.
     pub fn element_bytes(&self) -> u32 {
         self.precision.dtype().size_in_bytes() as u32
@@ -188,12 +200,13 @@ impl Learner {
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
             let mut skipped = Skipped::found(&self.parameters, batch.loss, &health)?;
             skipped.overflowed_at = self.halve_loss_scale(batch.loss);
-            self.non_finite_in_a_row += u32::from(skipped.overflowed_at.is_none());
-            if self.non_finite_in_a_row >= DIVERGED_AFTER {
+            self.skipped.total += 1;
+            self.skipped.in_a_row += u32::from(skipped.overflowed_at.is_none());
+            if self.skipped.in_a_row >= DIVERGED_AFTER {
                 return Err(TrainError::Diverged {
                     step,
                     what: skipped.what,
-                    times: self.non_finite_in_a_row,
+                    times: self.skipped.in_a_row,
                     learning_rate,
                     checkpoint: None,
                 });
@@ -204,17 +217,19 @@ impl Learner {
                 skipped: Some(skipped),
             });
         }
-        self.non_finite_in_a_row = 0;
+        self.skipped.in_a_row = 0;
+        // Only steps that changed something correct the moments' bias.
+        let updates = (step + 1).saturating_sub(self.skipped.total).max(1);
         let clip = (self.clip_norm / (gradient_norm + 1e-12)).min(1.0);
         self.optimizer.update(
             &mut self.parameters,
             &batch.gradients,
             learning_rate,
             clip / weight,
-            step + 1,
+            updates,
         )?;
         if let Some(average) = &mut self.average {
-            average.follow(&self.parameters, step + 1)?;
+            average.follow(&self.parameters, updates)?;
         }
         if let Precision::F16(scale) = &mut self.precision {
             *scale = scale.after_clean();
@@ -229,7 +244,7 @@ impl Learner {
 
     /// The newest step was skipped.
     pub fn is_skipping(&self) -> bool {
-        self.non_finite_in_a_row > 0
+        self.skipped.in_a_row > 0
     }
 
     /// The name of the first parameter whose values are not all finite.

@@ -260,6 +260,9 @@ impl<'a> Session<'a> {
             }
             self.gather(pending, 2)?;
             let samples = pending.piece(size);
+            if samples.is_empty() {
+                return Ok(());
+            }
             self.pilot.begin_weighing()?;
             self.pilot.begin(samples.len())?;
             let task = self.learner.task(self.control.cancel());

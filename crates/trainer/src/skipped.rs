@@ -3,8 +3,18 @@
 use crate::error::Result;
 use candle_core::Tensor;
 use runlog::{NonFiniteGradient, format_count};
+use serde::{Deserialize, Serialize};
 use tape::Parameters;
 use tape::update::{Health, health};
+
+/// How many steps changed nothing: part of every checkpoint, so that a resumed run counts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SkippedSteps {
+    /// Since the run began. The optimizer does not count these.
+    pub total: u64,
+    /// In a row until now, those that a loss scale is to blame for left out.
+    pub in_a_row: u32,
+}
 
 /// A step that changed nothing.
 #[derive(Debug, Clone, PartialEq)]

@@ -74,6 +74,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                     best: Some((0.9, 2)),
                     is_best: true,
                     loss_scale: first.loss_scale(),
+                    skipped: first.skipped(),
                 };
                 assert_eq!(state.loss_scale.is_some(), dtype == DType::F16);
                 let written = checkpoint::write(&run, &first, &state).unwrap();
@@ -86,6 +87,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                 assert_eq!((&loaded.state, damaged.len()), (&state, 0));
                 checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
                 assert_eq!(second.loss_scale(), first.loss_scale());
+                assert_eq!(second.skipped(), first.skipped());
                 assert!(values(&second.parameters) == values(&first.parameters));
                 assert!(moments(&second) == moments(&first));
                 assert!(averages(&second) == averages(&first));

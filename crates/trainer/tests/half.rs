@@ -27,7 +27,9 @@ fn spacing(dtype: DType) -> f64 {
 fn settled(plan: &Plan) -> Learner {
     let mut learner = learner(plan);
     let lower = |scale| (0..6).fold(scale, |scale: LossScale, _| scale.after_overflow());
-    learner.loaded(learner.loss_scale().map(lower)).unwrap();
+    learner
+        .loaded(learner.loss_scale().map(lower), learner.skipped())
+        .unwrap();
     learner
 }
 
@@ -238,7 +240,7 @@ fn the_scale_changes_neither_the_norm_nor_the_step() {
         ));
         if scaled {
             let other = (0..4).fold(LossScale::START, |scale, _| scale.after_overflow());
-            learner.loaded(Some(other)).unwrap();
+            learner.loaded(Some(other), learner.skipped()).unwrap();
         }
         let batch = whole(&learner.task(Cancel::default()), &samples(4, 8), &[4]);
         let update = learner.update(&batch, 0).unwrap();

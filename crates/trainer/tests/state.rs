@@ -7,7 +7,7 @@
 mod support;
 
 use candle_core::{DType, Device, Tensor};
-use support::{build, learner, norm, plan, samples, values, whole};
+use support::{build, distance, learner, norm, plan, samples, values, whole};
 use tape::{Cancel, Parameters};
 use trainer::rooms::{Learner, Optimizer};
 use trainer::{ModelKind, OptimizerKind};
@@ -157,4 +157,46 @@ fn a_step_that_is_skipped_leaves_the_average() {
     batch.gradients[0] = Tensor::from_vec(nan, shape, &Device::Cpu).unwrap();
     assert!(learner.update(&batch, 1).unwrap().skipped.is_some());
     assert_eq!(average(&learner), before);
+}
+
+/// Scores that are no numbers compare as better than nothing and worse than nothing: none of them is a right answer.
+#[test]
+fn a_network_that_gives_no_numbers_gets_nothing_right() {
+    let mut learner = learner(&plan(
+        ModelKind::VitMicro,
+        OptimizerKind::AdamW,
+        DType::F32,
+        10,
+    ));
+    let weight = (&learner.parameters.at(0).tensor * f64::NAN).unwrap();
+    learner.parameters.set(0, weight).unwrap();
+    let piece = learner
+        .task(Cancel::default())
+        .evaluate(&samples(7, 3))
+        .unwrap();
+    assert_eq!((piece.samples, piece.right, piece.in_top_5), (7, 0, 0));
+}
+
+/// A skipped step leaves no trace: the moments' bias is corrected by the steps that changed something.
+#[test]
+fn the_optimizer_does_not_count_skipped_steps() {
+    let plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
+    // What one update moves, by its learning rate, after so many steps that were skipped.
+    let moved = |skipped: u64| {
+        let mut learner = learner(&plan);
+        let batch = whole(&learner.task(Cancel::default()), &samples(8, 2), &[8]);
+        let before = values(&learner.parameters);
+        for _ in 0..skipped {
+            let mut batch = whole(&learner.task(Cancel::default()), &samples(8, 2), &[8]);
+            batch.gradients[1] = (&batch.gradients[1] * f64::NAN).unwrap();
+            assert!(learner.update(&batch, 20).unwrap().skipped.is_some());
+        }
+        assert_eq!(learner.skipped().total, skipped);
+        let rate = learner.update(&batch, 20 + skipped).unwrap().learning_rate;
+        assert_eq!(learner.skipped().in_a_row, 0);
+        let after = values(&learner.parameters).into_iter().flatten();
+        let pairs = after.zip(before.into_iter().flatten());
+        pairs.map(|(a, b)| (a - b) / rate).collect::<Vec<_>>()
+    };
+    assert!(distance(&moved(4), &moved(0)) <= 1e-9 * norm(&moved(0)));
 }

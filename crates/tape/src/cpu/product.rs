@@ -16,7 +16,7 @@ pub(crate) struct Matrix<'a, T> {
 impl<'a, T: Float> Matrix<'a, T> {
     /// Rows one after the other, each `row_stride` apart.
     pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
-        debug_assert!(rows == 0 || (rows - 1) * row_stride + columns <= values.len());
+        assert!(rows == 0 || (rows - 1) * row_stride + columns <= values.len());
         Matrix {
             values,
             rows,

@@ -5,7 +5,7 @@
 //! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
 //! Saved: `x` if `w` needs a gradient and `x` is not cheap to compute again, `w` (a parameter: free) if `x` does.
 
-use super::{axes, expect_shape};
+use super::{axes, expect_filled, expect_shape};
 use crate::cpu::columns::{Window, gather, scatter};
 use crate::cpu::{
     Float, Matrix, View, add_in_order, buffer, product, tensor_of, threads, with_float,
@@ -33,6 +33,7 @@ impl Tape<'_> {
     pub fn conv2d(&self, x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Value> {
         self.poll()?;
         let [_, channels, height, width] = axes("conv2d", "x", x)?;
+        expect_filled("conv2d", "x", x)?;
         let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
         if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
             return Err(TapeError::Shape {

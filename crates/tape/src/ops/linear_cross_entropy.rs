@@ -5,7 +5,7 @@
 //! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width]. Halves are widened: all of it is
 //! f32, since a loss scale comes only after the products.
 
-use super::{Loss, axes, expect_shape};
+use super::{Loss, axes, expect_filled, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
@@ -30,6 +30,8 @@ impl Tape<'_> {
     /// [`IGNORED`] cost nothing and get no gradient.
     pub fn linear_cross_entropy(&self, x: &Value, weight: &Value, targets: &[u32]) -> Result<Loss> {
         self.poll()?;
+        expect_filled("linear_cross_entropy", "x", x)?;
+        expect_filled("linear_cross_entropy", "weight", weight)?;
         let [rows, width] = axes("linear_cross_entropy", "x", x)?;
         let [vocabulary, _] = axes("linear_cross_entropy", "weight", weight)?;
         expect_shape(

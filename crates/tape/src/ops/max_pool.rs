@@ -129,7 +129,7 @@ fn forward<T: Float>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor
                     at / plane.out_width,
                     at % plane.out_width,
                     |number, pixel| {
-                        if best.is_none_or(|(value, _)| x[pixel] > value) {
+                        if best.is_none_or(|(value, _)| x[pixel] > value || x[pixel].is_nan()) {
                             best = Some((x[pixel], number));
                         }
                     },

@@ -5,6 +5,7 @@
 use super::{expect_filled, one_axis_at_least};
 use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, with_float};
 use crate::error::{Result, TapeError};
+use crate::half::in_full;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -81,10 +82,11 @@ impl Tape<'_> {
                 })?
             } else {
                 let places = Tensor::new(places(&indices, each, width), dy.device())?;
-                let zeros = Tensor::zeros(shape.elem_count(), dy.dtype(), dy.device())?;
-                zeros
-                    .index_add(&places, &dy.flatten_all()?, 0)?
-                    .reshape(shape)?
+                in_full([&dy], |[dy]| {
+                    let zeros = Tensor::zeros(shape.elem_count(), dy.dtype(), dy.device())?;
+                    let sums = zeros.index_add(&places, &dy.flatten_all()?, 0)?;
+                    Ok(sums.reshape(shape)?)
+                })?
             };
             sink.give(id, dx)
         }))

@@ -70,7 +70,7 @@ impl Tape<'_> {
         let y = x
             .tensor()
             .narrow(1, 0, 1)?
-            .contiguous()?
+            .force_contiguous()?
             .reshape((samples, width))?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));

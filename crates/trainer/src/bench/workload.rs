@@ -150,8 +150,15 @@ impl Model {
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;
         let saved_bytes = tape.peak_saved_bytes();
         let (per_row, root) = (loss.per_sample, loss.sum);
-        let gradients = tape.backward(vec![(root, 1.0)])?.into_iter().flatten();
-        let gradients = gradients.collect();
+        let gradients = tape.backward(vec![(root, 1.0)])?.into_iter();
+        let gradients = gradients
+            .zip(parameters.iter())
+            .map(|(gradient, parameter)| match gradient {
+                Some(gradient) => Ok(gradient),
+                // A parameter that took no part in this piece.
+                None => Ok(parameter.tensor.zeros_like()?),
+            })
+            .collect::<Result<_>>()?;
         device.synchronize()?;
         let piece = TrainedPiece {
             gradients,

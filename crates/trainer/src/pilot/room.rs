@@ -8,7 +8,8 @@ use runlog::format_bytes;
 
 /// Answers in a row to wait, before a wait for oneself is refused: two seconds.
 const STUCK_AFTER: u32 = 20;
-/// Bytes of a pixel of a sample, before the first piece was measured: twice what the networks here keep in f32.
+/// Bytes of a pixel of a sample, before the first piece was measured: twice what the networks here keep in f32. Evaluation
+/// keeps nothing and needs a quarter.
 const ROUGH_PIXEL_BYTES: u64 = 2048;
 /// Sizes that are worked before anything is measured.
 const ROUGH_MOST: u32 = 2;
@@ -56,10 +57,11 @@ impl Pilot {
         micro_batch: u32,
     ) -> Result<()> {
         let pixels = u64::from(self.image_size).pow(2);
-        let rough = match micro_batch <= ROUGH_MOST {
-            true => u64::from(micro_batch) * pixels * ROUGH_PIXEL_BYTES,
-            false => 0,
+        let pixel_bytes = match kind.phase {
+            Phase::Train => ROUGH_PIXEL_BYTES,
+            Phase::Evaluate => ROUGH_PIXEL_BYTES / 4,
         };
+        let rough = u64::from(micro_batch) * pixels * pixel_bytes;
         let measured = self
             .model
             .upper_bytes(kind, u64::from(micro_batch) * pixels);

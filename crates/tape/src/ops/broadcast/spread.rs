@@ -5,6 +5,7 @@ use crate::cpu::{
     Float, View, buffer, column_sums, lanes, row_chunks, tensor_of, wide, with_float,
 };
 use crate::error::{Result, TapeError};
+use crate::half::in_full;
 use crate::tape::Value;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -88,7 +89,9 @@ impl Spread {
             return Ok(values.clone());
         }
         if !fused {
-            return Ok(values.reshape(sizes)?.sum(repeated)?);
+            return in_full([values], |[values]| {
+                Ok(values.reshape(sizes)?.sum(repeated)?)
+            });
         }
         with_float!("broadcast", values, T => {
             let all = View::<T>::of("broadcast", values)?;

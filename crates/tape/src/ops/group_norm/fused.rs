@@ -41,7 +41,7 @@ pub(super) fn forward<T: Float>(norm: &Norm, x: &Tensor, moments: &Tensor) -> Re
             let (sample, channel) = (i / sizes.channels, i % sizes.channels);
             let group = sample * sizes.groups + channel / sizes.channels_a_group();
             let (mean, r) = (moments[2 * group], moments[2 * group + 1]);
-            let (scale, shift) = (r * w[channel], b[channel] - mean * r * w[channel]);
+            let (scale, shift) = (r * w[channel], b[channel] - mean * (r * w[channel]));
             wide(|| match norm.activation {
                 Activation::None => each(y, x, |x| x * scale + shift),
                 Activation::Relu => each(y, x, |x| relu(x * scale + shift)),
@@ -58,7 +58,8 @@ fn each<T: Float>(y: &mut [T], x: &[T], f: impl Fn(T) -> T) {
 
 #[inline(always)]
 fn relu<T: Float>(z: T) -> T {
-    if z > T::zero() { z } else { T::zero() }
+    // Written so that NaN passes: a comparison with it is false.
+    if z < T::zero() { T::zero() } else { z }
 }
 
 pub(super) fn backward<T: Float>(
