@@ -129,6 +129,14 @@ impl MemoryModel {
         Some(upper.max(seen) as u64)
     }
 
+    /// How far the prediction for this piece was off, as a share of its measured peak: +0.04 is 4 % too high. Ask before
+    /// `learn` takes the piece in. `None` where nothing was predicted or measured, or the piece did not end well.
+    pub fn error_fraction(&self, piece: &Piece) -> Option<f64> {
+        let whole = piece.outcome == Outcome::Ok && piece.peak_bytes > 0;
+        let predicted = self.upper_bytes(piece.kind, piece.cost).filter(|_| whole)?;
+        Some(predicted as f64 / piece.peak_bytes as f64 - 1.0)
+    }
+
     /// Footprint that stays when no piece is at work, in bytes: weights, gradients, optimizer state and the program.
     pub fn state_bytes(&self, kind: PieceKind) -> Option<u64> {
         let fit = self.fit(kind).filter(|fit| fit.knows_slope())?;

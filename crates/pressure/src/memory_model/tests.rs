@@ -196,6 +196,34 @@ fn a_constant_size_for_hours_does_not_spoil_the_slope() {
 }
 
 #[test]
+fn the_error_is_a_share_of_the_measured_peak() {
+    let model = taught(Allocator::Exact, |m| f64::from(m) * GB, &[1, 2, 4]);
+    let predicted = upper(&model, 4).expect("measured");
+    for (measured, error) in [
+        (predicted, 0.0),
+        (predicted / 1.1, 0.1),
+        (2.0 * predicted, -0.5),
+    ] {
+        let got = model.error_fraction(&piece(4, measured * GB));
+        assert!(
+            (got.expect("predicted") - error).abs() < 1e-6,
+            "{got:?}, not {error}"
+        );
+    }
+    let cancelled = Piece {
+        outcome: Outcome::Cancelled,
+        ..piece(4, GB)
+    };
+    assert_eq!(model.error_fraction(&cancelled), None);
+    assert_eq!(model.error_fraction(&piece(4, 0.0)), None, "not measured");
+    assert_eq!(
+        MemoryModel::default().error_fraction(&piece(4, GB)),
+        None,
+        "not predicted"
+    );
+}
+
+#[test]
 fn a_model_survives_a_checkpoint() {
     let model = taught(Allocator::PowerOfTwo, |m| f64::from(m) * GB, &[1, 2, 4]);
     let text = serde_json::to_string(&model).expect("a model can be written");
