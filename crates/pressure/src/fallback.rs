@@ -28,6 +28,7 @@ pub(crate) fn step(policy: &Policy, state: &mut State, ask: &Ask) -> Step {
     let setback = state.setback.filter(|setback| setback.kind == ask.kind);
     let track = state.track_mut(ask.kind).clone();
     let size = match track.size {
+        0 if track.earlier_size > 0 => at_most(track.batch, track.earlier_size),
         0 => at_most(track.batch, policy.blind_start),
         size => size,
     };
@@ -63,11 +64,11 @@ pub(crate) fn step(policy: &Policy, state: &mut State, ask: &Ask) -> Step {
         )
     } else if track.size == 0 {
         state.blind_step_ms = Some(now);
-        (
-            size,
-            "a first guess, because memory cannot be predicted yet".into(),
-            false,
-        )
+        let why = match track.earlier_size {
+            0 => "a first guess, because memory cannot be predicted yet",
+            _ => "as before, because memory cannot be predicted here",
+        };
+        (size, why.into(), false)
     } else if level == Level::Critical && size > 1 && rested(policy.critical_again_ms) {
         (
             at_most(track.batch, size / 2),

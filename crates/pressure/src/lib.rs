@@ -8,6 +8,7 @@ mod error;
 mod fallback;
 mod growth;
 mod ladder;
+mod learnt;
 mod memory_model;
 mod monitor;
 mod policy;
@@ -28,6 +29,7 @@ pub use decision::{
 };
 pub use error::PressureError;
 pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery};
+pub use learnt::Learnt;
 pub use memory_model::{Allocator, MemoryModel};
 pub use monitor::Monitor;
 pub use policy::Policy;

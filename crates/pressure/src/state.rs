@@ -5,6 +5,7 @@ use crate::decision::{Action, PieceKind, Prefetch};
 use crate::policy::Policy;
 use crate::sample::{Level, MemorySample};
 use crate::signal::{LevelTracker, Reading};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Finest distance of the history, milliseconds: half of the monitor's fastest beat.
@@ -72,6 +73,8 @@ pub(crate) struct Setback {
 pub(crate) struct Track {
     /// The micro-batch; 0 before the first decision.
     pub(crate) size: u32,
+    /// The micro-batch of an earlier life of the run, to begin with; 0 where there was none.
+    pub(crate) earlier_size: u32,
     /// The most samples that were ever asked for at once: the effective batch, or the held-out samples.
     pub(crate) batch: u32,
     /// Still in the slow start: growth waits for nothing.
@@ -89,7 +92,7 @@ pub(crate) struct Track {
 }
 
 /// How fast a size is, over unslowed pieces.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Speed {
     pub(crate) size: u32,
     pub(crate) ms_per_cost: f64,
@@ -100,6 +103,7 @@ impl Default for Track {
     fn default() -> Self {
         Self {
             size: 0,
+            earlier_size: 0,
             batch: 0,
             sample_cost: 1.0,
             starting: true,

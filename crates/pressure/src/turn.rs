@@ -155,12 +155,21 @@ impl Turn<'_> {
             track,
             self.ask.sample.at_ms,
         );
-        let fits = largest_within(self.model, self.ask.kind, track, self.growth_bytes())
-            .clamp(1, most.max(1));
+        let (most, room) = match track.earlier_size {
+            0 => (most, self.growth_bytes()),
+            // What was worked before needs no room to grow into.
+            earlier => (at_most(track.batch, earlier), self.budget.bytes),
+        };
+        let fits = largest_within(self.model, self.ask.kind, track, room).clamp(1, most.max(1));
+        let before = if fits == track.earlier_size {
+            "as before, "
+        } else {
+            ""
+        };
         Verdict::run(
             fits,
             Component::Headroom,
-            format!("{} are free", gb(self.ask.sample.available_bytes)),
+            format!("{before}{} are free", gb(self.ask.sample.available_bytes)),
         )
     }
 
