@@ -52,8 +52,6 @@ impl Learnt {
     /// The controller's memory at the beginning of a new life. The first decision of each kind asks for the earlier size, or
     /// for as much of it as fits now.
     pub fn take_up(self) -> (State, MemoryModel) {
-        let mut model = self.model;
-        model.begin_anew();
         let track = |kept: Kept| Track {
             earlier_size: kept.size,
             starting: kept.starting,
@@ -67,7 +65,7 @@ impl Learnt {
                 .collect(),
             ..State::default()
         };
-        (state, model)
+        (state, self.model)
     }
 
     /// The size that a piece of this kind had; 0 where none was decided.

@@ -153,15 +153,6 @@ impl MemoryModel {
         self.fit(kind).map_or(0, |fit| fit.largest)
     }
 
-    /// Another process goes on with this model. What it holds beside its pieces is a little more or less than before: its
-    /// first peak says so, and what a sample takes stays.
-    pub(crate) fn begin_anew(&mut self) {
-        for (_, fit) in &mut self.fits {
-            let [_, _, slope] = fit.covariance;
-            fit.covariance = [UNCERTAIN, 0.0, slope];
-        }
-    }
-
     fn fit(&self, kind: PieceKind) -> Option<&Fit> {
         self.fits
             .iter()

@@ -149,7 +149,7 @@ fn a_life_without_a_decision_keeps_what_the_life_before_knew() {
 }
 
 #[test]
-fn the_first_peak_of_another_process_moves_the_whole_prediction() {
+fn what_another_process_holds_more_is_covered_after_its_first_peak() {
     let (_, learnt) = life(ROOMY, new());
     let heavier = Machine {
         own_bytes: ROOMY.own_bytes + 300 * MB,
@@ -161,10 +161,7 @@ fn the_first_peak_of_another_process_moves_the_whole_prediction() {
         let upper = model.upper_bytes(kind(), u64::from(size) * PIXELS);
         let peak = heavier.own_bytes + u64::from(size) * heavier.sample_bytes;
         let off = upper.expect("known") as f64 / peak as f64 - 1.0;
-        assert!((0.0..0.6).contains(&off), "{size}: {off}");
-        // The slope stayed: a sample more is a sample more.
-        let more = model.upper_bytes(kind(), u64::from(size + 1) * PIXELS);
-        assert!(more > upper, "{size}");
+        assert!((0.0..0.3).contains(&off), "{size}: {off}");
     }
 }
 
