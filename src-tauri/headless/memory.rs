@@ -2,7 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
-use super::say::out;
+use super::say::{aside, out};
 use super::train::machine;
 use pressure::{Level, LevelTracker, MemorySample, pressure};
 use runlog::format_bytes;
@@ -22,6 +22,9 @@ pub fn run(args: &args::Memory) -> Result<(), Failure> {
     }
     loop {
         show(&source.sample()?, &mut levels, args);
+        if let Some(notice) = source.take_notice() {
+            aside!("ebb: {notice}");
+        }
         if args.once {
             break;
         }

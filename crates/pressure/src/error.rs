@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum PressureError {
     /// The system refused or changed one of its readings.
-    #[error("{what} could not be read: {source}. Ebb goes on with the last reading.")]
+    #[error("{what} could not be read: {source}. Let Ebb read it, or go on without it.")]
     Unreadable {
         /// A file, or the name of a system call.
         what: String,
@@ -14,9 +14,7 @@ pub enum PressureError {
         source: std::io::Error,
     },
     /// A reading came back in a form that nobody knows.
-    #[error(
-        "{what} holds {found}, which is not a memory reading. Ebb goes on with the last reading."
-    )]
+    #[error("{what} holds {found}, which is not a memory reading.")]
     Unexpected {
         /// A file, or the name of a system call.
         what: String,
@@ -36,6 +34,14 @@ pub enum PressureError {
     ScriptLine {
         /// The script.
         path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        wrong: String,
+    },
+    /// A line that the pilot was told is wrong.
+    #[error("Line {line}: {wrong}. docs/pilot.md has an example.")]
+    TraceLine {
         /// The line, from 1.
         line: usize,
         /// What is wrong with it.

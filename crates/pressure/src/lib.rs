@@ -9,6 +9,7 @@ mod fallback;
 mod growth;
 mod ladder;
 mod learnt;
+mod lines;
 mod memory_model;
 mod monitor;
 mod policy;
@@ -30,6 +31,7 @@ pub use decision::{
 pub use error::PressureError;
 pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery};
 pub use learnt::Learnt;
+pub use lines::LinePilot;
 pub use memory_model::{Allocator, MemoryModel};
 pub use monitor::Monitor;
 pub use policy::Policy;

@@ -120,6 +120,11 @@ impl Monitor {
         locked(&self.shared.source).own_headroom_bytes()
     }
 
+    /// What has become unreadable since the last call, in a sentence; each loss once.
+    pub fn take_notice(&self) -> Option<String> {
+        locked(&self.shared.source).take_notice()
+    }
+
     /// What is read, for the user.
     pub fn describe(&self) -> String {
         locked(&self.shared.source).describe()

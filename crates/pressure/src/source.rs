@@ -2,6 +2,7 @@
 //! Knows no GPU library: the device's own readings come in as closures.
 
 mod blind;
+mod lasting;
 #[cfg_attr(target_os = "macos", path = "source/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "source/linux.rs")]
 mod platform;
@@ -9,6 +10,7 @@ pub mod scripted;
 
 use crate::error::PressureError;
 use crate::sample::MemorySample;
+use std::time::Instant;
 
 /// Reads the machine's memory.
 pub trait MemorySource: Send {
@@ -29,7 +31,13 @@ pub trait MemorySource: Send {
     }
 
     /// What the limits set on this process itself leave, in bytes; `None` without such a limit. Nobody else can give it back.
+    /// `None` too where somebody moved a limit since the source was opened: whoever did may move it again.
     fn own_headroom_bytes(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// What has become unreadable since the last call, in a sentence that says what is read in its place. Each loss is said once.
+    fn take_notice(&mut self) -> Option<String> {
         None
     }
 
@@ -42,7 +50,7 @@ pub trait MemorySource: Send {
 /// One number of the device, in bytes.
 pub type DeviceReading = Box<dyn Fn() -> u64 + Send>;
 
-/// What the device says of itself. Every closure answers in microseconds and may be called from any thread.
+/// What the device says of itself, and what only the caller knows of this process. Every closure answers in microseconds and may be called from any thread.
 pub struct DeviceReadings {
     /// Live bytes by the tape's and trainer's own count.
     pub live_bytes: DeviceReading,
@@ -50,6 +58,9 @@ pub struct DeviceReadings {
     pub allocated_bytes: DeviceReading,
     /// The GPU's recommended working set; 0 where there is none.
     pub limit_bytes: DeviceReading,
+    /// What this process has mapped and never fills, such as the far ends of its stacks; it counts where a limit on the
+    /// process counts mappings.
+    pub idle_bytes: DeviceReading,
 }
 
 impl Default for DeviceReadings {
@@ -58,6 +69,7 @@ impl Default for DeviceReadings {
             live_bytes: Box::new(|| 0),
             allocated_bytes: Box::new(|| 0),
             limit_bytes: Box::new(|| 0),
+            idle_bytes: Box::new(|| 0),
         }
     }
 }
@@ -73,8 +85,9 @@ impl DeviceReadings {
 
 /// The best source this machine lets us read; `describe` says which. Never fails: at worst it is blind.
 pub fn open(device: DeviceReadings) -> Box<dyn MemorySource> {
+    let opened = Instant::now();
     match platform::Machine::open() {
-        Ok(machine) => Box::new(machine.with_device(device)),
+        Ok(machine) => Box::new(lasting::Lasting::of(machine.with_device(device), opened)),
         Err(why) => Box::new(blind::Blind::open(device, why.to_string())),
     }
 }
@@ -99,6 +112,7 @@ mod tests {
             live_bytes: Box::new(|| 1),
             allocated_bytes: Box::new(|| 2),
             limit_bytes: Box::new(|| 3),
+            ..DeviceReadings::default()
         };
         let mut source = open(device);
         let sample = source

@@ -52,12 +52,16 @@ impl Machine {
     /// Opens the source of readings for a machine without a GPU at work.
     pub fn open(&self) -> Result<Box<dyn MemorySource>> {
         let chosen = tape::device::choose(tape::device::Wanted::Cpu)?;
-        self.source(&chosen)
+        self.source(&chosen, 0)
     }
 
-    /// Opens the source of readings.
-    pub(crate) fn source(&self, chosen: &Chosen) -> Result<Box<dyn MemorySource>> {
-        let readings = readings(chosen);
+    /// Opens the source of readings. `idle_bytes` are mapped for this process and never filled.
+    pub(crate) fn source(
+        &self,
+        chosen: &Chosen,
+        idle_bytes: u64,
+    ) -> Result<Box<dyn MemorySource>> {
+        let readings = readings(chosen, idle_bytes);
         let Some(script) = &self.script else {
             return Ok(source::open(readings));
         };
@@ -77,11 +81,12 @@ impl Machine {
 }
 
 /// The device's own numbers. The handle that answers is made for this: it is read from the monitor's thread.
-fn readings(chosen: &Chosen) -> DeviceReadings {
+fn readings(chosen: &Chosen, idle_bytes: u64) -> DeviceReadings {
     let (allocated, limit) = (chosen.device.clone(), chosen.device.clone());
     DeviceReadings {
         live_bytes: Box::new(live_bytes),
         allocated_bytes: Box::new(move || tape::device::allocated_bytes(&allocated)),
         limit_bytes: Box::new(move || tape::device::limit_bytes(&limit)),
+        idle_bytes: Box::new(move || idle_bytes),
     }
 }

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::replay::Replay;
+use crate::train::stack_bytes;
 use candle_core::Device;
 use pressure::{
     Action, Allocator, Ask, Change, Decision, MemoryModel, MemorySample, Monitor, Outcome, Phase,
@@ -84,7 +85,7 @@ impl Pilot {
             ..Policy::default()
         };
         policy.politeness = plan.politeness.unwrap_or(policy.politeness);
-        let source = machine.source(chosen)?;
+        let source = machine.source(chosen, stack_bytes(plan.threads))?;
         let stepped = source.is_stepped();
         let allocator = if chosen.kind == "metal" {
             Allocator::PowerOfTwo
@@ -117,6 +118,11 @@ impl Pilot {
     /// Where readings come from.
     pub fn describe(&self) -> String {
         self.monitor.describe()
+    }
+
+    /// What has become unreadable since the last call, in a sentence; each loss once.
+    pub fn take_notice(&self) -> Option<String> {
+        self.monitor.take_notice()
     }
 
     /// Another memory cap.

@@ -220,6 +220,9 @@ impl<'a> Session<'a> {
     ) -> Result<Answer> {
         self.pilot.set_spare(self.spare_bytes());
         let answer = self.pilot.ask(remaining, phase, position)?;
+        if let Some(notice) = self.pilot.take_notice() {
+            self.journal.warn("memory_source", notice)?;
+        }
         self.feed.set_prefetch(answer.decision.prefetch);
         self.held_out.set_prefetch(answer.decision.prefetch);
         self.pilot.set_spare(self.spare_bytes());

@@ -20,6 +20,12 @@ use tape::device::piece_scope;
 /// Stack of the training thread, in bytes.
 const STACK_BYTES: usize = 64 << 20;
 
+/// Bytes mapped for the stacks of a training, hardly any of which is ever filled: its pool's, and that of the thread which
+/// began it.
+pub(crate) fn stack_bytes(threads: u32) -> u64 {
+    (u64::from(threads) + 1) * STACK_BYTES as u64
+}
+
 /// What a flight needs beside its plan.
 #[derive(Debug, Clone, Default)]
 pub struct Flight {

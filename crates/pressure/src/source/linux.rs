@@ -1,5 +1,5 @@
 //! Linux: `MemAvailable`, stalls (PSI) and the limits set on this process. The smallest headroom counts: the machine's,
-//! the control group's, the process's own. Refuses to know what the numbers are used for.
+//! the control group's, the process's own. What cannot be read is left out, and said once. Refuses to know what the numbers are used for.
 //!
 //! Free disk is not read: swap space is laid out in advance here, so a full disk takes none of it.
 
@@ -7,21 +7,24 @@
 mod files;
 #[path = "linux/group.rs"]
 mod group;
+#[path = "linux/limits.rs"]
+mod limits;
+#[path = "linux/stalls.rs"]
+mod stalls;
 
 use super::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
 use crate::sample::MemorySample;
 use files::Kept;
-use group::Group;
-use std::collections::VecDeque;
+use group::Groups;
+use limits::Limits;
+use stalls::Stalls;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 /// Bytes of a page of `/proc/self/statm` where the system does not say.
 const SMALLEST_PAGE_BYTES: u64 = 4096;
-/// A stall is measured over this time, microseconds.
-const STALL_WINDOW_US: u64 = 1_000_000;
 
 /// What is read of `/proc/meminfo`; from the fifth on, what the kernel itself holds and cannot give back.
 const MEMINFO: [&str; 8] = [
@@ -40,14 +43,13 @@ pub(super) struct Machine {
     opened: Instant,
     meminfo: Kept,
     statm: Kept,
-    stalls: Option<Kept>,
-    /// `(microseconds since opened, stalled microseconds)`, of the last second.
-    stalled: VecDeque<(u64, u64)>,
-    group: Option<Group>,
-    address_limit_bytes: Option<u64>,
-    data_limit_bytes: Option<u64>,
+    stalls: Vec<Stalls>,
+    groups: Groups,
+    limits: Limits,
     page_bytes: u64,
     device: DeviceReadings,
+    /// What was lost since somebody asked.
+    notice: Option<String>,
 }
 
 impl Machine {
@@ -58,28 +60,21 @@ impl Machine {
 
     /// The same below another root, for tests.
     fn open_at(root: &Path) -> Result<Self, PressureError> {
-        let group = Group::find(root);
-        let group_stalls = group.as_ref().and_then(Group::stalls);
-        let limits = files::text(&root.join("proc/self/limits")).unwrap_or_default();
+        let groups = Groups::find(root);
+        let machine_stalls = Kept::open(&root.join("proc/pressure/memory")).ok();
         let mut machine = Self {
             opened: Instant::now(),
             meminfo: Kept::open(&root.join("proc/meminfo"))?,
             statm: Kept::open(&root.join("proc/self/statm"))?,
-            stalls: group_stalls.or_else(|| Kept::open(&root.join("proc/pressure/memory")).ok()),
-            stalled: VecDeque::new(),
-            group,
-            address_limit_bytes: soft_limit(&limits, "Max address space"),
-            data_limit_bytes: soft_limit(&limits, "Max data size"),
+            stalls: Stalls::of(machine_stalls.into_iter().chain(groups.stalls())),
+            groups,
+            limits: Limits::open(root),
             page_bytes: page_bytes(root),
             device: DeviceReadings::default(),
+            notice: None,
         };
-        // Some kernels offer the file and refuse its content.
-        if let Some(stalls) = &mut machine.stalls
-            && stalls.field("some", "total=").is_err()
-        {
-            machine.stalls = None;
-        }
         machine.sample()?;
+        machine.limits.remember();
         Ok(machine)
     }
 
@@ -89,33 +84,23 @@ impl Machine {
         self
     }
 
-    /// `(limit, headroom)` of each limit set on this process, in bytes; `pages` is what statm says.
-    fn own_limits(&self, pages: &[u64]) -> Vec<(u64, u64)> {
-        let used = |index: usize| pages.get(index).copied().unwrap_or(0) * self.page_bytes;
-        let limits = [
-            (self.address_limit_bytes, used(0)),
-            (self.data_limit_bytes, used(5)),
-        ];
-        let set = limits
-            .into_iter()
-            .filter_map(|(limit, used)| limit.map(|l| (l, used)));
-        set.map(|(limit, used)| (limit, limit.saturating_sub(used)))
-            .collect()
-    }
-
-    /// Share of the last second in which somebody waited for memory. Differences of the running total: the averages
-    /// that the kernel offers move every 2 s only.
+    /// The largest share of the last second in which somebody waited for memory, of machine and group.
     fn stall_fraction(&mut self) -> Option<f64> {
-        let total = self.stalls.as_mut()?.field("some", "total=").ok()?;
-        let now = self.opened.elapsed().as_micros() as u64;
-        self.stalled.push_back((now, total));
-        while self.stalled.len() > 2 && now - self.stalled[1].0 >= STALL_WINDOW_US {
-            self.stalled.pop_front();
+        let now_us = self.opened.elapsed().as_micros() as u64;
+        let counted = self.stalls.len();
+        let mut largest: Option<f64> = None;
+        self.stalls.retain_mut(|stalls| {
+            let fraction = stalls.fraction(now_us);
+            largest = [largest, fraction].into_iter().flatten().reduce(f64::max);
+            fraction.is_some()
+        });
+        if self.stalls.len() < counted {
+            self.notice = Some(match self.stalls.is_empty() {
+                true => "Memory stalls can no longer be read. Ebb goes on with what is available.",
+                false => "The stalls of the control group can no longer be read. Ebb goes on with the machine's.",
+            }.to_owned());
         }
-        let (then, before) = *self.stalled.front()?;
-        // Over less than a tenth of a second a single stall would look like a flood.
-        let span = (now - then).max(STALL_WINDOW_US / 10);
-        Some((total.saturating_sub(before) as f64 / span as f64).min(1.0))
+        largest
     }
 }
 
@@ -123,7 +108,6 @@ impl MemorySource for Machine {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
         let pages = self.statm.numbers()?;
         let page = |index: usize| pages.get(index).copied().unwrap_or(0) * self.page_bytes;
-        let own = page(1);
         let info = self.meminfo.named(MEMINFO)?;
         let [total, Some(available), swap, swap_free, kernel @ ..] = info else {
             return Err(self.meminfo.unexpected("no MemAvailable"));
@@ -133,15 +117,26 @@ impl MemorySource for Machine {
             at_ms: self.opened.elapsed().as_millis() as u64,
             total_bytes: bytes(total),
             available_bytes: available * 1024,
-            own_bytes: own,
+            own_bytes: page(1),
             system_bytes: kernel.into_iter().map(bytes).sum(),
             swap_used_bytes: bytes(swap).saturating_sub(bytes(swap_free)),
             ..MemorySample::default()
         };
-        if let Some((limit, headroom)) = self.group.as_mut().and_then(Group::headroom) {
-            narrow(&mut sample, limit, headroom);
+        if let Some(new_stalls) = self.groups.follow(sample.at_ms) {
+            self.stalls.truncate(1);
+            self.stalls.extend(Stalls::of(new_stalls));
         }
-        for (limit, headroom) in self.own_limits(&pages) {
+        match self.groups.headroom() {
+            Ok(Some((limit, headroom))) => narrow(&mut sample, limit, headroom),
+            Ok(None) => {}
+            Err(lost) => {
+                self.notice = Some(format!(
+                    "The control group's limit can no longer be read ({lost}). Ebb goes on with MemAvailable."
+                ));
+            }
+        }
+        let idle = (self.device.idle_bytes)();
+        for (limit, headroom) in self.limits.headrooms(&pages, self.page_bytes, idle) {
             narrow(&mut sample, limit, headroom);
         }
         sample.stall_fraction = self.stall_fraction();
@@ -150,16 +145,16 @@ impl MemorySource for Machine {
     }
 
     fn describe(&self) -> String {
-        let mut read = vec![match &self.group {
-            Some(group) => format!("{} and MemAvailable", group.describe()),
+        let mut read = vec![match self.groups.describe() {
+            Some(group) => format!("{group} and MemAvailable"),
             None => "MemAvailable".to_string(),
         }];
-        if self.address_limit_bytes.is_some() || self.data_limit_bytes.is_some() {
+        if self.limits.are_set() {
             read.push("the limit set on this process".into());
         }
-        read.push(match self.stalls {
-            Some(_) => "memory stalls".into(),
-            None => "no memory stalls (this kernel counts none)".into(),
+        read.push(match self.stalls.is_empty() {
+            false => "memory stalls".into(),
+            true => "no memory stalls (this kernel counts none)".into(),
         });
         read.join(", ")
     }
@@ -170,8 +165,12 @@ impl MemorySource for Machine {
 
     fn own_headroom_bytes(&mut self) -> Option<u64> {
         let pages = self.statm.numbers().ok()?;
-        let limits = self.own_limits(&pages);
-        limits.into_iter().map(|(_, headroom)| headroom).min()
+        let idle = (self.device.idle_bytes)();
+        self.limits.lasting_headroom(&pages, self.page_bytes, idle)
+    }
+
+    fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
     }
 }
 
@@ -185,12 +184,6 @@ fn narrow(sample: &mut MemorySample, limit_bytes: u64, headroom_bytes: u64) {
         .available_bytes
         .min(headroom_bytes)
         .min(sample.total_bytes);
-}
-
-/// The soft limit in a line of `/proc/self/limits`, in bytes.
-fn soft_limit(limits: &str, name: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Bytes of a page: the auxiliary vector's entry 6, else the smallest there is.

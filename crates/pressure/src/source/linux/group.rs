@@ -2,13 +2,25 @@
 //! File cache is headroom: the kernel drops it before it kills anybody.
 
 use super::files::{self, Kept};
+use crate::error::PressureError;
 use std::path::{Path, PathBuf};
 
 /// Version 1 writes "no limit" as a number near 2^63.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// The limited groups from this process's own up to the root.
-pub(super) struct Group {
+/// Where this process's membership is looked at again, milliseconds: it may be moved while it runs.
+const LOOK_AGAIN_MS: u64 = 1_000;
+
+/// The groups of this process, version 2 and version 1; either may limit memory.
+pub(super) struct Groups {
+    root: PathBuf,
+    membership: String,
+    groups: Vec<Group>,
+    looked_ms: u64,
+}
+
+/// This process's own group of one version, and those above it up to the root.
+struct Group {
     version: Version,
     path: PathBuf,
     limited: Vec<Limited>,
@@ -28,55 +40,114 @@ struct Limited {
     stat: Kept,
 }
 
-impl Group {
-    /// The group that limits this process's memory, if one does: version 2 first, then 1.
-    pub(super) fn find(root: &Path) -> Option<Self> {
-        let membership = files::text(&root.join("proc/self/cgroup"))?;
-        let mounts = files::text(&root.join("proc/self/mountinfo"))?;
-        [Version::Two, Version::One]
-            .into_iter()
-            .find_map(|version| {
-                let member = membership.lines().find_map(|line| version.member(line))?;
-                let (mounted, point) = mounts.lines().find_map(|line| version.mount(line))?;
-                let top = root.join(point.trim_start_matches('/'));
-                // Inside a container the mount shows a part of the tree, or the membership is relative to it already.
-                let below = member.strip_prefix(mounted).unwrap_or(member);
-                let path = top.join(below.trim_start_matches('/'));
-                let path = if path.is_dir() { path } else { top.clone() };
-                let groups = path.ancestors().take_while(|group| group.starts_with(&top));
-                let limited: Vec<Limited> =
-                    groups.filter_map(|group| version.open(group)).collect();
-                let mut group = Self {
-                    version,
-                    path: path.clone(),
-                    limited,
-                };
-                group.headroom().map(|_| group)
-            })
+impl Groups {
+    /// The groups that this process is in.
+    pub(super) fn find(root: &Path) -> Self {
+        let membership = membership(root);
+        Self {
+            root: root.to_owned(),
+            groups: groups(root, &membership),
+            membership,
+            looked_ms: 0,
+        }
+    }
+
+    /// Looks once a second whether the process was moved; if so the stalls of its new groups come back.
+    pub(super) fn follow(&mut self, at_ms: u64) -> Option<Vec<Kept>> {
+        if at_ms < self.looked_ms + LOOK_AGAIN_MS {
+            return None;
+        }
+        self.looked_ms = at_ms;
+        let membership = membership(&self.root);
+        if membership == self.membership {
+            return None;
+        }
+        self.groups = groups(&self.root, &membership);
+        self.membership = membership;
+        Some(self.stalls())
     }
 
     /// `(limit, headroom)` of the tightest group, in bytes; `None` when no limit is set.
-    pub(super) fn headroom(&mut self) -> Option<(u64, u64)> {
-        let version = self.version;
-        let tight = self
-            .limited
-            .iter()
-            .filter_map(|group| group.headroom(version));
-        tight.min_by_key(|(_, headroom)| *headroom)
-    }
-
-    /// The group's own stalls, which only version 2 counts.
-    pub(super) fn stalls(&self) -> Option<Kept> {
-        let stalls = Kept::open(&self.path.join("memory.pressure")).ok()?;
-        (self.version == Version::Two).then_some(stalls)
-    }
-
-    /// "the control group's limit (version 2)".
-    pub(super) fn describe(&self) -> String {
-        match self.version {
-            Version::One => "the control group's limit (version 1)".into(),
-            Version::Two => "the control group's limit (version 2)".into(),
+    ///
+    /// # Errors
+    /// A limit that could be read before. It is left out from then on.
+    pub(super) fn headroom(&mut self) -> Result<Option<(u64, u64)>, PressureError> {
+        let mut lost = None;
+        let mut tightest: Option<(u64, u64)> = None;
+        self.groups.retain(|group| match group.headroom() {
+            Ok(found) => {
+                let both = [tightest, found];
+                tightest = both.into_iter().flatten().min_by_key(|(_, headroom)| *headroom);
+                true
+            }
+            Err(error) => {
+                lost = Some(error);
+                false
+            }
+        });
+        match lost {
+            Some(error) => Err(error),
+            None => Ok(tightest),
         }
+    }
+
+    /// The groups' own stalls, which version 2 counts, also where version 1 holds the limit.
+    pub(super) fn stalls(&self) -> Vec<Kept> {
+        let of_two = self.groups.iter().filter(|group| group.version == Version::Two);
+        of_two
+            .filter_map(|group| Kept::open(&group.path.join("memory.pressure")).ok())
+            .collect()
+    }
+
+    /// "the control group's limit (version 2)"; nothing where none is set.
+    pub(super) fn describe(&self) -> Option<String> {
+        let set = |group: &&Group| matches!(group.headroom(), Ok(Some(_)));
+        let version = match self.groups.iter().find(set)?.version {
+            Version::One => 1,
+            Version::Two => 2,
+        };
+        Some(format!("the control group's limit (version {version})"))
+    }
+}
+
+/// Which groups this process is in, as the kernel writes it; empty where it does not say.
+fn membership(root: &Path) -> String {
+    files::text(&root.join("proc/self/cgroup")).unwrap_or_default()
+}
+
+fn groups(root: &Path, membership: &str) -> Vec<Group> {
+    let mounts = files::text(&root.join("proc/self/mountinfo")).unwrap_or_default();
+    [Version::Two, Version::One]
+        .into_iter()
+        .filter_map(|version| {
+            let member = membership.lines().find_map(|line| version.member(line))?;
+            let (mounted, point) = mounts.lines().find_map(|line| version.mount(line))?;
+            let top = root.join(point.trim_start_matches('/'));
+            // Inside a container the mount shows a part of the tree, or the membership is relative to it already.
+            let below = member.strip_prefix(mounted).unwrap_or(member);
+            let path = top.join(below.trim_start_matches('/'));
+            let path = if path.is_dir() { path } else { top.clone() };
+            let above = path.ancestors().take_while(|group| group.starts_with(&top));
+            let limited = above.filter_map(|group| version.open(group)).collect();
+            Some(Group {
+                version,
+                path: path.clone(),
+                limited,
+            })
+        })
+        .collect()
+}
+
+impl Group {
+    /// `(limit, headroom)` of the tightest of this group and those above, in bytes.
+    fn headroom(&self) -> Result<Option<(u64, u64)>, PressureError> {
+        let mut tightest: Option<(u64, u64)> = None;
+        for limited in &self.limited {
+            let found = limited.headroom(self.version)?;
+            let both = [tightest, found].into_iter().flatten();
+            tightest = both.min_by_key(|(_, headroom)| *headroom);
+        }
+        Ok(tightest)
     }
 }
 
@@ -123,18 +194,21 @@ impl Version {
 }
 
 impl Limited {
-    fn headroom(&self, version: Version) -> Option<(u64, u64)> {
-        let limits = self
-            .limits
-            .iter()
-            .filter_map(|limit| limit.number().ok().flatten());
-        let limit = limits.min().filter(|&limit| limit < NO_LIMIT_BYTES)?;
-        let used = self.used.number().ok().flatten()?;
+    fn headroom(&self, version: Version) -> Result<Option<(u64, u64)>, PressureError> {
+        let mut limit = None;
+        for file in &self.limits {
+            limit = [limit, file.number()?].into_iter().flatten().min();
+        }
+        let Some(limit) = limit.filter(|&limit| limit < NO_LIMIT_BYTES) else {
+            return Ok(None);
+        };
+        let used = self.used.number()?.unwrap_or(0);
         let cached = match version {
             Version::Two => ["active_file", "inactive_file", "slab_reclaimable"],
             Version::One => ["total_active_file", "total_inactive_file", "-"],
         };
-        let cached: u64 = self.stat.named(cached).ok()?.into_iter().flatten().sum();
-        Some((limit, limit.saturating_sub(used.saturating_sub(cached))))
+        let cached: u64 = self.stat.named(cached)?.into_iter().flatten().sum();
+        let headroom = limit.saturating_sub(used.saturating_sub(cached));
+        Ok(Some((limit, headroom)))
     }
 }

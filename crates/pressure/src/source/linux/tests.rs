@@ -14,7 +14,7 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
                    SwapTotal: 2048 kB\nSwapFree: 1024 kB\n";
     let common = [
         ("proc/meminfo", meminfo),
-        ("proc/self/statm", "262144 65536 10 5 0 131072 0\n"), // 1 GB mapped, 256 MB resident, 512 MB data
+        ("proc/self/statm", "262144 65536 0 5 0 131072 0\n"), // 1 GB mapped, 256 MB touched, 512 MB data
         (
             "proc/self/limits",
             "Max data size   unlimited  unlimited  bytes\nMax address space  unlimited unlimited bytes\n",
@@ -29,8 +29,21 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
     root
 }
 
+/// A machine whose data is 256 MB touched and 256 MB of stacks.
+fn open(root: &TempDir) -> Machine {
+    let machine = Machine::open_at(root.path()).expect("a readable machine");
+    machine.with_device(DeviceReadings {
+        idle_bytes: Box::new(|| 256 * MB),
+        ..DeviceReadings::default()
+    })
+}
+
+fn write(root: &TempDir, file: &str, text: &str) {
+    fs::write(root.path().join(file), text).expect("writable");
+}
+
 fn sample(root: &TempDir) -> (MemorySample, String) {
-    let mut machine = Machine::open_at(root.path()).expect("a readable machine");
+    let mut machine = open(root);
     (
         machine.sample().expect("a readable machine"),
         machine.describe(),
@@ -166,13 +179,96 @@ fn the_tightest_limit_on_the_process_leaves_its_headroom() {
     for (address, headroom) in [("1610612736", 512 * MB), ("1140850688", 64 * MB)] {
         let limits = format!("{data}Max address space  {address} unlimited bytes\n");
         let root = tree(&[("proc/self/limits", &limits)]);
-        let mut machine = Machine::open_at(root.path()).expect("a readable machine");
+        let mut machine = open(&root);
         assert_eq!(machine.own_headroom_bytes(), Some(headroom));
         let sample = machine.sample().expect("readable");
         assert_eq!((sample.total_bytes, sample.available_bytes), (GB, headroom));
     }
-    let mut free = Machine::open_at(tree(&[]).path()).expect("a readable machine");
-    assert_eq!(free.own_headroom_bytes(), None);
+    assert_eq!(open(&tree(&[])).own_headroom_bytes(), None);
+}
+
+#[test]
+fn what_is_mapped_and_empty_is_headroom() {
+    let limits = "Max data size  1073741824 unlimited bytes\n";
+    let root = tree(&[
+        ("proc/self/limits", limits),
+        ("proc/self/statm", "524288 32768 0 5 0 262144 0\n"), // 1 GB data, 128 MB touched, 256 MB stacks
+    ]);
+    assert_eq!(sample(&root).0.available_bytes, 640 * MB);
+}
+
+#[test]
+fn a_limit_that_is_moved_while_ebb_runs_is_followed_and_may_move_again() {
+    let root = tree(&[]);
+    let mut machine = open(&root);
+    assert_eq!(machine.sample().expect("readable").total_bytes, 16 * GB);
+    let limited = "Max data size  1073741824 unlimited bytes\n";
+    write(&root, "proc/self/limits", limited);
+    let sample = machine.sample().expect("readable");
+    assert_eq!((sample.total_bytes, sample.available_bytes), (GB, 512 * MB));
+    assert_eq!(machine.own_headroom_bytes(), None, "whoever lowered it may raise it");
+    write(&root, "proc/self/limits", "Max data size  unlimited unlimited bytes\n");
+    assert_eq!(machine.sample().expect("readable").total_bytes, 16 * GB);
+}
+
+#[test]
+fn a_group_that_the_process_is_moved_into_counts_from_the_next_second_on() {
+    let mut files = V2.to_vec();
+    files[0].1 = "0::/\n";
+    files.push(("sys/fs/cgroup/app.slice/job/memory.max", "4294967296"));
+    files.push(("sys/fs/cgroup/app.slice/job/memory.pressure", "some avg10=0.00 total=5\n"));
+    let root = tree(&files);
+    let mut machine = open(&root);
+    assert_eq!(machine.sample().expect("readable").total_bytes, 16 * GB);
+    assert!(machine.describe().starts_with("MemAvailable, no memory stalls"), "{}", machine.describe());
+    write(&root, "proc/self/cgroup", "0::/app.slice/job\n");
+    machine.opened -= std::time::Duration::from_secs(1);
+    let sample = machine.sample().expect("readable");
+    assert_eq!(sample.total_bytes, 4 * GB);
+    assert_eq!(sample.stall_fraction, Some(0.0), "the group counts its stalls");
+    assert!(machine.describe().starts_with("the control group's limit"), "{}", machine.describe());
+}
+
+#[test]
+fn what_can_no_longer_be_read_is_left_out_and_said_once() {
+    let mut files = V2.to_vec();
+    files.push(("sys/fs/cgroup/app.slice/job/memory.max", "4294967296"));
+    files.push(("proc/pressure/memory", "some avg10=0.00 total=5\n"));
+    let root = tree(&files);
+    let mut machine = open(&root);
+    assert_eq!(machine.sample().expect("readable").total_bytes, 4 * GB);
+    assert_eq!(machine.take_notice(), None);
+    for (file, part) in [
+        ("sys/fs/cgroup/app.slice/job/memory.current", "control group's limit can no longer be read"),
+        ("proc/pressure/memory", "Memory stalls can no longer be read"),
+    ] {
+        write(&root, file, "a sandbox\n");
+        let readings: Vec<_> = (0..3).map(|_| machine.sample().expect("readable")).collect();
+        let told = machine.take_notice().expect("the loss is said");
+        assert!(told.contains(part), "{told}");
+        assert_eq!(readings[2].total_bytes, 16 * GB);
+        machine.sample().expect("readable");
+        assert_eq!(machine.take_notice(), None, "once");
+    }
+    assert_eq!(machine.describe(), "MemAvailable, no memory stalls (this kernel counts none)");
+}
+
+#[test]
+fn the_larger_stall_of_machine_and_group_counts() {
+    let mut files = V2.to_vec();
+    files.push(("proc/pressure/memory", "some avg10=0.00 total=1000000\n"));
+    files.push(("sys/fs/cgroup/app.slice/job/memory.pressure", "some avg10=0.00 total=5\n"));
+    let root = tree(&files);
+    for (file, total) in [
+        ("proc/pressure/memory", 1_020_000),
+        ("sys/fs/cgroup/app.slice/job/memory.pressure", 20_005),
+    ] {
+        let mut machine = open(&root);
+        assert_eq!(machine.sample().expect("readable").stall_fraction, Some(0.0));
+        write(&root, file, &format!("some avg10=0.00 total={total}\n"));
+        let stall = machine.sample().expect("readable").stall_fraction;
+        assert!(stall >= Some(0.1), "{file}: {stall:?}");
+    }
 }
 
 #[test]

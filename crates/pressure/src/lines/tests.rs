@@ -1,0 +1,169 @@
+//! Flies the pilot by lines over small made machines.
+
+use super::*;
+use proptest::prelude::*;
+
+const GB: u64 = 1 << 30;
+
+/// A machine of 16 GB where a piece of m samples takes 1 GB and m times 256 MB; others use what the flight says.
+struct World {
+    pilot: LinePilot,
+    at_ms: u64,
+    own_bytes: u64,
+}
+
+impl World {
+    fn new(policy: Policy) -> Self {
+        World {
+            pilot: LinePilot::new(policy),
+            at_ms: 0,
+            own_bytes: GB,
+        }
+    }
+
+    fn hear(&mut self, line: &Value) -> Vec<Value> {
+        let answers = self.pilot.hear(&line.to_string()).expect("a good line");
+        answers
+            .iter()
+            .map(|answer| serde_json::from_str(answer).expect("an answer is JSON"))
+            .collect()
+    }
+
+    fn see(&mut self, others_bytes: u64) -> Vec<Value> {
+        self.at_ms += 100;
+        let available = (16 * GB).saturating_sub(others_bytes + self.own_bytes);
+        self.hear(&json!({"kind": "sample", "at_ms": self.at_ms, "total_bytes": 16 * GB,
+            "available_bytes": available, "own_bytes": self.own_bytes}))
+    }
+
+    /// Asks, and works what was answered; gives the micro-batch, 0 for a wait.
+    fn work(&mut self, others_bytes: u64) -> u64 {
+        let answers = self.hear(&json!({"kind": "ask", "remaining": 32}));
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        let size = answers[0]["micro_batch"].as_u64().expect("a number");
+        if answers[0]["action"] != "run" {
+            self.see(others_bytes);
+            return 0;
+        }
+        self.own_bytes = GB + size * GB / 4;
+        let peak_bytes = self.own_bytes;
+        let mut outcome = "ok";
+        for _ in 0..3 {
+            if !self.see(others_bytes).is_empty() {
+                outcome = "cancelled";
+                break;
+            }
+        }
+        self.own_bytes = GB;
+        self.hear(&json!({"kind": "piece", "size": size, "peak_bytes": peak_bytes, "ms": 300, "outcome": outcome}));
+        self.see(others_bytes);
+        size
+    }
+}
+
+#[test]
+fn it_grows_in_calm_shrinks_for_others_and_comes_back() {
+    let mut world = World::new(Policy::default());
+    world.see(4 * GB);
+    let calm = (0..40).map(|_| world.work(4 * GB)).last();
+    assert_eq!(calm, Some(32), "the whole batch fits beside 4 GB");
+    let pressed = (0..10).map(|_| world.work(10 * GB)).last();
+    assert!(pressed < Some(16), "{pressed:?}");
+    // A minute is remembered: so long the margin for sudden growth stays.
+    let back = (0..200).map(|_| world.work(4 * GB)).last();
+    assert_eq!(back, Some(32));
+}
+
+#[test]
+fn a_running_piece_is_cancelled_once() {
+    let mut world = World::new(Policy::default());
+    world.see(4 * GB);
+    for _ in 0..40 {
+        world.work(4 * GB);
+    }
+    world.hear(&json!({"kind": "ask", "remaining": 32}));
+    world.own_bytes = 9 * GB;
+    let first = world.see(7 * GB);
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert_eq!(first[0]["kind"], "cancel");
+    assert!(first[0]["reason"].as_str().is_some_and(|r| !r.is_empty()));
+    assert_eq!(world.see(7 * GB), Vec::<Value>::new());
+}
+
+#[test]
+fn the_policy_is_the_callers() {
+    let fixed = Policy {
+        fixed_micro_batch: Some(7),
+        ..Policy::default()
+    };
+    let mut world = World::new(fixed);
+    world.see(4 * GB);
+    assert_eq!(world.work(4 * GB), 7);
+    let capped = Policy {
+        memory_cap_bytes: Some(3 * GB),
+        ..Policy::default()
+    };
+    let mut world = World::new(capped);
+    world.see(4 * GB);
+    let most = (0..40).map(|_| world.work(4 * GB)).max();
+    assert!(most <= Some(8) && most >= Some(6), "{most:?} within 3 GB");
+}
+
+const SAMPLE: &str = r#"{"kind":"sample","at_ms":5000,"total_bytes":100,"available_bytes":50,"own_bytes":10}"#;
+
+#[track_caller]
+fn check_refused(lines: &[&str], expected: &str) {
+    let mut pilot = LinePilot::new(Policy::default());
+    let (last, good) = lines.split_last().expect("at least one line");
+    for line in good {
+        pilot.hear(line).expect("a good line");
+    }
+    let said = pilot.hear(last).expect_err("a bad line").to_string();
+    assert!(said.contains(expected), "{said}");
+    assert!(said.starts_with(&format!("Line {}:", lines.len())), "{said}");
+}
+
+#[test]
+fn bad_lines_are_refused_by_number() {
+    for (line, expected) in [
+        ("", "no holes"),
+        ("{", "not JSON"),
+        ("[1]", "not an object"),
+        ("{}", "\"kind\" is missing"),
+        (r#"{"kind":"tea"}"#, "\"tea\" is unknown"),
+        (r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50}"#, "no \"own_bytes\""),
+        (r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":101,"own_bytes":1}"#, "101 bytes are available of 100"),
+        (r#"{"kind":"sample","at_ms":4999,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#, "4999 ms follows 5000 ms"),
+        (r#"{"kind":"sample","at_ms":15001,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#, "10001 ms without a sample"),
+        (r#"{"kind":"sample","at_ms":-1,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#, "this is no sample"),
+        (r#"{"kind":"piece","size":0,"ms":1,"outcome":"ok"}"#, "at least one sample"),
+        (r#"{"kind":"piece","size":1,"ms":-1,"outcome":"ok"}"#, "which is no time"),
+        (r#"{"kind":"piece","size":1,"ms":1,"outcome":"lost"}"#, "this is no piece"),
+        (r#"{"kind":"ask","remaining":0}"#, "ask with 1 to"),
+        (r#"{"kind":"ask","remaining":1,"and":2}"#, "this is no ask"),
+    ] {
+        check_refused(&[SAMPLE, line], expected);
+    }
+    check_refused(&[r#"{"kind":"ask","remaining":8}"#], "begin with one");
+}
+
+proptest! {
+    #[test]
+    fn no_line_brings_it_down(line in ".{0,80}") {
+        let mut pilot = LinePilot::new(Policy::default());
+        pilot.hear(SAMPLE).expect("a good line");
+        let _ = pilot.hear(&line);
+    }
+
+    #[test]
+    fn every_ask_has_one_decision_within_what_remains(remaining in 1u64..200, available in 0u64..=100) {
+        let mut pilot = LinePilot::new(Policy::default());
+        let sample = json!({"kind": "sample", "at_ms": 0, "total_bytes": 100, "available_bytes": available, "own_bytes": 1});
+        pilot.hear(&sample.to_string()).expect("a good line");
+        let answers = pilot.hear(&json!({"kind": "ask", "remaining": remaining}).to_string()).expect("a good line");
+        prop_assert_eq!(answers.len(), 1);
+        let decision: Value = serde_json::from_str(&answers[0]).expect("an answer is JSON");
+        let size = decision["micro_batch"].as_u64().expect("a number");
+        prop_assert!(size <= remaining && (decision["action"] != "run") == (size == 0));
+    }
+}

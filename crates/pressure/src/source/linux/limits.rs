@@ -1,0 +1,94 @@
+//! The limits set on this process itself (RLIMIT_AS, RLIMIT_DATA). Read anew each time: `prlimit` moves them while a process
+//! runs. Knows no group and no machine.
+//!
+//! The kernel counts what is mapped; the allocator keeps mappings that it has emptied and fills them again. So what is mapped
+//! and not touched counts as headroom, except for what is never filled: stacks.
+
+use super::files::Kept;
+use std::path::Path;
+
+/// Places in `/proc/self/statm`, in pages.
+const MAPPED: usize = 0;
+const RESIDENT: usize = 1;
+const SHARED: usize = 2;
+const DATA: usize = 5;
+
+/// `/proc/self/limits`, kept open.
+pub(super) struct Limits {
+    file: Option<Kept>,
+    /// The limits when Ebb began to read, bytes.
+    first: [Option<u64>; 2],
+}
+
+impl Limits {
+    /// None are known where the file cannot be read.
+    pub(super) fn open(root: &Path) -> Self {
+        Self {
+            file: Kept::open(&root.join("proc/self/limits")).ok(),
+            first: [None; 2],
+        }
+    }
+
+    /// The limits as they are now were there from the beginning.
+    pub(super) fn remember(&mut self) {
+        self.first = self.soft();
+    }
+
+    /// A limit is set now.
+    pub(super) fn are_set(&self) -> bool {
+        self.soft().iter().any(Option::is_some)
+    }
+
+    /// `(limit, headroom)` of each limit that is set, in bytes. `pages` is what statm says; `idle_bytes` are mapped and never
+    /// filled.
+    pub(super) fn headrooms(
+        &self,
+        pages: &[u64],
+        page_bytes: u64,
+        idle_bytes: u64,
+    ) -> Vec<(u64, u64)> {
+        let limits = self.soft();
+        let set = limits
+            .into_iter()
+            .zip(used(pages, page_bytes, idle_bytes))
+            .filter_map(|(limit, used)| limit.map(|limit| (limit, used)));
+        set.map(|(limit, used)| (limit, limit.saturating_sub(used)))
+            .collect()
+    }
+
+    /// The least headroom under limits that nobody will move; nothing where one was lowered since the beginning: whoever did
+    /// that may raise it again.
+    pub(super) fn lasting_headroom(
+        &self,
+        pages: &[u64],
+        page_bytes: u64,
+        idle_bytes: u64,
+    ) -> Option<u64> {
+        if self.soft() != self.first {
+            return None;
+        }
+        let headrooms = self.headrooms(pages, page_bytes, idle_bytes);
+        headrooms.into_iter().map(|(_, headroom)| headroom).min()
+    }
+
+    fn soft(&self) -> [Option<u64>; 2] {
+        let text = self.file.as_ref().and_then(|file| file.text().ok());
+        let text = text.unwrap_or_default();
+        ["Max address space", "Max data size"].map(|name| soft_limit(&text, name))
+    }
+}
+
+/// Bytes used of the address space and of the data size.
+fn used(pages: &[u64], page_bytes: u64, idle_bytes: u64) -> [u64; 2] {
+    let of = |index: usize| pages.get(index).copied().unwrap_or(0) * page_bytes;
+    let touched = of(RESIDENT).saturating_sub(of(SHARED));
+    let data = of(DATA).min(touched + idle_bytes);
+    let reusable = of(DATA) - data;
+    [of(MAPPED).saturating_sub(reusable), data]
+}
+
+/// The soft limit in a line of `/proc/self/limits`, in bytes.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
