@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::parameters::Parameters;
+use crate::saved::Keeping;
 use crate::tape::{Cancel, Kernels, Tape, Value};
 use candle_core::Tensor;
 
@@ -48,6 +49,7 @@ impl Tape<'_> {
             parameters: self.parameters().clone(),
             cancel: self.cancel().clone(),
             kernels: self.kernels(),
+            keeping: self.keeping().clone(),
             id: x.id(),
         };
         let input = x.tensor().clone();
@@ -89,6 +91,8 @@ struct Again {
     parameters: Parameters,
     cancel: Cancel,
     kernels: Kernels,
+    /// What the second run keeps counts with what the others still keep.
+    keeping: Keeping,
     /// The input's, when it needs a gradient.
     id: Option<usize>,
 }
@@ -102,7 +106,12 @@ impl Again {
         block: &impl Fn(&Tape, &Value) -> Result<Value>,
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
-        let tape = Tape::record(&self.parameters, self.cancel.clone(), self.kernels);
+        let tape = Tape::record_beside(
+            &self.parameters,
+            self.cancel.clone(),
+            self.kernels,
+            self.keeping.clone(),
+        );
         // What needs no gradient gets none the second time either.
         let x = match self.id {
             Some(_) => tape.variable(input),

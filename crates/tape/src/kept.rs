@@ -66,3 +66,9 @@ impl Kept {
         self.tensors().iter().collect()
     }
 }
+
+/// Every tensor that must stay alive for these, as the tape counts them.
+pub(crate) fn held(kept: [&Option<Kept>; 2]) -> Vec<Tensor> {
+    let kept = kept.into_iter().flatten();
+    kept.flat_map(Kept::tensors).cloned().collect()
+}

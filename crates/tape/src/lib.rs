@@ -33,5 +33,6 @@ pub use ops::{
 };
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};
+pub use saved::Keeping;
 pub use stream::Stream;
 pub use tape::{Cancel, Kernels, Tape, Value};

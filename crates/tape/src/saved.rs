@@ -1,8 +1,11 @@
 //! Counts the bytes that recorded operations keep for their backward pass. Tensors that share storage count once, and a
 //! parameter's storage does not count at all: it would be there anyway.
 
+use crate::error::{Result, TapeError};
 use candle_core::{CpuStorage, Storage, Tensor};
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Address of a tensor's storage: equal for all views of one allocation.
 pub(crate) fn storage_key(tensor: &Tensor) -> usize {
@@ -27,20 +30,21 @@ fn storage_bytes(tensor: &Tensor) -> u64 {
 
 /// Bytes kept, by storage.
 #[derive(Debug, Default)]
-pub(crate) struct Saved {
+struct Saved {
     holders: HashMap<usize, (u64, u32)>,
     bytes: u64,
     peak_bytes: u64,
+    limit_bytes: Option<u64>,
 }
 
 impl Saved {
     /// Never counts this storage (a parameter's).
-    pub fn exempt(&mut self, tensor: &Tensor) {
+    fn exempt(&mut self, tensor: &Tensor) {
         self.holders.insert(storage_key(tensor), (0, 1));
     }
 
-    /// An operation keeps this tensor; returns the key for [`Saved::release`].
-    pub fn keep(&mut self, tensor: &Tensor) -> usize {
+    /// An operation keeps this tensor; returns the key for [`Keeping::release`].
+    fn keep(&mut self, tensor: &Tensor) -> usize {
         let key = storage_key(tensor);
         let bytes = storage_bytes(tensor);
         let holder = self.holders.entry(key).or_insert((bytes, 0));
@@ -53,7 +57,7 @@ impl Saved {
     }
 
     /// An operation's backward pass is done.
-    pub fn release(&mut self, key: usize) {
+    fn release(&mut self, key: usize) {
         if let Some(holder) = self.holders.get_mut(&key) {
             holder.1 -= 1;
             if holder.1 == 0 {
@@ -62,15 +66,53 @@ impl Saved {
             }
         }
     }
+}
+
+/// The count of one recording, readable while the tape is walked back and after. A checkpointed block that runs again counts
+/// with the tape that it runs for.
+#[derive(Debug, Clone, Default)]
+pub struct Keeping(Rc<RefCell<Saved>>);
+
+impl Keeping {
+    /// A count that refuses to go over `limit_bytes`, where there is one.
+    pub(crate) fn within(limit_bytes: Option<u64>) -> Self {
+        let keeping = Keeping::default();
+        keeping.0.borrow_mut().limit_bytes = limit_bytes;
+        keeping
+    }
 
     /// Bytes kept now.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.0.borrow().bytes
     }
 
-    /// Most bytes kept at once.
+    /// Most bytes kept at once so far.
     pub fn peak_bytes(&self) -> u64 {
-        self.peak_bytes
+        self.0.borrow().peak_bytes
+    }
+
+    pub(crate) fn exempt(&self, tensor: &Tensor) {
+        self.0.borrow_mut().exempt(tensor);
+    }
+
+    pub(crate) fn keep(&self, tensor: &Tensor) -> usize {
+        self.0.borrow_mut().keep(tensor)
+    }
+
+    pub(crate) fn release(&self, key: usize) {
+        self.0.borrow_mut().release(key);
+    }
+
+    /// Fails as a device without memory would where more is kept than may be.
+    pub(crate) fn check(&self) -> Result<()> {
+        let saved = self.0.borrow();
+        match saved.limit_bytes {
+            Some(limit) if saved.bytes > limit => Err(TapeError::Memory(format!(
+                "the piece keeps {} bytes for its backward pass, and its limit is {limit}",
+                saved.bytes
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Result, TapeError};
 use crate::gradients::Gradients;
 use crate::kept::{Again, Kept};
 use crate::parameters::{ParameterId, Parameters};
-use crate::saved::Saved;
+use crate::saved::Keeping;
 use candle_core::Tensor;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -92,13 +92,13 @@ pub(crate) struct Walked {
 struct Recording {
     nodes: Vec<Node>,
     values: usize,
-    saved: Saved,
 }
 
 /// Records operations while they run and walks them back once.
 pub struct Tape<'a> {
     parameters: &'a Parameters,
     recording: Option<RefCell<Recording>>,
+    keeping: Keeping,
     cancel: Cancel,
     kernels: Kernels,
 }
@@ -106,16 +106,37 @@ pub struct Tape<'a> {
 impl<'a> Tape<'a> {
     /// A tape that records: training.
     pub fn record(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
-        let mut saved = Saved::default();
-        parameters.iter().for_each(|p| saved.exempt(&p.tensor));
+        Tape::record_within(parameters, cancel, kernels, None)
+    }
+
+    /// A tape that records until its operations would keep more than `limit_bytes` for the walk back. The next operation then
+    /// fails as on a device without memory: [`TapeError::Memory`].
+    pub fn record_within(
+        parameters: &'a Parameters,
+        cancel: Cancel,
+        kernels: Kernels,
+        limit_bytes: Option<u64>,
+    ) -> Self {
+        let keeping = Keeping::within(limit_bytes);
+        parameters.iter().for_each(|p| keeping.exempt(&p.tensor));
+        Tape::record_beside(parameters, cancel, kernels, keeping)
+    }
+
+    /// A tape that counts what it keeps with another one of the same parameters.
+    pub(crate) fn record_beside(
+        parameters: &'a Parameters,
+        cancel: Cancel,
+        kernels: Kernels,
+        keeping: Keeping,
+    ) -> Self {
         let recording = Recording {
             nodes: Vec::new(),
             values: parameters.len(),
-            saved,
         };
         Tape {
             parameters,
             recording: Some(RefCell::new(recording)),
+            keeping,
             cancel,
             kernels,
         }
@@ -126,6 +147,7 @@ impl<'a> Tape<'a> {
         Tape {
             parameters,
             recording: None,
+            keeping: Keeping::default(),
             cancel,
             kernels,
         }
@@ -152,16 +174,17 @@ impl<'a> Tape<'a> {
 
     /// Bytes that recorded operations keep now.
     pub fn saved_bytes(&self) -> u64 {
-        self.recording
-            .as_ref()
-            .map_or(0, |r| r.borrow().saved.bytes())
+        self.keeping.bytes()
     }
 
     /// Most bytes that recorded operations kept at once.
     pub fn peak_saved_bytes(&self) -> u64 {
-        self.recording
-            .as_ref()
-            .map_or(0, |r| r.borrow().saved.peak_bytes())
+        self.keeping.peak_bytes()
+    }
+
+    /// The count of what is kept, for whoever wants it during and after the walk back.
+    pub fn keeping(&self) -> &Keeping {
+        &self.keeping
     }
 
     pub(crate) fn recording(&self) -> bool {
@@ -180,13 +203,12 @@ impl<'a> Tape<'a> {
         self.kernels
     }
 
-    /// Every operation begins here: a raised cancel flag ends the piece.
+    /// Every operation begins here: a raised cancel flag ends the piece, and so does a limit that was reached.
     pub(crate) fn poll(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) {
-            Err(TapeError::Cancelled)
-        } else {
-            Ok(())
+            return Err(TapeError::Cancelled);
         }
+        self.keeping.check()
     }
 
     /// True when any of these values needs a gradient: only then is anything saved.
@@ -203,7 +225,7 @@ impl<'a> Tape<'a> {
             return Value::constant(output);
         };
         let mut recording = recording.borrow_mut();
-        let saved = saved.iter().map(|t| recording.saved.keep(t)).collect();
+        let saved = saved.iter().map(|t| self.keeping.keep(t)).collect();
         let id = recording.next();
         recording.nodes.push(Node {
             output: id,
@@ -238,10 +260,9 @@ impl<'a> Tape<'a> {
             if let Some(gradient) = gradients.take(node.output) {
                 (node.backward)(gradient, &mut gradients)?;
             }
-            let mut recording = recording.borrow_mut();
             node.saved
                 .into_iter()
-                .for_each(|key| recording.saved.release(key));
+                .for_each(|key| self.keeping.release(key));
         }
         Ok(Walked {
             parameters: (0..self.parameters.len())

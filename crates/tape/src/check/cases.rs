@@ -36,6 +36,26 @@ type Row = (
     fn(&Tape, &[Value]) -> Result<Value>,
 );
 
+/// Two heads that see every token.
+const ALL_TOKENS: AttentionShape = AttentionShape {
+    heads: 2,
+    causal: false,
+};
+
+/// Two heads that see a token and those before it.
+const TOKENS_BEFORE: AttentionShape = AttentionShape {
+    heads: 2,
+    causal: true,
+};
+
+const fn conv(stride: usize, padding: usize, groups: usize) -> Conv2dShape {
+    Conv2dShape {
+        stride,
+        padding,
+        groups,
+    }
+}
+
 fn labels(rows: usize, classes: usize) -> Vec<u32> {
     (0..rows).map(|row| (row * 5 % classes) as u32).collect()
 }
@@ -97,15 +117,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n, 4, 5, 3], vec![4], vec![4], vec![3, 4, 3, 3]],
             |t, v| {
                 let y = t.group_norm(&v[0], 2, (&v[1], &v[2]), 1e-5, Activation::Relu)?;
-                t.conv2d(
-                    &y,
-                    &v[3],
-                    Conv2dShape {
-                        stride: 1,
-                        padding: 1,
-                        groups: 1,
-                    },
-                )
+                t.conv2d(&y, &v[3], conv(1, 1, 1))
             },
         ),
         ("relu", vec![vec![n, 4, 9]], |t, v| t.relu(&v[0])),
@@ -141,171 +153,59 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
         (
             "conv2d 3x3",
             vec![vec![n, 3, 7, 6], vec![4, 3, 3, 3]],
-            |t, v| {
-                t.conv2d(
-                    &v[0],
-                    &v[1],
-                    Conv2dShape {
-                        stride: 1,
-                        padding: 1,
-                        groups: 1,
-                    },
-                )
-            },
+            |t, v| t.conv2d(&v[0], &v[1], conv(1, 1, 1)),
         ),
         (
             "conv2d 3x3 stride 2",
             vec![vec![n, 2, 8, 7], vec![5, 2, 3, 3]],
-            |t, v| {
-                t.conv2d(
-                    &v[0],
-                    &v[1],
-                    Conv2dShape {
-                        stride: 2,
-                        padding: 1,
-                        groups: 1,
-                    },
-                )
-            },
+            |t, v| t.conv2d(&v[0], &v[1], conv(2, 1, 1)),
         ),
         (
             "conv2d 1x1",
             vec![vec![n, 3, 4, 5], vec![6, 3, 1, 1]],
-            |t, v| {
-                t.conv2d(
-                    &v[0],
-                    &v[1],
-                    Conv2dShape {
-                        stride: 1,
-                        padding: 0,
-                        groups: 1,
-                    },
-                )
-            },
+            |t, v| t.conv2d(&v[0], &v[1], conv(1, 0, 1)),
         ),
         (
             "conv2d 1x1 stride 2",
             vec![vec![n, 3, 5, 6], vec![6, 3, 1, 1]],
-            |t, v| {
-                t.conv2d(
-                    &v[0],
-                    &v[1],
-                    Conv2dShape {
-                        stride: 2,
-                        padding: 0,
-                        groups: 1,
-                    },
-                )
-            },
+            |t, v| t.conv2d(&v[0], &v[1], conv(2, 0, 1)),
         ),
         (
             "conv2d 7x7 stride 2",
             vec![vec![n, 2, 9, 9], vec![3, 2, 7, 7]],
-            |t, v| {
-                t.conv2d(
-                    &v[0],
-                    &v[1],
-                    Conv2dShape {
-                        stride: 2,
-                        padding: 3,
-                        groups: 1,
-                    },
-                )
-            },
+            |t, v| t.conv2d(&v[0], &v[1], conv(2, 3, 1)),
         ),
         (
             "conv2d in groups",
             vec![vec![n, 4, 6, 5], vec![6, 2, 3, 3]],
-            |t, v| {
-                t.conv2d(
-                    &v[0],
-                    &v[1],
-                    Conv2dShape {
-                        stride: 2,
-                        padding: 1,
-                        groups: 2,
-                    },
-                )
-            },
+            |t, v| t.conv2d(&v[0], &v[1], conv(2, 1, 2)),
         ),
         (
             "conv2d depthwise",
             vec![vec![n, 3, 5, 6], vec![3, 1, 3, 3]],
-            |t, v| {
-                t.conv2d(
-                    &v[0],
-                    &v[1],
-                    Conv2dShape {
-                        stride: 1,
-                        padding: 1,
-                        groups: 3,
-                    },
-                )
-            },
+            |t, v| t.conv2d(&v[0], &v[1], conv(1, 1, 3)),
         ),
         ("attention", vec![vec![n, 5, 36]], |t, v| {
-            t.attention(
-                &v[0],
-                AttentionShape {
-                    heads: 2,
-                    causal: false,
-                },
-            )
+            t.attention(&v[0], ALL_TOKENS)
         }),
         ("attention causal", vec![vec![n, 5, 36]], |t, v| {
-            t.attention(
-                &v[0],
-                AttentionShape {
-                    heads: 2,
-                    causal: true,
-                },
-            )
+            t.attention(&v[0], TOKENS_BEFORE)
         }),
         ("attention in blocks", vec![vec![n, 9, 12]], |t, v| {
-            t.attention(
-                &v[0],
-                AttentionShape {
-                    heads: 2,
-                    causal: false,
-                },
-            )
+            t.attention(&v[0], ALL_TOKENS)
         }),
         (
             "attention in blocks, causal",
             vec![vec![n, 9, 12]],
-            |t, v| {
-                t.attention(
-                    &v[0],
-                    AttentionShape {
-                        heads: 2,
-                        causal: true,
-                    },
-                )
-            },
+            |t, v| t.attention(&v[0], TOKENS_BEFORE),
         ),
         ("attention padded", vec![vec![n, 5, 36]], |t, v| {
-            t.attention_padded(
-                &v[0],
-                AttentionShape {
-                    heads: 2,
-                    causal: false,
-                },
-                &lengths(v[0].dims()[0], 5),
-            )
+            t.attention_padded(&v[0], ALL_TOKENS, &lengths(v[0].dims()[0], 5))
         }),
         (
             "attention padded in blocks",
             vec![vec![n, 9, 12]],
-            |t, v| {
-                t.attention_padded(
-                    &v[0],
-                    AttentionShape {
-                        heads: 2,
-                        causal: true,
-                    },
-                    &lengths(v[0].dims()[0], 9),
-                )
-            },
+            |t, v| t.attention_padded(&v[0], TOKENS_BEFORE, &lengths(v[0].dims()[0], 9)),
         ),
         ("cross_entropy", vec![vec![n, 6]], |t, v| {
             Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.0)?.sum)
@@ -315,6 +215,13 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
         }),
         ("embedding", vec![vec![6, 5]], |t, v| {
             t.embedding(&v[0], &[4, 0, 4, 2, 2, 4], &[2, 3])
+        }),
+        // The rows' gradient is added where the head's stands already.
+        ("embedding with a tied head", vec![vec![6, 5]], |t, v| {
+            let ids = [4, 0, 4, 2, 2, 4];
+            let x = t.embedding(&v[0], &ids, &[6])?;
+            Ok(t.linear_cross_entropy(&t.gelu(&x)?, &v[0], &labels(6, 6))?
+                .sum)
         }),
         (
             "linear_cross_entropy",

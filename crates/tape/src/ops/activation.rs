@@ -31,14 +31,14 @@ impl Tape<'_> {
         }
     }
 
-    /// `max(x, 0)`, element by element; its derivative at 0 is 0.
+    /// `max(x, 0)`, element by element; its derivative at 0 is 0. NaN passes both ways.
     pub fn relu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let fused = self.fuses(x.tensor());
         let y = pointwise(
             x.tensor(),
             fused,
-            |t| Ok(t.relu()?),
+            composed_relu,
             // Written so that NaN passes: a comparison with it is false.
             |x: f64| if x < 0.0 { 0.0 } else { x },
             |x: f32| if x < 0.0 { 0.0 } else { x },
@@ -49,14 +49,13 @@ impl Tape<'_> {
         let (id, kept) = (x.id(), y.clone());
         Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
             if !fused {
-                let mask = kept.gt(&kept.zeros_like()?)?.to_dtype(kept.dtype())?;
-                return sink.give(id, (dy * mask)?);
+                return sink.give(id, composed_relu_slope(&kept, &dy)?);
             }
             let dx = with_float!("relu", kept, T => {
                 let dy = dy.contiguous()?;
                 let (y, dy) = (View::<T>::of("relu", &kept)?, View::<T>::of("relu", &dy)?);
                 let zero = T::of(0.0);
-                tensor_of(map2(&y, &dy, |y, dy| if y > zero { dy } else { zero }), kept.dims())
+                tensor_of(map2(&y, &dy, |y, dy| if y <= zero { zero } else { dy }), kept.dims())
             })?;
             sink.give(id, dx)
         }))
@@ -88,6 +87,18 @@ impl Tape<'_> {
         });
         Ok(y.computed_again(again))
     }
+}
+
+/// `max(x, 0)`, chosen by a comparison that is false for NaN: the stock function turns NaN into 0.
+pub(super) fn composed_relu(x: &Tensor) -> Result<Tensor> {
+    let zeros = x.zeros_like()?;
+    Ok(x.lt(&zeros)?.where_cond(&zeros, x)?)
+}
+
+/// `dy` where `max(x, 0)` rises; `x` or its output.
+pub(super) fn composed_relu_slope(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let zeros = dy.zeros_like()?;
+    Ok(x.le(&x.zeros_like()?)?.where_cond(&zeros, dy)?)
 }
 
 fn forward_gelu(x: &Tensor, fused: bool) -> Result<Tensor> {

@@ -4,11 +4,13 @@
 //!
 //! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ q`.
 //! Saved: `qkv`, and by size either `p` [samples, heads, tokens, tokens] or `y` and the logarithm of each row's sum
-//! [samples, tokens, heads], from which `p` is computed again in blocks that never leave the cache (Dao et al. 2022).
+//! [samples, tokens, heads], from which `p` is computed again in blocks that never leave the cache (Dao et al. 2022). Composed of
+//! tensor primitives, a sequence of up to 512 tokens keeps `p` or nothing, a longer one the output and the sums.
 
 mod blocked;
 mod composed;
 mod square;
+mod streamed;
 
 use super::{axes, expect_shape};
 use crate::cpu::{Float, Matrix, with_float};
@@ -153,6 +155,9 @@ impl Tape<'_> {
         let fused = self.fuses(qkv.tensor());
         let input = qkv.tensor().contiguous()?;
         let (y, memory) = match (fused, sizes.keeps_square()) {
+            (false, _) if sizes.tokens > streamed::BLOCK => {
+                streamed::forward(&sizes, &input, streamed::BLOCK)?
+            }
             (false, _) => composed::forward(&sizes, &input)?,
             (true, true) => {
                 with_float!("attention", input, T => square::forward::<T>(&sizes, &input))?
@@ -173,6 +178,9 @@ impl Tape<'_> {
             let dqkv = match &*memory {
                 Memory::Square(p) if fused => {
                     with_float!("attention", dy, T => square::backward::<T>(&sizes, &input, p, &dy))?
+                }
+                Memory::Rows(y, sums) if !fused => {
+                    streamed::backward(&sizes, &input, (y, sums), &dy, streamed::BLOCK)?
                 }
                 Memory::Rows(y, sums) => {
                     with_float!("attention", dy, T => blocked::backward::<T>(&sizes, &input, (y, sums), &dy))?

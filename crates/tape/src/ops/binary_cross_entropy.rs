@@ -4,6 +4,7 @@
 //! Forward computes the gradient at once. Saved: `dz`, as large as the outputs.
 
 use super::Loss;
+use super::activation::composed_relu;
 use super::element_loss::ElementLoss;
 use super::number_targets::NumberTargets;
 use super::sigmoid::{composed_sigmoid, sigmoid};
@@ -35,7 +36,7 @@ impl ElementLoss for BinaryCrossEntropy {
 
     fn composed(&self, z: &Tensor, t: &Tensor) -> Result<(Tensor, Tensor)> {
         let soft = (z.abs()?.neg()?.exp()? + 1.0)?.log()?;
-        let loss = ((z.relu()? - (z * t)?)? + soft)?;
+        let loss = ((composed_relu(z)? - (z * t)?)? + soft)?;
         Ok((loss, (composed_sigmoid(z)? - t)?))
     }
 }

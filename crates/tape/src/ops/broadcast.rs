@@ -10,7 +10,7 @@ mod spread;
 use super::{expect_filled, expect_shape};
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
-use crate::kept::Kept;
+use crate::kept::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use spread::Spread;
@@ -53,8 +53,7 @@ impl Tape<'_> {
         let saved_x = (product && p_id.is_some()).then(|| x.keep());
         let saved_p = (product && x_id.is_some()).then(|| p.keep());
         let shape = ps.shape().clone();
-        let kept = saved_x.iter().chain(&saved_p);
-        let saved: Vec<Tensor> = kept.flat_map(Kept::tensors).cloned().collect();
+        let saved = held([&saved_x, &saved_p]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;

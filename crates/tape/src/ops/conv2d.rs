@@ -12,7 +12,7 @@ use crate::cpu::{
 };
 use crate::error::{Result, TapeError};
 use crate::half::widened_on_cpu;
-use crate::kept::Kept;
+use crate::kept::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -97,14 +97,9 @@ impl Tape<'_> {
         let (x_id, w_id) = (x.id(), weight.id());
         let input_shape = x_in.shape().clone();
         let saved_x = w_id.is_some().then(|| x.keep());
-        let saved_w = x_id.is_some().then(|| weight.tensor().clone());
+        let saved_w = x_id.is_some().then(|| weight.keep());
         let weight_shape = weight.tensor().shape().clone();
-        let saved: Vec<Tensor> = saved_x
-            .iter()
-            .flat_map(Kept::tensors)
-            .chain(&saved_w)
-            .cloned()
-            .collect();
+        let saved = held([&saved_x, &saved_w]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;
@@ -121,6 +116,7 @@ impl Tape<'_> {
                     sink.give(w_id, dw)?;
                 }
                 if let Some(w) = saved_w {
+                    let w = w.get()?;
                     let dx = if fused {
                         with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy))?
                     } else {

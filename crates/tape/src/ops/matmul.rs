@@ -6,7 +6,7 @@
 use super::expect_filled;
 use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, threads, with_float};
 use crate::error::{Result, TapeError};
-use crate::kept::Kept;
+use crate::kept::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -35,8 +35,7 @@ impl Tape<'_> {
         let (a_id, b_id) = (a.id(), b.id());
         let saved_a = b_id.is_some().then(|| a.keep());
         let saved_b = a_id.is_some().then(|| b.keep());
-        let kept = saved_a.iter().chain(&saved_b);
-        let saved: Vec<Tensor> = kept.flat_map(Kept::tensors).cloned().collect();
+        let saved = held([&saved_a, &saved_b]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;

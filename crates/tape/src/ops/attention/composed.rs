@@ -1,4 +1,5 @@
-//! Attention of tensor primitives, on every device. Where the weights are not kept they are computed again whole.
+//! Attention of tensor primitives, on every device. Where the weights are not kept they are computed again whole; long sequences
+//! are worked in blocks (`streamed.rs`).
 
 use super::{Memory, Sizes};
 use crate::error::Result;
@@ -7,7 +8,7 @@ use crate::parameters::host_tensor;
 use candle_core::{D, Tensor};
 
 /// Queries, keys and values [samples, heads, tokens, head], each contiguous.
-fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
+pub(super) fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
     let parts = qkv
         .reshape((s.samples, s.tokens, 3, s.heads, s.head()))?
         .permute((2, 0, 3, 1, 4))?;
@@ -16,8 +17,24 @@ fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
     Ok([part(0)?, part(1)?, part(2)?])
 }
 
-/// What hides a key from a query: added to the scores, [samples or 1, 1, tokens, tokens].
-const HIDDEN: f64 = -1e30;
+/// The output's gradient by head: [samples, heads, tokens, head].
+pub(super) fn split_output(s: &Sizes, dy: &Tensor) -> Result<Tensor> {
+    Ok(dy
+        .reshape((s.samples, s.tokens, s.heads, s.head()))?
+        .transpose(1, 2)?
+        .contiguous()?)
+}
+
+/// Queries, keys and values side by side again: [samples, tokens, 3 width].
+pub(super) fn joined(s: &Sizes, parts: [&Tensor; 3]) -> Result<Tensor> {
+    let joined = Tensor::stack(&parts, 0)?
+        .permute((1, 3, 0, 2, 4))?
+        .contiguous()?;
+    Ok(joined.reshape((s.samples, s.tokens, 3 * s.width))?)
+}
+
+/// What hides a key from a query: added to the scores.
+pub(super) const HIDDEN: f64 = -1e30;
 
 /// Which weights count: 1 or 0, [samples or 1, 1, tokens, tokens]; nothing where all do.
 fn visible(s: &Sizes, scores: &Tensor) -> Result<Option<Tensor>> {
@@ -80,18 +97,12 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
 
 pub(super) fn backward(s: &Sizes, qkv: &Tensor, p: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let [q, k, v] = split(s, qkv)?;
-    let dy = dy
-        .reshape((s.samples, s.tokens, s.heads, s.head()))?
-        .transpose(1, 2)?
-        .contiguous()?;
+    let dy = split_output(s, dy)?;
     let dv = p.t()?.contiguous()?.matmul(&dy)?;
     let (p, dp) = (widened(p)?, widened(&dy.matmul(&v.t()?.contiguous()?)?)?);
     let ds = (&p * dp.broadcast_sub(&(&dp * &p)?.sum_keepdim(D::Minus1)?)?)?;
     let ds = ds.to_dtype(qkv.dtype())?;
     let dq = (ds.matmul(&k)? * s.scale())?;
     let dk = (ds.t()?.contiguous()?.matmul(&q)? * s.scale())?;
-    let joined = Tensor::stack(&[&dq, &dk, &dv], 0)?
-        .permute((1, 3, 0, 2, 4))?
-        .contiguous()?;
-    Ok(joined.reshape((s.samples, s.tokens, 3 * s.width))?)
+    joined(s, [&dq, &dk, &dv])
 }

@@ -3,7 +3,7 @@
 use super::{Norm, Sizes, Slopes};
 use crate::error::Result;
 use crate::half::widened;
-use crate::ops::activation::{Activation, composed_slope};
+use crate::ops::activation::{Activation, composed_relu, composed_relu_slope, composed_slope};
 use candle_core::Tensor;
 
 pub(super) fn moments(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
@@ -38,7 +38,7 @@ pub(super) fn forward(norm: &Norm, x: &Tensor, moments: &Tensor) -> Result<Tenso
     let z = norm.affine(&normalise(x, moments, norm.sizes)?.0)?;
     let y = match norm.activation {
         Activation::None => z,
-        Activation::Relu => z.relu()?,
+        Activation::Relu => composed_relu(&z)?,
         Activation::Gelu => z.gelu()?,
     };
     Ok(y.to_dtype(x.dtype())?)
@@ -53,7 +53,7 @@ pub(super) fn backward(norm: &Norm, x: &Tensor, moments: &Tensor, dy: &Tensor) -
         Activation::None => dy.clone(),
         Activation::Relu => {
             let z = norm.affine(&n)?;
-            (dy * z.gt(&z.zeros_like()?)?.to_dtype(z.dtype())?)?
+            composed_relu_slope(&z, dy)?
         }
         Activation::Gelu => (dy * composed_slope(&norm.affine(&n)?)?)?,
     };

@@ -161,10 +161,10 @@ impl<T: Float> Group<'_, T> {
         match self.activation {
             Activation::None => dz.copy_from_slice(dy),
             Activation::Relu => inputs.for_each(|(dz, (&x, &dy))| {
-                *dz = if x * scale + shift > T::zero() {
-                    dy
-                } else {
+                *dz = if x * scale + shift <= T::zero() {
                     T::zero()
+                } else {
+                    dy
                 }
             }),
             Activation::Gelu => {

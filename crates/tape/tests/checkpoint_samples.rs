@@ -1,0 +1,91 @@
+//! A checkpointed block that works eight samples at a time, with its own parameters, against the same block kept whole.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use tape::inplace::to_f64;
+use tape::{Cancel, Kernels, ParameterId, Parameters, Result, Stream, Tape, Value};
+
+/// More than two parts of eight, and a shorter one.
+const SAMPLES: usize = 19;
+const WIDTH: usize = 6;
+
+fn drawn(name: &str, count: usize) -> Vec<f64> {
+    let stream = Stream::new(4).site(name);
+    (0..count as u64).map(|i| stream.normal(i)).collect()
+}
+
+/// Parameters of a block with a norm, and of a head behind it that is not checkpointed.
+fn parameters() -> (Parameters, Vec<ParameterId>) {
+    let mut parameters = Parameters::default();
+    let shapes: [(&str, &[usize]); 5] = [
+        ("norm.weight", &[WIDTH]),
+        ("norm.bias", &[WIDTH]),
+        ("up.weight", &[WIDTH, WIDTH]),
+        ("up.bias", &[WIDTH]),
+        ("head.weight", &[3, WIDTH]),
+    ];
+    let ids = shapes.map(|(name, shape)| {
+        let values = drawn(name, shape.iter().product());
+        let added = parameters.add(name.to_owned(), values, shape, DType::F64, &Device::Cpu);
+        added.unwrap()
+    });
+    (parameters, ids.to_vec())
+}
+
+fn block(tape: &Tape, x: &Value, ids: &[ParameterId]) -> Result<Value> {
+    let p = |i: usize| tape.parameter(ids[i]);
+    let y = tape.layer_norm(x, &p(0), &p(1), 1e-5)?;
+    let y = tape.linear(&tape.gelu(&y)?, &p(2), Some(&p(3)))?;
+    tape.add(x, &y)
+}
+
+/// Output and gradients of all parameters, of the block twice and the head.
+fn run(kernels: Kernels, checkpointed: bool) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let (parameters, ids) = parameters();
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let x = Tensor::from_vec(
+        drawn("x", SAMPLES * 2 * WIDTH),
+        (SAMPLES, 2, WIDTH),
+        &Device::Cpu,
+    );
+    let mut x = Value::constant(x.unwrap());
+    for _ in 0..2 {
+        let ids = ids.clone();
+        x = match checkpointed {
+            true => tape.checkpoint_samples(&x, move |tape, x| block(tape, x, &ids)),
+            false => block(&tape, &x, &ids),
+        }
+        .unwrap();
+    }
+    let scores = tape.linear(&x, &tape.parameter(ids[4]), None).unwrap();
+    let rows = tape.reshape(&scores, &[SAMPLES * 2, 3]).unwrap();
+    let labels: Vec<u32> = (0..SAMPLES as u32 * 2).map(|row| row % 3).collect();
+    let root = tape.cross_entropy(&rows, &labels, 0.1).unwrap().sum;
+    let output = to_f64(scores.tensor()).unwrap();
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    let gradients = gradients.into_iter().map(|g| to_f64(&g.unwrap()).unwrap());
+    (output, gradients.collect())
+}
+
+fn furthest(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let scale = b.iter().fold(0f64, |m, v| m.max(v.abs()));
+    a.iter().zip(b).fold(0f64, |m, (a, b)| m.max((a - b).abs())) / scale
+}
+
+#[test]
+fn eight_samples_at_a_time_give_the_gradients_of_all_at_once() {
+    for kernels in [Kernels::Fused, Kernels::Composed] {
+        let (kept, expected) = run(kernels, false);
+        let (output, gradients) = run(kernels, true);
+        assert!(furthest(&output, &kept) <= 1e-12, "{kernels:?}: the output");
+        let names = parameters().0;
+        for (i, (found, expected)) in gradients.iter().zip(&expected).enumerate() {
+            let error = furthest(found, expected);
+            let name = &names.at(i).name;
+            assert!(error <= 1e-12, "{kernels:?}: {name} differs by {error:.1e}");
+        }
+    }
+}
