@@ -13,6 +13,7 @@ mod memory;
 mod predict;
 mod progress;
 mod runs;
+mod show;
 mod train;
 mod verify_split;
 
@@ -31,7 +32,10 @@ pub fn run() -> ExitCode {
         Some(Command::Resume(args)) => train::resume(args),
         Some(Command::Evaluate(args)) => evaluate::run(&args),
         Some(Command::Predict(args)) => predict::run(&args),
-        Some(Command::Runs(args)) => runs::list(&args),
+        Some(Command::Runs(args)) => match args.command {
+            None => runs::list(&args),
+            Some(args::OfRuns::Show(args)) => show::run(&args),
+        },
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

@@ -191,7 +191,7 @@ impl Followed {
             Err(trouble) => self.trouble = Some(trouble),
         }
         if !alive && self.run.started().is_some() {
-            self.run.mark_process_gone();
+            self.folder.tell_end(&mut self.run);
         }
     }
 }

@@ -28,7 +28,7 @@ pub enum Command {
     Evaluate(Evaluate),
     /// Say what photographs show
     Predict(Predict),
-    /// List all runs, newest first
+    /// List all runs, newest first, or show one
     Runs(Runs),
     /// Write a run's page as SVG and PNG
     Report(Report),
@@ -222,7 +222,24 @@ pub struct Predict {
 
 #[derive(Args)]
 pub struct Runs {
+    #[command(subcommand)]
+    pub command: Option<OfRuns>,
     /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum OfRuns {
+    /// Show one run, and what happened in its last two minutes where it ended without a word
+    Show(Show),
+}
+
+#[derive(Args)]
+pub struct Show {
+    /// Id, beginning of a name, or path of a run
+    pub run: String,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

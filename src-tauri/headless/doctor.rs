@@ -4,10 +4,15 @@ use super::args;
 use super::failure::Failure;
 use super::say::out;
 use super::train::certificate_path;
+use pressure::{MemorySource, Monitor};
 use runlog::format_bytes;
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use trainer::doctor::{Finding, examine, operations};
 use trainer::{Certificate, Machine, Wanted, choose, default_threads};
+
+/// How long the monitor is watched.
+const MONITORED: Duration = Duration::from_secs(2);
 
 /// The top-level entry point of `ebb doctor`. Exit code 1 when an operation fails: the device is then refused.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
@@ -28,6 +33,11 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
         format_bytes(sample.available_bytes),
         format_bytes(sample.total_bytes),
         source.describe()
+    );
+    let (monitor_share, hertz) = monitor_cost(source);
+    out!(
+        "Reading memory costs {:.3} % of a core at {hertz:.0} readings a second",
+        100.0 * monitor_share
     );
     out!(
         "Comparing {} in f32 with the CPU in f64, forward and gradient",
@@ -61,6 +71,23 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
             chosen.kind, first.what
         ))),
     }
+}
+
+/// CPU time of the monitor's thread as a share of one core, and its readings a second.
+fn monitor_cost(source: Box<dyn MemorySource>) -> (f64, f64) {
+    let (tell, heard) = channel();
+    let (monitor, begun) = (Monitor::start(source, Default::default()), Instant::now());
+    monitor.listen(move |_| drop(tell.send(())));
+    let mut readings = 0;
+    while begun.elapsed() < MONITORED {
+        // A source that cannot be read is heard of by the clock alone.
+        readings += u32::from(heard.recv_timeout(MONITORED).is_ok());
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    (
+        monitor.cpu_ms() / 1000.0 / seconds,
+        f64::from(readings) / seconds,
+    )
 }
 
 fn describe(finding: &Finding) -> String {

@@ -58,6 +58,7 @@ impl Progress {
             RunEvent::Started(started) => self.begin(started),
             RunEvent::Step { step, .. } => self.step(*step),
             RunEvent::Memory { .. } => self.refresh(),
+            RunEvent::Prediction { .. } => {}
             RunEvent::Decision { sentence, .. } => self.say(sentence),
             RunEvent::Evaluation {
                 step,

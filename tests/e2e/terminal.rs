@@ -1,8 +1,9 @@
 //! Runs of the terminal, seen from the window.
 
-use crate::sample;
 use crate::support::home::Home;
+use crate::support::until;
 use crate::support::window::Window;
+use crate::{SOON, sample};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -48,4 +49,41 @@ fn a_run_of_the_terminal_appears_live() {
         "stopped by request is no failure"
     );
     assert_eq!(home.checkpoints(&run).len(), 1);
+}
+
+#[test]
+fn a_killed_run_says_what_happened_in_its_last_minutes() {
+    let home = Home::new();
+    let mut terminal = Command::new(env!("CARGO_BIN_EXE_ebb"))
+        .arg("train")
+        .arg(sample())
+        .args(["--steps", "2000", "--json"])
+        .env("EBB_HOME", home.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
+    let run = until("it trains", SOON, || {
+        let runs = std::fs::read_dir(home.path().join("runs")).ok()?;
+        let id = runs.flatten().next()?.file_name().into_string().ok()?;
+        (home.step(&id) >= 3).then_some(id)
+    });
+    terminal.kill().expect("it can be killed");
+    terminal.wait().expect("it ends");
+    let window = Window::open(&["app"], home.path());
+    window.wait_for(
+        "its row says that it ended early",
+        "return document.querySelector('[data-run-row][data-run-status=ended_early]')?.textContent.includes('its process is gone') || null",
+    );
+    window.click(&format!("[data-run-row={run:?}] a"));
+    window.wait_for_status("ended_early");
+    let told = window.wait_for(
+        "its last minutes",
+        "return document.querySelector('#last-minutes')?.textContent ?? null",
+    );
+    let told = told.as_str().expect("it is text");
+    assert!(
+        told.contains("The last reading was at") && told.contains("the micro-batch was"),
+        "{told}"
+    );
+    window.screenshot("last-minutes");
 }

@@ -3,6 +3,7 @@
 
 mod budget;
 mod controller;
+mod cost;
 mod decision;
 mod error;
 mod fallback;
@@ -25,6 +26,7 @@ mod words;
 
 pub use budget::{Budget, budget_bytes};
 pub use controller::{decide, notice, observe, should_cancel};
+pub use cost::thread_cpu_ms;
 pub use decision::{
     Action, Ask, Change, Decision, Outcome, Phase, Piece, PieceKind, Prefetch, SampleCost,
 };

@@ -2,6 +2,7 @@
 //! cancelled. Decides nothing itself: it asks `should_cancel`.
 
 use crate::controller::{notice, should_cancel};
+use crate::cost::thread_cpu_ms;
 use crate::error::PressureError;
 use crate::policy::Policy;
 use crate::sample::MemorySample;
@@ -34,7 +35,13 @@ struct Shared {
     wake: Condvar,
     cancel: Arc<AtomicBool>,
     peak_bytes: AtomicU64,
+    ear: Mutex<Option<Ear>>,
+    /// CPU time of the thread, nanoseconds.
+    cpu_ns: AtomicU64,
 }
+
+/// Hears every sample as it is read.
+type Ear = Box<dyn FnMut(&MemorySample) + Send>;
 
 #[derive(Default)]
 struct Readings {
@@ -55,6 +62,8 @@ impl Monitor {
             wake: Condvar::new(),
             cancel,
             peak_bytes: AtomicU64::new(0),
+            ear: Mutex::default(),
+            cpu_ns: AtomicU64::new(0),
         });
         let seen = shared.clone();
         // Without a thread the monitor still answers `sample_now`; only cancelling and the polled peak are lost.
@@ -87,6 +96,16 @@ impl Monitor {
     /// All samples since the last call, oldest first, at most the newest 600: food for `notice`.
     pub fn take_samples(&self) -> Vec<MemorySample> {
         locked(&self.shared.readings).untaken.drain(..).collect()
+    }
+
+    /// From now on `ear` hears every sample, on the thread that reads it: it must not wait for anything.
+    pub fn listen(&self, ear: impl FnMut(&MemorySample) + Send + 'static) {
+        *locked(&self.shared.ear) = Some(Box::new(ear));
+    }
+
+    /// CPU time that the thread has used up to its newest beat, in milliseconds.
+    pub fn cpu_ms(&self) -> f64 {
+        self.shared.cpu_ns.load(Ordering::Relaxed) as f64 / 1e6
     }
 
     /// A piece begins: cancel it when `should_cancel` says so. Call after each decision with the state it gave.
@@ -154,6 +173,8 @@ impl Shared {
         while !*ended {
             drop(ended);
             let wait = self.read();
+            let cpu_ns = (thread_cpu_ms() * 1e6) as u64;
+            self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
             ended = locked(&self.ended);
             if !*ended {
                 let waited = self.wake.wait_timeout(ended, wait);
@@ -191,6 +212,9 @@ impl Shared {
     fn take_in(&self, sample: MemorySample) {
         self.peak_bytes
             .fetch_max(sample.own_bytes, Ordering::Relaxed);
+        if let Some(ear) = locked(&self.ear).as_mut() {
+            ear(&sample);
+        }
         let mut readings = locked(&self.readings);
         readings.last_error = None;
         readings.latest = Some(sample);

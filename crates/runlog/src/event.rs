@@ -50,6 +50,25 @@ pub enum RunEvent {
         /// The sentence shown: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
         sentence: String,
     },
+    /// How far the predicted peak of a piece was off: with the first piece of a new size and once a minute, at most six a
+    /// minute.
+    Prediction {
+        /// Milliseconds of the run's life.
+        at_ms: u64,
+        /// Optimizer steps done.
+        step: u64,
+        /// Training or evaluation.
+        phase: Phase,
+        /// Samples of the piece.
+        micro_batch: u32,
+        /// Footprint that the piece was expected to reach.
+        predicted_peak_bytes: u64,
+        /// Footprint that it reached.
+        measured_peak_bytes: u64,
+        /// `predicted / measured - 1`: +0.04 is 4 % too high.
+        #[serde(deserialize_with = "crate::finite::or_null")]
+        error_fraction: f64,
+    },
     /// One optimizer step.
     Step {
         /// Milliseconds of the run's life.
@@ -278,6 +297,7 @@ impl RunEvent {
             RunEvent::Started(started) => started.at_ms,
             RunEvent::Memory { at_ms, .. }
             | RunEvent::Decision { at_ms, .. }
+            | RunEvent::Prediction { at_ms, .. }
             | RunEvent::Step { at_ms, .. }
             | RunEvent::Evaluation { at_ms, .. }
             | RunEvent::Checkpoint { at_ms, .. }

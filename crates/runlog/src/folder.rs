@@ -167,9 +167,20 @@ impl RunFolder {
                 .for_each(|event| run.apply(event));
         }
         if !alive {
-            run.mark_process_gone();
+            self.tell_end(&mut run);
         }
         Ok(run)
+    }
+
+    /// The caller saw that no process trains this run: without a last word it ended early, and its flight recorder says what
+    /// happened then. Changes nothing otherwise.
+    pub fn tell_end(&self, run: &mut Run) {
+        if run.mark_process_gone()
+            // A ring that cannot be read tells nothing; the end itself is told all the same.
+            && let Ok(Some(aftermath)) = self.aftermath()
+        {
+            run.recall(aftermath);
+        }
     }
 }
 

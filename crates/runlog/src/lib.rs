@@ -1,5 +1,6 @@
 //! Say and keep: run config, run events, run store, reports. Refuses to know tensors, data sets and windows.
 
+mod aftermath;
 #[doc(hidden)]
 pub mod bindings;
 mod blocks;
@@ -11,7 +12,9 @@ mod event;
 mod every;
 /// Floats that JSON cannot hold.
 pub mod finite;
+mod flight;
 mod folder;
+mod gone;
 mod keys;
 mod lines;
 mod log;
@@ -28,15 +31,17 @@ mod view;
 mod window;
 mod words;
 
+pub use aftermath::Aftermath;
 pub use blocks::Blocks;
 pub use config::RunConfig;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use every::Every;
+pub use flight::{FlightRecord, FlightRing, read_flight};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use log::{EventReader, EventWriter, Tail, read_events};
 pub use preset::{preset, preset_names, preset_purpose};
-pub use reduce::{Evaluated, Kept, Run};
+pub use reduce::{Evaluated, Kept, Predicted, Run};
 pub use report::report;
 pub use store::RunStore;
 pub use view::{Figures, LevelSpan, Mark, PackedArray, PullHeader, RunStatus, StatusLine};

@@ -3,7 +3,7 @@
 use crate::event::{CheckpointReason, Started, StopReason};
 use crate::reduce::{Evaluated, Kept};
 use crate::words::{format_count, format_percent};
-use pressure::{Action, Change, Decision};
+use pressure::{Action, Change, Decision, Level};
 
 /// "Shrunk 16 to 8", beside a mark.
 pub(crate) fn short(change: Change, from: u32, to: u32) -> String {
@@ -90,14 +90,18 @@ pub(crate) fn stopped(step: u64, why: StopReason, best: Option<&Evaluated>) -> S
     }
 }
 
-pub(crate) fn ended_early(step: u64) -> String {
-    match step {
-        0 => "Ended before the first step: its process is gone".into(),
-        step => format!(
-            "Ended early at step {}: its process is gone",
-            format_count(step)
-        ),
-    }
+/// `level` is that of the last seconds, where the flight recorder knows it.
+pub(crate) fn ended_early(step: u64, level: Option<Level>) -> String {
+    let when = match step {
+        0 => "Ended before the first step".to_owned(),
+        step => format!("Ended early at step {}", format_count(step)),
+    };
+    let memory = match level {
+        Some(Level::Critical) => " while memory was critical",
+        Some(Level::Warning) => " while memory was short",
+        Some(Level::Normal) | None => "",
+    };
+    format!("{when}{memory}: its process is gone")
 }
 
 pub(crate) fn last_checkpoint(last: Option<&Kept>) -> String {

@@ -7,10 +7,11 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Every `kind` that this version knows. Others are skipped: they come from a later version.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "started",
     "memory",
     "decision",
+    "prediction",
     "step",
     "evaluation",
     "checkpoint",

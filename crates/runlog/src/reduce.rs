@@ -8,6 +8,7 @@ use crate::series::Series;
 use crate::smooth::Smooth;
 use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
 use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
+use serde::Serialize;
 use std::collections::VecDeque;
 
 /// Warnings and skipped files that are kept.
@@ -39,6 +40,21 @@ pub struct Kept {
     pub path: String,
 }
 
+/// A predicted peak beside the measured one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Predicted {
+    /// When, on the run's clock.
+    pub at_ms: u64,
+    /// Samples of the piece.
+    pub micro_batch: u32,
+    /// Footprint that was expected.
+    pub predicted_peak_bytes: u64,
+    /// Footprint that was reached.
+    pub measured_peak_bytes: u64,
+    /// `predicted / measured - 1`.
+    pub error_fraction: f64,
+}
+
 /// A run, folded from its events so far.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
@@ -53,6 +69,9 @@ pub struct Run {
     pub(crate) notes: VecDeque<String>,
     pub(crate) evaluations: Vec<Evaluated>,
     pub(crate) checkpoints: Vec<Kept>,
+    pub(crate) predictions: Vec<Predicted>,
+    /// What the flight recorder says of an end without a word.
+    pub(crate) last_minutes: Vec<String>,
     /// System, others, state, activations, budget line; in bytes.
     pub(crate) memory: Series<5>,
     /// Micro-batch of training; a point at each change.
@@ -99,6 +118,20 @@ impl Run {
             } => {
                 self.decision(*at_ms, *phase, *previous_micro_batch, decision, sentence);
             }
+            RunEvent::Prediction {
+                at_ms,
+                micro_batch,
+                predicted_peak_bytes,
+                measured_peak_bytes,
+                error_fraction,
+                ..
+            } => self.predictions.push(Predicted {
+                at_ms: *at_ms,
+                micro_batch: *micro_batch,
+                predicted_peak_bytes: *predicted_peak_bytes,
+                measured_peak_bytes: *measured_peak_bytes,
+                error_fraction: *error_fraction,
+            }),
             RunEvent::Step { .. } => self.step(event),
             RunEvent::Evaluation {
                 at_ms,
@@ -173,25 +206,6 @@ impl Run {
                 self.line.level = Level::Critical;
             }
         }
-    }
-
-    /// The caller saw that no process trains this run: without a last word it ended early. Changes nothing otherwise.
-    pub fn mark_process_gone(&mut self) {
-        let ended = matches!(
-            self.status,
-            RunStatus::Finished | RunStatus::Stopped | RunStatus::Failed | RunStatus::EndedEarly
-        );
-        if ended {
-            return;
-        }
-        self.version += 1;
-        self.end(RunStatus::EndedEarly);
-        let sentence = lines::ended_early(self.figures.step);
-        self.say(
-            self.now_ms,
-            sentence,
-            lines::last_checkpoint(self.checkpoints.last()),
-        );
     }
 
     fn begin(&mut self, started: &Started) {
@@ -354,7 +368,7 @@ impl Run {
         }
     }
 
-    fn end(&mut self, status: RunStatus) {
+    pub(crate) fn end(&mut self, status: RunStatus) {
         self.status = status;
         (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
     }

@@ -15,6 +15,9 @@ impl Run {
             .retain(|evaluation| evaluation.step <= step);
         self.checkpoints
             .retain(|checkpoint| checkpoint.step <= step);
+        self.predictions
+            .retain(|prediction| prediction.at_ms <= at_ms);
+        self.last_minutes.clear();
         // The clock may have been set back to that of the checkpoint.
         self.memory.forget_after(at_ms as f64);
         self.micro.forget_after(at_ms as f64);

@@ -1,7 +1,7 @@
 //! What others read of a folded run, beside the window's pull: results, a spark line, a line of `ebb runs`.
 
 use crate::event::Started;
-use crate::reduce::{Evaluated, Kept, Run};
+use crate::reduce::{Evaluated, Kept, Predicted, Run};
 use crate::view::{Figures, Mark, RunStatus, StatusLine};
 use crate::words::{format_count, format_duration, format_percent};
 
@@ -39,6 +39,16 @@ impl Run {
     /// Checkpoints that the events tell of, oldest first.
     pub fn checkpoints(&self) -> &[Kept] {
         &self.checkpoints
+    }
+
+    /// Predicted peaks beside the measured ones, oldest first.
+    pub fn predictions(&self) -> &[Predicted] {
+        &self.predictions
+    }
+
+    /// What the flight recorder says of the last two minutes of a run that ended without a word; else nothing.
+    pub fn last_minutes(&self) -> &[String] {
+        &self.last_minutes
     }
 
     /// The newest warnings and skipped files, newest last, at most 20.

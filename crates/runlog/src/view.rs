@@ -155,6 +155,8 @@ pub struct PullHeader {
     pub spans: Vec<LevelSpan>,
     /// Latest warnings and skipped files, newest last, at most 20.
     pub notes: Vec<String>,
+    /// What the flight recorder says of the last two minutes of a run that ended without a word; else empty.
+    pub last_minutes: Vec<String>,
     /// What follows the head.
     pub arrays: Vec<PackedArray>,
 }

@@ -107,6 +107,7 @@ impl Run {
                 .copied()
                 .collect(),
             notes: self.notes.iter().cloned().collect(),
+            last_minutes: self.last_minutes.clone(),
             arrays: Vec::new(),
         }
     }

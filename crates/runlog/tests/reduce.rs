@@ -238,7 +238,9 @@ fn every_end_has_its_status_and_says_how_to_go_on() {
         let mut run = fold(&demo::events());
         match &event {
             Some(event) => run.apply(event),
-            None => run.mark_process_gone(),
+            None => {
+                run.mark_process_gone();
+            }
         }
         assert_eq!(run.status(), status);
         assert_eq!(run.line().meaning, meaning);

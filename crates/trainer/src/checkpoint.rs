@@ -4,6 +4,7 @@
 use crate::average::fill;
 use crate::error::{Result, TrainError, at};
 use crate::learner::Learner;
+use crate::pilot::kept::{self, Kept};
 use crate::precision::LossScale;
 use crate::skipped::SkippedSteps;
 use candle_core::{Device, Tensor, safetensors};
@@ -49,6 +50,9 @@ pub struct RunState {
     /// Steps that changed nothing. [`write`] takes it from the learner.
     #[serde(default)]
     pub skipped: SkippedSteps,
+    /// What the pilot knows: a file of its own, without which the checkpoint is as good.
+    #[serde(skip)]
+    pub pilot: Kept,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -57,6 +61,9 @@ struct Envelope {
     state: RunState,
     /// Length in bytes and CRC-32 of each tensor file.
     files: HashMap<String, (u64, u32)>,
+    /// The same of what the pilot knows. Not among `files`: no damage to it costs the checkpoint.
+    #[serde(default)]
+    pilot: Option<(u64, u32)>,
 }
 
 /// Version of the layout.
@@ -114,6 +121,13 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
         files.insert(name.to_owned(), fingerprint(&path)?);
     }
     let bytes = files.values().map(|(bytes, _)| bytes).sum();
+    let pilot = match &state.pilot {
+        Kept::Whole(knowledge) => {
+            knowledge.write(draft)?;
+            Some(fingerprint(&draft.join(kept::FILE))?)
+        }
+        Kept::Nothing | Kept::Unreadable(_) => None,
+    };
     let envelope = Envelope {
         format: FORMAT,
         state: RunState {
@@ -122,6 +136,7 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
             ..state.clone()
         },
         files,
+        pilot,
     };
     let path = draft.join(STATE);
     fs::write(&path, serde_json::to_vec_pretty(&envelope)?)?;
@@ -133,6 +148,9 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
 fn publish(draft: &Path, last: &Path) -> io::Result<()> {
     if stands(draft, last) {
         // The same weights were saved before. Only the state is news: at no instant is there less than one whole checkpoint.
+        if draft.join(kept::FILE).exists() {
+            fs::rename(draft.join(kept::FILE), last.join(kept::FILE))?;
+        }
         fs::rename(draft.join(STATE), last.join(STATE))?;
         File::open(last)?.sync_all()?;
         return fs::remove_dir_all(draft);
@@ -253,7 +271,13 @@ fn verify(path: &Path) -> Result<RunState> {
             return Err(damaged(format!("{name} is not the file that was written")));
         }
     }
-    Ok(envelope.state)
+    let intact = envelope
+        .pilot
+        .map(|written| fingerprint(&path.join(kept::FILE)).is_ok_and(|found| found == written));
+    Ok(RunState {
+        pilot: Kept::read(path, intact),
+        ..envelope.state
+    })
 }
 
 fn envelope(path: &Path) -> Result<Envelope> {

@@ -2,14 +2,18 @@
 //! run's clock. Writes to the run folder first, then tells whoever listens.
 
 use crate::error::Result;
-use crate::pilot::{Answer, Pilot};
+use crate::pilot::{Answer, Pilot, Prediction};
+use crate::recorder::Recorder;
 use crate::skipped::Skipped;
 use pressure::{Action, MemorySample, Phase, sentence};
-use runlog::{EventWriter, RunEvent, RunFolder};
+use runlog::{EventWriter, RunEvent, RunFolder, RunlogError};
 use std::time::Instant;
 
 /// Least distance of two memory events without a decision between them, in milliseconds.
 const MEMORY_EVERY_MS: u64 = 1000;
+/// Distance of two words about predicted peaks, in milliseconds: where nothing changed, and in any case.
+const PREDICTION_EVERY_MS: u64 = 60_000;
+const PREDICTION_APART_MS: u64 = 10_000;
 
 /// Receives every event of a run, in order.
 pub type Listener<'a> = &'a mut (dyn FnMut(&RunEvent) + Send);
@@ -21,17 +25,31 @@ pub struct Journal<'a> {
     begun: Instant,
     earlier_ms: u64,
     last_memory_ms: Option<u64>,
+    /// When a prediction was told, and of which size in which phase.
+    last_prediction: Option<(u64, (Phase, u32))>,
+    recorder: Option<Recorder>,
+    trouble: Option<String>,
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the run folder's events. `earlier_ms` is the age of the run from its earlier lives.
-    pub fn open(run: &RunFolder, listener: Listener<'a>, earlier_ms: u64) -> Result<Self> {
+    /// Opens the run folder's events. `earlier_ms` is the age of the run from its earlier lives. Without a flight recorder the
+    /// training goes on and says why.
+    pub fn open(
+        run: &RunFolder,
+        listener: Listener<'a>,
+        earlier_ms: u64,
+        recorder: std::result::Result<Recorder, RunlogError>,
+    ) -> Result<Self> {
+        let trouble = recorder.as_ref().err().map(RunlogError::to_string);
         Ok(Journal {
             writer: EventWriter::append(run)?,
             listener,
             begun: Instant::now(),
             earlier_ms,
             last_memory_ms: None,
+            last_prediction: None,
+            recorder: recorder.ok(),
+            trouble,
         })
     }
 
@@ -43,8 +61,54 @@ impl<'a> Journal<'a> {
     /// Writes and tells one event.
     pub fn say(&mut self, event: RunEvent) -> Result<()> {
         self.writer.write(&event)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hear(&event);
+        }
         (self.listener)(&event);
         Ok(())
+    }
+
+    /// Takes the monitor's readings for the flight recorder, where there is one.
+    pub fn ear(&self) -> Option<impl FnMut(&MemorySample) + Send + 'static> {
+        self.recorder.as_ref().map(Recorder::ear)
+    }
+
+    /// Tells how far a predicted peak was off: with the first piece of a new size and once a minute, at most six a minute.
+    pub fn predicted(&mut self, prediction: Prediction, step: u64) -> Result<()> {
+        let (at_ms, of) = (self.now_ms(), (prediction.phase, prediction.steady));
+        let apart_ms = match self.last_prediction {
+            Some((_, last)) if last == of => PREDICTION_EVERY_MS,
+            _ => PREDICTION_APART_MS,
+        };
+        if self
+            .last_prediction
+            .is_some_and(|(last, _)| at_ms < last + apart_ms)
+        {
+            return Ok(());
+        }
+        self.last_prediction = Some((at_ms, of));
+        self.say(RunEvent::Prediction {
+            at_ms,
+            step,
+            phase: prediction.phase,
+            micro_batch: prediction.micro_batch,
+            predicted_peak_bytes: prediction.predicted_peak_bytes,
+            measured_peak_bytes: prediction.measured_peak_bytes,
+            error_fraction: prediction.error_fraction,
+        })
+    }
+
+    /// A flight recorder that cannot write is said once; the training does not need it.
+    fn warn_of_recorder(&mut self) -> Result<()> {
+        let trouble = self.trouble.take();
+        let recorder = self.recorder.as_ref();
+        match trouble.or_else(|| recorder.and_then(Recorder::take_trouble)) {
+            Some(why) => self.warn(
+                "flight_recorder",
+                format!("the last minutes of this run are not recorded: {why}"),
+            ),
+            None => Ok(()),
+        }
     }
 
     /// Tells what the pilot answered: the reading once a second, the decision when it changes something.
@@ -106,7 +170,8 @@ impl<'a> Journal<'a> {
             cause: reading.cause,
             budget_bytes,
             micro_batch,
-        })
+        })?;
+        self.warn_of_recorder()
     }
 
     /// Tells a reading taken while nothing is decided, at most one a second.

@@ -24,6 +24,7 @@ mod pilot;
 mod plan;
 pub mod receipt;
 mod precision;
+mod recorder;
 mod replay;
 mod roster;
 mod saved;

@@ -7,16 +7,21 @@ use crate::plan::Plan;
 use crate::replay::Replay;
 use crate::train::stack_bytes;
 use candle_core::Device;
+use kept::{Kept, Knowledge, LearntOn};
 use pressure::{
-    Action, Allocator, Ask, Change, Decision, MemoryModel, MemorySample, Monitor, Outcome, Phase,
-    Piece, PieceKind, Policy, SampleCost, State, budget_bytes, decide, notice, observe,
+    Action, Allocator, Ask, Change, Decision, Learnt, MemoryModel, MemorySample, Monitor, Outcome,
+    Phase, Piece, PieceKind, Policy, SampleCost, State, budget_bytes, decide, notice, observe,
 };
 use std::time::{Duration, Instant};
 use tape::Cancel;
 use tape::device::Chosen;
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
+pub mod kept;
+mod prediction;
 mod room;
+
+pub use prediction::Prediction;
 
 /// How long a paused training waits before it asks again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -46,6 +51,8 @@ pub struct Pilot {
     next: Option<(PieceKind, MemorySample)>,
     piece: Option<Running>,
     last: Option<(Phase, u32, Action)>,
+    prediction: Option<Prediction>,
+    learnt_on: LearntOn,
 }
 
 /// The piece at work.
@@ -112,7 +119,30 @@ impl Pilot {
             next: None,
             piece: None,
             last: None,
+            prediction: None,
+            learnt_on: LearntOn::of(plan, chosen),
         })
+    }
+
+    /// Takes up what an earlier life of the run has learnt, where it holds here.
+    pub fn take_up(&mut self, kept: &Kept) {
+        let Kept::Whole(knowledge) = kept else {
+            return;
+        };
+        if let Some(learnt) = knowledge.clone().on(&self.learnt_on) {
+            (self.state, self.model) = learnt.take_up();
+        }
+    }
+
+    /// What the next life should know.
+    pub fn knowledge(&self) -> Kept {
+        let learnt = Learnt::of(&self.state, &self.model);
+        Kept::Whole(Box::new(Knowledge::of(&self.learnt_on, learnt)))
+    }
+
+    /// From now on `ear` hears every reading, on the monitor's thread.
+    pub fn listen(&self, ear: impl FnMut(&MemorySample) + Send + 'static) {
+        self.monitor.listen(ear);
     }
 
     /// Where readings come from.
@@ -314,6 +344,7 @@ impl Pilot {
             ms,
             outcome,
         };
+        self.prediction = self.compare_peaks(&piece);
         let (state, model) = (
             std::mem::take(&mut self.state),
             std::mem::replace(&mut self.model, MemoryModel::new(Allocator::Exact)),

@@ -13,12 +13,16 @@ use crate::feed::{Ahead, HeldOutFeed, TrainFeed};
 use crate::journal::{Journal, Listener, Position};
 use crate::learner::Learner;
 use crate::pending::Pending;
+use crate::pilot::kept::Kept;
 use crate::pilot::{Answer, Pilot};
 use crate::plan::Plan;
+use crate::recorder::Recorder;
 use crate::train::{Ending, Flight};
 use dataset::{Inspection, Part};
 use pressure::{Level, Outcome, Phase};
-use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, Started, StopReason, format_count};
+use runlog::{
+    CheckpointReason, Claim, FlightRing, RunEvent, RunFolder, Started, StopReason, format_count,
+};
 use saving::Saved;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tape::device::{Chosen, piece_scope};
@@ -98,6 +102,9 @@ impl<'a> Session<'a> {
         for message in damaged {
             session.journal.warn("checkpoint_damaged", message)?;
         }
+        if let Kept::Unreadable(message) = loaded.state.pilot {
+            session.journal.warn("pilot_begins_anew", message)?;
+        }
         let (at_ms, step, device) = (
             session.journal.now_ms(),
             session.state.step,
@@ -126,7 +133,7 @@ impl<'a> Session<'a> {
         let chosen = trusted(plan.device, flight.machine.certificate.as_deref())?;
         plan.precision.allowed_on(&chosen, plan.device)?;
         let learner = Learner::new(plan, &chosen.device)?;
-        let pilot = Pilot::start(
+        let mut pilot = Pilot::start(
             plan,
             &chosen,
             &flight.machine,
@@ -134,6 +141,13 @@ impl<'a> Session<'a> {
             learner.element_bytes(),
             flight.replay,
         )?;
+        pilot.take_up(&state.pilot);
+        let recorder = FlightRing::open(run, &claim)
+            .map(|ring| Recorder::start(ring, unix_ms, plan.effective_batch, state.step));
+        let journal = Journal::open(run, listener, state.at_ms, recorder)?;
+        if let Some(ear) = journal.ear() {
+            pilot.listen(ear);
+        }
         let ceilings = [Some(pilot.total_bytes()), plan.memory_cap_bytes];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
@@ -146,7 +160,7 @@ impl<'a> Session<'a> {
             learner,
             feed: TrainFeed::start(plan, inspection, ahead, state.step),
             held_out: HeldOutFeed::open(plan, inspection, Part::HeldOut, ahead),
-            journal: Journal::open(run, listener, state.at_ms)?,
+            journal,
             chosen,
             saved: Saved {
                 at_ms: state.at_ms,
@@ -230,6 +244,9 @@ impl<'a> Session<'a> {
         if answer.decision.release_caches && self.pilot.state().level() > Level::Normal {
             self.feed.release();
             self.held_out.release();
+        }
+        if let Some(prediction) = self.pilot.take_prediction() {
+            self.journal.predicted(prediction, at.step)?;
         }
         self.journal.answer(&self.pilot, &answer, phase, at)?;
         Ok(answer)

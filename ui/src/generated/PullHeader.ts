@@ -61,6 +61,10 @@ spans: Array<LevelSpan>,
  */
 notes: Array<string>, 
 /**
+ * What the flight recorder says of the last two minutes of a run that ended without a word; else empty.
+ */
+last_minutes: Array<string>, 
+/**
  * What follows the head.
  */
 arrays: Array<PackedArray>, };

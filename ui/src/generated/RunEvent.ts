@@ -73,7 +73,35 @@ decision: Decision,
 /**
  * The sentence shown: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
  */
-sentence: string, } | { "kind": "step", 
+sentence: string, } | { "kind": "prediction", 
+/**
+ * Milliseconds of the run's life.
+ */
+at_ms: number, 
+/**
+ * Optimizer steps done.
+ */
+step: number, 
+/**
+ * Training or evaluation.
+ */
+phase: Phase, 
+/**
+ * Samples of the piece.
+ */
+micro_batch: number, 
+/**
+ * Footprint that the piece was expected to reach.
+ */
+predicted_peak_bytes: number, 
+/**
+ * Footprint that it reached.
+ */
+measured_peak_bytes: number, 
+/**
+ * `predicted / measured - 1`: +0.04 is 4 % too high.
+ */
+error_fraction: number, } | { "kind": "step", 
 /**
  * Milliseconds of the run's life.
  */

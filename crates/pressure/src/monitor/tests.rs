@@ -147,3 +147,18 @@ fn dropping_it_ends_the_thread() {
     while asked.try_recv().is_ok() {}
     assert!(asked.recv().is_err(), "the source is gone with the thread");
 }
+
+#[test]
+fn an_ear_hears_every_sample_and_the_thread_counts_its_own_time() {
+    let bench = bench(sample(5, 8, 20), false);
+    let (tell, heard) = channel();
+    bench.monitor.listen(move |sample| {
+        // The test may have ended already.
+        let _ = tell.send(*sample);
+    });
+    for _ in 0..3 {
+        assert_eq!(heard.recv().expect("the thread reads"), sample(5, 8, 20));
+    }
+    let used = bench.monitor.cpu_ms();
+    assert!(used > 0.0 && used < 1_000.0, "{used}");
+}

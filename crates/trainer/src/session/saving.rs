@@ -113,6 +113,7 @@ impl Session<'_> {
         }
         let begun = Instant::now();
         self.state.at_ms = self.journal.now_ms();
+        self.state.pilot = self.pilot.knowledge();
         self.state.is_best = self
             .state
             .best

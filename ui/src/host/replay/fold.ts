@@ -105,7 +105,7 @@ export const pullAt = (events: RunEvent[], moment: Moment, fromMs: number, toMs:
   const version = past.length + (moment.last ? 1 : 0);
   const header: Omit<PullHeader, "arrays"> = {
     version, unchanged: version === seen, status: moment.status, started, now_ms: moment.nowMs, from_ms: fromMs, to_ms: toMs,
-    figures: fold.figures, line: moment.last ?? fold.line, marks: fold.marks, spans: fold.spans, notes: fold.notes,
+    figures: fold.figures, line: moment.last ?? fold.line, marks: fold.marks, spans: fold.spans, notes: fold.notes, last_minutes: [],
   };
   return pack(header, header.unchanged ? {} : cut(fold.arrays, fromMs, toMs, columns));
 };

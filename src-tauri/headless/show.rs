@@ -1,0 +1,124 @@
+//! `ebb runs show`: one run in words or JSON, and what its flight recorder says where it ended without a word.
+
+use super::args;
+use super::failure::Failure;
+use super::say::out;
+use super::train::find;
+use runlog::{
+    Predicted, Run, RunFolder, RunStatus, format_bytes, format_count, format_duration,
+    format_percent,
+};
+use serde_json::{Value, json};
+
+/// Changes of the micro-batch that are shown.
+const CHANGES: usize = 10;
+
+/// The top-level entry point of `ebb runs show`.
+pub fn run(args: &args::Show) -> Result<(), Failure> {
+    let folder = find(&args.run)?;
+    let run = folder.replay()?;
+    match args.json {
+        true => out!("{}", as_json(&folder, &run)?),
+        false => write(&folder, &run),
+    }
+    Ok(())
+}
+
+fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
+    let aftermath = match run.status() {
+        RunStatus::EndedEarly => folder.aftermath()?,
+        _ => None,
+    };
+    Ok(json!({
+        "run": folder.id(),
+        "path": folder.path.to_string_lossy(),
+        "status": run.status(),
+        "summary": run.summary_line(),
+        "line": run.line(),
+        "started": run.started(),
+        "figures": run.figures(),
+        "changes": run.marks(),
+        "predictions": run.predictions(),
+        "aftermath": aftermath,
+        "notes": run.notes().collect::<Vec<_>>(),
+    }))
+}
+
+fn write(folder: &RunFolder, run: &Run) {
+    out!("{}  {}", folder.id(), run.summary_line());
+    for line in [&run.line().sentence, &run.line().meaning] {
+        if !line.is_empty() {
+            out!("{line}");
+        }
+    }
+    if let Some(started) = run.started() {
+        out!(
+            "{}, {} at {} px on {}, {} samples a step",
+            started.task,
+            started.model,
+            started.image_size,
+            started.device,
+            format_count(started.effective_batch.into())
+        );
+    }
+    section("The last two minutes", run.last_minutes().iter().cloned());
+    let marks = run.marks();
+    let changes = marks.iter().skip(marks.len().saturating_sub(CHANGES));
+    section(
+        "Changes of the micro-batch",
+        changes.map(|mark| {
+            let at = format_duration(mark.at_ms as f64 / 1000.0);
+            format!("{at}  {}: {}", mark.short, mark.reason)
+        }),
+    );
+    section("Predicted peaks", predicted(run.predictions()).into_iter());
+    section("Notes", run.notes().map(str::to_owned));
+}
+
+fn section(title: &str, lines: impl Iterator<Item = String>) {
+    for (number, line) in lines.enumerate() {
+        if number == 0 {
+            out!("\n{title}:");
+        }
+        out!("  {line}");
+    }
+}
+
+/// "14 compared: off by 0.9 % in the middle, 4.1 % at most. The newest: 812 MB for a piece of 16 that took 805 MB".
+fn predicted(all: &[Predicted]) -> Option<String> {
+    let newest = all.last()?;
+    let mut off: Vec<f64> = all.iter().map(|one| one.error_fraction.abs()).collect();
+    off.sort_by(f64::total_cmp);
+    Some(format!(
+        "{} compared: off by {} in the middle, {} at most. The newest: {} for a piece of {} that took {}",
+        format_count(all.len() as u64),
+        format_percent(off[off.len() / 2]),
+        format_percent(off[off.len() - 1]),
+        format_bytes(newest.predicted_peak_bytes),
+        newest.micro_batch,
+        format_bytes(newest.measured_peak_bytes)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predicted_peaks_are_one_sentence() {
+        let one = |error_fraction| Predicted {
+            at_ms: 0,
+            micro_batch: 16,
+            predicted_peak_bytes: 812 << 20,
+            measured_peak_bytes: 805 << 20,
+            error_fraction,
+        };
+        assert_eq!(predicted(&[]), None);
+        assert_eq!(
+            predicted(&[one(0.041), one(-0.002), one(0.009)]).as_deref(),
+            Some(
+                "3 compared: off by 0.9 % in the middle, 4.1 % at most. The newest: 812 MB for a piece of 16 that took 805 MB"
+            )
+        );
+    }
+}

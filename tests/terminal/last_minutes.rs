@@ -1,0 +1,133 @@
+//! A run that is killed: `ebb runs show` says what its last two minutes were like, from the flight recorder.
+
+use crate::support::{Place, draw_classes};
+use pressure::Phase;
+use runlog::RunEvent;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Other apps take 5 of 8 GB after a second and a half.
+const SCRIPT: &str = r#"{"at_ms":0,"total_bytes":8589934592,"others_bytes":2147483648}
+{"at_ms":1500,"total_bytes":8589934592,"others_bytes":7516192768}
+"#;
+
+/// Milliseconds of the run's life after which it is killed.
+const KILLED_MS: u64 = 3_500;
+
+fn killed() -> (Place, String) {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+    place.file("script", SCRIPT);
+    let line = "train {birds} --image-size 32 --effective-batch 16 --steps 100000 --memory-script {script}";
+    let mut live = place.listen(line);
+    live.until(|event| matches!(event, RunEvent::Step { at_ms, .. } if *at_ms > KILLED_MS));
+    live.signal("KILL");
+    let (code, _) = live.end();
+    assert_eq!(code, None, "it was killed");
+    let id = place.only_run().id();
+    (place, id)
+}
+
+/// The number in "0.4 s before the end".
+fn seconds_before_the_end(text: &str) -> f64 {
+    let (before, _) = text
+        .split_once(" s before the end")
+        .unwrap_or_else(|| panic!("{text}"));
+    let word = before.rsplit(' ').next().expect("there is a number");
+    word.parse().expect("it is a number")
+}
+
+#[test]
+fn a_killed_run_says_what_happened() {
+    let (place, id) = killed();
+    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    println!("{shown}");
+    for part in [
+        "Ended early at step ",
+        " while memory was ",
+        ": its process is gone",
+        "The last two minutes:\n  The last reading was at ",
+        "other apps had taken 5.0 GB in the last ",
+        "Ebb held ",
+        "The highest pressure of the last two minutes was 0.",
+    ] {
+        assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
+    }
+    assert!(seconds_before_the_end(&shown) <= 0.5, "{shown}");
+
+    let json = place.run(&format!("runs show {id} --json")).ended(0).out;
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json["status"], "ended_early");
+    let after = &json["aftermath"];
+    let (end, reading) = (&after["end_unix_ms"], &after["reading_unix_ms"]);
+    let apart = end
+        .as_u64()
+        .zip(reading.as_u64())
+        .map(|(end, reading)| end - reading);
+    assert!(apart.is_some_and(|ms| ms <= 500), "{after}");
+    assert!(after["highest_pressure"].as_f64() > Some(0.5), "{after}");
+
+    let ring = place.only_run().path.join("flight.ring");
+    let bytes = fs::metadata(&ring).expect("it is there").len();
+    assert!(bytes > 400 * 20 && bytes <= 5 << 20, "{bytes}");
+
+    // A ring that is gone or garbage costs its sentences only.
+    fs::write(&ring, "nothing").expect("it can be written");
+    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    assert!(
+        shown.contains(": its process is gone") && !shown.contains("The last two"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_run_that_is_at_work_or_finished_has_no_last_minutes() {
+    let (place, id) = killed();
+    let mut live = place.listen(&format!("resume {id} --memory-script {{script}}"));
+    live.until(|event| matches!(event, RunEvent::Step { .. }));
+    let shown = place.run(&format!("runs show {id} --json")).ended(0).out;
+    let json: Value = serde_json::from_str(&shown).expect("it is JSON");
+    assert_eq!(json["status"], "training", "{shown}");
+    assert_eq!(json["aftermath"], Value::Null);
+    live.signal("INT");
+    assert_eq!(live.end().0, Some(0));
+    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    assert!(!shown.contains("The last two minutes"), "{shown}");
+}
+
+#[test]
+fn predicted_peaks_are_told_now_and_then_and_shown() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
+    let line = "{birds} --image-size 32 --effective-batch 16 --steps 60";
+    let events = place.train(line).ended(0).events();
+    let mut told: BTreeMap<Phase, Vec<u64>> = BTreeMap::new();
+    for event in &events {
+        if let RunEvent::Prediction {
+            at_ms,
+            phase,
+            predicted_peak_bytes,
+            measured_peak_bytes,
+            error_fraction,
+            ..
+        } = event
+        {
+            let error = *predicted_peak_bytes as f64 / *measured_peak_bytes as f64 - 1.0;
+            assert!((error - error_fraction).abs() < 1e-9, "{event:?}");
+            assert!(error.abs() < 1.0, "{event:?}");
+            told.entry(*phase).or_default().push(*at_ms);
+        }
+    }
+    let times: Vec<u64> = told.into_values().flatten().collect();
+    let last_ms = events.last().expect("it ended").at_ms();
+    assert!(
+        !times.is_empty() && times.len() as u64 <= 1 + last_ms / 10_000,
+        "{times:?}"
+    );
+    let shown = place
+        .run(&format!("runs show {}", place.only_run().id()))
+        .ended(0)
+        .out;
+    assert!(shown.contains("Predicted peaks:\n  "), "{shown}");
+}
