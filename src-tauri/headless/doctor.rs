@@ -77,7 +77,10 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
 fn monitor_cost(source: Box<dyn MemorySource>) -> (f64, f64) {
     let (tell, heard) = channel();
     let (monitor, begun) = (Monitor::start(source, Default::default()), Instant::now());
-    monitor.listen(move |_| drop(tell.send(())));
+    monitor.listen(move |_| {
+        // Heard as long as it is watched.
+        let _ = tell.send(());
+    });
     let mut readings = 0;
     while begun.elapsed() < MONITORED {
         // A source that cannot be read is heard of by the clock alone.

@@ -172,9 +172,16 @@ fn a_memory_script_that_cannot_be_used_is_refused() {
         "torn",
         "{\"at_ms\":0,\"total_bytes\":8,\"others_bytes\":2}\n{\"at_ms\":\n",
     );
+    let line = |at_ms: u64| format!("{{\"at_ms\":{at_ms},\"total_bytes\":8,\"others_bytes\":2}}\n");
+    place.file("hole", format!("{}\n{}", line(0), line(9)));
+    place.file("back", [0, 9, 8].map(line).concat());
+    place.file("again", [0, 9, 9].map(line).concat());
     place.file("empty", "");
     for (script, parts) in [
         ("torn", &["torn", "line 2"][..]),
+        ("hole", &["hole", "line 2", "no holes"]),
+        ("back", &["back", "line 3", "8 ms follows 9 ms"]),
+        ("again", &["again", "line 3", "9 ms follows 9 ms"]),
         ("empty", &["empty"]),
         ("nowhere", &["nowhere"]),
     ] {

@@ -27,15 +27,18 @@ const SCRIPT: &str = "--memory-script {script} --memory-script-by piece";
 
 /// Sizes and reasons of the training's decisions.
 fn decided(events: &[RunEvent]) -> Vec<(u32, &str)> {
-    let decision = |event| match event {
-        &RunEvent::Decision {
-            phase: Phase::Train,
-            ref decision,
-            ..
-        } => Some((decision.micro_batch, decision.reason.as_str())),
-        _ => None,
-    };
     events.iter().filter_map(decision).collect()
+}
+
+fn decision(event: &RunEvent) -> Option<(u32, &str)> {
+    match event {
+        RunEvent::Decision {
+            phase: Phase::Train,
+            decision,
+            ..
+        } => Some((decision.micro_batch, &decision.reason)),
+        _ => None,
+    }
 }
 
 fn steps(events: &[RunEvent]) -> Vec<(u64, f64, Vec<u32>)> {
@@ -106,11 +109,14 @@ fn checkpoint(run: &RunFolder, file: &str) -> PathBuf {
 }
 
 fn warnings(events: &[RunEvent]) -> Vec<&str> {
-    let warning = |event| match event {
-        &RunEvent::Warning { ref code, .. } => Some(code.as_str()),
-        _ => None,
-    };
     events.iter().filter_map(warning).collect()
+}
+
+fn warning(event: &RunEvent) -> Option<&str> {
+    match event {
+        RunEvent::Warning { code, .. } => Some(code),
+        _ => None,
+    }
 }
 
 #[test]

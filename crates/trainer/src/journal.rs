@@ -69,7 +69,7 @@ impl<'a> Journal<'a> {
     }
 
     /// Takes the monitor's readings for the flight recorder, where there is one.
-    pub fn ear(&self) -> Option<impl FnMut(&MemorySample) + Send + 'static> {
+    pub fn ear(&self) -> Option<impl FnMut(&MemorySample) + Send + use<>> {
         self.recorder.as_ref().map(Recorder::ear)
     }
 

@@ -82,7 +82,7 @@ impl Recorder {
     }
 
     /// Takes the monitor's readings, at most some twenty a second. Called on the monitor's thread: it waits for nothing.
-    pub fn ear(&self) -> impl FnMut(&MemorySample) + Send + 'static {
+    pub fn ear(&self) -> impl FnMut(&MemorySample) + Send + use<> {
         let (queue, clock, mut last_ms) = (self.queue.clone(), self.unix_ms, 0);
         move |sample| {
             let unix_ms = clock();
