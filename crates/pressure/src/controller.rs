@@ -44,6 +44,8 @@ pub fn notice(policy: &Policy, mut state: State, sample: &MemorySample) -> State
 /// What to do next.
 pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> (State, Decision) {
     let mut state = notice(policy, state, &ask.sample);
+    let asked = ask;
+    let ask = &state.rungs.ask(asked);
     let remaining = ask.remaining.len().max(1) as u32;
     let track = state.track_mut(ask.kind);
     track.batch = track.batch.max(remaining);
@@ -55,22 +57,32 @@ pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> 
     let piece_cost = cost(track, track.size.max(1));
     let horizon_ms =
         state.piece_ms(ask.kind, piece_cost).unwrap_or(PIECE_MS) as u64 + policy.horizon_extra_ms;
-    let turn = Turn {
+    let mut turn = Turn {
         policy,
         ask,
         model,
         remaining,
         // Peaks are learnt without what is spare, so what is spare takes its part of the budget first.
         budget: budget(policy, &state, &ask.sample, horizon_ms).less(ask.spare_bytes),
+        moved: None,
     };
-    let outcome = if let Some(size) = policy.fixed_micro_batch {
+    let steers = policy.fixed_micro_batch.is_none() && !is_blind(&ask.sample) && !unmeasured;
+    if steers {
+        turn.moved = turn.move_rung(&mut state, asked.kind);
+    }
+    let ask = &state.rungs.ask(asked);
+    let turn = Turn { ask, ..turn };
+    let outcome = if let Some(stop) = turn.stop(&mut state) {
+        stop
+    } else if let Some(size) = policy.fixed_micro_batch {
         turn.fixed(&mut state, size)
-    } else if is_blind(&ask.sample) || unmeasured {
-        turn.by_rules(&mut state)
-    } else {
+    } else if steers {
         turn.steer(&mut state)
+    } else {
+        turn.by_rules(&mut state)
     };
     let decision = turn.answer(&mut state, outcome);
+    turn.watch(&mut state, asked.kind, decision.action);
     (state, decision)
 }
 

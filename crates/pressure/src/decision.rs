@@ -29,7 +29,7 @@ pub struct SampleCost(pub u64);
 pub struct PieceKind {
     /// Training or evaluation.
     pub phase: Phase,
-    /// How many blocks are checkpointed.
+    /// How many blocks are checkpointed. In an [`Ask`] the fewest: the controller may add some.
     pub checkpoint_blocks: u32,
     /// Bytes of one activation element: 8, 4 or 2.
     pub element_bytes: u32,
@@ -92,6 +92,8 @@ pub enum Action {
     Pause,
     /// Checkpoint, drop everything, come back by itself.
     Park,
+    /// Checkpoint and end the run: waiting longer would not help.
+    Stop,
 }
 
 /// How a decision differs from the one before it.
@@ -117,6 +119,14 @@ pub enum Change {
     Continue,
     /// Same micro-batch, another prefetch.
     Prefetch,
+    /// One block more keeps its input only and is computed again in backward.
+    CheckpointMore,
+    /// One block more keeps its activations again.
+    CheckpointLess,
+    /// The optimizer's moments go to a file, or come back from it.
+    Moments,
+    /// The run ends, with a checkpoint on disk.
+    Stop,
 }
 
 /// How far ahead of the training samples are decoded.
@@ -130,10 +140,21 @@ pub enum Prefetch {
     Short,
 }
 
+/// Where the optimizer's moments are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Moments {
+    /// In memory.
+    #[default]
+    Resident,
+    /// In a memory-mapped file, read and written one parameter at a time: the system may take its pages back.
+    Mapped,
+}
+
 /// The answer to an [`Ask`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct Decision {
-    /// Run, pause or park.
+    /// Run, pause, park or stop.
     pub action: Action,
     /// Samples of the next piece; 0 unless `action` is `run`.
     pub micro_batch: u32,
@@ -144,6 +165,12 @@ pub struct Decision {
     /// How far ahead samples are decoded from now on.
     #[serde(default)]
     pub prefetch: Prefetch,
+    /// Blocks that keep their input only in training pieces from now on.
+    #[serde(default)]
+    pub checkpoint_blocks: u32,
+    /// Where the optimizer's moments are from now on.
+    #[serde(default)]
+    pub moments: Moments,
     /// Footprint that the piece is expected to reach; 0 without a model.
     pub predicted_peak_bytes: u64,
     /// Footprint that Ebb allows itself now.

@@ -15,11 +15,13 @@ mod memory_model;
 mod monitor;
 mod policy;
 mod prefetch;
+mod rungs;
 mod sample;
 mod signal;
 mod sizing;
 pub mod source;
 mod state;
+mod stopping;
 mod turn;
 mod waiting;
 mod words;
@@ -28,7 +30,7 @@ pub use budget::{Budget, budget_bytes};
 pub use controller::{decide, notice, observe, should_cancel};
 pub use cost::thread_cpu_ms;
 pub use decision::{
-    Action, Ask, Change, Decision, Outcome, Phase, Piece, PieceKind, Prefetch, SampleCost,
+    Action, Ask, Change, Decision, Moments, Outcome, Phase, Piece, PieceKind, Prefetch, SampleCost,
 };
 pub use error::PressureError;
 pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery};
@@ -37,6 +39,7 @@ pub use lines::LinePilot;
 pub use memory_model::{Allocator, MemoryModel};
 pub use monitor::Monitor;
 pub use policy::Policy;
+pub use rungs::Reserve;
 pub use sample::{Component, Level, MemorySample};
 pub use signal::{LevelTracker, Reading, pressure};
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};

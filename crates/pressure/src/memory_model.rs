@@ -4,6 +4,8 @@
 use crate::decision::{Outcome, Piece, PieceKind};
 use serde::{Deserialize, Serialize};
 
+mod kin;
+
 /// How fast old peaks are forgotten: the weight of a piece falls to a half after 46 more.
 const FORGETTING: f64 = 0.985;
 /// Uncertainty before the first peak; so large that the start values have no weight.
@@ -87,13 +89,7 @@ impl MemoryModel {
             .fits
             .iter()
             .position(|(kind, _)| *kind == piece.kind)
-            .unwrap_or_else(|| {
-                self.fits.push((
-                    piece.kind,
-                    Fit::new(piece.cost as f64 / f64::from(piece.micro_batch)),
-                ));
-                self.fits.len() - 1
-            });
+            .unwrap_or_else(|| self.begin(piece));
         let fit = &mut self.fits[index].1;
         let samples = self.allocator.phi(piece.cost as f64 / fit.unit_cost);
         fit.see(samples, piece.peak_bytes as f64);
@@ -154,11 +150,7 @@ impl MemoryModel {
     }
 
     fn fit(&self, kind: PieceKind) -> Option<&Fit> {
-        self.fits
-            .iter()
-            .find(|(k, _)| *k == kind)
-            .map(|(_, fit)| fit)
-            .filter(|fit| fit.pieces > 0)
+        self.nearest(kind).map(|(_, fit)| fit)
     }
 }
 

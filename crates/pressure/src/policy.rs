@@ -65,6 +65,23 @@ pub struct Policy {
     pub margin_start: f64,
     /// Largest margin for sudden growth of others, share of RAM.
     pub margin_most: f64,
+    /// Time at one sample a piece, or at none, before the next rung is taken, milliseconds: checkpointing costs a third of
+    /// the speed, so what passes by itself is waited for.
+    pub rung_after_ms: u64,
+    /// While that lasts, time between two rungs, milliseconds.
+    pub rung_apart_ms: u64,
+    /// Calm after which one such rung is undone, milliseconds; it doubles when that proves too early.
+    pub rung_calm_ms: u64,
+    /// Longest such calm, milliseconds.
+    pub rung_calm_most_ms: u64,
+    /// A run parked for longer ends, its checkpoint on disk: the user's limit, milliseconds. Parked it costs next to
+    /// nothing, so it waits long.
+    pub parked_most_ms: u64,
+    /// Free disk, bytes, below which a run ends while a checkpoint still fits. One that began with less than twice as much
+    /// ends at half of what it began with.
+    pub disk_least_bytes: u64,
+    /// How long the disk must be short, milliseconds: others write and remove large files.
+    pub disk_after_ms: u64,
     /// "Sudden" is growth within this time, milliseconds.
     pub sudden_ms: u64,
     /// How long the history of others is kept, milliseconds.
@@ -118,6 +135,13 @@ impl Default for Policy {
             margin_least: 0.01,
             margin_start: 0.03,
             margin_most: 0.06,
+            rung_after_ms: 30_000,
+            rung_apart_ms: 10_000,
+            rung_calm_ms: 60_000,
+            rung_calm_most_ms: 600_000,
+            parked_most_ms: 2 * 3_600_000,
+            disk_least_bytes: 2 * GB,
+            disk_after_ms: 10_000,
             sudden_ms: 600,
             history_ms: 60_000,
             critical_again_ms: 1_000,

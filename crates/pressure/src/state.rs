@@ -3,8 +3,10 @@
 
 use crate::decision::{Action, PieceKind, Prefetch};
 use crate::policy::Policy;
+use crate::rungs::{Reserve, Rungs};
 use crate::sample::{Level, MemorySample};
 use crate::signal::{LevelTracker, Reading};
+use crate::stopping::Ending;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -41,6 +43,10 @@ pub struct State {
     pub(crate) calm_needed_ms: u64,
     /// Samples are decoded less far ahead: since when, and how many bytes that gave back.
     pub(crate) shortened: Option<(u64, u64)>,
+    /// Checkpointed blocks and the place of the moments.
+    pub(crate) rungs: Rungs,
+    /// Since when a run that waits to be stopped has had a reason.
+    pub(crate) ending: Ending,
     /// Last answer to a critical sample.
     pub(crate) critical_answered_ms: Option<u64>,
     /// Last time that caches were given back.
@@ -116,6 +122,14 @@ impl Default for Track {
 }
 
 impl State {
+    /// A state that knows what the run can give beside samples.
+    pub fn with_reserve(reserve: Reserve) -> Self {
+        Self {
+            rungs: Rungs::of(reserve),
+            ..Self::default()
+        }
+    }
+
     /// The pressure level, with hysteresis.
     pub fn level(&self) -> Level {
         self.shown.level()

@@ -5,6 +5,7 @@ use crate::decision::{Action, Ask, Change, Decision, Prefetch};
 use crate::fallback::{self, is_blind};
 use crate::memory_model::MemoryModel;
 use crate::policy::Policy;
+use crate::rungs::Moved;
 use crate::sample::{Component, Level};
 use crate::sizing::{at_most, ceiling, largest_within};
 use crate::state::{Setback, State, Track, Waiting};
@@ -20,6 +21,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) model: &'a MemoryModel,
     pub(crate) remaining: u32,
     pub(crate) budget: Budget,
+    /// A rung beside the micro-batch that this decision takes or undoes.
+    pub(crate) moved: Option<Moved>,
 }
 
 /// What one of the rules came to.
@@ -241,9 +244,14 @@ impl Turn<'_> {
             .setback
             .take_if(|setback| setback.kind == kind && verdict.action == Action::Run);
         let change = match verdict.action {
-            Action::Pause | Action::Park if before_action == verdict.action => Change::Hold,
-            Action::Pause => Change::Pause,
+            Action::Pause if before_action == verdict.action && self.moved.is_none() => {
+                Change::Hold
+            }
+            Action::Park if before_action == verdict.action => Change::Hold,
             Action::Park => Change::Park,
+            Action::Stop => Change::Stop,
+            Action::Run | Action::Pause if let Some(moved) = &self.moved => moved.change,
+            Action::Pause => Change::Pause,
             Action::Run if before_action != Action::Run => Change::Continue,
             Action::Run if setback.is_some() => Change::Cancel,
             Action::Run if moved && verdict.size == before => Change::Prefetch,
@@ -267,6 +275,9 @@ impl Turn<'_> {
         if release_caches {
             state.released_ms = Some(self.ask.sample.at_ms);
         }
+        let freed = freed + self.moved.as_ref().map_or(0, |moved| moved.freed_bytes);
+        let told = self.moved.as_ref().filter(|moved| moved.change == change);
+        let reason = told.map_or(verdict.reason, |moved| moved.reason.clone());
         let micro_batch = self.piece(verdict.size, freed);
         Decision {
             action: verdict.action,
@@ -274,12 +285,14 @@ impl Turn<'_> {
             change,
             release_caches,
             prefetch,
+            checkpoint_blocks: state.rungs.blocks_of(kind),
+            moments: state.rungs.moments,
             predicted_peak_bytes: self.predicted(micro_batch).map_or(0, |peak| {
                 (peak + self.ask.spare_bytes).saturating_sub(freed)
             }),
             budget_bytes: self.budget.bytes + self.ask.spare_bytes,
             cause: verdict.cause,
-            reason: verdict.reason,
+            reason,
         }
     }
 

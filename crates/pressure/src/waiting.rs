@@ -3,7 +3,6 @@
 use crate::budget::others_ahead;
 use crate::decision::Action;
 use crate::sample::Component;
-use crate::sizing::cost;
 use crate::state::{State, Waiting};
 use crate::turn::{Turn, Verdict};
 use crate::words::gb;
@@ -44,10 +43,8 @@ impl Turn<'_> {
 
     fn pause(&self, state: &mut State) -> Option<Verdict> {
         let sample = &self.ask.sample;
-        let one = cost(state.track_mut(self.ask.kind), 1);
         let needed = self
-            .model
-            .upper_bytes(self.ask.kind, one)
+            .one_sample_bytes(state)
             .unwrap_or(sample.own_bytes.saturating_sub(self.ask.spare_bytes));
         let easier = (self.policy.continue_fraction * sample.total_bytes as f64) as u64;
         // A single sample that had to be cancelled once must fit properly before it is tried again.

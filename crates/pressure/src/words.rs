@@ -2,7 +2,7 @@
 //! Knows no rule.
 
 use crate::budget::Budget;
-use crate::decision::{Action, Change, Decision, Prefetch};
+use crate::decision::{Action, Change, Decision, Moments, Prefetch};
 use crate::policy::{GB, Policy};
 use crate::sample::{Component, MemorySample};
 use crate::state::State;
@@ -28,6 +28,25 @@ pub fn sentence(previous: u32, decision: &Decision) -> String {
             Prefetch::Short => format!("Decoding fewer samples ahead: {reason}"),
             Prefetch::Long => format!("Decoding further ahead again: {reason}"),
         },
+        (Change::CheckpointMore | Change::CheckpointLess, _) => {
+            format!("{}: {reason}", computed_twice(decision.checkpoint_blocks))
+        }
+        (Change::Moments, _) => match decision.moments {
+            Moments::Mapped => format!("Keeping the optimizer's moments in a file: {reason}"),
+            Moments::Resident => {
+                format!("Keeping the optimizer's moments in memory again: {reason}")
+            }
+        },
+        (Change::Stop, _) | (Change::Hold, Action::Stop) => format!("Stopping: {reason}"),
+    }
+}
+
+/// "Computing 2 blocks twice instead of keeping their activations".
+fn computed_twice(blocks: u32) -> String {
+    match blocks {
+        0 => "Keeping all activations again".to_owned(),
+        1 => "Computing 1 block twice instead of keeping its activations".to_owned(),
+        blocks => format!("Computing {blocks} blocks twice instead of keeping their activations"),
     }
 }
 

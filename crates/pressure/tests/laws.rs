@@ -184,7 +184,7 @@ proptest! {
         for Seen { decision, remaining, .. } in play(&machine, &turns) {
             match decision.action {
                 Action::Run => prop_assert!((1..=remaining).contains(&decision.micro_batch), "{decision:?}"),
-                Action::Pause | Action::Park => prop_assert_eq!(decision.micro_batch(), None),
+                Action::Pause | Action::Park | Action::Stop => prop_assert_eq!(decision.micro_batch(), None),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A bench that works real pieces of a machine whose truth is known. It asserts nothing itself.
 
 use pressure::{
-    Action, Ask, Decision, Level, MemoryModel, MemorySample, Outcome, Phase, Piece, PieceKind,
-    Policy, Prefetch, SampleCost, State, decide, observe,
+    Action, Ask, Decision, Level, MemoryModel, MemorySample, Moments, Outcome, Phase, Piece,
+    PieceKind, Policy, Prefetch, Reserve, SampleCost, State, decide, observe,
 };
 
 pub const GB: u64 = 1 << 30;
@@ -36,6 +36,13 @@ pub struct Bench {
     pub ahead: u64,
     pub spare: u64,
     pub kind: PieceKind,
+    /// What one sample takes without checkpointed blocks.
+    pub sample_bytes: u64,
+    /// What the run can give, and what of it is given now.
+    pub reserve: Reserve,
+    pub blocks: u32,
+    pub moments: Moments,
+    pub disk: Option<u64>,
 }
 
 impl Default for Bench {
@@ -56,6 +63,11 @@ impl Default for Bench {
             ahead: 0,
             spare: 0,
             kind: TRAIN,
+            sample_bytes: GB / 4,
+            reserve: Reserve::default(),
+            blocks: 0,
+            moments: Moments::Resident,
+            disk: None,
         }
     }
 }
@@ -66,6 +78,7 @@ impl Bench {
             at_ms: self.at_ms,
             own_bytes: self.own + self.spare,
             kernel_level: self.level,
+            disk_free_bytes: self.disk,
             ..MemorySample::default()
         };
         match self.blind {
@@ -93,8 +106,15 @@ impl Bench {
             &self.model,
         );
         self.state = state;
-        if decision.release_caches {
-            self.own = 2 * GB;
+        self.blocks = decision.checkpoint_blocks;
+        let moved = std::mem::replace(&mut self.moments, decision.moments) != decision.moments;
+        match decision.moments {
+            Moments::Mapped if moved => self.model.state_shrank(self.reserve.moments_bytes),
+            Moments::Resident if moved => self.model.state_grew(self.reserve.moments_bytes),
+            Moments::Mapped | Moments::Resident => {}
+        }
+        if decision.release_caches || moved {
+            self.own = self.held();
         }
         self.spare = match decision.prefetch {
             Prefetch::Long => self.ahead,
@@ -104,11 +124,14 @@ impl Bench {
     }
 
     pub fn end(&mut self, micro_batch: u32, outcome: Outcome) {
-        let peak = 2 * GB + u64::from(micro_batch) * GB / 4;
+        let peak = self.held() + u64::from(micro_batch) * self.each();
         self.own = self.own.max(peak);
         let piece = Piece {
             at_ms: self.at_ms,
-            kind: self.kind,
+            kind: PieceKind {
+                checkpoint_blocks: self.blocks.max(self.kind.checkpoint_blocks),
+                ..self.kind
+            },
             micro_batch,
             cost: u64::from(micro_batch) * 4096,
             peak_bytes: if self.measured { peak } else { 0 },
@@ -122,6 +145,20 @@ impl Bench {
             &piece,
         );
         (self.state, self.model) = (state, model);
+    }
+
+    /// What stays without a piece, in bytes.
+    pub fn held(&self) -> u64 {
+        match self.moments {
+            Moments::Resident => 2 * GB,
+            Moments::Mapped => 2 * GB - self.reserve.moments_bytes,
+        }
+    }
+
+    /// What a sample takes, in bytes: four fifths of it are the blocks', in equal parts.
+    pub fn each(&self) -> u64 {
+        let blocks = u64::from(self.reserve.blocks.max(1));
+        self.sample_bytes - self.sample_bytes * 4 / 5 * u64::from(self.blocks) / blocks
     }
 
     /// One decision and, if it says so, one piece.

@@ -5,6 +5,8 @@ mod bench;
 mod start;
 mod hold;
 mod prefetch;
+mod rungs;
+mod stop;
 mod shrink;
 mod grow;
 mod wait;
