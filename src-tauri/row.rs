@@ -1,7 +1,7 @@
 //! A run as one row of the list. Knows words, not where runs lie.
 
 use crate::view::RunRow;
-use runlog::{Run, RunFolder, RunStatus, Started, format_count};
+use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count};
 use std::time::UNIX_EPOCH;
 use trainer::ModelKind;
 
@@ -78,7 +78,11 @@ fn line(run: &Run, place: &str) -> String {
         RunStatus::Training => format!("Training{place}, epoch {epoch} of {epochs}"),
         RunStatus::Paused => format!("Paused{place} at step {step}"),
         RunStatus::Finished => format!("Finished after {step} steps"),
-        RunStatus::Stopped => format!("Stopped by you at step {step}"),
+        RunStatus::Stopped => match run.stopped() {
+            Some(StopReason::Memory) => format!("Stopped at step {step}: parked for too long"),
+            Some(StopReason::Disk) => format!("Stopped at step {step}: the disk is nearly full"),
+            _ => format!("Stopped by you at step {step}"),
+        },
         RunStatus::Failed | RunStatus::EndedEarly => run.line().sentence.clone(),
     }
 }

@@ -3,6 +3,8 @@
 
 mod bad_input;
 mod bench;
+mod ended;
+mod rungs;
 mod checkpointed;
 mod files;
 mod informed;

@@ -2,6 +2,7 @@
 import { expect, test } from "vitest";
 import { keepNewest, pushApart } from "../src/chart/apart";
 import { layout } from "../src/chart/layout";
+import { shapeOf } from "../src/chart/marks";
 import { pan, stretch, whole, zoom } from "../src/chart/span";
 import { lossScale, memoryScale, microScale, timeTicks } from "../src/chart/ticks";
 
@@ -66,3 +67,9 @@ test.each([[1132, 470], [1032, 410], [1552, 610]])("panels fill %s x %s without 
   expect(place.micro.top).toBeGreaterThan(place.memory.top + place.memory.height);
   expect(place.loss.top).toBeGreaterThan(place.micro.top + place.micro.height);
 });
+
+test.each([
+  ["shrink", 8, 4, "down"], ["grow", 4, 8, "up"], ["pause", 4, 0, "down"], ["continue", 0, 1, "up"], ["cancel", 1, 1, null],
+  ["prefetch", 8, 8, "diamond"], ["checkpoint_more", 1, 1, "diamond"], ["checkpoint_more", 1, 0, "diamond"],
+  ["checkpoint_less", 8, 8, "diamond"], ["moments", 1, 1, "diamond"],
+] as const)("a %s from %s to %s is drawn as %s", (change, from, to, shape) => expect(shapeOf({ change, from, to })).toBe(shape));

@@ -165,7 +165,7 @@ pub struct Decision {
     /// How far ahead samples are decoded from now on.
     #[serde(default)]
     pub prefetch: Prefetch,
-    /// Blocks that keep their input only in training pieces from now on.
+    /// Blocks that keep their input only in the next piece; none in an evaluation.
     #[serde(default)]
     pub checkpoint_blocks: u32,
     /// Where the optimizer's moments are from now on.

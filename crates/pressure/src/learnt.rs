@@ -41,8 +41,11 @@ impl Learnt {
             pieces: track.pieces,
             speeds: track.speeds.clone(),
         };
+        // The next life begins with all of its moments in memory.
+        let mut model = model.clone();
+        model.state_grew(state.rungs.mapped_bytes());
         Self {
-            model: model.clone(),
+            model,
             tracks: (state.tracks.iter())
                 .map(|(kind, track)| (*kind, kept(track)))
                 .collect(),

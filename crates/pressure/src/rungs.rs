@@ -75,6 +75,19 @@ impl Rungs {
         }
     }
 
+    pub(crate) fn give_no_moments(&mut self) {
+        self.reserve.moments_bytes = 0;
+        self.moments = Moments::Resident;
+    }
+
+    /// Bytes of the moments that are in a file.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        match self.moments {
+            Moments::Resident => 0,
+            Moments::Mapped => self.reserve.moments_bytes,
+        }
+    }
+
     /// Blocks that a piece of this kind checkpoints.
     pub(crate) fn blocks_of(&self, kind: PieceKind) -> u32 {
         self.kind(kind).checkpoint_blocks
@@ -166,7 +179,7 @@ impl Turn<'_> {
         if bytes == 0 || state.rungs.moments == Moments::Mapped {
             return None;
         }
-        let room = self.ask.sample.disk_free_bytes;
+        let room = state.ending.disk_free(&self.ask.sample);
         if room.is_some_and(|free| free < bytes + self.policy.disk_least_bytes) {
             return None;
         }

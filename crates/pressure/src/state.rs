@@ -122,12 +122,21 @@ impl Default for Track {
 }
 
 impl State {
-    /// A state that knows what the run can give beside samples.
-    pub fn with_reserve(reserve: Reserve) -> Self {
-        Self {
-            rungs: Rungs::of(reserve),
-            ..Self::default()
-        }
+    /// The same state, which knows what the run can give beside samples.
+    #[must_use]
+    pub fn with_reserve(mut self, reserve: Reserve) -> Self {
+        self.rungs = Rungs::of(reserve);
+        self
+    }
+
+    /// Free space of the disk that checkpoints go to, in bytes, where it is known. It counts beside the sample's own.
+    pub fn tell_disk_free(&mut self, bytes: Option<u64>) {
+        self.ending.disk_free_bytes = bytes;
+    }
+
+    /// The moments cannot go to a file after all: that rung is gone.
+    pub fn give_no_moments(&mut self) {
+        self.rungs.give_no_moments();
     }
 
     /// The pressure level, with hysteresis.

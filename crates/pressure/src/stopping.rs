@@ -1,7 +1,7 @@
 //! The last rung: a clean end with a reason, while a checkpoint is on disk or still fits there. Knows no folder.
 
 use crate::decision::Action;
-use crate::sample::Component;
+use crate::sample::{Component, MemorySample};
 use crate::state::State;
 use crate::turn::{Turn, Verdict};
 use crate::words::gb;
@@ -11,8 +11,18 @@ use crate::words::gb;
 pub(crate) struct Ending {
     parked_since_ms: Option<u64>,
     disk_short_since_ms: Option<u64>,
+    /// Free disk where checkpoints go, bytes, as told.
+    pub(crate) disk_free_bytes: Option<u64>,
     /// Free disk when the run began, bytes.
     disk_at_start_bytes: Option<u64>,
+}
+
+impl Ending {
+    /// The least that swap and checkpoints have, where it is known.
+    pub(crate) fn disk_free(&self, sample: &MemorySample) -> Option<u64> {
+        let known = [self.disk_free_bytes, sample.disk_free_bytes];
+        known.into_iter().flatten().min()
+    }
 }
 
 impl Turn<'_> {
@@ -39,7 +49,8 @@ impl Turn<'_> {
     }
 
     fn disk_is_short(&self, state: &mut State) -> Option<Verdict> {
-        let (now, free) = (self.ask.sample.at_ms, self.ask.sample.disk_free_bytes?);
+        let sample = &self.ask.sample;
+        let (now, free) = (sample.at_ms, state.ending.disk_free(sample)?);
         let ending = &mut state.ending;
         let begun = *ending.disk_at_start_bytes.get_or_insert(free);
         if free >= self.policy.disk_least_bytes.min(begun / 2) {

@@ -81,6 +81,9 @@ pub struct RunConfig {
     /// Where the budget line stands, as a share of all memory, `0.5..=0.95`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub politeness: Option<f64>,
+    /// Longest time that a run may be parked before it ends with its checkpoint on disk, in minutes, 1..=100000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parked_most_minutes: Option<u64>,
     /// Seed of everything random, below 2^53.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -132,6 +135,7 @@ impl RunConfig {
             workers: self.workers.or(base.workers),
             memory_cap_bytes: self.memory_cap_bytes.or(base.memory_cap_bytes),
             politeness: self.politeness.or(base.politeness),
+            parked_most_minutes: self.parked_most_minutes.or(base.parked_most_minutes),
             seed: self.seed.or(base.seed),
             dev_samples: self.dev_samples.or(base.dev_samples),
             checkpoint_every: self.checkpoint_every.or(base.checkpoint_every),

@@ -288,6 +288,10 @@ pub enum StopReason {
     Finished,
     /// Stop & checkpoint.
     Requested,
+    /// The run was parked for longer than it may be.
+    Memory,
+    /// The disk has too little room left for checkpoints.
+    Disk,
 }
 
 impl RunEvent {

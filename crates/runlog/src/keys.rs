@@ -31,7 +31,7 @@ use Allowed::{Blocks, Bytes, Number, Path, Rhythm, Whole, Word};
 const EXACT: u64 = (1 << 53) - 1;
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 28] = [
+pub(crate) const KEYS: [(&str, Allowed); 29] = [
     ("folder", Path),
     ("task", Word(&["image-classification"])),
     ("model", Word(&["convnet", "vit_micro"])),
@@ -56,6 +56,7 @@ pub(crate) const KEYS: [(&str, Allowed); 28] = [
     ("workers", Whole(0, 256)),
     ("memory_cap_bytes", Bytes(64 << 20)),
     ("politeness", Number(0.5, 0.95)),
+    ("parked_most_minutes", Whole(1, 100_000)),
     ("seed", Whole(0, EXACT)),
     ("dev_samples", Whole(1, EXACT)),
     ("checkpoint_every", Rhythm),

@@ -3,11 +3,12 @@
 use crate::event::{CheckpointReason, Started, StopReason};
 use crate::reduce::{Evaluated, Kept};
 use crate::words::{format_count, format_percent};
-use pressure::{Action, Change, Decision, Level};
+use pressure::{Action, Change, Decision, Level, Moments, Prefetch};
 
 /// "Shrunk 16 to 8", beside a mark.
-pub(crate) fn short(change: Change, from: u32, to: u32) -> String {
-    match change {
+pub(crate) fn short(decision: &Decision, from: u32) -> String {
+    let to = decision.micro_batch;
+    match decision.change {
         Change::Start => format!("Started with {to}"),
         Change::Hold => format!("Held at {to}"),
         Change::Shrink => format!("Shrunk {from} to {to}"),
@@ -16,7 +17,20 @@ pub(crate) fn short(change: Change, from: u32, to: u32) -> String {
         Change::Pause => "Paused".into(),
         Change::Park => "Parked".into(),
         Change::Continue => format!("Continued with {to}"),
-        Change::Prefetch => "Prefetch changed".into(),
+        Change::Prefetch => match decision.prefetch {
+            Prefetch::Short => "Fewer decoded ahead".into(),
+            Prefetch::Long => "More decoded ahead".into(),
+        },
+        Change::CheckpointMore | Change::CheckpointLess => match decision.checkpoint_blocks {
+            0 => "No block computed twice".into(),
+            1 => "1 block computed twice".into(),
+            blocks => format!("{blocks} blocks computed twice"),
+        },
+        Change::Moments => match decision.moments {
+            Moments::Mapped => "Moments to a file".into(),
+            Moments::Resident => "Moments in memory".into(),
+        },
+        Change::Stop => "Stopped".into(),
     }
 }
 
@@ -33,6 +47,7 @@ pub(crate) fn meaning(decision: &Decision, effective_batch: u32, step: u64) -> S
         Action::Park => {
             return "Everything is in the checkpoint. The run comes back by itself when memory is free.".into();
         }
+        Action::Stop => return "The run ends with a checkpoint; Resume goes on from there.".into(),
         Action::Run if size == 0 || effective_batch == 0 => return String::new(),
         Action::Run => {}
     }
@@ -81,7 +96,13 @@ pub(crate) fn checkpoint(step: u64, ms: f64, why: CheckpointReason) -> Option<(S
 pub(crate) fn stopped(step: u64, why: StopReason, best: Option<&Evaluated>) -> String {
     let best = best.and_then(|best| Some((best.accuracy?, best.step)));
     match (why, best) {
-        (StopReason::Requested, _) => format!("Resume goes on from step {}.", format_count(step)),
+        (StopReason::Requested | StopReason::Memory, _) => {
+            format!("Resume goes on from step {}.", format_count(step))
+        }
+        (StopReason::Disk, _) => format!(
+            "Free some of the disk; then Resume goes on from step {}.",
+            format_count(step)
+        ),
         (StopReason::Finished, Some((accuracy, step))) => {
             let (accuracy, step) = (format_percent(accuracy), format_count(step));
             format!("Best held-out accuracy: {accuracy} at step {step}.")

@@ -62,6 +62,7 @@ pub struct Run {
     pub(crate) now_ms: u64,
     pub(crate) started: Option<Started>,
     pub(crate) status: RunStatus,
+    pub(crate) stopped: Option<StopReason>,
     pub(crate) figures: Figures,
     pub(crate) line: StatusLine,
     pub(crate) marks: Vec<Mark>,
@@ -186,9 +187,12 @@ impl Run {
                 sentence,
             } => {
                 self.figures.step = *step;
+                self.stopped = Some(*why);
                 self.end(match why {
                     StopReason::Finished => RunStatus::Finished,
-                    StopReason::Requested => RunStatus::Stopped,
+                    StopReason::Requested | StopReason::Memory | StopReason::Disk => {
+                        RunStatus::Stopped
+                    }
                 });
                 self.say(
                     *at_ms,
@@ -286,7 +290,7 @@ impl Run {
                 from,
                 to: decision.micro_batch,
                 cause: decision.cause,
-                short: lines::short(decision.change, from, decision.micro_batch),
+                short: lines::short(decision, from),
                 reason: decision.reason.clone(),
             });
             self.figures.changes = self.marks.len() as u32;

@@ -31,6 +31,7 @@ impl Run {
             self.smooth.next(f64::from(*loss));
         }
         self.pace.interrupt();
+        self.stopped = None;
         self.figures = Figures {
             step,
             epoch: self.started.as_ref().map_or(0, |started| {

@@ -1,6 +1,6 @@
 //! What others read of a folded run, beside the window's pull: results, a spark line, a line of `ebb runs`.
 
-use crate::event::Started;
+use crate::event::{Started, StopReason};
 use crate::reduce::{Evaluated, Kept, Predicted, Run};
 use crate::view::{Figures, Mark, RunStatus, StatusLine};
 use crate::words::{format_count, format_duration, format_percent};
@@ -14,6 +14,11 @@ impl Run {
     /// Where it stands.
     pub fn status(&self) -> RunStatus {
         self.status
+    }
+
+    /// Why the run ended as it should, once it has.
+    pub fn stopped(&self) -> Option<StopReason> {
+        self.stopped
     }
 
     /// The numbers above the charts.

@@ -7,6 +7,7 @@ use crate::learner::Learner;
 use crate::pilot::kept::{self, Kept};
 use crate::precision::LossScale;
 use crate::skipped::SkippedSteps;
+use ::safetensors::tensor::{SafeTensorError, serialize_to_file};
 use candle_core::{Device, Tensor, safetensors};
 use runlog::{RunFolder, SavedCheckpoint};
 use serde::{Deserialize, Serialize};
@@ -108,18 +109,23 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
     let average = learner.average.as_ref();
     let average = average.map(|average| (AVERAGE, by_name(&average.parameters)));
     let mut files = HashMap::new();
-    for (name, tensors) in [
-        (MODEL, by_name(&learner.parameters)),
-        (OPTIMIZER, learner.optimizer.named(&learner.parameters)),
-    ]
-    .into_iter()
-    .chain(average)
+    let mut keep = |name: &str, path: &Path| -> io::Result<()> {
+        File::open(path)?.sync_all()?;
+        files.insert(name.to_owned(), fingerprint(path)?);
+        Ok(())
+    };
+    for (name, tensors) in [(MODEL, by_name(&learner.parameters))]
+        .into_iter()
+        .chain(average)
     {
         let path = draft.join(name);
         safetensors::save(&tensors, &path).map_err(io_error)?;
-        File::open(&path)?.sync_all()?;
-        files.insert(name.to_owned(), fingerprint(&path)?);
+        keep(name, &path)?;
     }
+    let moments = learner.optimizer.saved(&learner.parameters);
+    let path = draft.join(OPTIMIZER);
+    serialize_to_file(moments.map_err(io::Error::other)?, None, &path).map_err(saving)?;
+    keep(OPTIMIZER, &path)?;
     let bytes = files.values().map(|(bytes, _)| bytes).sum();
     let pilot = match &state.pilot {
         Kept::Whole(knowledge) => {
@@ -173,6 +179,13 @@ fn stands(draft: &Path, last: &Path) -> bool {
 fn io_error(error: candle_core::Error) -> io::Error {
     match error {
         candle_core::Error::Io(error) => error,
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+fn saving(error: SafeTensorError) -> io::Error {
+    match error {
+        SafeTensorError::IoError(error) => error,
         other => io::Error::other(other.to_string()),
     }
 }

@@ -12,6 +12,8 @@ use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
 use candle_core::Device;
+use pressure::{Moments, Reserve};
+use std::path::Path;
 use tape::update::health;
 use tape::{Cancel, Kernels, Parameters};
 
@@ -163,18 +165,44 @@ impl Learner {
         }
     }
 
-    /// Bytes of weights, their rounded copy, gradients, moments and averages.
+    /// Bytes of weights, their rounded copy, gradients, moments and averages, as far as they are in memory.
     pub fn state_bytes(&self) -> u64 {
         let dtype = self.precision.dtype();
         let rounded = self.rounded.as_ref().map_or(0, |p| p.bytes_in(dtype));
         let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
-        2 * self.parameters.bytes() + rounded + self.optimizer.bytes() + averages
+        2 * self.parameters.bytes() + rounded + self.optimizer.resident_bytes() + averages
     }
 
     /// Bytes of weights, moments and averages: what a checkpoint holds.
     pub fn saved_bytes(&self) -> u64 {
         let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
         self.parameters.bytes() + self.optimizer.bytes() + averages
+    }
+
+    /// What this training can give beside samples, where memory is short.
+    pub fn reserve(&self) -> Reserve {
+        Reserve {
+            blocks: self.network.depth(),
+            moments_bytes: self.optimizer.bytes(),
+        }
+    }
+
+    /// From the next piece on, the first so many blocks keep their input only. No result changes by it.
+    pub fn checkpoint_blocks(&mut self, blocks: u32) {
+        self.checkpointed = blocks as usize;
+    }
+
+    /// Blocks that keep their input only.
+    pub fn checkpointed_blocks(&self) -> u32 {
+        self.checkpointed as u32
+    }
+
+    /// Moves the optimizer's moments to a scratch file in `folder`, or back into memory.
+    pub fn keep_moments(&mut self, place: Moments, folder: &Path) -> Result<()> {
+        match place {
+            Moments::Resident => self.optimizer.unmap(),
+            Moments::Mapped => self.optimizer.map(folder, &self.device),
+        }
     }
 
     /// Bytes of one activation element.

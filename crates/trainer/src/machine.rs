@@ -56,11 +56,7 @@ impl Machine {
     }
 
     /// Opens the source of readings. `idle_bytes` are mapped for this process and never filled.
-    pub(crate) fn source(
-        &self,
-        chosen: &Chosen,
-        idle_bytes: u64,
-    ) -> Result<Box<dyn MemorySource>> {
+    pub(crate) fn source(&self, chosen: &Chosen, idle_bytes: u64) -> Result<Box<dyn MemorySource>> {
         let readings = readings(chosen, idle_bytes);
         let Some(script) = &self.script else {
             return Ok(source::open(readings));

@@ -1,8 +1,14 @@
-//! AdamW, AdamW with moments of one byte a value, and SGD, with named moments. State is part of every checkpoint.
+//! AdamW, AdamW with moments of one byte a value, and SGD, with named moments. State is part of every checkpoint. It is in
+//! memory, or in a memory-mapped file while memory is short; no bit of it depends on where.
+
+mod mapped;
+pub mod saved_tensor;
 
 use crate::error::{Result, TrainError};
 use crate::plan::OptimizerKind;
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
+use mapped::MappedMoments;
+use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::update::{AdamW, ByteMoment, Sgd, adamw, adamw8bit, sgd};
@@ -92,10 +98,16 @@ impl Moments {
     }
 }
 
+/// Where the moments are.
+enum Kept {
+    Resident(Vec<Moments>),
+    Mapped(MappedMoments),
+}
+
 /// Moments of every parameter, in the parameters' order.
 pub struct Optimizer {
     groups: [Group; 2],
-    moments: Vec<Moments>,
+    kept: Kept,
     /// By this moments in bytes are rounded.
     noise: Stream,
 }
@@ -109,7 +121,7 @@ impl Optimizer {
             .collect::<Result<_>>()?;
         Ok(Optimizer {
             groups: groups(weight_decay, parameters),
-            moments,
+            kept: Kept::Resident(moments),
             noise: Stream::new(0),
         })
     }
@@ -151,7 +163,12 @@ impl Optimizer {
             for &index in members {
                 let (parameter, gradient) = (parameters.at(index), &gradients[index]);
                 let mut tensor = parameter.tensor.clone();
-                match &mut self.moments[index] {
+                let mut fetched = None;
+                let moments = match &mut self.kept {
+                    Kept::Resident(all) => &mut all[index],
+                    Kept::Mapped(file) => fetched.insert(file.get(index)?),
+                };
+                match moments {
                     Moments::Full(first, second) => {
                         adamw(&mut tensor, first, second, gradient, adam)?;
                     }
@@ -169,6 +186,9 @@ impl Optimizer {
                         sgd(&mut tensor, momentum, gradient, rule)?;
                     }
                 }
+                if let (Kept::Mapped(file), Some(moments)) = (&self.kept, &fetched) {
+                    file.put(index, moments)?;
+                }
                 parameters.set(index, tensor)?;
             }
         }
@@ -177,28 +197,94 @@ impl Optimizer {
 
     /// Drops all moments.
     pub fn unload(&mut self) {
-        self.moments = Vec::new();
+        self.kept = Kept::Resident(Vec::new());
     }
 
-    /// Bytes of all moments.
+    /// Moves the moments to a scratch file in `folder`. Where that fails they stay as they are.
+    ///
+    /// # Errors
+    /// The disk has no room, or the folder cannot be written to.
+    pub fn map(&mut self, folder: &Path, device: &Device) -> Result<()> {
+        if let Kept::Resident(moments) = &self.kept {
+            self.kept = Kept::Mapped(MappedMoments::write(moments, folder, device)?);
+        }
+        Ok(())
+    }
+
+    /// Takes the moments back into memory.
+    ///
+    /// # Errors
+    /// The file cannot be read; nothing has changed then.
+    pub fn unmap(&mut self) -> Result<()> {
+        if let Kept::Mapped(file) = &self.kept {
+            self.kept = Kept::Resident(file.read()?);
+        }
+        Ok(())
+    }
+
+    /// The moments are in a file.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.kept, Kept::Mapped(_))
+    }
+
+    /// Bytes of all moments, wherever they are.
     pub fn bytes(&self) -> u64 {
-        self.moments
-            .iter()
-            .flat_map(Moments::named)
-            .map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64)
-            .sum()
+        match &self.kept {
+            Kept::Resident(moments) => bytes_of(moments),
+            Kept::Mapped(file) => file.bytes(),
+        }
     }
 
-    /// Moments by name: `blocks.0.conv1.weight.first_moment`.
-    pub fn named(&self, parameters: &Parameters) -> HashMap<String, Tensor> {
-        let of = |name: &str, moments: &Moments| {
-            let full = |(part, tensor): (&str, &Tensor)| (format!("{name}.{part}"), tensor.clone());
-            moments.named().into_iter().map(full).collect::<Vec<_>>()
-        };
-        let named = parameters.iter().zip(&self.moments);
-        named
-            .flat_map(|(p, moments)| of(&p.name, moments))
-            .collect()
+    /// Bytes of the moments in memory.
+    pub fn resident_bytes(&self) -> u64 {
+        match &self.kept {
+            Kept::Resident(moments) => bytes_of(moments),
+            Kept::Mapped(_) => 0,
+        }
+    }
+
+    /// Moments by name, as tensors in memory.
+    ///
+    /// # Errors
+    /// The file that they are in cannot be mapped.
+    pub fn named(&self, parameters: &Parameters) -> Result<HashMap<String, Tensor>> {
+        let mut all = HashMap::new();
+        for (index, parameter) in parameters.iter().enumerate() {
+            let fetched;
+            let moments = match &self.kept {
+                Kept::Resident(moments) => &moments[index],
+                Kept::Mapped(file) => {
+                    fetched = file.get(index)?;
+                    &fetched
+                }
+            };
+            for (part, tensor) in moments.named() {
+                all.insert(format!("{}.{part}", parameter.name), tensor.clone());
+            }
+        }
+        Ok(all)
+    }
+
+    /// Moments by name for a checkpoint: `blocks.0.conv1.weight.first_moment`.
+    ///
+    /// # Errors
+    /// The file that they are in cannot be mapped.
+    pub fn saved(&self, parameters: &Parameters) -> Result<Vec<(String, SavedTensor)>> {
+        let mut all = Vec::new();
+        for (index, parameter) in parameters.iter().enumerate() {
+            let parts = match &self.kept {
+                Kept::Mapped(file) => file.saved(index)?,
+                Kept::Resident(moments) => {
+                    let parts = moments[index].named().into_iter();
+                    parts
+                        .map(|(part, tensor)| (part, SavedTensor::Resident(tensor.clone())))
+                        .collect()
+                }
+            };
+            let full = |(part, tensor)| (format!("{}.{part}", parameter.name), tensor);
+            all.extend(parts.into_iter().map(full));
+        }
+        Ok(all)
     }
 
     /// Takes moments from a checkpoint.
@@ -208,7 +294,11 @@ impl Optimizer {
         mut saved: HashMap<String, Tensor>,
         path: &Path,
     ) -> Result<()> {
-        for (parameter, moments) in parameters.iter().zip(&mut self.moments) {
+        self.unmap()?;
+        let Kept::Resident(all) = &mut self.kept else {
+            return Ok(());
+        };
+        for (parameter, moments) in parameters.iter().zip(all) {
             let parts: Vec<&str> = moments.named().into_iter().map(|(part, _)| part).collect();
             for (part, moment) in parts.into_iter().zip(moments.slots()) {
                 let name = format!("{}.{part}", parameter.name);
@@ -226,4 +316,11 @@ impl Optimizer {
         }
         Ok(())
     }
+}
+
+fn bytes_of(moments: &[Moments]) -> u64 {
+    let tensors = moments.iter().flat_map(Moments::named);
+    tensors
+        .map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64)
+        .sum()
 }

@@ -9,8 +9,9 @@ use crate::train::stack_bytes;
 use candle_core::Device;
 use kept::{Kept, Knowledge, LearntOn};
 use pressure::{
-    Action, Allocator, Ask, Change, Decision, Learnt, MemoryModel, MemorySample, Monitor, Outcome,
-    Phase, Piece, PieceKind, Policy, SampleCost, State, budget_bytes, decide, notice, observe,
+    Action, Allocator, Ask, Change, Decision, Learnt, MemoryModel, MemorySample, Moments, Monitor,
+    Outcome, Phase, Piece, PieceKind, Policy, Reserve, SampleCost, State, budget_bytes, decide,
+    notice, observe,
 };
 use std::time::{Duration, Instant};
 use tape::Cancel;
@@ -44,6 +45,9 @@ pub struct Pilot {
     base_bytes: u64,
     /// What the footprint holds that a shorter prefetch gives back.
     spare_bytes: u64,
+    /// What the run can give beside samples, and where its moments are as the model knows it.
+    reserve: Reserve,
+    moments: Moments,
     /// A refused allocation ends the process: pieces that cannot fit must not start.
     gated: bool,
     /// Answers in a row to wait for memory that this process alone can give back.
@@ -83,7 +87,7 @@ impl Pilot {
         chosen: &Chosen,
         machine: &Machine,
         control: &Control,
-        element_bytes: u32,
+        (element_bytes, reserve): (u32, Reserve),
         replay: Option<Replay>,
     ) -> Result<Self> {
         let mut policy = Policy {
@@ -92,6 +96,7 @@ impl Pilot {
             ..Policy::default()
         };
         policy.politeness = plan.politeness.unwrap_or(policy.politeness);
+        policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
         let source = machine.source(chosen, stack_bytes(plan.threads))?;
         let stepped = source.is_stepped();
         let allocator = if chosen.kind == "metal" {
@@ -101,7 +106,7 @@ impl Pilot {
         };
         Ok(Pilot {
             policy,
-            state: State::default(),
+            state: State::default().with_reserve(reserve),
             model: MemoryModel::new(allocator),
             monitor: Monitor::start(source, control.cancel()),
             cancel: control.cancel(),
@@ -114,6 +119,8 @@ impl Pilot {
             replay,
             base_bytes: u64::MAX,
             spare_bytes: 0,
+            reserve,
+            moments: Moments::Resident,
             gated: chosen.device.is_cpu() && machine.script.is_none(),
             stuck: 0,
             next: None,
@@ -130,7 +137,8 @@ impl Pilot {
             return;
         };
         if let Some(learnt) = knowledge.clone().on(&self.learnt_on) {
-            (self.state, self.model) = learnt.take_up();
+            let (state, model) = learnt.take_up();
+            (self.state, self.model) = (state.with_reserve(self.reserve), model);
         }
     }
 
@@ -163,6 +171,27 @@ impl Pilot {
     /// What the footprint holds now that a shorter prefetch gives back, in bytes.
     pub fn set_spare(&mut self, bytes: u64) {
         self.spare_bytes = bytes;
+    }
+
+    /// Free space of the disk that checkpoints go to, in bytes, where it is known.
+    pub fn set_disk_free(&mut self, bytes: Option<u64>) {
+        self.state.tell_disk_free(bytes);
+    }
+
+    /// The moments could not be moved to a file: they stay in memory from now on.
+    pub fn keep_moments_resident(&mut self) {
+        self.state.give_no_moments();
+        self.follow_moments(Moments::Resident);
+    }
+
+    /// The state gets smaller or larger by the moments as they go or come back.
+    fn follow_moments(&mut self, moments: Moments) {
+        let bytes = self.reserve.moments_bytes;
+        match (std::mem::replace(&mut self.moments, moments), moments) {
+            (Moments::Resident, Moments::Mapped) => self.model.state_shrank(bytes),
+            (Moments::Mapped, Moments::Resident) => self.model.state_grew(bytes),
+            (Moments::Resident, Moments::Resident) | (Moments::Mapped, Moments::Mapped) => {}
+        }
     }
 
     /// The state of the signal, for the memory event.
@@ -229,6 +258,11 @@ impl Pilot {
             &self.model,
         );
         self.state = state;
+        self.follow_moments(decision.moments);
+        let kind = PieceKind {
+            checkpoint_blocks: decision.checkpoint_blocks,
+            ..kind
+        };
         decision = self.never_wait_for_oneself(kind, &sample, decision)?;
         if let Some(size) = self.replayed(phase, position) {
             decision = Decision {
@@ -286,7 +320,14 @@ impl Pilot {
         if phase == Phase::Train || self.last.is_none() {
             self.last = Some(now);
         }
-        let told = decision.change == Change::Prefetch;
+        let told = matches!(
+            decision.change,
+            Change::Prefetch
+                | Change::CheckpointMore
+                | Change::CheckpointLess
+                | Change::Moments
+                | Change::Stop
+        );
         (told || changed && phase == Phase::Train, previous)
     }
 

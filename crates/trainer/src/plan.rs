@@ -139,6 +139,8 @@ pub struct Plan {
     pub memory_cap_bytes: Option<u64>,
     /// Where the budget line stands, as a share of all memory.
     pub politeness: Option<f64>,
+    /// Longest time that the run may be parked before it ends, in milliseconds, where the user set one.
+    pub parked_most_ms: Option<u64>,
     /// Seed of everything random.
     pub seed: u64,
     /// Train on this many samples only.
@@ -274,6 +276,7 @@ impl Plan {
             workers: config.workers,
             memory_cap_bytes: config.memory_cap_bytes,
             politeness: config.politeness,
+            parked_most_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
             seed: config.seed.unwrap_or(seed),
             dev_samples: config.dev_samples,
             checkpoint_every: Every::parse(checkpoint_every)?,

@@ -1,6 +1,8 @@
 //! One life of a run: what it holds, and the words the loop is written in.
 
+mod ending;
 mod evaluation;
+mod rungs;
 mod saving;
 mod wishes;
 
@@ -17,12 +19,10 @@ use crate::pilot::kept::Kept;
 use crate::pilot::{Answer, Pilot};
 use crate::plan::Plan;
 use crate::recorder::Recorder;
-use crate::train::{Ending, Flight};
+use crate::train::Flight;
 use dataset::{Inspection, Part};
 use pressure::{Level, Outcome, Phase};
-use runlog::{
-    CheckpointReason, Claim, FlightRing, RunEvent, RunFolder, Started, StopReason, format_count,
-};
+use runlog::{Claim, FlightRing, RunEvent, RunFolder, Started};
 use saving::Saved;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tape::device::{Chosen, piece_scope};
@@ -44,6 +44,8 @@ pub struct Session<'a> {
     whole: bool,
     step_begun: Instant,
     waited_ms: f64,
+    /// Why memory or the disk ended the run.
+    stopped_by: Option<String>,
     _claim: Claim,
 }
 
@@ -138,7 +140,7 @@ impl<'a> Session<'a> {
             &chosen,
             &flight.machine,
             &flight.control,
-            learner.element_bytes(),
+            (learner.element_bytes(), learner.reserve()),
             flight.replay,
         )?;
         pilot.take_up(&state.pilot);
@@ -171,6 +173,7 @@ impl<'a> Session<'a> {
             whole: true,
             step_begun: Instant::now(),
             waited_ms: 0.0,
+            stopped_by: None,
             _claim: claim,
         })
     }
@@ -233,9 +236,15 @@ impl<'a> Session<'a> {
         position: (u64, usize),
     ) -> Result<Answer> {
         self.pilot.set_spare(self.spare_bytes());
+        self.pilot
+            .set_disk_free(fs4::available_space(&self.run.path).ok());
         let answer = self.pilot.ask(remaining, phase, position)?;
         if let Some(notice) = self.pilot.take_notice() {
             self.journal.warn("memory_source", notice)?;
+        }
+        if phase == Phase::Train {
+            let blocks = answer.decision.checkpoint_blocks;
+            self.learner.checkpoint_blocks(blocks);
         }
         self.feed.set_prefetch(answer.decision.prefetch);
         self.held_out.set_prefetch(answer.decision.prefetch);
@@ -249,6 +258,7 @@ impl<'a> Session<'a> {
             self.journal.predicted(prediction, at.step)?;
         }
         self.journal.answer(&self.pilot, &answer, phase, at)?;
+        self.keep_moments(answer.decision.moments)?;
         Ok(answer)
     }
 
@@ -349,55 +359,5 @@ impl<'a> Session<'a> {
 
     pub(crate) fn restart_feed(&mut self) {
         self.feed.restart(self.state.step);
-    }
-
-    /// The last words of a run that ended as it should.
-    pub(crate) fn land(&mut self, why: StopReason) -> Result<Ending> {
-        let begun = Instant::now();
-        if self.saved.step != Some(self.state.step) {
-            self.save(CheckpointReason::Stop)?;
-        }
-        let seconds = begun.elapsed().as_secs_f64();
-        let step = format_count(self.state.step);
-        let sentence = match (why, self.state.best) {
-            _ if self.saved.step != Some(self.state.step) => {
-                format!("Ended at step {step}. The last good checkpoint stands")
-            }
-            (StopReason::Requested, _) => {
-                format!("Stopped at step {step}. Checkpoint saved in {seconds:.1} s")
-            }
-            (StopReason::Finished, Some((best, _))) => {
-                format!(
-                    "Finished at step {step}: best held-out accuracy {:.1} %",
-                    100.0 * best
-                )
-            }
-            (StopReason::Finished, None) => {
-                format!("Finished at step {step}. Checkpoint saved in {seconds:.1} s")
-            }
-        };
-        self.journal.say(RunEvent::Stopped {
-            at_ms: self.journal.now_ms(),
-            step: self.state.step,
-            why,
-            sentence,
-        })?;
-        Ok(Ending {
-            why,
-            step: self.state.step,
-            accuracy: self.state.evaluation.map(|(_, accuracy)| accuracy),
-        })
-    }
-
-    /// The last words of a run that ended by an error.
-    pub(crate) fn say_failed(&mut self, error: &TrainError) {
-        let (at_ms, code) = (self.journal.now_ms(), error.code().to_owned());
-        // The error itself is on its way to the caller; a full disk may forbid these words.
-        let _ = self.journal.say(RunEvent::Failed {
-            at_ms,
-            step: self.state.step,
-            code,
-            message: error.to_string(),
-        });
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::activity::Activity;
 use crate::checkpoint;
-use crate::control::{Control, Request};
+use crate::control::Control;
 use crate::effective_batch::EffectiveBatch;
 use crate::error::{Result, TrainError};
 use crate::journal::Listener;
@@ -15,6 +15,7 @@ use crate::session::Session;
 use dataset::Inspection;
 use pressure::{Action, Outcome, Phase};
 use runlog::{RunFolder, StopReason};
+use std::ops::ControlFlow;
 use tape::device::piece_scope;
 
 /// Stack of the training thread, in bytes.
@@ -108,8 +109,10 @@ impl Session<'_> {
     }
 
     fn steps(&mut self) -> Result<StopReason> {
-        if self.evaluation_was_cut_short() && self.evaluate()?.is_break() {
-            return Ok(StopReason::Requested);
+        if self.evaluation_was_cut_short()
+            && let ControlFlow::Break(why) = self.evaluate()?
+        {
+            return Ok(why);
         }
         'step: while self.state.step < self.plan.steps {
             let mut batch = EffectiveBatch::new(self.feed.begin(self.state.step));
@@ -121,12 +124,17 @@ impl Session<'_> {
                 let position = (self.state.step + 1, batch.pieces());
                 let answer = self.ask(batch.pending.remaining(), Phase::Train, position)?;
                 let Some(size) = answer.decision.micro_batch() else {
-                    if answer.decision.action == Action::Park {
-                        drop(batch);
-                        self.park()?;
-                        continue 'step;
+                    match answer.decision.action {
+                        Action::Stop => return Ok(self.stopped_by(&answer.decision)),
+                        Action::Park => {
+                            drop(batch);
+                            match self.park()? {
+                                ControlFlow::Break(why) => return Ok(why),
+                                ControlFlow::Continue(()) => continue 'step,
+                            }
+                        }
+                        Action::Pause | Action::Run => self.pilot.wait(&self.control),
                     }
-                    self.pilot.wait(&self.control);
                     continue;
                 };
                 self.gather(&mut batch.pending, size)?;
@@ -163,8 +171,10 @@ impl Session<'_> {
                 });
             };
             self.update(whole)?;
-            if self.evaluation_is_due() && self.evaluate()?.is_break() {
-                return Ok(StopReason::Requested);
+            if self.evaluation_is_due()
+                && let ControlFlow::Break(why) = self.evaluate()?
+            {
+                return Ok(why);
             }
             if let Some(why) = self.checkpoint_is_due() {
                 self.save_if_possible(why)?;
@@ -173,29 +183,29 @@ impl Session<'_> {
         Ok(StopReason::Finished)
     }
 
-    /// Drops everything until memory is back, then takes it up from the checkpoint written first.
-    fn park(&mut self) -> Result<()> {
+    /// Drops everything until memory is back, then takes it up from the checkpoint written first. Breaks where the run ends.
+    fn park(&mut self) -> Result<ControlFlow<StopReason>> {
         if !self.save_before_parking()? {
             self.pilot.wait(&self.control);
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         self.unload()?;
         loop {
             if self.heed()? {
-                // Back to the loop, which stops: what was checkpointed is all there is to keep.
-                self.control.ask(Request::Stop);
-                return Ok(());
+                // What was checkpointed is all there is to keep.
+                return Ok(ControlFlow::Break(StopReason::Requested));
             }
             let (batch, position) = (self.plan.effective_batch as usize, (self.state.step + 1, 0));
             let answer = self.ask(batch, Phase::Train, position)?;
-            if answer.decision.action != Action::Park {
-                break;
+            match answer.decision.action {
+                Action::Park => self.pilot.wait(&self.control),
+                Action::Stop => return Ok(ControlFlow::Break(self.stopped_by(&answer.decision))),
+                Action::Run | Action::Pause => break,
             }
-            self.pilot.wait(&self.control);
         }
         let (loaded, _) = checkpoint::newest(&self.run)?;
         self.load(&loaded)?;
         self.restart_feed();
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }

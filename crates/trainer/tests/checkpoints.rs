@@ -28,7 +28,7 @@ fn run() -> (tempfile::TempDir, RunFolder) {
 
 fn moments(learner: &Learner) -> BTreeMap<String, Vec<u64>> {
     let bits = |t| to_f64(&t).unwrap().into_iter().map(f64::to_bits).collect();
-    let named = learner.optimizer.named(&learner.parameters);
+    let named = learner.optimizer.named(&learner.parameters).unwrap();
     named.into_iter().map(|(n, t)| (n, bits(t))).collect()
 }
 

@@ -142,7 +142,7 @@ fn weights_and_moments_stay_f32_and_the_rounded_copy_follows_every_step() {
             let expected = learner.parameters.rounded(dtype).unwrap();
             assert!(computed(&learner) == values(&expected));
         }
-        let moments = learner.optimizer.named(&learner.parameters);
+        let moments = learner.optimizer.named(&learner.parameters).unwrap();
         let mut tensors = learner
             .parameters
             .iter()

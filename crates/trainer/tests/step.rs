@@ -165,7 +165,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_five_in_a_row_end_the_run()
     ));
     let before = values(&learner.parameters);
     let moments = |l: &trainer::rooms::Learner| {
-        let named = l.optimizer.named(&l.parameters);
+        let named = l.optimizer.named(&l.parameters).unwrap();
         let values = named.into_iter().map(|(n, t)| (n, to_f64(&t).unwrap()));
         values.collect::<std::collections::BTreeMap<_, _>>()
     };

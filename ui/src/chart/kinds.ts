@@ -1,6 +1,6 @@
 // The three panels: what each draws, from the bottom up.
 import uPlot from "uplot";
-import { dotted, triangles } from "./marks";
+import { dotted, shapes } from "./marks";
 import type { Kind, Plot } from "./panel";
 import { strip, tint } from "./tint";
 
@@ -34,7 +34,7 @@ export const micro: Kind = {
   under: (plot) => tint(plot, 0, plot.top + plot.height),
   over: (plot) => {
     dotted(plot);
-    triangles(plot);
+    shapes(plot);
   },
 };
 

@@ -1,4 +1,5 @@
-// Changes of the micro-batch: a dotted line through every panel; on the micro-batch panel a triangle and a short text.
+// Changes of the micro-batch and of the rungs beside it: a dotted line through every panel; on the micro-batch panel a shape
+// and a short text. A triangle tells the size's direction; a diamond stands for a change that is not one of size.
 import type { Mark } from "../types";
 import { keepNewest } from "./apart";
 import type { Plot } from "./panel";
@@ -20,29 +21,38 @@ export const dotted = (plot: Plot) => {
   ctx.setLineDash([]);
 };
 
-const down = (mark: Mark) => mark.to < mark.from;
+/** What a mark looks like; nothing where neither size nor rung changed. */
+export const shapeOf = ({ change, from, to }: Pick<Mark, "change" | "from" | "to">) => {
+  if (change === "prefetch" || change === "moments" || change === "checkpoint_more" || change === "checkpoint_less") return "diamond";
+  return from === to ? null : to < from ? "down" : "up";
+};
 
-const triangle = (plot: Plot, mark: Mark) => {
+const corners = {
+  down: [[-5, -4], [5, -4], [0, 4]], up: [[-5, 4], [5, 4], [0, -4]], diamond: [[-5, 0], [0, -5], [5, 0], [0, 5]],
+} as const;
+
+const drawn = (plot: Plot, mark: Mark) => {
+  const shape = shapeOf(mark);
+  if (!shape) return;
   const { ctx, scene } = plot;
-  const [x, y] = [plot.x(mark.at_ms), plot.y((mark.from + mark.to) / 2)];
-  const tip = down(mark) ? 4 : -4;
+  // What is no change of size stands where the size was, also while nothing is worked.
+  const size = shape === "diamond" ? Math.max(mark.from, mark.to) : (mark.from + mark.to) / 2;
+  const [x, y] = [plot.x(mark.at_ms), plot.y(size)];
   ctx.beginPath();
-  ctx.moveTo(x - 5, y - tip);
-  ctx.lineTo(x + 5, y - tip);
-  ctx.lineTo(x, y + tip);
+  for (const [right, below] of corners[shape]) ctx.lineTo(x + right, y + below);
   ctx.closePath();
-  ctx.fillStyle = down(mark) ? scene.colours.text : scene.colours.bg;
+  ctx.fillStyle = shape === "down" ? scene.colours.text : scene.colours.bg;
   ctx.fill();
   ctx.stroke();
 };
 
-export const triangles = (plot: Plot) => {
+export const shapes = (plot: Plot) => {
   const { ctx, scene } = plot;
-  const marks = shown(plot).filter((mark) => mark.from !== mark.to);
+  const marks = shown(plot).filter(shapeOf);
   ctx.strokeStyle = scene.colours.text;
   ctx.lineWidth = 1.25;
   ctx.lineJoin = "round";
-  for (const mark of marks) triangle(plot, mark);
+  for (const mark of marks) drawn(plot, mark);
 
   ctx.font = scene.colours.strong;
   ctx.fillStyle = scene.colours.text;

@@ -32,8 +32,10 @@ impl World {
     fn see(&mut self, others_bytes: u64) -> Vec<Value> {
         self.at_ms += 100;
         let available = (16 * GB).saturating_sub(others_bytes + self.own_bytes);
-        self.hear(&json!({"kind": "sample", "at_ms": self.at_ms, "total_bytes": 16 * GB,
-            "available_bytes": available, "own_bytes": self.own_bytes}))
+        self.hear(
+            &json!({"kind": "sample", "at_ms": self.at_ms, "total_bytes": 16 * GB,
+            "available_bytes": available, "own_bytes": self.own_bytes}),
+        )
     }
 
     /// Asks, and works what was answered; gives the micro-batch, 0 for a wait.
@@ -109,7 +111,8 @@ fn the_policy_is_the_callers() {
     assert!(most <= Some(8) && most >= Some(6), "{most:?} within 3 GB");
 }
 
-const SAMPLE: &str = r#"{"kind":"sample","at_ms":5000,"total_bytes":100,"available_bytes":50,"own_bytes":10}"#;
+const SAMPLE: &str =
+    r#"{"kind":"sample","at_ms":5000,"total_bytes":100,"available_bytes":50,"own_bytes":10}"#;
 
 #[track_caller]
 fn check_refused(lines: &[&str], expected: &str) {
@@ -120,7 +123,10 @@ fn check_refused(lines: &[&str], expected: &str) {
     }
     let said = pilot.hear(last).expect_err("a bad line").to_string();
     assert!(said.contains(expected), "{said}");
-    assert!(said.starts_with(&format!("Line {}:", lines.len())), "{said}");
+    assert!(
+        said.starts_with(&format!("Line {}:", lines.len())),
+        "{said}"
+    );
 }
 
 #[test]
@@ -131,14 +137,38 @@ fn bad_lines_are_refused_by_number() {
         ("[1]", "not an object"),
         ("{}", "\"kind\" is missing"),
         (r#"{"kind":"tea"}"#, "\"tea\" is unknown"),
-        (r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50}"#, "no \"own_bytes\""),
-        (r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":101,"own_bytes":1}"#, "101 bytes are available of 100"),
-        (r#"{"kind":"sample","at_ms":4999,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#, "4999 ms follows 5000 ms"),
-        (r#"{"kind":"sample","at_ms":15001,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#, "10001 ms without a sample"),
-        (r#"{"kind":"sample","at_ms":-1,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#, "this is no sample"),
-        (r#"{"kind":"piece","size":0,"ms":1,"outcome":"ok"}"#, "at least one sample"),
-        (r#"{"kind":"piece","size":1,"ms":-1,"outcome":"ok"}"#, "which is no time"),
-        (r#"{"kind":"piece","size":1,"ms":1,"outcome":"lost"}"#, "this is no piece"),
+        (
+            r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50}"#,
+            "no \"own_bytes\"",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":101,"own_bytes":1}"#,
+            "101 bytes are available of 100",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":4999,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#,
+            "4999 ms follows 5000 ms",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":15001,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#,
+            "10001 ms without a sample",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":-1,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#,
+            "this is no sample",
+        ),
+        (
+            r#"{"kind":"piece","size":0,"ms":1,"outcome":"ok"}"#,
+            "at least one sample",
+        ),
+        (
+            r#"{"kind":"piece","size":1,"ms":-1,"outcome":"ok"}"#,
+            "which is no time",
+        ),
+        (
+            r#"{"kind":"piece","size":1,"ms":1,"outcome":"lost"}"#,
+            "this is no piece",
+        ),
         (r#"{"kind":"ask","remaining":0}"#, "ask with 1 to"),
         (r#"{"kind":"ask","remaining":1,"and":2}"#, "this is no ask"),
     ] {

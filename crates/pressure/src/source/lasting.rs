@@ -108,6 +108,9 @@ mod tests {
             notices.extend(source.take_notice());
         }
         assert_eq!(notices.len(), 1, "{notices:?}");
-        assert!(notices[0].starts_with("/proc/meminfo holds nothing"), "{notices:?}");
+        assert!(
+            notices[0].starts_with("/proc/meminfo holds nothing"),
+            "{notices:?}"
+        );
     }
 }

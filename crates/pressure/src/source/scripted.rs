@@ -28,6 +28,7 @@ struct Line {
     total_bytes: u64,
     others_bytes: u64,
     level: Option<Level>,
+    disk_free_bytes: Option<u64>,
 }
 
 /// A machine out of a file.
@@ -119,6 +120,7 @@ impl MemorySource for Scripted {
                 .saturating_sub(own_bytes),
             own_bytes,
             kernel_level: line.level,
+            disk_free_bytes: line.disk_free_bytes,
             ..MemorySample::default()
         };
         self.device.fill(&mut sample);
@@ -186,7 +188,13 @@ fn line(written: &str) -> Result<Line, String> {
     let Value::Object(object) = value else {
         return Err("this is not an object in braces".into());
     };
-    const KEYS: [&str; 4] = ["at_ms", "total_bytes", "others_bytes", "level"];
+    const KEYS: [&str; 5] = [
+        "at_ms",
+        "total_bytes",
+        "others_bytes",
+        "level",
+        "disk_free_bytes",
+    ];
     if let Some(unknown) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(format!(
             "the key \"{unknown}\" is unknown; known are {}",
@@ -198,6 +206,10 @@ fn line(written: &str) -> Result<Line, String> {
         total_bytes: whole(&object, "total_bytes")?,
         others_bytes: whole(&object, "others_bytes")?,
         level: level(&object)?,
+        disk_free_bytes: match object.contains_key("disk_free_bytes") {
+            true => Some(whole(&object, "disk_free_bytes")?),
+            false => None,
+        },
     };
     if line.total_bytes == 0 {
         return Err("\"total_bytes\" is 0; a machine has memory".into());

@@ -10,7 +10,7 @@ fn settled(sample_bytes: u64, moments_bytes: u64) -> Bench {
         moments_bytes,
     };
     let mut bench = Bench {
-        state: State::with_reserve(reserve),
+        state: State::default().with_reserve(reserve),
         batch: 8,
         remaining: 8,
         sample_bytes,
@@ -195,7 +195,7 @@ fn small_pieces_that_are_much_slower_take_a_rung_too() {
     for (pace, expected) in paces {
         let mut bench = settled(2 * GB, 0);
         bench.pace = pace;
-        bench.state = State::with_reserve(bench.reserve);
+        bench.state = State::default().with_reserve(bench.reserve);
         bench.turns(900);
         drift(&mut bench, 20.0);
         let decisions = bench.turns(600);

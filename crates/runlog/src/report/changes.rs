@@ -79,7 +79,16 @@ fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, wide: f64)
     )
 }
 
-/// Filled and down: less memory; hollow and up: more. A bar stands for waiting.
+/// The change is one of the micro-batch's size, or of working at all.
+pub(super) fn is_of_size(change: Change) -> bool {
+    !matches!(
+        change,
+        Change::Prefetch | Change::CheckpointMore | Change::CheckpointLess | Change::Moments
+    )
+}
+
+/// Filled and down: a smaller piece; hollow and up: a larger one. Bars stand for waiting, a square for the end, a diamond for
+/// what is no change of size.
 pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point) -> Drawn {
     match mark.change {
         Change::Shrink | Change::Cancel => page.shape(
@@ -90,6 +99,12 @@ pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Poin
         Change::Pause | Change::Park => [x - 4.0, x + 1.0]
             .into_iter()
             .try_for_each(|left| page.rect((left, y - 5.0), (left + 3.0, y + 5.0), colour::TEXT)),
+        Change::Stop => page.rect((x - 4.5, y - 4.5), (x + 4.5, y + 4.5), colour::TEXT),
+        _ if !is_of_size(mark.change) => page.shape(
+            &[(x - 5.5, y), (x, y - 5.5), (x + 5.5, y), (x, y + 5.5)],
+            colour::BG,
+            colour::TEXT,
+        ),
         _ => page.shape(
             &[(x - 5.5, y + 4.5), (x + 5.5, y + 4.5), (x, y - 5.0)],
             colour::BG,

@@ -1,6 +1,6 @@
 //! The three panels of the report on one time axis: memory, micro-batch, loss.
 
-use super::changes::glyph;
+use super::changes::{glyph, is_of_size};
 use super::frame::{Key, LEFT, LOSS, MEMORY, MICRO, Named, Panels, RIGHT, VALUE};
 use super::page::{Align, Drawn, Page, Point, colour};
 use super::scale::Scale;
@@ -169,7 +169,12 @@ impl<B: DrawingBackend> Panels<'_, B> {
                 MICRO.y(f64::from(mark.from), top),
                 MICRO.y(f64::from(mark.to), top),
             );
-            glyph(mark, self.page, (x, (from + to) / 2.0))?;
+            // What is no change of size stands where the size was, also while nothing is worked.
+            let y = match is_of_size(mark.change) {
+                true => (from + to) / 2.0,
+                false => from.min(to),
+            };
+            glyph(mark, self.page, (x, y))?;
             let wide = VALUE.width(&mark.short);
             let left = if x + 10.0 + wide <= RIGHT {
                 x + 10.0

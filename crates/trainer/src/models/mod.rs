@@ -72,6 +72,14 @@ impl Network {
         }
     }
 
+    /// Blocks of this network.
+    pub fn depth(&self) -> u32 {
+        match self {
+            Network::ResNet(network) => network.depth() as u32,
+            Network::Vit(network) => network.depth() as u32,
+        }
+    }
+
     /// Class scores [samples, classes] of `images` [samples, 3, side, side]; the first `checkpointed` blocks keep their
     /// input only.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {

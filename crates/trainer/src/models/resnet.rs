@@ -132,6 +132,11 @@ impl ResNet {
         })
     }
 
+    /// Blocks.
+    pub fn depth(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only, and where that
     /// is all of them the stem does too.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {

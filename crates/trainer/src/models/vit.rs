@@ -91,6 +91,11 @@ impl Vit {
         })
     }
 
+    /// Blocks.
+    pub fn depth(&self) -> usize {
+        self.shape.depth
+    }
+
     /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         let x = self.patch.forward(tape, &self.patches(images)?)?;

@@ -88,7 +88,7 @@ impl Pilot {
         sample: &MemorySample,
         decision: Decision,
     ) -> Result<Decision> {
-        let waits = self.gated && decision.action != Action::Run;
+        let waits = self.gated && matches!(decision.action, Action::Pause | Action::Park);
         let headroom = waits.then(|| self.monitor.own_headroom_bytes()).flatten();
         if headroom.is_none_or(|headroom| headroom > sample.available_bytes) {
             self.stuck = 0;

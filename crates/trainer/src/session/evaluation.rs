@@ -4,8 +4,8 @@ use super::Session;
 use crate::error::Result;
 use crate::image_task::EvaluatedPiece;
 use crate::pending::Pending;
-use pressure::{Outcome, Phase};
-use runlog::{CheckpointReason, RunEvent};
+use pressure::{Action, Outcome, Phase};
+use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -25,18 +25,21 @@ impl Session<'_> {
             && self.state.evaluated_step != self.state.step
     }
 
-    /// Evaluates the held-out samples, every piece under the pilot. Breaks when the user asks to stop: there is no result
-    /// then, and the next life begins with this evaluation.
-    pub(crate) fn evaluate(&mut self) -> Result<ControlFlow<()>> {
+    /// Evaluates the held-out samples, every piece under the pilot. Breaks when the run is to stop: there is no result then,
+    /// and the next life begins with this evaluation.
+    pub(crate) fn evaluate(&mut self) -> Result<ControlFlow<StopReason>> {
         self.held_out.begin();
         let mut pending = Pending::new(self.held_out.len());
         let mut sum = EvaluatedPiece::default();
         while pending.remaining() > 0 {
             if self.heed()? {
-                return Ok(ControlFlow::Break(()));
+                return Ok(ControlFlow::Break(StopReason::Requested));
             }
             let answer = self.ask(pending.remaining(), Phase::Evaluate, (self.state.step, 0))?;
             let Some(size) = answer.decision.micro_batch() else {
+                if answer.decision.action == Action::Stop {
+                    return Ok(ControlFlow::Break(self.stopped_by(&answer.decision)));
+                }
                 self.pilot.wait(&self.control);
                 continue;
             };

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::control::Request;
 use crate::error::Result;
-use pressure::{Action, Change, Decision, Phase};
+use pressure::{Action, Change, Decision, Moments, Phase};
 use runlog::{CheckpointReason, RunEvent};
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,11 @@ impl Session<'_> {
                 micro_batch
             } else {
                 0
+            },
+            checkpoint_blocks: self.learner.checkpointed_blocks(),
+            moments: match self.learner.optimizer.is_mapped() {
+                true => Moments::Mapped,
+                false => Moments::Resident,
             },
             budget_bytes: 0,
             reason: reason.to_owned(),

@@ -128,6 +128,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         workers: None,
         memory_cap_bytes: None,
         politeness: None,
+        parked_most_ms: None,
         seed: 7,
         dev_samples: None,
         checkpoint_every: Every::parse("10min").unwrap(),

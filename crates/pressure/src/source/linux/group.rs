@@ -77,7 +77,10 @@ impl Groups {
         self.groups.retain(|group| match group.headroom() {
             Ok(found) => {
                 let both = [tightest, found];
-                tightest = both.into_iter().flatten().min_by_key(|(_, headroom)| *headroom);
+                tightest = both
+                    .into_iter()
+                    .flatten()
+                    .min_by_key(|(_, headroom)| *headroom);
                 true
             }
             Err(error) => {
@@ -93,7 +96,10 @@ impl Groups {
 
     /// The groups' own stalls, which version 2 counts, also where version 1 holds the limit.
     pub(super) fn stalls(&self) -> Vec<Kept> {
-        let of_two = self.groups.iter().filter(|group| group.version == Version::Two);
+        let of_two = self
+            .groups
+            .iter()
+            .filter(|group| group.version == Version::Two);
         of_two
             .filter_map(|group| Kept::open(&group.path.join("memory.pressure")).ok())
             .collect()

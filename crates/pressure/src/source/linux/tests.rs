@@ -206,8 +206,16 @@ fn a_limit_that_is_moved_while_ebb_runs_is_followed_and_may_move_again() {
     write(&root, "proc/self/limits", limited);
     let sample = machine.sample().expect("readable");
     assert_eq!((sample.total_bytes, sample.available_bytes), (GB, 512 * MB));
-    assert_eq!(machine.own_headroom_bytes(), None, "whoever lowered it may raise it");
-    write(&root, "proc/self/limits", "Max data size  unlimited unlimited bytes\n");
+    assert_eq!(
+        machine.own_headroom_bytes(),
+        None,
+        "whoever lowered it may raise it"
+    );
+    write(
+        &root,
+        "proc/self/limits",
+        "Max data size  unlimited unlimited bytes\n",
+    );
     assert_eq!(machine.sample().expect("readable").total_bytes, 16 * GB);
 }
 
@@ -216,17 +224,34 @@ fn a_group_that_the_process_is_moved_into_counts_from_the_next_second_on() {
     let mut files = V2.to_vec();
     files[0].1 = "0::/\n";
     files.push(("sys/fs/cgroup/app.slice/job/memory.max", "4294967296"));
-    files.push(("sys/fs/cgroup/app.slice/job/memory.pressure", "some avg10=0.00 total=5\n"));
+    files.push((
+        "sys/fs/cgroup/app.slice/job/memory.pressure",
+        "some avg10=0.00 total=5\n",
+    ));
     let root = tree(&files);
     let mut machine = open(&root);
     assert_eq!(machine.sample().expect("readable").total_bytes, 16 * GB);
-    assert!(machine.describe().starts_with("MemAvailable, no memory stalls"), "{}", machine.describe());
+    assert!(
+        machine
+            .describe()
+            .starts_with("MemAvailable, no memory stalls"),
+        "{}",
+        machine.describe()
+    );
     write(&root, "proc/self/cgroup", "0::/app.slice/job\n");
     machine.opened -= std::time::Duration::from_secs(1);
     let sample = machine.sample().expect("readable");
     assert_eq!(sample.total_bytes, 4 * GB);
-    assert_eq!(sample.stall_fraction, Some(0.0), "the group counts its stalls");
-    assert!(machine.describe().starts_with("the control group's limit"), "{}", machine.describe());
+    assert_eq!(
+        sample.stall_fraction,
+        Some(0.0),
+        "the group counts its stalls"
+    );
+    assert!(
+        machine.describe().starts_with("the control group's limit"),
+        "{}",
+        machine.describe()
+    );
 }
 
 #[test]
@@ -239,32 +264,49 @@ fn what_can_no_longer_be_read_is_left_out_and_said_once() {
     assert_eq!(machine.sample().expect("readable").total_bytes, 4 * GB);
     assert_eq!(machine.take_notice(), None);
     for (file, part) in [
-        ("sys/fs/cgroup/app.slice/job/memory.current", "control group's limit can no longer be read"),
-        ("proc/pressure/memory", "Memory stalls can no longer be read"),
+        (
+            "sys/fs/cgroup/app.slice/job/memory.current",
+            "control group's limit can no longer be read",
+        ),
+        (
+            "proc/pressure/memory",
+            "Memory stalls can no longer be read",
+        ),
     ] {
         write(&root, file, "a sandbox\n");
-        let readings: Vec<_> = (0..3).map(|_| machine.sample().expect("readable")).collect();
+        let readings: Vec<_> = (0..3)
+            .map(|_| machine.sample().expect("readable"))
+            .collect();
         let told = machine.take_notice().expect("the loss is said");
         assert!(told.contains(part), "{told}");
         assert_eq!(readings[2].total_bytes, 16 * GB);
         machine.sample().expect("readable");
         assert_eq!(machine.take_notice(), None, "once");
     }
-    assert_eq!(machine.describe(), "MemAvailable, no memory stalls (this kernel counts none)");
+    assert_eq!(
+        machine.describe(),
+        "MemAvailable, no memory stalls (this kernel counts none)"
+    );
 }
 
 #[test]
 fn the_larger_stall_of_machine_and_group_counts() {
     let mut files = V2.to_vec();
     files.push(("proc/pressure/memory", "some avg10=0.00 total=1000000\n"));
-    files.push(("sys/fs/cgroup/app.slice/job/memory.pressure", "some avg10=0.00 total=5\n"));
+    files.push((
+        "sys/fs/cgroup/app.slice/job/memory.pressure",
+        "some avg10=0.00 total=5\n",
+    ));
     let root = tree(&files);
     for (file, total) in [
         ("proc/pressure/memory", 1_020_000),
         ("sys/fs/cgroup/app.slice/job/memory.pressure", 20_005),
     ] {
         let mut machine = open(&root);
-        assert_eq!(machine.sample().expect("readable").stall_fraction, Some(0.0));
+        assert_eq!(
+            machine.sample().expect("readable").stall_fraction,
+            Some(0.0)
+        );
         write(&root, file, &format!("some avg10=0.00 total={total}\n"));
         let stall = machine.sample().expect("readable").stall_fraction;
         assert!(stall >= Some(0.1), "{file}: {stall:?}");

@@ -110,6 +110,10 @@ fn a_bad_script_is_refused_by_line_with_the_reason() {
             r#"{"at_ms":200,"total_bytes":9,"others_bytes":1,"level":"high"}"#,
             r#""level" is "high", not "normal""#,
         ),
+        (
+            r#"{"at_ms":200,"total_bytes":9,"others_bytes":1,"disk_free_bytes":"2GB"}"#,
+            r#""disk_free_bytes" is "2GB", not a whole number"#,
+        ),
         ("[1]", "not an object"),
         (r#"{"at_ms":200"#, "this is not JSON"),
     ] {

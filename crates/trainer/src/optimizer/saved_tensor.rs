@@ -1,0 +1,55 @@
+//! A tensor on its way into a checkpoint, wherever it is: what is mapped is written from its pages, without a copy in memory.
+//! Refuses to know what it holds.
+
+use candle_core::{DType, Tensor};
+use memmap2::Mmap;
+use safetensors::tensor::{Dtype, View};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A named tensor of a checkpoint is one of these.
+pub enum SavedTensor {
+    /// In memory.
+    Resident(Tensor),
+    /// In a mapped file.
+    Mapped(MappedTensor),
+}
+
+/// Pages of a file that hold a tensor.
+pub struct MappedTensor {
+    pub(super) map: Arc<Mmap>,
+    pub(super) range: Range<usize>,
+    pub(super) dtype: DType,
+    pub(super) dims: Vec<usize>,
+}
+
+impl View for SavedTensor {
+    fn dtype(&self) -> Dtype {
+        match self {
+            SavedTensor::Resident(tensor) => tensor.dtype().into(),
+            SavedTensor::Mapped(mapped) => mapped.dtype.into(),
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            SavedTensor::Resident(tensor) => tensor.dims(),
+            SavedTensor::Mapped(mapped) => &mapped.dims,
+        }
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        match self {
+            SavedTensor::Resident(tensor) => View::data(tensor),
+            SavedTensor::Mapped(mapped) => Cow::Borrowed(&mapped.map[mapped.range.clone()]),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        match self {
+            SavedTensor::Resident(tensor) => View::data_len(tensor),
+            SavedTensor::Mapped(mapped) => mapped.range.len(),
+        }
+    }
+}
