@@ -1,6 +1,7 @@
 //! The recovery ladder: what can be done when memory is short, cheapest first, as data. `suggest_recovery` reads it; nothing
 //! here does anything. Allocator limits and system limits are never lifted, so they are no rungs.
 
+use crate::words::gb;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -18,8 +19,12 @@ pub enum Rung {
     CancelPiece,
     /// Wait until memory is free.
     Pause,
+    /// Work the loss in chunks of rows, so that a language model's scores never exist whole.
+    ChunkLoss,
     /// Recompute activations in backward, block by block.
     CheckpointBlocks,
+    /// Keep the optimizer's moments in a memory-mapped file.
+    MapMoments,
     /// Checkpoint, give everything back, resume by itself.
     Park,
     /// Stop with a checkpoint on disk.
@@ -30,6 +35,24 @@ pub enum Rung {
     HalvePrecision,
     /// Moments of one byte a value.
     ShrinkOptimizerState,
+    /// Fewer samples a step.
+    ShrinkEffectiveBatch,
+    /// Train a part of the network only.
+    FreezeBlocks,
+}
+
+impl Rung {
+    /// What the user writes to take it, in the terminal's words; `None` where Ebb alone can, or nobody yet.
+    pub fn setting(self) -> Option<&'static str> {
+        match self {
+            Rung::ShrinkMicroBatch => Some("a smaller --micro-batch, or auto"),
+            Rung::CheckpointBlocks => Some("--checkpoint-blocks all"),
+            Rung::LowerResolution => Some("a smaller --image-size"),
+            Rung::HalvePrecision => Some("--precision bf16 on a GPU"),
+            Rung::ShrinkOptimizerState => Some("--optimizer adamw8bit"),
+            _ => None,
+        }
+    }
 }
 
 /// A rung with its price.
@@ -59,6 +82,12 @@ pub enum Freed {
     ActivationsFraction(f64),
     /// This share of the optimizer's moments.
     MomentsFraction(f64),
+    /// This share of activations and moments.
+    ActivationsAndMomentsFraction(f64),
+    /// The scores of a loss that is not worked in chunks.
+    LossScores,
+    /// Nothing by itself: pieces are as small as they must be whatever they add up to.
+    Nothing,
     /// Everything that Ebb holds.
     Everything,
 }
@@ -87,7 +116,7 @@ enum Keeps {
 
 /// The ladder, cheapest rung first; rungs that change the result stand last. Shares and times are estimates for a deep network
 /// of equal blocks: checkpointing repeats one forward, a third of a step.
-pub const LADDER: [Recovery; 11] = [
+pub const LADDER: [Recovery; 15] = [
     rung(
         Rung::ReleaseCaches,
         "Give cached memory back",
@@ -124,10 +153,24 @@ pub const LADDER: [Recovery; 11] = [
         Keeps::Mathematics,
     ),
     rung(
+        Rung::ChunkLoss,
+        "Work the loss in chunks of rows",
+        Freed::LossScores,
+        0.0,
+        Keeps::Mathematics,
+    ),
+    rung(
         Rung::CheckpointBlocks,
         "Compute activations twice instead of keeping them",
         Freed::ActivationsFraction(0.65),
         0.33,
+        Keeps::Mathematics,
+    ),
+    rung(
+        Rung::MapMoments,
+        "Keep the optimizer's moments in a file, read and written once a step",
+        Freed::MomentsFraction(1.0),
+        0.1,
         Keeps::Mathematics,
     ),
     rung(
@@ -165,6 +208,20 @@ pub const LADDER: [Recovery; 11] = [
         0.05,
         Keeps::Consent,
     ),
+    rung(
+        Rung::FreezeBlocks,
+        "Train the second half of the network only",
+        Freed::ActivationsAndMomentsFraction(0.5),
+        0.0,
+        Keeps::Consent,
+    ),
+    rung(
+        Rung::ShrinkEffectiveBatch,
+        "Halve the effective batch",
+        Freed::Nothing,
+        0.0,
+        Keeps::Consent,
+    ),
 ];
 
 /// Where a run is stuck.
@@ -178,14 +235,32 @@ pub struct Stuck {
     pub prefetched_bytes: u64,
     /// Activations of the present piece, in bytes.
     pub activations_bytes: u64,
-    /// The optimizer's moments, in bytes; 0 where they are small already.
+    /// The optimizer's moments in full precision and in memory, in bytes; 0 where they are small already, or in a file.
     pub moments_bytes: u64,
+    /// Scores of a loss that exist whole, in bytes. 0 for every loss here: with a language model's head it is worked in
+    /// chunks of 2^20 scores always, a few MB, of which smaller chunks would free nothing worth having.
+    pub loss_scores_bytes: u64,
     /// The whole footprint, in bytes.
     pub own_bytes: u64,
     /// The present micro-batch.
     pub micro_batch: u32,
     /// Blocks that are checkpointed already.
     pub checkpointed_blocks: u32,
+    /// Bytes of one activation element; 0 where that is not known.
+    pub element_bytes: u32,
+}
+
+/// The same rungs as the user can take them, as the end of an error: "what would help: --checkpoint-blocks all frees
+/// 0.3 GB; a smaller --image-size frees 0.4 GB". `None` where none would do.
+pub fn what_would_help(stuck: &Stuck) -> Option<String> {
+    let settings = suggest_recovery(stuck)
+        .into_iter()
+        .filter_map(|(recovery, freed)| {
+            let setting = recovery.rung.setting()?;
+            Some(format!("{setting} frees {}", gb(freed)))
+        });
+    let settings: Vec<String> = settings.collect();
+    (!settings.is_empty()).then(|| format!("what would help: {}", settings.join("; ")))
 }
 
 /// The rungs that would free enough by themselves, cheapest first, each with the bytes it frees. Where none would, the ladder's
@@ -194,6 +269,7 @@ pub fn suggest_recovery(stuck: &Stuck) -> Vec<(Recovery, u64)> {
     let usable = LADDER.into_iter().filter(|recovery| match recovery.rung {
         Rung::ShrinkMicroBatch | Rung::CancelPiece => stuck.micro_batch > 1,
         Rung::CheckpointBlocks => stuck.checkpointed_blocks == 0,
+        Rung::HalvePrecision => stuck.element_bytes != 2,
         _ => true,
     });
     let priced = usable.map(|recovery| {
@@ -216,100 +292,17 @@ impl Freed {
                 (fraction * stuck.activations_bytes as f64) as u64
             }
             Self::MomentsFraction(fraction) => (fraction * stuck.moments_bytes as f64) as u64,
+            Self::ActivationsAndMomentsFraction(fraction) => {
+                let both = stuck.activations_bytes + stuck.moments_bytes;
+                (fraction * both as f64) as u64
+            }
+            Self::LossScores => stuck.loss_scores_bytes,
+            Self::Nothing => 0,
             Self::Everything => stuck.own_bytes,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rungs(stuck: Stuck) -> Vec<Rung> {
-        suggest_recovery(&stuck)
-            .into_iter()
-            .map(|(recovery, _)| recovery.rung)
-            .collect()
-    }
-
-    const STUCK: Stuck = Stuck {
-        missing_bytes: 400,
-        cached_bytes: 100,
-        prefetched_bytes: 10,
-        activations_bytes: 1_000,
-        moments_bytes: 800,
-        own_bytes: 3_000,
-        micro_batch: 8,
-        checkpointed_blocks: 0,
-    };
-
-    #[test]
-    fn what_changes_the_result_stands_last() {
-        let first = LADDER
-            .iter()
-            .position(|recovery| !recovery.keeps_mathematics)
-            .expect("some do");
-        assert!(
-            LADDER[first..]
-                .iter()
-                .all(|recovery| !recovery.keeps_mathematics)
-        );
-    }
-
-    #[test]
-    fn the_cheapest_rung_that_frees_enough_comes_first() {
-        assert_eq!(rungs(STUCK)[0], Rung::ShrinkMicroBatch);
-        assert_eq!(
-            rungs(Stuck {
-                missing_bytes: 50,
-                ..STUCK
-            })[0],
-            Rung::ReleaseCaches
-        );
-        assert_eq!(
-            rungs(Stuck {
-                missing_bytes: 600,
-                micro_batch: 1,
-                ..STUCK
-            })[0],
-            Rung::Pause
-        );
-    }
-
-    #[test]
-    fn used_up_rungs_are_not_offered_again() {
-        let used = rungs(Stuck {
-            micro_batch: 1,
-            checkpointed_blocks: 6,
-            ..STUCK
-        });
-        for rung in [
-            Rung::ShrinkMicroBatch,
-            Rung::CancelPiece,
-            Rung::CheckpointBlocks,
-        ] {
-            assert!(!used.contains(&rung), "{used:?}");
-        }
-    }
-
-    #[test]
-    fn small_moments_are_offered_where_they_would_do() {
-        assert!(rungs(STUCK).contains(&Rung::ShrinkOptimizerState));
-        let small = Stuck {
-            moments_bytes: 400,
-            ..STUCK
-        };
-        assert!(!rungs(small).contains(&Rung::ShrinkOptimizerState));
-    }
-
-    #[test]
-    fn there_is_always_a_next_move() {
-        assert_eq!(
-            rungs(Stuck {
-                missing_bytes: u64::MAX,
-                ..STUCK
-            }),
-            [Rung::Stop]
-        );
-    }
-}
+#[path = "ladder/tests.rs"]
+mod tests;

@@ -33,7 +33,7 @@ pub use decision::{
     Action, Ask, Change, Decision, Moments, Outcome, Phase, Piece, PieceKind, Prefetch, SampleCost,
 };
 pub use error::PressureError;
-pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery};
+pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery, what_would_help};
 pub use learnt::Learnt;
 pub use lines::LinePilot;
 pub use memory_model::{Allocator, MemoryModel};

@@ -55,7 +55,7 @@ pub enum TrainError {
         /// Footprint that is possible.
         available: String,
         /// What would help.
-        next: &'static str,
+        next: String,
     },
     /// The system gives no threads of the size that deep networks need.
     #[error(

@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::error::Result;
 use crate::machine::Machine;
-use crate::plan::Plan;
+use crate::plan::{OptimizerKind, Plan};
 use crate::replay::Replay;
 use crate::train::stack_bytes;
 use candle_core::Device;
@@ -48,6 +48,8 @@ pub struct Pilot {
     /// What the run can give beside samples, and where its moments are as the model knows it.
     reserve: Reserve,
     moments: Moments,
+    /// Bytes of moments in full precision, which a byte a value would do for.
+    full_moments_bytes: u64,
     /// A refused allocation ends the process: pieces that cannot fit must not start.
     gated: bool,
     /// Answers in a row to wait for memory that this process alone can give back.
@@ -121,6 +123,10 @@ impl Pilot {
             spare_bytes: 0,
             reserve,
             moments: Moments::Resident,
+            full_moments_bytes: match plan.optimizer {
+                OptimizerKind::AdamW => reserve.moments_bytes,
+                OptimizerKind::AdamW8bit | OptimizerKind::Sgd => 0,
+            },
             gated: chosen.device.is_cpu() && machine.script.is_none(),
             stuck: 0,
             next: None,

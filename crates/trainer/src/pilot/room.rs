@@ -3,7 +3,9 @@
 
 use super::Pilot;
 use crate::error::{Result, TrainError};
-use pressure::{Action, Change, Decision, MemorySample, Phase, PieceKind};
+use pressure::{
+    Action, Change, Decision, MemorySample, Moments, Phase, PieceKind, Stuck, what_would_help,
+};
 use runlog::format_bytes;
 
 /// Answers in a row to wait, before a wait for oneself is refused: two seconds.
@@ -77,7 +79,7 @@ impl Pilot {
             Some(size) if size > 1 => SMALLER,
             _ => RAISE,
         };
-        Err(no_room(micro_batch, needed, there, next))
+        Err(self.no_room((kind, micro_batch), (needed, there), next))
     }
 
     /// Others may give memory back; a limit on this process gives nothing, and what it leaves is nobody else's: after a while
@@ -106,7 +108,7 @@ impl Pilot {
         };
         let there = sample.own_bytes + sample.available_bytes;
         if needed + needed / SAFETY > there {
-            return Err(no_room(1, needed, there, RAISE));
+            return Err(self.no_room((kind, 1), (needed, there), RAISE));
         }
         Ok(Decision {
             action: Action::Run,
@@ -120,13 +122,42 @@ impl Pilot {
             ..decision
         })
     }
-}
 
-fn no_room(micro_batch: u32, needed: u64, there: u64, next: &'static str) -> TrainError {
-    TrainError::NoRoom {
-        micro_batch,
-        needed: format_bytes(needed),
-        available: format_bytes(there),
-        next,
+    /// The refusal, with the first move and the rungs that would free what is missing.
+    fn no_room(
+        &self,
+        (kind, micro_batch): (PieceKind, u32),
+        (needed, there): (u64, u64),
+        first: &str,
+    ) -> TrainError {
+        let beside = self.model.state_bytes(kind).unwrap_or(0) + self.spare_bytes;
+        let stuck = Stuck {
+            missing_bytes: needed.saturating_sub(there),
+            prefetched_bytes: self.spare_bytes,
+            activations_bytes: needed.saturating_sub(beside),
+            moments_bytes: match self.moments {
+                Moments::Resident => self.full_moments_bytes,
+                Moments::Mapped => 0,
+            },
+            own_bytes: needed,
+            // What can be said about it is said first.
+            micro_batch: 1,
+            checkpointed_blocks: match kind.phase {
+                Phase::Train => kind.checkpoint_blocks,
+                Phase::Evaluate => u32::MAX,
+            },
+            element_bytes: kind.element_bytes,
+            ..Stuck::default()
+        };
+        let next = match what_would_help(&stuck) {
+            Some(help) => format!("{first}; {help}"),
+            None => first.to_owned(),
+        };
+        TrainError::NoRoom {
+            micro_batch,
+            needed: format_bytes(needed),
+            available: format_bytes(there),
+            next,
+        }
     }
 }
