@@ -179,6 +179,17 @@ mod tests {
                 Action::Run,
                 "Decoding further ahead again: because",
             ),
+            (
+                Change::CheckpointLess,
+                Action::Run,
+                "Keeping all activations again: because",
+            ),
+            (
+                Change::Moments,
+                Action::Run,
+                "Keeping the optimizer's moments in memory again: because",
+            ),
+            (Change::Stop, Action::Stop, "Stopping: because"),
             (Change::Pause, Action::Pause, "Paused: because"),
             (Change::Hold, Action::Pause, "Paused: because"),
             (Change::Park, Action::Park, "Parked: because"),

@@ -134,3 +134,81 @@ pub(crate) fn last_checkpoint(last: Option<&Kept>) -> String {
         None => "No checkpoint was written yet. Train again to start over.".into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_is_not_one_of_size_says_what_it_is() {
+        let decision = |change, checkpoint_blocks, prefetch, moments| Decision {
+            change,
+            micro_batch: 1,
+            checkpoint_blocks,
+            prefetch,
+            moments,
+            ..Decision::default()
+        };
+        for (change, blocks, prefetch, moments, expected) in [
+            (
+                Change::Prefetch,
+                0,
+                Prefetch::Short,
+                Moments::Resident,
+                "Fewer decoded ahead",
+            ),
+            (
+                Change::Prefetch,
+                0,
+                Prefetch::Long,
+                Moments::Resident,
+                "More decoded ahead",
+            ),
+            (
+                Change::CheckpointMore,
+                1,
+                Prefetch::Short,
+                Moments::Resident,
+                "1 block computed twice",
+            ),
+            (
+                Change::CheckpointLess,
+                3,
+                Prefetch::Short,
+                Moments::Resident,
+                "3 blocks computed twice",
+            ),
+            (
+                Change::CheckpointLess,
+                0,
+                Prefetch::Short,
+                Moments::Resident,
+                "No block computed twice",
+            ),
+            (
+                Change::Moments,
+                4,
+                Prefetch::Short,
+                Moments::Mapped,
+                "Moments to a file",
+            ),
+            (
+                Change::Moments,
+                4,
+                Prefetch::Short,
+                Moments::Resident,
+                "Moments in memory",
+            ),
+            (
+                Change::Stop,
+                0,
+                Prefetch::Short,
+                Moments::Resident,
+                "Stopped",
+            ),
+        ] {
+            let decision = decision(change, blocks, prefetch, moments);
+            assert_eq!(short(&decision, 1), expected);
+        }
+    }
+}

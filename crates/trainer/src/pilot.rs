@@ -19,6 +19,7 @@ use tape::device::Chosen;
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
 pub mod kept;
+mod holdings;
 mod prediction;
 mod room;
 
@@ -172,32 +173,6 @@ impl Pilot {
     /// Another memory cap.
     pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
         self.policy.memory_cap_bytes = bytes;
-    }
-
-    /// What the footprint holds now that a shorter prefetch gives back, in bytes.
-    pub fn set_spare(&mut self, bytes: u64) {
-        self.spare_bytes = bytes;
-    }
-
-    /// Free space of the disk that checkpoints go to, in bytes, where it is known.
-    pub fn set_disk_free(&mut self, bytes: Option<u64>) {
-        self.state.tell_disk_free(bytes);
-    }
-
-    /// The moments could not be moved to a file: they stay in memory from now on.
-    pub fn keep_moments_resident(&mut self) {
-        self.state.give_no_moments();
-        self.follow_moments(Moments::Resident);
-    }
-
-    /// The state gets smaller or larger by the moments as they go or come back.
-    fn follow_moments(&mut self, moments: Moments) {
-        let bytes = self.reserve.moments_bytes;
-        match (std::mem::replace(&mut self.moments, moments), moments) {
-            (Moments::Resident, Moments::Mapped) => self.model.state_shrank(bytes),
-            (Moments::Mapped, Moments::Resident) => self.model.state_grew(bytes),
-            (Moments::Resident, Moments::Resident) | (Moments::Mapped, Moments::Mapped) => {}
-        }
     }
 
     /// The state of the signal, for the memory event.
@@ -409,11 +384,6 @@ impl Pilot {
     pub fn abandon(&mut self) {
         self.monitor.unwatch();
         self.piece = None;
-    }
-
-    /// Gives cached memory back.
-    pub fn release(&self) -> Result<()> {
-        Ok(release(&self.device, self.purge)?)
     }
 
     /// Waits a moment, or until the user asks for something. A script that advances by decision needs no waiting.

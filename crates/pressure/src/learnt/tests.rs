@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::controller::{decide, observe};
-use crate::decision::{Ask, Change, Decision, Outcome, Piece, SampleCost};
+use crate::decision::{Ask, Change, Decision, Moments, Outcome, Piece, SampleCost};
 use crate::memory_model::Allocator;
 use crate::policy::Policy;
+use crate::rungs::Reserve;
 use crate::sample::MemorySample;
 
 const MB: u64 = 1 << 20;
@@ -187,4 +188,25 @@ fn without_a_model_the_rules_begin_with_the_earlier_size() {
     assert!(decision.micro_batch > begun);
     let (state, _) = Learnt::of(&state, &MemoryModel::default()).take_up();
     assert_eq!(blind(state, 0).1.micro_batch, decision.micro_batch);
+}
+
+#[test]
+fn moments_in_a_file_are_counted_as_state_again_in_the_next_life() {
+    const MOMENTS: u64 = 100 * MB;
+    let (mut state, mut model) = (State::default(), MemoryModel::new(Allocator::Exact));
+    for i in 0..20 {
+        (state, model, _) = turn(ROOMY, i * 500, state, model);
+    }
+    let whole = model.state_bytes(kind()).expect("two sizes were measured");
+    let resident = Learnt::of(&state, &model).take_up().1;
+    assert_eq!(resident.state_bytes(kind()), Some(whole));
+    state = state.with_reserve(Reserve {
+        blocks: 0,
+        moments_bytes: MOMENTS,
+    });
+    state.rungs.moments = Moments::Mapped;
+    model.state_shrank(MOMENTS);
+    assert_eq!(model.state_bytes(kind()), Some(whole - MOMENTS));
+    let next = Learnt::of(&state, &model).take_up().1;
+    assert_eq!(next.state_bytes(kind()), Some(whole));
 }

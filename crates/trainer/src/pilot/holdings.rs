@@ -1,0 +1,39 @@
+//! What the run holds beside pieces, as the pilot must know it: what waits decoded, the place of its moments, the disk. Decides nothing.
+
+use super::Pilot;
+use crate::error::Result;
+use pressure::Moments;
+use tape::memory::release;
+
+impl Pilot {
+    /// What the footprint holds now that a shorter prefetch gives back, in bytes.
+    pub fn set_spare(&mut self, bytes: u64) {
+        self.spare_bytes = bytes;
+    }
+
+    /// Free space of the disk that checkpoints go to, in bytes, where it is known.
+    pub fn set_disk_free(&mut self, bytes: Option<u64>) {
+        self.state.tell_disk_free(bytes);
+    }
+
+    /// The moments could not be moved to a file: they stay in memory from now on.
+    pub fn keep_moments_resident(&mut self) {
+        self.state.give_no_moments();
+        self.follow_moments(Moments::Resident);
+    }
+
+    /// The state gets smaller or larger by the moments as they go or come back.
+    pub(super) fn follow_moments(&mut self, moments: Moments) {
+        let bytes = self.reserve.moments_bytes;
+        match (std::mem::replace(&mut self.moments, moments), moments) {
+            (Moments::Resident, Moments::Mapped) => self.model.state_shrank(bytes),
+            (Moments::Mapped, Moments::Resident) => self.model.state_grew(bytes),
+            (Moments::Resident, Moments::Resident) | (Moments::Mapped, Moments::Mapped) => {}
+        }
+    }
+
+    /// Gives cached memory back.
+    pub fn release(&self) -> Result<()> {
+        Ok(release(&self.device, self.purge)?)
+    }
+}
