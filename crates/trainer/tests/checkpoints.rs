@@ -75,6 +75,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                     is_best: true,
                     loss_scale: first.loss_scale(),
                     skipped: first.skipped(),
+                    pilot: Default::default(),
                 };
                 assert_eq!(state.loss_scale.is_some(), dtype == DType::F16);
                 let written = checkpoint::write(&run, &first, &state).unwrap();
