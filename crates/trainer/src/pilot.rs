@@ -244,7 +244,7 @@ impl Pilot {
             checkpoint_blocks: decision.checkpoint_blocks,
             ..kind
         };
-        decision = self.never_wait_for_oneself(kind, &sample, decision)?;
+        decision = self.never_wait_for_oneself(kind, &sample, remaining as u32, decision)?;
         if let Some(size) = self.replayed(phase, position) {
             decision = Decision {
                 micro_batch: size.min(remaining as u32),

@@ -61,6 +61,7 @@ impl Machine {
     /// The same below another root, for tests.
     fn open_at(root: &Path) -> Result<Self, PressureError> {
         let groups = Groups::find(root);
+        let limits = Limits::open(root);
         let machine_stalls = Kept::open(&root.join("proc/pressure/memory")).ok();
         let mut machine = Self {
             opened: Instant::now(),
@@ -68,13 +69,12 @@ impl Machine {
             statm: Kept::open(&root.join("proc/self/statm"))?,
             stalls: Stalls::of(machine_stalls.into_iter().chain(groups.stalls())),
             groups,
-            limits: Limits::open(root),
+            limits,
             page_bytes: page_bytes(root),
             device: DeviceReadings::default(),
             notice: None,
         };
         machine.sample()?;
-        machine.limits.remember();
         Ok(machine)
     }
 
@@ -165,8 +165,7 @@ impl MemorySource for Machine {
 
     fn own_headroom_bytes(&mut self) -> Option<u64> {
         let pages = self.statm.numbers().ok()?;
-        let idle = (self.device.idle_bytes)();
-        self.limits.lasting_headroom(&pages, self.page_bytes, idle)
+        self.limits.lasting_headroom(&pages, self.page_bytes)
     }
 
     fn take_notice(&mut self) -> Option<String> {

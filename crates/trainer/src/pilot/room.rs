@@ -83,11 +83,12 @@ impl Pilot {
     }
 
     /// Others may give memory back; a limit on this process gives nothing, and what it leaves is nobody else's: after a while
-    /// one sample is worked where it fits, and where it does not the run ends.
+    /// half of what was worked already is worked again, or one sample where it fits; where it does not the run ends.
     pub(super) fn never_wait_for_oneself(
         &mut self,
         kind: PieceKind,
         sample: &MemorySample,
+        remaining: u32,
         decision: Decision,
     ) -> Result<Decision> {
         let waits = self.gated && matches!(decision.action, Action::Pause | Action::Park);
@@ -107,18 +108,20 @@ impl Pilot {
             None => sample.own_bytes + rough,
         };
         let there = sample.own_bytes + sample.available_bytes;
-        if needed + needed / SAFETY > there {
+        // What a piece needed is still mapped: one of half its size finds it there.
+        let worked = self.model.largest(kind) / 2;
+        if worked == 0 && needed + needed / SAFETY > there {
             return Err(self.no_room((kind, 1), (needed, there), RAISE));
         }
         Ok(Decision {
             action: Action::Run,
-            micro_batch: 1,
+            micro_batch: worked.clamp(1, remaining.max(1)),
             change: match self.stuck {
                 STUCK_AFTER => Change::Continue,
                 _ => Change::Hold,
             },
             predicted_peak_bytes: needed,
-            reason: "the limit set on this process leaves room for one sample".to_owned(),
+            reason: "the limit set on this process leaves room for no more".to_owned(),
             ..decision
         })
     }

@@ -1,8 +1,9 @@
 //! The limits set on this process itself (RLIMIT_AS, RLIMIT_DATA). Read anew each time: `prlimit` moves them while a process
 //! runs. Knows no group and no machine.
 //!
-//! The kernel counts what is mapped; the allocator keeps mappings that it has emptied and fills them again. So what is mapped
-//! and not touched counts as headroom, except for what is never filled: stacks.
+//! The kernel counts what is mapped, and so do we where a limit was there from the beginning: the allocator's mappings have
+//! gaps that not every size can fill. Where a limit came down later, what was mapped before counts only as far as it was
+//! filled, and what is never filled (stacks): the gaps are what pieces live in until the limit goes up again.
 
 use super::files::Kept;
 use std::path::Path;
@@ -23,15 +24,12 @@ pub(super) struct Limits {
 impl Limits {
     /// None are known where the file cannot be read.
     pub(super) fn open(root: &Path) -> Self {
-        Self {
+        let mut limits = Self {
             file: Kept::open(&root.join("proc/self/limits")).ok(),
             first: [None; 2],
-        }
-    }
-
-    /// The limits as they are now were there from the beginning.
-    pub(super) fn remember(&mut self) {
-        self.first = self.soft();
+        };
+        limits.first = limits.soft();
+        limits
     }
 
     /// A limit is set now.
@@ -48,9 +46,13 @@ impl Limits {
         idle_bytes: u64,
     ) -> Vec<(u64, u64)> {
         let limits = self.soft();
+        let used = match limits == self.first {
+            true => mapped(pages, page_bytes),
+            false => filled(pages, page_bytes, idle_bytes),
+        };
         let set = limits
             .into_iter()
-            .zip(used(pages, page_bytes, idle_bytes))
+            .zip(used)
             .filter_map(|(limit, used)| limit.map(|limit| (limit, used)));
         set.map(|(limit, used)| (limit, limit.saturating_sub(used)))
             .collect()
@@ -58,16 +60,11 @@ impl Limits {
 
     /// The least headroom under limits that nobody will move; nothing where one was lowered since the beginning: whoever did
     /// that may raise it again.
-    pub(super) fn lasting_headroom(
-        &self,
-        pages: &[u64],
-        page_bytes: u64,
-        idle_bytes: u64,
-    ) -> Option<u64> {
+    pub(super) fn lasting_headroom(&self, pages: &[u64], page_bytes: u64) -> Option<u64> {
         if self.soft() != self.first {
             return None;
         }
-        let headrooms = self.headrooms(pages, page_bytes, idle_bytes);
+        let headrooms = self.headrooms(pages, page_bytes, 0);
         headrooms.into_iter().map(|(_, headroom)| headroom).min()
     }
 
@@ -78,13 +75,18 @@ impl Limits {
     }
 }
 
-/// Bytes used of the address space and of the data size.
-fn used(pages: &[u64], page_bytes: u64, idle_bytes: u64) -> [u64; 2] {
-    let of = |index: usize| pages.get(index).copied().unwrap_or(0) * page_bytes;
-    let touched = of(RESIDENT).saturating_sub(of(SHARED));
-    let data = of(DATA).min(touched + idle_bytes);
-    let reusable = of(DATA) - data;
-    [of(MAPPED).saturating_sub(reusable), data]
+/// Bytes mapped of the address space and of the data size.
+fn mapped(pages: &[u64], page_bytes: u64) -> [u64; 2] {
+    [MAPPED, DATA].map(|index| pages.get(index).copied().unwrap_or(0) * page_bytes)
+}
+
+/// The same less what is mapped and may still be filled.
+fn filled(pages: &[u64], page_bytes: u64, idle_bytes: u64) -> [u64; 2] {
+    let [resident, shared] =
+        [RESIDENT, SHARED].map(|index| pages.get(index).copied().unwrap_or(0) * page_bytes);
+    let [mapped, data] = mapped(pages, page_bytes);
+    let filled = data.min(resident.saturating_sub(shared) + idle_bytes);
+    [mapped.saturating_sub(data - filled), filled]
 }
 
 /// The soft limit in a line of `/proc/self/limits`, in bytes.

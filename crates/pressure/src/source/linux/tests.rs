@@ -188,13 +188,15 @@ fn the_tightest_limit_on_the_process_leaves_its_headroom() {
 }
 
 #[test]
-fn what_is_mapped_and_empty_is_headroom() {
+fn what_was_mapped_before_a_limit_came_down_is_headroom_where_it_is_empty() {
     let limits = "Max data size  1073741824 unlimited bytes\n";
-    let root = tree(&[
-        ("proc/self/limits", limits),
-        ("proc/self/statm", "524288 32768 0 5 0 262144 0\n"), // 1 GB data, 128 MB touched, 256 MB stacks
-    ]);
-    assert_eq!(sample(&root).0.available_bytes, 640 * MB);
+    let statm = ("proc/self/statm", "524288 32768 0 5 0 262144 0\n"); // 1 GB data, 128 MB touched, 256 MB stacks
+    let lasting = tree(&[("proc/self/limits", limits), statm]);
+    assert_eq!(sample(&lasting).0.available_bytes, 0);
+    let root = tree(&[statm]);
+    let mut machine = open(&root);
+    write(&root, "proc/self/limits", limits);
+    assert_eq!(machine.sample().expect("readable").available_bytes, 640 * MB);
 }
 
 #[test]
