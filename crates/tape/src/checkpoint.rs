@@ -1,5 +1,6 @@
 //! Activation checkpointing: a block runs forward without recording and again, recorded, when its gradient is needed.
 
+use crate::ending::Ending;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::parameters::Parameters;
@@ -14,32 +15,39 @@ impl Tape<'_> {
     /// Runs `block` on `x` and keeps only `x` for backward, which runs the block once more.
     ///
     /// Saved: `x` (shared with whoever made it). Time: one more forward pass of the block. `block` must be a function of
-    /// its input and the parameters alone, so that the second run repeats the first.
-    pub fn checkpoint<F>(&self, x: &Value, block: F) -> Result<Value>
+    /// its input and the parameters alone, so that the second run repeats the first. Where it ends in an operation still to be
+    /// done, the second run leaves that one out.
+    pub fn checkpoint<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
-        F: Fn(&Tape, &Value) -> Result<Value> + 'static,
+        F: Fn(&Tape, &Value) -> Result<E> + 'static,
+        E: Into<Ending>,
     {
         self.checkpoint_parts(x, usize::MAX, block)
     }
 
     /// As [`Tape::checkpoint`], for a block that works on each sample of `x` [samples, ..] alone: eight at a time, both times,
     /// so that what the block needs meanwhile does not grow with the piece.
-    pub fn checkpoint_samples<F>(&self, x: &Value, block: F) -> Result<Value>
+    pub fn checkpoint_samples<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
-        F: Fn(&Tape, &Value) -> Result<Value> + 'static,
+        F: Fn(&Tape, &Value) -> Result<E> + 'static,
+        E: Into<Ending>,
     {
         self.checkpoint_parts(x, PART, block)
     }
 
-    fn checkpoint_parts<F>(&self, x: &Value, size: usize, block: F) -> Result<Value>
+    fn checkpoint_parts<F, E>(&self, x: &Value, size: usize, block: F) -> Result<Value>
     where
-        F: Fn(&Tape, &Value) -> Result<Value> + 'static,
+        F: Fn(&Tape, &Value) -> Result<E> + 'static,
+        E: Into<Ending>,
     {
         self.poll()?;
         let quiet = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
         let outputs = parts(x.tensor(), size)?
             .into_iter()
-            .map(|part| Ok(block(&quiet, &Value::constant(part))?.tensor().clone()))
+            .map(|part| {
+                let ending: Ending = block(&quiet, &Value::constant(part))?.into();
+                Ok(ending.finish(&quiet)?.tensor().clone())
+            })
             .collect::<Result<_>>()?;
         let y = join(outputs)?;
         if !self.recording() {
@@ -99,11 +107,11 @@ struct Again {
 
 impl Again {
     /// Runs `block` recorded and walks back: the parameters' gradients go to `sink`, the input's comes back.
-    fn walk_back(
+    fn walk_back<E: Into<Ending>>(
         &self,
         input: Tensor,
         gradient: Tensor,
-        block: &impl Fn(&Tape, &Value) -> Result<Value>,
+        block: &impl Fn(&Tape, &Value) -> Result<E>,
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
         let tape = Tape::record_beside(
@@ -117,7 +125,9 @@ impl Again {
             Some(_) => tape.variable(input),
             None => Value::constant(input),
         };
-        let y = block(&tape, &x)?;
+        let ending: Ending = block(&tape, &x)?.into();
+        let y = ending.record(&tape)?;
+        drop(ending);
         let walked = tape.walk_back(vec![(y, gradient)], &[x])?;
         for (index, gradient) in walked.parameters.into_iter().enumerate() {
             if let Some(gradient) = gradient {

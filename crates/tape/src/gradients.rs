@@ -40,6 +40,11 @@ impl Gradients {
         slot.owned.then_some(&slot.tensor)
     }
 
+    /// The gradient so far, for whoever adds it to another in a pass of its own and gives the sum.
+    pub(crate) fn take_to_add(&mut self, id: Option<usize>) -> Option<Tensor> {
+        self.take(id?)
+    }
+
     fn add(&mut self, id: Option<usize>, gradient: Tensor, owned: bool) -> Result<()> {
         let Some(id) = id else { return Ok(()) };
         let slot = &mut self.slots[id];

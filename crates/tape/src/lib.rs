@@ -9,6 +9,7 @@ mod checkpoint;
 /// Kernels and accessors of the CPU.
 mod cpu;
 pub mod device;
+mod ending;
 mod error;
 mod gradients;
 mod half;
@@ -24,12 +25,13 @@ mod stream;
 mod tape;
 pub mod update;
 
+pub use ending::Ending;
 pub use error::{Result, TapeError};
 pub use gradients::Gradients;
 pub use half::{is_half, widened};
 pub use ops::{
-    Activation, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, IGNORED, Loss,
-    NoiseKey, NumberTargets, PoolDivisor, PoolShape, Positions,
+    Activation, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, GeluLinear, IGNORED,
+    Loss, NoiseKey, NumberTargets, PoolDivisor, PoolShape, Positions,
 };
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};

@@ -1,5 +1,6 @@
 //! The table: every operation with small odd sizes, by micro-batch.
 
+mod branches;
 mod elementwise;
 mod choosing;
 mod noisy;
@@ -273,6 +274,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             })
         }),
     ];
+    table.extend(branches::rows(n));
     table.extend(elementwise::rows(n));
     table.extend(choosing::rows(n));
     table.extend(noisy::rows(n));

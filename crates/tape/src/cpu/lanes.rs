@@ -79,6 +79,25 @@ pub(crate) fn map<T: Float>(x: &mut [T], f: impl Fn(T) -> T) {
     x.iter_mut().for_each(|v| *v = f(*v));
 }
 
+/// `x[i] = f(x[i])`, and the sum of what was written, as [`sum`] adds it.
+#[inline(always)]
+pub(crate) fn map_sum<T: Float>(x: &mut [T], f: impl Fn(T) -> T) -> T {
+    let mut lanes = [T::zero(); LANES];
+    let mut chunks = x.chunks_exact_mut(LANES);
+    for chunk in &mut chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, v)| {
+            *v = f(*v);
+            *lane += *v;
+        });
+    }
+    let rest = chunks.into_remainder().iter_mut();
+    let rest = rest.fold(T::zero(), |sum, v| {
+        *v = f(*v);
+        sum + *v
+    });
+    fold(lanes) + rest
+}
+
 /// Mean and `1 / sqrt(variance + epsilon)`, two passes for accuracy.
 #[inline(always)]
 pub(crate) fn moments<T: Float>(x: &[T], epsilon: f64) -> (T, T) {

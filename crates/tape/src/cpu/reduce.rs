@@ -30,18 +30,25 @@ pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
     add_in_order(partial, width)
 }
 
-/// Adds partial sums one after the other.
+/// Adds partial sums one after the other, parts of their width side by side.
 pub(crate) fn add_in_order<T: Float>(partial: Vec<Vec<T>>, width: usize) -> Vec<T> {
     let mut partial = partial.into_iter();
     let Some(mut total) = partial.next() else {
         return vec![T::zero(); width];
     };
-    for sums in partial {
-        total
-            .iter_mut()
-            .zip(&sums)
-            .for_each(|(total, &v)| *total += v);
-    }
+    let rest: Vec<Vec<T>> = partial.collect();
+    let chunks = total.par_chunks_mut(CHUNK_ELEMENTS).enumerate();
+    chunks.for_each(|(i, total)| {
+        for sums in &rest {
+            let sums = &sums[i * CHUNK_ELEMENTS..];
+            wide(|| {
+                total
+                    .iter_mut()
+                    .zip(sums)
+                    .for_each(|(total, &v)| *total += v);
+            });
+        }
+    });
     total
 }
 

@@ -138,10 +138,17 @@ pub(super) fn gelu<T: Float>(x: T) -> T {
 /// Derivative of [`gelu`].
 #[inline(always)]
 pub(super) fn gelu_slope<T: Float>(x: T) -> T {
+    gelu_and_slope(x).1
+}
+
+/// [`gelu`] and its derivative, by one tangent.
+#[inline(always)]
+pub(super) fn gelu_and_slope<T: Float>(x: T) -> (T, T) {
     let half = T::of(0.5);
     let t = (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).hyperbolic_tangent();
-    half * (T::one() + t)
-        + half * x * (T::one() - t * t) * T::of(ROOT) * (T::one() + T::of(3.0 * CUBIC) * x * x)
+    let slope = half * (T::one() + t)
+        + half * x * (T::one() - t * t) * T::of(ROOT) * (T::one() + T::of(3.0 * CUBIC) * x * x);
+    (half * x * (T::one() + t), slope)
 }
 
 pub(super) fn composed_slope(x: &Tensor) -> Result<Tensor> {

@@ -3,9 +3,11 @@
 
 use super::expect_shape;
 use super::linear::row_sum;
-use crate::cpu::{View, map2, tensor_of, with_float};
+use crate::cpu::{View, buffer, map2, tensor_of, wide, with_float};
 use crate::error::Result;
 use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+use rayon::prelude::*;
 
 impl Tape<'_> {
     /// `x + y` of equal shape.
@@ -40,13 +42,17 @@ impl Tape<'_> {
             p,
             x.dims().get(1..).unwrap_or(&[]),
         )?;
-        let sum = x
-            .tensor()
-            .broadcast_add(&p.tensor().to_dtype(x.tensor().dtype())?)?;
+        let fused = self.fuses(x.tensor());
+        let sum = if fused {
+            repeated(x.tensor(), p.tensor())?
+        } else {
+            let p = p.tensor().to_dtype(x.tensor().dtype())?;
+            x.tensor().broadcast_add(&p)?
+        };
         if !self.records(&[x, p]) {
             return Ok(Value::constant(sum));
         }
-        let (x_id, p_id, fused) = (x.id(), p.id(), self.fuses(x.tensor()));
+        let (x_id, p_id) = (x.id(), p.id());
         let (samples, shape) = (x.dims()[0], p.tensor().shape().clone());
         Ok(self.push(sum, &[], move |dy, sink| {
             if p_id.is_some() {
@@ -67,4 +73,18 @@ impl Tape<'_> {
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| sink.give(id, (dy * factor)?)))
     }
+}
+
+/// `x[sample] + p`.
+fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
+    let (x, p) = (x.contiguous()?, p.contiguous()?);
+    with_float!("add_repeated", x, T => {
+        let (xs, ps) = (View::<T>::of("add_repeated", &x)?, View::<T>::of("add_repeated", &p)?);
+        let mut sum = buffer::<T>(xs.len());
+        let samples = sum.par_chunks_mut(ps.len().max(1)).zip(xs.par_chunks(ps.len().max(1)));
+        samples.for_each(|(sum, x)| wide(|| {
+            sum.iter_mut().zip(x.iter().zip(ps.iter())).for_each(|(sum, (&x, &p))| *sum = x + p);
+        }));
+        tensor_of(sum, x.dims())
+    })
 }

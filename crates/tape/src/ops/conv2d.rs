@@ -32,53 +32,9 @@ impl Tape<'_> {
     /// Convolves `x` [samples, in, height, width] with `weight` [out, in / groups, kernel, kernel].
     pub fn conv2d(&self, x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Value> {
         self.poll()?;
-        let [_, channels, height, width] = axes("conv2d", "x", x)?;
-        expect_filled("conv2d", "x", x)?;
-        let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
-        if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
-            return Err(TapeError::Shape {
-                op: "conv2d",
-                what: "x".to_owned(),
-                expected: format!(
-                    "{} groups that divide its channels and the {out} of the kernel",
-                    shape.groups
-                ),
-                found: x.tensor().shape().clone(),
-            });
-        }
-        let channels = channels / shape.groups;
-        expect_shape(
-            "conv2d",
-            "weight",
-            weight,
-            &[out, channels, kernel_height, kernel_width],
-        )?;
-        let (least_height, least_width) = (
-            kernel_height.saturating_sub(2 * shape.padding),
-            kernel_width.saturating_sub(2 * shape.padding),
-        );
-        if shape.stride == 0 || height < least_height || width < least_width {
-            return Err(TapeError::Shape {
-                op: "conv2d",
-                what: "x".to_owned(),
-                expected: format!(
-                    "a stride of at least 1 and an image of at least {least_height} x {least_width}"
-                ),
-                found: x.tensor().shape().clone(),
-            });
-        }
-        let window = Window {
-            channels,
-            height,
-            width,
-            kernel: (kernel_height, kernel_width),
-            stride: shape.stride,
-            padding: shape.padding,
-            groups: shape.groups,
-        };
-        let fused = self.fuses(x.tensor());
+        let window = window(x, weight, shape)?;
         let x_in = x.tensor().contiguous()?;
-        let y = if fused {
+        let y = if self.fuses(&x_in) {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor()))?
         } else {
             widened_on_cpu(&x_in)?
@@ -91,11 +47,36 @@ impl Tape<'_> {
                 )?
                 .to_dtype(x_in.dtype())?
         };
+        self.record_conv2d(x, weight, (shape, window), y)
+    }
+
+    /// As [`Tape::conv2d`] where nobody reads the numbers of the result: they are left out.
+    pub(crate) fn conv2d_unread(
+        &self,
+        x: &Value,
+        weight: &Value,
+        shape: Conv2dShape,
+    ) -> Result<Value> {
+        self.poll()?;
+        let window = window(x, weight, shape)?;
+        let (height, width) = window.out();
+        let dims = [x.dims()[0], weight.dims()[0], height, width];
+        let y = super::unread(x.tensor(), &dims)?;
+        self.record_conv2d(x, weight, (shape, window), y)
+    }
+
+    fn record_conv2d(
+        &self,
+        x: &Value,
+        weight: &Value,
+        (shape, window): (Conv2dShape, Window),
+        y: Tensor,
+    ) -> Result<Value> {
         if !self.records(&[x, weight]) {
             return Ok(Value::constant(y));
         }
-        let (x_id, w_id) = (x.id(), weight.id());
-        let input_shape = x_in.shape().clone();
+        let (x_id, w_id, fused) = (x.id(), weight.id(), self.fuses(x.tensor()));
+        let input_shape = x.tensor().shape().clone();
         let saved_x = w_id.is_some().then(|| x.keep());
         let saved_w = x_id.is_some().then(|| weight.keep());
         let weight_shape = weight.tensor().shape().clone();
@@ -130,6 +111,54 @@ impl Tape<'_> {
             }),
         )
     }
+}
+
+/// The sizes of one sample, or a refusal with both shapes.
+fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
+    let [_, channels, height, width] = axes("conv2d", "x", x)?;
+    expect_filled("conv2d", "x", x)?;
+    let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
+    if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
+        return Err(TapeError::Shape {
+            op: "conv2d",
+            what: "x".to_owned(),
+            expected: format!(
+                "{} groups that divide its channels and the {out} of the kernel",
+                shape.groups
+            ),
+            found: x.tensor().shape().clone(),
+        });
+    }
+    let channels = channels / shape.groups;
+    expect_shape(
+        "conv2d",
+        "weight",
+        weight,
+        &[out, channels, kernel_height, kernel_width],
+    )?;
+    let (least_height, least_width) = (
+        kernel_height.saturating_sub(2 * shape.padding),
+        kernel_width.saturating_sub(2 * shape.padding),
+    );
+    if shape.stride == 0 || height < least_height || width < least_width {
+        return Err(TapeError::Shape {
+            op: "conv2d",
+            what: "x".to_owned(),
+            expected: format!(
+                "a stride of at least 1 and an image of at least {least_height} x {least_width}"
+            ),
+            found: x.tensor().shape().clone(),
+        });
+    }
+    Ok(Window {
+        channels,
+        height,
+        width,
+        kernel: (kernel_height, kernel_width),
+        stride: shape.stride,
+        padding: shape.padding,
+        groups: shape.groups,
+    })
 }
 
 /// Calls `work` for each sample's part of `out`: samples side by side when there are enough, else one after the other with

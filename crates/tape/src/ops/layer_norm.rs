@@ -1,6 +1,7 @@
 //! Layer norm over the last axis (Ba, Kiros, Hinton 2016): `y = (x - mean) r w + b`, `r = 1 / sqrt(variance + epsilon)`.
 //!
-//! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy n`, `db = sum dy`.
+//! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy n`, `db = sum dy`. Where `x`
+//! has a gradient already, as that of a residual sum, `dx` is added to it in the same pass.
 //! Saved: `x`; mean and `r` are computed again, which costs less than keeping anything, and so is `y` for whoever needs it.
 
 use super::expect_shape;
@@ -43,7 +44,9 @@ impl Tape<'_> {
         };
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
-            let (dx, dw, db) = backward(&kept.get()?, &w, &dy.contiguous()?, epsilon, fused)?;
+            let held = sink.take_to_add(x_id);
+            let dy = dy.contiguous()?;
+            let (dx, dw, db) = backward(&kept.get()?, &w, (&dy, held.as_ref()), epsilon, fused)?;
             sink.give(x_id, dx)?;
             sink.give(w_id, dw)?;
             sink.give(b_id, db)
@@ -96,7 +99,7 @@ fn normalise(x: &Tensor, epsilon: f64) -> Result<(Tensor, Tensor)> {
 fn backward(
     x: &Tensor,
     weight: &Tensor,
-    dy: &Tensor,
+    (dy, held): (&Tensor, Option<&Tensor>),
     epsilon: f64,
     fused: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
@@ -107,21 +110,28 @@ fn backward(
         let g = dy.broadcast_mul(&widened(weight)?)?;
         let inner = (g.broadcast_sub(&g.mean_keepdim(D::Minus1)?)?
             - n.broadcast_mul(&(&g * &n)?.mean_keepdim(D::Minus1)?)?)?;
-        let dx = inner.broadcast_mul(&r)?.to_dtype(x.dtype())?;
+        let mut dx = inner.broadcast_mul(&r)?.to_dtype(x.dtype())?;
+        if let Some(held) = held {
+            dx = (held + dx.to_dtype(held.dtype())?)?;
+        }
         let rows = dy.elem_count() / width;
         let dw = (dy * &n)?.reshape((rows, width))?.sum(0)?;
         return Ok((dx, dw, dy.reshape((rows, width))?.sum(0)?));
     }
+    let held = held.map(Tensor::contiguous).transpose()?;
     with_float!("layer_norm", x, T => {
+        let held = held.as_ref().map(|held| View::<T>::of("layer_norm", held)).transpose()?;
         let (xs, w, dys) = (View::<T>::of("layer_norm", x)?, View::<T>::of("layer_norm", weight)?, View::<T>::of("layer_norm", dy)?);
         let mut dx = buffer::<T>(xs.len());
         let chunk = row_chunks(width) * width;
         let count = T::of(width as f64);
-        let partial: Vec<Vec<T>> = dx.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).zip(dys.par_chunks(chunk)).map(|((dx, x), dy)| {
+        let partial: Vec<Vec<T>> = dx.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).zip(dys.par_chunks(chunk)).enumerate().map(|(i, ((dx, x), dy))| {
+            let held = held.as_deref().map(|held| &held[i * chunk..]);
             let mut sums = vec![T::default(); 2 * width];
             let (dw, db) = sums.split_at_mut(width);
             wide(|| {
-                for ((dx, x), dy) in dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width)) {
+                let rows = dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width));
+                for (row, ((dx, x), dy)) in rows.enumerate() {
                     let (mean, r) = lanes::moments(x, epsilon);
                     dx.iter_mut().zip(x).for_each(|(n, &x)| *n = (x - mean) * r);
                     db.iter_mut().zip(dy).for_each(|(db, &dy)| *db += dy);
@@ -130,6 +140,10 @@ fn backward(
                     let mean_gn = lanes::sum3(dy, &w, dx, |d, w, n| d * w * n) / count;
                     let g = dy.iter().zip(w.iter());
                     dx.iter_mut().zip(g).for_each(|(n, (&dy, &w))| *n = r * (dy * w - mean_g - *n * mean_gn));
+                    if let Some(held) = held {
+                        let held = &held[row * width..][..width];
+                        dx.iter_mut().zip(held).for_each(|(dx, &held)| *dx += held);
+                    }
                 }
             });
             sums

@@ -1,96 +1,202 @@
-//! Linear map: `y = x Wᵀ + b`, `x` [.., inputs], `W` [outputs, inputs], `b` [outputs].
+//! Linear map: `y = x Wᵀ + b`, `x` [.., inputs], `W` [outputs, inputs], `b` [outputs]; or `y = r + x Wᵀ + b`, `r` as `y`: what a
+//! residual branch ends with, the sum without a pass of its own.
 //!
-//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`. Saved: `x` if `W` needs a gradient and `x` is not cheap to
-//! compute again, `W` (a parameter: free) if `x` does.
+//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`, `dr = dy`. Saved: `x` if `W` needs a gradient and `x` is not
+//! cheap to compute again, `W` (a parameter: free) if `x` does.
 
 use super::expect_shape;
 use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, tensor_of, with_float};
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::half::widened;
 use crate::kept::Kept;
 use crate::tape::{Tape, Value};
-use candle_core::Tensor;
+use candle_core::{Shape, Tensor};
 use rayon::prelude::*;
 
 impl Tape<'_> {
     /// `x Wᵀ + b` over the last axis of `x`.
     pub fn linear(&self, x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> {
+        self.map(x, weight, bias, None)
+    }
+
+    /// `residual + x Wᵀ + b` over the last axis of `x`.
+    pub fn linear_add(
+        &self,
+        x: &Value,
+        weight: &Value,
+        bias: &Value,
+        residual: &Value,
+    ) -> Result<Value> {
+        self.map(x, weight, Some(bias), Some(residual))
+    }
+
+    fn map(
+        &self,
+        x: &Value,
+        weight: &Value,
+        bias: Option<&Value>,
+        residual: Option<&Value>,
+    ) -> Result<Value> {
         self.poll()?;
-        let inputs = *x.dims().last().unwrap_or(&0);
-        let outputs = weight.dims().first().copied().unwrap_or(0);
-        expect_shape("linear", "weight", weight, &[outputs, inputs])?;
-        if let Some(bias) = bias {
-            expect_shape("linear", "bias", bias, &[outputs])?;
-        }
+        let outputs = expect_fit("linear", x, weight, bias, residual)?;
         let fused = self.fuses(x.tensor());
+        let inputs = weight.dims()[1];
         let rows = x.tensor().elem_count() / inputs.max(1);
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
-        let y = forward(&flat, weight.tensor(), bias.map(Value::tensor), fused)?;
+        let added = Added {
+            bias: bias.map(Value::tensor),
+            residual: residual.map(Value::tensor),
+        };
+        let y = forward(&flat, weight.tensor(), added, fused)?;
         let y = y.reshape([&x.dims()[..x.dims().len() - 1], &[outputs]].concat())?;
         let mut needs: Vec<&Value> = vec![x, weight];
-        needs.extend(bias);
+        needs.extend(bias.into_iter().chain(residual));
         if !self.records(&needs) {
             return Ok(Value::constant(y));
         }
-        let (x_id, w_id, b_id) = (x.id(), weight.id(), bias.and_then(Value::id));
-        let shape = x.tensor().shape().clone();
-        let saved_x = w_id.is_some().then(|| x.keep());
-        let saved_w = x_id.is_some().then(|| weight.tensor().clone());
-        let saved: Vec<Tensor> = saved_x
-            .iter()
-            .flat_map(Kept::tensors)
-            .chain(&saved_w)
-            .cloned()
-            .collect();
+        let past = Past {
+            ids: [x.id(), weight.id(), bias.and_then(Value::id)],
+            x: weight.id().is_some().then(|| x.keep()),
+            weight: x.id().is_some().then(|| weight.tensor().clone()),
+            shape: x.tensor().shape().clone(),
+            sizes: (rows, inputs, outputs),
+            fused,
+        };
+        let saved: Vec<Tensor> = past.saved();
+        let residual = residual.map(Value::id);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
-                let dy = dy.contiguous()?.reshape((rows, outputs))?;
-                if b_id.is_some() {
-                    sink.give(b_id, row_sum(&dy, fused)?)?;
+                past.walk_back(&dy, sink)?;
+                match residual {
+                    Some(id) => sink.share(id, dy),
+                    None => Ok(()),
                 }
-                if let Some(x) = saved_x {
-                    let x = x.get()?.reshape((rows, inputs))?;
-                    sink.give(w_id, inner(&dy.t()?, &x, fused)?)?;
-                }
-                if let Some(w) = saved_w {
-                    sink.give(x_id, inner(&dy, &w, fused)?.reshape(shape)?)?;
-                }
-                Ok(())
             }),
         )
     }
 }
 
-fn forward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, fused: bool) -> Result<Tensor> {
+/// Refuses what does not go together, with both shapes; gives the width of the result.
+pub(super) fn expect_fit(
+    op: &'static str,
+    x: &Value,
+    weight: &Value,
+    bias: Option<&Value>,
+    residual: Option<&Value>,
+) -> Result<usize> {
+    let inputs = *x.dims().last().unwrap_or(&0);
+    let outputs = weight.dims().first().copied().unwrap_or(0);
+    expect_shape(op, "weight", weight, &[outputs, inputs])?;
+    if let Some(bias) = bias {
+        expect_shape(op, "bias", bias, &[outputs])?;
+    }
+    if let Some(residual) = residual {
+        let shape = [&x.dims()[..x.dims().len() - 1], &[outputs]].concat();
+        expect_shape(op, "residual", residual, &shape)?;
+    }
+    Ok(outputs)
+}
+
+/// What backward needs.
+struct Past {
+    ids: [Option<usize>; 3],
+    x: Option<Kept>,
+    weight: Option<Tensor>,
+    shape: Shape,
+    sizes: (usize, usize, usize),
+    fused: bool,
+}
+
+impl Past {
+    fn saved(&self) -> Vec<Tensor> {
+        let x = self.x.iter().flat_map(Kept::tensors);
+        x.chain(&self.weight).cloned().collect()
+    }
+
+    fn walk_back(self, dy: &Tensor, sink: &mut Gradients) -> Result<()> {
+        let ((rows, inputs, outputs), [x_id, w_id, b_id]) = (self.sizes, self.ids);
+        let dy = dy.contiguous()?.reshape((rows, outputs))?;
+        if b_id.is_some() {
+            sink.give(b_id, row_sum(&dy, self.fused)?)?;
+        }
+        if let Some(x) = self.x {
+            let x = x.get()?.reshape((rows, inputs))?;
+            sink.give(w_id, inner(&dy.t()?, &x, self.fused)?)?;
+        }
+        if let Some(w) = self.weight {
+            sink.give(x_id, inner(&dy, &w, self.fused)?.reshape(self.shape)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is added to a product.
+#[derive(Clone, Copy)]
+pub(super) struct Added<'a> {
+    /// To each row.
+    pub bias: Option<&'a Tensor>,
+    /// As large as the product.
+    pub residual: Option<&'a Tensor>,
+}
+
+/// `x Wᵀ` of rows, and what is added.
+pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, fused: bool) -> Result<Tensor> {
+    let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     if !fused {
-        let y = x.matmul(&weight.t()?)?;
-        return Ok(match bias {
-            Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
+        let mut y = x.matmul(&weight.t()?)?;
+        if let Some(bias) = added.bias {
+            y = y.broadcast_add(&bias.to_dtype(y.dtype())?)?;
+        }
+        return Ok(match added.residual {
+            Some(residual) => (residual.reshape((rows, outputs))? + y)?,
             None => y,
         });
     }
-    let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     with_float!("linear", x, T => {
         let (x, w) = (View::<T>::of("linear", x)?, View::<T>::of("linear", weight)?);
         let mut y = buffer::<T>(rows * outputs);
-        let keep = match bias {
-            // The bias is laid down first and the product added to it: no pass of its own.
-            Some(bias) => {
-                let bias = View::<T>::of("linear", bias)?;
-                y.par_chunks_mut((row_chunks(outputs) * outputs).max(1)).for_each(|rows| {
-                    rows.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(&bias));
-                });
-                T::of(1.0)
-            }
-            None => T::of(0.0),
-        };
+        let keep = lay_down(&mut y, outputs, added)?;
         product(&mut y, outputs, Matrix::rows(&x, rows, inputs), Matrix::rows(&w, outputs, inputs).transposed(), keep, T::of(1.0), true);
         tensor_of(y, &[rows, outputs])
     })
 }
 
+/// Writes what is added first, so that the product is added to it: no pass of its own. Gives what of `y` the product keeps.
+fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
+    let contiguous = added.residual.map(Tensor::contiguous).transpose()?;
+    let view = |t| View::<T>::of("linear", t);
+    let bias = added.bias.map(view).transpose()?;
+    let residual = contiguous.as_ref().map(view).transpose()?;
+    let chunk = (row_chunks(width) * width).max(1);
+    match (residual.as_deref(), bias.as_deref()) {
+        (None, None) => return Ok(T::of(0.0)),
+        (None, Some(bias)) => y.par_chunks_mut(chunk).for_each(|rows| {
+            let rows = rows.chunks_exact_mut(width);
+            rows.for_each(|row| row.copy_from_slice(bias));
+        }),
+        (Some(residual), None) => {
+            let each = y.par_chunks_mut(chunk).zip(residual.par_chunks(chunk));
+            each.for_each(|(y, r)| y.copy_from_slice(r));
+        }
+        (Some(residual), Some(bias)) => {
+            let each = y.par_chunks_mut(chunk).zip(residual.par_chunks(chunk));
+            each.for_each(|(y, r)| {
+                cpu::wide(|| {
+                    let rows = y.chunks_exact_mut(width).zip(r.chunks_exact(width));
+                    for (y, r) in rows {
+                        let sums = r.iter().zip(bias).map(|(&r, &b)| r + b);
+                        y.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum);
+                    }
+                });
+            });
+        }
+    }
+    Ok(T::of(1.0))
+}
+
 /// `a b` of two matrices, the first contiguous or the transpose of a contiguous one.
-fn inner(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
+pub(super) fn inner(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
     if !fused {
         return Ok(a.matmul(b)?);
     }

@@ -157,8 +157,7 @@ fn row<T: Float>(z: &mut [T], target: u32) -> T {
     }
     let highest = lanes::max(z);
     let wanted = z[target as usize];
-    lanes::map(z, |v| (v - highest).exponential());
-    let total = lanes::sum(z, |v| v);
+    let total = lanes::map_sum(z, |v| (v - highest).exponential());
     let share = T::one() / total;
     lanes::map(z, |v| v * share);
     z[target as usize] -= T::one();

@@ -2,7 +2,7 @@
 //! image counts as minus infinity; of equal values the first gets the gradient. Saved: one byte an output, which value it was.
 
 use super::axes;
-use crate::cpu::{Float, View, buffer, tensor_of, with_float};
+use crate::cpu::{Float, View, buffer, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
 use crate::tape::{Tape, Value};
@@ -30,22 +30,44 @@ struct Plane {
 }
 
 impl Plane {
-    /// Calls `visit` with the number of each window place and its pixel, for one output.
-    fn window(&self, y: usize, x: usize, mut visit: impl FnMut(u8, usize)) {
+    /// Outputs of a row whose place `j` of the window lies inside the image.
+    fn inside(&self, j: usize) -> std::ops::Range<usize> {
         let s = self.shape;
-        for i in 0..s.kernel {
-            let Some(row) = (y * s.stride + i)
-                .checked_sub(s.padding)
-                .filter(|&r| r < self.height)
-            else {
-                continue;
-            };
+        let from = s.padding.saturating_sub(j).div_ceil(s.stride);
+        let to = (self.width + s.padding).saturating_sub(j);
+        let to = to.div_ceil(s.stride).min(self.out_width);
+        from.min(to)..to
+    }
+
+    /// The largest value under each output of row `y`, and which place of the window it was: the first of equals. A value that
+    /// is not a number counts as larger than any.
+    #[inline(always)]
+    fn row<T: Float>(&self, y: usize, image: &[T], best: &mut [T], places: &mut [u8]) {
+        let s = self.shape;
+        best.fill(T::neg_infinity());
+        let rows = (0..s.kernel).filter_map(|i| {
+            let row = (y * s.stride + i).checked_sub(s.padding)?;
+            (row < self.height).then_some((i, row))
+        });
+        for (nth, (i, row)) in rows.enumerate() {
+            let line = &image[row * self.width..][..self.width];
+            if nth == 0 {
+                // Where nothing is larger than minus infinity the first place stands.
+                for j in (0..s.kernel).rev() {
+                    places[self.inside(j)].fill((i * s.kernel + j) as u8);
+                }
+            }
             for j in 0..s.kernel {
-                let column = (x * s.stride + j)
-                    .checked_sub(s.padding)
-                    .filter(|&c| c < self.width);
-                if let Some(column) = column {
-                    visit((i * s.kernel + j) as u8, row * self.width + column);
+                let (outputs, number) = (self.inside(j), (i * s.kernel + j) as u8);
+                if outputs.is_empty() {
+                    continue;
+                }
+                let values = line[outputs.start * s.stride + j - s.padding..].iter();
+                let outs = best[outputs.clone()].iter_mut().zip(&mut places[outputs]);
+                for ((best, place), &value) in outs.zip(values.step_by(s.stride)) {
+                    let larger = value > *best || value.is_nan();
+                    *best = if larger { value } else { *best };
+                    *place = if larger { number } else { *place };
                 }
             }
         }
@@ -123,18 +145,10 @@ fn forward<T: Float>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor
         .zip(places.par_chunks_mut(plane.outputs()))
         .zip(planes)
         .for_each(|((y, places), x)| {
-            for (at, (y, place)) in y.iter_mut().zip(places).enumerate() {
-                let mut best = None;
-                plane.window(
-                    at / plane.out_width,
-                    at % plane.out_width,
-                    |number, pixel| {
-                        if best.is_none_or(|(value, _)| x[pixel] > value || x[pixel].is_nan()) {
-                            best = Some((x[pixel], number));
-                        }
-                    },
-                );
-                (*y, *place) = best.unwrap_or((T::zero(), 0));
+            let rows = y.chunks_exact_mut(plane.out_width);
+            let rows = rows.zip(places.chunks_exact_mut(plane.out_width));
+            for (at, (y, places)) in rows.enumerate() {
+                wide(|| plane.row(at, x, y, places));
             }
         });
     Ok((tensor_of(y, dims)?, places))

@@ -2,6 +2,7 @@
 //! kernel where there is one and the tape allows it, else tensor primitives.
 
 mod linear;
+mod gelu_linear;
 mod quantised_linear;
 mod matmul;
 mod loss;
@@ -46,6 +47,7 @@ pub use attention::AttentionShape;
 pub use avg_pool::PoolDivisor;
 pub use class_targets::{ClassRule, ClassTargets};
 pub use conv2d::Conv2dShape;
+pub use gelu_linear::GeluLinear;
 pub use gumbel_softmax::Choice;
 pub use linear_cross_entropy::IGNORED;
 pub use loss::Loss;
@@ -63,6 +65,12 @@ impl Tape<'_> {
     fn fuses(&self, x: &Tensor) -> bool {
         self.kernels() == Kernels::Fused && cpu::is_fused(x)
     }
+}
+
+/// Stands for a result whose numbers nobody reads: one zero under the axes `dims`.
+fn unread(like: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    let zero = Tensor::zeros((), like.dtype(), like.device())?;
+    Ok(zero.broadcast_as(dims)?)
 }
 
 /// The sizes of `value` by axis, or an error with the operation, the operand and its shape.

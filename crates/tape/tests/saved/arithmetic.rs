@@ -11,6 +11,12 @@ pub fn products() -> Vec<Row> {
             N * T * W + N * W * V,
         ),
         row(
+            "linear_add: x and the weight",
+            &[&[N, T, W], &[V, W], &[V], &[N, T, V]],
+            |t, v| t.linear_add(&v[0], &v[1], &v[2], &v[3]),
+            N * T * W + V * W,
+        ),
+        row(
             "mul: both operands",
             &[&[N, W], &[N, W]],
             |t, v| t.mul(&v[0], &v[1]),

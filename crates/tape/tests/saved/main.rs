@@ -10,7 +10,9 @@ mod first_ones;
 mod chance;
 
 use candle_core::{DType, Device, Tensor};
-use tape::{Cancel, Kernels, NoiseKey, Parameters, PoolShape, Positions, Result, Tape, Value};
+use tape::{
+    Cancel, GeluLinear, Kernels, NoiseKey, Parameters, PoolShape, Positions, Result, Tape, Value,
+};
 
 /// Sizes of the table: samples, tokens, width, and another width.
 const N: usize = 3;
@@ -120,4 +122,30 @@ fn an_operand_whose_partner_is_constant_is_not_kept() {
     let x = tape.variable(constant(&[N, T]).tensor().clone());
     tape.matmul(&x, &constant(&[T, W])).unwrap();
     assert_eq!(tape.saved_bytes(), 8 * (T * W) as u64, "the constant alone");
+}
+
+#[test]
+fn a_feed_forward_branch_keeps_its_product_alone() {
+    for kernels in [Kernels::Fused, Kernels::Composed] {
+        let mut parameters = Parameters::default();
+        let mut parameter = |shape: &[usize]| {
+            let ones = vec![1.0; shape.iter().product()];
+            let added = parameters.add("p".into(), ones, shape, DType::F32, &Device::Cpu);
+            added.unwrap()
+        };
+        let ids = [parameter(&[W]), parameter(&[V, W]), parameter(&[V])];
+        let tape = Tape::record(&parameters, Cancel::default(), kernels);
+        let variable =
+            |shape: &[usize]| tape.variable(Tensor::ones(shape, DType::F32, &Device::Cpu).unwrap());
+        let [x_bias, weight, bias] = ids.map(|id| tape.parameter(id));
+        let operands = GeluLinear {
+            x: variable(&[N, T, W]),
+            x_bias,
+            weight,
+            bias,
+            residual: variable(&[N, T, V]),
+        };
+        tape.gelu_linear(&operands).unwrap();
+        assert_eq!(tape.saved_bytes(), 4 * (N * T * W) as u64, "{kernels:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Builder;
 use std::sync::Arc;
-use tape::{Activation, Conv2dShape, ParameterId, Result, Tape, TapeError, Value};
+use tape::{Activation, Conv2dShape, Ending, ParameterId, Result, Tape, TapeError, Value};
 
 /// The outcome of an operation; where shapes do not go together the refusal says whose: `weight (blocks.0.up)`.
 pub(super) fn of<T>(name: &str, outcome: Result<T>) -> Result<T> {
@@ -50,8 +50,33 @@ impl Linear {
 
     /// [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        let (weight, bias) = (tape.parameter(self.weight), tape.parameter(self.bias));
+        let (weight, bias) = self.values(tape);
         of(&self.name, tape.linear(x, &weight, Some(&bias)))
+    }
+
+    /// As [`Linear::forward`], added to `residual`.
+    pub fn forward_add(&self, tape: &Tape, x: &Value, residual: &Value) -> Result<Value> {
+        let (weight, bias) = self.values(tape);
+        of(&self.name, tape.linear_add(x, &weight, &bias, residual))
+    }
+
+    /// The product alone, and the bias that is still to be added.
+    pub(super) fn without_bias(&self, tape: &Tape, x: &Value) -> Result<(Value, Value)> {
+        let (weight, bias) = self.values(tape);
+        // A bias that does not fit is refused here, where its name is known.
+        let unfit = (bias.dims() != &weight.dims()[..1]).then_some(&bias);
+        let y = of(&self.name, tape.linear(x, &weight, unfit))?;
+        Ok((y, bias))
+    }
+
+    /// Weight and bias.
+    pub(super) fn values(&self, tape: &Tape) -> (Value, Value) {
+        (tape.parameter(self.weight), tape.parameter(self.bias))
+    }
+
+    /// The name that refusals are told by.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -152,7 +177,11 @@ impl Conv {
 
     /// [samples, inputs, height, width] to [samples, outputs, ..].
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        let weight = tape.parameter(self.weight);
-        of(&self.name, tape.conv2d(x, &weight, self.shape))
+        of(&self.name, self.ending(tape, x).finish(tape))
+    }
+
+    /// As [`Conv::forward`], the convolution still to be done.
+    pub(super) fn ending(&self, tape: &Tape, x: &Value) -> Ending {
+        Ending::Conv2d(x.clone(), tape.parameter(self.weight), self.shape)
     }
 }

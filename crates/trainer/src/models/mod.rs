@@ -11,6 +11,7 @@ mod gpt;
 pub use builder::Builder;
 pub use gpt::{Gpt, GptShape};
 pub use layers::{Conv, GroupNorm, LayerNorm, Linear};
+pub(crate) use resnet::keeps_last;
 pub use resnet::{ResNet, ResNetShape, Stem};
 pub use text_encoder::{TextEncoder, TextEncoderShape};
 pub use transformer::{Block, BlockShape, Blocks};

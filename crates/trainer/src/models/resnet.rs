@@ -1,7 +1,7 @@
 //! Residual network (He et al. 2016) with GroupNorm in the place of BatchNorm.
 
 use super::{Builder, Conv, GroupNorm, Linear};
-use tape::{Activation, PoolShape, Result, Tape, Value};
+use tape::{Activation, Ending, PoolShape, Result, Tape, Value};
 
 /// Widths and depths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,16 @@ struct Block {
     norm2: GroupNorm,
     shortcut: Option<(Conv, GroupNorm)>,
     activation: Activation,
+    keeps_last: bool,
+}
+
+/// Side of a block's kernels.
+const KERNEL: usize = 3;
+
+/// A checkpointed block of so many channels keeps what its last convolution gives: a value of it costs more than a thousand
+/// products to compute again. All convolutions of a residual network cost about as much, but the deeper ones give less.
+pub(crate) fn keeps_last(channels: usize) -> bool {
+    channels * KERNEL * KERNEL > 1000
 }
 
 /// Deviation of the head's first weights: nearly even scores at the start.
@@ -148,8 +158,7 @@ impl ResNet {
         };
         for (i, block) in self.blocks.iter().enumerate() {
             x = if i < checkpointed {
-                let block = block.clone();
-                tape.checkpoint_samples(&x, move |tape, x| block.forward(tape, x))?
+                block.checkpointed(tape, &x)?
             } else {
                 block.forward(tape, &x)?
             };
@@ -168,9 +177,9 @@ impl Block {
         let groups = shape.groups;
         let changes = stride != 1 || inputs != outputs;
         Ok(Block {
-            conv1: Conv::build(b, "conv1", (inputs, outputs), 3, stride)?,
+            conv1: Conv::build(b, "conv1", (inputs, outputs), KERNEL, stride)?,
             norm1: GroupNorm::build(b, "norm1", outputs, groups)?,
-            conv2: Conv::build(b, "conv2", (outputs, outputs), 3, 1)?,
+            conv2: Conv::build(b, "conv2", (outputs, outputs), KERNEL, 1)?,
             norm2: GroupNorm::build(b, "norm2", outputs, groups)?,
             shortcut: if changes {
                 let conv = Conv::build(b, "shortcut.conv", (inputs, outputs), 1, stride)?;
@@ -179,18 +188,47 @@ impl Block {
                 None
             },
             activation: shape.activation,
+            keeps_last: keeps_last(outputs),
         })
     }
 
     fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        let y = self.conv1.forward(tape, x)?;
-        let y = self.norm1.forward(tape, &y, self.activation)?;
-        let y = self.conv2.forward(tape, &y)?;
-        let y = self.norm2.forward(tape, &y, Activation::None)?;
-        let x = match &self.shortcut {
-            Some((conv, norm)) => norm.forward(tape, &conv.forward(tape, x)?, Activation::None)?,
+        let y = self.branch(tape, x)?.finish(tape)?;
+        self.join(tape, y, &self.around(tape, x)?)
+    }
+
+    /// As [`Block::forward`], run again in backward: keeps its input, and what its last convolution gives where that is worth it.
+    fn checkpointed(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        if !self.keeps_last {
+            let block = self.clone();
+            return tape.checkpoint_samples(x, move |tape, x| block.forward(tape, x));
+        }
+        let (branch, around) = (self.clone(), self.clone());
+        let y = tape.checkpoint_samples(x, move |tape, x| branch.branch(tape, x))?;
+        let x = match self.shortcut {
+            Some(_) => tape.checkpoint_samples(x, move |tape, x| around.around(tape, x))?,
             None => x.clone(),
         };
-        tape.activate(&tape.add(&y, &x)?, self.activation)
+        self.join(tape, y, &x)
+    }
+
+    /// The convolutions, the last one still to be done.
+    fn branch(&self, tape: &Tape, x: &Value) -> Result<Ending> {
+        let y = self.conv1.forward(tape, x)?;
+        let y = self.norm1.forward(tape, &y, self.activation)?;
+        Ok(self.conv2.ending(tape, &y))
+    }
+
+    /// What goes round the convolutions.
+    fn around(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        match &self.shortcut {
+            Some((conv, norm)) => norm.forward(tape, &conv.forward(tape, x)?, Activation::None),
+            None => Ok(x.clone()),
+        }
+    }
+
+    fn join(&self, tape: &Tape, y: Value, x: &Value) -> Result<Value> {
+        let y = self.norm2.forward(tape, &y, Activation::None)?;
+        tape.activate(&tape.add(&y, x)?, self.activation)
     }
 }

@@ -4,7 +4,7 @@
 use super::layers::of;
 use super::{Builder, LayerNorm, Linear};
 use std::sync::Arc;
-use tape::{AttentionShape, ParameterId, Result, Tape, Value};
+use tape::{AttentionShape, Ending, GeluLinear, ParameterId, Result, Tape, Value};
 
 /// Sizes of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,6 +61,11 @@ impl Block {
 
     /// [samples, tokens, width] to the same.
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        of(self.down.name(), self.ending(tape, x)?.finish(tape))
+    }
+
+    /// As [`Block::forward`], the last map still to be done.
+    fn ending(&self, tape: &Tape, x: &Value) -> Result<Ending> {
         let (query, value) = (
             tape.parameter(self.query_bias),
             tape.parameter(self.value_bias),
@@ -70,13 +75,17 @@ impl Block {
         let x_in = self.norm1.forward(tape, x)?;
         let weight = tape.parameter(self.qkv);
         let qkv = of(&self.name, tape.linear(&x_in, &weight, Some(&bias)))?;
-        let y = self
-            .projection
-            .forward(tape, &tape.attention(&qkv, self.attention)?)?;
-        let x = tape.add(x, &y)?;
-        let y = self.up.forward(tape, &self.norm2.forward(tape, &x)?)?;
-        let y = self.down.forward(tape, &tape.gelu(&y)?)?;
-        tape.add(&x, &y)
+        let y = tape.attention(&qkv, self.attention)?;
+        let x = self.projection.forward_add(tape, &y, x)?;
+        let (y, x_bias) = self.up.without_bias(tape, &self.norm2.forward(tape, &x)?)?;
+        let (weight, bias) = self.down.values(tape);
+        Ok(Ending::GeluLinear(Box::new(GeluLinear {
+            x: y,
+            x_bias,
+            weight,
+            bias,
+            residual: x,
+        })))
     }
 }
 
@@ -102,7 +111,7 @@ impl Blocks {
         for (i, block) in self.blocks.iter().enumerate() {
             x = if i < checkpointed {
                 let block = block.clone();
-                tape.checkpoint_samples(&x, move |tape, x| block.forward(tape, x))?
+                tape.checkpoint_samples(&x, move |tape, x| block.ending(tape, x))?
             } else {
                 block.forward(tape, &x)?
             };

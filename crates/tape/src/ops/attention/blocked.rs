@@ -126,13 +126,12 @@ impl<T: Float> Sample<'_, T> {
                     let (row, hidden) = scores[i * width..(i + 1) * width].split_at_mut(seen);
                     hidden.fill(T::zero());
                     let peak = num_traits::Float::max(highest[i], lanes::max(row));
-                    lanes::map(row, |v| (v - peak).exponential());
                     if block.keys.0 > 0 {
                         let fade = (highest[i] - peak).exponential();
                         totals[i] *= fade;
                         lanes::map(&mut y[i * s.width + at..][..s.head()], |v| v * fade);
                     }
-                    totals[i] += lanes::sum(row, |v| v);
+                    totals[i] += lanes::map_sum(row, |v| (v - peak).exponential());
                     highest[i] = peak;
                 }
             });

@@ -67,8 +67,7 @@ fn softmax<T: Float>(p: &mut [T], seen: usize) {
     let (seen, unseen) = p.split_at_mut(seen);
     unseen.fill(T::zero());
     let highest = lanes::max(seen);
-    lanes::map(seen, |v| (v - highest).exponential());
-    let share = T::one() / lanes::sum(seen, |v| v);
+    let share = T::one() / lanes::map_sum(seen, |v| (v - highest).exponential());
     lanes::map(seen, |v| v * share);
 }
 

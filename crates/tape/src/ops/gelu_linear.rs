@@ -1,0 +1,197 @@
+//! Second half of a feed-forward branch: `y = r + gelu(x + a) Wᵀ + b`, `x` [.., inputs] a product whose bias `a` [inputs] is still to
+//! be added, `W` [outputs, inputs], `b` [outputs], `r` as `y`. Gelu is the tanh form.
+//!
+//! Backward with `h = gelu(x + a)`, `dh = dy W`: `dx = dh gelu'(x + a)`, `da` its sum over rows, `dW = dyᵀ h`, `db` the sum of `dy`
+//! over rows, `dr = dy`. One pass makes `h`, `dx` and `da`, with one tangent for both. Saved: `x`, and `W` (a parameter: free).
+
+use super::activation::gelu_and_slope;
+use super::linear::{Added, expect_fit, forward, inner, row_sum};
+use super::{activation::gelu, expect_shape};
+use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, tensor_of, wide, with_float};
+use crate::error::Result;
+use crate::inplace::with_slice_mut;
+use crate::tape::{Tape, Value};
+use crate::update::Element;
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+/// Operands of [`Tape::gelu_linear`].
+#[derive(Debug, Clone)]
+pub struct GeluLinear {
+    /// [.., inputs]: a product without its bias.
+    pub x: Value,
+    /// [inputs]: that bias.
+    pub x_bias: Value,
+    /// [outputs, inputs].
+    pub weight: Value,
+    /// [outputs].
+    pub bias: Value,
+    /// [.., outputs]: what the branch is added to.
+    pub residual: Value,
+}
+
+impl Tape<'_> {
+    /// `residual + gelu(x + x_bias) Wᵀ + bias` over the last axis of `x`.
+    pub fn gelu_linear(&self, operands: &GeluLinear) -> Result<Value> {
+        self.poll()?;
+        let GeluLinear {
+            x,
+            x_bias,
+            weight,
+            bias,
+            residual,
+        } = operands;
+        operands.expect_fit()?;
+        if !self.fuses(x.tensor()) {
+            let h = self.gelu(&self.broadcast_add(x, x_bias)?)?;
+            return self.linear_add(&h, weight, bias, residual);
+        }
+        let (rows, inputs) = operands.sizes();
+        let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
+        let h = with_float!("gelu_linear", flat, T => activated::<T>(&flat, x_bias.tensor()))?;
+        let added = Added {
+            bias: Some(bias.tensor()),
+            residual: Some(residual.tensor()),
+        };
+        let y = forward(&h, weight.tensor(), added, true)?;
+        self.record_gelu_linear(operands, y.reshape(residual.dims())?)
+    }
+
+    /// As [`Tape::gelu_linear`] where nobody reads the numbers of the result: they are left out.
+    pub(crate) fn gelu_linear_unread(&self, operands: &GeluLinear) -> Result<Value> {
+        self.poll()?;
+        operands.expect_fit()?;
+        if !self.fuses(operands.x.tensor()) {
+            return self.gelu_linear(operands);
+        }
+        let y = super::unread(operands.x.tensor(), operands.residual.dims())?;
+        self.record_gelu_linear(operands, y)
+    }
+
+    fn record_gelu_linear(&self, operands: &GeluLinear, y: Tensor) -> Result<Value> {
+        let GeluLinear {
+            x,
+            x_bias,
+            weight,
+            bias,
+            residual,
+        } = operands;
+        if !self.records(&[x, x_bias, weight, bias, residual]) {
+            return Ok(Value::constant(y));
+        }
+        let [x_id, a_id, w_id, b_id, r_id] = [x, x_bias, weight, bias, residual].map(Value::id);
+        let inner_ids = [x_id, a_id, w_id];
+        let kept = inner_ids.iter().any(Option::is_some).then(|| {
+            let (w, a) = (weight.tensor().clone(), x_bias.tensor().clone());
+            (x.keep(), w, a)
+        });
+        let counted = kept.clone();
+        let counted = counted
+            .iter()
+            .flat_map(|(x, w, a)| [x.counted(), vec![w, a]].concat());
+        let ((rows, inputs), shape) = (operands.sizes(), x.tensor().shape().clone());
+        Ok(self.push(y, &counted.collect::<Vec<_>>(), move |dy, sink| {
+            let flat = dy
+                .contiguous()?
+                .reshape((rows, dy.elem_count() / rows.max(1)))?;
+            if b_id.is_some() {
+                sink.give(b_id, row_sum(&flat, true)?)?;
+            }
+            if let Some((x, w, a)) = kept {
+                let x = x.get()?.reshape((rows, inputs))?;
+                let dx = inner(&flat, &w, true)?;
+                let (h, da) = with_float!("gelu_linear", x, T => walk_back::<T>(&x, &a, &dx))?;
+                drop(x);
+                sink.give(a_id, da)?;
+                if w_id.is_some() {
+                    sink.give(w_id, inner(&flat.t()?, &h, true)?)?;
+                }
+                drop(h);
+                sink.give(x_id, dx.reshape(shape)?)?;
+            }
+            sink.share(r_id, dy)
+        }))
+    }
+}
+
+impl GeluLinear {
+    fn expect_fit(&self) -> Result<()> {
+        expect_fit(
+            "linear",
+            &self.x,
+            &self.weight,
+            Some(&self.bias),
+            Some(&self.residual),
+        )?;
+        expect_shape("gelu_linear", "x_bias", &self.x_bias, &[self.sizes().1])
+    }
+
+    /// Rows of `x`, and their width.
+    fn sizes(&self) -> (usize, usize) {
+        let inputs = *self.x.dims().last().unwrap_or(&0);
+        (self.x.tensor().elem_count() / inputs.max(1), inputs)
+    }
+}
+
+/// `gelu(x + a)`.
+fn activated<T: Float>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    let (xs, a) = (
+        View::<T>::of("gelu_linear", x)?,
+        View::<T>::of("gelu_linear", bias)?,
+    );
+    let chunk = (row_chunks(a.len()) * a.len()).max(1);
+    let mut h = buffer::<T>(xs.len());
+    let chunks = h.par_chunks_mut(chunk).zip(xs.par_chunks(chunk));
+    chunks.for_each(|(h, x)| {
+        wide(|| {
+            for (h, x) in h.chunks_exact_mut(a.len()).zip(x.chunks_exact(a.len())) {
+                let sums = x.iter().zip(a.iter()).map(|(&x, &a)| x + a);
+                h.iter_mut().zip(sums).for_each(|(h, x)| *h = gelu(x));
+            }
+        });
+    });
+    tensor_of(h, x.dims())
+}
+
+/// Turns `dh` into `dx` where it stands; gives `h` and `da`.
+fn walk_back<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tensor, Tensor)> {
+    let (xs, a) = (
+        View::<T>::of("gelu_linear", x)?,
+        View::<T>::of("gelu_linear", bias)?,
+    );
+    let width = a.len();
+    let chunk = (row_chunks(width) * width).max(1);
+    let mut h = buffer::<T>(xs.len());
+    let mut partial: Vec<Vec<T>> = Vec::new();
+    with_slice_mut(dh, |dh| {
+        let chunks = T::lent(dh)?
+            .par_chunks_mut(chunk)
+            .zip(h.par_chunks_mut(chunk));
+        let sums = chunks.zip(xs.par_chunks(chunk)).map(|((dh, h), x)| {
+            let mut sums = vec![T::zero(); width];
+            wide(|| {
+                let rows = dh.chunks_exact_mut(width).zip(h.chunks_exact_mut(width));
+                for ((dh, h), x) in rows.zip(x.chunks_exact(width)) {
+                    for (((dh, h), (&x, &a)), sum) in dh
+                        .iter_mut()
+                        .zip(h)
+                        .zip(x.iter().zip(a.iter()))
+                        .zip(&mut sums)
+                    {
+                        let (value, slope) = gelu_and_slope(x + a);
+                        *h = value;
+                        *dh *= slope;
+                        *sum += *dh;
+                    }
+                }
+            });
+            sums
+        });
+        partial = sums.collect();
+        Ok(())
+    })?;
+    Ok((
+        tensor_of(h, x.dims())?,
+        tensor_of(add_in_order(partial, width), &[width])?,
+    ))
+}
