@@ -2,7 +2,7 @@
 //! gradients alone, only records it, since nobody reads its numbers again.
 
 use crate::error::Result;
-use crate::ops::{Conv2dShape, GeluLinear};
+use crate::ops::{Conv2dShape, GeluLinear, conv2d_fits};
 use crate::tape::{Tape, Value};
 
 /// A block's result, or the operation that makes it.
@@ -23,6 +23,17 @@ impl From<Value> for Ending {
 }
 
 impl Ending {
+    /// The same, or a refusal of operands that do not go together, with both shapes: before the operation is done, where their
+    /// names are known.
+    pub fn fitting(self) -> Result<Self> {
+        match &self {
+            Ending::Done(_) => {}
+            Ending::GeluLinear(operands) => operands.expect_fit()?,
+            Ending::Conv2d(x, weight, shape) => conv2d_fits(x, weight, *shape)?,
+        }
+        Ok(self)
+    }
+
     /// Does the last operation.
     pub fn finish(&self, tape: &Tape) -> Result<Value> {
         match self {

@@ -61,16 +61,23 @@ pub(crate) fn sum3<T: Float>(x: &[T], y: &[T], z: &[T], f: impl Fn(T, T, T) -> T
 pub(crate) fn max<T: Float>(x: &[T]) -> T {
     let mut lanes = [T::neg_infinity(); LANES];
     let chunks = x.chunks_exact(LANES);
-    let rest = chunks.remainder();
-    for chunk in chunks {
+    let rest = filled(chunks.remainder(), T::neg_infinity());
+    for chunk in chunks.chain([rest.as_slice()]) {
         lanes
             .iter_mut()
             .zip(chunk)
             .for_each(|(lane, &v)| *lane = if v > *lane { v } else { *lane });
     }
     let higher = |a: T, &b: &T| if b > a { b } else { a };
-    rest.iter()
-        .fold(lanes.iter().fold(T::neg_infinity(), higher), higher)
+    lanes.iter().fold(T::neg_infinity(), higher)
+}
+
+/// What is left of a row, as whole lanes: a vector at a time costs less than a number at a time.
+#[inline(always)]
+fn filled<T: Float>(rest: &[T], with: T) -> [T; LANES] {
+    let mut lanes = [with; LANES];
+    lanes[..rest.len()].copy_from_slice(rest);
+    lanes
 }
 
 /// `x[i] = f(x[i])`.
@@ -79,7 +86,7 @@ pub(crate) fn map<T: Float>(x: &mut [T], f: impl Fn(T) -> T) {
     x.iter_mut().for_each(|v| *v = f(*v));
 }
 
-/// `x[i] = f(x[i])`, and the sum of what was written, as [`sum`] adds it.
+/// `x[i] = f(x[i])`, and the sum of what was written.
 #[inline(always)]
 pub(crate) fn map_sum<T: Float>(x: &mut [T], f: impl Fn(T) -> T) -> T {
     let mut lanes = [T::zero(); LANES];
@@ -90,12 +97,34 @@ pub(crate) fn map_sum<T: Float>(x: &mut [T], f: impl Fn(T) -> T) -> T {
             *lane += *v;
         });
     }
-    let rest = chunks.into_remainder().iter_mut();
-    let rest = rest.fold(T::zero(), |sum, v| {
-        *v = f(*v);
-        sum + *v
-    });
-    fold(lanes) + rest
+    let rest = chunks.into_remainder();
+    let mut last = filled(rest, T::zero());
+    map(&mut last, f);
+    rest.copy_from_slice(&last[..rest.len()]);
+    last[rest.len()..].fill(T::zero());
+    lanes
+        .iter_mut()
+        .zip(&last)
+        .for_each(|(lane, &v)| *lane += v);
+    fold(lanes)
+}
+
+/// `(x[i], y[i]) = f(x[i], y[i])` of two rows of one length.
+#[inline(always)]
+pub(crate) fn map_pairs<T: Float>(x: &mut [T], y: &mut [T], f: impl Fn(T, T) -> (T, T)) {
+    let each = |x: &mut [T], y: &mut [T]| {
+        let pairs = x.iter_mut().zip(y);
+        pairs.for_each(|(x, y)| (*x, *y) = f(*x, *y));
+    };
+    let (mut xs, mut ys) = (x.chunks_exact_mut(LANES), y.chunks_exact_mut(LANES));
+    for (x, y) in (&mut xs).zip(&mut ys) {
+        each(x, y);
+    }
+    let (x, y) = (xs.into_remainder(), ys.into_remainder());
+    let (mut last_x, mut last_y) = (filled(x, T::zero()), filled(y, T::zero()));
+    each(&mut last_x, &mut last_y);
+    x.copy_from_slice(&last_x[..x.len()]);
+    y.copy_from_slice(&last_y[..y.len()]);
 }
 
 /// Mean and `1 / sqrt(variance + epsilon)`, two passes for accuracy.

@@ -113,6 +113,11 @@ impl Tape<'_> {
     }
 }
 
+/// Refuses what does not go together, with both shapes.
+pub(crate) fn conv2d_fits(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<()> {
+    window(x, weight, shape).map(|_| ())
+}
+
 /// The sizes of one sample, or a refusal with both shapes.
 fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     let [_, channels, height, width] = axes("conv2d", "x", x)?;

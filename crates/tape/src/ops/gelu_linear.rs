@@ -115,7 +115,8 @@ impl Tape<'_> {
 }
 
 impl GeluLinear {
-    fn expect_fit(&self) -> Result<()> {
+    /// Refuses what does not go together, with both shapes.
+    pub(crate) fn expect_fit(&self) -> Result<()> {
         expect_fit(
             "linear",
             &self.x,

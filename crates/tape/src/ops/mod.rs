@@ -47,6 +47,7 @@ pub use attention::AttentionShape;
 pub use avg_pool::PoolDivisor;
 pub use class_targets::{ClassRule, ClassTargets};
 pub use conv2d::Conv2dShape;
+pub(crate) use conv2d::conv2d_fits;
 pub use gelu_linear::GeluLinear;
 pub use gumbel_softmax::Choice;
 pub use linear_cross_entropy::IGNORED;

@@ -177,11 +177,12 @@ impl Conv {
 
     /// [samples, inputs, height, width] to [samples, outputs, ..].
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        of(&self.name, self.ending(tape, x).finish(tape))
+        self.ending(tape, x)?.finish(tape)
     }
 
     /// As [`Conv::forward`], the convolution still to be done.
-    pub(super) fn ending(&self, tape: &Tape, x: &Value) -> Ending {
-        Ending::Conv2d(x.clone(), tape.parameter(self.weight), self.shape)
+    pub(super) fn ending(&self, tape: &Tape, x: &Value) -> Result<Ending> {
+        let ending = Ending::Conv2d(x.clone(), tape.parameter(self.weight), self.shape);
+        of(&self.name, ending.fitting())
     }
 }

@@ -216,7 +216,7 @@ impl Block {
     fn branch(&self, tape: &Tape, x: &Value) -> Result<Ending> {
         let y = self.conv1.forward(tape, x)?;
         let y = self.norm1.forward(tape, &y, self.activation)?;
-        Ok(self.conv2.ending(tape, &y))
+        self.conv2.ending(tape, &y)
     }
 
     /// What goes round the convolutions.

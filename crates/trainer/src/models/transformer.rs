@@ -61,7 +61,7 @@ impl Block {
 
     /// [samples, tokens, width] to the same.
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        of(self.down.name(), self.ending(tape, x)?.finish(tape))
+        self.ending(tape, x)?.finish(tape)
     }
 
     /// As [`Block::forward`], the last map still to be done.
@@ -79,13 +79,14 @@ impl Block {
         let x = self.projection.forward_add(tape, &y, x)?;
         let (y, x_bias) = self.up.without_bias(tape, &self.norm2.forward(tape, &x)?)?;
         let (weight, bias) = self.down.values(tape);
-        Ok(Ending::GeluLinear(Box::new(GeluLinear {
+        let ending = Ending::GeluLinear(Box::new(GeluLinear {
             x: y,
             x_bias,
             weight,
             bias,
             residual: x,
-        })))
+        }));
+        of(self.down.name(), ending.fitting())
     }
 }
 

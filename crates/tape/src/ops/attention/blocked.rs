@@ -296,10 +296,9 @@ impl<T: Float> Past<'_, T> {
                 let seen = block.seen(s, length, i);
                 p[seen..].fill(T::zero());
                 ds[seen..].fill(T::zero());
-                let pairs = p[..seen].iter_mut().zip(&mut ds[..seen]);
-                pairs.for_each(|(p, d)| {
-                    *p = (*p - sum).exponential();
-                    *d = *p * (*d - inner);
+                lanes::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
+                    let p = (p - sum).exponential();
+                    (p, p * (d - inner))
                 });
             }
         });
