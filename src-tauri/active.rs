@@ -1,6 +1,7 @@
 //! The one running training: a thread of its own, folded into memory as it speaks. It lives and ends without the page;
 //! its thread may die while the window lives. Refuses to know folders, settings and widgets.
 
+use crate::held::held;
 use crate::readings::Told;
 use crate::view::{CommandError, RunRequest};
 use runlog::{Run, RunEvent, RunFolder, RunStatus};
@@ -43,11 +44,6 @@ pub struct Training {
     /// Length of the events file when the life ended, in bytes; nothing while it lasts.
     ended: Mutex<Option<u64>>,
     ending: Condvar,
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Plain values: whoever panicked left them whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Active {

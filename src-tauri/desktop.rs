@@ -3,6 +3,7 @@
 
 use crate::active::Active;
 use crate::commands;
+use crate::held::held;
 use crate::inspections::Inspections;
 use crate::readings::Readings;
 use crate::runs::Runs;
@@ -11,7 +12,7 @@ use runlog::RunStore;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tauri::webview::PageLoadEvent;
 use tauri::{AppHandle, DragDropEvent, Emitter, Manager, RunEvent, Window, WindowEvent};
 use tauri_plugin_dialog::{DialogExt, MessageDialogButtons};
@@ -41,7 +42,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
     crate::page::prepare();
     let shell = Arc::new(Shell::new(machine));
     let first = target.map(|target| shell.open(&target));
-    *shell.first.lock().unwrap_or_else(PoisonError::into_inner) = first;
+    *held(&shell.first) = first;
     let built = tauri::Builder::default()
         .plugin(tauri_plugin_dialog::init())
         .manage(Arc::clone(&shell))
@@ -177,11 +178,7 @@ impl Shell {
     /// What the page needs at its start. From now on it hears what to show.
     pub fn welcome(&self) -> Welcome {
         self.page_listens.store(true, Ordering::Relaxed);
-        let first = self
-            .first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let first = held(&self.first).take();
         let active = || {
             let id = self.active.running()?.id.clone();
             Some(Show::Run { id })
@@ -222,7 +219,7 @@ impl Shell {
         if self.page_listens.load(Ordering::Relaxed) && app.emit(SHOW, &show).is_ok() {
             return;
         }
-        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(show);
+        *held(&self.first) = Some(show);
     }
 }
 

@@ -1,13 +1,14 @@
 //! The folders that were dropped or chosen, by id. Each is read on a thread of its own and followed on disk until it is
 //! trained. Refuses to know what a plan or a run does with them.
 
+use crate::held::held;
 use crate::readings::Readings;
 use crate::suggestion;
 use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
 use dataset::{DatasetError, InspectOptions, Inspection, Watch, inspect, watch};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// Held-out photographs are chosen by this seed unless the settings say another.
@@ -32,11 +33,6 @@ struct State {
     /// Alive while the folder is followed; dropping it ends the thread.
     watch: Option<Watch>,
     following: bool,
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Plain values: whoever panicked left them whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How the app looks at a folder.

@@ -10,6 +10,8 @@ mod commands;
 #[cfg(feature = "desktop")]
 mod desktop;
 #[cfg(feature = "desktop")]
+mod held;
+#[cfg(feature = "desktop")]
 mod inspections;
 #[cfg(feature = "desktop")]
 mod page;

@@ -1,13 +1,14 @@
 //! The runs of app and terminal: the store, watched, and run folders opened by hand. Each run is folded from its events as
 //! they appear. Opening a run reads its folder only and starts nothing.
 
+use crate::held::held;
 use crate::row;
 use crate::view::{CommandError, RunRow};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use runlog::{Pull, Run, RunFolder, RunStatus, RunStore, RunlogError, Tail};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A stretch of a run and how finely it is drawn.
 #[derive(Debug, Clone, Copy)]
@@ -56,11 +57,6 @@ struct Followed {
     run: Run,
     /// Why its events cannot be read.
     trouble: Option<RunlogError>,
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Plain values: whoever panicked left them whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Runs {

@@ -16,6 +16,7 @@ mod terminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::home::Home;
+use support::until;
 use support::window::Window;
 
 /// Longest wait for anything a user waits for.
@@ -34,4 +35,13 @@ pub fn training(home: &Home) -> (Window, String, Instant) {
     let clicked = Instant::now();
     let run = window.run_id();
     (window, run, clicked)
+}
+
+/// The app ends, and the last event of its run says that it was stopped.
+pub fn ended_as_stopped(window: &Window, home: &Home, run: &str) {
+    until("the app ends", SOON, || {
+        window.processes("ebb").is_empty().then_some(())
+    });
+    let last = home.events(run).pop().map(|event| event["kind"].clone());
+    assert_eq!(last, Some("stopped".into()));
 }

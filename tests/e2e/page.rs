@@ -3,7 +3,7 @@
 use crate::support::home::Home;
 use crate::support::until;
 use crate::support::window::Window;
-use crate::{SOON, training};
+use crate::{SOON, ended_as_stopped, training};
 use serde_json::json;
 use std::process::Command;
 
@@ -73,14 +73,7 @@ fn a_killed_page_does_not_stop_the_training() {
     until("a checkpoint is on disk", SOON, || {
         home.checkpoints(&run).pop()
     });
-    until("the app ends", SOON, || {
-        window.processes("ebb").is_empty().then_some(())
-    });
-    let events = home.events(&run);
-    assert_eq!(
-        events.last().map(|event| event["kind"].clone()),
-        Some("stopped".into())
-    );
+    ended_as_stopped(&window, &home, &run);
 }
 
 #[test]

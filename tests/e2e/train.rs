@@ -3,7 +3,7 @@
 use crate::support::home::Home;
 use crate::support::window::Window;
 use crate::support::{until, x11};
-use crate::{SOON, training};
+use crate::{SOON, ended_as_stopped, training};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -150,14 +150,7 @@ fn closing_asks_while_it_trains() {
         "nothing was stopped"
     );
     answer(&ask_to_close(), "Return");
-    until("the app ends", SOON, || {
-        window.processes("ebb").is_empty().then_some(())
-    });
-    let events = home.events(&run);
-    assert_eq!(
-        events.last().map(|event| event["kind"].clone()),
-        Some("stopped".into())
-    );
+    ended_as_stopped(&window, &home, &run);
     assert!(
         !home.checkpoints(&run).is_empty(),
         "a checkpoint is on disk"

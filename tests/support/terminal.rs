@@ -44,6 +44,15 @@ pub fn event(line: &str) -> RunEvent {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{line} is no event: {error}"))
 }
 
+/// The loss of every step, to be compared to the last bit.
+pub fn losses(events: &[RunEvent]) -> Vec<f64> {
+    let loss = |event: &RunEvent| match event {
+        RunEvent::Step { loss, .. } => Some(*loss),
+        _ => None,
+    };
+    events.iter().filter_map(loss).collect()
+}
+
 impl Place {
     pub fn new() -> Place {
         Place(tempfile::tempdir().expect("a temporary folder"))

@@ -1,6 +1,6 @@
 //! Checkpointed blocks cost time and save memory; the training is the same to the bit.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{Place, draw_classes, losses};
 use runlog::RunEvent;
 use std::collections::BTreeMap;
 
@@ -14,14 +14,6 @@ fn place() -> Place {
         r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":1000000000}"#,
     );
     place
-}
-
-fn losses(events: &[RunEvent]) -> Vec<u64> {
-    let bits = |event: &RunEvent| match event {
-        RunEvent::Step { loss, .. } => Some(loss.to_bits()),
-        _ => None,
-    };
-    events.iter().filter_map(bits).collect()
 }
 
 #[test]

@@ -1,15 +1,7 @@
 //! Samples are decoded ahead on other threads: the training hardly waits for them, and they never change it.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{Place, draw_classes, losses};
 use runlog::RunEvent;
-
-fn losses(events: &[RunEvent]) -> Vec<u64> {
-    let bits = |event: &RunEvent| match event {
-        RunEvent::Step { loss, .. } => Some(loss.to_bits()),
-        _ => None,
-    };
-    events.iter().filter_map(bits).collect()
-}
 
 #[test]
 fn workers_never_change_a_loss_and_are_said() {

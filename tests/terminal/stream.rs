@@ -1,6 +1,6 @@
 //! What is found is said, and a training is a stream of events in order.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{Place, draw_classes, losses};
 use runlog::{RunEvent, StopReason};
 
 #[test]
@@ -92,7 +92,7 @@ fn colours_are_learnt_and_the_loss_falls() {
         .train("{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none")
         .ended(0)
         .events();
-    let losses: Vec<f64> = events.iter().filter_map(loss).collect();
+    let losses = losses(&events);
     let (first, last) = (losses[0], losses[losses.len() - 1]);
     assert!(last < 0.7 * first, "{first} to {last}");
     let accuracy = events.iter().rev().find_map(|event| match event {
@@ -103,11 +103,4 @@ fn colours_are_learnt_and_the_loss_falls() {
         accuracy.is_some_and(|accuracy| accuracy > 0.9),
         "{accuracy:?}"
     );
-}
-
-fn loss(event: &RunEvent) -> Option<f64> {
-    match event {
-        RunEvent::Step { loss, .. } => Some(*loss),
-        _ => None,
-    }
 }

@@ -1,6 +1,6 @@
 //! Other apps come and go during a training: the micro-batch follows in time, and the losses do not notice.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{Place, draw_classes, losses};
 use pressure::{Change, Level};
 use runlog::RunEvent;
 use std::fmt::Write;
@@ -46,14 +46,6 @@ fn trained(others: &[f64], how: &str) -> Vec<RunEvent> {
          --memory-script {{script}} --memory-script-by piece"
     );
     place.train(&line).ended(0).events()
-}
-
-fn losses(events: &[RunEvent]) -> Vec<f64> {
-    let loss = |event: &RunEvent| match event {
-        RunEvent::Step { loss, .. } => Some(*loss),
-        _ => None,
-    };
-    events.iter().filter_map(loss).collect()
 }
 
 /// Where the first event of this kind stands, from `after` on.

@@ -41,7 +41,7 @@ pub fn ask(
     }
 }
 
-/// Samples of the largest piece that fits beside two more gradients. A piece of one sample peaks at `one` bytes.
+/// Samples of the largest piece that fits beside the three gradients of a comparison. A piece of one sample peaks at `one` bytes.
 fn fit(one: u64, gradient: u64, free: u64, wanted: usize) -> usize {
     let each = one.saturating_sub(gradient);
     let free = free.saturating_sub(3 * gradient);
