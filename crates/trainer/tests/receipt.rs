@@ -205,8 +205,9 @@ const PER_STEP: usize = 6;
 /// Different samples of the run: ten batches an epoch.
 const SAMPLES: usize = 60;
 
-/// The parameters after `STEPS` steps of AdamW; `split` gives the pieces of each.
-fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> Vec<f64> {
+/// The parameters after `STEPS` steps of AdamW, and the mean loss of each step; `split` gives the pieces of each.
+fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>, Vec<f64>) {
+    let mut losses = Vec::with_capacity(STEPS as usize);
     let mut made = kind.build(dtype);
     let samples = made.samples(SAMPLES, 3);
     let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
@@ -229,6 +230,7 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> Vec<f64> {
                 .unwrap();
         }
         let batch = batch.whole().unwrap();
+        losses.push(batch.loss);
         let norm = tape::update::global_norm(&batch.gradients).unwrap() / batch.weight;
         let factor = (1.0 / norm).min(1.0) / batch.weight;
         optimizer
@@ -241,7 +243,7 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> Vec<f64> {
             )
             .unwrap();
     }
-    values(&made.parameters)
+    (values(&made.parameters), losses)
 }
 
 fn values(parameters: &Parameters) -> Vec<f64> {
@@ -251,17 +253,30 @@ fn values(parameters: &Parameters) -> Vec<f64> {
 fn check_drift(kind: Made) {
     for (dtype, limit) in [(DType::F64, 1e-9), (DType::F32, 5e-4)] {
         let start = values(&kind.build(dtype).parameters);
-        let unsplit = trained(kind, dtype, |_| Split::whole(PER_STEP));
-        let split = trained(kind, dtype, |step| {
+        let (unsplit, losses) = trained(kind, dtype, |_| Split::whole(PER_STEP));
+        let (split, split_losses) = trained(kind, dtype, |step| {
             Split::random(PER_STEP, Stream::new(9).at(step))
         });
         let way = distance(&unsplit, &start);
         let drift = distance(&split, &unsplit) / way;
-        println!("{kind:?} {dtype:?}: {drift:.1e} of a way of {way:.2}");
+        let losses = losses.iter().zip(&split_losses);
+        let apart = losses.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        println!("{kind:?} {dtype:?}: {drift:.1e} of a way of {way:.2}, losses {apart:.1e} apart");
         assert!(way > 1.0, "nothing was learnt: {way}");
         assert!(drift > 0.0, "the splits were none");
         assert!(drift <= limit, "{kind:?} {dtype:?}: {drift:e}");
+        assert!(apart <= 1e-5, "{kind:?} {dtype:?}: losses {apart:e} apart");
     }
+}
+
+#[test]
+fn two_hundred_split_steps_of_a_pooled_resnet_with_relu_end_where_unsplit_ones_do() {
+    check_drift(ResNet18);
+}
+
+#[test]
+fn two_hundred_split_steps_of_the_vit_tiny_end_where_unsplit_ones_do() {
+    check_drift(VitTiny);
 }
 
 #[test]
@@ -280,8 +295,12 @@ fn two_trainings_of_texts_give_the_same_bits_on_any_number_of_threads() {
         let bits = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             let split = |step| Split::random(PER_STEP, Stream::new(6).at(step));
-            let values = pool.unwrap().install(|| trained(kind, DType::F32, split));
-            values.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+            let (values, losses) = pool.unwrap().install(|| trained(kind, DType::F32, split));
+            values
+                .into_iter()
+                .chain(losses)
+                .map(f64::to_bits)
+                .collect::<Vec<_>>()
         };
         let once = bits(2);
         for threads in [2, 1, 3] {
