@@ -130,6 +130,7 @@ pub fn machine(script: &Script) -> Machine {
             .map(|path| MemoryScript { path, by }),
         purge: crate::allocator::purge,
         certificate: Some(certificate_path()),
+        ..Machine::default()
     }
 }
 

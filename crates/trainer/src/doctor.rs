@@ -146,6 +146,7 @@ fn gradients(
         device,
         cancel: Cancel::default(),
         kernels: Kernels::Fused,
+        limit_bytes: None,
     };
     let piece = task.gradients(&samples(micro_batch))?;
     let named =

@@ -57,6 +57,20 @@ pub enum TrainError {
         /// What would help.
         next: String,
     },
+    /// The device refuses even the smallest piece that may be worked.
+    #[error(
+        "a piece of {micro_batch} samples was refused {times} times in a row ({source}); {next}"
+    )]
+    Refused {
+        /// Samples of the piece.
+        micro_batch: u32,
+        /// Times in a row.
+        times: u32,
+        /// What the device said.
+        source: Box<TrainError>,
+        /// What would help.
+        next: &'static str,
+    },
     /// The system gives no threads of the size that deep networks need.
     #[error(
         "the training's threads could not be started ({0}); raise the limit that is set on this process (ulimit -v, ulimit -d), or use fewer --threads"
@@ -150,7 +164,7 @@ impl TrainError {
             TrainError::NotTrainable { .. } => "not_trainable",
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Diverged { .. } => "diverged",
-            TrainError::NoRoom { .. } => "no_room",
+            TrainError::NoRoom { .. } | TrainError::Refused { .. } => "no_room",
             TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",

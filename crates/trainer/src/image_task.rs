@@ -78,12 +78,19 @@ pub struct ImageTask<'a> {
     pub cancel: Cancel,
     /// Which form of the operations runs.
     pub kernels: Kernels,
+    /// Most bytes that a piece may keep for its backward pass; beyond them it fails as on a device without memory.
+    pub limit_bytes: Option<u64>,
 }
 
 impl ImageTask<'_> {
     /// Forward and backward over one piece. Waits for the device: an earlier GPU error shows here and nowhere else.
     pub fn gradients(&self, samples: &[Sample]) -> Result<TrainedPiece> {
-        let tape = Tape::record(self.parameters, self.cancel.clone(), self.kernels);
+        let tape = Tape::record_within(
+            self.parameters,
+            self.cancel.clone(),
+            self.kernels,
+            self.limit_bytes,
+        );
         let loss = {
             let images = Value::constant(self.images(samples)?);
             let scores = self.network.forward(&tape, &images, self.checkpointed)?;

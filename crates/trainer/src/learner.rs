@@ -40,6 +40,7 @@ pub struct Learner {
     image_size: usize,
     label_smoothing: f64,
     checkpointed: usize,
+    limit_bytes: Option<u64>,
     skipped: SkippedSteps,
 }
 
@@ -88,10 +89,19 @@ impl Learner {
             image_size: plan.image_size as usize,
             label_smoothing: plan.label_smoothing,
             checkpointed: plan.checkpoint_blocks as usize,
+            limit_bytes: None,
             skipped: SkippedSteps::default(),
         };
         learner.round()?;
         Ok(learner)
+    }
+
+    /// The same learner, whose pieces fail as on a device without memory where they would keep more than `limit_bytes`.
+    pub fn within(self, limit_bytes: Option<u64>) -> Self {
+        Learner {
+            limit_bytes,
+            ..self
+        }
     }
 
     /// Rounds the parameters anew after they changed. The old copy goes first: there are never two.
@@ -150,6 +160,7 @@ impl Learner {
             device: &self.device,
             cancel,
             kernels: Kernels::Fused,
+            limit_bytes: self.limit_bytes,
         }
     }
 

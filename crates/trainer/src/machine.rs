@@ -34,6 +34,9 @@ pub struct Machine {
     pub script: Option<MemoryScript>,
     /// Gives the allocator's cached memory back.
     pub purge: Purge,
+    /// Most bytes that one piece may keep for its backward pass: a device smaller than it is. A larger piece is refused as the
+    /// device itself would refuse it, and the pilot makes it smaller.
+    pub piece_limit_bytes: Option<u64>,
     /// Where it is remembered that a GPU was found right.
     pub certificate: Option<PathBuf>,
 }
@@ -42,6 +45,7 @@ impl Default for Machine {
     fn default() -> Self {
         Machine {
             script: None,
+            piece_limit_bytes: None,
             certificate: None,
             purge: || {},
         }

@@ -55,6 +55,8 @@ pub struct Pilot {
     gated: bool,
     /// Answers in a row to wait for memory that this process alone can give back.
     stuck: u32,
+    /// Refusals in a row of a piece that cannot be made smaller.
+    refused: u32,
     next: Option<(PieceKind, MemorySample)>,
     piece: Option<Running>,
     last: Option<(Phase, u32, Action)>,
@@ -130,6 +132,7 @@ impl Pilot {
             },
             gated: chosen.device.is_cpu() && machine.script.is_none(),
             stuck: 0,
+            refused: 0,
             next: None,
             piece: None,
             last: None,
@@ -351,6 +354,9 @@ impl Pilot {
         let Some(piece) = self.piece.take() else {
             return;
         };
+        if outcome == Outcome::Ok {
+            self.refused = 0;
+        }
         let ms = piece.begun.elapsed().as_secs_f64() * 1000.0;
         let peak_bytes = if live_bytes() > 0 && self.device.is_cpu() {
             self.base_bytes + take_peak_bytes()

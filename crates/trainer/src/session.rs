@@ -36,6 +36,7 @@ pub struct Session<'a> {
     pub(crate) learner: Learner,
     pub(crate) feed: TrainFeed,
     pub(crate) state: RunState,
+    piece_limit_bytes: Option<u64>,
     held_out: HeldOutFeed,
     journal: Journal<'a>,
     chosen: Chosen,
@@ -134,7 +135,8 @@ impl<'a> Session<'a> {
         let claim = run.claim()?;
         let chosen = trusted(plan.device, flight.machine.certificate.as_deref())?;
         plan.precision.allowed_on(&chosen, plan.device)?;
-        let learner = Learner::new(plan, &chosen.device)?;
+        let piece_limit_bytes = flight.machine.piece_limit_bytes;
+        let learner = Learner::new(plan, &chosen.device)?.within(piece_limit_bytes);
         let mut pilot = Pilot::start(
             plan,
             &chosen,
@@ -160,6 +162,7 @@ impl<'a> Session<'a> {
             control: flight.control,
             pilot,
             learner,
+            piece_limit_bytes,
             feed: TrainFeed::start(plan, inspection, ahead, state.step),
             held_out: HeldOutFeed::open(plan, inspection, Part::HeldOut, ahead),
             journal,

@@ -156,7 +156,7 @@ impl Session<'_> {
                             continue 'step;
                         }
                     }
-                    Err(error) if error.is_memory() => self.pilot.retreat(Outcome::Memory)?,
+                    Err(error) if error.is_memory() => self.pilot.refused(error, &self.control)?,
                     Err(error) if error.is_cancelled() && self.control.is_stopping() => {
                         self.pilot.abandon()
                     }

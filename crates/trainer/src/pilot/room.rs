@@ -2,14 +2,18 @@
 //! larger than the machine, its group or the limits on this process allow, and a wait that nobody else could end.
 
 use super::Pilot;
+use crate::control::Control;
 use crate::error::{Result, TrainError};
 use pressure::{
-    Action, Change, Decision, MemorySample, Moments, Phase, PieceKind, Stuck, what_would_help,
+    Action, Change, Decision, MemorySample, Moments, Outcome, Phase, PieceKind, Stuck,
+    what_would_help,
 };
 use runlog::format_bytes;
 
 /// Answers in a row to wait, before a wait for oneself is refused: two seconds.
 const STUCK_AFTER: u32 = 20;
+/// Times in a row that a device may refuse a piece that cannot be made smaller: two seconds.
+const REFUSED_AT_MOST: u32 = 20;
 /// Bytes of a pixel of a sample, before the first piece was measured: twice what the networks here keep in f32. Evaluation
 /// keeps nothing and needs a quarter.
 const ROUGH_PIXEL_BYTES: u64 = 2048;
@@ -20,6 +24,8 @@ const ROUGH_MOST: u32 = 2;
 const SAFETY: u64 = 4;
 
 const SMALLER: &str = "choose a smaller --micro-batch, or auto";
+const OTHER_DEVICE: &str =
+    "use smaller images, more --checkpoint-blocks or another model, or train on --device cpu";
 const RAISE: &str = "use smaller images or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
 
 impl Pilot {
@@ -49,6 +55,35 @@ impl Pilot {
         let sample = self.monitor.sample_now()?;
         self.next = Some((self.kind(Phase::Train), sample));
         Ok(())
+    }
+
+    /// The device refused the piece: caches go, the next answer is smaller. What cannot be smaller is tried again for a while,
+    /// since others may give memory back.
+    ///
+    /// # Errors
+    /// It is refused still.
+    pub fn refused(&mut self, error: TrainError, control: &Control) -> Result<()> {
+        let micro_batch = self.piece.as_ref().map_or(1, |piece| piece.micro_batch);
+        let fixed = self.policy.fixed_micro_batch.is_some();
+        self.retreat(Outcome::Memory)?;
+        if micro_batch > 1 && !fixed {
+            return Ok(());
+        }
+        self.refused += 1;
+        if self.refused < REFUSED_AT_MOST {
+            self.wait(control);
+            return Ok(());
+        }
+        Err(TrainError::Refused {
+            micro_batch,
+            times: self.refused,
+            source: Box::new(error),
+            next: if micro_batch > 1 {
+                SMALLER
+            } else {
+                OTHER_DEVICE
+            },
+        })
     }
 
     /// A piece of which more is known to be needed than there is, whatever others give back.

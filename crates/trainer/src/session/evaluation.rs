@@ -66,7 +66,7 @@ impl Session<'_> {
                     sum.add(piece);
                     pending.done(count);
                 }
-                Err(error) if error.is_memory() => self.pilot.retreat(Outcome::Memory)?,
+                Err(error) if error.is_memory() => self.pilot.refused(error, &self.control)?,
                 Err(error) if error.is_cancelled() && self.control.is_stopping() => {
                     self.pilot.abandon()
                 }

@@ -29,7 +29,8 @@ impl Session<'_> {
 
     /// Weights and moments from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        self.learner = Learner::new(self.plan, &self.chosen.device)?;
+        let learner = Learner::new(self.plan, &self.chosen.device)?;
+        self.learner = learner.within(self.piece_limit_bytes);
         checkpoint::load(loaded, &mut self.learner, Moments::Load)?;
         self.state = loaded.state.clone();
         self.saved.step = Some(self.state.step);

@@ -90,6 +90,7 @@ pub fn task<'a>(
         device: &Device::Cpu,
         cancel,
         kernels: Kernels::Fused,
+        limit_bytes: None,
     }
 }
 
