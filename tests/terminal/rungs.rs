@@ -55,10 +55,14 @@ fn losses(events: &[RunEvent]) -> Vec<f64> {
 
 /// Change, blocks, moments and sentence of every rung, in order.
 fn rungs(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
-    let rung = |event| match event {
-        RunEvent::Decision {
+    fn rung(event: &RunEvent) -> Option<(Change, u32, Moments, &str)> {
+        let RunEvent::Decision {
             decision, sentence, ..
-        } => match decision.change {
+        } = event
+        else {
+            return None;
+        };
+        match decision.change {
             Change::CheckpointMore | Change::CheckpointLess | Change::Moments => Some((
                 decision.change,
                 decision.checkpoint_blocks,
@@ -66,9 +70,8 @@ fn rungs(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
                 sentence.as_str(),
             )),
             _ => None,
-        },
-        _ => None,
-    };
+        }
+    }
     events.iter().filter_map(rung).collect()
 }
 

@@ -196,6 +196,7 @@ impl Story<'_> {
                     }
                     Action::Pause => "the run was paused".to_owned(),
                     Action::Park => "the run was parked".to_owned(),
+                    Action::Stop => "the run was about to stop".to_owned(),
                 },
                 *budget_bytes,
             )),

@@ -7,6 +7,7 @@ use crate::parameters::Parameters;
 use crate::saved::Keeping;
 use crate::tape::{Cancel, Kernels, Tape, Value};
 use candle_core::Tensor;
+use std::ops::Range;
 
 /// Samples that a checkpointed block works at a time: enough for matrix products at full speed.
 const PART: usize = 8;
@@ -22,14 +23,14 @@ impl Tape<'_> {
         F: Fn(&Tape, &Value) -> Result<E> + 'static,
         E: Into<Ending>,
     {
-        self.checkpoint_parts(x, usize::MAX, block)
+        self.checkpoint_parts(x, usize::MAX, move |tape, x, _| block(tape, x))
     }
 
     /// As [`Tape::checkpoint`], for a block that works on each sample of `x` [samples, ..] alone: eight at a time, both times,
-    /// so that what the block needs meanwhile does not grow with the piece.
+    /// so that what the block needs meanwhile does not grow with the piece. `block` hears which samples it is given.
     pub fn checkpoint_samples<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
-        F: Fn(&Tape, &Value) -> Result<E> + 'static,
+        F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
         E: Into<Ending>,
     {
         self.checkpoint_parts(x, PART, block)
@@ -37,15 +38,15 @@ impl Tape<'_> {
 
     fn checkpoint_parts<F, E>(&self, x: &Value, size: usize, block: F) -> Result<Value>
     where
-        F: Fn(&Tape, &Value) -> Result<E> + 'static,
+        F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
         E: Into<Ending>,
     {
         self.poll()?;
         let quiet = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
         let outputs = parts(x.tensor(), size)?
             .into_iter()
-            .map(|part| {
-                let ending: Ending = block(&quiet, &Value::constant(part))?.into();
+            .map(|(samples, part)| {
+                let ending: Ending = block(&quiet, &Value::constant(part), samples)?.into();
                 Ok(ending.finish(&quiet)?.tensor().clone())
             })
             .collect::<Result<_>>()?;
@@ -64,7 +65,7 @@ impl Tape<'_> {
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
             let gradients = parts(&gradient.contiguous()?, size)?;
             let mut inputs = Vec::with_capacity(gradients.len());
-            for (part, gradient) in parts(&input, size)?.into_iter().zip(gradients) {
+            for (part, (_, gradient)) in parts(&input, size)?.into_iter().zip(gradients) {
                 inputs.extend(again.walk_back(part, gradient, &block, sink)?);
             }
             match inputs.is_empty() {
@@ -75,15 +76,18 @@ impl Tape<'_> {
     }
 }
 
-/// The parts of at most `size` samples, views of `x`.
-fn parts(x: &Tensor, size: usize) -> Result<Vec<Tensor>> {
+/// The parts of at most `size` samples, views of `x`, each with the samples that it holds.
+fn parts(x: &Tensor, size: usize) -> Result<Vec<(Range<usize>, Tensor)>> {
     let samples = x.dims().first().copied().unwrap_or(0);
     if samples <= size {
-        return Ok(vec![x.clone()]);
+        return Ok(vec![(0..samples, x.clone())]);
     }
     (0..samples)
         .step_by(size)
-        .map(|from| Ok(x.narrow(0, from, size.min(samples - from))?))
+        .map(|from| {
+            let count = size.min(samples - from);
+            Ok((from..from + count, x.narrow(0, from, count)?))
+        })
         .collect()
 }
 
@@ -109,9 +113,9 @@ impl Again {
     /// Runs `block` recorded and walks back: the parameters' gradients go to `sink`, the input's comes back.
     fn walk_back<E: Into<Ending>>(
         &self,
-        input: Tensor,
+        (samples, input): (Range<usize>, Tensor),
         gradient: Tensor,
-        block: &impl Fn(&Tape, &Value) -> Result<E>,
+        block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
         let tape = Tape::record_beside(
@@ -125,7 +129,7 @@ impl Again {
             Some(_) => tape.variable(input),
             None => Value::constant(input),
         };
-        let ending: Ending = block(&tape, &x)?.into();
+        let ending: Ending = block(&tape, &x, samples)?.into();
         let y = ending.record(&tape)?;
         drop(ending);
         let walked = tape.walk_back(vec![(y, gradient)], &[x])?;

@@ -54,7 +54,7 @@ fn run(kernels: Kernels, checkpointed: bool) -> (Vec<f64>, Vec<Vec<f64>>) {
     for _ in 0..2 {
         let ids = ids.clone();
         x = match checkpointed {
-            true => tape.checkpoint_samples(&x, move |tape, x| block(tape, x, &ids)),
+            true => tape.checkpoint_samples(&x, move |tape, x, _| block(tape, x, &ids)),
             false => block(&tape, &x, &ids),
         }
         .unwrap();

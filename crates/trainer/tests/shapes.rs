@@ -144,7 +144,7 @@ fn models_of_texts_name_the_parameter_that_does_not_fit() {
             heads: 2,
         };
         let network = TextEncoder::build(b, shape, 3)?;
-        let forward = move |t: &Tape| network.forward(t, &[1; 8], 0);
+        let forward = move |t: &Tape| network.forward(t, &[1; 8], &[4, 4], 0);
         Ok(Box::new(forward) as Box<dyn Fn(&Tape) -> tape::Result<Value>>)
     };
     let language = |b: &mut Builder| {

@@ -3,7 +3,9 @@
 
 use super::Noise;
 use pressure::sentence;
-use pressure::{Action, Change, Component, Decision, Level, MemorySample, Phase, Prefetch};
+use pressure::{
+    Action, Change, Component, Decision, Level, MemorySample, Moments, Phase, Prefetch,
+};
 use runlog::{CheckpointReason, RunEvent, Started};
 use std::collections::BTreeMap;
 
@@ -188,6 +190,8 @@ impl Demo {
             },
             release_caches: size < previous,
             prefetch: Prefetch::Long,
+            checkpoint_blocks: 0,
+            moments: Moments::Resident,
             predicted_peak_bytes: bytes(STATE_GB + 0.3 * f64::from(size)),
             budget_bytes: bytes(LINE_GB - SYSTEM_GB - others_gb(at_ms as f64 / 1000.0, self.drift)),
             cause: Component::Headroom,

@@ -255,6 +255,9 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n, 3, 70], vec![5]],
             |t, v| quantised(t, v, Bits::Four),
         ),
+        ("mean_tokens padded", vec![vec![n, 4, 5]], |t, v| {
+            t.mean_tokens_padded(&v[0], &lengths(v[0].dims()[0], 4))
+        }),
         ("mean_tokens", vec![vec![n, 4, 5]], |t, v| {
             t.mean_tokens(&v[0])
         }),
@@ -263,7 +266,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n * 9, 5], vec![4, 5]],
             |t, v| {
                 let w = v[1].clone();
-                let y = t.checkpoint_samples(&v[0], |t, x| t.gelu(x))?;
+                let y = t.checkpoint_samples(&v[0], |t, x, _| t.gelu(x))?;
                 t.linear(&y, &w, None)
             },
         ),

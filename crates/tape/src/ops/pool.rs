@@ -2,9 +2,11 @@
 
 use super::axes;
 use crate::cpu::{Float, View, lanes, tensor_of, with_float};
-use crate::error::Result;
+use crate::error::{Result, TapeError};
 use crate::half::widened;
+use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
+use candle_core::Tensor;
 use rayon::prelude::*;
 
 impl Tape<'_> {
@@ -24,6 +26,33 @@ impl Tape<'_> {
                 dy.broadcast_as((samples, tokens, width))?
                     .force_contiguous()?,
             )
+        }))
+    }
+
+    /// The mean over the first `lengths[n]` tokens of sequence `n`; the rest is padding. A sequence without a token gives zero.
+    pub fn mean_tokens_padded(&self, x: &Value, lengths: &[usize]) -> Result<Value> {
+        self.poll()?;
+        let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
+        if lengths.len() != samples || lengths.iter().any(|&length| length > tokens) {
+            return Err(TapeError::Shape {
+                op: "mean_tokens",
+                what: "x".to_owned(),
+                expected: format!("as many samples and tokens as the lengths {lengths:?} have"),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        let wide = widened(x.tensor())?.contiguous()?;
+        let across = shares(lengths, tokens, &wide)?.reshape((samples, 1, tokens))?;
+        let y = across.matmul(&wide)?.reshape((samples, width))?;
+        let y = y.to_dtype(x.tensor().dtype())?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, lengths, dtype) = (x.id(), lengths.to_vec(), x.tensor().dtype());
+        Ok(self.push(y, &[], move |dy, sink| {
+            let dy = widened(&dy)?.reshape((samples, 1, width))?;
+            let shares = shares(&lengths, tokens, &dy)?;
+            sink.give(id, shares.broadcast_mul(&dy)?.to_dtype(dtype)?)
         }))
     }
 
@@ -63,4 +92,17 @@ impl Tape<'_> {
             sink.give(id, dx)
         }))
     }
+}
+
+/// What each token adds to its sequence's mean, of the type and on the device of `like`: [samples, tokens, 1].
+fn shares(lengths: &[usize], tokens: usize, like: &Tensor) -> Result<Tensor> {
+    let share = |length: usize, token| match token < length {
+        true => 1.0 / length as f64,
+        false => 0.0,
+    };
+    let values = lengths
+        .iter()
+        .flat_map(|&length| (0..tokens).map(move |token| share(length, token)));
+    let shape = [lengths.len(), tokens, 1];
+    host_tensor(values.collect(), &shape, like.dtype(), like.device())
 }

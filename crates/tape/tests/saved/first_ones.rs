@@ -46,6 +46,12 @@ pub fn rows() -> Vec<Row> {
             |t, v| t.mean_tokens(&v[0]),
             0,
         ),
+        row(
+            "mean_tokens padded: nothing",
+            shape,
+            |t, v| t.mean_tokens_padded(&v[0], &[T, 1, 2]),
+            0,
+        ),
         row("mean_pool: nothing", image, |t, v| t.mean_pool(&v[0]), 0),
         row(
             "max_pool: a byte an output",

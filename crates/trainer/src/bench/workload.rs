@@ -190,7 +190,10 @@ impl Model {
             Model::Language(model) => {
                 return Ok(model.loss(tape, &batch.ids, &batch.targets, checkpointed)?);
             }
-            Model::Text(model) => model.forward(tape, &batch.ids, checkpointed)?,
+            Model::Text(model) => {
+                let lengths = vec![batch.ids.len() / batch.samples; batch.samples];
+                model.forward(tape, &batch.ids, &lengths, checkpointed)?
+            }
             Model::Vit(model) => model.forward(tape, &images()?, checkpointed)?,
             Model::ResNet(model) => model.forward(tape, &images()?, checkpointed)?,
         };

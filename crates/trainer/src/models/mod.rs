@@ -5,6 +5,7 @@ mod layers;
 mod resnet;
 mod transformer;
 mod vit;
+mod trunk;
 mod text_encoder;
 mod gpt;
 
@@ -15,6 +16,7 @@ pub(crate) use resnet::keeps_last;
 pub use resnet::{ResNet, ResNetShape, Stem};
 pub use text_encoder::{TextEncoder, TextEncoderShape};
 pub use transformer::{Block, BlockShape, Blocks};
+pub use trunk::SequenceShape;
 pub use vit::{Vit, VitShape};
 
 use crate::plan::ModelKind;

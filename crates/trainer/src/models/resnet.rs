@@ -152,7 +152,7 @@ impl ResNet {
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         let mut x = if checkpointed >= self.blocks.len() {
             let stem = self.stem.clone();
-            tape.checkpoint_samples(images, move |tape, x| stem.forward(tape, x))?
+            tape.checkpoint_samples(images, move |tape, x, _| stem.forward(tape, x))?
         } else {
             self.stem.forward(tape, images)?
         };
@@ -201,12 +201,12 @@ impl Block {
     fn checkpointed(&self, tape: &Tape, x: &Value) -> Result<Value> {
         if !self.keeps_last {
             let block = self.clone();
-            return tape.checkpoint_samples(x, move |tape, x| block.forward(tape, x));
+            return tape.checkpoint_samples(x, move |tape, x, _| block.forward(tape, x));
         }
         let (branch, around) = (self.clone(), self.clone());
-        let y = tape.checkpoint_samples(x, move |tape, x| branch.branch(tape, x))?;
+        let y = tape.checkpoint_samples(x, move |tape, x, _| branch.branch(tape, x))?;
         let x = match self.shortcut {
-            Some(_) => tape.checkpoint_samples(x, move |tape, x| around.around(tape, x))?,
+            Some(_) => tape.checkpoint_samples(x, move |tape, x, _| around.around(tape, x))?,
             None => x.clone(),
         };
         self.join(tape, y, &x)

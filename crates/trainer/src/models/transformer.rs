@@ -59,13 +59,13 @@ impl Block {
         })
     }
 
-    /// [samples, tokens, width] to the same.
-    pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        self.ending(tape, x)?.finish(tape)
+    /// [samples, tokens, width] to the same; with `lengths` only so many tokens of each sample are seen.
+    pub fn forward(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Value> {
+        self.ending(tape, x, lengths)?.finish(tape)
     }
 
     /// As [`Block::forward`], the last map still to be done.
-    fn ending(&self, tape: &Tape, x: &Value) -> Result<Ending> {
+    fn ending(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Ending> {
         let (query, value) = (
             tape.parameter(self.query_bias),
             tape.parameter(self.value_bias),
@@ -75,7 +75,10 @@ impl Block {
         let x_in = self.norm1.forward(tape, x)?;
         let weight = tape.parameter(self.qkv);
         let qkv = of(&self.name, tape.linear(&x_in, &weight, Some(&bias)))?;
-        let y = tape.attention(&qkv, self.attention)?;
+        let y = match lengths {
+            Some(lengths) => tape.attention_padded(&qkv, self.attention, lengths)?,
+            None => tape.attention(&qkv, self.attention)?,
+        };
         let x = self.projection.forward_add(tape, &y, x)?;
         let (y, x_bias) = self.up.without_bias(tape, &self.norm2.forward(tape, &x)?)?;
         let (weight, bias) = self.down.values(tape);
@@ -106,15 +109,25 @@ impl Blocks {
         })
     }
 
-    /// Runs all blocks; the first `checkpointed` keep their input only.
-    pub fn forward(&self, tape: &Tape, x: Value, checkpointed: usize) -> Result<Value> {
+    /// Runs all blocks; with `lengths` only so many tokens of each sample are seen. The first `checkpointed` keep their input
+    /// only.
+    pub fn forward(
+        &self,
+        tape: &Tape,
+        x: Value,
+        lengths: Option<Arc<[usize]>>,
+        checkpointed: usize,
+    ) -> Result<Value> {
         let mut x = x;
         for (i, block) in self.blocks.iter().enumerate() {
             x = if i < checkpointed {
-                let block = block.clone();
-                tape.checkpoint_samples(&x, move |tape, x| block.ending(tape, x))?
+                let (block, lengths) = (block.clone(), lengths.clone());
+                tape.checkpoint_samples(&x, move |tape, x, samples| {
+                    let lengths = lengths.as_ref().map(|lengths| &lengths[samples]);
+                    block.ending(tape, x, lengths)
+                })?
             } else {
-                block.forward(tape, &x)?
+                block.forward(tape, &x, lengths.as_deref())?
             };
         }
         Ok(x)

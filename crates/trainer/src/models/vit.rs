@@ -107,7 +107,7 @@ impl Vit {
             "positions",
             tape.add_repeated(&x, &tape.parameter(self.positions)),
         )?;
-        let x = self.blocks.forward(tape, x, checkpointed)?;
+        let x = self.blocks.forward(tape, x, None, checkpointed)?;
         // The norm works token by token, so only the class token needs it.
         self.head
             .forward(tape, &self.norm.forward(tape, &tape.first_token(&x)?)?)

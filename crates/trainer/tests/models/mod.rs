@@ -46,6 +46,7 @@ pub struct Model {
 pub struct Samples {
     pixels: Vec<f64>,
     ids: Vec<u32>,
+    lengths: Vec<usize>,
     targets: Vec<u32>,
     count: usize,
 }
@@ -152,6 +153,7 @@ impl Model {
         let mut samples = Samples {
             pixels: Vec::new(),
             ids: Vec::new(),
+            lengths: Vec::new(),
             targets: Vec::new(),
             count,
         };
@@ -182,6 +184,9 @@ impl Model {
                     }
                     if matches!(self.network, Network::TextEncoder(_)) {
                         samples.targets.push(class);
+                        // Texts of many lengths, the shortest of one token.
+                        let length = own.uniform(3) * TOKENS as f64;
+                        samples.lengths.push(1 + length as usize);
                     }
                 }
             }
@@ -215,7 +220,9 @@ impl Model {
         let scores = match &self.network {
             Network::ResNet(network) => network.forward(&tape, &images(), checkpointed),
             Network::Vit(network) => network.forward(&tape, &images(), checkpointed),
-            Network::TextEncoder(network) => network.forward(&tape, &ids, checkpointed),
+            Network::TextEncoder(network) => {
+                network.forward(&tape, &ids, &all.lengths[range.clone()], checkpointed)
+            }
             Network::Gpt(network) => {
                 let loss = network.loss(&tape, &ids, &targets, checkpointed).unwrap();
                 return summed(tape, loss, targets.len(), range.len());

@@ -196,7 +196,10 @@ fn what_was_mapped_before_a_limit_came_down_is_headroom_where_it_is_empty() {
     let root = tree(&[statm]);
     let mut machine = open(&root);
     write(&root, "proc/self/limits", limits);
-    assert_eq!(machine.sample().expect("readable").available_bytes, 640 * MB);
+    assert_eq!(
+        machine.sample().expect("readable").available_bytes,
+        640 * MB
+    );
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! What models of texts share: token embeddings with learnt positions, blocks, a norm. Refuses to know the head and the loss.
+
+use super::layers::of;
+use super::transformer::{BlockShape, Blocks, DEVIATION};
+use super::{Builder, LayerNorm};
+use candle_core::Shape;
+use std::sync::Arc;
+use tape::{ParameterId, Result, Tape, TapeError, Value};
+
+/// Sizes of a model of texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SequenceShape {
+    /// Most tokens a sequence.
+    pub tokens: usize,
+    /// Different tokens.
+    pub vocabulary: usize,
+    /// Width of a token.
+    pub width: usize,
+    /// Blocks.
+    pub depth: usize,
+    /// Heads; they divide the width.
+    pub heads: usize,
+}
+
+/// From tokens to what each of them means in its sequence.
+#[derive(Debug, Clone)]
+pub(super) struct Trunk {
+    shape: SequenceShape,
+    embedding: ParameterId,
+    positions: ParameterId,
+    blocks: Blocks,
+    norm: LayerNorm,
+}
+
+/// Added to a variance.
+const EPSILON: f64 = 1e-5;
+
+impl SequenceShape {
+    /// A block of the model: `causal` where a token sees itself and those before it only.
+    pub(super) fn block(&self, causal: bool) -> BlockShape {
+        BlockShape {
+            width: self.width,
+            heads: self.heads,
+            causal,
+            epsilon: EPSILON,
+        }
+    }
+}
+
+impl Trunk {
+    /// Builds it of `block`s.
+    pub fn build(b: &mut Builder, shape: SequenceShape, block: BlockShape) -> Result<Self> {
+        let SequenceShape {
+            tokens,
+            vocabulary,
+            width,
+            depth,
+            ..
+        } = shape;
+        Ok(Trunk {
+            shape,
+            embedding: b.normal("embedding.weight", &[vocabulary, width], DEVIATION)?,
+            positions: b.normal("positions", &[tokens, width], DEVIATION)?,
+            blocks: Blocks::build(b, block, depth)?,
+            norm: LayerNorm::build(b, "norm", width, EPSILON)?,
+        })
+    }
+
+    /// The token embeddings, for a head that is tied to them.
+    pub fn embedding(&self, tape: &Tape) -> Value {
+        tape.parameter(self.embedding)
+    }
+
+    /// Most tokens a sequence.
+    pub fn tokens(&self) -> usize {
+        self.shape.tokens
+    }
+
+    /// [samples, tokens, width] of sequences one after the other, all of as many `ids`; with `lengths` only so many of each
+    /// count and the rest is padding. The first `checkpointed` blocks keep their input only.
+    pub fn forward(
+        &self,
+        tape: &Tape,
+        ids: &[u32],
+        samples: usize,
+        lengths: Option<Arc<[usize]>>,
+        checkpointed: usize,
+    ) -> Result<Value> {
+        let tokens = ids.len() / samples.max(1);
+        if ids.is_empty() || ids.len() != samples * tokens || tokens > self.shape.tokens {
+            return Err(TapeError::Shape {
+                op: "embedding",
+                what: "ids".to_owned(),
+                expected: format!(
+                    "{samples} sequences of equal length, at most {} tokens each",
+                    self.shape.tokens
+                ),
+                found: Shape::from(ids.len()),
+            });
+        }
+        let x = tape.embedding(&self.embedding(tape), ids, &[samples, tokens])?;
+        let mut positions = tape.parameter(self.positions);
+        if tokens < self.shape.tokens {
+            positions = tape.narrow(&positions, 0, 0..tokens)?;
+        }
+        let x = of("positions", tape.add_repeated(&x, &positions))?;
+        let x = self.blocks.forward(tape, x, lengths, checkpointed)?;
+        self.norm.forward(tape, &x)
+    }
+}
