@@ -319,6 +319,9 @@ pub struct Bench {
     /// Blocks that keep their input only
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     pub checkpoint_blocks: usize,
+    /// f32, bf16 or f16; halves are slow on the CPU
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    pub precision: String,
     /// Steps measured
     #[arg(long, default_value_t = 8)]
     pub steps: usize,

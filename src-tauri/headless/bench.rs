@@ -9,7 +9,7 @@ use super::verify_split::workload;
 use serde_json::json;
 use std::process::Command;
 use trainer::bench::{Case, Row, Workload, peak_gflops, run as measure};
-use trainer::{choose, default_threads, on_threads};
+use trainer::{LossScale, Precision, choose, default_threads, on_threads};
 
 /// The top-level entry point of `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -34,12 +34,25 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
             "--batch, --micro and --steps need at least 1",
         ));
     }
+    let offered = [
+        Precision::F32,
+        Precision::Bf16,
+        Precision::F16(LossScale::START),
+    ];
+    let named = offered.into_iter().find(|p| p.name() == args.precision);
+    let precision = named.ok_or_else(|| {
+        Failure::usage(format!(
+            "there is no precision `{}` to measure; choose f32, bf16 or f16",
+            args.precision
+        ))
+    })?;
     let case = |workload: Workload, batch| Case {
         workload,
         batch,
         micro: args.micro.unwrap_or(batch).min(batch),
         checkpointed: args.checkpoint_blocks.min(workload.blocks()),
         steps: args.steps,
+        precision,
     };
     let batches = |workload| args.batch.iter().map(move |&batch| case(workload, batch));
     Ok(workloads.into_iter().flat_map(batches).collect())
@@ -97,6 +110,7 @@ fn each_in_its_own_process(
             command.arg(key).arg(value.to_string());
         }
         command.args(["--device", &args.device]);
+        command.args(["--precision", &args.precision]);
         command.args(args.json.then_some("--json"));
         let name = format!("{} at batch {}", case.workload.name(), case.batch);
         match command.status() {
@@ -150,6 +164,7 @@ impl Measured {
             "params": row.parameters, "steps": case.steps, "s_per_step": row.s_per_step, "warmup_s": row.warmup_s,
             "samples_per_s": self.samples_per_s(), "state_mb": row.state_bytes as f64 / MB,
             "peak_rss_mb": self.peak_rss_bytes as f64 / MB, "loss": row.losses,
+            "precision": case.precision.name(), "skipped_steps": row.skipped_steps,
             "checkpoint_blocks": case.checkpointed, "saved_mb": row.saved_bytes as f64 / MB,
             "gflop_per_step": row.flops / 1e9, "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
             "peak_fraction": self.gflops() / self.peak_gflops,
@@ -164,8 +179,9 @@ impl Measured {
     fn words(&self) -> String {
         let (case, row) = (self.case, &self.row);
         format!(
-            "{:10} batch {:>3} in pieces of {:>3}: {:.3} s a step ({:.3} to {:.3}), {:.1} samples/s, {:.0} GFLOP/s ({:.0} % of {:.0}), peak {:.0} MB, state {:.0} MB, saved {:.0} MB",
+            "{:10} {} batch {:>3} in pieces of {:>3}: {:.3} s a step ({:.3} to {:.3}), {:.1} samples/s, {:.0} GFLOP/s ({:.0} % of {:.0}), peak {:.0} MB, state {:.0} MB, saved {:.0} MB",
             case.workload.name(),
+            case.precision.name(),
             case.batch,
             case.micro,
             row.s_per_step.median,

@@ -1,4 +1,5 @@
-//! `ebb doctor`: the machine's facts, then every operation and both models on the chosen device against the CPU in f64.
+//! `ebb doctor`: the machine's facts, then every operation and both models on the chosen device against the CPU in f64, and every
+//! operation in the half precisions.
 
 use super::args;
 use super::failure::Failure;
@@ -14,7 +15,8 @@ use trainer::{Certificate, Machine, Wanted, choose, default_threads};
 /// How long the monitor is watched.
 const MONITORED: Duration = Duration::from_secs(2);
 
-/// The top-level entry point of `ebb doctor`. Exit code 1 when an operation fails: the device is then refused.
+/// The top-level entry point of `ebb doctor`. Exit code 1 when an operation fails: the device is then refused, or the precision
+/// on it that it fails in.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
     let chosen = choose(wanted).map_err(|error| Failure::new(error.to_string()))?;
@@ -40,7 +42,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
         100.0 * monitor_share
     );
     out!(
-        "Comparing {} in f32 with the CPU in f64, forward and gradient",
+        "Comparing {} in f32, bf16 and f16 with the CPU in f64, forward and gradient",
         chosen.kind
     );
     let begun = Instant::now();
@@ -52,23 +54,29 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     if !chosen.device.is_cpu() {
         Certificate::of(&chosen, &findings).keep(&certificate_path());
     }
-    let failed: Vec<&Finding> = findings.iter().filter(|finding| !finding.passed).collect();
-    let worst = findings
-        .iter()
-        .filter(|f| f.passed)
-        .fold(0.0f64, |worst, f| worst.max(f.difference));
+    for half in ["bf16", "f16"] {
+        let of_half: Vec<Finding> = findings
+            .iter()
+            .filter(|f| f.precision == half)
+            .cloned()
+            .collect();
+        out!("In {half}: {}", passed(&of_half));
+    }
     out!(
-        "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {} of {} checks passed, largest difference {worst:.1e}",
+        "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
         operations(&findings),
         begun.elapsed().as_secs_f64(),
-        findings.len() - failed.len(),
-        findings.len()
+        passed(&findings)
     );
-    match failed.first() {
+    match findings.iter().find(|finding| !finding.passed) {
         None => Ok(()),
-        Some(first) => Err(Failure::new(format!(
+        Some(first) if first.precision == "f32" => Err(Failure::new(format!(
             "{} must not be used here: {} is wrong",
             chosen.kind, first.what
+        ))),
+        Some(first) => Err(Failure::new(format!(
+            "{} on {} must not be used here: {} is wrong",
+            first.precision, chosen.kind, first.what
         ))),
     }
 }
@@ -93,10 +101,23 @@ fn monitor_cost(source: Box<dyn MemorySource>) -> (f64, f64) {
     )
 }
 
+/// "120 of 120 checks passed, largest difference 1.7e-6".
+fn passed(findings: &[Finding]) -> String {
+    let right = findings.iter().filter(|finding| finding.passed);
+    let worst = right
+        .clone()
+        .fold(0.0f64, |worst, f| worst.max(f.difference));
+    format!(
+        "{} of {} checks passed, largest difference {worst:.1e}",
+        right.count(),
+        findings.len()
+    )
+}
+
 fn describe(finding: &Finding) -> String {
     format!(
-        "{} at micro-batch {}: {} differs by {:.1e}",
-        finding.what, finding.micro_batch, finding.detail, finding.difference
+        "{} in {} at micro-batch {}: {} differs by {:.1e}",
+        finding.what, finding.precision, finding.micro_batch, finding.detail, finding.difference
     )
 }
 

@@ -47,6 +47,29 @@ fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
     assert!(number(one, "peak_rss_mb") < number(three, "peak_rss_mb"));
     let work = number(three, "gflop_per_step") / number(one, "gflop_per_step");
     assert!((work - 3.0).abs() < 1e-9, "{work}");
+    assert_eq!(three["precision"], "f32");
+    for half in ["bf16", "f16"] {
+        let line = format!(
+            "bench --workload bert_mini --batch 1 --steps 1 --device cpu --threads 2 --precision {half} --json"
+        );
+        let said = place.run(&line).ended(0).out;
+        let line: Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(line["precision"], half);
+        // Beside what f32 has lies the rounded copy; what is kept is about half as large.
+        assert!(number(&line, "state_mb") > number(one, "state_mb"));
+        assert!(
+            number(&line, "saved_mb") < 0.7 * number(one, "saved_mb"),
+            "{line}"
+        );
+        let loss = |line: &Value| line["loss"][0].as_f64().expect("a loss");
+        assert!((loss(&line) - loss(one)).abs() < 0.02 * loss(one), "{line}");
+    }
+    let ended = place.run("bench --precision f8").ended(2);
+    assert!(
+        ended.err.contains("f8") && ended.err.contains("bf16"),
+        "{}",
+        ended.err
+    );
     let ended = place.run("bench --workload bert_mini,nothing").ended(2);
     assert!(ended.err.contains("nothing"), "{}", ended.err);
 }

@@ -155,6 +155,9 @@ fn the_doctor_passes_on_the_cpu() {
         out.contains("Device: cpu (") && out.contains("checks passed"),
         "{out}"
     );
+    for half in ["In bf16: ", "In f16: "] {
+        assert!(out.contains(half), "{out}");
+    }
     let checks = out.split(": ").last().unwrap_or_default();
     let numbers: Vec<&str> = checks.split([' ']).collect();
     assert!(numbers.len() > 2 && numbers[0] == numbers[2], "{out}");

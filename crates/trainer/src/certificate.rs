@@ -1,9 +1,12 @@
 //! Whether a GPU is trusted: before the first run on it every operation is compared with the CPU; the outcome is remembered
-//! for this version of Ebb on this version of the system. A GPU that fails is refused by the name of what failed.
+//! for this version of Ebb on this version of the system. A GPU that fails is refused by the name of what failed; one that fails
+//! in a half precision only is refused for that precision.
 
 use crate::doctor::{Finding, examine, operations};
-use crate::error::Result;
+use crate::error::{Result, TrainError};
+use crate::precision::Precision;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use tape::TapeError;
 use tape::device::{Chosen, Wanted, choose, system_version};
@@ -21,14 +24,22 @@ pub struct Certificate {
     operations: usize,
     /// The first that is wrong.
     failed: Option<String>,
+    /// The first that is wrong in a half precision, by the precision's name.
+    #[serde(default)]
+    failed_halves: BTreeMap<String, String>,
 }
 
 impl Certificate {
     /// Sums an examination up.
     pub fn of(chosen: &Chosen, findings: &[Finding]) -> Self {
-        let wrong = findings.iter().find(|finding| !finding.passed);
+        let mut failed = BTreeMap::new();
+        for finding in findings.iter().filter(|finding| !finding.passed) {
+            let what = format!("{} at micro-batch {}", finding.what, finding.micro_batch);
+            failed.entry(finding.precision.to_owned()).or_insert(what);
+        }
         Certificate {
-            failed: wrong.map(|f| format!("{} at micro-batch {}", f.what, f.micro_batch)),
+            failed: failed.remove("f32"),
+            failed_halves: failed,
             operations: operations(findings),
             ..Certificate::blank(chosen)
         }
@@ -41,6 +52,7 @@ impl Certificate {
             device: chosen.kind.to_owned(),
             operations: 0,
             failed: None,
+            failed_halves: BTreeMap::new(),
         }
     }
 
@@ -57,6 +69,22 @@ impl Certificate {
     pub fn keep(&self, path: &Path) {
         if let (Some(parent), Ok(text)) = (path.parent(), serde_json::to_vec(self)) {
             let _ = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(path, text));
+        }
+    }
+
+    /// Refuses a precision that the device computes wrong.
+    fn allow(&self, precision: Precision) -> Result<()> {
+        let name = precision.name();
+        match self.failed_halves.get(name) {
+            None => Ok(()),
+            Some(what) => Err(TrainError::Setting {
+                key: "precision",
+                value: name.to_owned(),
+                allowed: format!(
+                    "{what} is wrong in {name} on {}; choose f32, or see `ebb doctor`",
+                    self.device
+                ),
+            }),
         }
     }
 
@@ -82,6 +110,11 @@ impl Certificate {
 
 /// The device that a run may use: a GPU only after it has passed.
 pub fn trusted(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
+    trusted_in(wanted, Precision::F32, path)
+}
+
+/// As [`trusted`], for a run that computes in `precision`.
+pub fn trusted_in(wanted: Wanted, precision: Precision, path: Option<&Path>) -> Result<Chosen> {
     let chosen = choose(wanted)?;
     if chosen.device.is_cpu() {
         return Ok(chosen);
@@ -95,6 +128,7 @@ pub fn trusted(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
             certificate
         }
     };
+    certificate.allow(precision)?;
     certificate.apply(chosen, wanted)
 }
 
@@ -104,6 +138,7 @@ mod tests {
 
     fn findings(second_passes: bool) -> Vec<Finding> {
         let finding = |what: &str, passed| Finding {
+            precision: "f32",
             what: what.to_owned(),
             micro_batch: 2,
             difference: 0.0,
@@ -135,6 +170,21 @@ mod tests {
         let instead = certificate.apply(cpu(), Wanted::Auto).unwrap();
         assert_eq!(instead.kind, "cpu");
         assert!(instead.reason.contains("refused"), "{}", instead.reason);
+    }
+
+    #[test]
+    fn a_device_that_fails_in_a_half_is_refused_for_that_half_alone() {
+        let mut findings = findings(true);
+        findings[1].precision = "bf16";
+        findings[1].passed = false;
+        let certificate = Certificate::of(&cpu(), &findings);
+        let refused = certificate.allow(Precision::Bf16).unwrap_err().to_string();
+        assert!(
+            refused.contains("conv2d 3x3 at micro-batch 2 is wrong in bf16"),
+            "{refused}"
+        );
+        assert!(certificate.allow(Precision::F32).is_ok());
+        assert!(certificate.apply(cpu(), Wanted::Metal).is_ok());
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! `ebb doctor`: each operation and both models, forward and gradient, on the GPU against the CPU in f64. An operation that
-//! fails is named and its device refused. Where there is no GPU the CPU in f32 is the one under test.
+//! `ebb doctor`: each operation and both models, forward and gradient, on the GPU against the CPU in f64, and each operation in
+//! the half precisions. An operation that fails is named and its device refused, or that precision on it. Where there is no
+//! GPU the CPU is the one under test.
 
 use crate::error::Result;
 use crate::image_task::ImageTask;
@@ -7,7 +8,7 @@ use crate::models::Network;
 use crate::plan::ModelKind;
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
-use tape::check::{cases, run};
+use tape::check::{Case, cases, run};
 use tape::device::Chosen;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
@@ -21,9 +22,21 @@ const MODEL_TOLERANCE: f64 = 1e-3;
 const IMAGE_SIZE: usize = 32;
 const CLASSES: usize = 5;
 
+/// Micro-batches tried in the half precisions.
+const HALF_MICRO_BATCHES: [usize; 2] = [1, 3];
+
+/// The half precisions, by name, with the largest relative difference allowed: twice the distance from 1 to the next number, of
+/// which rounding the inputs' products and the output takes one.
+const HALVES: [(&str, DType, f64); 2] = [
+    ("bf16", DType::BF16, 2.0 / 128.0),
+    ("f16", DType::F16, 2.0 / 1024.0),
+];
+
 /// One line of the examination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
+    /// `f32`, `bf16` or `f16`.
+    pub precision: &'static str,
     /// "conv2d 3x3", "model convnet".
     pub what: String,
     /// Micro-batch.
@@ -49,8 +62,7 @@ pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Fi
             let outcome = run(&case, &chosen.device, DType::F32, Kernels::Fused)
                 .map(|found| found.difference(&expected));
             note(finding(
-                case.name.to_owned(),
-                micro_batch,
+                ("f32", case.name.to_owned(), micro_batch),
                 outcome.map_err(|e| e.to_string()),
                 OPERATION_TOLERANCE,
             ));
@@ -59,14 +71,40 @@ pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Fi
             let outcome =
                 model_difference(kind, micro_batch, &chosen.device).map_err(|e| e.to_string());
             note(finding(
-                format!("model {}", kind.name()),
-                micro_batch,
+                ("f32", format!("model {}", kind.name()), micro_batch),
                 outcome,
                 MODEL_TOLERANCE,
             ));
         }
     }
+    for (name, dtype, tolerance) in HALVES {
+        for micro_batch in HALF_MICRO_BATCHES {
+            for case in cases(micro_batch)? {
+                let outcome = half_difference(&case, dtype, &chosen.device);
+                let what = case.name.to_owned();
+                note(finding(
+                    (name, what, micro_batch),
+                    outcome.map_err(|e| e.to_string()),
+                    tolerance,
+                ));
+            }
+        }
+    }
     Ok(findings)
+}
+
+/// Largest relative difference of an operation in a half type to the CPU in f64. The inputs are numbers that the half type holds
+/// exactly: what differs is the operation's own doing.
+fn half_difference(case: &Case, dtype: DType, device: &Device) -> Result<(f64, String)> {
+    let exact = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
+    let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();
+    let case = Case {
+        name: case.name,
+        inputs: inputs?,
+        run: case.run,
+    };
+    let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed)?;
+    Ok(run(&case, device, dtype, Kernels::Fused)?.difference(&expected))
 }
 
 /// Number of different things examined.
@@ -78,13 +116,13 @@ pub fn operations(findings: &[Finding]) -> usize {
 }
 
 fn finding(
-    what: String,
-    micro_batch: usize,
+    (precision, what, micro_batch): (&'static str, String, usize),
     outcome: std::result::Result<(f64, String), String>,
     tolerance: f64,
 ) -> Finding {
     match outcome {
         Ok((difference, detail)) => Finding {
+            precision,
             what,
             micro_batch,
             difference,
@@ -92,6 +130,7 @@ fn finding(
             passed: difference <= tolerance,
         },
         Err(detail) => Finding {
+            precision,
             what,
             micro_batch,
             difference: f64::NAN,

@@ -6,7 +6,7 @@ mod rungs;
 mod saving;
 mod wishes;
 
-use crate::certificate::trusted;
+use crate::certificate::trusted_in;
 use crate::checkpoint::{self, RunState};
 use crate::control::Control;
 use crate::effective_batch::Whole;
@@ -133,7 +133,11 @@ impl<'a> Session<'a> {
         state: RunState,
     ) -> Result<Self> {
         let claim = run.claim()?;
-        let chosen = trusted(plan.device, flight.machine.certificate.as_deref())?;
+        let chosen = trusted_in(
+            plan.device,
+            plan.precision,
+            flight.machine.certificate.as_deref(),
+        )?;
         plan.precision.allowed_on(&chosen, plan.device)?;
         let piece_limit_bytes = flight.machine.piece_limit_bytes;
         let learner = Learner::new(plan, &chosen.device)?.within(piece_limit_bytes);

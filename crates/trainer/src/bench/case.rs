@@ -6,8 +6,10 @@ use crate::error::Result;
 use crate::image_task::TrainedPiece;
 use crate::optimizer::Optimizer;
 use crate::plan::OptimizerKind;
-use candle_core::{DType, Device};
+use crate::precision::Precision;
+use candle_core::Device;
 use std::time::Instant;
+use tape::Parameters;
 use tape::update::global_norm;
 
 /// What is measured.
@@ -23,6 +25,8 @@ pub struct Case {
     pub checkpointed: usize,
     /// Steps measured, after the warm-up.
     pub steps: usize,
+    /// What pieces are computed in.
+    pub precision: Precision,
 }
 
 /// Smallest, middle and largest of several measurements.
@@ -45,12 +49,14 @@ pub struct Row {
     pub flops: f64,
     /// Bytes of weights, gradients and moments.
     pub state_bytes: u64,
-    /// Most bytes that the tape kept for backward.
+    /// Most bytes that the tape kept for backward at once, what a checkpointed block keeps while it runs again included.
     pub saved_bytes: u64,
     /// Trained parameters.
     pub parameters: usize,
     /// Mean loss of the first and the last step.
     pub losses: [f64; 2],
+    /// Steps whose gradients overflowed and changed nothing: in f16, until the loss scale fits.
+    pub skipped_steps: usize,
     /// Seconds of the steps before the measurement.
     pub warmup_s: [f64; WARM_UP],
 }
@@ -64,7 +70,10 @@ const WEIGHT_DECAY: f64 = 0.01;
 
 /// Runs a case.
 pub fn run(case: Case, device: &Device) -> Result<Row> {
-    let (model, mut parameters) = case.workload.build(DType::F32, device)?;
+    let mut precision = case.precision;
+    let (model, mut parameters) = case.workload.build(precision.master_dtype(), device)?;
+    let mut computed_on = rounded(&parameters, precision)?;
+    let (mut skipped_steps, mut updates) = (0, 0);
     let mut optimizer = Optimizer::new(OptimizerKind::AdamW, WEIGHT_DECAY, &parameters)?;
     let batch = case.workload.batch(case.batch);
     let (mut seconds, mut losses, mut saved_bytes) = (Vec::new(), Vec::new(), 0);
@@ -72,9 +81,11 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
     for step in 0..WARM_UP + case.steps {
         let begun = Instant::now();
         let mut whole = EffectiveBatch::default();
+        let how = (case.checkpointed, precision.loss_factor(case.batch as u32));
         for from in (0..case.batch).step_by(case.micro) {
             let part = batch.part(from, (from + case.micro).min(case.batch));
-            let (piece, saved) = model.piece(&parameters, &part, device, case.checkpointed)?;
+            let weights = computed_on.as_ref().unwrap_or(&parameters);
+            let (piece, saved) = model.piece(weights, &part, device, how)?;
             saved_bytes = saved_bytes.max(saved);
             // The batch is the bench's own: none of its samples is pending.
             whole.add(TrainedPiece {
@@ -83,15 +94,25 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
             })?;
         }
         let Some(whole) = whole.whole() else { continue };
-        let norm = global_norm(&whole.gradients)? / whole.weight;
-        let factor = (1.0 / (norm + 1e-12)).min(1.0) / whole.weight;
-        optimizer.update(
-            &mut parameters,
-            &whole.gradients,
-            LEARNING_RATE,
-            factor,
-            step as u64 + 1,
-        )?;
+        let weight = whole.weight * how.1;
+        let norm = global_norm(&whole.gradients)? / weight;
+        if let (false, Precision::F16(scale)) = (norm.is_finite(), &mut precision) {
+            *scale = scale.after_overflow();
+            skipped_steps += 1;
+        } else {
+            updates += 1;
+            let factor = (1.0 / (norm + 1e-12)).min(1.0) / weight;
+            optimizer.update(
+                &mut parameters,
+                &whole.gradients,
+                LEARNING_RATE,
+                factor,
+                updates,
+            )?;
+            // The old copy goes first: there are never two.
+            drop(computed_on.take());
+            computed_on = rounded(&parameters, precision)?;
+        }
         device.synchronize()?;
         losses.push(whole.loss);
         let took = begun.elapsed().as_secs_f64();
@@ -100,15 +121,24 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
             None => seconds.push(took),
         }
     }
+    let rounded_bytes = computed_on.map_or(0, |copy| copy.bytes_in(precision.dtype()));
     Ok(Row {
         s_per_step: spread(seconds),
         flops: case.workload.flops(case.batch, case.checkpointed),
-        state_bytes: 2 * parameters.bytes() + optimizer.bytes(),
+        state_bytes: 2 * parameters.bytes() + rounded_bytes + optimizer.bytes(),
+        skipped_steps,
         saved_bytes,
         parameters: parameters.count(),
         losses: [losses.first(), losses.last()].map(|loss| loss.copied().unwrap_or(f64::NAN)),
         warmup_s,
     })
+}
+
+/// The copy that pieces of a half precision are computed on.
+fn rounded(parameters: &Parameters, precision: Precision) -> Result<Option<Parameters>> {
+    let dtype = precision.dtype();
+    let copy = precision.is_half().then(|| parameters.rounded(dtype));
+    Ok(copy.transpose()?)
 }
 
 fn spread(mut values: Vec<f64>) -> Spread {

@@ -138,19 +138,20 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// Forward and backward over one piece: its sums, and the most bytes that the tape kept. Waits for the device.
+    /// Forward and backward over one piece, its loss times `loss_factor`: its sums, and the most bytes that the tape kept, what a checkpointed block keeps
+    /// while it runs again included. Waits for the device.
     pub fn piece(
         &self,
         parameters: &Parameters,
         part: &Batch,
         device: &Device,
-        checkpointed: usize,
+        (checkpointed, loss_factor): (usize, f64),
     ) -> Result<(TrainedPiece, u64)> {
         let tape = Tape::record(parameters, Cancel::default(), Kernels::Fused);
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;
-        let saved_bytes = tape.peak_saved_bytes();
+        let keeping = tape.keeping().clone();
         let (per_row, root) = (loss.per_sample, loss.sum);
-        let gradients = tape.backward(vec![(root, 1.0)])?.into_iter();
+        let gradients = tape.backward(vec![(root, loss_factor)])?.into_iter();
         let gradients = gradients
             .zip(parameters.iter())
             .map(|(gradient, parameter)| match gradient {
@@ -167,7 +168,7 @@ impl Model {
             samples: part.samples,
             not_finite: Vec::new(),
         };
-        Ok((piece, saved_bytes))
+        Ok((piece, keeping.peak_bytes()))
     }
 
     /// The summed loss of a batch.

@@ -104,7 +104,7 @@ pub fn of_workload(
             let part = batch.part(range.start, range.end);
             piece_scope(|| {
                 Ok(model
-                    .piece(&parameters, &part, &chosen.device, checkpointed)?
+                    .piece(&parameters, &part, &chosen.device, (checkpointed, 1.0))?
                     .0)
             })
         };
