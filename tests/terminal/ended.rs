@@ -38,21 +38,15 @@ fn losses(events: &[RunEvent]) -> Vec<u64> {
     events.iter().filter_map(bits).collect()
 }
 
-/// Trains until the script ends the run, then resumes it: the same losses as a run that nothing ended.
+/// Trains until the script ends the run, then resumes it to its last step.
 #[track_caller]
-fn it_ends_and_goes_on(then: &str, why: StopReason, reason: &str) -> Vec<RunEvent> {
+fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) -> Vec<RunEvent> {
     let place = place();
     place.file("script", script(30, then));
-    place.file("limit.toml", "parked_most_minutes = 1\nmicro_batch = 4\n");
-    let scripted = "--memory-script {script} --memory-script-by piece";
-    // The micro-batch is fixed where nothing is to be parked, so that both runs have the same pieces.
-    let line = match why {
-        StopReason::Disk => format!("{PLAN} --config {{limit.toml}} {scripted}"),
-        _ => {
-            place.file("limit.toml", "parked_most_minutes = 1\n");
-            format!("{PLAN} --config {{limit.toml}} {scripted}")
-        }
-    };
+    place.file("limit.toml", config);
+    let line = format!(
+        "{PLAN} --config {{limit.toml}} --memory-script {{script}} --memory-script-by piece"
+    );
     let events = place.train(&line).ended(0).events();
     let Some(RunEvent::Stopped {
         step,
@@ -94,6 +88,7 @@ fn a_run_parked_for_longer_than_its_limit_ends_with_a_checkpoint() {
     let full = r#""others_bytes":8000000000"#;
     let events = it_ends_and_goes_on(
         full,
+        "parked_most_minutes = 1",
         StopReason::Memory,
         "other apps have needed the memory for 60 s",
     );
@@ -105,6 +100,7 @@ fn a_run_parked_for_longer_than_its_limit_ends_with_a_checkpoint() {
 fn a_disk_that_fills_up_ends_the_run_while_a_checkpoint_fits() {
     it_ends_and_goes_on(
         r#""others_bytes":1000000000,"disk_free_bytes":1900000000"#,
+        "micro_batch = 4",
         StopReason::Disk,
         "only 1.8 GB are free on the disk for checkpoints",
     );

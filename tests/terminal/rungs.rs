@@ -39,7 +39,7 @@ fn trained(others: &[u64], how: &str) -> Vec<RunEvent> {
     draw_classes(&place.path("birds"), &["jay", "owl"], 20);
     place.file("script", script(others));
     let line = format!(
-        "{{birds}} --image-size 32 --steps 75 --effective-batch 8 {how} \
+        "{{birds}} --image-size 32 --steps 150 --effective-batch 8 {how} \
          --memory-script {{script}} --memory-script-by piece"
     );
     place.train(&line).ended(0).events()
@@ -94,10 +94,10 @@ fn a_shortage_changes_nothing(how: &str, blocks: u32, allowed: f64) {
         "{first}"
     );
     let (calm, pressed) = (losses(&calm), losses(&pressed));
-    assert_eq!((calm.len(), pressed.len()), (75, 75));
+    assert_eq!((calm.len(), pressed.len()), (150, 150));
     let differences = calm.iter().zip(&pressed).map(|(a, b)| (a - b).abs());
     let largest = differences.fold(0.0, f64::max);
-    println!("{how}: the losses of 75 steps differ by at most {largest:.2e}");
+    println!("{how}: the losses of 150 steps differ by at most {largest:.2e}");
     assert!(largest <= allowed, "{how}: {largest:.3e}");
 }
 
