@@ -45,6 +45,8 @@ pub(crate) struct Rungs {
 /// How memory holds a training down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
+    /// Not even one sample was given memory.
+    Refused,
     /// Not even one sample fits.
     None,
     /// One sample fits, two do not.
@@ -124,17 +126,26 @@ impl Turn<'_> {
 
     fn take(&self, state: &mut State) -> Option<Moved> {
         let (now, policy) = (self.ask.sample.at_ms, self.policy);
-        let (since, held) = state.rungs.held?;
+        let refused = state.setback.is_some_and(|setback| {
+            setback.kind == self.ask.kind && setback.refused && setback.micro_batch <= 1
+        });
+        let (since, held) = match refused {
+            true => (now, Held::Refused),
+            false => state.rungs.held?,
+        };
         let taken = state.rungs.taken_ms.filter(|at| *at >= since);
-        let due = match taken {
-            None => since + policy.rung_after_ms,
-            Some(at) => at + policy.rung_apart_ms,
+        let due = match (held, taken) {
+            // Waiting would not make a device larger.
+            (Held::Refused, _) => now,
+            (_, None) => since + policy.rung_after_ms,
+            (_, Some(at)) => at + policy.rung_apart_ms,
         };
         if now < due {
             return None;
         }
         let seconds = (now - since) / 1_000;
         let reason = match held {
+            Held::Refused => "even one sample was refused".to_owned(),
             Held::None => format!("not even one sample a piece has fitted for {seconds} s"),
             Held::One => format!("only one sample a piece has fitted for {seconds} s"),
             Held::Slow(size) => format!("pieces of {size} have been slow for {seconds} s"),
@@ -185,7 +196,7 @@ impl Turn<'_> {
         }
         let track = state.track(self.ask.kind)?;
         let (needed, limit) = match held {
-            Held::None => (self.one_sample_bytes(state)?, self.budget.pause_bytes),
+            Held::None | Held::Refused => (self.one_sample_bytes(state)?, self.budget.pause_bytes),
             Held::One | Held::Slow(_) => {
                 let next = cost(track, track.size + 1);
                 let needed = self.model.upper_bytes(self.ask.kind, next)?;
@@ -257,6 +268,7 @@ impl Turn<'_> {
             starting: false,
             calm_since_ms: None,
             speeds: std::mem::take(&mut track.speeds),
+            refused: track.refused,
             ..before
         };
         if let Some(setback) = state.setback.as_mut().filter(|s| s.kind == from) {

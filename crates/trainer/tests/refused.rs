@@ -7,6 +7,7 @@
 mod support;
 
 use candle_core::{DType, Device, Tensor};
+use pressure::Change;
 use runlog::{RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
 use std::path::Path;
@@ -133,9 +134,27 @@ fn a_refused_piece_is_made_smaller_and_the_training_does_not_notice() {
 }
 
 #[test]
+fn a_single_sample_that_is_refused_is_worked_with_blocks_computed_twice() {
+    let (_, calm) = trained(None, None);
+    let (ended, events) = trained(Some(kept_bytes(1) / 2), None);
+    assert_eq!(ended.unwrap().step, STEPS);
+    let blocks = events.iter().filter_map(|event| match event {
+        RunEvent::Decision { decision, .. } if decision.change == Change::CheckpointMore => {
+            Some(decision.checkpoint_blocks)
+        }
+        _ => None,
+    });
+    let blocks: Vec<u32> = blocks.collect();
+    assert!(!blocks.is_empty() && blocks.iter().copied().eq(1..=blocks.len() as u32));
+    for ((calm, _), (tight, _)) in steps(&calm).iter().zip(&steps(&events)) {
+        assert!((calm - tight).abs() <= 1e-12 * calm.abs(), "{calm} {tight}");
+    }
+}
+
+#[test]
 fn a_piece_that_cannot_be_made_smaller_ends_the_run_with_a_reason() {
     for (limit, fixed, next) in [
-        (kept_bytes(1) / 2, None, "smaller images"),
+        (kept_bytes(1) / 50, None, "smaller images"),
         (kept_bytes(2), Some(5), "--micro-batch"),
     ] {
         let (ended, events) = trained(Some(limit), fixed);

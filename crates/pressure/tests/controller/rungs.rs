@@ -1,7 +1,7 @@
 //! The rungs beside the micro-batch: taken one by one where one sample a piece is all that fits, undone one by one in calm.
 
 use crate::bench::{Bench, GB};
-use pressure::{Action, Change, Decision, Moments, Reserve, State, sentence};
+use pressure::{Action, Change, Decision, Moments, Outcome, Reserve, State, sentence};
 
 /// A bench of four blocks that has settled in calm; a sample takes this much.
 fn settled(sample_bytes: u64, moments_bytes: u64) -> Bench {
@@ -202,6 +202,24 @@ fn small_pieces_that_are_much_slower_take_a_rung_too() {
         assert!(decisions.iter().all(|d| d.micro_batch > 1));
         assert_eq!(!rungs(&decisions).is_empty(), expected);
     }
+}
+
+#[test]
+fn a_single_sample_that_is_refused_takes_a_rung_at_once() {
+    let mut bench = settled(2 * GB, 0);
+    drift(&mut bench, 23.0);
+    bench.turns(5);
+    bench.end(1, Outcome::Memory);
+    let first = bench.turn();
+    assert_eq!(
+        (first.change, first.micro_batch),
+        (Change::CheckpointMore, 1)
+    );
+    assert_eq!(
+        sentence(1, &first),
+        "Computing 1 block twice instead of keeping its activations: even one sample was refused"
+    );
+    assert!(bench.turns(20).iter().all(|d| d.change == Change::Hold));
 }
 
 #[test]
