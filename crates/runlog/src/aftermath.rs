@@ -211,7 +211,7 @@ impl Story<'_> {
             format_bytes(budget_bytes),
         );
         Some(format!(
-            "Ebb held {own} of the {budget} that it allowed itself, {} were free.",
+            "Ebb held {own}, its budget was {budget}, and {} were free.",
             format_bytes(last.sample.available_bytes)
         ))
     }

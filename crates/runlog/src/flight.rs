@@ -10,7 +10,8 @@ use crate::folder::{Claim, RunFolder};
 use pressure::{Action, Level, MemorySample};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const RING: &str = "flight.ring";
@@ -119,11 +120,8 @@ impl FlightRing {
         let Some(slot) = slot(self.next, record) else {
             return Ok(());
         };
-        let place = SeekFrom::Start(self.next % SLOTS * SLOT as u64);
-        let written = self
-            .file
-            .seek(place)
-            .and_then(|_| self.file.write_all(&slot));
+        let place = self.next % SLOTS * SLOT as u64;
+        let written = self.file.write_all_at(&slot, place);
         written.map_err(RunlogError::disk("written", &self.path))?;
         self.next += 1;
         Ok(())

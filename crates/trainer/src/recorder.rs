@@ -1,39 +1,59 @@
-//! Feeds the flight recorder: every reading of the monitor and every event that says where the run stands, on a thread of its
-//! own. The monitor and the training only put records into a queue and never wait for the disk. Knows no rule and no tensor.
+//! Feeds the flight recorder: every reading of the monitor and every event that says where the run stands, written by a thread
+//! of its own. The monitor and the training only lay records down and wait for nothing. Knows no rule and no tensor.
 
 use pressure::{Action, MemorySample, Phase, thread_cpu_ms};
 use runlog::{FlightRecord, FlightRing, RunEvent};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Distance of two visits of the thread: what a kill may cost. It comes by the clock, because to be woken for each reading
+/// would cost the monitor more than the reading itself.
+const WRITE_EVERY: Duration = Duration::from_millis(200);
 /// Distance of two syncs: what a power cut may cost.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// Least distance of two readings kept, milliseconds: a little under the monitor's fast beat.
 const READING_EVERY_MS: u64 = 45;
 /// Records that wait for a slow disk: half a minute of them. What comes on top is left out.
-const QUEUE: usize = 640;
-
-/// What goes through the queue.
-enum Word {
-    Record(FlightRecord),
-    End,
-}
+const WAITING: usize = 640;
 
 /// Writes what a run's last minutes were like.
 pub struct Recorder {
-    queue: SyncSender<Word>,
+    desk: Arc<Desk>,
     thread: Option<JoinHandle<()>>,
-    shared: Arc<Mutex<Shared>>,
     unix_ms: fn() -> u64,
     standing: Standing,
 }
 
+/// Where records are laid down for the thread.
 #[derive(Default)]
-struct Shared {
+struct Desk {
+    papers: Mutex<Papers>,
+    ending: Condvar,
+}
+
+#[derive(Default)]
+struct Papers {
+    waiting: Vec<FlightRecord>,
+    ended: bool,
     trouble: Option<String>,
+    /// CPU time of the thread up to its newest visit, milliseconds.
     cpu_ms: f64,
+}
+
+impl Desk {
+    /// A full desk costs this record.
+    fn lay(&self, record: FlightRecord) {
+        let mut papers = self.papers();
+        if papers.waiting.len() < WAITING {
+            papers.waiting.push(record);
+        }
+    }
+
+    fn papers(&self) -> MutexGuard<'_, Papers> {
+        // Plain values: whoever panicked left them whole.
+        self.papers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Where the run stands, as its events tell.
@@ -43,6 +63,7 @@ struct Standing {
     action: Action,
     micro_batch: u32,
     effective_batch: u32,
+    budget_bytes: u64,
 }
 
 impl Recorder {
@@ -53,28 +74,27 @@ impl Recorder {
         effective_batch: u32,
         step: u64,
     ) -> Recorder {
-        let (queue, records) = sync_channel(QUEUE);
-        let shared = Arc::new(Mutex::new(Shared::default()));
-        let seen = Arc::clone(&shared);
+        let desk = Arc::new(Desk::default());
+        let seen = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("recorder".into())
-            .spawn(move || keep(ring, &records, &seen));
+            .spawn(move || keep(ring, &seen));
         if let Err(error) = &thread {
-            held(&shared).trouble = Some(format!("its thread could not be started: {error}"));
+            desk.papers().trouble = Some(format!("its thread could not be started: {error}"));
         }
         let recorder = Recorder {
-            queue,
+            desk,
             thread: thread.ok(),
-            shared,
             unix_ms,
             standing: Standing {
                 step,
                 action: Action::Run,
                 micro_batch: 0,
                 effective_batch,
+                budget_bytes: 0,
             },
         };
-        recorder.tell(FlightRecord::Life {
+        recorder.desk.lay(FlightRecord::Life {
             unix_ms: unix_ms(),
             process: std::process::id(),
         });
@@ -83,7 +103,7 @@ impl Recorder {
 
     /// Takes the monitor's readings, at most some twenty a second. Called on the monitor's thread: it waits for nothing.
     pub fn ear(&self) -> impl FnMut(&MemorySample) + Send + use<> {
-        let (queue, clock, mut last_ms) = (self.queue.clone(), self.unix_ms, 0);
+        let (desk, clock, mut last_ms) = (Arc::clone(&self.desk), self.unix_ms, 0);
         move |sample| {
             let unix_ms = clock();
             // A clock that was set back begins anew.
@@ -92,8 +112,7 @@ impl Recorder {
             }
             last_ms = unix_ms;
             let sample = *sample;
-            // A full queue or an ended thread costs this reading.
-            let _ = queue.try_send(Word::Record(FlightRecord::Sample { unix_ms, sample }));
+            desk.lay(FlightRecord::Sample { unix_ms, sample });
         }
     }
 
@@ -112,94 +131,85 @@ impl Recorder {
                 if *phase == Phase::Train {
                     self.standing.micro_batch = decision.micro_batch;
                 }
-                self.tell(FlightRecord::Decision {
+                // A user's pause has no budget of its own.
+                if decision.budget_bytes > 0 {
+                    self.standing.budget_bytes = decision.budget_bytes;
+                }
+                self.desk.lay(FlightRecord::Decision {
                     unix_ms,
                     sentence: sentence.clone(),
                 });
-                if decision.budget_bytes > 0 {
-                    self.stand(unix_ms, decision.budget_bytes);
-                }
+                self.stand(unix_ms);
             }
-            RunEvent::Memory { budget_bytes, .. } => self.stand(unix_ms, *budget_bytes),
+            RunEvent::Memory { budget_bytes, .. } => {
+                self.standing.budget_bytes = *budget_bytes;
+                self.stand(unix_ms);
+            }
             _ => {}
         }
     }
 
-    fn stand(&self, unix_ms: u64, budget_bytes: u64) {
+    fn stand(&self, unix_ms: u64) {
         let standing = self.standing;
-        self.tell(FlightRecord::Standing {
+        self.desk.lay(FlightRecord::Standing {
             unix_ms,
             step: standing.step,
             action: standing.action,
             micro_batch: standing.micro_batch,
             effective_batch: standing.effective_batch,
-            budget_bytes,
+            budget_bytes: standing.budget_bytes,
         });
-    }
-
-    fn tell(&self, record: FlightRecord) {
-        // A full queue or an ended thread costs this record.
-        let _ = self.queue.try_send(Word::Record(record));
     }
 
     /// Why nothing is recorded any more, once.
     pub fn take_trouble(&self) -> Option<String> {
-        held(&self.shared).trouble.take()
+        self.desk.papers().trouble.take()
     }
 
-    /// CPU time that the thread has used, in milliseconds; as of its newest record.
-    pub fn cpu_ms(&self) -> f64 {
-        held(&self.shared).cpu_ms
+    /// CPU time that the thread has used up to its newest visit, in milliseconds.
+    #[cfg(test)]
+    fn cpu_ms(&self) -> f64 {
+        self.desk.papers().cpu_ms
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Waits for a place in the queue, and so for what was told before.
-        if self.queue.send(Word::End).is_ok()
-            && let Some(thread) = self.thread.take()
-        {
+        self.desk.papers().ended = true;
+        self.desk.ending.notify_all();
+        if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by then, and there is nothing left to save.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread: write at once, sync once a second, end with the first error.
-fn keep(mut ring: FlightRing, records: &Receiver<Word>, shared: &Mutex<Shared>) {
+/// The thread: write five times a second, sync once, end with the first error.
+fn keep(mut ring: FlightRing, desk: &Desk) {
     let (mut synced, mut fresh) = (Instant::now(), false);
+    let mut papers = desk.papers();
     loop {
-        let wrote = match records.recv_timeout(SYNC_EVERY) {
-            Ok(Word::Record(record)) => {
-                fresh = true;
-                ring.write(&record)
-            }
-            Err(RecvTimeoutError::Timeout) => Ok(()),
-            Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => {
-                // The last words: if this fails there is nobody left to tell.
-                let _ = ring.sync();
-                return;
-            }
-        };
-        let kept = wrote.and_then(|()| {
-            if fresh && synced.elapsed() >= SYNC_EVERY {
-                (synced, fresh) = (Instant::now(), false);
-                return ring.sync();
-            }
-            Ok(())
-        });
-        let mut shared = held(shared);
-        shared.cpu_ms = thread_cpu_ms();
-        if let Err(error) = kept {
-            shared.trouble = Some(error.to_string());
+        if !papers.ended {
+            let waited = desk.ending.wait_timeout(papers, WRITE_EVERY);
+            papers = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        papers.cpu_ms = thread_cpu_ms();
+        let (records, ended) = (std::mem::take(&mut papers.waiting), papers.ended);
+        drop(papers);
+        fresh |= !records.is_empty();
+        let mut kept = records.iter().try_for_each(|record| ring.write(record));
+        if kept.is_ok() && fresh && (ended || synced.elapsed() >= SYNC_EVERY) {
+            (synced, fresh) = (Instant::now(), false);
+            kept = ring.sync();
+        }
+        papers = desk.papers();
+        if let Err(error) = &kept {
+            papers.trouble = Some(error.to_string());
+        }
+        if ended || kept.is_err() {
             return;
         }
     }
-}
-
-/// Plain values: whoever panicked left them whole.
-fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

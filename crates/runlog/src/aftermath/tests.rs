@@ -66,7 +66,7 @@ fn a_crisis_is_told_with_times_and_numbers() {
         [
             "The last reading was at 14:02:10, 0.4 s before the end: pressure 0.93, other apps had taken 6.6 GB in the last \
              20 s; the micro-batch was 4 of 16.",
-            "Ebb held 3.0 GB of the 4.0 GB that it allowed itself, 410 MB were free.",
+            "Ebb held 3.0 GB, its budget was 4.0 GB, and 410 MB were free.",
             "The highest pressure of the last two minutes was 0.93 at 14:02:10, because only 410 MB were free.",
             "At 14:01:52: Shrunk 16 to 4: another app took 2.0 GB in 3 s.",
         ]

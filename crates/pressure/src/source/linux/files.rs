@@ -37,12 +37,12 @@ impl Kept {
                     source,
                 })?;
             filled += read;
-            if read == 0 {
+            // The kernel writes these files in one go: a reading that leaves room was the whole, and asking again for the end
+            // would have it written once more.
+            if filled < bytes.len() {
                 break;
             }
-            if filled == bytes.len() {
-                bytes.resize(2 * filled, 0);
-            }
+            bytes.resize(2 * filled, 0);
         }
         bytes.truncate(filled);
         String::from_utf8(bytes).map_err(|_| self.unexpected("bytes that are no text"))
