@@ -10,6 +10,7 @@ mod failure;
 mod inspect;
 mod interrupt;
 mod memory;
+mod plan;
 mod predict;
 mod progress;
 mod runs;
@@ -28,6 +29,7 @@ pub fn run() -> ExitCode {
         None => return app(args::App::default()),
         Some(Command::App(app_args)) => return app(app_args),
         Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Plan(args)) => plan::run(&args),
         Some(Command::Train(args)) => train::start(*args),
         Some(Command::Resume(args)) => train::resume(args),
         Some(Command::Evaluate(args)) => evaluate::run(&args),

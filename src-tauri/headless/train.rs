@@ -8,7 +8,8 @@ use super::{inspect, interrupt};
 use dataset::InspectOptions;
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
-use trainer::{Control, Flight, Machine, MemoryScript, Plan, Replay};
+use trainer::forecast::settle;
+use trainer::{Control, Flight, Machine, MemoryScript, Replay};
 
 /// The top-level entry point of `ebb train`.
 pub fn start(args: args::Train) -> Result<(), Failure> {
@@ -16,15 +17,8 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     let folder = config.folder.clone().ok_or_else(|| {
         Failure::usage("no folder to train on; write `ebb train FOLDER`, or give one in the config")
     })?;
-    let options = InspectOptions::default();
-    let options = InspectOptions {
-        held_out_fraction: config
-            .held_out_fraction
-            .unwrap_or(options.held_out_fraction),
-        seed: config.seed.unwrap_or(options.seed),
-    };
-    let inspection = dataset::inspect(&folder, &options, &|_| {})?;
-    let plan = Plan::check(&config, &inspection)?;
+    let inspection = dataset::inspect(&folder, &options(&config), &|_| {})?;
+    let plan = settle(&config, &inspection)?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
         inspect::describe(&inspection);
@@ -42,6 +36,15 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How a config wants its folder looked at.
+pub fn options(config: &RunConfig) -> InspectOptions {
+    let usual = InspectOptions::default();
+    InspectOptions {
+        held_out_fraction: config.held_out_fraction.unwrap_or(usual.held_out_fraction),
+        seed: config.seed.unwrap_or(usual.seed),
+    }
+}
+
 /// The top-level entry point of `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
     let run = find(&args.run)?;
@@ -56,9 +59,13 @@ pub fn find(text: &str) -> Result<RunFolder, Failure> {
     Ok(RunStore::open(RunStore::default_root()).find(text)?)
 }
 
-/// Command line over config file over preset.
-fn config(args: &args::Train) -> Result<RunConfig, Failure> {
-    let preset = match &args.preset {
+/// Config file over preset, for a machine with so much memory.
+pub fn base_config(
+    preset_name: Option<&str>,
+    file: Option<&Path>,
+    total_bytes: impl Fn() -> u64,
+) -> Result<RunConfig, Failure> {
+    let preset = match preset_name {
         None => RunConfig::default(),
         Some(name) => preset(name).ok_or_else(|| {
             let names: Vec<&str> = preset_names().collect();
@@ -68,12 +75,24 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
             ))
         })?,
     };
-    let file = args
-        .config
-        .as_deref()
-        .map(RunConfig::load)
-        .transpose()?
-        .unwrap_or_default();
+    let file = file.map(RunConfig::load).transpose()?.unwrap_or_default();
+    let base = file.over(preset);
+    match base.by_memory.is_empty() {
+        true => Ok(base),
+        false => Ok(base.for_memory(total_bytes())),
+    }
+}
+
+/// Physical memory of a machine; 0 where it cannot be read.
+pub fn total_bytes(machine: &Machine) -> u64 {
+    let sample = machine.open().and_then(|mut source| Ok(source.sample()?));
+    sample.map_or(0, |sample| sample.total_bytes)
+}
+
+/// Command line over config file over preset.
+fn config(args: &args::Train) -> Result<RunConfig, Failure> {
+    let total_bytes = || total_bytes(&machine(&args.script));
+    let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
     let typed = RunConfig {
         folder: args.folder.clone(),
         task: args.task.clone(),
@@ -102,7 +121,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         checkpoint_every: args.checkpoint_every.clone(),
         ..RunConfig::default()
     };
-    let mut config = typed.over(file.over(preset));
+    let mut config = typed.over(base);
     if args.micro_batch == Some(MicroBatch::Auto) {
         config.micro_batch = None;
     }

@@ -22,6 +22,7 @@ mod sizing;
 pub mod source;
 mod state;
 mod stopping;
+mod suggest;
 mod turn;
 mod waiting;
 mod words;
@@ -44,4 +45,8 @@ pub use sample::{Component, Level, MemorySample};
 pub use signal::{LevelTracker, Reading, pressure};
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
 pub use state::State;
+pub use suggest::{
+    DataNeed, DeviceRoom, DoesNotFit, Form, ModelNeed, Peak, Processes, SuggestedConfig,
+    sensible_sizes, suggest_config,
+};
 pub use words::sentence;

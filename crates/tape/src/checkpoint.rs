@@ -43,6 +43,7 @@ impl Tape<'_> {
     {
         self.poll()?;
         let quiet = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
+        let quiet = quiet.inner();
         let outputs = parts(x.tensor(), size)?
             .into_iter()
             .map(|(samples, part)| {
@@ -123,7 +124,8 @@ impl Again {
             self.cancel.clone(),
             self.kernels,
             self.keeping.clone(),
-        );
+        )
+        .inner();
         // What needs no gradient gets none the second time either.
         let x = match self.id {
             Some(_) => tape.variable(input),

@@ -95,6 +95,18 @@ pub fn foresee() -> String {
     }
 }
 
+/// The kind of device that [`choose`] will come to, without making one: `metal`, `cuda` or `cpu`.
+pub fn foresee_kind(wanted: Wanted) -> &'static str {
+    match wanted {
+        Wanted::Cpu => "cpu",
+        Wanted::Metal => "metal",
+        Wanted::Cuda => "cuda",
+        Wanted::Auto if platform::foresee().is_ok() => "metal",
+        Wanted::Auto if cfg!(feature = "cuda") => "cuda",
+        Wanted::Auto => "cpu",
+    }
+}
+
 /// Threads of the CPU kernels: the performance cores unless told otherwise.
 pub fn default_threads() -> usize {
     candle_core::utils::get_num_threads()

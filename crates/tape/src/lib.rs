@@ -20,6 +20,7 @@ pub mod memory;
 mod ops;
 mod parameters;
 mod quantised;
+mod rehearsal;
 mod saved;
 mod stream;
 mod tape;
@@ -35,6 +36,7 @@ pub use ops::{
 };
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};
+pub use rehearsal::{HeapEvent, rehearse};
 pub use saved::Keeping;
 pub use stream::Stream;
 pub use tape::{Cancel, Kernels, Tape, Value};

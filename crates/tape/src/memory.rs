@@ -1,6 +1,7 @@
 //! Memory by Ebb's own count: an allocator wrapper that knows live and peak bytes of this process's heap, and `release`,
 //! which gives memory back to the system. Where a GPU holds the tensors its driver's count comes beside it.
 
+use crate::rehearsal::{given, taken};
 use candle_core::Device;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +16,21 @@ pub struct Counting<A>(pub A);
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size() as u64);
+        taken(layout.size());
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        given(layout.size());
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         grow(layout.size() as u64);
+        taken(layout.size());
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.alloc_zeroed(layout) }
     }
@@ -34,6 +38,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         grow(size as u64);
         LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        taken(size);
+        given(layout.size());
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.realloc(pointer, layout, size) }
     }

@@ -50,6 +50,22 @@ impl Parameters {
         Ok(ParameterId(self.0.len() - 1))
     }
 
+    /// Adds a parameter of zeros, which takes no memory before something is written to it.
+    pub fn add_zeros(
+        &mut self,
+        name: String,
+        shape: &[usize],
+        dtype: DType,
+        device: &Device,
+    ) -> Result<ParameterId> {
+        self.0.push(Parameter {
+            name,
+            tensor: Tensor::zeros(shape, dtype, device)?,
+            decays: shape.len() > 1,
+        });
+        Ok(ParameterId(self.0.len() - 1))
+    }
+
     /// The parameters in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Parameter> {
         self.0.iter()

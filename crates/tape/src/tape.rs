@@ -4,6 +4,7 @@ use crate::error::{Result, TapeError};
 use crate::gradients::Gradients;
 use crate::kept::{Again, Kept};
 use crate::parameters::{ParameterId, Parameters};
+use crate::rehearsal;
 use crate::saved::Keeping;
 use candle_core::Tensor;
 use std::cell::RefCell;
@@ -101,6 +102,8 @@ pub struct Tape<'a> {
     keeping: Keeping,
     cancel: Cancel,
     kernels: Kernels,
+    /// A checkpointed block runs on it: its operations are part of one of another tape's.
+    inner: bool,
 }
 
 impl<'a> Tape<'a> {
@@ -139,6 +142,7 @@ impl<'a> Tape<'a> {
             keeping,
             cancel,
             kernels,
+            inner: false,
         }
     }
 
@@ -150,6 +154,15 @@ impl<'a> Tape<'a> {
             keeping: Keeping::default(),
             cancel,
             kernels,
+            inner: false,
+        }
+    }
+
+    /// The same tape for a checkpointed block.
+    pub(crate) fn inner(self) -> Self {
+        Tape {
+            inner: true,
+            ..self
         }
     }
 
@@ -205,6 +218,9 @@ impl<'a> Tape<'a> {
 
     /// Every operation begins here: a raised cancel flag ends the piece, and so does a limit that was reached.
     pub(crate) fn poll(&self) -> Result<()> {
+        if !self.inner {
+            rehearsal::operation();
+        }
         if self.cancel.load(Ordering::Relaxed) {
             return Err(TapeError::Cancelled);
         }

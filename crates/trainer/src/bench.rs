@@ -9,4 +9,5 @@ mod peak;
 
 pub use case::{Case, Row, Spread, run};
 pub use peak::peak_gflops;
+pub(crate) use workload::Model;
 pub use workload::Workload;

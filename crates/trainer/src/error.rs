@@ -71,6 +71,18 @@ pub enum TrainError {
         /// What would help.
         next: &'static str,
     },
+    /// By the forecast not even the smallest piece fits beside what others use.
+    #[error(
+        "{needs}, and Ebb may use {budget} here; {enough} would do: close other apps, or choose smaller images or another model"
+    )]
+    DoesNotFit {
+        /// What takes how much.
+        needs: String,
+        /// What Ebb may use.
+        budget: String,
+        /// What would be enough.
+        enough: String,
+    },
     /// The system gives no threads of the size that deep networks need.
     #[error(
         "the training's threads could not be started ({0}); raise the limit that is set on this process (ulimit -v, ulimit -d), or use fewer --threads"
@@ -164,7 +176,9 @@ impl TrainError {
             TrainError::NotTrainable { .. } => "not_trainable",
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Diverged { .. } => "diverged",
-            TrainError::NoRoom { .. } | TrainError::Refused { .. } => "no_room",
+            TrainError::NoRoom { .. }
+            | TrainError::Refused { .. }
+            | TrainError::DoesNotFit { .. } => "no_room",
             TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",

@@ -35,7 +35,12 @@ pub struct Ahead {
 impl Ahead {
     /// Two effective batches ahead, in bounded bytes. `ceiling_bytes` is what Ebb may use at most; 0 where nobody knows.
     pub fn of(plan: &Plan, workers: usize, ceiling_bytes: u64) -> Self {
-        let sample_bytes = 3 * u64::from(plan.image_size).pow(2);
+        Ahead::at(plan, plan.image_size, workers, ceiling_bytes)
+    }
+
+    /// The same for images of another side.
+    pub fn at(plan: &Plan, image_size: u32, workers: usize, ceiling_bytes: u64) -> Self {
+        let sample_bytes = 3 * u64::from(image_size).pow(2);
         let most = (AHEAD_BYTES / sample_bytes).max(1) as usize;
         Ahead {
             workers,
@@ -61,6 +66,14 @@ impl Ahead {
             Prefetch::Long => self.cache_bytes,
             Prefetch::Short => 0,
         }
+    }
+
+    /// Bytes that waiting samples and kept photographs come to at most, of both feeds, in a run of this plan. A kept photograph is
+    /// half as large again as its sample, or a third more where it is oblong.
+    pub fn waiting_most_bytes(&self, plan: &Plan) -> u64 {
+        let kept = |photographs: u64| self.cache_bytes.min(photographs * 3 * self.sample_bytes);
+        let depth = self.depth_samples as u64 * self.sample_bytes;
+        depth + kept(plan.train_samples) + kept(plan.held_out_samples)
     }
 
     /// Bytes of samples that wait at most, beyond those that a short prefetch holds too.

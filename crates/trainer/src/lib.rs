@@ -9,6 +9,7 @@ mod checkpoint;
 mod control;
 pub mod bench;
 pub mod doctor;
+pub mod forecast;
 mod effective_batch;
 mod error;
 mod feed;
@@ -42,7 +43,7 @@ pub use plan::{Augmentation, ModelKind, OptimizerKind, Plan};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use saved::{Evaluated, SavedRun};
-pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee};
+pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::memory::{Counting, Purge};
 pub use train::{Ending, Flight, on_threads, resume, start};
 

@@ -57,9 +57,9 @@ fn unix_ms() -> u64 {
 }
 
 /// Decoding workers: as many as keep the device fed.
-fn workers(plan: &Plan, chosen: &Chosen) -> usize {
+pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
     plan.workers.map_or_else(
-        || match chosen.kind {
+        || match kind {
             "metal" => 4,
             "cuda" => 2,
             _ => (plan.threads as usize).min(4),
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
         let ceilings = [Some(pilot.total_bytes()), plan.memory_cap_bytes];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
-        let ahead = Ahead::of(plan, workers(plan, &chosen), ceiling_bytes);
+        let ahead = Ahead::of(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
             run: run.clone(),

@@ -1,6 +1,8 @@
 //! Matrix products on slices, at the machine's full vector width (`gemm` picks AVX-512, AVX2 or NEON at run time).
 
 use crate::cpu::Float;
+use crate::cpu::view::{Plain, buffer};
+use crate::rehearsal::rehearsed_threads;
 use gemm::Parallelism;
 
 /// A matrix inside a slice, by strides in elements.
@@ -43,9 +45,18 @@ impl<'a, T: Float> Matrix<'a, T> {
     }
 }
 
-/// Threads of the CPU kernels: the size of the pool they run in.
+/// Threads of the CPU kernels: the size of the pool they run in, or the one that a rehearsal is for.
 pub(crate) fn threads() -> usize {
-    rayon::current_num_threads()
+    rehearsed_threads().unwrap_or_else(rayon::current_num_threads)
+}
+
+/// Room that the other threads of the pool take for themselves while `jobs` are done side by side, `len` numbers each. In a
+/// rehearsal one thread does their work; outside of one it is empty.
+pub(crate) fn room_of_others<T: Plain>(jobs: usize, len: usize) -> Vec<T> {
+    match rehearsed_threads() {
+        Some(threads) => buffer(threads.min(jobs).saturating_sub(1) * len),
+        None => Vec::new(),
+    }
 }
 
 /// `out = keep * out + scale * a b`, with `out` row-major, rows `out_stride` apart. `keep` of zero never reads `out`.
@@ -65,6 +76,15 @@ pub(crate) fn product<T: Float>(
         a.rows == 0 || (a.rows - 1) * out_stride + b.columns <= out.len(),
         "the product fits its buffer"
     );
+    if rehearsed_threads().is_some() {
+        // Its buffers are what a rehearsal is about. Numbers stay finite.
+        if keep == T::zero() {
+            out.chunks_mut(out_stride.max(1))
+                .take(a.rows)
+                .for_each(|row| row[..b.columns].fill(T::zero()));
+        }
+        return;
+    }
     let threads = if parallel { threads() } else { 1 };
     let parallelism = if threads > 1 {
         Parallelism::Rayon(threads)

@@ -8,7 +8,8 @@
 use super::{axes, expect_filled, expect_shape};
 use crate::cpu::columns::{Window, gather, scatter};
 use crate::cpu::{
-    Float, Matrix, View, add_in_order, buffer, product, tensor_of, threads, with_float,
+    Float, Matrix, View, add_in_order, buffer, product, room_of_others, tensor_of, threads,
+    with_float,
 };
 use crate::error::{Result, TapeError};
 use crate::half::widened_on_cpu;
@@ -175,6 +176,7 @@ fn each_sample<T: Float>(
     work: impl Fn(usize, &mut [T], &mut [T], bool) + Sync,
 ) {
     if out.len() / size.max(1) >= threads() {
+        let _others = room_of_others::<T>(out.len() / size.max(1), scratch);
         out.par_chunks_mut(size).enumerate().for_each_init(
             || buffer::<T>(scratch),
             |columns, (n, out)| work(n, out, columns, false),
@@ -279,15 +281,17 @@ fn weight_gradient<T: Float>(window: &Window, x: &Tensor, dy: &Tensor) -> Result
         .min(samples.max(1));
     let length = samples.div_ceil(chunks);
     let parallel = chunks < threads();
+    let scratch = if window.is_pointwise() {
+        0
+    } else {
+        rows * pixels
+    };
+    let _others = room_of_others::<T>(samples.div_ceil(length), scratch);
     let partial: Vec<Vec<T>> = (0..samples.div_ceil(length))
         .into_par_iter()
         .map(|chunk| {
             let mut dw = buffer::<T>(out * rows);
-            let mut columns = buffer::<T>(if window.is_pointwise() {
-                0
-            } else {
-                rows * pixels
-            });
+            let mut columns = buffer::<T>(scratch);
             for n in chunk * length..((chunk + 1) * length).min(samples) {
                 let keep = if n == chunk * length {
                     T::zero()

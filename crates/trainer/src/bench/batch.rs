@@ -14,6 +14,25 @@ impl Workload {
             Workload::ResNet18 | Workload::VitTiny => images(stream, samples),
         }
     }
+
+    /// A batch of nothing but zeros, of the same size.
+    pub(crate) fn blank(self, samples: usize) -> Batch {
+        let ids = samples * self.tokens();
+        let pixels = match ids {
+            0 => samples * 3 * IMAGE * IMAGE,
+            _ => 0,
+        };
+        let targets = match self {
+            Workload::Gpt | Workload::Gpt125m => ids,
+            Workload::BertMini | Workload::ResNet18 | Workload::VitTiny => samples,
+        };
+        Batch {
+            ids: vec![0; ids],
+            pixels: vec![0.0; pixels],
+            targets: vec![0; targets],
+            samples,
+        }
+    }
 }
 
 /// Samples of a workload on the host.

@@ -105,6 +105,30 @@ impl Workload {
         }
     }
 
+    /// Side of the images, or tokens of a sequence.
+    pub fn resolution(self) -> usize {
+        match self.tokens() {
+            0 => IMAGE,
+            tokens => tokens,
+        }
+    }
+
+    /// Width and heads of a transformer.
+    pub fn heads(self) -> Option<(usize, usize)> {
+        match self.shape() {
+            Shape::Language(shape) => Some((shape.width, shape.heads)),
+            Shape::Text(shape) => Some((shape.width, shape.heads)),
+            Shape::Vit(shape) => Some((shape.width, shape.heads)),
+            Shape::ResNet(_) => None,
+        }
+    }
+
+    /// Bytes of one sample on the host.
+    pub fn sample_bytes(self) -> u64 {
+        let batch = self.blank(1);
+        (4 * (batch.ids.len() + batch.pixels.len() + batch.targets.len())) as u64
+    }
+
     /// Blocks that can be checkpointed.
     pub fn blocks(self) -> usize {
         match self.shape() {
@@ -118,14 +142,25 @@ impl Workload {
     /// Builds the network.
     pub(crate) fn build(self, dtype: DType, device: &Device) -> Result<(Model, Parameters)> {
         let mut parameters = Parameters::default();
-        let b = &mut Builder::new(&mut parameters, 1, dtype, device);
-        let model = match self.shape() {
+        let model = self.built(&mut Builder::new(&mut parameters, 1, dtype, device))?;
+        Ok((model, parameters))
+    }
+
+    /// The same network with zeros for parameters, on the CPU: its shapes, in no time and memory.
+    pub(crate) fn of_zeros(self, dtype: DType) -> Result<(Model, Parameters)> {
+        let mut parameters = Parameters::default();
+        let builder = Builder::new(&mut parameters, 1, dtype, &Device::Cpu);
+        let model = self.built(&mut builder.of_zeros())?;
+        Ok((model, parameters))
+    }
+
+    fn built(self, b: &mut Builder) -> Result<Model> {
+        Ok(match self.shape() {
             Shape::Language(shape) => Model::Language(Gpt::build(b, shape)?),
             Shape::Text(shape) => Model::Text(TextEncoder::build(b, shape, TEXT_CLASSES)?),
             Shape::Vit(shape) => Model::Vit(Vit::build(b, shape, IMAGE_CLASSES)?),
             Shape::ResNet(shape) => Model::ResNet(ResNet::build(b, &shape, IMAGE_CLASSES)?),
-        };
-        Ok((model, parameters))
+        })
     }
 }
 
@@ -147,7 +182,19 @@ impl Model {
         device: &Device,
         (checkpointed, loss_factor): (usize, f64),
     ) -> Result<(TrainedPiece, u64)> {
-        let tape = Tape::record(parameters, Cancel::default(), Kernels::Fused);
+        self.piece_by(Kernels::Fused, parameters, part, device, checkpointed)
+    }
+
+    /// [`Model::piece`] by these forms of the operations.
+    pub fn piece_by(
+        &self,
+        kernels: Kernels,
+        parameters: &Parameters,
+        part: &Batch,
+        device: &Device,
+        checkpointed: usize,
+    ) -> Result<(TrainedPiece, u64)> {
+        let tape = Tape::record(parameters, Cancel::default(), kernels);
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;
         let keeping = tape.keeping().clone();
         let (per_row, root) = (loss.per_sample, loss.sum);

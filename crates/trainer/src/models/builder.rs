@@ -11,6 +11,16 @@ pub struct Builder<'a> {
     stream: Stream,
     dtype: DType,
     device: &'a Device,
+    first: First,
+}
+
+/// First values.
+#[derive(Clone, Copy)]
+enum First {
+    /// As training begins with them.
+    Drawn,
+    /// None: the network is built for its shapes.
+    Zeros,
 }
 
 impl<'a> Builder<'a> {
@@ -27,6 +37,15 @@ impl<'a> Builder<'a> {
             stream: Stream::new(seed).site("parameters"),
             dtype,
             device,
+            first: First::Drawn,
+        }
+    }
+
+    /// Builds for the shapes alone: all values are zero and take neither time nor memory.
+    pub fn of_zeros(self) -> Self {
+        Builder {
+            first: First::Zeros,
+            ..self
         }
     }
 
@@ -43,6 +62,7 @@ impl<'a> Builder<'a> {
             stream: self.stream,
             dtype: self.dtype,
             device: self.device,
+            first: self.first,
         };
         build(&mut inner)
     }
@@ -55,6 +75,9 @@ impl<'a> Builder<'a> {
     /// Truncated normal values.
     pub fn normal(&mut self, name: &str, shape: &[usize], deviation: f64) -> Result<ParameterId> {
         let name = self.full(name);
+        if let First::Zeros = self.first {
+            return self.zeros(name, shape);
+        }
         let values = self
             .stream
             .site(&name)
@@ -65,9 +88,18 @@ impl<'a> Builder<'a> {
 
     /// One value everywhere.
     pub fn constant(&mut self, name: &str, shape: &[usize], value: f64) -> Result<ParameterId> {
+        if let First::Zeros = self.first {
+            let name = self.full(name);
+            return self.zeros(name, shape);
+        }
         let values = vec![value; shape.iter().product()];
         self.parameters
             .add(self.full(name), values, shape, self.dtype, self.device)
+    }
+
+    fn zeros(&mut self, name: String, shape: &[usize]) -> Result<ParameterId> {
+        self.parameters
+            .add_zeros(name, shape, self.dtype, self.device)
     }
 
     fn full(&self, name: &str) -> String {

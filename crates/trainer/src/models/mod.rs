@@ -43,27 +43,43 @@ impl Network {
         device: &Device,
     ) -> Result<(Network, Parameters)> {
         let mut parameters = Parameters::default();
-        let mut builder = Builder::new(&mut parameters, seed, dtype, device);
-        let network = match kind {
-            ModelKind::ConvNet => Network::ResNet(ResNet::build(
-                &mut builder,
-                &ResNetShape::convnet(),
-                classes,
-            )?),
-            ModelKind::VitMicro => Network::Vit(Vit::build(
-                &mut builder,
-                VitShape::micro(image_size),
-                classes,
-            )?),
-        };
+        let builder = &mut Builder::new(&mut parameters, seed, dtype, device);
+        let network = Network::built(kind, image_size, classes, builder)?;
         Ok((network, parameters))
     }
 
-    /// Trained parameters of such a network: it is built for that, in milliseconds.
+    /// The same network with zeros for parameters, on the CPU: its shapes, in no time and memory.
+    pub fn of_zeros(
+        kind: ModelKind,
+        image_size: usize,
+        classes: usize,
+        dtype: DType,
+    ) -> Result<(Network, Parameters)> {
+        let mut parameters = Parameters::default();
+        let builder = Builder::new(&mut parameters, 0, dtype, &Device::Cpu);
+        let network = Network::built(kind, image_size, classes, &mut builder.of_zeros())?;
+        Ok((network, parameters))
+    }
+
+    fn built(
+        kind: ModelKind,
+        image_size: usize,
+        classes: usize,
+        builder: &mut Builder,
+    ) -> Result<Network> {
+        Ok(match kind {
+            ModelKind::ConvNet => {
+                Network::ResNet(ResNet::build(builder, &ResNetShape::convnet(), classes)?)
+            }
+            ModelKind::VitMicro => {
+                Network::Vit(Vit::build(builder, VitShape::micro(image_size), classes)?)
+            }
+        })
+    }
+
+    /// Trained parameters of such a network.
     pub fn count(kind: ModelKind, image_size: u32, classes: usize) -> Result<u64> {
-        let device = Device::Cpu;
-        let (_, parameters) =
-            Network::build(kind, image_size as usize, classes, 0, DType::F32, &device)?;
+        let (_, parameters) = Network::of_zeros(kind, image_size as usize, classes, DType::F32)?;
         Ok(parameters.count() as u64)
     }
 

@@ -1,0 +1,99 @@
+//! A rehearsal: the operations of a piece run as they will, every buffer is made and dropped, but matrix products, which take
+//! most of the time and whose results decide nothing about memory, are left out. What the thread allocates meanwhile is
+//! recorded, by size and between which operations. Knows no model and no batch.
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+
+/// Allocations of fewer bytes are not recorded: they do not add up to anything.
+const LEAST_BYTES: usize = 1024;
+/// Most allocations that one recording holds: 16 MB of it, of which only what is used is ever touched.
+const MOST_EVENTS: usize = 1 << 20;
+
+/// What happened to the heap, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeapEvent {
+    /// A block of so many bytes was taken.
+    Taken(u64),
+    /// A block of so many bytes was given back.
+    Given(u64),
+    /// The next operation of the tape begins, forward or backward.
+    Operation,
+}
+
+/// The recording in progress. Its buffer is made before the first event: recording never allocates.
+struct Recorder {
+    events: RefCell<Vec<HeapEvent>>,
+    threads: usize,
+}
+
+impl Recorder {
+    fn push(&self, event: HeapEvent) {
+        // Never borrowed twice: nothing allocates while it is.
+        if let Ok(mut events) = self.events.try_borrow_mut()
+            && events.len() < events.capacity()
+        {
+            events.push(event);
+        }
+    }
+}
+
+thread_local! {
+    /// The recording of this thread; null where there is none. A plain pointer needs no destructor, so that an allocator may
+    /// read it at any time in a thread's life.
+    static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
+}
+
+/// Clears the pointer however the rehearsal ends.
+struct Recording;
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        RECORDER.set(ptr::null());
+    }
+}
+
+fn with_recorder<R>(use_it: impl FnOnce(&Recorder) -> R) -> Option<R> {
+    let recorder = RECORDER.try_with(Cell::get).ok()?;
+    // SAFETY: set by `rehearse` on this very thread and cleared before the recorder it points to is dropped.
+    unsafe { recorder.as_ref() }.map(use_it)
+}
+
+/// Runs `work` on this thread as a rehearsal for `threads` threads and gives what it allocated; empty where the binary's
+/// allocator does not count. Everything must run on this thread: call it inside a pool of one.
+pub fn rehearse<R>(threads: usize, work: impl FnOnce() -> R) -> (R, Vec<HeapEvent>) {
+    let recorder = Recorder {
+        events: RefCell::new(Vec::with_capacity(MOST_EVENTS)),
+        threads,
+    };
+    RECORDER.set(&raw const recorder);
+    let result = {
+        let _recording = Recording;
+        work()
+    };
+    (result, recorder.events.into_inner())
+}
+
+/// The threads that this thread's rehearsal is for; nothing outside a rehearsal.
+pub(crate) fn rehearsed_threads() -> Option<usize> {
+    with_recorder(|recorder| recorder.threads)
+}
+
+/// The tape's next operation begins.
+pub(crate) fn operation() {
+    with_recorder(|recorder| recorder.push(HeapEvent::Operation));
+}
+
+/// A block was taken.
+pub(crate) fn taken(bytes: usize) {
+    if bytes >= LEAST_BYTES {
+        with_recorder(|recorder| recorder.push(HeapEvent::Taken(bytes as u64)));
+    }
+}
+
+/// A block was given back.
+pub(crate) fn given(bytes: usize) {
+    if bytes >= LEAST_BYTES {
+        with_recorder(|recorder| recorder.push(HeapEvent::Given(bytes as u64)));
+    }
+}

@@ -1,0 +1,258 @@
+//! What a training will need, before it trains: the footprint by model, resolution, micro-batch, checkpointed blocks, precision
+//! and optimizer. State is counted from the shapes; what a piece takes is rehearsed. Refuses to know what fits: that is
+//! [`pressure::suggest_config`]'s to say.
+
+mod alignment;
+mod heap;
+mod reach;
+mod refusal;
+mod rehearsal;
+mod seconds;
+
+pub use alignment::alignment;
+pub use reach::Target;
+pub use refusal::{does_not_fit, settle};
+pub use seconds::{seconds_a_sample, seconds_of};
+
+use crate::bench::Workload;
+use crate::error::Result;
+use crate::feed::Ahead;
+use crate::models::Network;
+use crate::optimizer::Optimizer;
+use crate::plan::{ModelKind, OptimizerKind, Plan};
+use heap::Heap;
+use pressure::{Form, ModelNeed, Peak, own_footprint_bytes, sensible_sizes};
+use rehearsal::{ImagePiece, Piece, WorkloadPiece, heap};
+use serde::Serialize;
+use std::time::Duration;
+use tape::Parameters;
+use tape::memory::live_bytes;
+
+/// Sides of images that suit every model, and that a plan lists.
+pub const IMAGE_SIZES: [u32; 8] = [32, 48, 64, 96, 128, 160, 192, 224];
+/// How long the rehearsals of one form may take; two sizes are rehearsed however long they take.
+const PATIENCE: Duration = Duration::from_millis(600);
+/// What a block computed twice costs, as a fraction of the time of a step with none: one more forward pass, a third of a step.
+const AGAIN_FRACTION: f64 = 0.33;
+
+/// Footprint that does not depend on the piece, by what it is for, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Standing {
+    /// Code, stacks, libraries, and what kernels keep for themselves.
+    pub base_bytes: u64,
+    /// Weights as the optimizer moves them.
+    pub weights_bytes: u64,
+    /// Their rounded copy, in a half precision.
+    pub copy_bytes: u64,
+    /// The optimizer's moments.
+    pub moments_bytes: u64,
+    /// The weights' moving average.
+    pub averages_bytes: u64,
+    /// One gradient of everything: it is there while pieces are added up.
+    pub gradients_bytes: u64,
+    /// Samples decoded ahead and photographs kept.
+    pub waiting_bytes: u64,
+}
+
+impl Standing {
+    /// What stays when no piece is at work and none was added.
+    pub fn state_bytes(&self) -> u64 {
+        self.base_bytes + self.held_bytes()
+    }
+
+    /// What of it lies on the heap.
+    fn held_bytes(&self) -> u64 {
+        self.weights_bytes
+            + self.copy_bytes
+            + self.moments_bytes
+            + self.averages_bytes
+            + self.waiting_bytes
+    }
+}
+
+/// Which forms are forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forms {
+    /// As planned alone.
+    Planned,
+    /// As planned, and with more blocks checkpointed: half of them, and all.
+    WithMoreCheckpointed,
+}
+
+/// A forecast for one model at one resolution.
+#[derive(Debug, Clone)]
+pub struct Forecast {
+    /// `convnet`, `gpt`, …
+    pub model: String,
+    /// Side of the image in pixels, or tokens of a sequence.
+    pub resolution: u32,
+    /// Trained parameters.
+    pub parameters: u64,
+    /// What does not depend on the piece.
+    pub standing: Standing,
+    /// Element type of a piece.
+    pub precision: &'static str,
+    /// Bytes that the host keeps of each sample of an effective batch until the step ends.
+    batch_sample_bytes: u64,
+    forms: Vec<(u32, Heap)>,
+    blocks: u32,
+    target: Target,
+}
+
+impl Forecast {
+    /// For a plan, or for its choices with another model or image size.
+    pub fn of_plan(
+        plan: &Plan,
+        model: ModelKind,
+        image_size: u32,
+        target: Target,
+        forms: Forms,
+    ) -> Result<Self> {
+        let (piece, masters) = ImagePiece::of(plan, model, image_size)?;
+        let ahead = Ahead::at(plan, image_size, target.workers(plan), target.ceiling_bytes);
+        let averages_bytes = plan.ema_decay.map_or(0, |_| masters.bytes());
+        let rounded = match plan.precision.is_half() {
+            true => masters
+                .rounded(plan.precision.dtype())?
+                .bytes_in(plan.precision.dtype()),
+            false => 0,
+        };
+        let standing = Standing {
+            copy_bytes: rounded,
+            averages_bytes,
+            waiting_bytes: ahead.waiting_most_bytes(plan),
+            ..standing(&masters, plan.optimizer)?
+        };
+        let blocks = Network::blocks(model, image_size);
+        let planned = plan.checkpoint_blocks.min(blocks);
+        Ok(Forecast {
+            model: model.name().to_owned(),
+            resolution: image_size,
+            parameters: masters.count() as u64,
+            standing,
+            precision: plan.precision.name(),
+            batch_sample_bytes: 0,
+            forms: rehearsed(&piece, &counts(planned, blocks, forms), target)?,
+            blocks,
+            target,
+        })
+    }
+
+    /// For a workload of the bench, in f32 with AdamW.
+    pub fn of_workload(
+        workload: Workload,
+        checkpointed: u32,
+        target: Target,
+        forms: Forms,
+    ) -> Result<Self> {
+        let (piece, parameters) = WorkloadPiece::of(workload)?;
+        let blocks = workload.blocks() as u32;
+        let planned = checkpointed.min(blocks);
+        Ok(Forecast {
+            model: workload.name().to_owned(),
+            resolution: workload.resolution() as u32,
+            parameters: parameters.count() as u64,
+            standing: standing(&parameters, OptimizerKind::AdamW)?,
+            precision: "f32",
+            batch_sample_bytes: workload.sample_bytes(),
+            forms: rehearsed(&piece, &counts(planned, blocks, forms), target)?,
+            blocks,
+            target,
+        })
+    }
+
+    /// Highest footprint while pieces of `micro_batch` make up an effective batch, in bytes; nothing for a number of checkpointed
+    /// blocks that was not forecast.
+    pub fn peak_bytes(
+        &self,
+        checkpointed: u32,
+        micro_batch: u32,
+        effective_batch: u32,
+    ) -> Option<u64> {
+        let (_, heap) = self
+            .forms
+            .iter()
+            .find(|(blocks, _)| *blocks == checkpointed)?;
+        let piece = heap.peak_bytes(micro_batch, self.target.allocator);
+        let sums = match micro_batch < effective_batch {
+            true => self.standing.gradients_bytes,
+            false => 0,
+        };
+        let samples = u64::from(effective_batch) * self.batch_sample_bytes;
+        let heap_bytes = self.standing.held_bytes() + sums + samples + piece;
+        Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes))
+    }
+
+    /// The same with nothing decoded ahead.
+    pub fn without_waiting(mut self) -> Self {
+        self.standing.waiting_bytes = 0;
+        self
+    }
+
+    /// What [`pressure::suggest_config`] asks for, at these micro-batches beside the sensible ones.
+    pub fn need(&self, effective_batch: u32, also: &[u32]) -> ModelNeed {
+        let mut sizes = sensible_sizes(effective_batch);
+        sizes.extend(also);
+        let form = |&(checkpoint_blocks, _): &(u32, Heap)| Form {
+            checkpoint_blocks,
+            extra_time_fraction: AGAIN_FRACTION * f64::from(checkpoint_blocks)
+                / f64::from(self.blocks.max(1)),
+            peaks: sizes
+                .iter()
+                .filter_map(|&micro_batch| {
+                    let peak_bytes =
+                        self.peak_bytes(checkpoint_blocks, micro_batch, effective_batch)?;
+                    Some(Peak {
+                        micro_batch,
+                        peak_bytes,
+                    })
+                })
+                .collect(),
+        };
+        ModelNeed {
+            state_bytes: self.standing.state_bytes(),
+            precision: self.precision.to_owned(),
+            forms: self.forms.iter().map(form).collect(),
+        }
+    }
+}
+
+/// Numbers of checkpointed blocks to forecast.
+fn counts(planned: u32, blocks: u32, forms: Forms) -> Vec<u32> {
+    let mut counts = vec![planned];
+    if forms == Forms::WithMoreCheckpointed {
+        counts.extend(
+            [blocks.div_ceil(2), blocks]
+                .iter()
+                .filter(|n| **n > planned),
+        );
+        counts.dedup();
+    }
+    counts
+}
+
+fn rehearsed(piece: &dyn Piece, counts: &[u32], target: Target) -> Result<Vec<(u32, Heap)>> {
+    let one = |&checkpointed: &u32| {
+        let heap = heap(
+            piece,
+            checkpointed,
+            target.threads,
+            target.kernels,
+            PATIENCE,
+        )?;
+        Ok((checkpointed, heap))
+    };
+    counts.iter().map(one).collect()
+}
+
+fn standing(masters: &Parameters, optimizer: OptimizerKind) -> Result<Standing> {
+    // Zeros that nothing is written to: counted, not taken.
+    let moments_bytes = Optimizer::new(optimizer, 0.0, masters)?.bytes();
+    Ok(Standing {
+        base_bytes: own_footprint_bytes().saturating_sub(live_bytes()),
+        weights_bytes: masters.bytes(),
+        moments_bytes,
+        gradients_bytes: masters.bytes(),
+        ..Standing::default()
+    })
+}

@@ -1,0 +1,323 @@
+//! What a piece takes from the heap, as a function of its samples: made from recordings of rehearsals of a few sizes, one
+//! interval between two operations at a time, since a large piece may peak elsewhere than a small one. Knows no tensor.
+
+use pressure::Allocator;
+use std::collections::BTreeMap;
+use tape::HeapEvent;
+
+/// The fullest moment of one interval: blocks in use by size.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Moment {
+    bytes: i64,
+    blocks: BTreeMap<u64, i64>,
+}
+
+/// A rehearsed size.
+#[derive(Debug, Clone, PartialEq)]
+struct Take {
+    samples: u32,
+    intervals: Vec<Moment>,
+}
+
+/// The heap that pieces of one kind take.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Heap {
+    /// By samples, smallest first.
+    takes: Vec<Take>,
+}
+
+impl Heap {
+    /// Adds the recording of a piece of `samples`, more than those before.
+    pub fn add(&mut self, samples: u32, events: &[HeapEvent]) {
+        self.takes.push(Take {
+            samples,
+            intervals: intervals(events),
+        });
+    }
+
+    /// Bytes that a piece of `samples` takes at its fullest, beyond what was there before it began; 0 where nothing was recorded.
+    pub fn peak_bytes(&self, samples: u32, allocator: Allocator) -> u64 {
+        let Some((low, high)) = self.around(samples) else {
+            return 0;
+        };
+        let peak = match allocator {
+            Allocator::Exact => exact(low, high, samples),
+            Allocator::PowerOfTwo => pooled(low, high, samples),
+        };
+        peak.max(0.0) as u64
+    }
+
+    /// The takes to go by: those around the size, else the last two.
+    fn around(&self, samples: u32) -> Option<(&Take, &Take)> {
+        let above = self.takes.iter().position(|take| take.samples >= samples);
+        let high = above.unwrap_or(self.takes.len().saturating_sub(1)).max(1);
+        match self.takes.as_slice() {
+            [] => None,
+            [only] => Some((only, only)),
+            takes => Some((&takes[high - 1], &takes[high])),
+        }
+    }
+}
+
+/// How far `samples` lies from `low` to `high`; beyond 1 where it is larger than both.
+fn way(low: &Take, high: &Take, samples: u32) -> f64 {
+    let (from, to) = (f64::from(low.samples), f64::from(high.samples));
+    match to > from {
+        true => (f64::from(samples) - from) / (to - from),
+        false => 0.0,
+    }
+}
+
+/// Every interval is a straight line in samples; the piece's peak is the highest of them. Where the operations differ, the
+/// peaks themselves are the line.
+fn exact(low: &Take, high: &Take, samples: u32) -> f64 {
+    let way = way(low, high, samples);
+    let line =
+        |(low, high): (&Moment, &Moment)| low.bytes as f64 + way * (high.bytes - low.bytes) as f64;
+    match low.intervals.len() == high.intervals.len() {
+        true => {
+            if std::env::var("EBB_DEBUG").is_ok() {
+                let mut all: Vec<_> = low
+                    .intervals
+                    .iter()
+                    .zip(&high.intervals)
+                    .map(line)
+                    .enumerate()
+                    .collect();
+                let n = all.len();
+                all.sort_by(|a, b| b.1.total_cmp(&a.1));
+                for (i, v) in all.into_iter().take(3) {
+                    let m = &high.intervals[i];
+                    eprintln!(
+                        "DEBUG m {samples} of {n}: {i} {:.1} low {:.1} high {:.1} {:?}",
+                        v / 1e6,
+                        low.intervals[i].bytes as f64 / 1e6,
+                        m.bytes as f64 / 1e6,
+                        m.blocks
+                            .iter()
+                            .map(|(b, c)| (b >> 10, c))
+                            .collect::<Vec<_>>()
+                    );
+                }
+            }
+            let lines = low.intervals.iter().zip(&high.intervals).map(line);
+            lines.fold(0.0, f64::max)
+        }
+        false => line((&fullest(low), &fullest(high))),
+    }
+}
+
+fn fullest(take: &Take) -> Moment {
+    let fullest = take.intervals.iter().max_by_key(|moment| moment.bytes);
+    fullest.cloned().unwrap_or_default()
+}
+
+/// A pool of power-of-two blocks that gives nothing back while a piece runs: by class, the most blocks in use at once.
+fn pooled(low: &Take, high: &Take, samples: u32) -> f64 {
+    let mut pool: BTreeMap<u64, i64> = BTreeMap::new();
+    for (low, high) in pairs(low, high) {
+        let mut classes: BTreeMap<u64, i64> = BTreeMap::new();
+        for (bytes, count) in scaled(&low.0, low.1, &high.0, high.1, samples) {
+            *classes.entry(bytes.next_power_of_two()).or_default() += count;
+        }
+        for (class, count) in classes {
+            let most = pool.entry(class).or_default();
+            *most = count.max(*most);
+        }
+    }
+    let bytes = pool
+        .into_iter()
+        .map(|(class, count)| class as f64 * count as f64);
+    bytes.sum()
+}
+
+type Sized = (BTreeMap<u64, i64>, u32);
+
+fn pairs(low: &Take, high: &Take) -> Vec<(Sized, Sized)> {
+    let sized = |moment: &Moment, take: &Take| (moment.blocks.clone(), take.samples);
+    match low.intervals.len() == high.intervals.len() {
+        true => (low.intervals.iter().zip(&high.intervals))
+            .map(|(l, h)| (sized(l, low), sized(h, high)))
+            .collect(),
+        false => vec![(sized(&fullest(low), low), sized(&fullest(high), high))],
+    }
+}
+
+/// The blocks of a piece of `samples`. A block either has one size whatever the piece, or one in proportion to it: of the
+/// blocks of a size in the small take, as many grow as are missing among the blocks of that size in the large one.
+fn scaled(
+    low: &BTreeMap<u64, i64>,
+    low_samples: u32,
+    high: &BTreeMap<u64, i64>,
+    high_samples: u32,
+    samples: u32,
+) -> Vec<(u64, i64)> {
+    let to = |bytes: u64, samples: u32| {
+        (bytes as f64 * f64::from(samples) / f64::from(low_samples)).round() as u64
+    };
+    if high_samples == low_samples {
+        return low
+            .iter()
+            .map(|(&bytes, &count)| (to(bytes, samples), count.max(0)))
+            .collect();
+    }
+    let mut left = high.clone();
+    let mut blocks = Vec::with_capacity(low.len() + 1);
+    for (&bytes, &count) in low {
+        let here = left
+            .get(&bytes)
+            .copied()
+            .unwrap_or(0)
+            .clamp(0, count.max(0));
+        let grown = count.max(0) - here;
+        if let Some(count) = left.get_mut(&bytes) {
+            *count -= here;
+        }
+        // Those that grew stand among the large take's larger sizes: not to be taken for blocks of one size there.
+        if let Some(count) = left.get_mut(&to(bytes, high_samples)) {
+            *count -= grown;
+        }
+        blocks.push((bytes, here));
+        blocks.push((to(bytes, samples), grown));
+    }
+    // Blocks of the large take alone have a size of their own.
+    blocks.extend(left.into_iter().filter(|(_, count)| *count > 0));
+    blocks
+}
+
+/// The fullest moment of each interval between two operations.
+fn intervals(events: &[HeapEvent]) -> Vec<Moment> {
+    let mut done = Vec::new();
+    let (mut live, mut blocks) = (0i64, BTreeMap::<u64, i64>::new());
+    let fullest = fullest_moments(events);
+    let mut next = fullest.into_iter().peekable();
+    for (at, event) in events.iter().enumerate() {
+        let (bytes, sign) = match *event {
+            HeapEvent::Taken(bytes) => (bytes, 1),
+            HeapEvent::Given(bytes) => (bytes, -1),
+            HeapEvent::Operation => (0, 0),
+        };
+        live += sign * bytes as i64;
+        if sign != 0 {
+            *blocks.entry(bytes).or_default() += sign;
+        }
+        while next.next_if_eq(&at).is_some() {
+            let in_use = blocks.iter().filter(|(_, count)| **count > 0);
+            done.push(Moment {
+                bytes: live,
+                blocks: in_use.map(|(&bytes, &count)| (bytes, count)).collect(),
+            });
+        }
+    }
+    done
+}
+
+/// Index of the event after which each interval is at its fullest; the last interval is what follows the last operation.
+fn fullest_moments(events: &[HeapEvent]) -> Vec<usize> {
+    let (mut all, mut live) = (Vec::new(), 0i64);
+    let mut best: Option<(i64, usize)> = None;
+    for (at, event) in events.iter().enumerate() {
+        match *event {
+            HeapEvent::Taken(bytes) => live += bytes as i64,
+            HeapEvent::Given(bytes) => live -= bytes as i64,
+            HeapEvent::Operation => {
+                all.extend(best.take().map(|(_, at)| at));
+            }
+        }
+        if best.is_none_or(|(most, _)| live > most) {
+            best = Some((live, at));
+        }
+    }
+    all.extend(best.map(|(_, at)| at));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use HeapEvent::{Given, Operation, Taken};
+
+    const KB: u64 = 1 << 10;
+
+    /// A piece that keeps `kept` a sample, then makes gradients of 60 kB while it gives that back.
+    fn recorded(samples: u64) -> Vec<HeapEvent> {
+        let kept = 20 * KB * samples;
+        vec![
+            Operation,
+            Taken(kept),
+            Operation,
+            Taken(5 * KB),
+            Given(5 * KB),
+            Operation,
+            Given(kept),
+            Taken(60 * KB),
+        ]
+    }
+
+    fn heap(sizes: &[u32]) -> Heap {
+        let mut heap = Heap::default();
+        for &samples in sizes {
+            heap.add(samples, &recorded(u64::from(samples)));
+        }
+        heap
+    }
+
+    #[test]
+    fn a_large_piece_may_peak_where_a_small_one_does_not() {
+        let heap = heap(&[1, 2]);
+        let check = |samples: u32, kb: u64| {
+            assert_eq!(
+                heap.peak_bytes(samples, Allocator::Exact),
+                kb * KB,
+                "{samples}"
+            );
+        };
+        check(1, 60); // the gradients
+        check(2, 60);
+        check(3, 65); // what is kept, and 5 kB beside it
+        check(16, 325);
+    }
+
+    #[test]
+    fn between_and_beyond_the_rehearsed_sizes_intervals_are_straight_lines() {
+        let mut heap = Heap::default();
+        for samples in [1u64, 4, 8] {
+            // Grows to four samples only.
+            heap.add(
+                samples as u32,
+                &[Operation, Taken(10 * KB * samples.min(4))],
+            );
+        }
+        for (samples, kb) in [(1, 10), (2, 20), (4, 40), (6, 40), (8, 40), (64, 40)] {
+            assert_eq!(
+                heap.peak_bytes(samples, Allocator::Exact),
+                kb * KB,
+                "{samples}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pool_of_powers_of_two_rounds_what_grows_and_keeps_what_does_not() {
+        let heap = heap(&[1, 2]);
+        // By class: 20 kB a sample, the gradients' 64, and the passing 8; blocks stay in the pool when given back.
+        for (samples, kb) in [
+            (1, 32 + 8 + 64),
+            (3, 64 + 8),
+            (4, 128 + 8 + 64),
+            (5, 128 + 8 + 64),
+            (7, 256 + 8 + 64),
+        ] {
+            assert_eq!(
+                heap.peak_bytes(samples, Allocator::PowerOfTwo),
+                kb * KB,
+                "{samples}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_recorded_is_nothing_known() {
+        assert_eq!(Heap::default().peak_bytes(4, Allocator::Exact), 0);
+    }
+}

@@ -1,0 +1,155 @@
+//! Rehearses pieces of a few sizes on parameters of zeros: what a piece takes from the heap is measured on the training's own
+//! operations, without the training's time. Runs on the CPU whatever the device will be.
+
+use super::heap::Heap;
+use crate::bench::{Model, Workload};
+use crate::error::Result;
+use crate::image_task::ImageTask;
+use crate::models::Network;
+use crate::plan::{ModelKind, Plan};
+use crate::precision::Precision;
+use crate::train::on_threads;
+use candle_core::{DType, Device};
+use dataset::Sample;
+use std::time::{Duration, Instant};
+use tape::{Cancel, Kernels, Parameters, rehearse};
+
+/// Sizes rehearsed, as far as there is time. Up to eight samples some operations need more with each, and no more beyond:
+/// checkpointed blocks, and sums of convolutions' gradients.
+const SIZES: [u32; 4] = [1, 2, 8, 16];
+/// Without two sizes there is no line.
+const LEAST: usize = 2;
+
+/// A network that can be rehearsed, whatever it is fed with.
+pub(super) trait Piece: Sync {
+    /// Works one piece of `samples` with `checkpointed` blocks and drops what it gave.
+    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()>;
+}
+
+/// What a piece takes, rehearsed for `threads` threads within `patience` where that can be.
+pub(super) fn heap(
+    piece: &dyn Piece,
+    checkpointed: u32,
+    threads: usize,
+    kernels: Kernels,
+    patience: Duration,
+) -> Result<Heap> {
+    on_threads(1, || {
+        let (begun, mut heap) = (Instant::now(), Heap::default());
+        let mut last = (Duration::ZERO, 1);
+        for (tried, &samples) in SIZES.iter().enumerate() {
+            let expected = last.0 * samples / last.1;
+            if tried >= LEAST && begun.elapsed() + expected > patience {
+                break;
+            }
+            let at = Instant::now();
+            let work = || piece.work(samples as usize, checkpointed as usize, kernels);
+            let (done, events) = rehearse(threads, work);
+            done?;
+            heap.add(samples, &events);
+            last = (at.elapsed(), samples);
+        }
+        Ok(heap)
+    })
+}
+
+/// An image network of a run.
+pub(super) struct ImagePiece {
+    network: Network,
+    parameters: Parameters,
+    image_size: usize,
+    label_smoothing: f64,
+    precision: Precision,
+}
+
+impl ImagePiece {
+    /// The network of a plan with another model or image size.
+    pub fn of(plan: &Plan, model: ModelKind, image_size: u32) -> Result<(Self, Parameters)> {
+        let (side, classes) = (image_size as usize, plan.classes.len());
+        let dtype = plan.precision.master_dtype();
+        let (network, masters) = Network::of_zeros(model, side, classes, dtype)?;
+        let parameters = match plan.precision.is_half() {
+            true => masters.rounded(plan.precision.dtype())?,
+            false => masters.clone(),
+        };
+        let piece = ImagePiece {
+            network,
+            parameters,
+            image_size: side,
+            label_smoothing: plan.label_smoothing,
+            precision: plan.precision,
+        };
+        Ok((piece, masters))
+    }
+
+    fn sample(&self, index: usize) -> Sample {
+        Sample {
+            index: index as u32,
+            label: 0,
+            pixels: vec![0; 3 * self.image_size * self.image_size],
+        }
+    }
+
+    /// Seconds that one sample of a piece of `samples` takes, measured on what is no rehearsal.
+    pub fn seconds_a_sample(&self, samples: usize, checkpointed: usize) -> Result<f64> {
+        let samples: Vec<Sample> = (0..samples.max(1)).map(|i| self.sample(i)).collect();
+        let task = self.task(checkpointed, Kernels::Fused);
+        // The first one warms caches and the allocator.
+        task.gradients(&samples)?;
+        let begun = Instant::now();
+        task.gradients(&samples)?;
+        Ok(begun.elapsed().as_secs_f64() / samples.len() as f64)
+    }
+
+    fn task(&self, checkpointed: usize, kernels: Kernels) -> ImageTask<'_> {
+        ImageTask {
+            network: &self.network,
+            parameters: &self.parameters,
+            image_size: self.image_size,
+            label_smoothing: self.label_smoothing,
+            checkpointed,
+            dtype: self.precision.dtype(),
+            loss_factor: 1.0,
+            device: &Device::Cpu,
+            cancel: Cancel::default(),
+            kernels,
+        }
+    }
+}
+
+impl Piece for ImagePiece {
+    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()> {
+        let samples: Vec<Sample> = (0..samples).map(|i| self.sample(i)).collect();
+        self.task(checkpointed, kernels).gradients(&samples)?;
+        Ok(())
+    }
+}
+
+/// A workload of the bench, in f32.
+pub(super) struct WorkloadPiece {
+    workload: Workload,
+    model: Model,
+    parameters: Parameters,
+}
+
+impl WorkloadPiece {
+    /// The network of a workload.
+    pub fn of(workload: Workload) -> Result<(Self, Parameters)> {
+        let (model, parameters) = workload.of_zeros(DType::F32)?;
+        let piece = WorkloadPiece {
+            workload,
+            model,
+            parameters: parameters.clone(),
+        };
+        Ok((piece, parameters))
+    }
+}
+
+impl Piece for WorkloadPiece {
+    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()> {
+        let (part, device) = (self.workload.blank(samples), Device::Cpu);
+        self.model
+            .piece_by(kernels, &self.parameters, &part, &device, checkpointed)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,351 @@
+//! `ebb plan`: what fits, before anything trains. A table of footprints by micro-batch, the config to begin with, what is left
+//! and how long an epoch takes. Refuses to know how a forecast is made.
+
+mod asked;
+mod table;
+
+use super::failure::Failure;
+use super::say::out;
+use super::train::{base_config, machine};
+use super::verify_split::workload;
+use asked::{Room, room};
+use clap::Args;
+use dataset::Inspection;
+use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, suggest_config};
+use runlog::{Blocks, RunConfig};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Instant;
+use trainer::forecast::{
+    Forecast, Forms, IMAGE_SIZES, Target, alignment, seconds_a_sample, seconds_of,
+};
+use trainer::{ModelKind, default_threads};
+
+/// The question.
+#[derive(Args)]
+pub struct Plan {
+    /// Folder with one sub-folder of photographs per class
+    #[arg(required_unless_present_any = ["workload", "config"])]
+    pub folder: Option<PathBuf>,
+    /// gpt, gpt125m, resnet18, vit_tiny or bert_mini, in the place of a folder
+    #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
+    pub workload: Option<String>,
+    /// One model alone: convnet or vit_micro
+    #[arg(long)]
+    pub model: Option<String>,
+    /// One image size alone, the side in pixels
+    #[arg(long, value_name = "PIXELS")]
+    pub image_size: Option<u32>,
+    /// Samples a step
+    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub effective_batch: Option<u32>,
+    /// adamw, adamw8bit or sgd
+    #[arg(long)]
+    pub optimizer: Option<String>,
+    /// Keep a moving average of the weights too
+    #[arg(long, value_name = "DECAY")]
+    pub ema_decay: Option<f64>,
+    /// f32, bf16 or f16; f64 on the CPU
+    #[arg(long)]
+    pub precision: Option<String>,
+    /// Blocks that keep their input only and run again in backward
+    #[arg(long, value_name = "N|all", value_parser = Blocks::parse)]
+    pub checkpoint_blocks: Option<Blocks>,
+    /// auto, metal, cuda or cpu
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Threads of the CPU kernels
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// Largest footprint, such as 8GB
+    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
+    pub memory_cap: Option<u64>,
+    /// Plan for a Mac with so much memory, such as 16GB
+    #[arg(long = "for", value_name = "SIZE", value_parser = asked::mac)]
+    pub mac: Option<u64>,
+    /// What if other apps took so much, such as 4GB
+    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
+    pub what_if: Option<u64>,
+    /// A preset of the folder configs, such as quick or memory_small
+    #[arg(long)]
+    pub preset: Option<String>,
+    /// A config file, TOML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One model at one resolution, with what fits of it.
+struct Row {
+    forecast: Forecast,
+    need: ModelNeed,
+    suggested: Result<SuggestedConfig, DoesNotFit>,
+}
+
+/// What is said.
+struct Answer {
+    subject: String,
+    room: Room,
+    effective_batch: u32,
+    optimizer: String,
+    rows: Vec<Row>,
+    /// Which row is to be trained.
+    chosen: usize,
+    /// Seconds of an epoch, or of a step of a workload, where they are known.
+    seconds: Option<Time>,
+    forecast_ms: f64,
+}
+
+/// How long it takes.
+struct Time {
+    seconds: f64,
+    of: &'static str,
+    /// "a measured piece".
+    from: &'static str,
+}
+
+/// Micro-batches of the table.
+const SHOWN: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Samples of the piece whose time is measured: enough for matrix products at full speed.
+const TIMED: usize = 4;
+/// Samples a step of a workload unless asked otherwise.
+const WORKLOAD_BATCH: u32 = 32;
+
+/// The top-level entry point of `ebb plan`.
+pub fn run(args: &Plan) -> Result<(), Failure> {
+    let answer = match &args.workload {
+        Some(name) => of_workload(args, name)?,
+        None => of_folder(args)?,
+    };
+    match args.json {
+        true => out!("{}", answer.as_json()),
+        false => table::show(&answer),
+    }
+    let row = &answer.rows[answer.chosen];
+    match &row.suggested {
+        Ok(_) => Ok(()),
+        Err(no) => Err(answer.refusal(row, no)),
+    }
+}
+
+fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
+    let (workload, begun) = (workload(name)?, Instant::now());
+    let room = room(args, &RunConfig::default())?;
+    let target = target(args.threads, &room);
+    let blocks = args.checkpoint_blocks.unwrap_or(Blocks::Count(0));
+    let blocks = blocks.of(workload.blocks() as u32).ok_or_else(|| {
+        Failure::usage(format!(
+            "{name} has {} blocks; write 0 to {0}, or all",
+            workload.blocks()
+        ))
+    })?;
+    let forecast = Forecast::of_workload(workload, blocks, target, Forms::WithMoreCheckpointed)?;
+    let effective_batch = args.effective_batch.unwrap_or(WORKLOAD_BATCH);
+    let row = row(forecast, effective_batch, None, &room);
+    let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
+    let seconds = match (&row.suggested, args.mac) {
+        (Ok(config), None) => {
+            seconds_of(workload, effective_batch, config.checkpoint_blocks, target)?
+        }
+        _ => None,
+    };
+    Ok(Answer {
+        subject: name.to_owned(),
+        room,
+        effective_batch,
+        optimizer: "adamw".to_owned(),
+        rows: vec![row],
+        chosen: 0,
+        seconds: seconds.map(|seconds| Time {
+            seconds,
+            of: "step",
+            from: "its operations at the machine's measured matrix-product rate",
+        }),
+        forecast_ms,
+    })
+}
+
+fn of_folder(args: &Plan) -> Result<Answer, Failure> {
+    let config = config(args)?;
+    let folder = config.folder.clone().ok_or_else(|| {
+        Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or give one in the config")
+    })?;
+    let inspection = dataset::inspect(&folder, &super::train::options(&config), &|_| {})?;
+    let plan = trainer::Plan::check(&config, &inspection)?;
+    let begun = Instant::now();
+    let room = room(args, &config)?;
+    let target = target(Some(plan.threads), &room);
+    let wanted = (plan.model, plan.image_size);
+    let mut rows = Vec::new();
+    let mut chosen = 0;
+    for (model, side) in listed(args, &plan) {
+        let forms = match (model, side) == wanted {
+            true => Forms::WithMoreCheckpointed,
+            false => Forms::Planned,
+        };
+        if (model, side) == wanted {
+            chosen = rows.len();
+        }
+        let forecast = Forecast::of_plan(&plan, model, side, target, forms)?;
+        rows.push(row(
+            forecast,
+            plan.effective_batch,
+            plan.fixed_micro_batch,
+            &room,
+        ));
+    }
+    let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
+    let seconds = match &rows[chosen].suggested {
+        Ok(found) if args.mac.is_none() && target.kind == "cpu" => {
+            let samples = TIMED.min(found.micro_batch as usize);
+            let each = seconds_a_sample(&plan, samples, found.checkpoint_blocks)?;
+            Some(each * plan.train_samples as f64)
+        }
+        _ => None,
+    };
+    Ok(Answer {
+        subject: subject(&inspection),
+        room,
+        effective_batch: plan.effective_batch,
+        optimizer: plan.optimizer.name().to_owned(),
+        rows,
+        chosen,
+        seconds: seconds.map(|seconds| Time {
+            seconds,
+            of: "epoch",
+            from: "a measured piece",
+        }),
+        forecast_ms,
+    })
+}
+
+fn subject(inspection: &Inspection) -> String {
+    inspection.name.clone()
+}
+
+/// Models and image sizes of the table: the one to be trained among them.
+fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
+    let models = ModelKind::ALL
+        .into_iter()
+        .filter(|model| args.model.is_none() || *model == plan.model);
+    let mut sizes: Vec<u32> = match args.image_size {
+        Some(_) => Vec::new(),
+        None => IMAGE_SIZES.to_vec(),
+    };
+    sizes.push(plan.image_size);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let fits = |model: ModelKind, side: u32| side.is_multiple_of(model.multiple());
+    let pairs = models.flat_map(|model| sizes.iter().map(move |&side| (model, side)));
+    pairs.filter(|&(model, side)| fits(model, side)).collect()
+}
+
+fn row(forecast: Forecast, effective_batch: u32, fixed: Option<u32>, room: &Room) -> Row {
+    let also: Vec<u32> = SHOWN.into_iter().chain(fixed).collect();
+    let need = forecast.need(effective_batch, &also);
+    let data = DataNeed {
+        effective_batch,
+        fixed_micro_batch: fixed,
+    };
+    Row {
+        suggested: suggest_config(&need, &data, &room.device, &room.processes),
+        forecast,
+        need,
+    }
+}
+
+fn target(threads: Option<u32>, room: &Room) -> Target {
+    let threads = threads.map_or_else(default_threads, |n| n as usize);
+    let cap = room.device.memory_cap_bytes.unwrap_or(u64::MAX);
+    Target::of(room.kind, threads, room.device.total_bytes.min(cap))
+}
+
+fn config(args: &Plan) -> Result<RunConfig, Failure> {
+    let total_bytes = || match args.mac {
+        Some(bytes) => bytes,
+        None => super::train::total_bytes(&machine(&super::args::Script::default())),
+    };
+    let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
+    let typed = RunConfig {
+        folder: args.folder.clone(),
+        model: args.model.clone(),
+        image_size: args.image_size,
+        effective_batch: args.effective_batch,
+        optimizer: args.optimizer.clone(),
+        ema_decay: args.ema_decay,
+        precision: args.precision.clone(),
+        checkpoint_blocks: args.checkpoint_blocks,
+        // Another Mac trains on Metal.
+        device: args.device.clone().or(args.mac.map(|_| "metal".to_owned())),
+        threads: args.threads,
+        memory_cap_bytes: args.memory_cap,
+        ..RunConfig::default()
+    };
+    let config = typed.over(base);
+    config.validate()?;
+    Ok(config)
+}
+
+impl Row {
+    fn blocks(&self) -> u32 {
+        let planned = self
+            .need
+            .forms
+            .first()
+            .map_or(0, |form| form.checkpoint_blocks);
+        self.suggested
+            .as_ref()
+            .map_or(planned, |config| config.checkpoint_blocks)
+    }
+}
+
+impl Answer {
+    /// What there is to know about sizes, of the row to be trained.
+    fn notes(&self) -> Vec<String> {
+        let row = &self.rows[self.chosen];
+        match &row.suggested {
+            Ok(found) => alignment(
+                &row.forecast,
+                row.blocks(),
+                found.micro_batch,
+                self.effective_batch,
+            ),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn refusal(&self, row: &Row, no: &DoesNotFit) -> Failure {
+        trainer::forecast::does_not_fit(&row.forecast, no, self.room.device.memory_cap_bytes).into()
+    }
+
+    fn as_json(&self) -> Value {
+        let row = |row: &Row| {
+            let mut line = json!({
+                "model": row.forecast.model, "resolution": row.forecast.resolution, "parameters": row.forecast.parameters,
+                "state_bytes": row.need.state_bytes, "standing": row.forecast.standing, "precision": row.need.precision,
+                "forms": row.need.forms,
+            });
+            match &row.suggested {
+                Ok(found) => line["suggested"] = json!(found),
+                Err(no) => line["does_not_fit"] = json!(no),
+            }
+            line
+        };
+        let chosen = &self.rows[self.chosen];
+        let mut line = json!({
+            "subject": self.subject, "effective_batch": self.effective_batch, "optimizer": self.optimizer,
+            "device": self.room.kind, "room": self.room.device, "processes": self.room.processes,
+            "assumed": self.room.assumed, "budget_bytes": self.room.budget_bytes(),
+            "models": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "chosen": {"model": chosen.forecast.model, "resolution": chosen.forecast.resolution},
+            "notes": self.notes(), "forecast_ms": self.forecast_ms,
+        });
+        if let Some(time) = &self.seconds {
+            line[format!("seconds_per_{}", time.of)] = time.seconds.into();
+            line["seconds_from"] = time.from.into();
+        }
+        line
+    }
+}
