@@ -24,6 +24,7 @@ const COMMANDS: &[&str] = &[
     "choose_folder",
     "open_sample",
     "inspection",
+    "forecast",
     "train",
     "resume",
     "control",

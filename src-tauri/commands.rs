@@ -2,11 +2,12 @@
 //! command is a line or two: the work is in the rooms behind it.
 
 use crate::desktop::Shell;
+use crate::inspections::SEED;
 use crate::row;
 use crate::runs::Stretch;
 use crate::suggestion;
 use crate::view::{
-    CommandError, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Welcome,
+    CommandError, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Welcome,
 };
 use std::sync::Arc;
 use tauri::ipc::Response;
@@ -101,6 +102,26 @@ pub async fn inspection(
     seen: u64,
 ) -> Answer<Option<InspectionView>> {
     aside(shell, move |shell| shell.inspections.view(&id, seen)).await
+}
+
+/// What these settings will need.
+#[tauri::command]
+pub async fn forecast(
+    shell: State<'_, Arc<Shell>>,
+    inspection: String,
+    settings: PlanSettings,
+) -> Answer<ForecastView> {
+    aside(shell, move |shell| {
+        // Which photographs are held out decides nothing about memory.
+        let found = shell.inspections.take(&inspection, SEED)?;
+        let config = suggestion::config(&settings);
+        config
+            .validate()
+            .map_err(|error| CommandError::new("invalid_setting", error.to_string()))?;
+        let machine = shell.readings.now();
+        Ok(suggestion::forecast(&settings, &found, &machine)?)
+    })
+    .await
 }
 
 /// Trains a folder with these settings and gives the run's id.

@@ -53,6 +53,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
             commands::choose_folder,
             commands::open_sample,
             commands::inspection,
+            commands::forecast,
             commands::train,
             commands::resume,
             commands::control,

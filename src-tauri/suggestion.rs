@@ -2,26 +2,16 @@
 //! measured or counted is absent.
 
 use crate::readings::Told;
-use crate::view::{PlanSettings, PlanView};
+use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::Inspection;
+use pressure::{DataNeed, DeviceRoom, Policy, Processes, suggest_config};
 use runlog::RunConfig;
-use trainer::models::Network;
-use trainer::{Augmentation, ModelKind, OptimizerKind, Plan};
-
-/// Sides that suit every model.
-const IMAGE_SIZES: [u32; 8] = [32, 48, 64, 96, 128, 160, 192, 224];
-/// Weights and gradients in f32.
-const BYTES_A_PARAMETER: u64 = 8;
+use trainer::forecast::{Forecast, Forms, IMAGE_SIZES, Target, does_not_fit};
+use trainer::{Augmentation, ModelKind, Plan, foresee_kind};
 
 /// What Ebb would do with this folder if nobody said anything.
 pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> {
     let plan = Plan::check(&RunConfig::default(), inspection)?;
-    let parameters = Network::count(plan.model, plan.image_size, plan.classes.len())?;
-    let moments_bytes = match plan.optimizer {
-        OptimizerKind::AdamW => 8,
-        OptimizerKind::AdamW8bit => 2,
-        OptimizerKind::Sgd => 4,
-    };
     Ok(PlanView {
         settings: PlanSettings {
             model: plan.model.name().to_owned(),
@@ -43,11 +33,59 @@ pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> 
         image_sizes: IMAGE_SIZES.to_vec(),
         train_samples: plan.train_samples,
         held_out_samples: plan.held_out_samples,
-        parameters,
         machine: machine.view(),
-        state_bytes: parameters * (BYTES_A_PARAMETER + moments_bytes),
-        activations_bytes: None,
         budget_line_bytes: machine.budget_line_bytes(),
+    })
+}
+
+/// What these settings will need on this machine as it is now. Takes about a second: it rehearses pieces.
+pub fn forecast(
+    settings: &PlanSettings,
+    inspection: &Inspection,
+    machine: &Told,
+) -> trainer::Result<ForecastView> {
+    let plan = Plan::check(&config(settings), inspection)?;
+    let sample = &machine.sample;
+    let device = DeviceRoom {
+        total_bytes: sample.total_bytes,
+        limit_bytes: sample.device_limit_bytes,
+        memory_cap_bytes: None,
+        politeness: Policy::default().politeness,
+    };
+    let others_bytes = sample.system_bytes + sample.others_bytes();
+    let data = DataNeed {
+        effective_batch: plan.effective_batch,
+        fixed_micro_batch: None,
+    };
+    let kind = foresee_kind(plan.device);
+    let target = Target::of(kind, plan.threads as usize, sample.total_bytes);
+    let forms = Forms::WithMoreCheckpointed;
+    let forecast = Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?;
+    let need = forecast.need(plan.effective_batch, &[]);
+    let found = suggest_config(&need, &data, &device, &Processes { others_bytes });
+    let view = ForecastView {
+        parameters: forecast.parameters,
+        state_bytes: need.state_bytes,
+        activations_bytes: 0,
+        peak_bytes: need.state_bytes,
+        micro_batch: 0,
+        accumulation: 0,
+        checkpoint_blocks: 0,
+        refusal: None,
+    };
+    Ok(match found {
+        Ok(found) => ForecastView {
+            activations_bytes: found.predicted_peak_bytes.saturating_sub(need.state_bytes),
+            peak_bytes: found.predicted_peak_bytes,
+            micro_batch: found.micro_batch,
+            accumulation: found.accumulation,
+            checkpoint_blocks: found.checkpoint_blocks,
+            ..view
+        },
+        Err(no) => ForecastView {
+            refusal: Some(does_not_fit(&forecast, &no, None).to_string()),
+            ..view
+        },
     })
 }
 

@@ -143,16 +143,31 @@ pub struct PlanView {
     pub train_samples: u64,
     /// Samples held out.
     pub held_out_samples: u64,
-    /// Trained parameters.
-    pub parameters: u64,
     /// Memory now, for the forecast bar.
     pub machine: MachineView,
-    /// Weights, gradients, optimizer state.
-    pub state_bytes: u64,
-    /// Activations predicted at the suggested micro-batch; `None` until a forecast exists.
-    pub activations_bytes: Option<u64>,
     /// Budget line, as footprint plus others.
     pub budget_line_bytes: u64,
+}
+
+/// Answer of `forecast`: what settings will need, and what to begin with.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct ForecastView {
+    /// Trained parameters.
+    pub parameters: u64,
+    /// Footprint without any piece: program, weights, moments, samples decoded ahead.
+    pub state_bytes: u64,
+    /// What the suggested pieces add to it.
+    pub activations_bytes: u64,
+    /// Highest footprint.
+    pub peak_bytes: u64,
+    /// Samples a piece to begin with.
+    pub micro_batch: u32,
+    /// Pieces a step.
+    pub accumulation: u32,
+    /// Blocks that are computed twice so that it fits.
+    pub checkpoint_blocks: u32,
+    /// Why nothing fits, with what would do.
+    pub refusal: Option<String>,
 }
 
 /// Settings that the page may change before Train.
@@ -237,6 +252,7 @@ mod tests {
             RunRow::export_all(config)?;
             InspectionView::export_all(config)?;
             RunRequest::export_all(config)?;
+            ForecastView::export_all(config)?;
             CommandError::export_all(config)
         });
         assert_eq!(checked, Ok(()));

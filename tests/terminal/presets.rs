@@ -33,6 +33,47 @@ fn every_preset_trains() {
 }
 
 #[test]
+fn presets_are_as_large_as_their_machines() {
+    for (name, batch, first) in [
+        ("memory_debug", 4, 1),
+        ("memory_small", 8, 2),
+        ("memory_medium", 16, 4),
+        ("memory_large", 32, 8),
+        ("ultra_safe", 4, 1),
+        ("recognition_safe", 8, 2),
+        ("recognition", 24, 6),
+    ] {
+        let preset = runlog::preset(name).expect("it comes with Ebb");
+        let chosen = (preset.effective_batch, preset.first_micro_batch);
+        assert_eq!(chosen, (Some(batch), Some(first)), "{name}");
+        assert_eq!(
+            preset.micro_batch, None,
+            "{name}: a first guess is no fixed size"
+        );
+    }
+}
+
+#[test]
+fn a_presets_guess_is_overruled_by_the_first_measurements() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
+    let said = place
+        .train("{birds} --preset memory_large --image-size 32 --steps 4")
+        .ended(0);
+    let sizes: Vec<Vec<u32>> = said
+        .events()
+        .into_iter()
+        .filter_map(|e| match e {
+            RunEvent::Step { pieces, .. } => Some(pieces),
+            _ => None,
+        })
+        .collect();
+    // Eight was guessed; one and two were measured, and the model's answer is larger.
+    assert_eq!(sizes[0][..2], [1, 2], "{sizes:?}");
+    assert!(sizes.iter().flatten().any(|size| *size > 8), "{sizes:?}");
+}
+
+#[test]
 fn every_config_file_is_a_preset_that_says_for_whom_it_is() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
     let entries = std::fs::read_dir(folder).expect("the presets can be listed");

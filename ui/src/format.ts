@@ -43,3 +43,9 @@ export const timeOfDay = (unixMs: number, now: Date) => {
 
 /** "1 class", "20 classes". */
 export const plural = (value: number, one: string, many: string) => `${count(value)} ${value === 1 ? one : many}`;
+
+/** The same as number and unit apart: "840", "MB". */
+export const amount = (bytes: number) => {
+  const [value = missing, unit = ""] = size(bytes).split(" ");
+  return { value, unit };
+};

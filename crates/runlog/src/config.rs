@@ -33,6 +33,9 @@ pub struct RunConfig {
     /// Fixed micro-batch, 1..=65536; absent means automatic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
+    /// Micro-batch to begin with where memory cannot be predicted, 1..=65536: a first guess, which measurement overrules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_micro_batch: Option<u32>,
     /// `adamw`, `adamw8bit` or `sgd`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<String>,
@@ -96,9 +99,45 @@ pub struct RunConfig {
     /// Evaluate after this many epochs, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluate_every_epochs: Option<u64>,
+    /// Values by the machine's memory; see [`RunConfig::for_memory`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_memory: Vec<Tier>,
+}
+
+/// Values for machines with at least so much memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tier {
+    /// Physical memory, in bytes. A file may also say "8GB".
+    pub at_least: u64,
+    /// Samples a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_batch: Option<u32>,
+    /// Micro-batch to begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_micro_batch: Option<u32>,
 }
 
 impl RunConfig {
+    /// The config for a machine with so much memory: of `by_memory` the largest tier that it reaches, else the smallest. What the
+    /// config says beside the tiers wins. A machine that holds back a little of its memory, as virtual ones do, counts as whole.
+    pub fn for_memory(self, total_bytes: u64) -> RunConfig {
+        let total_bytes = total_bytes + total_bytes / 16;
+        let reached = self
+            .by_memory
+            .iter()
+            .filter(|tier| tier.at_least <= total_bytes);
+        let smallest = self.by_memory.iter().min_by_key(|tier| tier.at_least);
+        let tier = reached.max_by_key(|tier| tier.at_least).or(smallest);
+        let tier = tier.copied().unwrap_or_default();
+        RunConfig {
+            effective_batch: self.effective_batch.or(tier.effective_batch),
+            first_micro_batch: self.first_micro_batch.or(tier.first_micro_batch),
+            by_memory: Vec::new(),
+            ..self
+        }
+    }
+
     /// Refuses the first value that is out of its range.
     pub fn validate(&self) -> Result<(), RunlogError> {
         let written = serde_json::to_value(self).expect("a config is plain data with text keys");
@@ -119,6 +158,11 @@ impl RunConfig {
             steps: self.steps.or(steps),
             effective_batch: self.effective_batch.or(base.effective_batch),
             micro_batch: self.micro_batch.or(base.micro_batch),
+            first_micro_batch: self.first_micro_batch.or(base.first_micro_batch),
+            by_memory: match self.by_memory.is_empty() {
+                true => base.by_memory,
+                false => self.by_memory,
+            },
             optimizer: self.optimizer.or(base.optimizer),
             learning_rate: self.learning_rate.or(base.learning_rate),
             weight_decay: self.weight_decay.or(base.weight_decay),

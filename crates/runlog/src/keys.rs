@@ -23,15 +23,17 @@ pub(crate) enum Allowed {
     Blocks,
     /// A number of bytes, or words such as `8GB`.
     Bytes(u64),
+    /// Values for machines with at least so much memory.
+    Tiers,
 }
 
-use Allowed::{Blocks, Bytes, Number, Path, Rhythm, Whole, Word};
+use Allowed::{Blocks, Bytes, Number, Path, Rhythm, Tiers, Whole, Word};
 
 /// Counts in the window are plain numbers, which are exact up to here.
 const EXACT: u64 = (1 << 53) - 1;
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 29] = [
+pub(crate) const KEYS: [(&str, Allowed); 31] = [
     ("folder", Path),
     ("task", Word(&["image-classification"])),
     ("model", Word(&["convnet", "vit_micro"])),
@@ -40,6 +42,7 @@ pub(crate) const KEYS: [(&str, Allowed); 29] = [
     ("steps", Whole(1, 100_000_000)),
     ("effective_batch", Whole(1, 65_536)),
     ("micro_batch", Whole(1, 65_536)),
+    ("first_micro_batch", Whole(1, 65_536)),
     ("optimizer", Word(&["adamw", "adamw8bit", "sgd"])),
     ("learning_rate", Number(1e-9, 10.0)),
     ("weight_decay", Number(0.0, 10.0)),
@@ -61,6 +64,7 @@ pub(crate) const KEYS: [(&str, Allowed); 29] = [
     ("dev_samples", Whole(1, EXACT)),
     ("checkpoint_every", Rhythm),
     ("evaluate_every_epochs", Whole(1, 100_000)),
+    ("by_memory", Tiers),
 ];
 
 impl Allowed {
@@ -79,6 +83,7 @@ impl Allowed {
                 "a size of memory of at least {}, as 8GB in quotes or a number of bytes",
                 crate::words::format_bytes(*least)
             ),
+            Tiers => "a list of tables with `at_least`, a size of memory, and `effective_batch` or `first_micro_batch`".into(),
         }
     }
 
@@ -101,9 +106,27 @@ impl Allowed {
                 };
                 return (bytes >= *least).then(|| Value::from(bytes));
             }
+            Tiers => return value.as_array()?.iter().map(tier).collect(),
         };
         fits.then(|| value.clone())
     }
+}
+
+/// One table of [`Allowed::Tiers`] as the config holds it.
+fn tier(value: &Value) -> Option<Value> {
+    let accept = |(key, value): (&String, &Value)| {
+        let allowed = match key.as_str() {
+            "at_least" => Bytes(1),
+            "effective_batch" | "first_micro_batch" => Whole(1, 65_536),
+            _ => return None,
+        };
+        Some((key.clone(), allowed.accept(value)?))
+    };
+    let table = value.as_object()?;
+    let accepted: Map<String, Value> = table.iter().map(accept).collect::<Option<_>>()?;
+    accepted
+        .contains_key("at_least")
+        .then_some(Value::Object(accepted))
 }
 
 /// Checks each entry. `place` says where a key stands: "run.toml, line 3".

@@ -33,7 +33,7 @@ mod words;
 
 pub use aftermath::Aftermath;
 pub use blocks::Blocks;
-pub use config::RunConfig;
+pub use config::{RunConfig, Tier};
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use every::Every;

@@ -150,14 +150,52 @@ fn a_config_made_in_the_program_is_checked_by_the_same_table() {
 #[test]
 fn every_key_is_in_the_table() {
     let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nimage_size = 64\nepochs = 1\nsteps = 1\n\
-                effective_batch = 1\nmicro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
+                effective_batch = 1\nmicro_batch = 1\nfirst_micro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
                 warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\nema_decay = 0.5\naugment = \"none\"\nheld_out_fraction = 0\n\
                 device = \"cpu\"\nprecision = \"f64\"\ncheckpoint_blocks = 2\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
-                politeness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n";
+                politeness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n\
+                [[by_memory]]\nat_least = 1\n";
     let config = load("all.toml", text).expect("all keys are known");
     let again = RunConfig::from_toml(&config.to_toml(), "again").expect("what was written is read");
     assert_eq!(again, config);
-    assert_eq!(config.to_toml().lines().count(), 28);
+    assert_eq!(config.to_toml().lines().count(), 32);
+}
+
+#[test]
+fn tiers_choose_by_memory_and_what_is_said_beside_them_wins() {
+    let preset = || runlog::preset("apple_silicon_optimal").expect("it comes with Ebb");
+    let check = |gb: f64, expected: (u32, u32)| {
+        let config = preset().for_memory((gb * f64::from(1 << 30)) as u64);
+        let chosen = (config.effective_batch, config.first_micro_batch);
+        assert_eq!(chosen, (Some(expected.0), Some(expected.1)), "{gb} GB");
+        assert!(config.by_memory.is_empty());
+    };
+    for (gb, batch, first) in [
+        (4.0, 4, 1),
+        (8.0, 8, 2),
+        (16.0, 16, 4),
+        (24.0, 16, 4),
+        (32.0, 32, 8),
+        (48.0, 64, 8),
+        (512.0, 64, 8),
+    ] {
+        check(gb, (batch, first));
+    }
+    check(2.0, (4, 1));
+    check(15.6, (16, 4));
+    let said = RunConfig {
+        effective_batch: Some(24),
+        ..preset()
+    };
+    assert_eq!(said.for_memory(8 << 30).effective_batch, Some(24));
+    let wrong = "[[by_memory]]\neffective_batch = 4\n";
+    let refusal = load("wrong.toml", wrong)
+        .expect_err("no memory is named")
+        .to_string();
+    assert!(
+        refusal.contains("by_memory") && refusal.contains("at_least"),
+        "{refusal}"
+    );
 }
 
 #[test]

@@ -102,6 +102,8 @@ impl Pilot {
         };
         policy.politeness = plan.politeness.unwrap_or(policy.politeness);
         policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
+        // Where memory can be predicted, two measured pieces take the place of any guess.
+        policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
         let source = machine.source(chosen, stack_bytes(plan.threads))?;
         let stepped = source.is_stepped();
         let allocator = if chosen.kind == "metal" {

@@ -6,7 +6,7 @@ use crate::precision::Precision;
 use dataset::{DEFAULT_SEED, Inspection, Part, SplitKind};
 use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
-use tape::device::{Wanted, default_threads};
+use tape::device::{Wanted, default_threads, foresee_kind};
 
 /// Networks by the name the user writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,6 +163,11 @@ impl Plan {
     /// The first value that does not work, with what would; a folder that cannot be trained, with why.
     pub fn check(config: &RunConfig, inspection: &Inspection) -> Result<Plan> {
         config.validate()?;
+        // Who knows the machine's memory has chosen a tier before.
+        let config = &match config.by_memory.is_empty() {
+            true => config.clone(),
+            false => config.clone().for_memory(0),
+        };
         if let Some(sentence) = &inspection.refusal {
             return Err(TrainError::NotTrainable {
                 sentence: sentence.clone(),
@@ -228,7 +233,7 @@ impl Plan {
         let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
         let effective_batch = config
             .effective_batch
-            .unwrap_or(32)
+            .unwrap_or(usual_batch(foresee_kind(device)))
             .min(train_samples.max(1) as u32);
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
         let epochs = config
@@ -330,6 +335,15 @@ impl Plan {
             evaluate_every_epochs: Some(self.evaluate_every_epochs),
             ..asked.clone()
         }
+    }
+}
+
+/// Samples a step where nobody says: what keeps the device busy.
+fn usual_batch(kind: &str) -> u32 {
+    match kind {
+        "metal" => 64,
+        "cuda" => 32,
+        _ => 16,
     }
 }
 

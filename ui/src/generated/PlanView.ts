@@ -27,21 +27,9 @@ train_samples: number,
  */
 held_out_samples: number, 
 /**
- * Trained parameters.
- */
-parameters: number, 
-/**
  * Memory now, for the forecast bar.
  */
 machine: MachineView, 
-/**
- * Weights, gradients, optimizer state.
- */
-state_bytes: number, 
-/**
- * Activations predicted at the suggested micro-batch; `None` until a forecast exists.
- */
-activations_bytes: number | null, 
 /**
  * Budget line, as footprint plus others.
  */

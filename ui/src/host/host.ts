@@ -1,5 +1,5 @@
 // What the window asks of the world outside the page. It knows ids only: no path, no Tauri, no file.
-import type { CommandError, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Show, Welcome } from "../types";
+import type { CommandError, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Show, Welcome } from "../types";
 
 /** A window of a run's life and how many pixel columns it is drawn on. `seen` is the version already drawn, or 0. */
 export interface PullQuery {
@@ -22,6 +22,8 @@ export interface Host {
   openSample(): Promise<string>;
   /** `null` when nothing changed since version `seen`. */
   inspection(id: string, seen: number): Promise<InspectionView | null>;
+  /** What these settings will need; takes about a second. */
+  forecast(inspection: string, settings: PlanSettings): Promise<ForecastView>;
   train(inspection: string, settings: PlanSettings): Promise<string>;
   resume(run: string): Promise<void>;
   control(run: string, request: RunRequest): Promise<void>;

@@ -3,7 +3,7 @@
 import type { RunEvent, RunRequest, RunStatus, StatusLine } from "../types";
 import { refusal, type Host } from "./host";
 import { pullAt } from "./replay/fold";
-import { inspection, machine, refused, rows, welcome } from "./replay/views";
+import { forecast, inspection, machine, refused, rows, welcome } from "./replay/views";
 
 const query = new URLSearchParams(location.search);
 const number = (name: string, otherwise: number) => Number(query.get(name) ?? otherwise);
@@ -44,6 +44,7 @@ export const host: Host = {
     if (id === "reading") return { ...inspection, id, reading: true, plan: null, skipped: [], notes: [], photographs: 600, files_seen: 602 };
     return id === "refused" ? refused : inspection;
   },
+  forecast: async () => forecast,
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "One run is training already. Stop it first, then train this folder." };
     baseMs = 0;

@@ -13,6 +13,7 @@ export const host: Host = {
   chooseFolder: () => invoke("choose_folder"),
   openSample: () => invoke("open_sample"),
   inspection: (id, seen) => invoke("inspection", { id, seen }),
+  forecast: (inspection, settings) => invoke("forecast", { inspection, settings }),
   train: (inspection, settings) => invoke("train", { inspection, settings }),
   resume: (run) => invoke("resume", { run }),
   control: (run, request) => invoke("control", { run, request }),

@@ -1,5 +1,5 @@
 // The forecast bar's parts and where their names stand. Bytes in, pixels out.
-import type { MachineView, PlanView } from "../types";
+import type { ForecastView, MachineView, PlanView } from "../types";
 
 export interface Part {
   name: string;
@@ -7,14 +7,15 @@ export interface Part {
   fill: string;
 }
 
-export const parts = (plan: PlanView, machine: MachineView): Part[] => {
-  const ebb = plan.state_bytes + (plan.activations_bytes ?? 0);
+export const parts = (plan: PlanView, forecast: ForecastView | null, machine: MachineView): Part[] => {
+  const [state, activations] = [forecast?.state_bytes ?? 0, forecast?.activations_bytes ?? 0];
+  const ebb = state + activations;
   const free = plan.budget_line_bytes - machine.system_bytes - machine.others_bytes - ebb;
   const all: Part[] = [
     { name: "System", bytes: machine.system_bytes, fill: "var(--series-system)" },
     { name: "Other apps", bytes: machine.others_bytes, fill: "var(--series-others)" },
-    { name: "Ebb state", bytes: plan.state_bytes, fill: "var(--series-state)" },
-    { name: "Ebb activations", bytes: plan.activations_bytes ?? 0, fill: "var(--series-activations)" },
+    { name: "Ebb state", bytes: state, fill: "var(--series-state)" },
+    { name: "Ebb activations", bytes: activations, fill: "var(--series-activations)" },
     { name: "Free", bytes: Math.max(0, free), fill: "var(--series-free)" },
     { name: "Reserve", bytes: Math.max(0, machine.total_bytes - plan.budget_line_bytes + Math.min(0, free)), fill: "url(#hatch)" },
   ];
@@ -44,3 +45,6 @@ export const place = (all: Part[], totalBytes: number, width: number): Placed[] 
     return placed;
   });
 };
+
+/** "4 pieces a step". */
+export const pieces = (count: number) => (count === 1 ? "1 piece a step" : `${count.toLocaleString("en-US")} pieces a step`);

@@ -1,5 +1,5 @@
 // Plausible answers for the views that no recorded run holds: the welcome page's rows and a folder's inspection.
-import type { InspectionView, MachineView, RunRow, RunStatus, Welcome } from "../../types";
+import type { ForecastView, InspectionView, MachineView, RunRow, RunStatus, Welcome } from "../../types";
 
 const GB = 2 ** 30;
 
@@ -53,9 +53,13 @@ export const inspection: InspectionView = {
       checkpoint_every: "10min", seed: 7,
     },
     models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], image_sizes: [64, 96, 128, 160, 224],
-    train_samples: 972, held_out_samples: 243, parameters: 5_480_000, machine, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB,
-    budget_line_bytes: 21.6 * GB,
+    train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB,
   },
+};
+
+export const forecast: ForecastView = {
+  parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, micro_batch: 16, accumulation: 4,
+  checkpoint_blocks: 0, refusal: null,
 };
 
 export const refused: InspectionView = {
