@@ -7,7 +7,8 @@ use crate::row;
 use crate::runs::Stretch;
 use crate::suggestion;
 use crate::view::{
-    CommandError, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Welcome,
+    CommandError, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow,
+    Welcome,
 };
 use std::sync::Arc;
 use tauri::ipc::Response;

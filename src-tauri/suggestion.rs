@@ -58,6 +58,8 @@ pub fn forecast(
         fixed_micro_batch: None,
     };
     let kind = foresee_kind(plan.device);
+    // What an earlier forecast left with the allocator is no part of the program.
+    crate::allocator::purge();
     let target = Target::of(kind, plan.threads as usize, sample.total_bytes);
     let forms = Forms::WithMoreCheckpointed;
     let forecast = Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?;

@@ -12,6 +12,7 @@ mod kept;
 mod last_minutes;
 mod limits;
 mod pipeline;
+mod plan;
 mod presets;
 mod repeat;
 mod stop;

@@ -4,7 +4,7 @@ import { checkpointName, complaints, rate, steps } from "../src/plan/settings";
 import { parts, place } from "../src/plan/bar";
 import { indexAt } from "../src/training/reading";
 import { pack, unpack } from "../src/wire";
-import type { MachineView, PlanSettings, PlanView, PullHeader } from "../src/types";
+import type { ForecastView, MachineView, PlanSettings, PlanView, PullHeader } from "../src/types";
 
 const GB = 2 ** 30;
 
@@ -40,16 +40,18 @@ test("the value under the cursor is the last one known", () => {
 });
 
 const machine = { total_bytes: 24 * GB, system_bytes: 3 * GB, others_bytes: 8 * GB } as MachineView;
-const plan = { state_bytes: 2 * GB, activations_bytes: 5 * GB, budget_line_bytes: 21 * GB } as PlanView;
+const plan = { budget_line_bytes: 21 * GB } as PlanView;
+const forecast = { state_bytes: 2 * GB, activations_bytes: 5 * GB } as ForecastView;
 
 test("the forecast's parts fill the machine, also when more is needed than fits", () => {
-  const total = (needed: PlanView) => parts(needed, machine).reduce((sum, part) => sum + part.bytes, 0) / GB;
-  expect(total(plan)).toBeCloseTo(24);
-  expect(total({ ...plan, activations_bytes: 9 * GB })).toBeCloseTo(24);
-  expect(parts({ ...plan, activations_bytes: null }, machine).map((part) => part.name)).not.toContain("Ebb activations");
+  const total = (needed: ForecastView | null) => parts(plan, needed, machine).reduce((sum, part) => sum + part.bytes, 0) / GB;
+  expect(total(forecast)).toBeCloseTo(24);
+  expect(total({ ...forecast, activations_bytes: 9 * GB })).toBeCloseTo(24);
+  expect(total(null)).toBeCloseTo(24);
+  expect(parts(plan, null, machine).map((part) => part.name)).not.toContain("Ebb activations");
 });
 
 test("a part's name never stands on its neighbour's", () => {
-  const placed = place(parts({ ...plan, state_bytes: 0.1 * GB }, machine), 24 * GB, 700).filter((part) => part.text !== null);
+  const placed = place(parts(plan, { ...forecast, state_bytes: 0.1 * GB }, machine), 24 * GB, 700).filter((part) => part.text !== null);
   for (let i = 1; i < placed.length; i++) expect(placed[i]!.text! - placed[i - 1]!.text!).toBeGreaterThanOrEqual(50);
 });

@@ -21,12 +21,11 @@ use crate::models::Network;
 use crate::optimizer::Optimizer;
 use crate::plan::{ModelKind, OptimizerKind, Plan};
 use heap::Heap;
-use pressure::{Form, ModelNeed, Peak, own_footprint_bytes, sensible_sizes};
+use pressure::{Form, ModelNeed, Peak, sensible_sizes};
 use rehearsal::{ImagePiece, Piece, WorkloadPiece, heap};
 use serde::Serialize;
 use std::time::Duration;
 use tape::Parameters;
-use tape::memory::live_bytes;
 
 /// Sides of images that suit every model, and that a plan lists.
 pub const IMAGE_SIZES: [u32; 8] = [32, 48, 64, 96, 128, 160, 192, 224];
@@ -121,7 +120,7 @@ impl Forecast {
             copy_bytes: rounded,
             averages_bytes,
             waiting_bytes: ahead.waiting_most_bytes(plan),
-            ..standing(&masters, plan.optimizer)?
+            ..standing(&masters, plan.optimizer, target)?
         };
         let blocks = Network::blocks(model, image_size);
         let planned = plan.checkpoint_blocks.min(blocks);
@@ -152,7 +151,7 @@ impl Forecast {
             model: workload.name().to_owned(),
             resolution: workload.resolution() as u32,
             parameters: parameters.count() as u64,
-            standing: standing(&parameters, OptimizerKind::AdamW)?,
+            standing: standing(&parameters, OptimizerKind::AdamW, target)?,
             precision: "f32",
             batch_sample_bytes: workload.sample_bytes(),
             forms: rehearsed(&piece, &counts(planned, blocks, forms), target)?,
@@ -245,11 +244,11 @@ fn rehearsed(piece: &dyn Piece, counts: &[u32], target: Target) -> Result<Vec<(u
     counts.iter().map(one).collect()
 }
 
-fn standing(masters: &Parameters, optimizer: OptimizerKind) -> Result<Standing> {
+fn standing(masters: &Parameters, optimizer: OptimizerKind, target: Target) -> Result<Standing> {
     // Zeros that nothing is written to: counted, not taken.
     let moments_bytes = Optimizer::new(optimizer, 0.0, masters)?.bytes();
     Ok(Standing {
-        base_bytes: own_footprint_bytes().saturating_sub(live_bytes()),
+        base_bytes: target.base_bytes,
         weights_bytes: masters.bytes(),
         moments_bytes,
         gradients_bytes: masters.bytes(),

@@ -1,11 +1,15 @@
 //! What a forecast is for: the device's forms of operations, its allocator, its threads.
 
 use crate::plan::Plan;
-use pressure::Allocator;
+use pressure::{Allocator, own_footprint_bytes};
 use tape::Kernels;
+use tape::memory::live_bytes;
 
 /// What the process takes for each byte in use, measured over the workloads of the bench: 1.03 to 1.18.
 const KEPT: f64 = 1.12;
+
+/// What code and threads take more once a step has run: pages of kernels, packed panels of matrix products.
+const KERNELS_BYTES: u64 = 40 << 20;
 
 /// The device that will train, as far as memory knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +22,15 @@ pub struct Target {
     pub allocator: Allocator,
     /// Threads of the CPU kernels.
     pub threads: usize,
+    /// What the process takes before anything is built: code, libraries, stacks; and kernels once they have run.
+    pub base_bytes: u64,
     /// What Ebb may use at most, in bytes: what is decoded ahead depends on it. 0 where nobody knows.
     pub ceiling_bytes: u64,
 }
 
 impl Target {
-    /// A device by its kind.
+    /// A device by its kind, for this process as it is now: make it before anything large, or after the allocator has given back
+    /// what it keeps.
     pub fn of(kind: &'static str, threads: usize, ceiling_bytes: u64) -> Self {
         Target {
             kind,
@@ -36,6 +43,7 @@ impl Target {
                 _ => Allocator::Exact,
             },
             threads,
+            base_bytes: own_footprint_bytes().saturating_sub(live_bytes()) + KERNELS_BYTES,
             ceiling_bytes,
         }
     }

@@ -1,0 +1,248 @@
+//! `ebb plan`: what is forecast is what is measured, what cannot fit is refused with the number that would do.
+
+use crate::support::{EBB, Place, draw_classes, said};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Forecasts may be so far off the measured peak.
+const BAR: f64 = 0.12;
+
+fn plan(place: &Place, line: &str) -> Value {
+    let said = place.run(&format!("plan {line} --json")).ended(0);
+    serde_json::from_str(&said.out).expect("one JSON object")
+}
+
+/// The footprint that a plan's first form reaches at a micro-batch, in bytes.
+fn peak_bytes(model: &Value, checkpointed: u64, micro_batch: u64) -> f64 {
+    let forms = model["forms"].as_array().expect("forms");
+    let form = forms
+        .iter()
+        .find(|form| form["checkpoint_blocks"] == checkpointed)
+        .expect("the form was forecast");
+    let peaks = form["peaks"].as_array().expect("peaks");
+    let peak = peaks.iter().find(|peak| peak["micro_batch"] == micro_batch);
+    peak.expect("the size was forecast")["peak_bytes"]
+        .as_f64()
+        .expect("a number")
+}
+
+fn close(what: &str, forecast: f64, measured: f64) {
+    let off = forecast / measured - 1.0;
+    println!(
+        "{what}: forecast {:.0} MB, measured {:.0} MB, {:+.1} %",
+        forecast / 1048576.0,
+        measured / 1048576.0,
+        100.0 * off
+    );
+    assert!(off.abs() <= BAR, "{what}: {forecast} against {measured}");
+}
+
+/// Steps of a workload in a process of its own against its plan.
+fn check_workload(workload: &str, batch: u64, micro: u64, checkpointed: u64) {
+    let place = Place::new();
+    let line = format!(
+        "bench --workload {workload} --batch {batch} --micro {micro} --checkpoint-blocks {checkpointed} --steps 1 --threads 2 --device cpu --json"
+    );
+    let measured = place.run(&line).ended(0);
+    let measured: Value = serde_json::from_str(&measured.out).expect("one JSON object");
+    let line = format!(
+        "--workload {workload} --effective-batch {batch} --checkpoint-blocks {checkpointed} --threads 2 --device cpu"
+    );
+    let forecast = peak_bytes(&plan(&place, &line)["models"][0], checkpointed, micro);
+    let what = format!("{workload} {batch} in pieces of {micro}, {checkpointed} blocks twice");
+    close(
+        &what,
+        forecast,
+        measured["peak_rss_mb"].as_f64().expect("a number") * 1048576.0,
+    );
+}
+
+#[test]
+fn a_vision_transformer_needs_what_was_forecast() {
+    check_workload("vit_tiny", 8, 8, 0);
+    check_workload("vit_tiny", 4, 2, 0);
+}
+
+#[test]
+fn a_residual_network_needs_what_was_forecast() {
+    check_workload("resnet18", 8, 8, 0);
+}
+
+#[test]
+fn a_text_encoder_needs_what_was_forecast() {
+    check_workload("bert_mini", 32, 32, 0);
+    check_workload("bert_mini", 32, 32, 4);
+}
+
+#[test]
+fn a_language_model_needs_what_was_forecast() {
+    check_workload("gpt", 4, 4, 0);
+    check_workload("gpt", 4, 2, 0);
+}
+
+/// Highest footprint of a training, read from the system until it ends.
+#[cfg(target_os = "linux")]
+fn trained_peak_bytes(place: &Place, line: &str) -> f64 {
+    let words = line.split_whitespace();
+    let mut child = Command::new(EBB)
+        .arg("train")
+        .arg(place.path("birds"))
+        .args(words)
+        .args(crate::support::STEADY)
+        .env("EBB_HOME", place.path("home"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ebb starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kb = 0.0f64;
+    while child.try_wait().expect("it can be waited for").is_none() {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        peak_kb = peak_kb.max(kb.unwrap_or(0.0));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    1024.0 * peak_kb
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folders_training_needs_what_was_forecast() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
+    for (model, side) in [("convnet", 96), ("vit_micro", 96)] {
+        let settings =
+            format!("--model {model} --image-size {side} --effective-batch 32 --epochs 6");
+        let measured = trained_peak_bytes(&place, &settings);
+        let line = format!(
+            "{{birds}} --model {model} --image-size {side} --effective-batch 32 --threads 2 --device cpu"
+        );
+        let forecast = peak_bytes(&plan(&place, &line)["models"][0], 0, 32);
+        close(&format!("{model} at {side} px"), forecast, measured);
+    }
+}
+
+#[test]
+fn a_plan_lists_every_model_and_size_within_three_seconds() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+    let found = plan(&place, "{birds} --device cpu");
+    let models = found["models"].as_array().expect("models");
+    assert_eq!(models.len(), 16, "two models at eight sizes");
+    let took_ms = found["forecast_ms"].as_f64().expect("a number");
+    println!("16 forecasts in {took_ms:.0} ms");
+    assert!(took_ms <= 3000.0, "{took_ms} ms");
+    assert_eq!(found["chosen"]["model"], "convnet");
+    assert!(found["seconds_per_epoch"].as_f64().is_some_and(|s| s > 0.0));
+    let chosen = models
+        .iter()
+        .find(|m| m["model"] == "convnet" && m["resolution"] == 64);
+    let suggested = &chosen.expect("it is listed")["suggested"];
+    assert_eq!(
+        (
+            suggested["micro_batch"].as_u64(),
+            suggested["accumulation"].as_u64()
+        ),
+        (Some(16), Some(1))
+    );
+    let words = place
+        .run("plan {birds} --device cpu --image-size 64")
+        .ended(0)
+        .out;
+    for part in [
+        "convnet",
+        "vit_micro",
+        "To begin with",
+        "headroom",
+        "One epoch",
+        "a measured piece",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+}
+
+#[test]
+fn other_machines_and_busier_ones_leave_less() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+    let budget = |line: &str| {
+        let found = plan(
+            &place,
+            &format!("{{birds}} --image-size 64 --model convnet {line}"),
+        );
+        (
+            found["budget_bytes"].as_f64().expect("a number"),
+            found["device"].clone(),
+        )
+    };
+    let (small, device) = budget("--for 8GB");
+    assert_eq!(device, "metal");
+    let (busy, _) = budget("--for 8GB --what-if 6GB");
+    let (large, _) = budget("--for 48GB");
+    assert!(busy < small && small < large, "{busy} {small} {large}");
+    let capped = budget("--for 48GB --memory-cap 2GB").0;
+    assert_eq!(capped, (2u64 << 30) as f64);
+    let words = place
+        .run("plan {birds} --image-size 64 --for 16GB")
+        .ended(0)
+        .out;
+    assert!(
+        words.contains("Assumed: ") && words.contains("--what-if"),
+        "{words}"
+    );
+}
+
+#[test]
+fn nonsense_is_refused_with_what_would_do() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    for (line, code, parts) in [
+        ("plan {nowhere}", 1, &["nowhere"][..]),
+        ("plan {birds} --for much", 2, &["--for"][..]),
+        ("plan {birds} --for 1MB", 2, &["8GB, 16GB or 48GB"][..]),
+        ("plan {birds} --what-if lots", 2, &["--what-if"][..]),
+        ("plan --workload gtp", 2, &["gpt"][..]),
+        ("plan", 2, &["<FOLDER>"][..]),
+    ] {
+        let said = place.run(line).ended(code);
+        assert!(
+            parts.iter().all(|part| said.err.contains(part)),
+            "{line}: {}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    let train = "{birds} --image-size 224 --model vit_micro --steps 1";
+    let refused = place.train(&format!("{train} --memory-cap 64MB")).ended(2);
+    assert!(
+        refused.err.contains("one sample of vit_micro at 224"),
+        "{}",
+        refused.err
+    );
+    assert!(
+        place.runs().is_empty(),
+        "nothing is left of what never began"
+    );
+    let words = refused.err.split_whitespace();
+    let enough = words
+        .into_iter()
+        .find(|word| word.ends_with("MB") && word[..word.len() - 2].parse::<u32>().is_ok());
+    let enough = enough.expect("a number that would do, as one writes it");
+    place
+        .train(&format!("{train} --memory-cap {enough}"))
+        .ended(0);
+    let planned = said(
+        &mut place
+            .ebb(["plan", "--memory-cap", "64MB", "--image-size", "224"])
+            .arg(place.path("birds")),
+    );
+    assert!(planned.ended(2).err.contains("would do"));
+}
