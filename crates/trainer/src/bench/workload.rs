@@ -180,9 +180,9 @@ impl Model {
         parameters: &Parameters,
         part: &Batch,
         device: &Device,
-        (checkpointed, loss_factor): (usize, f64),
+        how: (usize, f64),
     ) -> Result<(TrainedPiece, u64)> {
-        self.piece_by(Kernels::Fused, parameters, part, device, checkpointed)
+        self.piece_by(Kernels::Fused, parameters, part, device, how)
     }
 
     /// [`Model::piece`] by these forms of the operations.
@@ -192,7 +192,7 @@ impl Model {
         parameters: &Parameters,
         part: &Batch,
         device: &Device,
-        checkpointed: usize,
+        (checkpointed, loss_factor): (usize, f64),
     ) -> Result<(TrainedPiece, u64)> {
         let tape = Tape::record(parameters, Cancel::default(), kernels);
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;

@@ -148,8 +148,13 @@ impl WorkloadPiece {
 impl Piece for WorkloadPiece {
     fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()> {
         let (part, device) = (self.workload.blank(samples), Device::Cpu);
-        self.model
-            .piece_by(kernels, &self.parameters, &part, &device, checkpointed)?;
+        self.model.piece_by(
+            kernels,
+            &self.parameters,
+            &part,
+            &device,
+            (checkpointed, 1.0),
+        )?;
         Ok(())
     }
 }
