@@ -4,6 +4,7 @@
 mod say;
 mod args;
 mod doctor;
+mod drill;
 mod bench;
 mod evaluate;
 mod failure;
@@ -11,6 +12,7 @@ mod inspect;
 mod interrupt;
 mod memory;
 mod plan;
+mod pilot;
 mod predict;
 mod progress;
 mod runs;
@@ -40,6 +42,9 @@ pub fn run() -> ExitCode {
         },
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
+        Some(Command::Pilot(args)) => pilot::run(&args),
+        Some(Command::Drill(args)) => drill::run(&args),
+        Some(Command::DrillHold(args)) => drill::hold_memory(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::VerifySplit(args)) => verify_split::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),

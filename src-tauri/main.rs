@@ -1,6 +1,7 @@
 //! Ebb: with a subcommand it works in the terminal, without one it opens the window. Refuses to know what training is.
 
 mod allocator;
+mod drill;
 mod headless;
 
 #[cfg(feature = "desktop")]

@@ -36,6 +36,12 @@ pub enum Command {
     Report(Report),
     /// Show this machine's memory, live
     Memory(Memory),
+    /// Fly the controller from outside: JSON lines in, JSON lines out (docs/pilot.md)
+    Pilot(Pilot),
+    /// Take memory for a while, to watch a training make room
+    Drill(Drill),
+    #[command(hide = true)]
+    DrillHold(DrillHold),
     /// Check this machine and every operation on its GPU
     Doctor(Doctor),
     /// Show that the split of an effective batch does not change its gradient
@@ -265,6 +271,45 @@ pub struct Memory {
     pub json: bool,
     #[command(flatten)]
     pub script: Script,
+}
+
+#[derive(Args)]
+pub struct Pilot {
+    /// Largest footprint, such as 8GB
+    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
+    pub memory_cap: Option<u64>,
+    /// Share of memory that everybody together may fill, 0.5 to 0.95
+    #[arg(long, value_name = "SHARE", value_parser = politeness)]
+    pub politeness: Option<f64>,
+    /// auto, or a fixed size for every piece
+    #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
+    pub micro_batch: Option<MicroBatch>,
+}
+
+fn politeness(text: &str) -> Result<f64, String> {
+    let share = text
+        .parse()
+        .ok()
+        .filter(|share| (0.5..=0.95).contains(share));
+    share.ok_or_else(|| "write a share from 0.5 to 0.95, such as 0.9".to_owned())
+}
+
+#[derive(Args)]
+pub struct Drill {
+    /// How much, such as 2GB; a quarter of what is available when absent
+    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
+    pub size: Option<u64>,
+    /// How long
+    #[arg(long, default_value_t = crate::drill::SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+}
+
+/// The process behind a drill.
+#[derive(Args)]
+pub struct DrillHold {
+    pub bytes: u64,
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
 }
 
 #[derive(Args)]

@@ -39,6 +39,12 @@ pub enum PressureError {
         /// What is wrong with it.
         wrong: String,
     },
+    /// A drill that would endanger the machine.
+    #[error("{why}.")]
+    NoDrill {
+        /// Why, and what would do.
+        why: String,
+    },
     /// A line that the pilot was told is wrong.
     #[error("Line {line}: {wrong}. docs/pilot.md has an example.")]
     TraceLine {

@@ -5,6 +5,7 @@ mod budget;
 mod controller;
 mod cost;
 mod decision;
+mod drill;
 mod error;
 mod fallback;
 mod growth;
@@ -33,6 +34,7 @@ pub use cost::thread_cpu_ms;
 pub use decision::{
     Action, Ask, Change, Decision, Moments, Outcome, Phase, Piece, PieceKind, Prefetch, SampleCost,
 };
+pub use drill::{drill_bytes, drill_is_full, drill_is_over};
 pub use error::PressureError;
 pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery, what_would_help};
 pub use learnt::Learnt;
