@@ -28,6 +28,7 @@ const COMMANDS: &[&str] = &[
     "train",
     "resume",
     "control",
+    "drill",
     "pull",
     "report_error",
 ];

@@ -7,8 +7,8 @@ use crate::row;
 use crate::runs::Stretch;
 use crate::suggestion;
 use crate::view::{
-    CommandError, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow,
-    Welcome,
+    CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings,
+    RunRequest, RunRow, Welcome,
 };
 use std::sync::Arc;
 use tauri::ipc::Response;
@@ -184,6 +184,12 @@ pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -
             Err(CommandError::new("failed", why))
         }
     }
+}
+
+/// Begins, looks at or ends a drill.
+#[tauri::command]
+pub async fn drill(shell: State<'_, Arc<Shell>>, request: DrillRequest) -> Answer<DrillView> {
+    aside(shell, move |shell| shell.drill(request)).await
 }
 
 /// A stretch of a run as raw bytes, see `PullHeader`.

@@ -3,11 +3,12 @@
 
 use crate::active::Active;
 use crate::commands;
+use crate::drill::{Drill, SECONDS};
 use crate::held::held;
 use crate::inspections::Inspections;
 use crate::readings::Readings;
 use crate::runs::Runs;
-use crate::view::{CommandError, SampleView, Show, Welcome};
+use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
 use runlog::RunStore;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ pub struct Shell {
     pub runs: Runs,
     /// Memory, for the status bar.
     pub readings: Arc<Readings>,
+    /// The drill at work.
+    drill: Mutex<Option<Drill>>,
     /// What came before the page could hear.
     first: Mutex<Option<Show>>,
     page_listens: AtomicBool,
@@ -57,6 +60,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
             commands::train,
             commands::resume,
             commands::control,
+            commands::drill,
             commands::pull,
             commands::report_error,
         ])
@@ -85,6 +89,10 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
         }
     };
     app.run(|app, event| {
+        if let RunEvent::Exit = event {
+            // Nothing is dropped at the end of a process that exits.
+            drop(app.state::<Arc<Shell>>().drill(DrillRequest::End));
+        }
         // However the app is told to quit, the training ends by a checkpoint.
         if let (RunEvent::Exit, Some(training)) =
             (event, app.state::<Arc<Shell>>().active.running())
@@ -170,6 +178,7 @@ impl Shell {
             active: Active::on(machine),
             runs: Runs::watch(RunStore::open(RunStore::default_root())),
             readings,
+            drill: Mutex::default(),
             first: Mutex::default(),
             page_listens: AtomicBool::new(false),
             asking: AtomicBool::new(false),
@@ -199,6 +208,29 @@ impl Shell {
             Some(training) => Err(training.in_the_way()),
             None => Ok(()),
         }
+    }
+
+    /// Begins, looks at or ends the one drill of this window. It ends with the window too.
+    pub fn drill(&self, request: DrillRequest) -> Result<DrillView, CommandError> {
+        let mut drill = held(&self.drill);
+        let over = drill
+            .as_mut()
+            .is_some_and(|drill| drill.seconds_left().is_none());
+        if over || request == DrillRequest::End {
+            *drill = None;
+        }
+        if request == DrillRequest::Begin && drill.is_none() {
+            let begun = Drill::begin(None, SECONDS);
+            *drill = Some(begun.map_err(|why| CommandError::new("failed", why))?);
+        }
+        let at_work = drill.as_mut().and_then(|drill| {
+            let seconds_left = drill.seconds_left()?;
+            Some(DrillView {
+                bytes: drill.bytes,
+                seconds_left,
+            })
+        });
+        Ok(at_work.unwrap_or_default())
     }
 
     /// Opens what stands at `path`: a run, else a folder to look at. Also takes the id of a run.

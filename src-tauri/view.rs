@@ -229,6 +229,27 @@ pub enum RunRequest {
     Continue,
 }
 
+/// What the page asks of a drill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum DrillRequest {
+    /// Take a quarter of what is available, unless one is at work.
+    Begin,
+    /// Say how it stands.
+    Look,
+    /// Give everything back.
+    End,
+}
+
+/// Answer of `drill`: the one at work; zeros where there is none.
+#[derive(Debug, Clone, Copy, Default, Serialize, TS)]
+pub struct DrillView {
+    /// What it takes.
+    pub bytes: u64,
+    /// Seconds until it gives everything back.
+    pub seconds_left: f64,
+}
+
 /// A refusal, with a code where the window acts on it.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct CommandError {
@@ -253,6 +274,8 @@ mod tests {
             InspectionView::export_all(config)?;
             RunRequest::export_all(config)?;
             ForecastView::export_all(config)?;
+            DrillRequest::export_all(config)?;
+            DrillView::export_all(config)?;
             CommandError::export_all(config)
         });
         assert_eq!(checked, Ok(()));

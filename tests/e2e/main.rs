@@ -13,6 +13,8 @@ mod folder;
 
 mod terminal;
 
+mod drill;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::home::Home;

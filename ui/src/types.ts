@@ -1,5 +1,7 @@
 // The shapes of Rust's answers, gathered under one name. Everything here is generated from Rust.
 export type { CommandError } from "./generated/CommandError";
+export type { DrillRequest } from "./generated/DrillRequest";
+export type { DrillView } from "./generated/DrillView";
 export type { Figures } from "./generated/Figures";
 export type { ForecastView } from "./generated/ForecastView";
 export type { InspectionView } from "./generated/InspectionView";

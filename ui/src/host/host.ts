@@ -1,5 +1,5 @@
 // What the window asks of the world outside the page. It knows ids only: no path, no Tauri, no file.
-import type { CommandError, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Show, Welcome } from "../types";
+import type { CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Show, Welcome } from "../types";
 
 /** A window of a run's life and how many pixel columns it is drawn on. `seen` is the version already drawn, or 0. */
 export interface PullQuery {
@@ -27,6 +27,7 @@ export interface Host {
   train(inspection: string, settings: PlanSettings): Promise<string>;
   resume(run: string): Promise<void>;
   control(run: string, request: RunRequest): Promise<void>;
+  drill(request: DrillRequest): Promise<DrillView>;
   pull(query: PullQuery): Promise<ArrayBuffer>;
   reportError(message: string): Promise<void>;
   onShow(listener: (show: Show) => void): void;

@@ -17,6 +17,7 @@ let begun = performance.now();
 let speed = number("speed", 1);
 let status: RunStatus = "training";
 let last: StatusLine | undefined;
+let drillEnds = 0;
 
 const nowMs = () => Math.min(endMs, Math.round(baseMs + (performance.now() - begun) * speed));
 
@@ -53,6 +54,12 @@ export const host: Host = {
   },
   resume: async () => turn("training", number("speed", 1)),
   control: async (_, request) => asked[request](),
+  drill: async (request) => {
+    if (request === "begin") drillEnds = performance.now() + 20_000;
+    if (request === "end") drillEnds = 0;
+    const seconds_left = Math.max(0, drillEnds - performance.now()) / 1000;
+    return { bytes: seconds_left > 0 ? 4 * 2 ** 30 : 0, seconds_left };
+  },
   pull: async ({ fromMs, toMs, columns, seen }) => pullAt(events, { nowMs: nowMs(), status, last }, fromMs, toMs, columns, seen),
   reportError: async (message) => console.error(refusal(message).message),
   onShow: () => {},

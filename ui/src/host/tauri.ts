@@ -17,6 +17,7 @@ export const host: Host = {
   train: (inspection, settings) => invoke("train", { inspection, settings }),
   resume: (run) => invoke("resume", { run }),
   control: (run, request) => invoke("control", { run, request }),
+  drill: (request) => invoke("drill", { request }),
   pull: (query) => invoke("pull", { ...query }),
   reportError: (message) => invoke("report_error", { message }),
   onShow: (listener) => void listen<Show>("show", (event) => listener(event.payload)),

@@ -110,6 +110,7 @@ impl ImagePiece {
             checkpointed,
             dtype: self.precision.dtype(),
             loss_factor: 1.0,
+            limit_bytes: None,
             device: &Device::Cpu,
             cancel: Cancel::default(),
             kernels,
