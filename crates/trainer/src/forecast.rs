@@ -168,18 +168,26 @@ impl Forecast {
         micro_batch: u32,
         effective_batch: u32,
     ) -> Option<u64> {
-        let (_, heap) = self
-            .forms
-            .iter()
-            .find(|(blocks, _)| *blocks == checkpointed)?;
+        let heap_bytes = self.heap_bytes(checkpointed, micro_batch, effective_batch)?;
+        Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes))
+    }
+
+    /// What of it is in use on the heap, in bytes.
+    pub fn heap_bytes(
+        &self,
+        checkpointed: u32,
+        micro_batch: u32,
+        effective_batch: u32,
+    ) -> Option<u64> {
+        let mut forms = self.forms.iter();
+        let (_, heap) = forms.find(|(blocks, _)| *blocks == checkpointed)?;
         let piece = heap.peak_bytes(micro_batch, self.target.allocator);
         let sums = match micro_batch < effective_batch {
             true => self.standing.gradients_bytes,
             false => 0,
         };
         let samples = u64::from(effective_batch) * self.batch_sample_bytes;
-        let heap_bytes = self.standing.held_bytes() + sums + samples + piece;
-        Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes))
+        Some(self.standing.held_bytes() + sums + samples + piece)
     }
 
     /// The same with nothing decoded ahead.
