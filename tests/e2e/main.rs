@@ -11,6 +11,8 @@ mod page;
 
 mod folder;
 
+mod plan;
+
 mod terminal;
 
 mod drill;

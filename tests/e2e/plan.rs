@@ -1,0 +1,41 @@
+//! The plan page: what is chosen is what is forecast.
+
+use crate::support::home::Home;
+use crate::support::window::Window;
+
+/// Waits until the figures are of another question than `before`, and gives peak, state and parameters as shown.
+fn figures(window: &Window, before: &str) -> String {
+    let script = format!(
+        "const text = (id) => document.querySelector(id)?.textContent.trim() ?? '–'; \
+         if (document.querySelector('.figures.stale') || text('#peak').startsWith('–')) return null; \
+         const all = ['#micro-batch', '#peak', '#state', '#parameters'].map(text).join(' | '); \
+         return all === {before:?} ? null : all"
+    );
+    let shown = window.wait_for("a forecast", &script);
+    shown.as_str().expect("text").to_owned()
+}
+
+#[test]
+fn the_forecast_follows_what_is_chosen() {
+    let home = Home::new();
+    let window = Window::open(&["app"], home.path());
+    window.click("#open-sample");
+    let suggested = figures(&window, "");
+    window.screenshot("plan");
+    let choose = |id: &str, value: &str| {
+        let script = format!(
+            "const e = document.querySelector({id:?}); e.value = {value:?}; \
+             e.dispatchEvent(new Event('input', {{bubbles: true}})); e.dispatchEvent(new Event('change', {{bubbles: true}}))"
+        );
+        window.run(&script);
+    };
+    choose("#image-size", "224");
+    let larger = figures(&window, &suggested);
+    window.screenshot("plan-224");
+    choose("#model", "vit_micro");
+    let other = figures(&window, &larger);
+    window.screenshot("plan-vit");
+    let parameters = |shown: &str| shown.rsplit(" | ").next().map(str::to_owned);
+    assert_eq!(parameters(&suggested), parameters(&larger), "a ConvNet has as many at any size");
+    assert_ne!(parameters(&larger), parameters(&other), "{larger} / {other}");
+}
