@@ -29,10 +29,10 @@ fn the_forecast_follows_what_is_chosen() {
         );
         window.run(&script);
     };
-    choose("#image-size", "224");
+    choose("#setting-image-size", "224");
     let larger = figures(&window, &suggested);
     window.screenshot("plan-224");
-    choose("#model", "vit_micro");
+    choose("#setting-model", "vit_micro");
     let other = figures(&window, &larger);
     window.screenshot("plan-vit");
     let parameters = |shown: &str| shown.rsplit(" | ").next().map(str::to_owned);
