@@ -3,4 +3,4 @@
 /**
  * What to do next.
  */
-export type Action = "run" | "pause" | "park";
+export type Action = "run" | "pause" | "park" | "stop";

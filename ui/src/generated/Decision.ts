@@ -2,6 +2,7 @@
 import type { Action } from "./Action";
 import type { Change } from "./Change";
 import type { Component } from "./Component";
+import type { Moments } from "./Moments";
 import type { Prefetch } from "./Prefetch";
 
 /**
@@ -9,7 +10,7 @@ import type { Prefetch } from "./Prefetch";
  */
 export type Decision = { 
 /**
- * Run, pause or park.
+ * Run, pause, park or stop.
  */
 action: Action, 
 /**
@@ -28,6 +29,14 @@ release_caches: boolean,
  * How far ahead samples are decoded from now on.
  */
 prefetch: Prefetch, 
+/**
+ * Blocks that keep their input only in the next piece; none in an evaluation.
+ */
+checkpoint_blocks: number, 
+/**
+ * Where the optimizer's moments are from now on.
+ */
+moments: Moments, 
 /**
  * Footprint that the piece is expected to reach; 0 without a model.
  */

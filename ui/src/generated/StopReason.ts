@@ -3,4 +3,4 @@
 /**
  * Why a run ended as it should.
  */
-export type StopReason = "finished" | "requested";
+export type StopReason = "finished" | "requested" | "memory" | "disk";
