@@ -4,7 +4,7 @@ use super::args;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::machine;
-use pressure::{Level, LevelTracker, MemorySample, pressure};
+use pressure::{Level, LevelTracker, MemorySample, Thermal, pressure};
 use runlog::format_bytes;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
@@ -50,19 +50,57 @@ fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
     };
     let used = sample.total_bytes.saturating_sub(sample.available_bytes);
     let line = format!(
-        "{word} {:>3.0} %  {} of {} in use: system {}, other apps {}, Ebb {}; swap {}",
+        "{word} {:>3.0} %  {} of {} in use: system {}, other apps {}, Ebb {}; swap {}{}",
         100.0 * reading.value,
         format_bytes(used),
         format_bytes(sample.total_bytes),
         format_bytes(sample.system_bytes),
         format_bytes(sample.others_bytes()),
         format_bytes(sample.own_bytes),
-        format_bytes(sample.swap_used_bytes)
+        format_bytes(sample.swap_used_bytes),
+        condition(sample)
     );
     if args.once || !std::io::stdout().is_terminal() {
         out!("{line}");
     } else {
         print!("\r\x1b[2K{line}");
         let _ = std::io::stdout().flush();
+    }
+}
+
+/// What slows the machine beside memory, where it says so: "; hot: the processors are slowed; saving power".
+fn condition(sample: &MemorySample) -> String {
+    let heat = match sample.thermal {
+        None | Some(Thermal::Nominal) => "",
+        Some(Thermal::Fair) => "; warm",
+        Some(Thermal::Serious) => "; hot: the processors are slowed",
+        Some(Thermal::Critical) => "; too hot: it must cool down",
+    };
+    let saving = match sample.low_power {
+        Some(true) => "; saving power",
+        _ => "",
+    };
+    format!("{heat}{saving}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heat_and_power_are_shown_where_they_matter() {
+        let shown = |thermal, low_power| {
+            condition(&MemorySample {
+                thermal,
+                low_power,
+                ..MemorySample::default()
+            })
+        };
+        assert_eq!(shown(None, None), "");
+        assert_eq!(shown(Some(Thermal::Nominal), Some(false)), "");
+        assert_eq!(
+            shown(Some(Thermal::Serious), Some(true)),
+            "; hot: the processors are slowed; saving power"
+        );
     }
 }

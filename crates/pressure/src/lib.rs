@@ -43,7 +43,7 @@ pub use memory_model::{Allocator, MemoryModel};
 pub use monitor::Monitor;
 pub use policy::Policy;
 pub use rungs::Reserve;
-pub use sample::{Component, Level, MemorySample};
+pub use sample::{Component, Level, MemorySample, Thermal};
 pub use signal::{LevelTracker, Reading, pressure};
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
 pub use state::State;

@@ -37,6 +37,28 @@ pub struct MemorySample {
     pub compressor_fraction: Option<f64>,
     /// Free space where swap and checkpoints go.
     pub disk_free_bytes: Option<u64>,
+    /// How hot the machine is by its own word (macOS): a hot one is slow, whatever memory there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub thermal: Option<Thermal>,
+    /// The user has asked the machine to save power (macOS): pieces take longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub low_power: Option<bool>,
+}
+
+/// How hot a machine says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Thermal {
+    /// As it should be.
+    Nominal,
+    /// Fans are heard.
+    Fair,
+    /// The processors are slowed.
+    Serious,
+    /// It must cool down.
+    Critical,
 }
 
 impl MemorySample {

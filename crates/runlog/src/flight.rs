@@ -273,6 +273,8 @@ mod slim {
             stall_fraction: slim.stall,
             compressor_fraction: slim.compressor,
             disk_free_bytes: slim.disk,
+            // Heat and power are no part of what the ring keeps.
+            ..MemorySample::default()
         })
     }
 }

@@ -5,13 +5,14 @@
 
 use super::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
-use crate::sample::{Level, MemorySample};
+use crate::sample::{Level, MemorySample, Thermal};
 use mach2::host_info::HOST_VM_INFO64_COUNT;
 use mach2::kern_return::KERN_SUCCESS;
 use mach2::mach_init::mach_host_self;
 use mach2::port::mach_port_t;
 use mach2::vm_page_size::vm_kernel_page_size;
 use mach2::vm_statistics::vm_statistics64;
+use objc2_foundation::{NSProcessInfo, NSProcessInfoThermalState};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -61,6 +62,8 @@ impl MemorySource for Machine {
             swap_used_bytes: sysctl::<libc::xsw_usage>(c"vm.swapusage")
                 .map_or(0, |swap| swap.xsu_used),
             disk_free_bytes: disk_free_bytes(DISK).or_else(|| disk_free_bytes(DISK_ELSE)),
+            thermal: Some(thermal(NSProcessInfo::processInfo().thermalState())),
+            low_power: Some(NSProcessInfo::processInfo().isLowPowerModeEnabled()),
             ..MemorySample::default()
         };
         self.device.fill(&mut sample);
@@ -98,6 +101,16 @@ fn level(code: u32) -> Level {
         4.. => Level::Critical,
         2 | 3 => Level::Warning,
         _ => Level::Normal,
+    }
+}
+
+/// The system's four states of heat; one that comes later is hotter than all.
+fn thermal(state: NSProcessInfoThermalState) -> Thermal {
+    match state.0 {
+        ..=0 => Thermal::Nominal,
+        1 => Thermal::Fair,
+        2 => Thermal::Serious,
+        _ => Thermal::Critical,
     }
 }
 
@@ -212,6 +225,18 @@ mod tests {
             (4, Level::Critical),
         ] {
             assert_eq!(level(code), expected);
+        }
+    }
+
+    #[test]
+    fn heat_is_told_as_the_system_tells_it() {
+        for (state, expected) in [
+            (NSProcessInfoThermalState::Nominal, Thermal::Nominal),
+            (NSProcessInfoThermalState::Fair, Thermal::Fair),
+            (NSProcessInfoThermalState::Serious, Thermal::Serious),
+            (NSProcessInfoThermalState::Critical, Thermal::Critical),
+        ] {
+            assert_eq!(thermal(state), expected);
         }
     }
 
