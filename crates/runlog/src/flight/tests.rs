@@ -110,6 +110,7 @@ fn the_longest_reading_fits_and_a_long_sentence_is_cut() {
             stall_fraction: Some(0.1234),
             compressor_fraction: Some(0.9876),
             disk_free_bytes: Some(most),
+            ..MemorySample::default()
         },
     };
     let full = slot(u64::from(u32::MAX), &longest).expect("it fits");
