@@ -36,6 +36,14 @@ fn the_forecast_follows_what_is_chosen() {
     let other = figures(&window, &larger);
     window.screenshot("plan-vit");
     let parameters = |shown: &str| shown.rsplit(" | ").next().map(str::to_owned);
-    assert_eq!(parameters(&suggested), parameters(&larger), "a ConvNet has as many at any size");
-    assert_ne!(parameters(&larger), parameters(&other), "{larger} / {other}");
+    assert_eq!(
+        parameters(&suggested),
+        parameters(&larger),
+        "a ConvNet has as many at any size"
+    );
+    assert_ne!(
+        parameters(&larger),
+        parameters(&other),
+        "{larger} / {other}"
+    );
 }

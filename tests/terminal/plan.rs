@@ -240,7 +240,7 @@ fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does()
         .train(&format!("{train} --memory-cap {enough}"))
         .ended(0);
     let planned = said(
-        &mut place
+        place
             .ebb(["plan", "--memory-cap", "64MB", "--image-size", "224"])
             .arg(place.path("birds")),
     );

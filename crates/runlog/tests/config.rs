@@ -239,6 +239,7 @@ fn the_upper_layer_wins_and_epochs_replace_steps() {
 fn every_preset_loads_and_says_for_whom_it_is() {
     for name in preset_names() {
         let config = preset(name).expect("it is in the table");
+        let config = config.for_memory(16 << 30);
         assert!(config.effective_batch.is_some(), "{name}");
         let purpose = preset_purpose(name).expect("it is in the table");
         assert!(purpose.starts_with("For "), "{name}: {purpose}");
@@ -269,8 +270,21 @@ fn the_presets_have_the_agreed_effective_batches() {
     check("memory_small", 8);
     check("memory_medium", 16);
     check("memory_large", 32);
-    check("apple_silicon_optimal", 64);
     check("ultra_safe", 4);
     check("recognition_safe", 8);
     check("recognition", 24);
+
+    let silicon = preset("apple_silicon_optimal").expect("it is in the table");
+    for (gigabytes, size) in [
+        (4, 4),
+        (8, 8),
+        (16, 16),
+        (24, 16),
+        (32, 32),
+        (48, 64),
+        (128, 64),
+    ] {
+        let found = silicon.clone().for_memory(gigabytes << 30);
+        assert_eq!(found.effective_batch, Some(size), "{gigabytes} GB");
+    }
 }
