@@ -36,18 +36,18 @@ impl Exponential for f32 {
         // Written so that NaN passes: a comparison with it is false.
         let x = if self < LOWEST { LOWEST } else { self };
         let x = if x > HIGHEST { HIGHEST } else { x };
-        // Fused products: one instruction in vectors, and the same bits on every machine.
-        let rounded = x.mul_add(std::f32::consts::LOG2_E, ROUNDER);
+        // No fused products: where a loop is not compiled for this machine's vectors each would be a call.
+        let rounded = x * std::f32::consts::LOG2_E + ROUNDER;
         let whole = rounded - ROUNDER;
-        let r = whole.mul_add(-LN2_LOW, whole.mul_add(-LN2_HIGH, x));
+        let r = x - whole * LN2_HIGH - whole * LN2_LOW;
         // Minimax polynomial of e^r on |r| <= ln 2 / 2 (Cephes, expf).
-        let p = 1.987_569e-4f32;
-        let p = p.mul_add(r, 1.398_199_9e-3);
-        let p = p.mul_add(r, 8.333_452e-3);
-        let p = p.mul_add(r, 4.166_579_6e-2);
-        let p = p.mul_add(r, 1.666_666_5e-1);
-        let p = p.mul_add(r, 0.5);
-        let p = (p * r).mul_add(r, r) + 1.0;
+        let p = 1.987_569e-4;
+        let p = p * r + 1.398_199_9e-3;
+        let p = p * r + 8.333_452e-3;
+        let p = p * r + 4.166_579_6e-2;
+        let p = p * r + 1.666_666_5e-1;
+        let p = p * r + 0.5;
+        let p = p * r * r + r + 1.0;
         // The whole part stands in the last bits of the rounded number; from there it goes straight into the exponent's.
         let power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23));
         p * power

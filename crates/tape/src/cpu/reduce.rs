@@ -19,11 +19,14 @@ pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
         .par_chunks(chunk)
         .map(|rows| {
             let mut sums = vec![T::zero(); width];
-            wide(|| {
-                for row in rows.chunks_exact(width) {
-                    sums.iter_mut().zip(row).for_each(|(sum, &v)| *sum += v);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for row in rows.chunks_exact(width) {
+                        sums.iter_mut().zip(row).for_each(|(sum, &v)| *sum += v);
+                    }
+                },
+            );
             sums
         })
         .collect();
@@ -41,12 +44,15 @@ pub(crate) fn add_in_order<T: Float>(partial: Vec<Vec<T>>, width: usize) -> Vec<
     chunks.for_each(|(i, total)| {
         for sums in &rest {
             let sums = &sums[i * CHUNK_ELEMENTS..];
-            wide(|| {
-                total
-                    .iter_mut()
-                    .zip(sums)
-                    .for_each(|(total, &v)| *total += v);
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    total
+                        .iter_mut()
+                        .zip(sums)
+                        .for_each(|(total, &v)| *total += v);
+                },
+            );
         }
     });
     total
@@ -58,7 +64,10 @@ pub(crate) fn map<T: Float>(x: &[T], f: impl Fn(T) -> T + Sync) -> Vec<T> {
     out.par_chunks_mut(CHUNK_ELEMENTS)
         .zip(x.par_chunks(CHUNK_ELEMENTS))
         .for_each(|(out, x)| {
-            wide(|| out.iter_mut().zip(x).for_each(|(o, &x)| *o = f(x)));
+            wide(
+                #[inline(always)]
+                || out.iter_mut().zip(x).for_each(|(o, &x)| *o = f(x)),
+            );
         });
     out
 }
@@ -70,12 +79,15 @@ pub(crate) fn map2<T: Float>(x: &[T], y: &[T], f: impl Fn(T, T) -> T + Sync) -> 
         .zip(x.par_chunks(CHUNK_ELEMENTS))
         .zip(y.par_chunks(CHUNK_ELEMENTS))
         .for_each(|((out, x), y)| {
-            wide(|| {
-                out.iter_mut()
-                    .zip(x)
-                    .zip(y)
-                    .for_each(|((o, &x), &y)| *o = f(x, y))
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    out.iter_mut()
+                        .zip(x)
+                        .zip(y)
+                        .for_each(|((o, &x), &y)| *o = f(x, y))
+                },
+            );
         });
     out
 }

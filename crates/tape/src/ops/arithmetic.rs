@@ -82,7 +82,7 @@ fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
         let (xs, ps) = (View::<T>::of("add_repeated", &x)?, View::<T>::of("add_repeated", &p)?);
         let mut sum = buffer::<T>(xs.len());
         let samples = sum.par_chunks_mut(ps.len().max(1)).zip(xs.par_chunks(ps.len().max(1)));
-        samples.for_each(|(sum, x)| wide(|| {
+        samples.for_each(|(sum, x)| wide(#[inline(always)] || {
             sum.iter_mut().zip(x.iter().zip(ps.iter())).for_each(|(sum, (&x, &p))| *sum = x + p);
         }));
         tensor_of(sum, x.dims())

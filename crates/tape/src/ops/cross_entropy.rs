@@ -91,7 +91,10 @@ fn fused<T: Float>(
                     // The frequent case needs no row of what is wanted.
                     (ClassTargets::Labels(labels), None) if labels[row] != IGNORED => {
                         let label = labels[row] as usize;
-                        let loss = wide(|| label_row(z, dz, label, full, rest));
+                        let loss = wide(
+                            #[inline(always)]
+                            || label_row(z, dz, label, full, rest),
+                        );
                         dz[label] -= full;
                         loss
                     }

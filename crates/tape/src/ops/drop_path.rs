@@ -59,7 +59,7 @@ fn by_sample(x: &Tensor, factors: &[f64], fused: bool) -> Result<Tensor> {
         let rows = y.par_chunks_mut(each).zip(xs.par_chunks(each));
         rows.zip(factors).for_each(|((y, x), &factor)| {
             let factor = T::of(factor);
-            wide(|| y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * factor));
+            wide(#[inline(always)] || y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * factor));
         });
         tensor_of(y, x.dims())
     })

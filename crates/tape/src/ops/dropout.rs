@@ -73,12 +73,15 @@ fn masked<T: Float>(x: &[T], streams: &[Stream], width: usize, fraction: f64, ke
         .for_each(|((y, x), streams)| {
             let rows = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
             for ((y, x), stream) in rows.zip(streams) {
-                wide(|| {
-                    for (i, (y, &x)) in y.iter_mut().zip(x).enumerate() {
-                        let dropped = stream.uniform(i as u64) < fraction;
-                        *y = if dropped { T::zero() } else { x * kept };
-                    }
-                });
+                wide(
+                    #[inline(always)]
+                    || {
+                        for (i, (y, &x)) in y.iter_mut().zip(x).enumerate() {
+                            let dropped = stream.uniform(i as u64) < fraction;
+                            *y = if dropped { T::zero() } else { x * kept };
+                        }
+                    },
+                );
             }
         });
     y

@@ -66,15 +66,18 @@ fn fused<T: Float, L: ElementLoss>(
     losses.par_iter_mut().zip(rows).enumerate().for_each_init(
         || buffer::<T>(each),
         |scratch, (sample, (loss, (dx, x)))| {
-            wide(|| {
-                let outputs = dx.iter_mut().zip(x).zip(scratch.iter_mut());
-                for (i, ((dx, &x), loss)) in outputs.enumerate() {
-                    (*loss, *dx) = match targets.at(sample * each + i) {
-                        Some(target) => rule.of(x, T::of(f64::from(target))),
-                        None => (T::zero(), T::zero()),
-                    };
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    let outputs = dx.iter_mut().zip(x).zip(scratch.iter_mut());
+                    for (i, ((dx, &x), loss)) in outputs.enumerate() {
+                        (*loss, *dx) = match targets.at(sample * each + i) {
+                            Some(target) => rule.of(x, T::of(f64::from(target))),
+                            None => (T::zero(), T::zero()),
+                        };
+                    }
+                },
+            );
             *loss = lanes::sum(scratch, |v| v);
         },
     );

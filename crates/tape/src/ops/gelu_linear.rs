@@ -144,12 +144,15 @@ fn activated<T: Float>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let mut h = buffer::<T>(xs.len());
     let chunks = h.par_chunks_mut(chunk).zip(xs.par_chunks(chunk));
     chunks.for_each(|(h, x)| {
-        wide(|| {
-            for (h, x) in h.chunks_exact_mut(a.len()).zip(x.chunks_exact(a.len())) {
-                let sums = x.iter().zip(a.iter()).map(|(&x, &a)| x + a);
-                h.iter_mut().zip(sums).for_each(|(h, x)| *h = gelu(x));
-            }
-        });
+        wide(
+            #[inline(always)]
+            || {
+                for (h, x) in h.chunks_exact_mut(a.len()).zip(x.chunks_exact(a.len())) {
+                    let sums = x.iter().zip(a.iter()).map(|(&x, &a)| x + a);
+                    h.iter_mut().zip(sums).for_each(|(h, x)| *h = gelu(x));
+                }
+            },
+        );
     });
     tensor_of(h, x.dims())
 }
@@ -170,22 +173,25 @@ fn walk_back<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tens
             .zip(h.par_chunks_mut(chunk));
         let sums = chunks.zip(xs.par_chunks(chunk)).map(|((dh, h), x)| {
             let mut sums = vec![T::zero(); width];
-            wide(|| {
-                let rows = dh.chunks_exact_mut(width).zip(h.chunks_exact_mut(width));
-                for ((dh, h), x) in rows.zip(x.chunks_exact(width)) {
-                    for (((dh, h), (&x, &a)), sum) in dh
-                        .iter_mut()
-                        .zip(h)
-                        .zip(x.iter().zip(a.iter()))
-                        .zip(&mut sums)
-                    {
-                        let (value, slope) = gelu_and_slope(x + a);
-                        *h = value;
-                        *dh *= slope;
-                        *sum += *dh;
+            wide(
+                #[inline(always)]
+                || {
+                    let rows = dh.chunks_exact_mut(width).zip(h.chunks_exact_mut(width));
+                    for ((dh, h), x) in rows.zip(x.chunks_exact(width)) {
+                        for (((dh, h), (&x, &a)), sum) in dh
+                            .iter_mut()
+                            .zip(h)
+                            .zip(x.iter().zip(a.iter()))
+                            .zip(&mut sums)
+                        {
+                            let (value, slope) = gelu_and_slope(x + a);
+                            *h = value;
+                            *dh *= slope;
+                            *sum += *dh;
+                        }
                     }
-                }
-            });
+                },
+            );
             sums
         });
         partial = sums.collect();

@@ -102,7 +102,10 @@ fn soft<T: Float>(x: &Tensor, streams: &[Stream], temperature: f64) -> Result<Te
                 for (i, (p, &x)) in p.iter_mut().zip(x).enumerate() {
                     *p = (x + T::of(gumbel(stream, i))) / divisor;
                 }
-                wide(|| softmax_row(p));
+                wide(
+                    #[inline(always)]
+                    || softmax_row(p),
+                );
             }
         });
     tensor_of(p, x.dims())
@@ -143,11 +146,14 @@ fn gradient<T: Float>(p: &Tensor, dy: &Tensor, temperature: f64) -> Result<Tenso
         .for_each(|(dx, (p, dy))| {
             let rows = p.chunks_exact(width).zip(dy.chunks_exact(width));
             let factor = T::of(1.0 / temperature);
-            wide(|| {
-                for (dx, (p, dy)) in dx.chunks_exact_mut(width).zip(rows) {
-                    softmax_row_gradient(dx, p, dy, factor);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for (dx, (p, dy)) in dx.chunks_exact_mut(width).zip(rows) {
+                        softmax_row_gradient(dx, p, dy, factor);
+                    }
+                },
+            );
         });
     tensor_of(dx, p.dims())
 }

@@ -75,7 +75,7 @@ fn forward(
         let mut y = buffer::<T>(xs.len());
         let chunk = row_chunks(width) * width;
         y.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).for_each(|(y, x)| {
-            wide(|| {
+            wide(#[inline(always)] || {
                 for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
                     let (mean, r) = lanes::moments(x, epsilon);
                     let inputs = x.iter().zip(w.iter().zip(b.iter()));
@@ -129,7 +129,7 @@ fn backward(
             let held = held.as_deref().map(|held| &held[i * chunk..]);
             let mut sums = vec![T::default(); 2 * width];
             let (dw, db) = sums.split_at_mut(width);
-            wide(|| {
+            wide(#[inline(always)] || {
                 let rows = dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width));
                 for (row, ((dx, x), dy)) in rows.enumerate() {
                     let (mean, r) = lanes::moments(x, epsilon);

@@ -182,13 +182,16 @@ fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
         (Some(residual), Some(bias)) => {
             let each = y.par_chunks_mut(chunk).zip(residual.par_chunks(chunk));
             each.for_each(|(y, r)| {
-                cpu::wide(|| {
-                    let rows = y.chunks_exact_mut(width).zip(r.chunks_exact(width));
-                    for (y, r) in rows {
-                        let sums = r.iter().zip(bias).map(|(&r, &b)| r + b);
-                        y.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum);
-                    }
-                });
+                cpu::wide(
+                    #[inline(always)]
+                    || {
+                        let rows = y.chunks_exact_mut(width).zip(r.chunks_exact(width));
+                        for (y, r) in rows {
+                            let sums = r.iter().zip(bias).map(|(&r, &b)| r + b);
+                            y.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum);
+                        }
+                    },
+                );
             });
         }
     }

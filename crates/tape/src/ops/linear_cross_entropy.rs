@@ -119,7 +119,12 @@ fn fused<T: Float>(
         scores
             .par_chunks_mut(vocabulary)
             .zip(of_rows)
-            .for_each(|(z, (loss, &target))| *loss = wide(|| row(z, target)));
+            .for_each(|(z, (loss, &target))| {
+                *loss = wide(
+                    #[inline(always)]
+                    || row(z, target),
+                )
+            });
         if wanted {
             let dz = Matrix::rows(scores, count, vocabulary);
             product(

@@ -148,7 +148,10 @@ fn forward<T: Float>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor
             let rows = y.chunks_exact_mut(plane.out_width);
             let rows = rows.zip(places.chunks_exact_mut(plane.out_width));
             for (at, (y, places)) in rows.enumerate() {
-                wide(|| plane.row(at, x, y, places));
+                wide(
+                    #[inline(always)]
+                    || plane.row(at, x, y, places),
+                );
             }
         });
     Ok((tensor_of(y, dims)?, places))

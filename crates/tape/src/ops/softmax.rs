@@ -79,19 +79,22 @@ fn forward<T: Float>(form: Form, x: &Tensor) -> Result<Tensor> {
     y.par_chunks_mut(chunk)
         .zip(xs.par_chunks(chunk))
         .for_each(|(y, x)| {
-            wide(|| {
-                for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                    y.copy_from_slice(x);
-                    match form {
-                        Form::Shares => softmax_row(y),
-                        Form::Logarithm => {
-                            let highest = lanes::max(x);
-                            let total = lanes::sum(x, |v| (v - highest).exponential()).ln();
-                            lanes::map(y, |v| (v - highest) - total);
+            wide(
+                #[inline(always)]
+                || {
+                    for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                        y.copy_from_slice(x);
+                        match form {
+                            Form::Shares => softmax_row(y),
+                            Form::Logarithm => {
+                                let highest = lanes::max(x);
+                                let total = lanes::sum(x, |v| (v - highest).exponential()).ln();
+                                lanes::map(y, |v| (v - highest) - total);
+                            }
                         }
                     }
-                }
-            });
+                },
+            );
         });
     tensor_of(y, x.dims())
 }
@@ -105,19 +108,22 @@ fn backward<T: Float>(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
         .zip(ys.par_chunks(chunk).zip(dys.par_chunks(chunk)))
         .for_each(|(dx, (y, dy))| {
             let rows = y.chunks_exact(width).zip(dy.chunks_exact(width));
-            wide(|| {
-                for (dx, (y, dy)) in dx.chunks_exact_mut(width).zip(rows) {
-                    match form {
-                        Form::Shares => softmax_row_gradient(dx, y, dy, T::one()),
-                        Form::Logarithm => {
-                            let total = lanes::sum(dy, |v| v);
-                            for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
-                                *dx = dy - y.exponential() * total;
+            wide(
+                #[inline(always)]
+                || {
+                    for (dx, (y, dy)) in dx.chunks_exact_mut(width).zip(rows) {
+                        match form {
+                            Form::Shares => softmax_row_gradient(dx, y, dy, T::one()),
+                            Form::Logarithm => {
+                                let total = lanes::sum(dy, |v| v);
+                                for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
+                                    *dx = dy - y.exponential() * total;
+                                }
                             }
                         }
                     }
-                }
-            });
+                },
+            );
         });
     tensor_of(dx, y.dims())
 }

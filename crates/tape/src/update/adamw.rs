@@ -65,7 +65,7 @@ pub fn adamw(
         with_slice_mut(parameter, |p| with_slice_mut(first, |m| with_slice_mut(second, |v| {
             let (p, m, v) = (<T as Element>::lent(p)?, <T as Element>::lent(m)?, <T as Element>::lent(v)?);
             p.par_chunks_mut(CHUNK).zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK)).zip(g.par_chunks(CHUNK)).for_each(|(((p, m), v), g)| {
-                wide(|| for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                wide(#[inline(always)] || for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
                     let g = g * factor;
                     *m = beta1 * *m + rest1 * g;
                     *v = beta2 * *v + rest2 * g * g;

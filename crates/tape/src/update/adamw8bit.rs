@@ -39,7 +39,7 @@ pub fn adamw8bit(
                 let blocks = p.chunks_mut(BLOCK).zip(g.chunks(BLOCK));
                 let codes = m.chunks_mut(BLOCK).zip(v.chunks_mut(BLOCK));
                 let scales = m_scales.iter_mut().zip(v_scales);
-                wide(|| for (at, (((p, g), (m, v)), (m_scale, v_scale))) in blocks.zip(codes).zip(scales).enumerate() {
+                wide(#[inline(always)] || for (at, (((p, g), (m, v)), (m_scale, v_scale))) in blocks.zip(codes).zip(scales).enumerate() {
                     let block = chunk * (CHUNK / BLOCK) + at;
                     let turns = (T::of(draws.turn(Map::Signed, block)), T::of(draws.turn(Map::Unsigned, block)));
                     pass.block(p, g, (m, m_scale), (v, v_scale), &table, turns);

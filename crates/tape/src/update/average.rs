@@ -20,7 +20,7 @@ pub fn average(average: &mut Tensor, parameter: &Tensor, decay: f64) -> Result<(
         with_slice_mut(average, |a| {
             let a = <T as Element>::lent(a)?;
             a.par_chunks_mut(CHUNK).zip(p.par_chunks(CHUNK)).for_each(|(a, p)| {
-                wide(|| a.iter_mut().zip(p).for_each(|(a, &p)| *a = keep * *a + take * p));
+                wide(#[inline(always)] || a.iter_mut().zip(p).for_each(|(a, &p)| *a = keep * *a + take * p));
             });
             Ok(())
         })?;

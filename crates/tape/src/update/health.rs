@@ -79,7 +79,7 @@ fn square_sum(gradient: &Tensor) -> Result<f64> {
     let gradient = gradient.contiguous()?;
     with_float!("gradient norm", gradient, T => {
         let g = View::<T>::of("gradient norm", &gradient)?;
-        let partial: Vec<f64> = g.par_chunks(CHUNK).map(|g| wide(|| lanes(g))).collect();
+        let partial: Vec<f64> = g.par_chunks(CHUNK).map(|g| wide(#[inline(always)] || lanes(g))).collect();
         Ok(partial.into_iter().sum())
     })
 }

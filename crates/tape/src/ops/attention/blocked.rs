@@ -120,21 +120,24 @@ impl<T: Float> Sample<'_, T> {
                 T::of(s.scale()),
                 false,
             );
-            wide(|| {
-                for i in 0..block.count() {
-                    let seen = block.seen(s, self.length, i);
-                    let (row, hidden) = scores[i * width..(i + 1) * width].split_at_mut(seen);
-                    hidden.fill(T::zero());
-                    let peak = num_traits::Float::max(highest[i], lanes::max(row));
-                    if block.keys.0 > 0 {
-                        let fade = (highest[i] - peak).exponential();
-                        totals[i] *= fade;
-                        lanes::map(&mut y[i * s.width + at..][..s.head()], |v| v * fade);
+            wide(
+                #[inline(always)]
+                || {
+                    for i in 0..block.count() {
+                        let seen = block.seen(s, self.length, i);
+                        let (row, hidden) = scores[i * width..(i + 1) * width].split_at_mut(seen);
+                        hidden.fill(T::zero());
+                        let peak = num_traits::Float::max(highest[i], lanes::max(row));
+                        if block.keys.0 > 0 {
+                            let fade = (highest[i] - peak).exponential();
+                            totals[i] *= fade;
+                            lanes::map(&mut y[i * s.width + at..][..s.head()], |v| v * fade);
+                        }
+                        totals[i] += lanes::map_sum(row, |v| (v - peak).exponential());
+                        highest[i] = peak;
                     }
-                    totals[i] += lanes::map_sum(row, |v| (v - peak).exponential());
-                    highest[i] = peak;
-                }
-            });
+                },
+            );
             let weights = Matrix::rows(&scores[..block.count() * width], block.count(), width);
             let keep = if block.keys.0 > 0 {
                 T::one()
@@ -143,13 +146,16 @@ impl<T: Float> Sample<'_, T> {
             };
             product(&mut y[at..], s.width, weights, v, keep, T::one(), false);
         }
-        wide(|| {
-            for i in 0..rows.1 - rows.0 {
-                let share = T::one() / totals[i];
-                lanes::map(&mut y[i * s.width + at..][..s.head()], |v| v * share);
-                sums[i * s.heads + head] = highest[i] + totals[i].ln();
-            }
-        });
+        wide(
+            #[inline(always)]
+            || {
+                for i in 0..rows.1 - rows.0 {
+                    let share = T::one() / totals[i];
+                    lanes::map(&mut y[i * s.width + at..][..s.head()], |v| v * share);
+                    sums[i * s.heads + head] = highest[i] + totals[i].ln();
+                }
+            },
+        );
     }
 }
 
@@ -280,28 +286,31 @@ impl<T: Float> Past<'_, T> {
             false,
         );
         product(ds, width, dy, v.transposed(), T::zero(), T::one(), false);
-        wide(|| {
-            for (i, (p, ds)) in p
-                .chunks_exact_mut(width)
-                .zip(ds.chunks_exact_mut(width))
-                .enumerate()
-            {
-                let token = block.rows.0 + i;
-                let (own, sum) = (token * s.width + at, self.sums[token * s.heads + head]);
-                let inner = lanes::sum2(
-                    &self.y[own..][..s.head()],
-                    &self.dy[own..][..s.head()],
-                    |y, d| y * d,
-                );
-                let seen = block.seen(s, length, i);
-                p[seen..].fill(T::zero());
-                ds[seen..].fill(T::zero());
-                lanes::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
-                    let p = (p - sum).exponential();
-                    (p, p * (d - inner))
-                });
-            }
-        });
+        wide(
+            #[inline(always)]
+            || {
+                for (i, (p, ds)) in p
+                    .chunks_exact_mut(width)
+                    .zip(ds.chunks_exact_mut(width))
+                    .enumerate()
+                {
+                    let token = block.rows.0 + i;
+                    let (own, sum) = (token * s.width + at, self.sums[token * s.heads + head]);
+                    let inner = lanes::sum2(
+                        &self.y[own..][..s.head()],
+                        &self.dy[own..][..s.head()],
+                        |y, d| y * d,
+                    );
+                    let seen = block.seen(s, length, i);
+                    p[seen..].fill(T::zero());
+                    ds[seen..].fill(T::zero());
+                    lanes::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
+                        let p = (p - sum).exponential();
+                        (p, p * (d - inner))
+                    });
+                }
+            },
+        );
         let (p, ds) = (
             Matrix::rows(p, count, width),
             Matrix::rows(ds, count, width),

@@ -30,7 +30,10 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
             let length = s.length(n);
             for (row, p) in p.chunks_exact_mut(s.tokens).enumerate() {
                 let seen = if row < length { s.seen(row, length) } else { 0 };
-                wide(|| softmax(p, seen));
+                wide(
+                    #[inline(always)]
+                    || softmax(p, seen),
+                );
             }
         });
     let mut y = buffer::<T>(s.samples * s.tokens * s.width);
@@ -98,14 +101,19 @@ pub(super) fn backward<T: Float>(
                     let (q, k) = (s.part(qkv, 0, head, all), s.part(qkv, 1, head, all));
                     let v = s.part(qkv, 2, head, all);
                     product(ds, s.tokens, dy, v.transposed(), T::zero(), T::one(), false);
-                    wide(|| {
-                        for (ds, p) in ds.chunks_exact_mut(s.tokens).zip(p.chunks_exact(s.tokens)) {
-                            let inner = lanes::sum2(ds, p, |d, p| d * p);
-                            ds.iter_mut()
-                                .zip(p)
-                                .for_each(|(d, &p)| *d = p * (*d - inner));
-                        }
-                    });
+                    wide(
+                        #[inline(always)]
+                        || {
+                            for (ds, p) in
+                                ds.chunks_exact_mut(s.tokens).zip(p.chunks_exact(s.tokens))
+                            {
+                                let inner = lanes::sum2(ds, p, |d, p| d * p);
+                                ds.iter_mut()
+                                    .zip(p)
+                                    .for_each(|(d, &p)| *d = p * (*d - inner));
+                            }
+                        },
+                    );
                     let p = Matrix::rows(p, s.tokens, s.tokens);
                     let ds = Matrix::rows(ds, s.tokens, s.tokens);
                     let (zero, one, scale) = (T::zero(), T::one(), T::of(s.scale()));

@@ -67,14 +67,20 @@ impl Spread {
                     let at = place(outer, chunk * rows + row) * step;
                     if last.repeats {
                         let p = p[at];
-                        wide(|| y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x, p)));
+                        wide(
+                            #[inline(always)]
+                            || y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x, p)),
+                        );
                     } else {
                         let pairs = x.iter().zip(&p[at..at + width]);
-                        wide(|| {
-                            y.iter_mut()
-                                .zip(pairs)
-                                .for_each(|(y, (&x, &p))| *y = f(x, p))
-                        });
+                        wide(
+                            #[inline(always)]
+                            || {
+                                y.iter_mut()
+                                    .zip(pairs)
+                                    .for_each(|(y, (&x, &p))| *y = f(x, p))
+                            },
+                        );
                     }
                 }
             });
@@ -139,12 +145,15 @@ fn middle_sums<T: Float>(values: &[T], outer: usize, middle: usize) -> Vec<T> {
         let values = &values[o * middle * inner..][..middle * inner];
         out.par_chunks_mut(BLOCK).enumerate().for_each(|(b, out)| {
             out.fill(T::zero());
-            wide(|| {
-                for row in values.chunks_exact(inner) {
-                    let block = &row[b * BLOCK..];
-                    out.iter_mut().zip(block).for_each(|(sum, &v)| *sum += v);
-                }
-            });
+            wide(
+                #[inline(always)]
+                || {
+                    for row in values.chunks_exact(inner) {
+                        let block = &row[b * BLOCK..];
+                        out.iter_mut().zip(block).for_each(|(sum, &v)| *sum += v);
+                    }
+                },
+            );
         });
     });
     out
@@ -154,7 +163,12 @@ fn middle_sums<T: Float>(values: &[T], outer: usize, middle: usize) -> Vec<T> {
 fn row_sum<T: Float>(row: &[T]) -> T {
     let parts: Vec<T> = row
         .par_chunks(row_chunks(1))
-        .map(|part| wide(|| lanes::sum(part, |v| v)))
+        .map(|part| {
+            wide(
+                #[inline(always)]
+                || lanes::sum(part, |v| v),
+            )
+        })
         .collect();
     parts.into_iter().fold(T::zero(), |sum, part| sum + part)
 }

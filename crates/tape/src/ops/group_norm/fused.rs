@@ -18,7 +18,10 @@ pub(super) fn moments<T: Float>(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
         .par_chunks_mut(2)
         .zip(xs.par_chunks(group.max(1)))
         .for_each(|(out, x)| {
-            let (mean, r) = wide(|| lanes::moments(x, sizes.epsilon));
+            let (mean, r) = wide(
+                #[inline(always)]
+                || lanes::moments(x, sizes.epsilon),
+            );
             out.copy_from_slice(&[mean, r]);
         });
     tensor_of(moments, &[samples, sizes.groups, 2])
@@ -42,11 +45,14 @@ pub(super) fn forward<T: Float>(norm: &Norm, x: &Tensor, moments: &Tensor) -> Re
             let group = sample * sizes.groups + channel / sizes.channels_a_group();
             let (mean, r) = (moments[2 * group], moments[2 * group + 1]);
             let (scale, shift) = (r * w[channel], b[channel] - mean * (r * w[channel]));
-            wide(|| match norm.activation {
-                Activation::None => each(y, x, |x| x * scale + shift),
-                Activation::Relu => each(y, x, |x| relu(x * scale + shift)),
-                Activation::Gelu => each(y, x, |x| gelu(x * scale + shift)),
-            });
+            wide(
+                #[inline(always)]
+                || match norm.activation {
+                    Activation::None => each(y, x, |x| x * scale + shift),
+                    Activation::Relu => each(y, x, |x| relu(x * scale + shift)),
+                    Activation::Gelu => each(y, x, |x| gelu(x * scale + shift)),
+                },
+            );
         });
     tensor_of(y, x.dims())
 }
@@ -101,9 +107,10 @@ pub(super) fn backward<T: Float>(
                     &mut dw[channel..channel + per_group],
                     &mut db[channel..channel + per_group],
                 );
-                wide(|| {
-                    of_group.backward(&mut dx[span.clone()], &x[span.clone()], &dy[span], sums)
-                });
+                wide(
+                    #[inline(always)]
+                    || of_group.backward(&mut dx[span.clone()], &x[span.clone()], &dy[span], sums),
+                );
             }
             sums
         })
