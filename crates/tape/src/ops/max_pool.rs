@@ -6,6 +6,7 @@ use crate::cpu::{Float, View, buffer, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
 use crate::tape::{Tape, Value};
+use crate::update::Element;
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
@@ -40,10 +41,18 @@ impl Plane {
     }
 
     /// The largest value under each output of row `y`, and which place of the window it was: the first of equals. A value that
-    /// is not a number counts as larger than any.
+    /// is not a number counts as larger than any. Places are numbers of the same width as values while they are compared, and
+    /// values stand side by side: so whole vectors are compared.
     #[inline(always)]
-    fn row<T: Float>(&self, y: usize, image: &[T], best: &mut [T], places: &mut [u8]) {
+    fn row<T: Element>(
+        &self,
+        y: usize,
+        image: &[T],
+        (best, places): (&mut [T], &mut [u8]),
+        scratch: &mut [T],
+    ) {
         let s = self.shape;
+        let (numbers, beside) = scratch.split_at_mut(self.out_width);
         best.fill(T::neg_infinity());
         let rows = (0..s.kernel).filter_map(|i| {
             let row = (y * s.stride + i).checked_sub(s.padding)?;
@@ -54,23 +63,28 @@ impl Plane {
             if nth == 0 {
                 // Where nothing is larger than minus infinity the first place stands.
                 for j in (0..s.kernel).rev() {
-                    places[self.inside(j)].fill((i * s.kernel + j) as u8);
+                    numbers[self.inside(j)].fill(T::of((i * s.kernel + j) as f64));
                 }
             }
             for j in 0..s.kernel {
-                let (outputs, number) = (self.inside(j), (i * s.kernel + j) as u8);
+                let (outputs, number) = (self.inside(j), T::of((i * s.kernel + j) as f64));
                 if outputs.is_empty() {
                     continue;
                 }
                 let values = line[outputs.start * s.stride + j - s.padding..].iter();
-                let outs = best[outputs.clone()].iter_mut().zip(&mut places[outputs]);
-                for ((best, place), &value) in outs.zip(values.step_by(s.stride)) {
+                let beside = &mut beside[..outputs.len()];
+                let pairs = beside.iter_mut().zip(values.step_by(s.stride));
+                pairs.for_each(|(to, &value)| *to = value);
+                let outs = best[outputs.clone()].iter_mut().zip(&mut numbers[outputs]);
+                for ((best, place), &value) in outs.zip(beside.iter()) {
                     let larger = value > *best || value.is_nan();
                     *best = if larger { value } else { *best };
                     *place = if larger { number } else { *place };
                 }
             }
         }
+        let numbers = places.iter_mut().zip(numbers.iter());
+        numbers.for_each(|(place, &number)| *place = number.byte());
     }
 
     fn outputs(&self) -> usize {
@@ -136,7 +150,7 @@ impl Tape<'_> {
     }
 }
 
-fn forward<T: Float>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor, Vec<u8>)> {
+fn forward<T: Element>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor, Vec<u8>)> {
     let xs = View::<T>::of("max_pool", x)?;
     let mut y = buffer::<T>(dims.iter().product());
     let mut places = buffer::<u8>(y.len());
@@ -145,12 +159,13 @@ fn forward<T: Float>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor
         .zip(places.par_chunks_mut(plane.outputs()))
         .zip(planes)
         .for_each(|((y, places), x)| {
+            let mut scratch = vec![T::zero(); 2 * plane.out_width];
             let rows = y.chunks_exact_mut(plane.out_width);
             let rows = rows.zip(places.chunks_exact_mut(plane.out_width));
             for (at, (y, places)) in rows.enumerate() {
                 wide(
                     #[inline(always)]
-                    || plane.row(at, x, y, places),
+                    || plane.row(at, x, (y, places), &mut scratch),
                 );
             }
         });

@@ -51,12 +51,12 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             |t, v| t.linear_add(&v[0], &v[1], &v[2], &v[0]),
         ),
         (
-            "gelu_linear",
+            "residual branch: gelu_linear",
             vec![vec![n, 2, 4], vec![4], vec![3, 4], vec![3], vec![n, 2, 3]],
             |t, v| t.gelu_linear(&operands(v)),
         ),
         (
-            "layer_norm in a residual branch",
+            "residual branch: layer_norm",
             vec![
                 vec![n, 2, 3],
                 vec![3],

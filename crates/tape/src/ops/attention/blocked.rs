@@ -194,6 +194,7 @@ pub(super) fn backward<T: Float>(
     let samples = dqkv.par_chunks_mut((s.tokens * row).max(1)).enumerate();
     if s.samples >= threads() {
         samples.for_each_init(scratch, |scratch, (n, out)| {
+            out.fill(T::zero());
             for head in 0..s.heads {
                 let at = head * d;
                 let layout = Layout {
@@ -215,6 +216,7 @@ pub(super) fn backward<T: Float>(
             heads.par_chunks_mut(3 * size).enumerate().for_each_init(
                 scratch,
                 |scratch, (head, out)| {
+                    out.fill(T::zero());
                     one(n).backward(head, scratch, out, layout);
                 },
             );
@@ -240,13 +242,9 @@ struct Past<'a, T> {
 }
 
 impl<T: Float> Past<'_, T> {
+    /// Adds one head's gradients to `out`, which holds zeros where they go.
     fn backward(&self, head: usize, scratch: &mut [T], out: &mut [T], layout: Layout) {
         let (s, length) = (self.sample.sizes, self.sample.length);
-        for token in 0..s.tokens {
-            for part in layout.parts {
-                out[part + token * layout.stride..][..s.head()].fill(T::zero());
-            }
-        }
         for from in (0..length).step_by(QUERIES) {
             let rows = (from, (from + QUERIES).min(length));
             for block in blocks(s, rows, length) {
