@@ -59,7 +59,12 @@ impl LinePilot {
     /// A pilot that has seen nothing.
     pub fn new(policy: Policy) -> Self {
         Self {
-            policy,
+            // Whether a run ends is its driver's to say: here is neither a checkpoint nor its disk.
+            policy: Policy {
+                parked_most_ms: u64::MAX,
+                disk_least_bytes: 0,
+                ..policy
+            },
             state: State::default(),
             model: MemoryModel::new(Allocator::Exact),
             heard: 0,

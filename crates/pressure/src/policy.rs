@@ -75,7 +75,7 @@ pub struct Policy {
     /// Longest such calm, milliseconds.
     pub rung_calm_most_ms: u64,
     /// A run parked for longer ends, its checkpoint on disk: the user's limit, milliseconds. Parked it costs next to
-    /// nothing, so it waits long.
+    /// nothing, so it waits long; `u64::MAX` stands for ever.
     pub parked_most_ms: u64,
     /// Free disk, bytes, below which a run ends while a checkpoint still fits. One that began with less than twice as much
     /// ends at half of what it began with.

@@ -39,7 +39,7 @@ impl Turn<'_> {
             return None;
         }
         let since = *state.ending.parked_since_ms.get_or_insert(now);
-        (now >= since + self.policy.parked_most_ms).then(|| {
+        (now >= since.saturating_add(self.policy.parked_most_ms)).then(|| {
             let reason = format!(
                 "other apps have needed the memory for {}, as long as a parked run may wait",
                 duration(now - since)

@@ -48,6 +48,15 @@ fn a_run_that_comes_back_in_time_may_park_as_long_again() {
 }
 
 #[test]
+fn a_run_without_a_limit_stays_parked() {
+    let mut bench = parked();
+    bench.policy.parked_most_ms = u64::MAX;
+    bench.turn();
+    bench.at_ms += 1_000 * 3_600_000;
+    assert_eq!(bench.turn().action, Action::Park);
+}
+
+#[test]
 fn a_disk_that_stays_short_ends_the_run_while_a_checkpoint_fits() {
     let mut bench = Bench {
         disk: Some(50 * GB),
