@@ -88,7 +88,8 @@ fn a_run_parked_for_longer_than_its_limit_ends_with_a_checkpoint() {
     let full = r#""others_bytes":8000000000"#;
     let events = it_ends_and_goes_on(
         full,
-        "parked_most_minutes = 1",
+        // Parked in the middle of the training, not of an evaluation.
+        "parked_most_minutes = 1\nevaluate_every_epochs = 1000",
         StopReason::Memory,
         "other apps have needed the memory for 60 s",
     );
