@@ -7,7 +7,8 @@ use super::say::out;
 use super::train::certificate_path;
 use pressure::{MemorySource, Monitor};
 use runlog::format_bytes;
-use std::sync::mpsc::channel;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use trainer::doctor::{Finding, examine, operations};
 use trainer::{Certificate, Machine, Wanted, choose, default_threads};
@@ -83,35 +84,16 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
 
 /// CPU time of the monitor's thread as a share of one core, and its readings a second.
 fn monitor_cost(source: Box<dyn MemorySource>) -> (f64, f64) {
-    let (tell, heard) = channel();
-    let (monitor, begun) = (Monitor::start(source, Default::default()), Instant::now());
+    let readings = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&readings);
+    let (monitor, begun) = (Monitor::start(source, Arc::default()), Instant::now());
     monitor.listen(move |_| {
-        // Heard as long as it is watched.
-        let _ = tell.send(());
+        counted.fetch_add(1, Ordering::Relaxed);
     });
-    let mut readings = 0;
-    while begun.elapsed() < MONITORED {
-        // A source that cannot be read is heard of by the clock alone.
-        readings += u32::from(heard.recv_timeout(MONITORED).is_ok());
-    }
+    std::thread::sleep(MONITORED);
     let seconds = begun.elapsed().as_secs_f64();
-    (
-        monitor.cpu_ms() / 1000.0 / seconds,
-        f64::from(readings) / seconds,
-    )
-}
-
-/// "120 of 120 checks passed, largest difference 1.7e-6".
-fn passed(findings: &[Finding]) -> String {
-    let right = findings.iter().filter(|finding| finding.passed);
-    let worst = right
-        .clone()
-        .fold(0.0f64, |worst, f| worst.max(f.difference));
-    format!(
-        "{} of {} checks passed, largest difference {worst:.1e}",
-        right.count(),
-        findings.len()
-    )
+    let readings = f64::from(readings.load(Ordering::Relaxed));
+    (monitor.cpu_ms() / 1000.0 / seconds, readings / seconds)
 }
 
 fn describe(finding: &Finding) -> String {

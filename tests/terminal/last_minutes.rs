@@ -19,7 +19,7 @@ fn killed() -> (Place, String) {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
     place.file("script", SCRIPT);
-    let line = "train {birds} --image-size 32 --effective-batch 16 --steps 100000 --memory-script {script}";
+    let line = "train {birds} --image-size 32 --effective-batch 16 --steps 100000 --checkpoint-every 2steps --memory-script {script}";
     let mut live = place.listen(line);
     live.until(|event| matches!(event, RunEvent::Step { at_ms, .. } if *at_ms > KILLED_MS));
     live.signal("KILL");

@@ -4,7 +4,8 @@
 //! Kept is what is true of the run on its machine: the memory model, and for each kind of piece its size, its speeds, its
 //! count and whether the slow start was over. Left behind is what was true of a moment, because the next life's clock
 //! begins anew and other apps have come and gone: the history of others and the margin worked out of it, pressure and level,
-//! waiting, calm times, voluntary changes, setbacks, and sizes that were refused (those return after two minutes anyway).
+//! waiting, calm times, voluntary changes, setbacks, rungs taken, and sizes that were refused (those return after two minutes
+//! anyway).
 //! The largest batch and the cost of a sample are told by the first ask.
 
 use crate::decision::PieceKind;

@@ -1,7 +1,7 @@
 //! Feeds the flight recorder: every reading of the monitor and every event that says where the run stands, written by a thread
 //! of its own. The monitor and the training only lay records down and wait for nothing. Knows no rule and no tensor.
 
-use pressure::{Action, MemorySample, Phase, thread_cpu_ms};
+use pressure::{Action, MemorySample, Phase};
 use runlog::{FlightRecord, FlightRing, RunEvent};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -37,8 +37,6 @@ struct Papers {
     waiting: Vec<FlightRecord>,
     ended: bool,
     trouble: Option<String>,
-    /// CPU time of the thread up to its newest visit, milliseconds.
-    cpu_ms: f64,
 }
 
 impl Desk {
@@ -165,12 +163,6 @@ impl Recorder {
     pub fn take_trouble(&self) -> Option<String> {
         self.desk.papers().trouble.take()
     }
-
-    /// CPU time that the thread has used up to its newest visit, in milliseconds.
-    #[cfg(test)]
-    fn cpu_ms(&self) -> f64 {
-        self.desk.papers().cpu_ms
-    }
 }
 
 impl Drop for Recorder {
@@ -193,7 +185,6 @@ fn keep(mut ring: FlightRing, desk: &Desk) {
             let waited = desk.ending.wait_timeout(papers, WRITE_EVERY);
             papers = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        papers.cpu_ms = thread_cpu_ms();
         let (records, ended) = (std::mem::take(&mut papers.waiting), papers.ended);
         drop(papers);
         fresh |= !records.is_empty();
