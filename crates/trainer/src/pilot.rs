@@ -170,11 +170,6 @@ impl Pilot {
         self.monitor.describe()
     }
 
-    /// What has become unreadable since the last call, in a sentence; each loss once.
-    pub fn take_notice(&self) -> Option<String> {
-        self.monitor.take_notice()
-    }
-
     /// Another memory cap.
     pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
         self.policy.memory_cap_bytes = bytes;

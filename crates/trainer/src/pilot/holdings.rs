@@ -1,4 +1,5 @@
-//! What the run holds beside pieces, as the pilot must know it: what waits decoded, the place of its moments, the disk. Decides nothing.
+//! What the run holds beside pieces, as the pilot must know it: what waits decoded, the place of its moments, the disk, what can no
+//! longer be read. Decides nothing.
 
 use super::Pilot;
 use crate::error::Result;
@@ -9,6 +10,11 @@ impl Pilot {
     /// What the footprint holds now that a shorter prefetch gives back, in bytes.
     pub fn set_spare(&mut self, bytes: u64) {
         self.spare_bytes = bytes;
+    }
+
+    /// What has become unreadable since the last call, in a sentence; each loss once.
+    pub fn take_notice(&self) -> Option<String> {
+        self.monitor.take_notice()
     }
 
     /// Free space of the disk that checkpoints go to, in bytes, where it is known.
