@@ -52,9 +52,6 @@ fn heaps_are_as_forecast() {
             100.0 * off
         );
         println!("{what}");
-        assert!(
-            off.abs() <= BAR || std::env::var("EBB_DEBUG").is_ok(),
-            "{what}"
-        );
+        assert!(off.abs() <= BAR, "{what}");
     }
 }

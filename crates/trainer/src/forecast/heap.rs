@@ -76,30 +76,6 @@ fn exact(low: &Take, high: &Take, samples: u32) -> f64 {
         |(low, high): (&Moment, &Moment)| low.bytes as f64 + way * (high.bytes - low.bytes) as f64;
     match low.intervals.len() == high.intervals.len() {
         true => {
-            if std::env::var("EBB_DEBUG").is_ok() {
-                let mut all: Vec<_> = low
-                    .intervals
-                    .iter()
-                    .zip(&high.intervals)
-                    .map(line)
-                    .enumerate()
-                    .collect();
-                let n = all.len();
-                all.sort_by(|a, b| b.1.total_cmp(&a.1));
-                for (i, v) in all.into_iter().take(3) {
-                    let m = &high.intervals[i];
-                    eprintln!(
-                        "DEBUG m {samples} of {n}: {i} {:.1} low {:.1} high {:.1} {:?}",
-                        v / 1e6,
-                        low.intervals[i].bytes as f64 / 1e6,
-                        m.bytes as f64 / 1e6,
-                        m.blocks
-                            .iter()
-                            .map(|(b, c)| (b >> 10, c))
-                            .collect::<Vec<_>>()
-                    );
-                }
-            }
             let lines = low.intervals.iter().zip(&high.intervals).map(line);
             lines.fold(0.0, f64::max)
         }
