@@ -30,7 +30,9 @@ use tape::Parameters;
 /// Sides of images that suit every model, and that a plan lists.
 pub const IMAGE_SIZES: [u32; 8] = [32, 48, 64, 96, 128, 160, 192, 224];
 /// How long the rehearsals of one form may take; two sizes are rehearsed however long they take.
-const PATIENCE: Duration = Duration::from_millis(600);
+const PATIENCE: Duration = Duration::from_millis(1200);
+/// The same for one of many that are listed.
+const HASTE: Duration = Duration::from_millis(100);
 /// What a block computed twice costs, as a fraction of the time of a step with none: one more forward pass, a third of a step.
 const AGAIN_FRACTION: f64 = 0.33;
 
@@ -74,7 +76,7 @@ impl Standing {
 pub enum Forms {
     /// As planned alone.
     Planned,
-    /// As planned, and with more blocks checkpointed: half of them, and all.
+    /// As planned, and with all blocks checkpointed.
     WithMoreCheckpointed,
 }
 
@@ -108,6 +110,10 @@ impl Forecast {
         forms: Forms,
     ) -> Result<Self> {
         let (piece, masters) = ImagePiece::of(plan, model, image_size)?;
+        let patience = match forms {
+            Forms::Planned => HASTE,
+            Forms::WithMoreCheckpointed => PATIENCE,
+        };
         let ahead = Ahead::at(plan, image_size, target.workers(plan), target.ceiling_bytes);
         let averages_bytes = plan.ema_decay.map_or(0, |_| masters.bytes());
         let rounded = match plan.precision.is_half() {
@@ -131,7 +137,7 @@ impl Forecast {
             standing,
             precision: plan.precision.name(),
             batch_sample_bytes: 0,
-            forms: rehearsed(&piece, &counts(planned, blocks, forms), target)?,
+            forms: rehearsed(&piece, &counts(planned, blocks, forms), target, patience)?,
             blocks,
             target,
         })
@@ -154,7 +160,7 @@ impl Forecast {
             standing: standing(&parameters, OptimizerKind::AdamW, target)?,
             precision: "f32",
             batch_sample_bytes: workload.sample_bytes(),
-            forms: rehearsed(&piece, &counts(planned, blocks, forms), target)?,
+            forms: rehearsed(&piece, &counts(planned, blocks, forms), target, PATIENCE)?,
             blocks,
             target,
         })
@@ -228,24 +234,24 @@ impl Forecast {
 fn counts(planned: u32, blocks: u32, forms: Forms) -> Vec<u32> {
     let mut counts = vec![planned];
     if forms == Forms::WithMoreCheckpointed {
-        counts.extend(
-            [blocks.div_ceil(2), blocks]
-                .iter()
-                .filter(|n| **n > planned),
-        );
-        counts.dedup();
+        counts.extend((blocks > planned).then_some(blocks));
     }
     counts
 }
 
-fn rehearsed(piece: &dyn Piece, counts: &[u32], target: Target) -> Result<Vec<(u32, Heap)>> {
+fn rehearsed(
+    piece: &dyn Piece,
+    counts: &[u32],
+    target: Target,
+    patience: Duration,
+) -> Result<Vec<(u32, Heap)>> {
     let one = |&checkpointed: &u32| {
         let heap = heap(
             piece,
             checkpointed,
             target.threads,
             target.kernels,
-            PATIENCE,
+            patience,
         )?;
         Ok((checkpointed, heap))
     };

@@ -14,9 +14,11 @@ use dataset::Sample;
 use std::time::{Duration, Instant};
 use tape::{Cancel, Kernels, Parameters, rehearse};
 
-/// Sizes rehearsed, as far as there is time. Up to eight samples some operations need more with each, and no more beyond:
-/// checkpointed blocks, and sums of convolutions' gradients.
-const SIZES: [u32; 4] = [1, 2, 8, 16];
+/// Sizes rehearsed, as far as there is time. Some operations need more with each of the first few samples and no more beyond:
+/// partial sums of convolutions' gradients.
+const SIZES: [u32; 4] = [1, 2, 4, 8];
+/// The same with checkpointed blocks, which work eight samples at a time.
+const SIZES_IN_PARTS: [u32; 4] = [1, 2, 8, 16];
 /// Without two sizes there is no line.
 const LEAST: usize = 2;
 
@@ -37,7 +39,11 @@ pub(super) fn heap(
     on_threads(1, || {
         let (begun, mut heap) = (Instant::now(), Heap::default());
         let mut last = (Duration::ZERO, 1);
-        for (tried, &samples) in SIZES.iter().enumerate() {
+        let sizes = match checkpointed {
+            0 => SIZES,
+            _ => SIZES_IN_PARTS,
+        };
+        for (tried, &samples) in sizes.iter().enumerate() {
             let expected = last.0 * samples / last.1;
             if tried >= LEAST && begun.elapsed() + expected > patience {
                 break;
