@@ -42,6 +42,44 @@ pub enum DatasetError {
         /// What was asked for.
         folder: PathBuf,
     },
+    /// A column that the user names is in no table.
+    #[error("No table here has a column {column}; there are {columns}. Name one of these.")]
+    NoColumn {
+        /// What was asked for.
+        column: String,
+        /// What there is.
+        columns: String,
+    },
+    /// A file of texts is not what it was when the folder was looked at.
+    #[error("{} changed since it was looked at. Look at the folder again.", file.display())]
+    Changed {
+        /// Relative to the folder.
+        file: PathBuf,
+    },
+    /// A file of texts cannot be read any more.
+    #[error("{}: {reason}", file.display())]
+    LostFile {
+        /// Relative to the folder.
+        file: PathBuf,
+        /// What is wrong, and the next move.
+        reason: String,
+    },
+    /// A `tokenizer.json` cannot be used, or none can be trained.
+    #[error(
+        "{what} is no tokenizer that can be used: {reason}. Take a tokenizer.json as Hugging Face folders hold it."
+    )]
+    Tokenizer {
+        /// The file.
+        what: String,
+        /// The library's answer.
+        reason: String,
+    },
+    /// A text stands before a tokenizer that has no token for it.
+    #[error("The tokenizer cannot split a text: {reason}. Choose another tokenizer.")]
+    NotTokenized {
+        /// The library's answer.
+        reason: String,
+    },
     /// The system will not report changes of the folder.
     #[error("Changes in {} cannot be followed: {source}. Read the folder again by hand after changing it.", folder.display())]
     Unwatchable {

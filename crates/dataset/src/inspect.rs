@@ -10,13 +10,16 @@ use crate::sentences::{self, Situation};
 use crate::walk::{Entry, Walk, walk};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use unicode_normalization::UnicodeNormalization;
 
 /// Headers judged between two calls of `seen`.
 const FILES_PER_REPORT: usize = 256;
 /// The largest share that may be held out.
 const MAX_HELD_OUT_FRACTION: f64 = 0.9;
+
+/// What a sample is called.
+const NOUN: &str = "photograph";
 
 /// Seed of everything random where the user gives none.
 pub const DEFAULT_SEED: u64 = 7;
@@ -39,22 +42,27 @@ impl Default for InspectOptions {
     }
 }
 
-/// Looks at a folder. `seen` is told the number of files looked at so far, on the calling thread.
+impl InspectOptions {
+    /// The share held out, within what can be; a fraction that is no number holds nothing out.
+    pub(crate) fn fraction(&self) -> f64 {
+        match self.held_out_fraction.is_nan() {
+            true => 0.0,
+            false => self.held_out_fraction.clamp(0.0, MAX_HELD_OUT_FRACTION),
+        }
+    }
+}
+
+/// Looks at a folder of photographs. `seen` is told the number of files looked at so far, on the calling thread.
 pub fn inspect(
     folder: &Path,
     options: &InspectOptions,
     seen: &dyn Fn(u64),
 ) -> Result<Inspection, DatasetError> {
-    let root = folder
-        .canonicalize()
-        .map_err(|source| DatasetError::of_folder(folder, source))?;
+    let root = real(folder)?;
     if !root.is_dir() {
         return Err(DatasetError::NotAFolder {
             path: folder.to_path_buf(),
         });
-    }
-    if root.to_str().is_none() {
-        return Err(DatasetError::NotText { folder: root });
     }
     let mut found = walk(&root)?;
     let entries = (found.files.len() + found.folders.len() + found.skipped.len()) as u64
@@ -67,9 +75,7 @@ pub fn inspect(
         .collect();
     let layout = lay_out(&names);
     let barren = barren_folders(&found, &names);
-    let fraction = options.held_out_fraction.clamp(0.0, MAX_HELD_OUT_FRACTION);
-    // A fraction that is no number holds nothing out.
-    let fraction = if fraction.is_nan() { 0.0 } else { fraction };
+    let fraction = options.fraction();
     let split = match layout.parts.contains(&Part::HeldOut) {
         true => SplitKind::Given,
         false => SplitKind::Seeded {
@@ -93,12 +99,7 @@ pub fn inspect(
     };
     found.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(Inspection {
-        name: root
-            .file_name()
-            .unwrap_or(root.as_os_str())
-            .to_string_lossy()
-            .nfc()
-            .collect(),
+        name: last_name(&root),
         typical_size: typical_size(&files),
         bytes: files.iter().map(|f| f.bytes).sum(),
         refusal: sentences::refusal(&situation),
@@ -111,6 +112,23 @@ pub fn inspect(
         split,
         split_folders: layout.split_folders,
     })
+}
+
+/// The path without links, as text that can be written down.
+pub(crate) fn real(path: &Path) -> Result<PathBuf, DatasetError> {
+    let real = path
+        .canonicalize()
+        .map_err(|source| DatasetError::of_folder(path, source))?;
+    match real.to_str() {
+        Some(_) => Ok(real),
+        None => Err(DatasetError::NotText { folder: real }),
+    }
+}
+
+/// Its last name, for showing.
+pub(crate) fn last_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().nfc().collect()
 }
 
 /// What the headers say.
@@ -179,15 +197,17 @@ fn notes(
     barren: &[String],
 ) -> Vec<String> {
     let held_out_name = match split {
-        SplitKind::Given => sentences::missing_in("the held-out folder", classes, |c| c.held_out),
-        SplitKind::Seeded { .. } => sentences::alone(classes),
+        SplitKind::Given => {
+            sentences::missing_in("the held-out folder", NOUN, classes, |c| c.held_out)
+        }
+        SplitKind::Seeded { .. } => sentences::alone(NOUN, classes),
     };
     let test = match layout.parts.contains(&Part::Test) {
-        true => sentences::missing_in("the test folder", classes, |c| c.test),
+        true => sentences::missing_in("the test folder", NOUN, classes, |c| c.test),
         false => None,
     };
     [
-        sentences::imbalance(classes),
+        sentences::imbalance(NOUN, classes),
         held_out_name,
         test,
         sentences::formats(formats),

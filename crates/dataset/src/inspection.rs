@@ -36,19 +36,19 @@ pub struct Inspection {
 /// One class; its label is its place in `Inspection::classes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
-    /// Folder path below the split folder: `butterfly`, `Fruit/Apple/Pink-Lady`.
+    /// Folder path below the split folder, `butterfly`, `Fruit/Apple/Pink-Lady`; or the label of texts.
     pub name: String,
-    /// Photographs trained on.
+    /// Samples trained on.
     pub train: u32,
-    /// Photographs held out.
+    /// Samples held out.
     pub held_out: u32,
-    /// Photographs kept apart for a last test.
+    /// Samples kept apart for a last test.
     pub test: u32,
 }
 
 impl Class {
-    /// Photographs of every part.
-    pub fn photographs(&self) -> u32 {
+    /// Samples of every part.
+    pub fn samples(&self) -> u32 {
         self.train + self.held_out + self.test
     }
 }
@@ -70,7 +70,7 @@ pub struct ImageFile {
     pub bytes: u64,
 }
 
-/// What a photograph serves for.
+/// What a sample serves for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Trained on.

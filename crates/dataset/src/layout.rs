@@ -125,7 +125,7 @@ fn is_split(tops: &BTreeSet<&String>) -> bool {
     split > 0 && (split == tops.len() || train && split > 1)
 }
 
-fn part_of(name: &str) -> Option<Part> {
+pub(crate) fn part_of(name: &str) -> Option<Part> {
     match name.to_lowercase().as_str() {
         "train" => Some(Part::Train),
         "val" | "valid" | "validation" => Some(Part::HeldOut),

@@ -62,28 +62,33 @@ pub(crate) fn refusal(s: &Situation) -> Option<String> {
     }
 }
 
-/// Classes with fewer than half the photographs of the largest.
-pub(crate) fn imbalance(classes: &[Class]) -> Option<String> {
-    let largest = classes.iter().max_by_key(|c| c.photographs())?;
+/// Classes with fewer than half the samples, called `noun`, of the largest.
+pub(crate) fn imbalance(noun: &str, classes: &[Class]) -> Option<String> {
+    let largest = classes.iter().max_by_key(|c| c.samples())?;
     let small: Vec<String> = classes
         .iter()
-        .filter(|c| u64::from(c.photographs()) * 2 < u64::from(largest.photographs()))
-        .map(|c| format!("{} {}", c.name, c.photographs()))
+        .filter(|c| u64::from(c.samples()) * 2 < u64::from(largest.samples()))
+        .map(|c| format!("{} {}", c.name, c.samples()))
         .collect();
     let verb = if small.len() == 1 { "has" } else { "have" };
     (!small.is_empty()).then(|| {
         format!(
-            "{} {verb} fewer than half the photographs of the largest ({} {}): {}.",
+            "{} {verb} fewer than half the {noun}s of the largest ({} {}): {}.",
             count_of(small.len(), "class", "classes"),
             largest.name,
-            largest.photographs(),
+            largest.samples(),
             listed(&small)
         )
     })
 }
 
 /// Classes without a photograph in one part.
-pub(crate) fn missing_in(part: &str, classes: &[Class], has: fn(&Class) -> u32) -> Option<String> {
+pub(crate) fn missing_in(
+    part: &str,
+    noun: &str,
+    classes: &[Class],
+    has: fn(&Class) -> u32,
+) -> Option<String> {
     let missing: Vec<String> = classes
         .iter()
         .filter(|c| has(c) == 0)
@@ -92,12 +97,12 @@ pub(crate) fn missing_in(part: &str, classes: &[Class], has: fn(&Class) -> u32) 
     let verb = if missing.len() == 1 { "has" } else { "have" };
     (!missing.is_empty() && missing.len() < classes.len()).then(|| {
         let n = count_of(missing.len(), "class", "classes");
-        format!("{n} {verb} no photograph in {part}: {}.", listed(&missing))
+        format!("{n} {verb} no {noun} in {part}: {}.", listed(&missing))
     })
 }
 
 /// Classes whose only photograph is trained on.
-pub(crate) fn alone(classes: &[Class]) -> Option<String> {
+pub(crate) fn alone(noun: &str, classes: &[Class]) -> Option<String> {
     let alone: Vec<String> = classes
         .iter()
         .filter(|c| c.train == 1 && c.held_out == 0)
@@ -106,10 +111,10 @@ pub(crate) fn alone(classes: &[Class]) -> Option<String> {
     match alone.as_slice() {
         [] => None,
         [one] => Some(format!(
-            "{one} has one photograph: it is trained on, and nothing of this class is held out."
+            "{one} has one {noun}: it is trained on, and nothing of this class is held out."
         )),
         many => Some(format!(
-            "{} classes have one photograph each: it is trained on, and nothing of them is held out: {}.",
+            "{} classes have one {noun} each: it is trained on, and nothing of them is held out: {}.",
             many.len(),
             listed(many)
         )),
@@ -209,10 +214,11 @@ mod tests {
     #[test]
     fn exactly_half_is_not_yet_imbalance() {
         assert_eq!(
-            imbalance(&[class("ant", 50, 10), class("bee", 30, 0)]),
+            imbalance("photograph", &[class("ant", 50, 10), class("bee", 30, 0)]),
             None
         );
-        let text = imbalance(&[class("ant", 50, 10), class("bee", 29, 0)]).unwrap_or_default();
+        let text = imbalance("photograph", &[class("ant", 50, 10), class("bee", 29, 0)])
+            .unwrap_or_default();
         assert!(text.contains("ant 60") && text.contains("bee 29"), "{text}");
     }
 
@@ -224,13 +230,13 @@ mod tests {
             .collect();
         let mut with = classes.clone();
         with.push(class("z", 9, 1));
-        let text = missing_in("val", &with, |c| c.held_out).unwrap_or_default();
+        let text = missing_in("val", "photograph", &with, |c| c.held_out).unwrap_or_default();
         assert_eq!(
             text,
             "5 classes have no photograph in val: a, b, c and 2 more."
         );
         assert_eq!(
-            missing_in("val", &classes, |c| c.held_out),
+            missing_in("val", "photograph", &classes, |c| c.held_out),
             None,
             "no such part at all"
         );

@@ -167,3 +167,17 @@ fn composed(path: &Path) -> Vec<String> {
         .map(|c| c.as_os_str().to_string_lossy().nfc().collect())
         .collect()
 }
+
+/// A single file as if it stood alone in its folder.
+pub(crate) fn alone(file: &Path) -> io::Result<Walk> {
+    let name = PathBuf::from(file.file_name().unwrap_or_default());
+    let entry = Entry {
+        names: composed(&name),
+        path: name,
+        bytes: file.metadata()?.len(),
+    };
+    Ok(Walk {
+        files: vec![entry],
+        ..Walk::default()
+    })
+}
