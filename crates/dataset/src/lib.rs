@@ -1,4 +1,4 @@
-//! READ: what a dropped folder is, and its photographs as plain arrays of bytes.
+//! READ: what a dropped folder is, and its photographs or texts as plain arrays.
 //! Decides by names and file headers, decodes late, never writes into the folder. Knows no tensor, no device, no model
 //! and no screen; whatever it reads it treats as hostile.
 
@@ -35,6 +35,12 @@ mod queue;
 
 mod stream;
 
+// Texts: tables, class folders, documents.
+mod text;
+
+// A folder of any kind.
+mod look;
+
 // The folder while the window is open.
 mod watch;
 
@@ -43,5 +49,10 @@ pub use images::{Augment, ImageDataset, ImageOptions, Sample};
 pub use inspect::{DEFAULT_SEED, InspectOptions, inspect};
 pub use inspection::{Class, Ignored, ImageFile, Inspection, Part, SkippedFile, SplitKind};
 pub use loader::{Loader, LoaderOptions};
+pub use look::{Found, NOT_YET, look};
 pub use order::Order;
+pub use text::{
+    Buckets, Column, Documents, EncodingFound, Lengths, Packing, Role, SkippedRows, Task, TextFile,
+    TextInspection, TextOptions, TextRows, TextSample, Tokenizer, Vocabulary, Window,
+};
 pub use watch::{Watch, watch};

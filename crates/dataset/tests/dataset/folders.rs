@@ -206,7 +206,7 @@ fn composed_and_decomposed_names_are_one_class() {
     let found = folder.inspect();
     let names: Vec<&str> = found.classes.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["bar", "caf\u{e9}"]);
-    assert_eq!(found.classes[1].photographs(), 2);
+    assert_eq!(found.classes[1].samples(), 2);
 }
 
 #[test]

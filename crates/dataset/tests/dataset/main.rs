@@ -9,4 +9,9 @@ mod photographs;
 
 mod loading;
 
+mod choices;
+mod corpora;
+mod hostile_texts;
+mod texts;
+
 mod watching;

@@ -1,0 +1,99 @@
+//! Looks at whatever was dropped, a folder or a single file, and says which task it is for. Photographs come first: a table
+//! beside photographs describes them.
+
+use crate::error::DatasetError;
+use crate::inspect::{InspectOptions, inspect, last_name, real};
+use crate::inspection::Inspection;
+use crate::text::{Task, TextInspection, TextOptions, claims_text, inspect_texts};
+use crate::walk::{Walk, alone, walk};
+use std::path::Path;
+
+/// What is said of texts until they can be trained on.
+pub const NOT_YET: &str = "Ebb reads and inspects texts, but cannot train on them yet. To train now, choose a folder with one \
+     sub-folder of photographs per class.";
+
+/// What was found, by task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Found {
+    /// Photographs, or a folder in which Ebb looked for some.
+    Photographs(Inspection),
+    /// Texts with labels, or documents.
+    Texts(TextInspection),
+}
+
+impl Found {
+    /// What can be learnt from it.
+    pub fn task(&self) -> Task {
+        match self {
+            Found::Photographs(_) => Task::ImageClassification,
+            Found::Texts(found) => found.task,
+        }
+    }
+}
+
+/// Looks at a folder or a single file. `seen` is told the number of files looked at so far, on the calling thread.
+///
+/// # Errors
+/// What stands at the path cannot be read or is neither a folder nor a file of texts; a named column is in no table.
+pub fn look(
+    path: &Path,
+    options: &InspectOptions,
+    texts: &TextOptions,
+    seen: &dyn Fn(u64),
+) -> Result<Found, DatasetError> {
+    let root = real(path)?;
+    let of_texts = |folder: &Path, found: Walk| {
+        inspect_texts(folder, &last_name(&root), found, options, texts, seen)
+    };
+    if !root.is_dir() {
+        let no_folder = || DatasetError::NotAFolder {
+            path: path.to_path_buf(),
+        };
+        let file = root.is_file() && texts.task != Some(Task::ImageClassification);
+        let folder = root.parent().filter(|_| file).ok_or_else(no_folder)?;
+        let one = alone(&root).map_err(|source| DatasetError::of_folder(path, source))?;
+        let found = of_texts(folder, one)?.ok_or_else(no_folder)?;
+        return Ok(Found::Texts(found));
+    }
+    let wants_texts = matches!(
+        texts.task,
+        Some(Task::TextClassification | Task::LanguageModel)
+    ) || texts.text_column.is_some()
+        || texts.label_column.is_some();
+    let photographs = inspect(&root, options, seen)?;
+    let listed = walk(&root)?;
+    let is_image_task = texts.task == Some(Task::ImageClassification);
+    if is_image_task || !wants_texts && are_the_matter(&photographs, &listed) {
+        return Ok(Found::Photographs(photographs));
+    }
+    match of_texts(&root, listed)? {
+        // A readme among photographs that cannot be read is no corpus.
+        Some(found) if wants_texts || !is_aside(&found, &photographs) => Ok(Found::Texts(found)),
+        _ => Ok(Found::Photographs(photographs)),
+    }
+}
+
+/// There are classes of photographs, and no crowd of texts in which a few were found.
+fn are_the_matter(photographs: &Inspection, listed: &Walk) -> bool {
+    let texts = listed
+        .files
+        .iter()
+        .filter(|file| claims_text(&file.path))
+        .count() as u64;
+    !photographs.classes.is_empty() && photographs.photographs() * 2 >= texts
+}
+
+/// Fewer documents than files that claim to be photographs.
+fn is_aside(found: &TextInspection, photographs: &Inspection) -> bool {
+    found.task == Task::LanguageModel && found.samples.len() <= photographs.skipped.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NOT_YET;
+
+    #[test]
+    fn what_cannot_be_done_yet_is_said_with_the_next_move() {
+        assert!(NOT_YET.contains("yet. To train now, choose") && !NOT_YET.contains("  "));
+    }
+}

@@ -1,0 +1,228 @@
+//! Documents one behind the other, cut into windows of equal length: a function of (seed, epoch) and the documents. No token
+//! is predicted across a boundary, and a window says which of its tokens belong together.
+//!
+//! A document t1 .. tn is n + 1 places: boundary -> t1, t1 -> t2, .. tn -> boundary. The places of all documents, in the
+//! order of the epoch, form a ring; an epoch begins somewhere on it, so that one document alone is cut elsewhere each time.
+
+use super::documents::Documents;
+use crate::stream::{self, Stream};
+
+/// The windows of one epoch.
+#[derive(Debug, Clone)]
+pub struct Packing<'a> {
+    documents: &'a Documents,
+    /// Tokens of a window; the last one of an epoch may be shorter.
+    length: usize,
+    /// Stands before the first and behind the last token of a document.
+    boundary: u32,
+    /// Documents in the order of this epoch.
+    order: Vec<u32>,
+    /// Places of the documents up to and with each, in that order.
+    ends: Vec<u64>,
+    /// Place on the ring at which the epoch begins.
+    begin: u64,
+}
+
+/// A window: as many targets as inputs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Window {
+    /// Tokens read.
+    pub inputs: Vec<u32>,
+    /// The token that follows each.
+    pub targets: Vec<u32>,
+    /// Numbers the documents of the window from 0: a token may look at those of its own number only.
+    pub documents: Vec<u32>,
+    /// Place of each token among those of its document in this window, from 0.
+    pub positions: Vec<u32>,
+}
+
+impl<'a> Packing<'a> {
+    /// The windows of an epoch of training: documents shuffled, begun somewhere.
+    pub fn shuffled(
+        documents: &'a Documents,
+        length: usize,
+        boundary: u32,
+        seed: u64,
+        epoch: u64,
+    ) -> Self {
+        let mut order: Vec<u32> = (0..documents.len() as u32).collect();
+        let mut stream = Stream::keyed(&[stream::name("packing"), seed, epoch]);
+        for last in (1..order.len()).rev() {
+            order.swap(last, stream.below(last as u64 + 1) as usize);
+        }
+        let mut packing = Self::of(documents, length, boundary, order);
+        packing.begin = stream.below(packing.places().max(1));
+        packing
+    }
+
+    /// The windows for measuring: documents in order, from the first token.
+    pub fn in_order(documents: &'a Documents, length: usize, boundary: u32) -> Self {
+        let order = (0..documents.len() as u32).collect();
+        Self::of(documents, length, boundary, order)
+    }
+
+    fn of(documents: &'a Documents, length: usize, boundary: u32, order: Vec<u32>) -> Self {
+        let mut total = 0;
+        let ends = order
+            .iter()
+            .map(|document| {
+                total += documents.length(*document as usize) as u64 + 1;
+                total
+            })
+            .collect();
+        Self {
+            documents,
+            length: length.max(1),
+            boundary,
+            order,
+            ends,
+            begin: 0,
+        }
+    }
+
+    /// Tokens predicted in an epoch, boundaries included: the same for every epoch.
+    pub fn places(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Number of windows: the same for every epoch.
+    pub fn len(&self) -> usize {
+        self.places().div_ceil(self.length as u64) as usize
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// One window; `index` must be below `len`.
+    pub fn window(&self, index: usize) -> Window {
+        let total = self.places();
+        let first = index as u64 * self.length as u64;
+        let count = (self.length as u64).min(total - first) as usize;
+        let mut window = Window::default();
+        let mut place = (self.begin + first) % total;
+        let mut turn = self.ends.partition_point(|end| *end <= place);
+        let (mut number, mut position) = (0, 0);
+        for _ in 0..count {
+            let document = self.order[turn] as usize;
+            let length = self.documents.length(document);
+            let within =
+                (place - turn.checked_sub(1).map_or(0, |before| self.ends[before])) as usize;
+            let before = within
+                .checked_sub(1)
+                .map(|at| self.documents.token(document, at));
+            let after = (within < length).then(|| self.documents.token(document, within));
+            window.inputs.push(before.unwrap_or(self.boundary));
+            window.targets.push(after.unwrap_or(self.boundary));
+            window.documents.push(number);
+            window.positions.push(position);
+            position += 1;
+            place += 1;
+            if place == self.ends[turn] {
+                (number, position) = (number + 1, 0);
+                turn = (turn + 1) % self.order.len();
+                place %= total;
+            }
+        }
+        window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: u32 = 256;
+
+    fn documents(lengths: &[usize]) -> Documents {
+        let mut documents = Documents::empty(257);
+        for (n, length) in lengths.iter().enumerate() {
+            let tokens: Vec<u32> = (0..*length)
+                .map(|i| (n * 50 + i % 50) as u32 % 256)
+                .collect();
+            documents.push(&tokens, *length as u64);
+        }
+        documents
+    }
+
+    /// Every pair of a token and its follower, sorted.
+    fn pairs(windows: &[Window]) -> Vec<(u32, u32)> {
+        let mut all: Vec<(u32, u32)> = windows
+            .iter()
+            .flat_map(|w| w.inputs.iter().copied().zip(w.targets.iter().copied()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn windows(packing: &Packing) -> Vec<Window> {
+        (0..packing.len()).map(|i| packing.window(i)).collect()
+    }
+
+    #[test]
+    fn a_document_is_predicted_whole_and_ends_at_its_boundary() {
+        let documents = documents(&[3, 2]);
+        let packing = Packing::in_order(&documents, 5, END);
+        let first = packing.window(0);
+        assert_eq!(first.inputs, [END, 0, 1, 2, END]);
+        assert_eq!(first.targets, [0, 1, 2, END, 50]);
+        assert_eq!(first.documents, [0, 0, 0, 0, 1]);
+        assert_eq!(first.positions, [0, 1, 2, 3, 0]);
+        let last = packing.window(1);
+        assert_eq!((last.inputs, last.targets), (vec![50, 51], vec![51, END]));
+        assert_eq!((packing.len(), packing.places()), (2, 7));
+    }
+
+    #[test]
+    fn every_epoch_predicts_every_token_once() {
+        for lengths in [&[3, 2][..], &[100], &[1, 1, 1, 40, 7], &[0, 5]] {
+            for length in [1, 4, 16, 64, 1000] {
+                let documents = documents(lengths);
+                let expected = pairs(&windows(&Packing::in_order(&documents, length, END)));
+                let total: usize = lengths.iter().map(|n| n + 1).sum();
+                assert_eq!(expected.len(), total);
+                for epoch in 0..5 {
+                    let packing = Packing::shuffled(&documents, length, END, 3, epoch);
+                    let found = windows(&packing);
+                    assert_eq!(found.len(), total.div_ceil(length));
+                    assert!(
+                        found[..found.len() - 1]
+                            .iter()
+                            .all(|w| w.inputs.len() == length)
+                    );
+                    assert_eq!(pairs(&found), expected, "{lengths:?} by {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_token_follows_one_of_another_document() {
+        let documents = documents(&[9, 4, 17]);
+        for epoch in 0..8 {
+            for window in windows(&Packing::shuffled(&documents, 7, END, 1, epoch)) {
+                for i in 1..window.inputs.len() {
+                    let same = window.documents[i] == window.documents[i - 1];
+                    assert_eq!(
+                        same,
+                        window.inputs[i] == window.targets[i - 1] && window.inputs[i] != END
+                    );
+                    assert_eq!(same, window.positions[i] > 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_the_same_whenever_it_is_asked_for() {
+        let documents = documents(&[30, 20, 10]);
+        let of = |seed, epoch| windows(&Packing::shuffled(&documents, 8, END, seed, epoch));
+        assert_eq!(of(1, 2), of(1, 2));
+        assert_ne!(of(1, 2), of(1, 3));
+        assert_ne!(of(1, 2), of(2, 2));
+        let alone = self::documents(&[100]);
+        let of = |epoch| windows(&Packing::shuffled(&alone, 8, END, 1, epoch));
+        assert_ne!(of(0), of(1), "one document alone is cut elsewhere");
+    }
+}

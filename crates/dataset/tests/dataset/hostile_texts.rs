@@ -1,0 +1,250 @@
+//! Texts that are broken, huge or made to hurt: each is left out with a reason, and nothing grows without bound.
+
+use crate::support::Folder;
+use crate::texts::{found, look_at};
+use dataset::{Part, Task, TextInspection, TextOptions, TextRows};
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use std::fs::File;
+use std::sync::Arc;
+
+/// A Parquet file of texts and labels; a missing text is null.
+fn parquet_of(rows: &[(Option<&str>, i64)], labels: &[&str]) -> Vec<u8> {
+    let schema = "message rows { optional binary text (utf8); required int64 label; }";
+    let schema = Arc::new(parse_message_type(schema).expect("it is a schema"));
+    let names = format!(
+        "{{\"info\": {{\"features\": {{\"label\": {{\"names\": {labels:?}, \"_type\": \"ClassLabel\"}}}}}}}}"
+    );
+    let about = parquet::file::metadata::KeyValue::new("huggingface".to_owned(), names);
+    let properties = WriterProperties::builder()
+        .set_compression(parquet::basic::Compression::SNAPPY)
+        .set_key_value_metadata(Some(vec![about]))
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties))
+        .expect("memory takes bytes");
+    let mut group = writer.next_row_group().expect("memory takes bytes");
+    let mut column = group
+        .next_column()
+        .expect("memory takes bytes")
+        .expect("there is one");
+    let texts: Vec<ByteArray> = rows
+        .iter()
+        .filter_map(|(text, _)| *text)
+        .map(ByteArray::from)
+        .collect();
+    let present: Vec<i16> = rows
+        .iter()
+        .map(|(text, _)| i16::from(text.is_some()))
+        .collect();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&texts, Some(&present), None)
+        .expect("memory takes bytes");
+    column.close().expect("memory takes bytes");
+    let mut column = group
+        .next_column()
+        .expect("memory takes bytes")
+        .expect("there is one");
+    let numbers: Vec<i64> = rows.iter().map(|(_, label)| *label).collect();
+    column
+        .typed::<Int64Type>()
+        .write_batch(&numbers, None, None)
+        .expect("memory takes bytes");
+    column.close().expect("memory takes bytes");
+    group.close().expect("memory takes bytes");
+    writer.close().expect("memory takes bytes");
+    bytes
+}
+
+fn reason(found: &TextInspection, file: &str) -> String {
+    let of_it = found
+        .skipped
+        .iter()
+        .find(|s| s.path.to_string_lossy() == file);
+    of_it.map(|s| s.reason.clone()).unwrap_or_default()
+}
+
+#[test]
+fn parquet_gives_texts_and_the_names_of_its_labels() {
+    let folder = Folder::new();
+    let rows: Vec<(Option<String>, i64)> = (0..1500)
+        .map(|i| {
+            (
+                (i != 7).then(|| format!("row number {i}")),
+                i64::from(i % 3 == 0),
+            )
+        })
+        .collect();
+    let views: Vec<(Option<&str>, i64)> = rows
+        .iter()
+        .map(|(text, label)| (text.as_deref(), *label))
+        .collect();
+    folder.put("rows.parquet", &parquet_of(&views, &["down", "up"]));
+    let found = found(&folder);
+    let classes: Vec<(&str, u32)> = found
+        .classes
+        .iter()
+        .map(|c| (c.name.as_str(), c.samples()))
+        .collect();
+    assert_eq!(classes, [("down", 999), ("up", 500)]);
+    assert_eq!(found.skipped_rows[0].describe_lines(), "line 8");
+    let of = |part| TextRows::open(&found, part).expect("nothing changed");
+    let (train, held_out) = (of(Part::Train), of(Part::HeldOut));
+    let all = (0..train.len())
+        .map(|i| train.row(i))
+        .chain((0..held_out.len()).map(|i| held_out.row(i)));
+    let all: Vec<(&str, u32)> = all.collect();
+    assert!(all.contains(&("row number 0", 1)) && all.contains(&("row number 1499", 0)));
+}
+
+#[test]
+fn a_parquet_file_damaged_anywhere_costs_itself_only() {
+    let whole = parquet_of(
+        &[
+            (Some("good day"), 0),
+            (Some("bad day"), 1),
+            (Some("fair day"), 0),
+        ],
+        &[],
+    );
+    let folder = Folder::new();
+    let labels = format!("text,label\n{}", "one,a\ntwo,b\n".repeat(500));
+    folder.put("labels.csv", labels.as_bytes());
+    for place in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 0xFF;
+        folder.put("rows.parquet", &bytes);
+        // It may have other columns now, fewer rows, or be refused: it never takes the process along.
+        let found = found(&folder);
+        assert!(!found.samples.is_empty());
+    }
+    for length in [0, 3, 8, whole.len() / 2, whole.len() - 1] {
+        folder.put("rows.parquet", &whole[..length]);
+        assert!(
+            !reason(&found(&folder), "rows.parquet").is_empty(),
+            "cut to {length}"
+        );
+    }
+}
+
+#[test]
+fn a_small_parquet_file_that_promises_gigabytes_is_refused() {
+    // The first page header: type, then unpacked size as a variable-length number of one byte.
+    let whole = parquet_of(&[(Some("good day"), 0), (Some("bad day"), 1)], &[]);
+    let folder = Folder::new();
+    folder.put("labels.csv", b"text,label\none,a\ntwo,b\nthree,a\n");
+    assert_eq!(
+        (whole[4], whole[6]),
+        (0x15, 0x15),
+        "a page header stands behind the mark"
+    );
+    let size = whole[7];
+    assert!(size < 0x80, "one byte");
+    // The same field, its number stretched over the next fields: two milliard and more.
+    let mut bytes = whole.clone();
+    bytes[7..12].copy_from_slice(&[0xFE, 0xFF, 0xFF, 0xFF, 0x0F]);
+    folder.put("rows.parquet", &bytes);
+    let reason = reason(&found(&folder), "rows.parquet");
+    assert!(
+        reason.contains("MiB unpacked") || reason.contains("damaged"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_never_read() {
+    let folder = Folder::new();
+    folder.put("small.csv", b"text,label\none,a\ntwo,b\nthree,a\n");
+    // Five gigabytes of nothing, which take no room on the disk.
+    for name in ["large.csv", "large.txt", "large.parquet", "large.jsonl"] {
+        let file = File::create(folder.path().join(name)).expect("a file can be made");
+        file.set_len(5_000_000_000).expect("it can be sparse");
+    }
+    let found = found(&folder);
+    for name in ["large.csv", "large.parquet", "large.jsonl"] {
+        assert_eq!(
+            reason(&found, name),
+            "It has 5000 MB; at most 536 are read from one file. Cut it into smaller files."
+        );
+    }
+    assert_eq!(found.samples.len(), 3);
+    let alone = look_at(&folder.path().join("large.txt"), &TextOptions::default());
+    assert!(
+        alone
+            .refusal
+            .is_some_and(|why| why.starts_with("No document can be used")),
+        "it is refused"
+    );
+}
+
+#[test]
+fn a_row_of_millions_and_a_quote_that_never_closes_are_left_out() {
+    let folder = Folder::new();
+    let mut csv = String::from("text,label\nshort,a\n");
+    csv.push_str(&format!("{},b\nanother,b\n", "long ".repeat(400_000)));
+    csv.push_str("fine,a\n\"never closed,b\nand more,a\nand more,b\n");
+    folder.put("rows.csv", csv.as_bytes());
+    let found = found(&folder);
+    assert_eq!(found.samples.len(), 3);
+    let skipped: Vec<String> = found
+        .skipped_rows
+        .iter()
+        .map(|s| format!("{}: {}", s.describe_lines(), s.reason))
+        .collect();
+    assert_eq!(
+        skipped,
+        [
+            "line 3: its text is longer than 1 MiB",
+            "line 6: a quote that opens here is never closed"
+        ]
+    );
+}
+
+#[test]
+fn junk_by_the_name_of_text_is_no_text() {
+    let folder = Folder::new();
+    let mut key = 1u64;
+    let mut next = || {
+        key = key.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        (key >> 33) as u8
+    };
+    let junk: Vec<u8> = (0..50_000).map(|_| next()).collect();
+    folder.put("junk.txt", &junk);
+    folder.put(
+        "deep.jsonl",
+        format!("{}\n{}\n", "[".repeat(100_000), "{\"a\":".repeat(100_000)).as_bytes(),
+    );
+    folder.put("list.json", b"[\"a\", \"b\"]");
+    folder.put("nuls.txt", &[0; 3000]);
+    folder.put(
+        "book.txt",
+        "A line of a good book.\n".repeat(100).as_bytes(),
+    );
+    let found = found(&folder);
+    assert_eq!(found.task, Task::LanguageModel);
+    assert!(reason(&found, "junk.txt").contains("binary data"));
+    assert!(reason(&found, "nuls.txt").contains("binary data"));
+    assert!(reason(&found, "deep.jsonl").contains("no row that can be read"));
+    assert_eq!(
+        found.count(Part::Train) + found.count(Part::HeldOut),
+        found.samples.len() as u64
+    );
+}
+
+#[test]
+fn an_empty_table_and_a_header_alone_are_named() {
+    let folder = Folder::new();
+    folder.put("rows.csv", b"text,label\none,a\ntwo,b\nthree,a\n");
+    folder.put("head.csv", b"text,label\n");
+    folder.put("nothing.tsv", b"\n\n\n");
+    let found = found(&folder);
+    for name in ["head.csv", "nothing.tsv"] {
+        assert_eq!(
+            reason(&found, name),
+            "It has no row that can be read. Look at its first lines."
+        );
+    }
+}
