@@ -17,6 +17,7 @@ mod predict;
 mod progress;
 mod runs;
 mod show;
+mod texts;
 mod train;
 mod verify_split;
 

@@ -3,9 +3,12 @@
 
 use crate::held::held;
 use crate::readings::Readings;
+use crate::shown::shown;
 use crate::suggestion;
-use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
-use dataset::{DatasetError, InspectOptions, Inspection, Watch, inspect, watch};
+use crate::view::{CommandError, InspectionView};
+use dataset::{
+    DatasetError, Found, InspectOptions, Inspection, Task, TextOptions, Watch, inspect, look, watch,
+};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -89,11 +92,11 @@ impl Inspections {
         let found = held(&folder.state).found.clone();
         let Some(found) = found else {
             let view = held(&folder.state).view.clone();
-            let refusal = view.and_then(|view| view.refusal);
-            let why = refusal.unwrap_or_else(|| {
-                "The folder is still being read. Train when every file has been looked at.".into()
-            });
-            return Err(CommandError::new("not_trainable", why));
+            return Err(view.and_then(|view| view.refusal).unwrap_or_else(|| {
+                let why =
+                    "The folder is still being read. Train when every file has been looked at.";
+                CommandError::new("not_trainable", why)
+            }));
         };
         if seed == SEED {
             return Ok(found);
@@ -153,23 +156,27 @@ impl Inspections {
 /// Reads, and reads again after every change, until nobody watches.
 fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, changed: &Receiver<()>) {
     loop {
-        let found = inspect(&folder.path, &options(SEED), &|files| {
-            folder.progress(files)
-        });
+        let found = look(
+            &folder.path,
+            &options(SEED),
+            &TextOptions::default(),
+            &|files| folder.progress(files),
+        );
         let machine = readings.now();
+        let refused = |why: String| Some(CommandError::new("not_trainable", why));
         let mut view = match &found {
-            Ok(inspection) => shown(inspection),
+            Ok(found) => shown(found),
             Err(error) => InspectionView {
-                refusal: Some(error.to_string()),
+                refusal: refused(error.to_string()),
                 ..beginning(folder)
             },
         };
         view.reading = false;
         view.notes.extend(unwatched.map(str::to_owned));
-        if let (Ok(inspection), None) = (&found, &view.refusal) {
+        if let (Ok(Found::Photographs(inspection)), None) = (&found, &view.refusal) {
             match suggestion::of(inspection, &machine) {
                 Ok(plan) => view.plan = Some(plan),
-                Err(error) => view.refusal = Some(error.to_string()),
+                Err(error) => view.refusal = refused(error.to_string()),
             }
         }
         folder.show(view, found.ok());
@@ -190,16 +197,19 @@ impl Folder {
         }
     }
 
-    fn show(&self, mut view: InspectionView, found: Option<Inspection>) {
+    fn show(&self, mut view: InspectionView, found: Option<Found>) {
         let mut state = held(&self.state);
         view.id.clone_from(&self.id);
         view.version = state.view.as_ref().map_or(0, |old| old.version) + 1;
         view.files_seen = match found {
-            Some(_) => view.photographs + view.skipped.len() as u64,
+            Some(_) => view.samples + view.skipped.len() as u64,
             None => 0,
         };
         state.view = Some(view);
-        state.found = found.filter(|inspection| inspection.refusal.is_none());
+        state.found = match found {
+            Some(Found::Photographs(found)) => Some(found).filter(|found| found.refusal.is_none()),
+            _ => None,
+        };
     }
 }
 
@@ -214,55 +224,15 @@ fn beginning(folder: &Folder) -> InspectionView {
         files_seen: 0,
         reading: true,
         refusal: None,
+        task: String::new(),
+        sample: Task::ImageClassification.sample().to_owned(),
         classes: Vec::new(),
-        photographs: 0,
+        samples: 0,
         bytes: 0,
         typical_size: None,
         skipped: Vec::new(),
         notes: Vec::new(),
         split: String::new(),
-        plan: None,
-    }
-}
-
-fn shown(inspection: &Inspection) -> InspectionView {
-    let largest = inspection
-        .classes
-        .iter()
-        .map(dataset::Class::photographs)
-        .max();
-    let largest = largest.unwrap_or_default();
-    InspectionView {
-        id: String::new(),
-        version: 0,
-        name: inspection.name.clone(),
-        path: inspection.folder.display().to_string(),
-        files_seen: 0,
-        reading: false,
-        refusal: inspection.refusal.clone(),
-        classes: inspection
-            .classes
-            .iter()
-            .map(|class| ClassView {
-                name: class.name.clone(),
-                count: class.photographs(),
-                // The same line as the note on imbalance draws.
-                small: u64::from(class.photographs()) * 2 < u64::from(largest),
-            })
-            .collect(),
-        photographs: inspection.photographs(),
-        bytes: inspection.bytes,
-        typical_size: inspection.typical_size,
-        skipped: inspection
-            .skipped
-            .iter()
-            .map(|file| SkippedView {
-                file: file.path.display().to_string(),
-                reason: file.reason.clone(),
-            })
-            .collect(),
-        notes: inspection.notes.clone(),
-        split: inspection.describe_split(),
         plan: None,
     }
 }

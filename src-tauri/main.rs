@@ -27,6 +27,8 @@ mod runs;
 #[cfg(feature = "desktop")]
 mod sample;
 #[cfg(feature = "desktop")]
+mod shown;
+#[cfg(feature = "desktop")]
 mod suggestion;
 #[cfg(feature = "desktop")]
 mod view;

@@ -76,7 +76,7 @@ pub struct RunRow {
 }
 
 /// Answer of `inspection`: what a folder is, and why not.
-#[derive(Debug, Clone, Serialize, TS)]
+#[derive(Debug, Clone, Default, Serialize, TS)]
 pub struct InspectionView {
     /// Its id.
     pub id: String,
@@ -90,13 +90,17 @@ pub struct InspectionView {
     pub files_seen: u64,
     /// Still reading.
     pub reading: bool,
-    /// Why it cannot be trained, and the next move.
-    pub refusal: Option<String>,
-    /// Classes with their photographs.
+    /// Why it cannot be trained, with the next move: `not_trainable` for the folder's sake, `not_yet` for Ebb's.
+    pub refusal: Option<CommandError>,
+    /// What it is for: "image classification", "text classification", "language model"; empty while reading.
+    pub task: String,
+    /// What one sample is called: "photograph", "text", "document".
+    pub sample: String,
+    /// Classes with their samples.
     pub classes: Vec<ClassView>,
-    /// Photographs that can be used.
-    pub photographs: u64,
-    /// Bytes on disk of those.
+    /// Samples that can be used.
+    pub samples: u64,
+    /// Bytes of those.
     pub bytes: u64,
     /// Median width and height.
     pub typical_size: Option<(u32, u32)>,
@@ -115,7 +119,7 @@ pub struct InspectionView {
 pub struct ClassView {
     /// Folder name as shown.
     pub name: String,
-    /// Photographs.
+    /// Samples.
     pub count: u32,
     /// Worth a look: far fewer than the largest.
     pub small: bool,
@@ -253,7 +257,7 @@ pub struct DrillView {
 /// A refusal, with a code where the window acts on it.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct CommandError {
-    /// `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
+    /// `unknown_id`, `busy`, `not_trainable`, `not_yet`, `invalid_setting`, `failed`.
     pub code: String,
     /// What, where, and the next move.
     pub message: String,

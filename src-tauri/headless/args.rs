@@ -1,6 +1,7 @@
 //! The command line, declared once: help and checks come from here.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use dataset::Task;
 use runlog::Blocks;
 use std::path::PathBuf;
 
@@ -54,8 +55,17 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct Inspect {
-    /// Folder with one sub-folder of photographs per class
+    /// Folder of photographs or texts, or a file of texts
     pub folder: PathBuf,
+    /// Guessed where absent
+    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model")]
+    pub task: Option<Task>,
+    /// Column of texts, by name or number
+    #[arg(long, value_name = "COLUMN")]
+    pub text_column: Option<String>,
+    /// Column of labels, by name or number
+    #[arg(long, value_name = "COLUMN")]
+    pub label_column: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -181,6 +191,11 @@ impl From<ScriptBy> for trainer::ScriptBy {
 pub enum MicroBatch {
     Auto,
     Fixed(u32),
+}
+
+fn task(text: &str) -> Result<Task, String> {
+    let named = Task::ALL.into_iter().find(|task| task.name() == text);
+    named.ok_or_else(|| format!("write one of {}", Task::ALL.map(Task::name).join(", ")))
 }
 
 fn micro_batch(text: &str) -> Result<MicroBatch, String> {

@@ -1,21 +1,40 @@
-//! `ebb inspect`: what a folder is, in words or JSON. Exit code 1 when it cannot be trained.
+//! `ebb inspect`: what a folder is, in words or JSON. Exit code 1 when something in it stands in the way of a training.
 
 use super::args;
 use super::failure::Failure;
 use super::say::out;
-use dataset::{InspectOptions, Inspection, inspect};
+use super::texts;
+use dataset::{Found, InspectOptions, Inspection, Task, TextOptions, look};
 use runlog::{format_bytes, format_count};
 use serde_json::json;
 
 /// The top-level entry point of `ebb inspect`.
 pub fn run(args: &args::Inspect) -> Result<(), Failure> {
-    let inspection = inspect(&args.folder, &InspectOptions::default(), &|_| {})?;
-    if args.json {
-        out!("{}", as_json(&inspection));
-    } else {
-        describe(&inspection);
-    }
-    match &inspection.refusal {
+    let options = TextOptions {
+        task: args.task,
+        text_column: args.text_column.clone(),
+        label_column: args.label_column.clone(),
+    };
+    let found = look(&args.folder, &InspectOptions::default(), &options, &|_| {})?;
+    let refusal = match &found {
+        Found::Photographs(inspection) if args.json => {
+            out!("{}", as_json(inspection));
+            &inspection.refusal
+        }
+        Found::Photographs(inspection) => {
+            describe(inspection);
+            &inspection.refusal
+        }
+        Found::Texts(inspection) if args.json => {
+            out!("{}", texts::as_json(inspection));
+            &inspection.refusal
+        }
+        Found::Texts(inspection) => {
+            texts::describe(inspection);
+            &inspection.refusal
+        }
+    };
+    match refusal {
         Some(refusal) => Err(Failure::new(refusal.clone())),
         None => Ok(()),
     }
@@ -43,7 +62,7 @@ pub fn describe(inspection: &Inspection) {
         out!(
             "  {:longest$}  {:>6}",
             class.name,
-            format_count(u64::from(class.photographs()))
+            format_count(u64::from(class.samples()))
         );
     }
     if inspection.refusal.is_none() {
@@ -72,6 +91,7 @@ fn as_json(inspection: &Inspection) -> serde_json::Value {
         .map(|s| json!({"file": s.path.to_string_lossy(), "reason": s.reason}))
         .collect();
     json!({
+        "task": Task::ImageClassification.name(),
         "name": inspection.name,
         "folder": inspection.folder.to_string_lossy(),
         "photographs": inspection.photographs(),

@@ -172,7 +172,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let folder = config.folder.clone().ok_or_else(|| {
         Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or give one in the config")
     })?;
-    let inspection = dataset::inspect(&folder, &super::train::options(&config), &|_| {})?;
+    let inspection = super::train::photographs(&folder, &super::train::options(&config))?;
     let plan = trainer::Plan::check(&config, &inspection)?;
     let begun = Instant::now();
     let room = room(args, &config)?;

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::progress::Progress;
 use super::say::aside;
 use super::{inspect, interrupt};
-use dataset::InspectOptions;
+use dataset::{Found, InspectOptions, Inspection, NOT_YET, TextOptions, look};
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::forecast::settle;
@@ -17,7 +17,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     let folder = config.folder.clone().ok_or_else(|| {
         Failure::usage("no folder to train on; write `ebb train FOLDER`, or give one in the config")
     })?;
-    let inspection = dataset::inspect(&folder, &options(&config), &|_| {})?;
+    let inspection = photographs(&folder, &options(&config))?;
     let plan = settle(&config, &inspection)?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
@@ -42,6 +42,17 @@ pub fn options(config: &RunConfig) -> InspectOptions {
     InspectOptions {
         held_out_fraction: config.held_out_fraction.unwrap_or(usual.held_out_fraction),
         seed: config.seed.unwrap_or(usual.seed),
+    }
+}
+
+/// The photographs of a folder; of texts why they are not trained on.
+pub fn photographs(folder: &Path, options: &InspectOptions) -> Result<Inspection, Failure> {
+    match look(folder, options, &TextOptions::default(), &|_| {})? {
+        Found::Photographs(inspection) => Ok(inspection),
+        Found::Texts(found) => {
+            let said = format!("{} holds texts. {NOT_YET}", found.name);
+            Err(Failure::new(found.refusal.unwrap_or(said)))
+        }
     }
 }
 

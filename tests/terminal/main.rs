@@ -21,6 +21,7 @@ mod pressed;
 mod repeat;
 mod stop;
 mod stream;
+mod texts;
 mod used;
 mod verify_split;
 mod wave;

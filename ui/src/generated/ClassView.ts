@@ -9,7 +9,7 @@ export type ClassView = {
  */
 name: string, 
 /**
- * Photographs.
+ * Samples.
  */
 count: number, 
 /**

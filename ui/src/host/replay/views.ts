@@ -39,7 +39,7 @@ const classes = [...counts, ...sixty.map((name): [string, number] => [name, 60])
 
 export const inspection: InspectionView = {
   id: "demo", version: 1, name: "img_caltech101_20", path: "~/Pictures/img_caltech101_20", files_seen: 1218, reading: false,
-  refusal: null, classes, photographs: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
+  refusal: null, task: "image classification", sample: "photograph", classes, samples: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
   skipped: [
     { file: "ibis/image_0031.jpg", reason: "Ends after 12 of 48 kB. Copy it again to use it." },
     { file: "watch/banner.png", reason: "72 times wider than high; the limit is 50." },
@@ -63,6 +63,6 @@ export const forecast: ForecastView = {
 };
 
 export const refused: InspectionView = {
-  ...inspection, id: "refused", name: "butterflies", classes: [{ name: "butterfly", count: 60, small: false }], photographs: 60, skipped: [],
-  notes: [], refusal: "This folder has one class, butterfly. Add a second sub-folder to train.", plan: null,
+  ...inspection, id: "refused", name: "butterflies", classes: [{ name: "butterfly", count: 60, small: false }], samples: 60, skipped: [],
+  notes: [], refusal: { code: "not_trainable", message: "This folder has one class, butterfly. Add a second sub-folder to train." }, plan: null,
 };
