@@ -1,17 +1,15 @@
 //! What a piece will need, learnt from what pieces needed: peak = a + b·φ(cost), where φ is the allocator's rounding.
 //! On the CPU and on unified memory a peak is the whole footprint of the process. Knows no budget and no time.
 
-use crate::decision::{Outcome, Piece, PieceKind};
-use serde::{Deserialize, Serialize};
-
 mod kin;
+mod line;
+mod stair;
 
-/// How fast old peaks are forgotten: the weight of a piece falls to a half after 46 more.
-const FORGETTING: f64 = 0.985;
-/// Uncertainty before the first peak; so large that the start values have no weight.
-const UNCERTAIN: f64 = 1e6;
-/// No forgetting beyond this uncertainty: while the size never changes there is nothing to relearn a slope from.
-const FORGETTING_ENDS: f64 = 10.0;
+use crate::decision::{Outcome, Piece, PieceKind};
+use line::Line;
+use serde::{Deserialize, Serialize};
+use stair::{Stair, likeliest, possible};
+
 /// The upper bound is at least this share above the estimate.
 const LEAST_MARGIN: f64 = 0.02;
 /// And this many times the largest recent underestimate.
@@ -20,6 +18,8 @@ const RESIDUAL_MARGIN: f64 = 1.5;
 const RESIDUAL_DECAY: f64 = 0.995;
 /// What is left of a peak that was seen, after another piece.
 const SEEN_DECAY: f64 = 0.999;
+/// Where an allocator rounds, peaks this close in size are remembered as one: share of the size.
+const SAME_CLASS: f64 = 0.02;
 
 /// How the device's allocator rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -32,20 +32,13 @@ pub enum Allocator {
     PowerOfTwo,
 }
 
-impl Allocator {
-    /// Samples that a buffer for `samples` samples has room for.
-    fn phi(self, samples: f64) -> f64 {
-        match self {
-            Self::Exact => samples,
-            Self::PowerOfTwo => samples.max(f64::MIN_POSITIVE).log2().ceil().exp2(),
-        }
-    }
-}
-
 /// Peaks of pieces, learnt apart for each kind.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MemoryModel {
     allocator: Allocator,
+    /// A cost at which a class of the allocator ends, where that is known beforehand.
+    #[serde(default)]
+    edge_cost: Option<u64>,
     fits: Vec<(PieceKind, Fit)>,
 }
 
@@ -54,15 +47,14 @@ pub struct MemoryModel {
 struct Fit {
     /// Cost of one sample of the first piece: the unit of the horizontal axis.
     unit_cost: f64,
-    /// Bytes at zero samples.
-    state_bytes: f64,
-    /// Bytes for each further sample.
-    sample_bytes: f64,
-    /// Covariance: `[aa, ab, bb]`.
-    covariance: [f64; 3],
+    /// Peak over samples, as an exact allocator has it.
+    line: Line,
+    /// The same over rounded samples, for an allocator that rounds; else empty.
+    #[serde(default)]
+    stairs: Vec<Stair>,
     /// Largest recent underestimate, bytes.
     residual_bytes: f64,
-    /// `(rounded samples, highest peak in bytes)`, by size.
+    /// `(samples, highest peak in bytes)`, by size.
     seen: Vec<(f64, f64)>,
     /// Confirmed pieces with a measured peak.
     pieces: u32,
@@ -75,7 +67,18 @@ impl MemoryModel {
     pub fn new(allocator: Allocator) -> Self {
         Self {
             allocator,
-            fits: Vec::new(),
+            ..Self::default()
+        }
+    }
+
+    /// A model for an allocator of powers of two that knows one edge: a piece of `edge_cost` fills its buffers, and a
+    /// larger one needs twice the room. The edge follows from the shapes: it is where the largest activations are whole
+    /// powers of two of bytes.
+    pub fn with_edge(edge_cost: u64) -> Self {
+        Self {
+            allocator: Allocator::PowerOfTwo,
+            edge_cost: Some(edge_cost),
+            ..Self::default()
         }
     }
 
@@ -91,7 +94,7 @@ impl MemoryModel {
             .position(|(kind, _)| *kind == piece.kind)
             .unwrap_or_else(|| self.begin(piece));
         let fit = &mut self.fits[index].1;
-        let samples = self.allocator.phi(piece.cost as f64 / fit.unit_cost);
+        let samples = piece.cost as f64 / fit.unit_cost;
         fit.see(samples, piece.peak_bytes as f64);
         if piece.outcome == Outcome::Ok {
             fit.learn(samples, piece.peak_bytes as f64);
@@ -104,7 +107,7 @@ impl MemoryModel {
     /// cost. `None` where nothing is known: before two sizes were measured, only what is no larger than a measured one.
     pub fn upper_bytes(&self, kind: PieceKind, cost: u64) -> Option<u64> {
         let fit = self.fit(kind)?;
-        let samples = self.allocator.phi(cost as f64 / fit.unit_cost);
+        let samples = cost as f64 / fit.unit_cost;
         let seen = fit
             .seen
             .iter()
@@ -136,7 +139,7 @@ impl MemoryModel {
     /// Footprint that stays when no piece is at work, in bytes: weights, gradients, optimizer state and the program.
     pub fn state_bytes(&self, kind: PieceKind) -> Option<u64> {
         let fit = self.fit(kind).filter(|fit| fit.knows_slope())?;
-        Some(fit.state_bytes as u64)
+        Some(fit.state_bytes() as u64)
     }
 
     /// Two sizes of this kind were measured: the model can answer for sizes that it has not seen.
@@ -155,12 +158,15 @@ impl MemoryModel {
 }
 
 impl Fit {
-    fn new(unit_cost: f64) -> Self {
+    fn new(allocator: Allocator, edge_cost: Option<u64>, unit_cost: f64) -> Self {
         Self {
             unit_cost,
-            state_bytes: 0.0,
-            sample_bytes: 0.0,
-            covariance: [UNCERTAIN, 0.0, UNCERTAIN],
+            line: Line::default(),
+            stairs: match (allocator, edge_cost) {
+                (Allocator::Exact, _) => Vec::new(),
+                (Allocator::PowerOfTwo, Some(edge)) => vec![Stair::at(edge as f64 / unit_cost)],
+                (Allocator::PowerOfTwo, None) => Stair::all(),
+            },
             residual_bytes: 0.0,
             seen: Vec::new(),
             pieces: 0,
@@ -172,56 +178,45 @@ impl Fit {
         self.pieces >= 2 && self.seen.len() >= 2
     }
 
+    fn state_bytes(&self) -> f64 {
+        likeliest(&self.stairs).map_or(self.line.state_bytes, |stair| stair.line.state_bytes)
+    }
+
+    /// Bytes at `samples`; where the edges of the allocator's classes are not known yet, the most that is possible.
     fn estimate(&self, samples: f64) -> f64 {
-        self.state_bytes + self.sample_bytes * samples
+        possible(&self.stairs)
+            .map(|stair| stair.estimate(samples))
+            .reduce(f64::max)
+            .unwrap_or_else(|| self.line.estimate(samples))
     }
 
     fn see(&mut self, samples: f64, peak: f64) {
         for (_, seen) in &mut self.seen {
             *seen *= SEEN_DECAY;
         }
+        let near = match self.stairs.is_empty() {
+            true => 0.5,
+            false => SAME_CLASS * samples,
+        };
         match self
             .seen
             .iter_mut()
-            .find(|(at, _)| (*at - samples).abs() < 0.5)
+            .find(|(at, _)| (*at - samples).abs() < near)
         {
             Some((_, seen)) => *seen = seen.max(peak),
             None => self.seen.push((samples, peak)),
         }
     }
 
-    /// One step of recursive least squares for the point `(x, y)`.
     fn learn(&mut self, x: f64, y: f64) {
-        let error = y - self.estimate(x);
-        if self.knows_slope() {
+        let known = self.knows_slope();
+        if known {
+            let error = y - self.estimate(x);
             self.residual_bytes = error.max(self.residual_bytes * RESIDUAL_DECAY);
         }
-        let [aa, ab, bb] = self.covariance;
-        let lambda = if aa + bb > FORGETTING_ENDS && self.pieces >= 2 {
-            1.0
-        } else {
-            FORGETTING
-        };
-        let (ka, kb) = (aa + ab * x, ab + bb * x);
-        let scale = lambda + ka + kb * x;
-        self.state_bytes += ka / scale * error;
-        self.sample_bytes += kb / scale * error;
-        self.covariance = [
-            (aa - ka * ka / scale) / lambda,
-            (ab - ka * kb / scale) / lambda,
-            (bb - kb * kb / scale) / lambda,
-        ];
-        self.keep_possible(x);
-    }
-
-    /// Neither the state nor a sample takes less than nothing: noise must not make a larger piece look cheaper. The
-    /// estimate at `x` stays.
-    fn keep_possible(&mut self, x: f64) {
-        let here = self.estimate(x).max(0.0);
-        if self.sample_bytes < 0.0 {
-            (self.state_bytes, self.sample_bytes) = (here, 0.0);
-        } else if self.state_bytes < 0.0 {
-            (self.state_bytes, self.sample_bytes) = (0.0, here / x);
+        self.line.learn(x, y, self.pieces);
+        for stair in &mut self.stairs {
+            stair.learn(x, y, self.pieces, known);
         }
     }
 }

@@ -25,7 +25,8 @@ impl MemoryModel {
 
     /// A first piece of its kind. Where kin is known, so is the state, and this piece alone tells what a sample needs.
     pub(super) fn begin(&mut self, piece: &Piece) -> usize {
-        let mut fit = Fit::new(piece.cost as f64 / f64::from(piece.micro_batch));
+        let unit_cost = piece.cost as f64 / f64::from(piece.micro_batch);
+        let mut fit = Fit::new(self.allocator, self.edge_cost, unit_cost);
         if let Some(state) = self.state_bytes(piece.kind) {
             fit.see(0.0, state as f64);
             fit.learn(0.0, state as f64);
@@ -47,7 +48,10 @@ impl MemoryModel {
 
     fn move_state(&mut self, bytes: f64) {
         for (_, fit) in &mut self.fits {
-            fit.state_bytes = (fit.state_bytes + bytes).max(0.0);
+            let stairs = fit.stairs.iter_mut().map(|stair| &mut stair.line);
+            for line in stairs.chain([&mut fit.line]) {
+                line.state_bytes = (line.state_bytes + bytes).max(0.0);
+            }
             for (_, peak) in &mut fit.seen {
                 *peak = (*peak + bytes).max(0.0);
             }

@@ -1,0 +1,130 @@
+//! How well peaks are predicted, over machines that nobody knows: a state, a slope, samples of uneven length, two
+//! allocators, and a measurement that is wrong by 1 %. Knows no controller.
+
+use pressure::{Allocator, MemoryModel, Outcome, Piece, PieceKind};
+
+#[path = "world/random.rs"]
+mod random;
+use random::Random;
+
+const GB: f64 = (1u64 << 30) as f64;
+/// Pieces that teach before a prediction counts, and pieces that count.
+const TAUGHT: usize = 12;
+const COUNTED: usize = 60;
+const MACHINES: u32 = 400;
+
+/// What a piece really needs, GB.
+struct Machine {
+    allocator: Allocator,
+    state: f64,
+    sample: f64,
+    edge: f64,
+}
+
+impl Machine {
+    fn draw(allocator: Allocator, random: &mut Random) -> Self {
+        Self {
+            allocator,
+            state: random.between(0.5, 8.0),
+            sample: random.between(0.02, 0.6),
+            edge: random.between(0.0, 1.0).exp2(),
+        }
+    }
+    fn need(&self, samples: f64) -> f64 {
+        let room = match self.allocator {
+            Allocator::Exact => samples,
+            Allocator::PowerOfTwo => self.edge * (samples / self.edge).log2().ceil().exp2(),
+        };
+        self.state + self.sample * room
+    }
+}
+
+/// Whether the model is told where the allocator's classes end.
+#[derive(Debug, Clone, Copy)]
+enum Edge {
+    Known,
+    Unknown,
+}
+
+/// Relative errors of all predictions after the twelfth piece of every machine.
+fn errors(allocator: Allocator, edge: Edge) -> Vec<f64> {
+    let mut errors = Vec::new();
+    for seed in 0..MACHINES {
+        let mut random = Random::new(seed);
+        let machine = Machine::draw(allocator, &mut random);
+        let mut model = match edge {
+            Edge::Unknown => MemoryModel::new(allocator),
+            Edge::Known => MemoryModel::with_edge((1000.0 * 64.0 * machine.edge) as u64),
+        };
+        let mut largest = 1;
+        for i in 0..TAUGHT + COUNTED {
+            // Two probes, then now and then another size, as far as growth may reach.
+            let micro_batch = match i {
+                0 => 1,
+                1 => 2,
+                _ if i < 6 || random.unit() < 0.2 => {
+                    let most = (4 * largest).min(64);
+                    let pieces = random.between(64.0 / f64::from(most), 33.0);
+                    64u32.div_ceil(pieces as u32)
+                }
+                _ => largest,
+            };
+            largest = largest.max(micro_batch);
+            let mut length = (0.08 * random.normal()).exp();
+            if random.unit() < 0.03 {
+                length *= 1.35;
+            }
+            let peak =
+                machine.need(f64::from(micro_batch) * length) * (1.0 + 0.01 * random.normal());
+            let piece = Piece {
+                at_ms: 0,
+                kind: PieceKind::default(),
+                micro_batch,
+                cost: (1000.0 * length) as u64 * u64::from(micro_batch),
+                peak_bytes: (peak * GB) as u64,
+                ms: 100.0,
+                outcome: Outcome::Ok,
+            };
+            if i >= TAUGHT {
+                errors.push(
+                    model
+                        .error_fraction(&piece)
+                        .expect("two sizes were measured"),
+                );
+            }
+            model.learn(&piece);
+        }
+    }
+    errors
+}
+
+fn check(allocator: Allocator, edge: Edge, median: f64, most: f64, under: f64) {
+    let errors = errors(allocator, edge);
+    let mut sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    let quantile = |q: f64| sizes[(q * (sizes.len() - 1) as f64) as usize];
+    let below = errors.iter().filter(|error| **error < -0.03).count() as f64 / errors.len() as f64;
+    println!(
+        "{allocator:?}, edges {edge:?}: median {:.1} %, p95 {:.1} %, under by more than 3 % in {:.2} % of {} pieces",
+        100.0 * quantile(0.5),
+        100.0 * quantile(0.95),
+        100.0 * below,
+        errors.len()
+    );
+    assert!(quantile(0.5) <= median && quantile(0.95) <= most && below <= under);
+}
+
+#[test]
+fn an_exact_allocator_is_predicted_within_five_percent() {
+    check(Allocator::Exact, Edge::Unknown, 0.05, 0.12, 0.01);
+}
+
+#[test]
+fn an_allocator_of_powers_of_two_is_predicted_within_five_percent_where_its_edges_are_known() {
+    check(Allocator::PowerOfTwo, Edge::Known, 0.05, 0.12, 0.01);
+}
+
+#[test]
+fn unknown_edges_are_learnt_from_the_side_of_too_much() {
+    check(Allocator::PowerOfTwo, Edge::Unknown, 0.05, 0.60, 0.01);
+}
