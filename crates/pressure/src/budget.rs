@@ -40,8 +40,11 @@ pub(crate) fn budget(
 ) -> Budget {
     let ram = sample.total_bytes as f64;
     let now = now_bytes(sample);
-    let growth = (others_ahead(policy, state, now, horizon_ms) - now).max(0.0);
-    let free = sample.available_bytes as f64 - growth - margin_bytes(policy, state, sample) as f64;
+    let ahead = (others_ahead(policy, state, now, horizon_ms) - now).max(0.0);
+    let margin = margin_bytes(policy, state, sample) as f64;
+    // Both are about the same moments to come: what is forecast, and what no slope announces. The larger one covers both.
+    let reserved = ahead.max(margin);
+    let free = sample.available_bytes as f64 - reserved;
     let own = sample.own_bytes as f64;
     let machine = own + free - reserve_bytes(policy, sample) as f64;
     let device = match sample.device_limit_bytes {
@@ -49,7 +52,7 @@ pub(crate) fn budget(
         limit => policy.device_fraction * limit as f64,
     };
     let cap = policy
-        .memory_cap_bytes
+        .cap_bytes(sample.total_bytes)
         .map_or(f64::INFINITY, |cap| cap as f64);
     let bytes = machine.min(device).min(cap);
     let pause_line = policy.pause_fraction.max(policy.politeness);
@@ -223,6 +226,11 @@ mod tests {
             ..Policy::default()
         };
         check(&capped, &state, &device, 1_000, 8.0);
+        let a_third = Policy {
+            memory_cap_fraction: Some(Policy::TARGET_FRACTION / 2.0),
+            ..Policy::default()
+        };
+        check(&a_third, &state, &device, 1_000, 40.0 / 3.0);
         let polite = Policy {
             politeness: 0.5,
             ..Policy::default()
@@ -262,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rising_slope_is_extended_over_the_horizon() {
+    fn a_rising_slope_is_extended_over_the_horizon_where_that_is_more_than_the_margin() {
         let policy = Policy::default();
         // 0.1 GB a second: 0.06 in the sudden time, below the least margin of 0.4.
         let state = seen(&policy, |i| 4.0 + i as f64 / 100.0);
         let now = sample(59_900, 9.99);
         check(&policy, &state, &now, 0, 25.61);
-        check(&policy, &state, &now, 10_000, 24.61);
+        check(&policy, &state, &now, 10_000, 25.01);
     }
 
     #[test]

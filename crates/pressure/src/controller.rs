@@ -17,6 +17,8 @@ use crate::words::why_less;
 
 /// Duration of a piece before one was measured, milliseconds.
 const PIECE_MS: f64 = 500.0;
+/// Weight of the newest samples in the cost of an ordinary one.
+const COST_WEIGHT: f64 = 1.0 / 16.0;
 /// Weight of the newest piece in a speed.
 const SPEED_WEIGHT: f64 = 1.0 / 16.0;
 /// Pieces without a measured peak after which the model is given up for this kind.
@@ -51,7 +53,11 @@ pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> 
     track.batch = track.batch.max(remaining);
     if 2 * remaining >= track.batch && !ask.remaining.is_empty() {
         let total: u64 = ask.remaining.iter().map(|cost| cost.0).sum();
-        track.sample_cost = total as f64 / f64::from(remaining);
+        let cost = total as f64 / f64::from(remaining);
+        track.sample_cost = match track.pieces {
+            0 => cost,
+            _ => track.sample_cost + COST_WEIGHT * (cost - track.sample_cost),
+        };
     }
     let unmeasured = track.pieces >= UNMEASURED_PIECES && model.largest(ask.kind) == 0;
     let piece_cost = cost(track, track.size.max(1));
@@ -98,6 +104,13 @@ pub fn observe(
     let track = state.track_mut(piece.kind);
     if piece.outcome == Outcome::Ok {
         track.pieces += 1;
+        let keeps = |(peak, at): &(u64, u64)| {
+            *peak > piece.peak_bytes && piece.at_ms < at + policy.quiet_ms
+        };
+        track.needed = track
+            .needed
+            .filter(keeps)
+            .or(Some((piece.peak_bytes, piece.at_ms)));
         if !slowed && piece.cost > 0 && piece.ms > 0.0 {
             clock(
                 &mut track.speeds,

@@ -33,7 +33,7 @@ pub(crate) fn step(policy: &Policy, state: &mut State, ask: &Ask) -> Step {
         size => size,
     };
     let over_cap = policy
-        .memory_cap_bytes
+        .cap_bytes(ask.sample.total_bytes)
         .is_some_and(|cap| ask.sample.own_bytes > cap);
     let level = state.memory_reading.level().max(if over_cap {
         Level::Warning

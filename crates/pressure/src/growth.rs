@@ -74,7 +74,14 @@ impl Turn<'_> {
         let rested = state
             .last_up_ms
             .is_none_or(|at| now >= at + self.policy.grow_apart_ms);
-        let needed_ms = state.calm_needed_ms.max(self.policy.grow_after_ms);
+        let gain = gain(track, up);
+        let worth_ms = gain.map_or(u64::MAX, |gain| {
+            (self.policy.change_cost_ms as f64 / gain.max(1e-3)) as u64
+        });
+        let needed_ms = state
+            .calm_needed_ms
+            .max(self.policy.grow_after_ms)
+            .min(worth_ms.max(self.policy.grow_least_ms));
         let since = &mut state.track_mut(self.ask.kind).calm_since_ms;
         let calm_ms = if normal {
             now.saturating_sub(*since.get_or_insert(now))
@@ -140,6 +147,18 @@ impl Turn<'_> {
             _ => hold(track, NO_FASTER),
         }
     }
+}
+
+/// By how much `up` is faster than the present size, as far as sizes near both were measured.
+fn gain(track: &Track, up: u32) -> Option<f64> {
+    let near = |size: u32| {
+        let tried = track.speeds.iter().filter(|speed| speed.pieces >= 2);
+        tried
+            .min_by_key(|speed| speed.size.abs_diff(size))
+            .filter(|speed| speed.size.abs_diff(size) <= size / 4)
+    };
+    let (now, then) = (near(track.size)?, near(up)?);
+    Some(now.ms_per_cost / then.ms_per_cost - 1.0)
 }
 
 /// No change.

@@ -17,10 +17,14 @@ pub struct Policy {
     pub reserve_floor_bytes: u64,
     /// The user's ceiling on Ebb's footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
+    /// The same as a share of RAM; the smaller of the two counts. [`Policy::TARGET_FRACTION`] leaves the user a third.
+    pub memory_cap_fraction: Option<f64>,
     /// Always this many samples a piece; never paused, never parked.
     pub fixed_micro_batch: Option<u32>,
     /// Share of the GPU's recommended working set that Ebb's footprint may reach (MLX begins to free at the same share).
     pub device_fraction: f64,
+    /// Share of the GPU's recommended working set from which caches that the next piece does not need are given back.
+    pub device_soft_fraction: f64,
     /// Share of RAM in use from which a running piece above its budget is cancelled.
     pub cancel_fraction: f64,
     /// Share of RAM that even a single sample must stay under; above it the pilot pauses.
@@ -35,6 +39,11 @@ pub struct Policy {
     pub grow_fraction: f64,
     /// Calm needed before growing, milliseconds (simulated: 2 s is no worse, 16 s recovers seven times slower).
     pub grow_after_ms: u64,
+    /// What a change of size costs, in milliseconds of work: giving memory back and touching it anew. Where a larger size is
+    /// known to be faster, no longer is waited than it takes to lose as much by waiting.
+    pub change_cost_ms: u64,
+    /// Least calm before growing, however much is to be won, milliseconds.
+    pub grow_least_ms: u64,
     /// Longest calm asked for after growth that had to be undone, milliseconds.
     pub grow_after_most_ms: u64,
     /// Growth undone within this time was wrong: the calm asked for doubles. Milliseconds.
@@ -46,6 +55,9 @@ pub struct Policy {
     pub grow_apart_ms: u64,
     /// Growth never goes beyond this many times the largest size ever measured: how far the model may extrapolate.
     pub grow_factor: u32,
+    /// A piece costs at most this many times what its size costs in ordinary samples: long ones go in smaller pieces, so
+    /// that the caches of one outlier are not kept for all that follow.
+    pub heavy_factor: f64,
     /// Voluntary changes (growth, the knee) allowed in any minute. Changing buffer sizes often costs time everywhere and
     /// has been reported to bring the graphics driver of some macOS versions down.
     pub changes_per_minute: u32,
@@ -106,14 +118,28 @@ pub struct Policy {
     pub blind_evaluate_pieces: u32,
 }
 
+impl Policy {
+    /// Two thirds of RAM: what a user who wants room may set as `memory_cap_fraction`.
+    pub const TARGET_FRACTION: f64 = 2.0 / 3.0;
+
+    /// The user's ceiling on a machine of `total_bytes`, bytes.
+    pub(crate) fn cap_bytes(&self, total_bytes: u64) -> Option<u64> {
+        let share = self.memory_cap_fraction.filter(|_| total_bytes > 0);
+        let share = share.map(|share| (share * total_bytes as f64) as u64);
+        self.memory_cap_bytes.into_iter().chain(share).min()
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
             politeness: 0.90,
             reserve_floor_bytes: 3 * GB / 2,
             memory_cap_bytes: None,
+            memory_cap_fraction: None,
             fixed_micro_batch: None,
             device_fraction: 0.95,
+            device_soft_fraction: 0.70,
             cancel_fraction: 0.95,
             pause_fraction: 0.94,
             park_fraction: 0.985,
@@ -121,11 +147,14 @@ impl Default for Policy {
             continue_fraction: 0.01,
             grow_fraction: 0.96,
             grow_after_ms: 4_000,
+            change_cost_ms: 1_000,
+            grow_least_ms: 1_000,
             grow_after_most_ms: 32_000,
             undone_ms: 5_000,
             quiet_ms: 30_000,
             grow_apart_ms: 2_000,
             grow_factor: 4,
+            heavy_factor: 1.15,
             changes_per_minute: 6,
             knee_fraction: 0.03,
             slowed_pressure: 0.7,

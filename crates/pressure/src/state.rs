@@ -95,6 +95,8 @@ pub(crate) struct Track {
     pub(crate) sample_cost: f64,
     /// Confirmed pieces, measured or not.
     pub(crate) pieces: u32,
+    /// The highest peak of late, bytes, and when it was.
+    pub(crate) needed: Option<(u64, u64)>,
 }
 
 /// How fast a size is, over unslowed pieces.
@@ -117,6 +119,7 @@ impl Default for Track {
             speeds: Vec::new(),
             refused: None,
             pieces: 0,
+            needed: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::memory_model::MemoryModel;
 use crate::policy::Policy;
 use crate::rungs::Moved;
 use crate::sample::{Component, Level};
-use crate::sizing::{at_most, ceiling, largest_within};
+use crate::sizing::{at_most, ceiling, cost, largest_within};
 use crate::state::{Setback, State, Track, Waiting};
 use crate::words::{gb, why_less};
 
@@ -196,6 +196,7 @@ impl Turn<'_> {
         let track = state.track_mut(self.ask.kind);
         track.calm_since_ms = None;
         track.starting = false;
+        track.needed = None;
     }
 
     /// A critical sample is answered at once, and again after a while if it stays.
@@ -211,18 +212,26 @@ impl Turn<'_> {
         due
     }
 
-    /// At a warning large caches are given back; the device must say what it holds.
+    /// Caches that stand above the budget are given back, and large ones at a warning or when the device holds more than
+    /// its soft share; it must say what it holds. What pieces of late have needed is needed again: that is no cache.
     fn caches_are_due(&self, state: &State) -> bool {
         let sample = &self.ask.sample;
         let cached = sample
             .device_allocated_bytes
             .saturating_sub(sample.device_live_bytes);
-        let rested = state
-            .released_ms
-            .is_none_or(|at| sample.at_ms >= at + RELEASE_APART_MS);
-        state.memory_reading.level() >= Level::Warning
-            && rested
-            && cached > self.policy.cache_bytes.max(sample.own_bytes / 10)
+        let needed = state.track(self.ask.kind).and_then(|track| track.needed);
+        let idle = match needed {
+            Some((peak, _)) => cached.min(sample.own_bytes.saturating_sub(peak)),
+            None => cached,
+        };
+        let rested = |ms: u64| state.released_ms.is_none_or(|at| sample.at_ms >= at + ms);
+        let slack = (self.policy.margin_least * sample.total_bytes as f64) as u64;
+        let over = sample.own_bytes > self.budget.bytes + self.ask.spare_bytes + slack;
+        let soft = self.policy.device_soft_fraction * sample.device_limit_bytes as f64;
+        let crowded = sample.device_limit_bytes > 0 && sample.device_allocated_bytes as f64 > soft;
+        let wanted = crowded || state.memory_reading.level() >= Level::Warning;
+        let large = idle > self.policy.cache_bytes.max(sample.own_bytes / 10);
+        over && rested(self.policy.critical_again_ms) || wanted && large && rested(RELEASE_APART_MS)
     }
 
     pub(crate) fn growth_bytes(&self) -> u64 {
@@ -278,7 +287,15 @@ impl Turn<'_> {
         let freed = freed + self.moved.as_ref().map_or(0, |moved| moved.freed_bytes);
         let told = self.moved.as_ref().filter(|moved| moved.change == change);
         let reason = told.map_or(verdict.reason, |moved| moved.reason.clone());
-        let micro_batch = self.piece(verdict.size, freed);
+        let ordinary = cost(state.track_mut(kind), verdict.size);
+        let most = self.piece(verdict.size, freed, ordinary);
+        // What is left goes in equal pieces, which costs no piece more; a change is told with the size it has.
+        let micro_batch = match change {
+            Change::Hold if most > 0 && self.policy.fixed_micro_batch.is_none() => {
+                self.remaining.div_ceil(self.remaining.div_ceil(most))
+            }
+            _ => most,
+        };
         Decision {
             action: verdict.action,
             micro_batch,
@@ -297,27 +314,30 @@ impl Turn<'_> {
     }
 
     /// The next piece: the size, the rest of the batch if that is shorter, and fewer where these samples are heavy.
-    fn piece(&self, size: u32, freed_bytes: u64) -> u32 {
+    fn piece(&self, size: u32, freed_bytes: u64, ordinary_cost: u64) -> u32 {
         let whole = size.min(self.remaining);
         if self.policy.fixed_micro_batch.is_some() || is_blind(&self.ask.sample) {
             return whole;
         }
-        (1..=whole)
-            .rev()
-            .find(|&m| {
-                m == 1
-                    || self
-                        .predicted(m)
-                        .is_none_or(|peak| peak <= self.budget.bytes + freed_bytes)
-            })
-            .unwrap_or(whole)
+        let room = self.budget.bytes + freed_bytes;
+        let heaviest = (self.policy.heavy_factor * ordinary_cost as f64) as u64;
+        let fits = |m: &u32| {
+            let light = self.cost(*m) <= heaviest;
+            *m == 1 || light && self.predicted(*m).is_none_or(|peak| peak <= room)
+        };
+        (1..=whole).rev().find(fits).unwrap_or(whole)
+    }
+
+    /// Cost of the next `micro_batch` samples.
+    fn cost(&self, micro_batch: u32) -> u64 {
+        let samples = self.ask.remaining.iter().take(micro_batch as usize);
+        samples.map(|cost| cost.0).sum()
     }
 
     /// Predicted footprint with the next `micro_batch` samples.
     fn predicted(&self, micro_batch: u32) -> Option<u64> {
-        let samples = self.ask.remaining.iter().take(micro_batch as usize);
         self.model
-            .upper_bytes(self.ask.kind, samples.map(|cost| cost.0).sum())
+            .upper_bytes(self.ask.kind, self.cost(micro_batch))
             .filter(|_| micro_batch > 0)
     }
 }

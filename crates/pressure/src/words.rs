@@ -96,7 +96,7 @@ pub(crate) fn why_less(
             Component::Headroom,
             format!(
                 "the memory cap is {}",
-                gb(policy.memory_cap_bytes.unwrap_or(budget.bytes))
+                gb(policy.cap_bytes(sample.total_bytes).unwrap_or(budget.bytes))
             ),
         ),
         _ => (

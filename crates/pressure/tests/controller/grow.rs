@@ -31,7 +31,12 @@ fn it_grows_back_after_calm_in_a_jump_or_two() {
 
 #[test]
 fn growth_that_is_undone_at_once_asks_for_twice_the_calm() {
-    let mut bench = Bench::settled();
+    // Little is to be won, so the calm is waited for in full.
+    let mut bench = Bench {
+        pace: |m| 10.0 * f64::from(m) - f64::from(m * m) / 100.0,
+        ..Bench::default()
+    };
+    bench.turns(700);
     let mut calms = Vec::new();
     for _ in 0..3 {
         bench.others = 20 * GB;
@@ -46,6 +51,22 @@ fn growth_that_is_undone_at_once_asks_for_twice_the_calm() {
         calms[1] > calms[0] + 30 && calms[2] > calms[1] + 60,
         "{calms:?}"
     );
+}
+
+#[test]
+fn where_much_is_to_be_won_less_calm_is_waited_for() {
+    let mut bench = Bench {
+        pace: |m| 200.0 + f64::from(m),
+        ..Bench::default()
+    };
+    bench.turns(700);
+    bench.others = 20 * GB;
+    bench.turns(50);
+    bench.others = 6 * GB;
+    let turns = (0..400)
+        .position(|_| bench.turn().change == Change::Grow)
+        .expect("it grows back");
+    assert!((10..25).contains(&turns), "{turns} tenths of a second");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod bench;
 
 mod start;
 mod hold;
+mod caches;
 mod prefetch;
 mod rungs;
 mod stop;
