@@ -1,246 +1,313 @@
-//! A machine, other apps and a trainer, in steps of 50 ms. Bytes are GB as floats here.
+//! A machine with unified memory, other apps and a trainer, in steps of 50 ms. An implementation in Python
+//! does the same work with the same random numbers. It differs in parking alone, where this one waits for the checkpoint
+//! that is being written. GB are floats here.
 
-mod random;
-mod truth;
-mod trace;
-mod oracle;
+mod flyer;
 mod outcome;
+mod random;
+mod trace;
+mod truth;
 
-use pressure::{
-    Action, Ask, Level, MemoryModel, MemorySample, Outcome as Ended, Piece, PieceKind, Policy,
-    SampleCost, State, decide, notice, observe, should_cancel,
-};
+use pressure::{Action, Allocator, Level, Outcome as Ended, Policy};
 use random::Random;
-use truth::Truth;
 
+pub use flyer::{Ebb, Fixed, Flyer};
 pub use outcome::Outcome;
-pub use trace::{TRACES, Trace};
+pub use trace::{TRACES, Trace, others};
+pub use truth::Truth;
+
+use flyer::{Seen, Wish, Worked, oracle};
 
 const GB: f64 = (1u64 << 30) as f64;
 const RAM: f64 = 36.0;
 const DEVICE: f64 = 28.08;
-const BATCH: usize = 64;
+const BATCH: u32 = 64;
 const TICK: f64 = 0.05;
-const END: f64 = 600.0;
+pub const END: f64 = 600.0;
 const WARNING: f64 = 0.85;
 const LINE: f64 = 0.90;
 const CRITICAL: f64 = 0.95;
+/// GB left of a parked trainer, GB/s of the disk, GB/s at which new memory is first touched.
 const PARKED: f64 = 0.4;
 const DISK: f64 = 3.0;
+/// Share of the state that a checkpoint holds: all but the gradients.
+const KEPT: f64 = 0.7;
 const FIRST_TOUCH: f64 = 12.0;
+/// Seconds that an optimizer step, giving the pool back, a refused allocation and a restart take.
+const UPDATE: f64 = 0.05;
+const SYNC: f64 = 0.03;
+const REFUSED: f64 = 0.5;
+const RESTART: f64 = 20.0;
+
+/// Who flies.
+pub enum Who<'a> {
+    /// Knows the future.
+    Oracle,
+    Flyer(&'a mut dyn Flyer),
+}
+
+/// Ebb against the oracle.
+#[derive(Debug)]
+pub struct Flight {
+    pub ebb: Outcome,
+    pub of_oracle: f64,
+    pub recovery_s: Option<f64>,
+}
+
+/// Ten minutes of Ebb and of the oracle on machine `seed`.
+pub fn fly(trace: Trace, seed: u32, allocator: Allocator) -> Flight {
+    let truth = Truth::of(seed, allocator);
+    let others = others(trace, seed);
+    let mut ebb = Ebb::new(Policy::default(), allocator);
+    let ebb = run(Who::Flyer(&mut ebb), &truth, &others, seed);
+    let oracle = run(Who::Oracle, &truth, &others, seed);
+    Flight {
+        of_oracle: ebb.done / oracle.done,
+        recovery_s: trace
+            .free_again_s()
+            .map(|free| ebb.recovery_s(&oracle, &truth, free)),
+        ebb,
+    }
+}
 
 /// The piece at work.
 struct Working {
-    samples: u32,
-    cost: u64,
+    wish: Wish,
+    length: f64,
     needs: f64,
-    left: f64,
     began: f64,
+    slowed: bool,
 }
 
-pub fn run(trace: Trace, seed: u64) -> Outcome {
-    let truth = Truth::of(seed);
-    let mut random = Random(1000 + seed);
-    let others = trace::others(trace, &mut random);
-    let kind = PieceKind {
-        element_bytes: 4,
-        resolution: 64,
-        ..PieceKind::default()
-    };
-    let policy = Policy::default();
-    let (mut state, mut model) = (State::default(), MemoryModel::default());
+/// The system's own level: a second late going up, five going down.
+#[derive(Default)]
+struct SystemLevel {
+    wanted: Level,
+    since: f64,
+    level: Level,
+}
+
+impl SystemLevel {
+    fn update(&mut self, t: f64, used: f64) -> Level {
+        let now = level_of(used);
+        if now != self.wanted {
+            (self.wanted, self.since) = (now, t);
+        }
+        let held = t - self.since;
+        if now > self.level && held >= 1.0 || now < self.level && held >= 5.0 {
+            self.level = now;
+        }
+        self.level
+    }
+}
+
+fn level_of(used: f64) -> Level {
+    match used {
+        u if u > CRITICAL => Level::Critical,
+        u if u > WARNING => Level::Warning,
+        _ => Level::Normal,
+    }
+}
+
+/// The checkpoint that is written in the background when memory becomes short, at most every 30 s.
+#[derive(Default)]
+struct Checkpoint {
+    asked: Option<f64>,
+    ready: f64,
+    holds: f64,
+}
+
+impl Checkpoint {
+    fn ask(&mut self, t: f64, state: f64, done: f64) {
+        if self.asked.is_none_or(|asked| t - asked > 30.0) {
+            (self.asked, self.ready, self.holds) = (Some(t), t + state * KEPT / DISK, done);
+        }
+    }
+}
+
+/// Ten minutes on this machine.
+pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
+    let mut random = Random::new(seed);
     let mut out = Outcome::default();
-    let mut costs: Vec<SampleCost> = Vec::new();
-    let (mut pool, mut delay, mut done, mut over_kill) = (truth.state, 0.0, 0.0, 0.0);
-    let (mut wanted, mut since, mut level) = (Level::Normal, 0.0, Level::Normal);
-    let (mut parked, mut dead_until) = (false, 0.0);
+    let (mut pool, mut left, mut rest, mut over_kill) = (truth.state, 0.0, BATCH, 0.0);
+    let (mut parked, mut dead_until, mut last_size) = (false, 0.0, None);
+    let (mut saving, mut system) = (None, SystemLevel::default());
+    let mut checkpoint = Checkpoint::default();
+    let mut over_since: Option<f64> = None;
     let mut working: Option<Working> = None;
-    let mut changed: Vec<f64> = Vec::new();
-    let mut sample = MemorySample::default();
+    let mut seen = Seen::default();
 
     for (i, &theirs) in others.iter().enumerate() {
         let t = i as f64 * TICK;
+        out.working.push(0);
         if t < dead_until {
             continue;
         }
+        if parked {
+            pool = PARKED;
+        }
         let used = (theirs + pool) / RAM;
-        over_kill = if used > 1.06 { over_kill + TICK } else { 0.0 };
-        if used > 1.15 || over_kill > 1.0 {
+        if used > 1.15 || used > 1.06 && over_kill >= 1.0 {
             out.killed += 1;
-            (dead_until, pool, over_kill) = (t + 20.0, truth.state, 0.0);
-            (working, costs) = (None, Vec::new());
+            (dead_until, pool, over_kill) = (t + RESTART, truth.state, 0.0);
+            (working, left, rest, over_since) = (None, 0.0, BATCH, None);
+            if let Who::Flyer(flyer) = &mut who {
+                flyer.killed();
+            }
             continue;
         }
-        // The system's own level: a second late going up, five going down.
-        let now = if used > CRITICAL {
-            Level::Critical
-        } else if used > WARNING {
-            Level::Warning
-        } else {
-            Level::Normal
-        };
-        if now != wanted {
-            (wanted, since) = (now, t);
-        }
-        if now > level && t - since >= 1.0 || now < level && t - since >= 5.0 {
-            level = now;
-        }
+        over_kill = if used > 1.06 { over_kill + TICK } else { 0.0 };
+        let level = system.update(t, used);
         if used > LINE && theirs + truth.need(1.0) <= LINE * RAM {
             out.over_s += TICK;
+            over_since.get_or_insert(t);
+        } else if let Some(since) = over_since.take() {
+            out.reactions_s.push(t - since);
         }
         if used > CRITICAL {
             out.critical_s += TICK;
             out.first_critical_s.get_or_insert(t);
         }
-        // The monitor, ten times a second, a tenth of a second late and a little wrong.
-        if i % 2 == 0 {
-            let seen = (others[i.saturating_sub(2)] + 0.05 * random.normal()).max(0.0);
-            sample = MemorySample {
-                at_ms: (t * 1000.0) as u64,
-                total_bytes: (RAM * GB) as u64,
-                available_bytes: ((RAM - seen - pool).max(0.0) * GB) as u64,
-                own_bytes: (pool * GB) as u64,
-                device_limit_bytes: (DEVICE * GB) as u64,
-                kernel_level: Some(level),
-                ..MemorySample::default()
+        if let Who::Flyer(flyer) = &mut who
+            && i % 2 == 0
+        {
+            seen = Seen {
+                t,
+                others: others[i.saturating_sub(2)] + 0.05 * random.normal(),
+                pool,
+                live: working.as_ref().map_or(truth.state, |piece| piece.needs),
+                level,
             };
-            state = notice(&policy, state, &sample);
-            if let Some(piece) = &working
-                && should_cancel(&policy, &state, &sample).is_some()
+            if flyer.tick(&seen, working.is_some())
+                && let Some(piece) = working.take()
             {
-                let piece = ended(kind, t, piece, pool, Ended::Cancelled);
-                (state, model) = observe(&policy, state, model, &piece);
+                flyer.ended(&piece.ended(t, pool, t - piece.began, Ended::Cancelled));
                 out.cancels += 1;
-                (working, pool) = (None, truth.state);
+                (left, pool) = (0.0, truth.state);
             }
+            if seen.others + seen.pool > WARNING * RAM && !parked {
+                checkpoint.ask(t, truth.state, out.done - f64::from(BATCH - rest));
+            }
+        }
+        if let Some(ready) = saving {
+            if t < ready {
+                continue;
+            }
+            (saving, parked) = (None, true);
         }
         let slow = if used < 0.92 {
             1.0
         } else {
             1.0 / (1.0 + 45.0 * (used - 0.92))
         };
-        if delay > 0.0 {
-            delay -= TICK * slow;
-            continue;
-        }
         if let Some(piece) = &mut working {
-            piece.left -= TICK * slow;
-            if piece.left > 0.0 {
-                continue;
-            }
-            done += f64::from(piece.samples);
-            costs.drain(..piece.samples as usize);
-            let piece = ended(
-                kind,
-                t,
-                piece,
-                piece.needs * (1.0 + 0.01 * random.normal()),
-                Ended::Ok,
-            );
-            (state, model) = observe(&policy, state, model, &piece);
-            working = None;
+            piece.slowed |= slow < 0.97;
         }
-        if costs.is_empty() {
-            costs = (0..BATCH)
-                .map(|_| SampleCost((1000.0 * (0.2 * random.normal()).exp()) as u64))
-                .collect();
+        if left > 0.0 {
+            left -= TICK * slow;
         }
-        let ask = Ask {
-            spare_bytes: 0,
-            sample: MemorySample {
-                at_ms: (t * 1000.0) as u64,
-                ..sample
-            },
-            remaining: &costs,
-            kind,
-        };
-        let before = state.micro_batch(kind);
-        let (next, decision) = decide(&policy, state, &ask, &model);
-        state = next;
-        let size = state.micro_batch(kind);
-        if size != before && before > 0 {
-            out.changes += 1;
-        }
-        if decision.change == pressure::Change::Grow {
-            changed.push(t);
-        }
-        out.sizes.push((
-            t,
-            if decision.action == Action::Run {
-                size
-            } else {
-                0
-            },
-        ));
-        if decision.release_caches && pool > truth.state {
-            pool = truth.state;
-            delay += 0.03;
-        }
-        if decision.action == Action::Park {
-            out.parks += u32::from(!parked);
-            (parked, pool) = (true, PARKED);
+        if left > 0.0 {
+            out.working[i] = working.as_ref().map_or(0, |piece| piece.wish.piece);
             continue;
         }
-        if decision.action == Action::Pause {
+        if let Some(piece) = working.take() {
+            out.done += f64::from(piece.wish.piece);
+            out.finished.push((t, f64::from(piece.wish.piece)));
+            rest -= piece.wish.piece;
+            if let Who::Flyer(flyer) = &mut who {
+                let peak = piece.needs * (1.0 + 0.01 * random.normal());
+                let seconds = match piece.slowed {
+                    true => t - piece.began,
+                    false => truth.seconds(f64::from(piece.wish.piece) * piece.length),
+                };
+                let seconds = seconds * (1.0 + 0.02 * random.normal());
+                flyer.ended(&piece.ended(t, peak, seconds, Ended::Ok));
+                out.peaks.push((piece.wish.predicted, peak));
+            }
+        }
+        if rest == 0 {
+            (rest, left) = (BATCH, left + UPDATE);
+            continue;
+        }
+        let mut length = (0.08 * random.normal()).exp();
+        if random.unit() < 0.03 {
+            length *= 1.35;
+        }
+        let wish = match &mut who {
+            Who::Oracle => {
+                pool = truth.state;
+                match oracle(truth, others, i, length) {
+                    Some(size) => Fixed(size).ask(&seen, rest as usize, length),
+                    None => {
+                        (left, out.paused_s) = (0.0, out.paused_s + TICK);
+                        continue;
+                    }
+                }
+            }
+            Who::Flyer(flyer) => flyer.ask(&Seen { t, ..seen }, rest as usize, length),
+        };
+        if wish.release && pool > truth.state {
+            (pool, left) = (truth.state, left + SYNC);
+        }
+        if wish.action != Action::Run {
+            out.paused_s += TICK;
+            out.sizes.push((t, 0));
+            if wish.action == Action::Park && !parked {
+                // The weights go when the checkpoint that the warning asked for is written; what came after it is lost.
+                out.parks += 1;
+                out.done = out.done.min(checkpoint.holds);
+                (saving, pool, rest, left) = (Some(checkpoint.ready), truth.state, BATCH, 0.0);
+            }
             continue;
         }
         if std::mem::take(&mut parked) {
-            pool = truth.state;
-            delay += truth.state / DISK;
+            (pool, left) = (truth.state, truth.state / DISK);
             continue;
         }
-        let cost: u64 = costs[..decision.micro_batch as usize]
-            .iter()
-            .map(|cost| cost.0)
-            .sum();
-        let samples = cost as f64 / 1020.0;
-        let needs = truth.need(samples);
-        if needs > DEVICE {
-            out.refused += 1;
-            let piece = Working {
-                samples: decision.micro_batch,
-                cost,
-                needs: 0.0,
-                left: 0.0,
-                began: t,
-            };
-            (state, model) = observe(
-                &policy,
-                state,
-                model,
-                &ended(kind, t, &piece, 0.0, Ended::Memory),
-            );
-            continue;
+        out.sizes.push((t, wish.size));
+        out.changes += u32::from(last_size.is_some_and(|last| last != wish.size));
+        last_size = Some(wish.size);
+        if wish.voluntary {
+            out.voluntary.push(t);
         }
-        let touched = (needs - pool).max(0.0) / FIRST_TOUCH;
-        pool = pool.max(needs);
-        working = Some(Working {
-            samples: decision.micro_batch,
-            cost,
-            needs,
-            left: truth.seconds(samples) + touched,
+        let samples = f64::from(wish.piece) * length;
+        let piece = Working {
+            wish,
+            length,
+            needs: truth.need(samples),
             began: t,
-        });
+            slowed: false,
+        };
+        if piece.needs > DEVICE {
+            out.refused += 1;
+            (pool, left) = (truth.state, REFUSED);
+            if let Who::Flyer(flyer) = &mut who {
+                flyer.ended(&piece.ended(t, 0.0, 0.0, Ended::Memory));
+            }
+            continue;
+        }
+        let touched = match who {
+            Who::Oracle => 0.0,
+            Who::Flyer(_) => (piece.needs - pool).max(0.0) / FIRST_TOUCH,
+        };
+        pool = pool.max(piece.needs);
+        left += truth.seconds(samples) + touched;
+        out.working[i] = piece.wish.piece;
+        working = Some(piece);
     }
-    out.of_oracle = done / oracle::oracle(&truth, &others);
-    let minute = |from: &f64| {
-        changed
-            .iter()
-            .filter(|t| **t >= *from && **t <= from + 60.0)
-            .count()
-    };
-    out.most_changes_in_a_minute = changed.iter().map(minute).max().unwrap_or(0);
+    out.reactions_s.extend(over_since.map(|since| END - since));
     out
 }
 
-fn ended(kind: PieceKind, t: f64, piece: &Working, peak: f64, outcome: Ended) -> Piece {
-    Piece {
-        at_ms: (t * 1000.0) as u64,
-        kind,
-        micro_batch: piece.samples,
-        cost: piece.cost,
-        peak_bytes: (peak * GB) as u64,
-        ms: (t - piece.began) * 1000.0,
-        outcome,
+impl Working {
+    fn ended(&self, t: f64, peak: f64, seconds: f64, outcome: Ended) -> Worked {
+        Worked {
+            t,
+            samples: self.wish.piece,
+            length: self.length,
+            peak,
+            seconds,
+            outcome,
+        }
     }
 }

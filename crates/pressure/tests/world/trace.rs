@@ -9,31 +9,45 @@ const OTHERS: f64 = 7.0;
 pub enum Trace {
     Calm,
     Step,
-    StepAndBack,
     HogLeaves,
     Ramp,
     Sawtooth,
     Spike,
-    Noisy,
+    Noise,
     Leak,
     NoWayOut,
+    /// Beside the nine of the gate: a step of 8 GB that goes again.
+    StepAndBack,
 }
 
-pub const TRACES: [Trace; 10] = [
+/// The nine of the gate.
+pub const TRACES: [Trace; 9] = [
     Trace::Calm,
     Trace::Step,
-    Trace::StepAndBack,
     Trace::HogLeaves,
     Trace::Ramp,
     Trace::Sawtooth,
     Trace::Spike,
-    Trace::Noisy,
+    Trace::Noise,
     Trace::Leak,
     Trace::NoWayOut,
 ];
 
+impl Trace {
+    /// The second at which the memory that was taken is free again.
+    pub fn free_again_s(self) -> Option<f64> {
+        match self {
+            Self::HogLeaves | Self::StepAndBack => Some(301.0),
+            Self::Ramp => Some(402.0),
+            Self::NoWayOut => Some(262.0),
+            _ => None,
+        }
+    }
+}
+
 /// GB held by others at every tick.
-pub fn others(trace: Trace, random: &mut Random) -> Vec<f64> {
+pub fn others(trace: Trace, seed: u32) -> Vec<f64> {
+    let mut random = Random::new(1000 + seed);
     let ramp = |t: f64, from: f64, to: f64, height: f64| {
         height * ((t - from) / (to - from)).clamp(0.0, 1.0)
     };
@@ -49,7 +63,7 @@ pub fn others(trace: Trace, random: &mut Random) -> Vec<f64> {
             Trace::Ramp => ramp(t, 100.0, 220.0, 18.0) - ramp(t, 400.0, 402.0, 18.0),
             Trace::Sawtooth => 12.0 * (t % 60.0) / 60.0,
             Trace::Spike => 10.0 * (t % 90.0 - 85.0).min(90.0 - t % 90.0).clamp(0.0, 1.0),
-            Trace::Noisy => (6.0 + 1.1 * drift).clamp(0.0, 19.0),
+            Trace::Noise => (6.0 + 1.1 * drift).clamp(0.0, 19.0),
             Trace::Leak => ramp(t, 30.0, 600.0, 20.0),
             Trace::NoWayOut => ramp(t, 200.0, 206.0, 24.5) - ramp(t, 260.0, 262.0, 24.5),
         };

@@ -1,19 +1,23 @@
 //! What a piece of the trainer really needs and takes. It knows nothing of other apps.
 
 use super::random::Random;
+use pressure::Allocator;
 
-/// The truth that the controller has to find out.
+/// The truth that the controller has to find out: GB and seconds.
+#[derive(Debug, Clone, Copy)]
 pub struct Truth {
     pub state: f64,
     sample: f64,
     fixed_s: f64,
     sample_s: f64,
     knee: f64,
+    pub allocator: Allocator,
 }
 
 impl Truth {
-    pub fn of(seed: u64) -> Self {
-        let mut r = Random(77 + seed);
+    /// Machine 0 is given; the others are drawn.
+    pub fn of(seed: u32, allocator: Allocator) -> Self {
+        let mut r = Random::new(77 + seed);
         match seed {
             0 => Self {
                 state: 6.0,
@@ -21,6 +25,7 @@ impl Truth {
                 fixed_s: 0.020,
                 sample_s: 0.012,
                 knee: 6.0,
+                allocator,
             },
             _ => Self {
                 state: r.between(3.0, 8.0),
@@ -28,13 +33,29 @@ impl Truth {
                 fixed_s: r.between(0.01, 0.05),
                 sample_s: r.between(0.004, 0.02),
                 knee: r.between(3.0, 14.0),
+                allocator,
             },
         }
     }
+
     pub fn need(&self, samples: f64) -> f64 {
+        let samples = match self.allocator {
+            Allocator::Exact => samples,
+            Allocator::PowerOfTwo => samples.log2().ceil().exp2(),
+        };
         self.state + self.sample * samples
     }
+
     pub fn seconds(&self, samples: f64) -> f64 {
         self.fixed_s + self.sample_s * (samples.powi(4) + self.knee.powi(4)).powf(0.25)
+    }
+
+    /// Samples a second at this size; 0 where nothing is at work.
+    pub fn speed(&self, samples: f64) -> f64 {
+        if samples == 0.0 {
+            0.0
+        } else {
+            samples / self.seconds(samples)
+        }
     }
 }
