@@ -216,6 +216,7 @@ impl Training {
             RunRequest::Checkpoint => Request::Checkpoint,
             RunRequest::Pause => Request::Pause,
             RunRequest::Continue => Request::Resume,
+            RunRequest::Leave { politeness } => Request::SetPoliteness(politeness),
         });
     }
 

@@ -10,6 +10,7 @@ use crate::view::{
     CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings,
     RunRequest, RunRow, Welcome,
 };
+use runlog::RunConfig;
 use std::sync::Arc;
 use tauri::ipc::Response;
 use tauri::{State, WebviewWindow};
@@ -174,6 +175,15 @@ pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
 #[tauri::command]
 pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -> Answer<()> {
     let training = shell.active.running().filter(|training| training.id == run);
+    if let RunRequest::Leave { politeness } = request {
+        let asked = RunConfig {
+            politeness: Some(politeness),
+            ..RunConfig::default()
+        };
+        asked
+            .validate()
+            .map_err(|error| CommandError::new("invalid_setting", error.to_string()))?;
+    }
     match training {
         Some(training) => {
             training.ask(request);

@@ -4,7 +4,7 @@
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::Inspection;
-use pressure::{DataNeed, DeviceRoom, Policy, Processes, suggest_config};
+use pressure::{DataNeed, DeviceRoom, ModelNeed, Policy, Processes, suggest_config};
 use runlog::RunConfig;
 use trainer::forecast::{Forecast, Forms, IMAGE_SIZES, Target, does_not_fit};
 use trainer::{Augmentation, ModelKind, Plan, foresee_kind};
@@ -25,6 +25,7 @@ pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> 
             }
             .to_owned(),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
+            politeness: plan.politeness.unwrap_or(Policy::default().politeness),
             seed: plan.seed,
         },
         models: ModelKind::ALL
@@ -35,6 +36,7 @@ pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> 
         held_out_samples: plan.held_out_samples,
         machine: machine.view(),
         budget_line_bytes: machine.budget_line_bytes(),
+        leave_least_bytes: Policy::default().reserve_least_bytes(machine.sample.total_bytes),
     })
 }
 
@@ -50,7 +52,7 @@ pub fn forecast(
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
-        politeness: Policy::default().politeness,
+        politeness: settings.politeness,
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let data = DataNeed {
@@ -73,6 +75,7 @@ pub fn forecast(
         micro_batch: 0,
         accumulation: 0,
         checkpoint_blocks: 0,
+        peaks: Vec::new(),
         refusal: None,
     };
     Ok(match found {
@@ -82,6 +85,7 @@ pub fn forecast(
             micro_batch: found.micro_batch,
             accumulation: found.accumulation,
             checkpoint_blocks: found.checkpoint_blocks,
+            peaks: peaks(&need, found.checkpoint_blocks),
             ..view
         },
         Err(no) => ForecastView {
@@ -89,6 +93,20 @@ pub fn forecast(
             ..view
         },
     })
+}
+
+/// What the pieces of this form reach, smallest first.
+fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
+    let form = need
+        .forms
+        .iter()
+        .find(|form| form.checkpoint_blocks == checkpoint_blocks);
+    let peaks = form.into_iter().flat_map(|form| &form.peaks);
+    let mut peaks: Vec<_> = peaks
+        .map(|peak| (peak.micro_batch, peak.peak_bytes))
+        .collect();
+    peaks.sort_unstable();
+    peaks
 }
 
 /// The config that these settings make; what the page cannot set is Ebb's choice.
@@ -101,6 +119,7 @@ pub fn config(settings: &PlanSettings) -> RunConfig {
         learning_rate: Some(settings.learning_rate),
         augment: Some(settings.augment.clone()),
         checkpoint_every: Some(settings.checkpoint_every.clone()),
+        politeness: Some(settings.politeness),
         seed: Some(settings.seed),
         ..RunConfig::default()
     }

@@ -149,8 +149,10 @@ pub struct PlanView {
     pub held_out_samples: u64,
     /// Memory now, for the forecast bar.
     pub machine: MachineView,
-    /// Budget line, as footprint plus others.
+    /// Budget line at the suggested politeness, as footprint plus others.
     pub budget_line_bytes: u64,
+    /// The least that is left to others whatever the politeness.
+    pub leave_least_bytes: u64,
 }
 
 /// Answer of `forecast`: what settings will need, and what to begin with.
@@ -170,6 +172,8 @@ pub struct ForecastView {
     pub accumulation: u32,
     /// Blocks that are computed twice so that it fits.
     pub checkpoint_blocks: u32,
+    /// Highest footprint by micro-batch, smallest first, as the pieces are suggested.
+    pub peaks: Vec<(u32, u64)>,
     /// Why nothing fits, with what would do.
     pub refusal: Option<String>,
 }
@@ -192,6 +196,8 @@ pub struct PlanSettings {
     pub augment: String,
     /// `10min`, `2epochs`, `500steps`.
     pub checkpoint_every: String,
+    /// Where the budget line stands: the share of all memory that everybody together may fill.
+    pub politeness: f64,
     /// Seed.
     pub seed: u64,
 }
@@ -220,7 +226,7 @@ pub struct MachineView {
 }
 
 /// What the page asks of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum RunRequest {
     /// Stop & checkpoint.
@@ -231,6 +237,11 @@ pub enum RunRequest {
     Pause,
     /// Go on.
     Continue,
+    /// Move the budget line.
+    Leave {
+        /// The share of all memory that everybody together may fill, from 0.5 to 0.95.
+        politeness: f64,
+    },
 }
 
 /// What the page asks of a drill.

@@ -129,6 +129,9 @@ pub struct Train {
     /// Largest footprint, such as 8GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub memory_cap: Option<u64>,
+    /// Share of all memory that everybody together may fill, 0.5 to 0.95; less is kinder to other apps
+    #[arg(long, value_name = "FRACTION")]
+    pub politeness: Option<f64>,
     #[command(flatten)]
     pub script: Script,
     /// Repeat the micro-batch schedule of a recorded run

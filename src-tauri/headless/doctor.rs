@@ -96,6 +96,18 @@ fn monitor_cost(source: Box<dyn MemorySource>) -> (f64, f64) {
     (monitor.cpu_ms() / 1000.0 / seconds, readings / seconds)
 }
 
+fn passed(findings: &[Finding]) -> String {
+    let right = findings.iter().filter(|finding| finding.passed);
+    let worst = right
+        .clone()
+        .fold(0.0f64, |worst, f| worst.max(f.difference));
+    format!(
+        "{} of {} checks passed, largest difference {worst:.1e}",
+        right.count(),
+        findings.len()
+    )
+}
+
 fn describe(finding: &Finding) -> String {
     format!(
         "{} in {} at micro-batch {}: {} differs by {:.1e}",

@@ -127,6 +127,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         threads: args.threads,
         workers: args.workers,
         memory_cap_bytes: args.memory_cap,
+        politeness: args.politeness,
         seed: args.seed,
         dev_samples: args.dev_samples,
         checkpoint_every: args.checkpoint_every.clone(),

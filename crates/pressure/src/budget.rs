@@ -83,7 +83,7 @@ impl Budget {
 /// What is left to others and the system whatever happens, in bytes.
 pub(crate) fn reserve_bytes(policy: &Policy, sample: &MemorySample) -> u64 {
     let by_share = (1.0 - policy.politeness) * sample.total_bytes as f64;
-    (by_share as u64).max(policy.reserve_floor_bytes.min(sample.total_bytes / 5))
+    (by_share as u64).max(policy.reserve_least_bytes(sample.total_bytes))
 }
 
 /// Bytes that others and the system are forecast to use in `horizon_ms`: the slope of the last seconds where it rises,

@@ -128,6 +128,11 @@ impl Policy {
         let share = share.map(|share| (share * total_bytes as f64) as u64);
         self.memory_cap_bytes.into_iter().chain(share).min()
     }
+
+    /// What is left to others on a machine of `total_bytes` however impolite the policy, in bytes.
+    pub fn reserve_least_bytes(&self, total_bytes: u64) -> u64 {
+        self.reserve_floor_bytes.min(total_bytes / 5)
+    }
 }
 
 impl Default for Policy {

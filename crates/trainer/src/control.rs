@@ -19,6 +19,8 @@ pub enum Request {
     Resume,
     /// Another memory cap, in bytes; `None` lifts it.
     SetMemoryCap(Option<u64>),
+    /// Another budget line, as the share of all memory that everybody together may fill.
+    SetPoliteness(f64),
 }
 
 /// Handle on a running training; clones share it.

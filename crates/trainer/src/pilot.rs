@@ -175,6 +175,11 @@ impl Pilot {
         self.policy.memory_cap_bytes = bytes;
     }
 
+    /// Another budget line, as the share of all memory that everybody together may fill.
+    pub fn set_politeness(&mut self, fraction: f64) {
+        self.policy.politeness = fraction;
+    }
+
     /// The state of the signal, for the memory event.
     pub fn state(&self) -> &State {
         &self.state

@@ -27,7 +27,7 @@ const turn = (next: RunStatus, nextSpeed: number, sentence?: string) => {
   last = sentence ? { at_ms: baseMs, sentence, meaning: "Nothing is lost: Resume goes on from here.", level: "normal" } : undefined;
 };
 
-const asked: Record<RunRequest, () => void> = {
+const asked: Record<Exclude<RunRequest, object>, () => void> = {
   stop: () => turn("stopped", 0, "Stopped. Checkpoint saved in 0.8 s"),
   pause: () => turn("paused", 0, "Paused by you"),
   continue: () => turn("training", number("speed", 1)),
@@ -53,7 +53,9 @@ export const host: Host = {
     return "demo";
   },
   resume: async () => turn("training", number("speed", 1)),
-  control: async (_, request) => asked[request](),
+  control: async (_, request) => {
+    if (typeof request === "string") asked[request]();
+  },
   drill: async (request) => {
     if (request === "begin") drillEnds = performance.now() + 20_000;
     if (request === "end") drillEnds = 0;

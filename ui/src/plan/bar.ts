@@ -1,5 +1,5 @@
 // The forecast bar's parts and where their names stand. Bytes in, pixels out.
-import type { ForecastView, MachineView, PlanView } from "../types";
+import type { ForecastView, MachineView } from "../types";
 
 export interface Part {
   name: string;
@@ -7,17 +7,17 @@ export interface Part {
   fill: string;
 }
 
-export const parts = (plan: PlanView, forecast: ForecastView | null, machine: MachineView): Part[] => {
+export const parts = (lineBytes: number, forecast: ForecastView | null, machine: MachineView): Part[] => {
   const [state, activations] = [forecast?.state_bytes ?? 0, forecast?.activations_bytes ?? 0];
   const ebb = state + activations;
-  const free = plan.budget_line_bytes - machine.system_bytes - machine.others_bytes - ebb;
+  const free = lineBytes - machine.system_bytes - machine.others_bytes - ebb;
   const all: Part[] = [
     { name: "System", bytes: machine.system_bytes, fill: "var(--series-system)" },
     { name: "Other apps", bytes: machine.others_bytes, fill: "var(--series-others)" },
     { name: "Ebb state", bytes: state, fill: "var(--series-state)" },
     { name: "Ebb activations", bytes: activations, fill: "var(--series-activations)" },
     { name: "Free", bytes: Math.max(0, free), fill: "var(--series-free)" },
-    { name: "Reserve", bytes: Math.max(0, machine.total_bytes - plan.budget_line_bytes + Math.min(0, free)), fill: "url(#hatch)" },
+    { name: "Reserve", bytes: Math.max(0, machine.total_bytes - lineBytes + Math.min(0, free)), fill: "url(#hatch)" },
   ];
   return all.filter((part) => part.bytes > 0);
 };

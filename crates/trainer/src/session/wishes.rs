@@ -18,6 +18,7 @@ impl Session<'_> {
                 Request::Stop => return Ok(true),
                 Request::Checkpoint => self.save_if_possible(CheckpointReason::Requested)?,
                 Request::SetMemoryCap(bytes) => self.pilot.set_memory_cap(bytes),
+                Request::SetPoliteness(fraction) => self.pilot.set_politeness(fraction),
                 Request::Resume => {}
                 Request::Pause => {
                     if self.pause()? {
@@ -43,6 +44,7 @@ impl Session<'_> {
                 Some(Request::Resume) => break,
                 Some(Request::Checkpoint) => self.save_if_possible(CheckpointReason::Requested)?,
                 Some(Request::SetMemoryCap(bytes)) => self.pilot.set_memory_cap(bytes),
+                Some(Request::SetPoliteness(fraction)) => self.pilot.set_politeness(fraction),
                 Some(Request::Pause) => {}
                 None => {
                     self.control.wait(USER_PAUSE);

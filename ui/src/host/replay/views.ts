@@ -50,16 +50,16 @@ export const inspection: InspectionView = {
   plan: {
     settings: {
       model: "vit_micro", image_size: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
-      checkpoint_every: "10min", seed: 7,
+      checkpoint_every: "10min", politeness: 0.9, seed: 7,
     },
     models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], image_sizes: [64, 96, 128, 160, 224],
-    train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB,
+    train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   },
 };
 
 export const forecast: ForecastView = {
   parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, micro_batch: 16, accumulation: 4,
-  checkpoint_blocks: 0, refusal: null,
+  checkpoint_blocks: 0, peaks: [1, 2, 4, 8, 11, 16, 22, 32, 64].map((m): [number, number] => [m, 1.7 * GB + 0.3 * m * GB]), refusal: null,
 };
 
 export const refused: InspectionView = {
