@@ -10,7 +10,7 @@ fn messages() -> Place {
         _ => format!("ham\tsee you at {i} o'clock\n"),
     };
     let rows: String = (0..40).map(row).collect();
-    place.file("sms.tsv", &format!("{rows}ham\t\nno tab here\n"));
+    place.file("sms.tsv", format!("{rows}ham\t\nno tab here\n"));
     place
 }
 
@@ -64,7 +64,7 @@ fn documents_are_a_language_model() {
     for i in 0..10 {
         place.file(
             &format!("book/{i}.md"),
-            &format!("# Chapter {i}\n\n{}", "It rained all day. ".repeat(10 + i)),
+            format!("# Chapter {i}\n\n{}", "It rained all day. ".repeat(10 + i)),
         );
     }
     let words = place.run("inspect {book}").ended(0).out;
