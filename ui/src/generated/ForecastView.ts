@@ -33,6 +33,10 @@ accumulation: number,
  */
 checkpoint_blocks: number, 
 /**
+ * Highest footprint by micro-batch, smallest first, as the pieces are suggested.
+ */
+peaks: Array<[number, number]>, 
+/**
  * Why nothing fits, with what would do.
  */
 refusal: string | null, };

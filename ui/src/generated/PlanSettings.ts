@@ -33,6 +33,10 @@ augment: string,
  */
 checkpoint_every: string, 
 /**
+ * Where the budget line stands: the share of all memory that everybody together may fill.
+ */
+politeness: number, 
+/**
  * Seed.
  */
 seed: number, };

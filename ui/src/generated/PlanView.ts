@@ -31,6 +31,10 @@ held_out_samples: number,
  */
 machine: MachineView, 
 /**
- * Budget line, as footprint plus others.
+ * Budget line at the suggested politeness, as footprint plus others.
  */
-budget_line_bytes: number, };
+budget_line_bytes: number, 
+/**
+ * The least that is left to others whatever the politeness.
+ */
+leave_least_bytes: number, };

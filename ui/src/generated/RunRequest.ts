@@ -3,4 +3,8 @@
 /**
  * What the page asks of a run.
  */
-export type RunRequest = "stop" | "checkpoint" | "pause" | "continue";
+export type RunRequest = "stop" | "checkpoint" | "pause" | "continue" | { "leave": { 
+/**
+ * The share of all memory that everybody together may fill, from 0.5 to 0.95.
+ */
+politeness: number, } };
