@@ -55,6 +55,7 @@ pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> 
         let total: u64 = ask.remaining.iter().map(|cost| cost.0).sum();
         let cost = total as f64 / f64::from(remaining);
         track.sample_cost = match track.pieces {
+            _ if track.sample_cost == 0.0 => cost,
             0 => cost,
             _ => track.sample_cost + COST_WEIGHT * (cost - track.sample_cost),
         };

@@ -15,7 +15,7 @@ const LEAST_MARGIN: f64 = 0.02;
 /// And this many times the largest recent underestimate.
 const RESIDUAL_MARGIN: f64 = 1.5;
 /// What is left of the largest underestimate after another piece.
-const RESIDUAL_DECAY: f64 = 0.995;
+const RESIDUAL_DECAY: f64 = 0.98;
 /// What is left of a peak that was seen, after another piece.
 const SEEN_DECAY: f64 = 0.999;
 /// Where an allocator rounds, peaks this close in size are remembered as one: share of the size.

@@ -113,7 +113,7 @@ impl Default for Track {
             size: 0,
             earlier_size: 0,
             batch: 0,
-            sample_cost: 1.0,
+            sample_cost: 0.0,
             starting: true,
             calm_since_ms: None,
             speeds: Vec::new(),

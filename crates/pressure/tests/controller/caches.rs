@@ -42,7 +42,7 @@ fn above_the_soft_share_what_no_piece_of_late_has_needed_is_given_back() {
 }
 
 #[test]
-fn samples_twice_as_long_go_in_pieces_of_half_the_size() {
+fn samples_twice_as_long_go_in_smaller_pieces() {
     let decision = asked(&Bench::settled(), 18 * GB, 0, 8192);
     assert_eq!(
         (decision.change, decision.micro_batch),

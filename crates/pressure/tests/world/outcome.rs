@@ -43,12 +43,6 @@ impl Outcome {
             .find(|(t, m)| *t >= from && *m < size)
             .map(|(t, _)| *t)
     }
-    pub fn first_size_from(&self, size: u32, from: f64) -> Option<f64> {
-        let mut sizes = self.sizes.iter();
-        sizes
-            .find(|(t, m)| *t >= from && *m >= size)
-            .map(|(t, _)| *t)
-    }
 
     /// The most voluntary changes in any 60 s.
     pub fn most_in_a_minute(&self) -> usize {
