@@ -44,14 +44,14 @@ const plan = { budget_line_bytes: 21 * GB } as PlanView;
 const forecast = { state_bytes: 2 * GB, activations_bytes: 5 * GB } as ForecastView;
 
 test("the forecast's parts fill the machine, also when more is needed than fits", () => {
-  const total = (needed: ForecastView | null) => parts(plan, needed, machine).reduce((sum, part) => sum + part.bytes, 0) / GB;
+  const total = (needed: ForecastView | null) => parts(plan.budget_line_bytes, needed, machine).reduce((sum, part) => sum + part.bytes, 0) / GB;
   expect(total(forecast)).toBeCloseTo(24);
   expect(total({ ...forecast, activations_bytes: 9 * GB })).toBeCloseTo(24);
   expect(total(null)).toBeCloseTo(24);
-  expect(parts(plan, null, machine).map((part) => part.name)).not.toContain("Ebb activations");
+  expect(parts(plan.budget_line_bytes, null, machine).map((part) => part.name)).not.toContain("Ebb activations");
 });
 
 test("a part's name never stands on its neighbour's", () => {
-  const placed = place(parts(plan, { ...forecast, state_bytes: 0.1 * GB }, machine), 24 * GB, 700).filter((part) => part.text !== null);
+  const placed = place(parts(plan.budget_line_bytes, { ...forecast, state_bytes: 0.1 * GB }, machine), 24 * GB, 700).filter((part) => part.text !== null);
   for (let i = 1; i < placed.length; i++) expect(placed[i]!.text! - placed[i - 1]!.text!).toBeGreaterThanOrEqual(50);
 });

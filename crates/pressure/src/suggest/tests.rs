@@ -83,7 +83,8 @@ fn what_does_not_fit_is_refused_with_a_number_that_would_do() {
     assert_eq!(refused.predicted_peak_bytes, GB + 100 * MB);
     assert_eq!(refused.least, (GB + 40 * MB, 12));
     assert!(refused.enough_bytes >= refused.least.0 + refused.least.0 / 10);
-    check(refused.enough_bytes, (3, 11, 12));
+    // The room for the forecast's error is enough for one sample without checkpointing.
+    check(refused.enough_bytes, (1, 32, 0));
 }
 
 #[test]

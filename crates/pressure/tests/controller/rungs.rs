@@ -188,7 +188,9 @@ fn the_first_sample_after_a_rung_tells_what_the_next_needs() {
 
 #[test]
 fn small_pieces_that_are_much_slower_take_a_rung_too() {
-    let paces: [(fn(u32) -> f64, bool); 2] = [
+    /// Milliseconds of a piece by its size.
+    type Pace = fn(u32) -> f64;
+    let paces: [(Pace, bool); 2] = [
         (|m| 400.0 + 10.0 * f64::from(m), true),
         (|m| 20.0 + 400.0 * f64::from(m), false),
     ];
