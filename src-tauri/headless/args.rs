@@ -1,9 +1,13 @@
 //! The command line, declared once: help and checks come from here.
 
+mod measuring;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dataset::Task;
 use runlog::Blocks;
 use std::path::PathBuf;
+
+pub use measuring::{Bench, VerifySplit};
 
 /// Trains neural networks on your own computer without taking it over.
 #[derive(Parser)]
@@ -130,7 +134,7 @@ pub struct Train {
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub memory_cap: Option<u64>,
     /// Share of all memory that everybody together may fill, 0.5 to 0.95; less is kinder to other apps
-    #[arg(long, value_name = "FRACTION")]
+    #[arg(long, value_name = "SHARE", value_parser = politeness)]
     pub politeness: Option<f64>,
     #[command(flatten)]
     pub script: Script,
@@ -335,70 +339,6 @@ pub struct Doctor {
     /// auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
-}
-
-#[derive(Args)]
-pub struct VerifySplit {
-    /// Run (id, beginning of a name, or path), or folder with one sub-folder of photographs per class
-    #[arg(value_name = "RUN|FOLDER", required_unless_present = "workload")]
-    pub target: Option<String>,
-    /// gpt, gpt125m, resnet18, vit_tiny or bert_mini, in the place of a run or folder
-    #[arg(long, conflicts_with = "target")]
-    pub workload: Option<String>,
-    /// Samples of the effective batch; as the run trains when absent
-    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub effective_batch: Option<u32>,
-    /// Splits such as 5+5+5+1,8+8, or how many random ones beside the fixed ones
-    #[arg(long)]
-    pub splits: Option<String>,
-    /// Blocks of the workload that keep their input only
-    #[arg(
-        long,
-        value_name = "BLOCKS",
-        default_value_t = 0,
-        conflicts_with = "target"
-    )]
-    pub checkpoint_blocks: usize,
-    /// Compute in f64, on the CPU
-    #[arg(long)]
-    pub double: bool,
-    /// auto, metal, cuda or cpu
-    #[arg(long)]
-    pub device: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Bench {
-    /// gpt, gpt125m, resnet18, vit_tiny or bert_mini; several with commas, or all
-    #[arg(long, default_value = "all", value_delimiter = ',')]
-    pub workload: Vec<String>,
-    /// Samples a step; several with commas
-    #[arg(long, default_value = "8", value_delimiter = ',')]
-    pub batch: Vec<usize>,
-    /// Samples a piece; the whole batch when absent
-    #[arg(long)]
-    pub micro: Option<usize>,
-    /// Blocks that keep their input only
-    #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
-    pub checkpoint_blocks: usize,
-    /// f32, bf16 or f16; halves are slow on the CPU
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    pub precision: String,
-    /// Steps measured
-    #[arg(long, default_value_t = 8)]
-    pub steps: usize,
-    /// Threads of the CPU kernels
-    #[arg(long)]
-    pub threads: Option<usize>,
-    /// auto, metal, cuda or cpu
-    #[arg(long, default_value = "auto")]
-    pub device: String,
-    /// Print one JSON line a case
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Args, Default)]

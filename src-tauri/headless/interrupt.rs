@@ -16,6 +16,10 @@ pub fn heed(control: &Control) -> Result<(), Failure> {
         control.ask(Request::Stop);
         aside!("\nStopping and saving a checkpoint. Ctrl-C again aborts.");
     };
-    ctrlc::set_handler(heard)
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be heeded: {error}")))
+    ctrlc::set_handler(heard).map_err(|error| {
+        // It needs a thread of its own.
+        Failure::new(format!(
+            "Ctrl-C cannot be heeded ({error}); raise the limit that is set on this process (ulimit -v, ulimit -d)"
+        ))
+    })
 }

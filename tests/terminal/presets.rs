@@ -58,7 +58,7 @@ fn a_presets_guess_is_overruled_by_the_first_measurements() {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 24);
     let said = place
-        .train("{birds} --preset memory_large --image-size 32 --steps 4")
+        .train("{birds} --preset memory_large --image-size 32 --steps 8")
         .ended(0);
     let sizes: Vec<Vec<u32>> = said
         .events()

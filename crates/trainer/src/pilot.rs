@@ -22,6 +22,7 @@ pub mod kept;
 mod holdings;
 mod prediction;
 mod room;
+mod wishes;
 
 pub use prediction::Prediction;
 
@@ -168,16 +169,6 @@ impl Pilot {
     /// Where readings come from.
     pub fn describe(&self) -> String {
         self.monitor.describe()
-    }
-
-    /// Another memory cap.
-    pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
-        self.policy.memory_cap_bytes = bytes;
-    }
-
-    /// Another budget line, as the share of all memory that everybody together may fill.
-    pub fn set_politeness(&mut self, fraction: f64) {
-        self.policy.politeness = fraction;
     }
 
     /// The state of the signal, for the memory event.

@@ -28,7 +28,8 @@ impl Tape<'_> {
         self.broadcast("mul", x, y, Form::Product)
     }
 
-    /// `x + p`, where `p` repeats over the axes in which it has size 1 or none.
+    /// `x + p`, where `p` repeats over the axes in which it has size 1 or none. A wider `p` beside a half `x`, as a bias is, is
+    /// rounded for the sum; its gradient is summed in its own type.
     pub fn broadcast_add(&self, x: &Value, p: &Value) -> Result<Value> {
         self.broadcast("broadcast_add", x, p, Form::Sum)
     }
@@ -52,7 +53,7 @@ impl Tape<'_> {
         let product = matches!(form, Form::Product);
         let saved_x = (product && p_id.is_some()).then(|| x.keep());
         let saved_p = (product && x_id.is_some()).then(|| p.keep());
-        let shape = ps.shape().clone();
+        let (shape, p_type) = (ps.shape().clone(), ps.dtype());
         let saved = held([&saved_x, &saved_p]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
@@ -64,7 +65,10 @@ impl Tape<'_> {
                             sink.give(p_id, dp.reshape(shape)?)?;
                         }
                         // Where nothing repeats this is `dy` itself.
-                        None => sink.share(p_id, spread.reduce(&dy, fused)?.reshape(shape)?)?,
+                        None => {
+                            let dp = spread.reduce(&dy.to_dtype(p_type)?, fused)?;
+                            sink.share(p_id, dp.reshape(shape)?)?
+                        }
                     }
                 }
                 match &saved_p {
@@ -92,7 +96,7 @@ fn times(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
 fn combine(x: &Tensor, p: &Tensor, spread: &Spread, form: Form, fused: bool) -> Result<Tensor> {
     if !fused {
         return Ok(match form {
-            Form::Sum => x.broadcast_add(p)?,
+            Form::Sum => x.broadcast_add(&p.to_dtype(x.dtype())?)?,
             Form::Product => x.broadcast_mul(p)?,
         });
     }
