@@ -1,9 +1,7 @@
 //! `ebb plan`: what is forecast is what is measured, what cannot fit is refused with the number that would do.
 
-use crate::support::{EBB, Place, draw_classes, said};
+use crate::support::{Place, draw_classes, said};
 use serde_json::Value;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Forecasts may be so far off the measured peak.
 const BAR: f64 = 0.12;
@@ -84,6 +82,10 @@ fn a_language_model_needs_what_was_forecast() {
 /// Highest footprint of a training, read from the system until it ends.
 #[cfg(target_os = "linux")]
 fn trained_peak_bytes(place: &Place, line: &str) -> f64 {
+    use crate::support::EBB;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
     let words = line.split_whitespace();
     let mut child = Command::new(EBB)
         .arg("train")
