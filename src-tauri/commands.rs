@@ -19,6 +19,13 @@ use trainer::Plan;
 
 type Answer<T> = Result<T, CommandError>;
 
+/// Refuses settings that cannot be.
+fn valid(config: &RunConfig) -> Answer<()> {
+    let wrong =
+        |error: runlog::RunlogError| CommandError::new("invalid_setting", error.to_string());
+    config.validate().map_err(wrong)
+}
+
 /// Runs what reads disks on a thread that may wait.
 async fn aside<T: Send + 'static>(
     shell: State<'_, Arc<Shell>>,
@@ -117,9 +124,7 @@ pub async fn forecast(
         // Which photographs are held out decides nothing about memory.
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = suggestion::config(&settings);
-        config
-            .validate()
-            .map_err(|error| CommandError::new("invalid_setting", error.to_string()))?;
+        valid(&config)?;
         let machine = shell.readings.now();
         Ok(suggestion::forecast(&settings, &found, &machine)?)
     })
@@ -137,9 +142,7 @@ pub async fn train(
         shell.is_free()?;
         let found = shell.inspections.take(&inspection, settings.seed)?;
         let config = suggestion::config(&settings);
-        config
-            .validate()
-            .map_err(|error| CommandError::new("invalid_setting", error.to_string()))?;
+        valid(&config)?;
         let plan = Plan::check(&config, &found)?;
         let folder = shell.runs.store().create(&plan.name)?;
         let (id, place) = (folder.id(), folder.path.clone());
@@ -180,9 +183,7 @@ pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -
             politeness: Some(politeness),
             ..RunConfig::default()
         };
-        asked
-            .validate()
-            .map_err(|error| CommandError::new("invalid_setting", error.to_string()))?;
+        valid(&asked)?;
     }
     match training {
         Some(training) => {
