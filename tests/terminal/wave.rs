@@ -39,7 +39,8 @@ fn script(others: &[f64]) -> String {
 /// One hundred steps of 32 samples, with other apps as scripted.
 fn trained(others: &[f64], how: &str) -> Vec<RunEvent> {
     let place = Place::new();
-    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 30);
+    // Enough for the wave to break over the training, not over the evaluation that ends each epoch.
+    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 120);
     place.file("script", script(others));
     let line = format!(
         "{{birds}} --image-size 16 --steps 100 --effective-batch 32 {how} \

@@ -22,9 +22,11 @@ pub mod kept;
 mod holdings;
 mod prediction;
 mod room;
+mod running;
 mod wishes;
 
 pub use prediction::Prediction;
+use running::Running;
 
 /// How long a paused training waits before it asks again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -39,6 +41,8 @@ pub struct Pilot {
     device: Device,
     purge: Purge,
     stepped: bool,
+    /// Time between the two newest readings, milliseconds.
+    step_ms: f64,
     image_size: u32,
     checkpoint_blocks: u32,
     element_bytes: u32,
@@ -63,15 +67,6 @@ pub struct Pilot {
     last: Option<(Phase, u32, Action)>,
     prediction: Option<Prediction>,
     learnt_on: LearntOn,
-}
-
-/// The piece at work.
-struct Running {
-    kind: PieceKind,
-    micro_batch: u32,
-    spare_bytes: u64,
-    begun: Instant,
-    begun_at_ms: u64,
 }
 
 /// An answer, and the reading it rests on.
@@ -121,6 +116,7 @@ impl Pilot {
             device: chosen.device.clone(),
             purge: machine.purge,
             stepped,
+            step_ms: 0.0,
             image_size: plan.image_size,
             checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
@@ -219,7 +215,9 @@ impl Pilot {
         for sample in self.monitor.take_samples() {
             self.state = notice(&self.policy, std::mem::take(&mut self.state), &sample);
         }
+        let before = self.monitor.latest();
         let sample = self.monitor.sample_now()?;
+        self.step_ms = before.map_or(0.0, |it| sample.at_ms.saturating_sub(it.at_ms) as f64);
         let kind = self.kind(phase);
         let costs = vec![SampleCost(u64::from(self.image_size).pow(2)); remaining];
         let ask = Ask {
@@ -337,6 +335,7 @@ impl Pilot {
             micro_batch: micro_batch as u32,
             begun: Instant::now(),
             begun_at_ms: sample.at_ms,
+            scripted_ms: self.stepped.then_some(self.step_ms),
         });
         Ok(())
     }
@@ -350,7 +349,7 @@ impl Pilot {
         if outcome == Outcome::Ok {
             self.refused = 0;
         }
-        let ms = piece.begun.elapsed().as_secs_f64() * 1000.0;
+        let ms = piece.ms();
         let peak_bytes = if live_bytes() > 0 && self.device.is_cpu() {
             self.base_bytes + take_peak_bytes()
         } else {
