@@ -52,7 +52,8 @@ struct Flight {
 
 impl Flight {
     fn of(place: &Place, mut command: Command) -> Flight {
-        let how = "--image-size 64 --model vit_micro --precision f64 --effective-batch 32 --steps 600 --json";
+        // At this size a piece of 32 is half as fast again as 32 pieces of one, so that growth pays and is worth waiting for.
+        let how = "--image-size 32 --model vit_micro --precision f64 --effective-batch 32 --steps 5000 --json";
         command
             .args(["train", SAMPLE])
             .args(STEADY)
