@@ -44,6 +44,19 @@ pub fn event(line: &str) -> RunEvent {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{line} is no event: {error}"))
 }
 
+/// A memory script: a machine with `total_bytes`, and what others use of it, a line every `apart_ms`.
+pub fn memory_script(
+    total_bytes: u64,
+    apart_ms: u64,
+    others_bytes: impl IntoIterator<Item = u64>,
+) -> String {
+    let line = |(line, others): (u64, u64)| {
+        let at_ms = line * apart_ms;
+        format!("{{\"at_ms\":{at_ms},\"total_bytes\":{total_bytes},\"others_bytes\":{others}}}\n")
+    };
+    (0..).zip(others_bytes).map(line).collect()
+}
+
 /// The loss of every step, to be compared to the last bit.
 pub fn losses(events: &[RunEvent]) -> Vec<f64> {
     let loss = |event: &RunEvent| match event {

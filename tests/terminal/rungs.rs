@@ -1,10 +1,9 @@
 //! Other apps take so much for so long that one sample a piece is all that fits: blocks are checkpointed one by one, then the
 //! optimizer's moments go to a file, and all of it is undone when memory is free. The losses do not notice.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{Place, draw_classes, losses, memory_script};
 use pressure::{Change, Moments};
 use runlog::RunEvent;
-use std::fmt::Write;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
 /// Script lines are so far apart, on the script's clock.
@@ -21,36 +20,16 @@ fn shortage() -> Vec<u64> {
     calm.chain(short).chain(steps).chain([PLENTY; 2]).collect()
 }
 
-fn script(others: &[u64]) -> String {
-    let mut text = String::new();
-    for (line, others) in others.iter().enumerate() {
-        let at_ms = line as u64 * LINE_MS;
-        writeln!(
-            text,
-            r#"{{"at_ms":{at_ms},"total_bytes":{TOTAL_BYTES},"others_bytes":{others}}}"#
-        )
-        .expect("text can be written to");
-    }
-    text
-}
-
 fn trained(others: &[u64], how: &str) -> Vec<RunEvent> {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 20);
-    place.file("script", script(others));
+    let others = others.iter().copied();
+    place.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
     let line = format!(
         "{{birds}} --image-size 32 --steps 150 --effective-batch 8 {how} \
          --memory-script {{script}} --memory-script-by piece"
     );
     place.train(&line).ended(0).events()
-}
-
-fn losses(events: &[RunEvent]) -> Vec<f64> {
-    let loss = |event: &RunEvent| match event {
-        RunEvent::Step { loss, .. } => Some(*loss),
-        _ => None,
-    };
-    events.iter().filter_map(loss).collect()
 }
 
 /// Change, blocks, moments and sentence of every rung, in order.

@@ -1,14 +1,13 @@
 //! Other apps come and go during a training: the micro-batch follows in time, and the losses do not notice.
 
-use crate::support::{Place, draw_classes, losses};
+use crate::support::{Place, draw_classes, losses, memory_script};
 use pressure::{Change, Level};
 use runlog::RunEvent;
-use std::fmt::Write;
 
 const GB: f64 = 1e9;
-const TOTAL_BYTES: f64 = 8.0 * GB;
+const TOTAL_BYTES: u64 = 8_000_000_000;
 /// Script lines are so far apart: calm is measured on their clock.
-const LINE_MS: usize = 250;
+const LINE_MS: u64 = 250;
 
 /// What other apps use, in GB, at one line a decision: low, rising over the critical line, low again.
 fn wave() -> Vec<f64> {
@@ -23,25 +22,13 @@ fn wave() -> Vec<f64> {
         .collect()
 }
 
-fn script(others: &[f64]) -> String {
-    let mut text = String::new();
-    for (line, gigabytes) in others.iter().enumerate() {
-        let (at_ms, others) = (line * LINE_MS, (gigabytes * GB) as u64);
-        writeln!(
-            text,
-            r#"{{"at_ms":{at_ms},"total_bytes":{TOTAL_BYTES},"others_bytes":{others}}}"#
-        )
-        .expect("text can be written to");
-    }
-    text
-}
-
 /// One hundred steps of 32 samples, with other apps as scripted.
 fn trained(others: &[f64], how: &str) -> Vec<RunEvent> {
     let place = Place::new();
     // Enough for the wave to break over the training, not over the evaluation that ends each epoch.
     draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 120);
-    place.file("script", script(others));
+    let others = others.iter().map(|gigabytes| (gigabytes * GB) as u64);
+    place.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
     let line = format!(
         "{{birds}} --image-size 16 --steps 100 --effective-batch 32 {how} \
          --memory-script {{script}} --memory-script-by piece"
