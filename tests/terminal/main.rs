@@ -14,6 +14,7 @@ mod group;
 mod kept;
 mod last_minutes;
 mod limits;
+mod parked;
 mod pipeline;
 mod plan;
 mod presets;

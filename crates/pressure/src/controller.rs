@@ -88,7 +88,9 @@ pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> 
     } else {
         turn.by_rules(&mut state)
     };
-    let decision = turn.answer(&mut state, outcome);
+    let mut decision = turn.answer(&mut state, outcome);
+    decision.checkpoint_first = turn.keep(&mut state, decision.action);
+    decision.release_caches |= decision.checkpoint_first;
     turn.watch(&mut state, asked.kind, decision.action);
     (state, decision)
 }

@@ -162,6 +162,9 @@ pub struct Decision {
     pub change: Change,
     /// Give cached memory back before the piece starts.
     pub release_caches: bool,
+    /// Checkpoint the last whole step first, unless the newest checkpoint is of it: the run may have to park soon.
+    #[serde(default)]
+    pub checkpoint_first: bool,
     /// How far ahead samples are decoded from now on.
     #[serde(default)]
     pub prefetch: Prefetch,

@@ -9,6 +9,7 @@ mod drill;
 mod error;
 mod fallback;
 mod growth;
+mod keeping;
 mod ladder;
 mod learnt;
 mod lines;

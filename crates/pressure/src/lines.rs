@@ -220,6 +220,7 @@ fn said(decision: &Decision) -> String {
         "micro_batch": decision.micro_batch,
         "change": decision.change,
         "release_caches": decision.release_caches,
+        "checkpoint_first": decision.checkpoint_first,
         "predicted_peak_bytes": decision.predicted_peak_bytes,
         "budget_bytes": decision.budget_bytes,
         "reason": decision.reason,

@@ -31,6 +31,10 @@ pub struct Policy {
     pub pause_fraction: f64,
     /// Share of RAM that the state alone must stay under one second ahead; above it the pilot parks.
     pub park_fraction: f64,
+    /// How far ahead that is forecast, milliseconds.
+    pub park_ahead_ms: u64,
+    /// While the pilot works, a checkpoint for a park is asked for at most this often, milliseconds.
+    pub checkpoint_apart_ms: u64,
     /// Share of RAM that state and others must fall under before a parked run comes back.
     pub unpark_fraction: f64,
     /// Share of RAM by which a paused run must fit better than it had to when it paused.
@@ -148,6 +152,8 @@ impl Default for Policy {
             cancel_fraction: 0.95,
             pause_fraction: 0.94,
             park_fraction: 0.985,
+            park_ahead_ms: 1_000,
+            checkpoint_apart_ms: 30_000,
             unpark_fraction: 0.92,
             continue_fraction: 0.01,
             grow_fraction: 0.96,

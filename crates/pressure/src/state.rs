@@ -2,6 +2,7 @@
 //! `controller.rs`. It has no clock: every time is a sample's.
 
 use crate::decision::{Action, PieceKind, Prefetch};
+use crate::keeping::Keeping;
 use crate::policy::Policy;
 use crate::rungs::{Reserve, Rungs};
 use crate::sample::{Level, MemorySample};
@@ -47,6 +48,8 @@ pub struct State {
     pub(crate) rungs: Rungs,
     /// Since when a run that waits to be stopped has had a reason.
     pub(crate) ending: Ending,
+    /// The checkpoint that a park rests on.
+    pub(crate) keeping: Keeping,
     /// Last answer to a critical sample.
     pub(crate) critical_answered_ms: Option<u64>,
     /// Last time that caches were given back.

@@ -301,6 +301,7 @@ impl Turn<'_> {
             micro_batch,
             change,
             release_caches,
+            checkpoint_first: false,
             prefetch,
             checkpoint_blocks: state.rungs.blocks_of(kind),
             moments: state.rungs.moments,

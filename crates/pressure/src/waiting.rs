@@ -7,9 +7,6 @@ use crate::state::{State, Waiting};
 use crate::turn::{Turn, Verdict};
 use crate::words::gb;
 
-/// The state is forecast this far before the pilot parks, milliseconds.
-const PARK_AHEAD_MS: u64 = 1_000;
-
 impl Turn<'_> {
     /// Whether to wait now, and for what.
     pub(crate) fn wait(&self, state: &mut State) -> Option<Verdict> {
@@ -26,7 +23,7 @@ impl Turn<'_> {
         let total = sample.total_bytes as f64;
         let used = sample.total_bytes.saturating_sub(sample.available_bytes);
         let others = used.saturating_sub(sample.own_bytes) as f64;
-        let ahead = others_ahead(self.policy, state, others, PARK_AHEAD_MS);
+        let ahead = others_ahead(self.policy, state, others, self.policy.park_ahead_ms);
         let park = match state.waiting {
             Waiting::Parked => others + kept as f64 > self.policy.unpark_fraction * total,
             Waiting::No | Waiting::Paused => {

@@ -138,11 +138,12 @@ fn tell_more(flights: &[&Flight]) {
     errors.sort_by(f64::total_cmp);
     let quantile = |q: f64| 100.0 * errors[(q * (errors.len() - 1) as f64) as usize];
     println!(
-        "a run: critical {:.2} s, {:.1} cancels, {:.2} refused, {:.2} parks, {:.1} s paused; peaks predicted within {:.1} % (median), {:.1} % (p95)",
+        "a run: critical {:.2} s, {:.1} cancels, {:.2} refused, {:.2} parks, {:.1} checkpoints for one, {:.1} s paused; peaks predicted within {:.1} % (median), {:.1} % (p95)",
         mean(|o| o.critical_s),
         mean(|o| f64::from(o.cancels)),
         mean(|o| f64::from(o.refused)),
         mean(|o| f64::from(o.parks)),
+        mean(|o| f64::from(o.checkpoints)),
         mean(|o| o.paused_s),
         quantile(0.5),
         quantile(0.95)

@@ -301,6 +301,9 @@ impl Pilot {
                 | Change::CheckpointMore
                 | Change::CheckpointLess
                 | Change::Moments
+                | Change::Pause
+                | Change::Park
+                | Change::Continue
                 | Change::Stop
         );
         (told || changed && phase == Phase::Train, previous)

@@ -108,18 +108,7 @@ impl<'a> Session<'a> {
         if let Kept::Unreadable(message) = loaded.state.pilot {
             session.journal.warn("pilot_begins_anew", message)?;
         }
-        let (at_ms, step, device) = (
-            session.journal.now_ms(),
-            session.state.step,
-            session.chosen.kind.to_owned(),
-        );
-        session.journal.say(RunEvent::Resumed {
-            at_ms,
-            unix_ms: unix_ms(),
-            step,
-            process: std::process::id(),
-            device,
-        })?;
+        session.say_resumed()?;
         session.warn_of_precision()?;
         Ok(session)
     }
@@ -174,7 +163,6 @@ impl<'a> Session<'a> {
             saved: Saved {
                 at_ms: state.at_ms,
                 step: None,
-                level: Level::Normal,
             },
             state,
             whole: true,
@@ -219,6 +207,17 @@ impl<'a> Session<'a> {
         })))
     }
 
+    /// The run goes on at this step; what it said of later ones is void.
+    pub(crate) fn say_resumed(&mut self) -> Result<()> {
+        self.journal.say(RunEvent::Resumed {
+            at_ms: self.journal.now_ms(),
+            unix_ms: unix_ms(),
+            step: self.state.step,
+            process: std::process::id(),
+            device: self.chosen.kind.to_owned(),
+        })
+    }
+
     fn warn_of_precision(&mut self) -> Result<()> {
         let (precision, wanted) = (self.plan.precision, self.plan.device);
         match precision.allowed_on(&self.chosen, wanted)? {
@@ -235,8 +234,22 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Asks the pilot and says what it answered.
+    /// Asks the pilot and says what it answered. Where a checkpoint had to be written first the answer is old by then: it is
+    /// asked anew.
     pub(crate) fn ask(
+        &mut self,
+        remaining: usize,
+        phase: Phase,
+        position: (u64, usize),
+    ) -> Result<Answer> {
+        let answer = self.ask_once(remaining, phase, position)?;
+        match answer.decision.checkpoint_first && self.save_ahead()? {
+            true => self.ask_once(remaining, phase, position),
+            false => Ok(answer),
+        }
+    }
+
+    fn ask_once(
         &mut self,
         remaining: usize,
         phase: Phase,

@@ -128,7 +128,7 @@ impl Session<'_> {
                         Action::Stop => return Ok(self.stopped_by(&answer.decision)),
                         Action::Park => {
                             drop(batch);
-                            match self.park()? {
+                            match self.park(Phase::Train, self.plan.effective_batch as usize)? {
                                 ControlFlow::Break(why) => return Ok(why),
                                 ControlFlow::Continue(()) => continue 'step,
                             }
@@ -183,20 +183,24 @@ impl Session<'_> {
         Ok(StopReason::Finished)
     }
 
-    /// Drops everything until memory is back, then takes it up from the checkpoint written first. Breaks where the run ends.
-    fn park(&mut self) -> Result<ControlFlow<StopReason>> {
-        if !self.save_before_parking()? {
+    /// Drops everything until memory is back for `samples` to be worked, then goes on from the newest checkpoint. Breaks where the
+    /// run ends.
+    pub(crate) fn park(&mut self, phase: Phase, samples: usize) -> Result<ControlFlow<StopReason>> {
+        if !self.may_park()? {
             self.pilot.wait(&self.control);
             return Ok(ControlFlow::Continue(()));
         }
         self.unload()?;
+        let step = match phase {
+            Phase::Train => self.state.step + 1,
+            Phase::Evaluate => self.state.step,
+        };
         loop {
             if self.heed()? {
                 // What was checkpointed is all there is to keep.
                 return Ok(ControlFlow::Break(StopReason::Requested));
             }
-            let (batch, position) = (self.plan.effective_batch as usize, (self.state.step + 1, 0));
-            let answer = self.ask(batch, Phase::Train, position)?;
+            let answer = self.ask(samples, phase, (step, 0))?;
             match answer.decision.action {
                 Action::Park => self.pilot.wait(&self.control),
                 Action::Stop => return Ok(ControlFlow::Break(self.stopped_by(&answer.decision))),
@@ -204,8 +208,12 @@ impl Session<'_> {
             }
         }
         let (loaded, _) = checkpoint::newest(&self.run)?;
+        let again = loaded.state.step < self.state.step;
         self.load(&loaded)?;
         self.restart_feed();
+        if again {
+            self.say_resumed()?;
+        }
         Ok(ControlFlow::Continue(()))
     }
 }

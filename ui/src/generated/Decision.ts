@@ -26,6 +26,10 @@ change: Change,
  */
 release_caches: boolean, 
 /**
+ * Checkpoint the last whole step first, unless the newest checkpoint is of it: the run may have to park soon.
+ */
+checkpoint_first: boolean, 
+/**
  * How far ahead samples are decoded from now on.
  */
 prefetch: Prefetch, 

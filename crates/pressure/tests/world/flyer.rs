@@ -40,6 +40,8 @@ pub struct Wish {
     /// The size that it is cut from.
     pub size: u32,
     pub release: bool,
+    /// Checkpoint the last whole step first.
+    pub checkpoint: bool,
     pub voluntary: bool,
     /// Predicted peak, GB.
     pub predicted: f64,
@@ -52,6 +54,8 @@ pub trait Flyer {
     /// Before a piece of what remains.
     fn ask(&mut self, seen: &Seen, remaining: usize, length: f64) -> Wish;
     fn ended(&mut self, piece: &Worked);
+    /// A checkpoint was written.
+    fn saved(&mut self, _t: f64, _seconds: f64) {}
     /// The system killed the trainer; somebody starts it anew.
     fn killed(&mut self);
 }
@@ -71,6 +75,7 @@ impl Flyer for Fixed {
             piece: remaining.div_ceil(pieces),
             size: self.0,
             release: false,
+            checkpoint: false,
             voluntary: false,
             predicted: 0.0,
         }
@@ -148,8 +153,12 @@ impl Flyer for Ebb {
         Wish {
             action: decision.action,
             piece: decision.micro_batch,
-            size: self.state.micro_batch(self.kind),
+            size: match decision.action {
+                Action::Run => self.state.micro_batch(self.kind),
+                _ => 0,
+            },
             release: decision.release_caches,
+            checkpoint: decision.checkpoint_first,
             voluntary: is_voluntary(&decision),
             predicted: decision.predicted_peak_bytes as f64 / GB,
         }
@@ -170,6 +179,10 @@ impl Flyer for Ebb {
             std::mem::take(&mut self.model),
         );
         (self.state, self.model) = observe(&self.policy, state, model, &piece);
+    }
+
+    fn saved(&mut self, t: f64, seconds: f64) {
+        self.state.tell_checkpoint(ms(t), 1000.0 * seconds);
     }
 
     fn killed(&mut self) {

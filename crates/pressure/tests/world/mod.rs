@@ -1,6 +1,6 @@
 //! A machine with unified memory, other apps and a trainer, in steps of 50 ms. An implementation in Python
-//! does the same work with the same random numbers. It differs in parking alone, where this one waits for the checkpoint
-//! that is being written. GB are floats here.
+//! does the same work with the same random numbers. It differs in checkpoints alone: here they are written as the trainer
+//! writes them, between two pieces, while nothing else is done and as slowly as everything is. GB are floats here.
 
 mod flyer;
 mod outcome;
@@ -109,20 +109,15 @@ fn level_of(used: f64) -> Level {
     }
 }
 
-/// The checkpoint that is written in the background when memory becomes short, at most every 30 s.
+/// Checkpoints of whole steps, as the trainer writes them.
 #[derive(Default)]
-struct Checkpoint {
-    asked: Option<f64>,
-    ready: f64,
-    holds: f64,
-}
-
-impl Checkpoint {
-    fn ask(&mut self, t: f64, state: f64, done: f64) {
-        if self.asked.is_none_or(|asked| t - asked > 30.0) {
-            (self.asked, self.ready, self.holds) = (Some(t), t + state * KEPT / DISK, done);
-        }
-    }
+struct Checkpoints {
+    /// Whole steps done.
+    steps: u32,
+    /// The newest one: the step that it is of, and the samples done until then.
+    newest: Option<(u32, f64)>,
+    /// The one being written: since when, and whether everything is dropped after it.
+    writing: Option<(f64, bool)>,
 }
 
 /// Ten minutes on this machine.
@@ -131,8 +126,7 @@ pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
     let mut out = Outcome::default();
     let (mut pool, mut left, mut rest, mut over_kill) = (truth.state, 0.0, BATCH, 0.0);
     let (mut parked, mut dead_until, mut last_size) = (false, 0.0, None);
-    let (mut saving, mut system) = (None, SystemLevel::default());
-    let mut checkpoint = Checkpoint::default();
+    let (mut checkpoints, mut system) = (Checkpoints::default(), SystemLevel::default());
     let mut over_since: Option<f64> = None;
     let mut working: Option<Working> = None;
     let mut seen = Seen::default();
@@ -151,6 +145,7 @@ pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
             out.killed += 1;
             (dead_until, pool, over_kill) = (t + RESTART, truth.state, 0.0);
             (working, left, rest, over_since) = (None, 0.0, BATCH, None);
+            checkpoints.writing = None;
             if let Who::Flyer(flyer) = &mut who {
                 flyer.killed();
             }
@@ -185,15 +180,6 @@ pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
                 out.cancels += 1;
                 (left, pool) = (0.0, truth.state);
             }
-            if seen.others + seen.pool > WARNING * RAM && !parked {
-                checkpoint.ask(t, truth.state, out.done - f64::from(BATCH - rest));
-            }
-        }
-        if let Some(ready) = saving {
-            if t < ready {
-                continue;
-            }
-            (saving, parked) = (None, true);
         }
         let slow = if used < 0.92 {
             1.0
@@ -225,8 +211,16 @@ pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
                 out.peaks.push((piece.wish.predicted, peak));
             }
         }
+        if let Some((since, parks)) = checkpoints.writing.take() {
+            let done = out.done - f64::from(BATCH - rest);
+            (checkpoints.newest, parked) = (Some((checkpoints.steps, done)), parks);
+            if let Who::Flyer(flyer) = &mut who {
+                flyer.saved(t, t - since);
+            }
+        }
         if rest == 0 {
             (rest, left) = (BATCH, left + UPDATE);
+            checkpoints.steps += 1;
             continue;
         }
         let mut length = (0.08 * random.normal()).exp();
@@ -249,22 +243,38 @@ pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
         if wish.release && pool > truth.state {
             (pool, left) = (truth.state, left + SYNC);
         }
+        out.sizes.push((t, wish.size));
+        let parks = wish.action == Action::Park && !parked;
+        if parks {
+            // Only whole steps are kept.
+            out.parks += 1;
+            out.done -= f64::from(BATCH - rest);
+            (pool, rest, left) = (truth.state, BATCH, 0.0);
+        }
+        let newest = checkpoints.newest.filter(|_| !wish.checkpoint);
+        let whole = checkpoints
+            .newest
+            .is_some_and(|(step, _)| step == checkpoints.steps);
+        match newest {
+            // What came after it is worked again.
+            Some((_, done)) if parks => (parked, out.done) = (true, out.done.min(done)),
+            _ if whole => parked |= parks,
+            _ if parks || wish.checkpoint && !parked => {
+                out.checkpoints += 1;
+                checkpoints.writing = Some((t, parks));
+                left += truth.state * KEPT / DISK;
+                continue;
+            }
+            _ => {}
+        }
         if wish.action != Action::Run {
             out.paused_s += TICK;
-            out.sizes.push((t, 0));
-            if wish.action == Action::Park && !parked {
-                // The weights go when the checkpoint that the warning asked for is written; what came after it is lost.
-                out.parks += 1;
-                out.done = out.done.min(checkpoint.holds);
-                (saving, pool, rest, left) = (Some(checkpoint.ready), truth.state, BATCH, 0.0);
-            }
             continue;
         }
         if std::mem::take(&mut parked) {
             (pool, left) = (truth.state, truth.state / DISK);
             continue;
         }
-        out.sizes.push((t, wish.size));
         out.changes += u32::from(last_size.is_some_and(|last| last != wish.size));
         last_size = Some(wish.size);
         if wish.voluntary {

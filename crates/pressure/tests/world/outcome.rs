@@ -13,6 +13,7 @@ pub struct Outcome {
     pub refused: u32,
     pub cancels: u32,
     pub parks: u32,
+    pub checkpoints: u32,
     /// Changes of size for whatever reason.
     pub changes: u32,
     /// Times of the voluntary ones.

@@ -189,6 +189,7 @@ impl Demo {
                 _ => Change::Shrink,
             },
             release_caches: size < previous,
+            checkpoint_first: false,
             prefetch: Prefetch::Long,
             checkpoint_blocks: 0,
             moments: Moments::Resident,

@@ -22,6 +22,13 @@ impl Pilot {
         self.state.tell_disk_free(bytes);
     }
 
+    /// A checkpoint was written in so many milliseconds.
+    pub fn tell_checkpoint(&mut self, took_ms: f64) {
+        if let Some(sample) = self.monitor.latest() {
+            self.state.tell_checkpoint(sample.at_ms, took_ms);
+        }
+    }
+
     /// The moments could not be moved to a file: they stay in memory from now on.
     pub fn keep_moments_resident(&mut self) {
         self.state.give_no_moments();

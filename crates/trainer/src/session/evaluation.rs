@@ -26,7 +26,7 @@ impl Session<'_> {
     }
 
     /// Evaluates the held-out samples, every piece under the pilot. Breaks when the run is to stop: there is no result then,
-    /// and the next life begins with this evaluation.
+    /// and the next life begins with this evaluation. Parked it begins again when memory is back.
     pub(crate) fn evaluate(&mut self) -> Result<ControlFlow<StopReason>> {
         self.held_out.begin();
         let mut pending = Pending::new(self.held_out.len());
@@ -37,10 +37,22 @@ impl Session<'_> {
             }
             let answer = self.ask(pending.remaining(), Phase::Evaluate, (self.state.step, 0))?;
             let Some(size) = answer.decision.micro_batch() else {
-                if answer.decision.action == Action::Stop {
-                    return Ok(ControlFlow::Break(self.stopped_by(&answer.decision)));
+                match answer.decision.action {
+                    Action::Stop => {
+                        return Ok(ControlFlow::Break(self.stopped_by(&answer.decision)));
+                    }
+                    Action::Park => {
+                        // What was evaluated is soon evaluated again, once memory is back.
+                        (pending, sum) = (Pending::new(self.held_out.len()), Default::default());
+                        let step = self.state.step;
+                        let parked = self.park(Phase::Evaluate, self.held_out.len())?;
+                        if parked.is_break() || self.state.step != step {
+                            return Ok(parked);
+                        }
+                        self.held_out.begin();
+                    }
+                    Action::Pause | Action::Run => self.pilot.wait(&self.control),
                 }
-                self.pilot.wait(&self.control);
                 continue;
             };
             for lost in pending.deliver(self.held_out.fetch(pending.missing(size))) {

@@ -4,18 +4,16 @@ use super::Session;
 use crate::checkpoint::{self, Loaded, Moments};
 use crate::error::{Result, TrainError};
 use crate::learner::Learner;
-use pressure::Level;
 use runlog::{CheckpointReason, Every, RunEvent, RunFolder};
 use std::time::Instant;
 
-/// A checkpoint at the warning level is written at most this often, in milliseconds.
-const PRESSURE_CHECKPOINT_MS: u64 = 30_000;
+/// Work of at most so many milliseconds is done again after a park.
+const AGAIN_MOST_MS: u64 = 30_000;
 
 /// When and where the last checkpoint was written.
 pub(super) struct Saved {
     pub(super) at_ms: u64,
     pub(super) step: Option<u64>,
-    pub(super) level: Level,
 }
 
 impl Session<'_> {
@@ -37,12 +35,27 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes the checkpoint that parking rests on. False when it cannot be written: then nothing may be dropped.
-    pub(crate) fn save_before_parking(&mut self) -> Result<bool> {
-        if self.saved.step == Some(self.state.step) {
-            return Ok(true);
+    /// Writes the checkpoint that a park rests on, as long as writing is cheap. True where one was written: the newest may be of
+    /// this step already, or a row of skipped steps may be under way, whose end is not known yet.
+    pub(super) fn save_ahead(&mut self) -> Result<bool> {
+        let step = Some(self.state.step);
+        if self.saved.step == step || self.learner.is_skipping() || self.learner.is_unloaded() {
+            return Ok(false);
         }
         self.save_if_possible(CheckpointReason::Pressure)?;
+        Ok(self.saved.step == step)
+    }
+
+    /// Whether there is a checkpoint to park on: of this step, or so young that little is worked again. Where memory fell faster
+    /// than one could be written ahead it is written now; where it cannot be written nothing may be dropped.
+    pub(crate) fn may_park(&mut self) -> Result<bool> {
+        let young = self.journal.now_ms() <= self.saved.at_ms + AGAIN_MOST_MS;
+        if self.saved.step.is_some() && young {
+            return Ok(true);
+        }
+        if self.saved.step != Some(self.state.step) {
+            self.save_if_possible(CheckpointReason::Pressure)?;
+        }
         Ok(self.saved.step == Some(self.state.step))
     }
 
@@ -55,17 +68,11 @@ impl Session<'_> {
         }
     }
 
-    pub(crate) fn checkpoint_is_due(&mut self) -> Option<CheckpointReason> {
+    pub(crate) fn checkpoint_is_due(&self) -> Option<CheckpointReason> {
         let (step, at_ms) = (self.state.step, self.journal.now_ms());
-        let level = self.pilot.state().level();
-        let entered = level > self.saved.level;
-        self.saved.level = level;
         // What a row of skipped steps ends in is not known yet: the checkpoint before it stays the newest.
         if self.saved.step == Some(step) || self.learner.is_skipping() {
             return None;
-        }
-        if entered && at_ms >= self.saved.at_ms + PRESSURE_CHECKPOINT_MS {
-            return Some(CheckpointReason::Pressure);
         }
         let due = match self.plan.checkpoint_every {
             Every::Minutes(minutes) => at_ms >= self.saved.at_ms + minutes * 60_000,
@@ -122,12 +129,14 @@ impl Session<'_> {
         let written = checkpoint::write(&self.run, &self.learner, &self.state)?;
         self.saved.at_ms = self.state.at_ms;
         self.saved.step = Some(self.state.step);
+        let ms = begun.elapsed().as_secs_f64() * 1000.0;
+        self.pilot.tell_checkpoint(ms);
         self.journal.say(RunEvent::Checkpoint {
             at_ms: self.journal.now_ms(),
             step: self.state.step,
             path: written.path,
             bytes: written.bytes,
-            ms: begun.elapsed().as_secs_f64() * 1000.0,
+            ms,
             why,
         })?;
         match checkpoint::tidy(&self.run, self.state.best.map(|(_, step)| step)) {

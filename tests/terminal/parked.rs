@@ -1,0 +1,133 @@
+//! Other apps need even what the model itself takes: the run parks, in training and in evaluation alike, on a checkpoint that
+//! was written while that was cheap. It comes back by itself, and nothing of it shows in what was trained.
+
+use crate::support::{Place, draw_classes, memory_script};
+use pressure::{Change, Phase};
+use runlog::{CheckpointReason, RunEvent};
+use std::collections::BTreeMap;
+
+const TOTAL_BYTES: u64 = 8_000_000_000;
+const CALM: u64 = 1_000_000_000;
+/// Script lines are so far apart, on the script's clock.
+const LINE_MS: u64 = 250;
+/// Sums of other splits of the same batch.
+const ALLOWED: f64 = 1e-10;
+
+fn trained(others: &[u64], evaluate_every_epochs: u32) -> Vec<RunEvent> {
+    let place = Place::new();
+    let config = format!("evaluate_every_epochs = {evaluate_every_epochs}");
+    place.file("config.toml", config);
+    draw_classes(&place.path("birds"), &["jay", "owl"], 20);
+    let script = memory_script(TOTAL_BYTES, LINE_MS, others.iter().copied());
+    place.file("script", script);
+    let line = "{birds} --image-size 16 --steps 40 --effective-batch 8 --precision f64 \
+                --config {config.toml} --memory-script {script} --memory-script-by piece";
+    place.train(line).ended(0).events()
+}
+
+/// Where decisions of this kind stand.
+fn changes(events: &[RunEvent], wanted: Change, of: Phase) -> Vec<usize> {
+    let is = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, phase, .. } if decision.change == wanted && *phase == of);
+    (0..events.len()).filter(|&at| is(&events[at])).collect()
+}
+
+/// Where checkpoints stand that were written for a park, each with its step.
+fn written_ahead(events: &[RunEvent]) -> Vec<(usize, u64)> {
+    let step = |event: &RunEvent| match event {
+        RunEvent::Checkpoint {
+            step,
+            why: CheckpointReason::Pressure,
+            ..
+        } => Some(*step),
+        _ => None,
+    };
+    let all = events.iter().enumerate();
+    all.filter_map(|(at, event)| Some((at, step(event)?)))
+        .collect()
+}
+
+/// Loss of every step and of every evaluation; where it was worked again, the last one's.
+fn results(events: &[RunEvent]) -> [BTreeMap<u64, f64>; 2] {
+    let mut results = [BTreeMap::new(), BTreeMap::new()];
+    for event in events {
+        match event {
+            RunEvent::Step { step, loss, .. } => results[0].insert(*step, *loss),
+            RunEvent::Evaluation { step, loss, .. } => results[1].insert(*step, *loss),
+            _ => None,
+        };
+    }
+    results
+}
+
+#[track_caller]
+fn the_same_was_trained(events: &[RunEvent], calm: &[RunEvent]) {
+    let (one, other) = (results(events), results(calm));
+    assert_eq!(one[0].len(), 40);
+    for (one, other) in one.iter().zip(&other) {
+        assert_eq!(one.len(), other.len());
+        for ((step, a), (of, b)) in one.iter().zip(other) {
+            assert!(
+                step == of && (a - b).abs() <= ALLOWED,
+                "{step} {of}: {a} {b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_park_rests_on_a_checkpoint_that_was_written_before() {
+    let rise = (0..70).map(|line| CALM + 100_000_000 * line);
+    let others: Vec<u64> = std::iter::repeat_n(CALM, 20)
+        .chain(rise)
+        .chain([TOTAL_BYTES; 30])
+        .chain([CALM; 2])
+        .collect();
+    let events = trained(&others, 1000);
+    let parks = changes(&events, Change::Park, Phase::Train);
+    assert_eq!(parks.len(), 1, "one rise, one park");
+    let back = changes(&events, Change::Continue, Phase::Train);
+    let back = back.into_iter().find(|at| *at > parks[0]);
+    let back = back.expect("it comes back by itself");
+    let ahead = written_ahead(&events);
+    println!("parked at event {}, written ahead: {ahead:?}", parks[0]);
+    assert!(ahead.iter().all(|(at, _)| !(parks[0]..back).contains(at)));
+    let rested_on = ahead.iter().rev().find(|(at, _)| *at < parks[0]);
+    let (_, rested_on) = rested_on.expect("written before memory was short");
+    let RunEvent::Decision { step, .. } = &events[parks[0]] else {
+        panic!("{:?}", events[parks[0]]);
+    };
+    let resumed = events.iter().filter_map(|event| match event {
+        RunEvent::Resumed { step, .. } => Some(*step),
+        _ => None,
+    });
+    let expected: Vec<u64> = (rested_on < step)
+        .then_some(*rested_on)
+        .into_iter()
+        .collect();
+    assert_eq!(
+        resumed.collect::<Vec<_>>(),
+        expected,
+        "what came after it is worked again"
+    );
+    the_same_was_trained(&events, &trained(&[CALM], 1000));
+}
+
+#[test]
+fn an_evaluation_parks_too_and_begins_again_when_memory_is_back() {
+    let calm = trained(&[CALM], 1);
+    let (mut training, mut evaluating) = (0, 0);
+    for seed in 0..3u64 {
+        // Now and then there is nothing left for one line: some of them meet a training, some an evaluation.
+        let line = |line: u64| match (line + 101 * seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59 {
+            0 => TOTAL_BYTES,
+            _ => CALM,
+        };
+        let others: Vec<u64> = (0..150).map(line).collect();
+        let events = trained(&others, 1);
+        training += changes(&events, Change::Park, Phase::Train).len();
+        evaluating += changes(&events, Change::Park, Phase::Evaluate).len();
+        the_same_was_trained(&events, &calm);
+    }
+    println!("parked {training} times in training, {evaluating} times in evaluation");
+    assert!(training > 0 && evaluating > 0);
+}
