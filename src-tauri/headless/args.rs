@@ -5,6 +5,7 @@ mod measuring;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dataset::Task;
 use runlog::Blocks;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 pub use measuring::{Bench, VerifySplit};
@@ -133,6 +134,9 @@ pub struct Train {
     /// Largest footprint, such as 8GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub memory_cap: Option<u64>,
+    /// The same as a share of all memory, 0.1 to 0.95; 0.67 leaves a third to you
+    #[arg(long, value_name = "SHARE", value_parser = memory_target)]
+    pub memory_target: Option<f64>,
     /// Share of all memory that everybody together may fill, 0.5 to 0.95; less is kinder to other apps
     #[arg(long, value_name = "SHARE", value_parser = politeness)]
     pub politeness: Option<f64>,
@@ -300,6 +304,9 @@ pub struct Pilot {
     /// Largest footprint, such as 8GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub memory_cap: Option<u64>,
+    /// The same as a share of all memory, 0.1 to 0.95
+    #[arg(long, value_name = "SHARE", value_parser = memory_target)]
+    pub memory_target: Option<f64>,
     /// Share of memory that everybody together may fill, 0.5 to 0.95
     #[arg(long, value_name = "SHARE", value_parser = politeness)]
     pub politeness: Option<f64>,
@@ -309,11 +316,21 @@ pub struct Pilot {
 }
 
 fn politeness(text: &str) -> Result<f64, String> {
-    let share = text
-        .parse()
-        .ok()
-        .filter(|share| (0.5..=0.95).contains(share));
-    share.ok_or_else(|| "write a share from 0.5 to 0.95, such as 0.9".to_owned())
+    share(text, 0.5..=0.95, "write a share from 0.5 to 0.95, such as 0.9")
+}
+
+/// `--memory-target`: a share of all memory.
+pub fn memory_target(text: &str) -> Result<f64, String> {
+    share(
+        text,
+        0.1..=0.95,
+        "write a share from 0.1 to 0.95, such as 0.67",
+    )
+}
+
+fn share(text: &str, allowed: RangeInclusive<f64>, write: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| allowed.contains(share));
+    share.ok_or_else(|| write.to_owned())
 }
 
 #[derive(Args)]

@@ -60,6 +60,9 @@ pub struct Plan {
     /// Largest footprint, such as 8GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub memory_cap: Option<u64>,
+    /// The same as a share of all memory, 0.1 to 0.95; 0.67 leaves a third to you
+    #[arg(long, value_name = "SHARE", value_parser = super::args::memory_target)]
+    pub memory_target: Option<f64>,
     /// Plan for a Mac with so much memory, such as 16GB
     #[arg(long = "for", value_name = "SIZE", value_parser = asked::mac)]
     pub mac: Option<u64>,
@@ -281,6 +284,7 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
         device: args.device.clone().or(args.mac.map(|_| "metal".to_owned())),
         threads: args.threads,
         memory_cap_bytes: args.memory_cap,
+        memory_cap_fraction: args.memory_target,
         ..RunConfig::default()
     };
     let config = typed.over(base);

@@ -18,7 +18,11 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         Failure::usage("no folder to train on; write `ebb train FOLDER`, or give one in the config")
     })?;
     let inspection = photographs(&folder, &options(&config))?;
-    let plan = settle(&config, &inspection)?;
+    let total_bytes = match config.memory_cap_fraction {
+        Some(_) => total_bytes(&machine(&args.script)),
+        None => 0,
+    };
+    let plan = settle(&config, &inspection, total_bytes)?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
         inspect::describe(&inspection);
@@ -127,6 +131,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         threads: args.threads,
         workers: args.workers,
         memory_cap_bytes: args.memory_cap,
+        memory_cap_fraction: args.memory_target,
         politeness: args.politeness,
         seed: args.seed,
         dev_samples: args.dev_samples,

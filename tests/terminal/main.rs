@@ -22,6 +22,7 @@ mod pressed;
 mod repeat;
 mod stop;
 mod stream;
+mod target;
 mod texts;
 mod used;
 mod verify_split;

@@ -126,8 +126,8 @@ impl Policy {
     /// Two thirds of RAM: what a user who wants room may set as `memory_cap_fraction`.
     pub const TARGET_FRACTION: f64 = 2.0 / 3.0;
 
-    /// The user's ceiling on a machine of `total_bytes`, bytes.
-    pub(crate) fn cap_bytes(&self, total_bytes: u64) -> Option<u64> {
+    /// The user's ceiling on a machine of `total_bytes`, bytes: the smaller of the two, where any is set.
+    pub fn cap_bytes(&self, total_bytes: u64) -> Option<u64> {
         let share = self.memory_cap_fraction.filter(|_| total_bytes > 0);
         let share = share.map(|share| (share * total_bytes as f64) as u64);
         self.memory_cap_bytes.into_iter().chain(share).min()

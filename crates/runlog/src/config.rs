@@ -81,6 +81,9 @@ pub struct RunConfig {
     /// Largest footprint, in bytes, at least 64 MB. A file may also say "8GB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_cap_bytes: Option<u64>,
+    /// The same as a share of all memory, `0.1..=0.95`: two thirds leave the user one. The smaller of the two counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_cap_fraction: Option<f64>,
     /// Where the budget line stands, as a share of all memory, `0.5..=0.95`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub politeness: Option<f64>,
@@ -178,6 +181,7 @@ impl RunConfig {
             threads: self.threads.or(base.threads),
             workers: self.workers.or(base.workers),
             memory_cap_bytes: self.memory_cap_bytes.or(base.memory_cap_bytes),
+            memory_cap_fraction: self.memory_cap_fraction.or(base.memory_cap_fraction),
             politeness: self.politeness.or(base.politeness),
             parked_most_minutes: self.parked_most_minutes.or(base.parked_most_minutes),
             seed: self.seed.or(base.seed),

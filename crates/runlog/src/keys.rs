@@ -33,7 +33,7 @@ use Allowed::{Blocks, Bytes, Number, Path, Rhythm, Tiers, Whole, Word};
 const EXACT: u64 = (1 << 53) - 1;
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 31] = [
+pub(crate) const KEYS: [(&str, Allowed); 32] = [
     ("folder", Path),
     ("task", Word(&["image-classification"])),
     ("model", Word(&["convnet", "vit_micro"])),
@@ -58,6 +58,7 @@ pub(crate) const KEYS: [(&str, Allowed); 31] = [
     ("threads", Whole(1, 1024)),
     ("workers", Whole(0, 256)),
     ("memory_cap_bytes", Bytes(64 << 20)),
+    ("memory_cap_fraction", Number(0.1, 0.95)),
     ("politeness", Number(0.5, 0.95)),
     ("parked_most_minutes", Whole(1, 100_000)),
     ("seed", Whole(0, EXACT)),

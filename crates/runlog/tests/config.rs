@@ -153,12 +153,12 @@ fn every_key_is_in_the_table() {
                 effective_batch = 1\nmicro_batch = 1\nfirst_micro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
                 warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\nema_decay = 0.5\naugment = \"none\"\nheld_out_fraction = 0\n\
                 device = \"cpu\"\nprecision = \"f64\"\ncheckpoint_blocks = 2\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
-                politeness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n\
+                memory_cap_fraction = 0.67\npoliteness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n\
                 [[by_memory]]\nat_least = 1\n";
     let config = load("all.toml", text).expect("all keys are known");
     let again = RunConfig::from_toml(&config.to_toml(), "again").expect("what was written is read");
     assert_eq!(again, config);
-    assert_eq!(config.to_toml().lines().count(), 32);
+    assert_eq!(config.to_toml().lines().count(), 33);
 }
 
 #[test]

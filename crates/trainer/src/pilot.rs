@@ -93,6 +93,7 @@ impl Pilot {
     ) -> Result<Self> {
         let mut policy = Policy {
             memory_cap_bytes: plan.memory_cap_bytes,
+            memory_cap_fraction: plan.memory_cap_fraction,
             fixed_micro_batch: plan.fixed_micro_batch,
             ..Policy::default()
         };

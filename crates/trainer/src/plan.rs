@@ -137,6 +137,8 @@ pub struct Plan {
     pub workers: Option<u32>,
     /// Largest footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
+    /// The same as a share of all memory; the smaller of the two counts.
+    pub memory_cap_fraction: Option<f64>,
     /// Where the budget line stands, as a share of all memory.
     pub politeness: Option<f64>,
     /// Longest time that the run may be parked before it ends, in milliseconds, where the user set one.
@@ -280,6 +282,7 @@ impl Plan {
             threads: config.threads.unwrap_or(default_threads() as u32),
             workers: config.workers,
             memory_cap_bytes: config.memory_cap_bytes,
+            memory_cap_fraction: config.memory_cap_fraction,
             politeness: config.politeness,
             parked_most_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
             seed: config.seed.unwrap_or(seed),

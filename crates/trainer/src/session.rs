@@ -145,7 +145,7 @@ impl<'a> Session<'a> {
         if let Some(ear) = journal.ear() {
             pilot.listen(ear);
         }
-        let ceilings = [Some(pilot.total_bytes()), plan.memory_cap_bytes];
+        let ceilings = [Some(pilot.total_bytes()), pilot.cap_bytes()];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
         let ahead = Ahead::of(plan, workers(plan, chosen.kind), ceiling_bytes);

@@ -51,11 +51,15 @@ fn working_set_bytes(total_bytes: u64) -> u64 {
 /// The room that the question is about.
 pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
     let politeness = config.politeness.unwrap_or(Policy::default().politeness);
-    let memory_cap_bytes = args.memory_cap.or(config.memory_cap_bytes);
+    let cap = Policy {
+        memory_cap_bytes: args.memory_cap.or(config.memory_cap_bytes),
+        memory_cap_fraction: args.memory_target.or(config.memory_cap_fraction),
+        ..Policy::default()
+    };
     let device = |total_bytes, limit_bytes| DeviceRoom {
         total_bytes,
         limit_bytes,
-        memory_cap_bytes,
+        memory_cap_bytes: cap.cap_bytes(total_bytes),
         politeness,
     };
     if let Some(total_bytes) = args.mac {

@@ -10,14 +10,20 @@ use runlog::{Blocks, RunConfig, format_bytes};
 /// A machine larger than any: the cap alone counts.
 const ENDLESS_BYTES: u64 = 1 << 60;
 
-/// Checks a config as [`Plan::check`] does; and where there is a memory cap, that one sample fits below it. Blocks are
-/// checkpointed where that is what it takes and the user left it open: the training stays the same to the bit.
+/// Checks a config as [`Plan::check`] does; and where there is a memory cap, in bytes or as a share of `total_bytes`, that one
+/// sample fits below it. Blocks are checkpointed where that is what it takes and the user left it open: the training stays
+/// the same to the bit.
 ///
 /// # Errors
 /// As [`Plan::check`]; a cap below what one sample needs, with a cap that would do.
-pub fn settle(config: &RunConfig, inspection: &Inspection) -> Result<Plan> {
+pub fn settle(config: &RunConfig, inspection: &Inspection, total_bytes: u64) -> Result<Plan> {
     let plan = Plan::check(config, inspection)?;
-    let Some(cap_bytes) = plan.memory_cap_bytes else {
+    let cap = Policy {
+        memory_cap_bytes: plan.memory_cap_bytes,
+        memory_cap_fraction: plan.memory_cap_fraction,
+        ..Policy::default()
+    };
+    let Some(cap_bytes) = cap.cap_bytes(total_bytes) else {
         return Ok(plan);
     };
     let kind = tape::device::foresee_kind(plan.device);

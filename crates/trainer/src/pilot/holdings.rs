@@ -7,6 +7,11 @@ use pressure::Moments;
 use tape::memory::release;
 
 impl Pilot {
+    /// The user's ceiling on this machine, in bytes.
+    pub fn cap_bytes(&self) -> Option<u64> {
+        self.policy.cap_bytes(self.total_bytes())
+    }
+
     /// What the footprint holds now that a shorter prefetch gives back, in bytes.
     pub fn set_spare(&mut self, bytes: u64) {
         self.spare_bytes = bytes;

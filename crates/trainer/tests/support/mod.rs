@@ -128,6 +128,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         threads: 2,
         workers: None,
         memory_cap_bytes: None,
+        memory_cap_fraction: None,
         politeness: None,
         parked_most_ms: None,
         seed: 7,
