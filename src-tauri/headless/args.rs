@@ -142,7 +142,7 @@ pub struct Train {
     pub politeness: Option<f64>,
     #[command(flatten)]
     pub script: Script,
-    /// Repeat the micro-batch schedule of a recorded run
+    /// Repeat the schedule of a recorded run: micro-batches, and blocks computed twice
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
     /// Seed of everything random
@@ -316,7 +316,11 @@ pub struct Pilot {
 }
 
 fn politeness(text: &str) -> Result<f64, String> {
-    share(text, 0.5..=0.95, "write a share from 0.5 to 0.95, such as 0.9")
+    share(
+        text,
+        0.5..=0.95,
+        "write a share from 0.5 to 0.95, such as 0.9",
+    )
 }
 
 /// `--memory-target`: a share of all memory.

@@ -146,7 +146,10 @@ fn a_command_that_cannot_be_meant_is_refused() {
         ("--learning-rate 100", &["learning_rate", "100", "10"]),
         ("--micro-batch none", &["micro-batch", "none", "write auto"]),
         ("--memory-cap 1MB", &["memory_cap", "at least"]),
-        ("--memory-target 1", &["memory-target", "0.1 to 0.95", "0.67"]),
+        (
+            "--memory-target 1",
+            &["memory-target", "0.1 to 0.95", "0.67"],
+        ),
         (
             "--memory-cap nonsense",
             &["nonsense", "is not a size of memory", "8GB"],

@@ -21,12 +21,18 @@ fn last_bytes(run: &RunFolder) -> (u64, [Vec<u8>; 2]) {
     (checkpoint.step, bytes)
 }
 
-/// The sizes of all pieces by step, the last life's where a step was repeated.
-fn schedule(run: &RunFolder) -> Vec<Vec<u32>> {
+/// The sizes of all pieces and the blocks that they computed twice by step, the last life's where a step was repeated.
+fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
     let mut steps = std::collections::BTreeMap::new();
     for event in runlog::read_events(&run.events_path()).expect("they can be read") {
-        if let RunEvent::Step { step, pieces, .. } = event {
-            steps.insert(step, pieces);
+        if let RunEvent::Step {
+            step,
+            pieces,
+            blocks,
+            ..
+        } = event
+        {
+            steps.insert(step, (pieces, blocks));
         }
     }
     steps.into_values().collect()
@@ -59,6 +65,34 @@ fn a_replayed_run_ends_in_the_same_bytes() {
     let again = format!("{PLAN} --out {{again}} --replay {}", first.display());
     place.train(&again).ended(0);
     assert_same(&place, "first", "again");
+}
+
+#[test]
+fn a_replayed_run_computes_the_same_blocks_twice() {
+    let place = place();
+    let blocks = format!("{PLAN} --model convnet --checkpoint-blocks");
+    for count in [2, 0] {
+        place
+            .train(&format!("{blocks} {count} --out {{by{count}}}"))
+            .ended(0);
+    }
+    let first = run_in(&place, "by2");
+    assert!(
+        schedule(&first)
+            .iter()
+            .all(|(_, blocks)| blocks.contains(&2))
+    );
+    assert!(
+        schedule(&run_in(&place, "by0"))
+            .iter()
+            .all(|(_, blocks)| blocks.is_empty())
+    );
+    let again = format!(
+        "{blocks} 0 --out {{again}} --replay {}",
+        first.path.display()
+    );
+    place.train(&again).ended(0);
+    assert_same(&place, "by2", "again");
 }
 
 #[test]

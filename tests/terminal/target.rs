@@ -35,12 +35,16 @@ fn a_training_keeps_to_its_share_of_all_memory() {
     assert_eq!(budget_bytes("--memory-target 0.5"), within(0.5));
     assert_eq!(budget_bytes("--config {third.toml}"), within(0.33));
     // The smaller of the two counts.
-    assert_eq!(budget_bytes("--memory-target 0.5 --memory-cap 1GB"), 1 << 30);
+    assert_eq!(
+        budget_bytes("--memory-target 0.5 --memory-cap 1GB"),
+        1 << 30
+    );
 }
 
 #[test]
 fn a_plan_for_another_mac_counts_with_its_share() {
-    let line = "plan {birds} --model convnet --image-size 32 --for 48GB --memory-target 0.25 --json";
+    let line =
+        "plan {birds} --model convnet --image-size 32 --for 48GB --memory-target 0.25 --json";
     let said = place().run(line).ended(0).out;
     let answer: serde_json::Value = serde_json::from_str(&said).expect("one JSON object");
     assert_eq!(answer["budget_bytes"], 12u64 << 30);

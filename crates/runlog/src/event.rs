@@ -96,6 +96,10 @@ pub enum RunEvent {
         wait_ms: f64,
         /// The pieces that were added, in order: the exact micro-batch schedule, for replay.
         pieces: Vec<u32>,
+        /// Blocks that each of these kept the input of only; empty where none did, and in runs of an earlier version.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[ts(optional, as = "Option<Vec<u32>>")]
+        blocks: Vec<u32>,
     },
     /// The held-out samples were evaluated.
     Evaluation {

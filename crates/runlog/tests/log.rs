@@ -27,6 +27,7 @@ fn step(step: u64, loss: f64) -> RunEvent {
         samples_per_second: 30.0,
         wait_ms: 1.0,
         pieces: vec![8, 8],
+        blocks: Vec::new(),
     }
 }
 

@@ -17,6 +17,7 @@ pub struct EffectiveBatch {
     loss: f64,
     weight: f64,
     pieces: Vec<u32>,
+    blocks: Vec<u32>,
     not_finite: Vec<u32>,
 }
 
@@ -30,6 +31,8 @@ pub struct Whole {
     pub weight: f64,
     /// Pieces, in order.
     pub pieces: Vec<u32>,
+    /// Blocks that each of them computed twice, as far as it was told.
+    pub blocks: Vec<u32>,
     /// Samples whose own loss is not finite, by their place in the dataset.
     pub not_finite: Vec<u32>,
 }
@@ -55,6 +58,11 @@ impl EffectiveBatch {
     /// Pieces added so far.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// The newest piece computed so many blocks twice.
+    pub fn tell_blocks(&mut self, blocks: u32) {
+        self.blocks.push(blocks);
     }
 
     /// Takes a piece that the device has confirmed. If the addition itself fails the batch must be begun again.
@@ -87,6 +95,7 @@ impl EffectiveBatch {
             loss: self.loss / self.weight,
             weight: self.weight,
             pieces: self.pieces,
+            blocks: self.blocks,
             not_finite: self.not_finite,
         })
     }

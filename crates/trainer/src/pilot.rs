@@ -240,14 +240,10 @@ impl Pilot {
             ..kind
         };
         decision = self.never_wait_for_oneself(kind, &sample, remaining as u32, decision)?;
-        if let Some(size) = self.replayed(phase, position) {
-            decision = Decision {
-                micro_batch: size.min(remaining as u32),
-                action: Action::Run,
-                change: Change::Hold,
-                reason: "the schedule of the recorded run".to_owned(),
-                ..decision
-            };
+        let mut kind = kind;
+        if let (Some(replay), Phase::Train) = (&self.replay, phase) {
+            decision = replay.over(decision, position, remaining as u32, self.reserve.blocks);
+            kind.checkpoint_blocks = decision.checkpoint_blocks;
         }
         let size = self.state.micro_batch(kind);
         let (changed, previous) = self.compare(phase, size, &decision);
@@ -269,13 +265,6 @@ impl Pilot {
             previous,
             changed,
         })
-    }
-
-    fn replayed(&self, phase: Phase, (step, piece): (u64, usize)) -> Option<u32> {
-        if phase != Phase::Train {
-            return None;
-        }
-        self.replay.as_ref()?.size(step, piece)
     }
 
     /// Whether the steady size or the action differs from last time, and the size before. A shorter last piece is no change.

@@ -357,6 +357,10 @@ impl<'a> Session<'a> {
             samples_per_second: whole.weight / seconds.max(1e-9),
             wait_ms: waited_ms - self.waited_ms,
             pieces: whole.pieces,
+            blocks: match whole.blocks.iter().all(|blocks| *blocks == 0) {
+                true => Vec::new(),
+                false => whole.blocks,
+            },
         })?;
         self.waited_ms = waited_ms;
         self.step_begun = Instant::now();

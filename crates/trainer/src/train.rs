@@ -155,6 +155,7 @@ impl Session<'_> {
                             self.redo_step(error)?;
                             continue 'step;
                         }
+                        batch.tell_blocks(answer.decision.checkpoint_blocks);
                     }
                     Err(error) if error.is_memory() => self.pilot.refused(error, &self.control)?,
                     Err(error) if error.is_cancelled() && self.control.is_stopping() => {

@@ -137,7 +137,11 @@ wait_ms: number,
 /**
  * The pieces that were added, in order: the exact micro-batch schedule, for replay.
  */
-pieces: Array<number>, } | { "kind": "evaluation", 
+pieces: Array<number>, 
+/**
+ * Blocks that each of these kept the input of only; empty where none did, and in runs of an earlier version.
+ */
+blocks?: Array<number>, } | { "kind": "evaluation", 
 /**
  * Milliseconds of the run's life.
  */

@@ -102,6 +102,7 @@ impl Demo {
             samples_per_second: rounded(samples as f64 * 1000.0 / (self.clock_ms - begun_ms)),
             wait_ms: rounded(wait_ms),
             pieces,
+            blocks: Vec::new(),
         });
         if step == 40 {
             self.events.push(RunEvent::Skipped {
