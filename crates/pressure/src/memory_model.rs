@@ -36,9 +36,6 @@ pub enum Allocator {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MemoryModel {
     allocator: Allocator,
-    /// A cost at which a class of the allocator ends, where that is known beforehand.
-    #[serde(default)]
-    edge_cost: Option<u64>,
     fits: Vec<(PieceKind, Fit)>,
 }
 
@@ -67,17 +64,6 @@ impl MemoryModel {
     pub fn new(allocator: Allocator) -> Self {
         Self {
             allocator,
-            ..Self::default()
-        }
-    }
-
-    /// A model for an allocator of powers of two that knows one edge: a piece of `edge_cost` fills its buffers, and a
-    /// larger one needs twice the room. The edge follows from the shapes: it is where the largest activations are whole
-    /// powers of two of bytes.
-    pub fn with_edge(edge_cost: u64) -> Self {
-        Self {
-            allocator: Allocator::PowerOfTwo,
-            edge_cost: Some(edge_cost),
             ..Self::default()
         }
     }
@@ -158,14 +144,13 @@ impl MemoryModel {
 }
 
 impl Fit {
-    fn new(allocator: Allocator, edge_cost: Option<u64>, unit_cost: f64) -> Self {
+    fn new(allocator: Allocator, unit_cost: f64) -> Self {
         Self {
             unit_cost,
             line: Line::default(),
-            stairs: match (allocator, edge_cost) {
-                (Allocator::Exact, _) => Vec::new(),
-                (Allocator::PowerOfTwo, Some(edge)) => vec![Stair::at(edge as f64 / unit_cost)],
-                (Allocator::PowerOfTwo, None) => Stair::all(),
+            stairs: match allocator {
+                Allocator::Exact => Vec::new(),
+                Allocator::PowerOfTwo => Stair::all(),
             },
             residual_bytes: 0.0,
             seen: Vec::new(),

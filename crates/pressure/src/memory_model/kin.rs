@@ -26,7 +26,7 @@ impl MemoryModel {
     /// A first piece of its kind. Where kin is known, so is the state, and this piece alone tells what a sample needs.
     pub(super) fn begin(&mut self, piece: &Piece) -> usize {
         let unit_cost = piece.cost as f64 / f64::from(piece.micro_batch);
-        let mut fit = Fit::new(self.allocator, self.edge_cost, unit_cost);
+        let mut fit = Fit::new(self.allocator, unit_cost);
         if let Some(state) = self.state_bytes(piece.kind) {
             fit.see(0.0, state as f64);
             fit.learn(0.0, state as f64);

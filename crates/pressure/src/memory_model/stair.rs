@@ -28,7 +28,7 @@ impl Stair {
         (0..PLACES).map(|place| Self::at(edge(place))).collect()
     }
 
-    pub(super) fn at(edge: f64) -> Self {
+    fn at(edge: f64) -> Self {
         Self {
             edge,
             line: Line::default(),
