@@ -11,7 +11,7 @@ use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
 use dataset::Inspection;
-use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, suggest_config};
+use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered, suggest_config};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -333,7 +333,11 @@ impl Answer {
             });
             match &row.suggested {
                 Ok(found) => line["suggested"] = json!(found),
-                Err(no) => line["does_not_fit"] = json!(no),
+                Err(no) => {
+                    line["does_not_fit"] = json!(no);
+                    let offers = offered(&row.forecast.stuck(no)).into_iter();
+                    line["offered"] = offers.map(|(recovery, bytes)| json!({"rung": recovery.rung, "what": recovery.what, "frees_bytes": bytes})).collect();
+                }
             }
             line
         };

@@ -257,3 +257,32 @@ fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does()
     );
     assert!(planned.ended(2).err.contains("would do"));
 }
+
+#[test]
+fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    let line = "plan {birds} --model vit_micro --image-size 224 --memory-cap 64MB";
+    let words = place.run(line).ended(2).out;
+    let offers: Vec<&str> = words
+        .lines()
+        .skip_while(|line| !line.starts_with("Nothing fits."))
+        .skip(1)
+        .take(5)
+        .collect();
+    for (offer, begins) in offers.iter().zip([
+        "  Lower the image size by a third (a smaller --image-size): frees ",
+        "  Keep activations in 16 bits (--precision bf16 on a GPU): frees ",
+        "  Keep the optimizer's moments in 8 bits (--optimizer adamw8bit): frees ",
+        "  Halve the effective batch (a smaller --effective-batch): frees nothing by itself",
+        "  Train the second half of the network only: frees ",
+    ]) {
+        assert!(offer.starts_with(begins), "{offer}, not {begins}");
+    }
+    assert_eq!(offers.len(), 5, "{words}");
+    let json = place.run(&format!("{line} --json")).ended(2).out;
+    let answer: Value = serde_json::from_str(&json).expect("one JSON object");
+    let row = &answer["models"][0];
+    assert_eq!(row["offered"].as_array().map(Vec::len), Some(5));
+    assert_eq!(row["offered"][0]["rung"], "lower_resolution");
+}

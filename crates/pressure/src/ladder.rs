@@ -50,6 +50,7 @@ impl Rung {
             Rung::LowerResolution => Some("a smaller --image-size"),
             Rung::HalvePrecision => Some("--precision bf16 on a GPU"),
             Rung::ShrinkOptimizerState => Some("--optimizer adamw8bit"),
+            Rung::ShrinkEffectiveBatch => Some("a smaller --effective-batch"),
             _ => None,
         }
     }
@@ -209,16 +210,16 @@ pub const LADDER: [Recovery; 15] = [
         Keeps::Consent,
     ),
     rung(
-        Rung::FreezeBlocks,
-        "Train the second half of the network only",
-        Freed::ActivationsAndMomentsFraction(0.5),
+        Rung::ShrinkEffectiveBatch,
+        "Halve the effective batch",
+        Freed::Nothing,
         0.0,
         Keeps::Consent,
     ),
     rung(
-        Rung::ShrinkEffectiveBatch,
-        "Halve the effective batch",
-        Freed::Nothing,
+        Rung::FreezeBlocks,
+        "Train the second half of the network only",
+        Freed::ActivationsAndMomentsFraction(0.5),
         0.0,
         Keeps::Consent,
     ),
@@ -263,24 +264,46 @@ pub fn what_would_help(stuck: &Stuck) -> Option<String> {
     (!settings.is_empty()).then(|| format!("what would help: {}", settings.join("; ")))
 }
 
+/// The first of them in words: "a smaller --image-size frees 0.4 GB". `None` where none would do.
+pub fn first_help(stuck: &Stuck) -> Option<String> {
+    let mut settings = suggest_recovery(stuck).into_iter();
+    settings.find_map(|(recovery, freed)| {
+        let setting = recovery.rung.setting()?;
+        Some(format!("{setting} frees {}", gb(freed)))
+    })
+}
+
+/// The rungs that change the result and so are the user's alone, in order, each with the bytes that it would free, enough or
+/// not. What has been taken already is left out.
+pub fn offered(stuck: &Stuck) -> Vec<(Recovery, u64)> {
+    let consent = priced(stuck).filter(|(recovery, _)| !recovery.keeps_mathematics);
+    let taken = |recovery: &Recovery| {
+        recovery.rung == Rung::ShrinkOptimizerState && stuck.moments_bytes == 0
+    };
+    consent.filter(|(recovery, _)| !taken(recovery)).collect()
+}
+
 /// The rungs that would free enough by themselves, cheapest first, each with the bytes it frees. Where none would, the ladder's
 /// last automatic rung, so that there is always a next move. What changes the result comes after everything else.
 pub fn suggest_recovery(stuck: &Stuck) -> Vec<(Recovery, u64)> {
-    let usable = LADDER.into_iter().filter(|recovery| match recovery.rung {
+    let enough = |(recovery, freed): &(Recovery, u64)| {
+        *freed >= stuck.missing_bytes.max(1) || recovery.rung == Rung::Stop
+    };
+    priced(stuck).filter(enough).collect()
+}
+
+/// Every rung that is left, with the bytes that it frees.
+fn priced(stuck: &Stuck) -> impl Iterator<Item = (Recovery, u64)> {
+    let usable = LADDER.into_iter().filter(move |recovery| match recovery.rung {
         Rung::ShrinkMicroBatch | Rung::CancelPiece => stuck.micro_batch > 1,
         Rung::CheckpointBlocks => stuck.checkpointed_blocks == 0,
         Rung::HalvePrecision => stuck.element_bytes != 2,
         _ => true,
     });
-    let priced = usable.map(|recovery| {
+    usable.map(move |recovery| {
         let freed = recovery.frees.bytes(stuck);
         (recovery, freed)
-    });
-    priced
-        .filter(|(recovery, freed)| {
-            *freed >= stuck.missing_bytes.max(1) || recovery.rung == Rung::Stop
-        })
-        .collect()
+    })
 }
 
 impl Freed {

@@ -37,7 +37,9 @@ pub use decision::{
 };
 pub use drill::{drill_bytes, drill_is_full, drill_is_over};
 pub use error::PressureError;
-pub use ladder::{LADDER, Recovery, Rung, Stuck, suggest_recovery, what_would_help};
+pub use ladder::{
+    LADDER, Recovery, Rung, Stuck, first_help, offered, suggest_recovery, what_would_help,
+};
 pub use learnt::Learnt;
 pub use lines::LinePilot;
 pub use memory_model::{Allocator, MemoryModel};

@@ -145,6 +145,11 @@ impl State {
         self.rungs.give_no_moments();
     }
 
+    /// Blocks that a piece of this kind checkpoints now: those asked for, or more.
+    pub fn checkpoint_blocks(&self, kind: PieceKind) -> u32 {
+        self.rungs.blocks_of(kind)
+    }
+
     /// The pressure level, with hysteresis.
     pub fn level(&self) -> Level {
         self.shown.level()

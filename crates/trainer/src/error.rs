@@ -69,7 +69,7 @@ pub enum TrainError {
         /// What the device said.
         source: Box<TrainError>,
         /// What would help.
-        next: &'static str,
+        next: String,
     },
     /// By the forecast not even the smallest piece fits beside what others use.
     #[error(

@@ -154,8 +154,16 @@ fn a_single_sample_that_is_refused_is_worked_with_blocks_computed_twice() {
 #[test]
 fn a_piece_that_cannot_be_made_smaller_ends_the_run_with_a_reason() {
     for (limit, fixed, next) in [
-        (kept_bytes(1) / 50, None, "smaller images"),
-        (kept_bytes(2), Some(5), "--micro-batch"),
+        (
+            kept_bytes(1) / 50,
+            None,
+            "what would help first: a smaller --image-size frees",
+        ),
+        (
+            kept_bytes(2),
+            Some(5),
+            "what would help first: a smaller --micro-batch, or auto frees",
+        ),
     ] {
         let (ended, events) = trained(Some(limit), fixed);
         let error = ended.unwrap_err();

@@ -2,6 +2,7 @@
 
 use super::{Answer, Row, SHOWN};
 use crate::headless::say::out;
+use pressure::{Recovery, Stuck, offered};
 use runlog::{format_bytes, format_count, format_duration};
 
 /// Says everything.
@@ -75,9 +76,35 @@ fn line(row: &Row) -> String {
     )
 }
 
+/// What only the user can choose, where nothing fits.
+fn offers(stuck: &Stuck) {
+    out!(
+        "Nothing fits. What changes the result is yours to choose; by estimate, of the {} missing:",
+        format_bytes(stuck.missing_bytes)
+    );
+    for (recovery, freed) in offered(stuck) {
+        out!("  {}", offer(&recovery, freed, stuck.missing_bytes));
+    }
+}
+
+/// "Lower the image size by a third (a smaller --image-size): frees 0.4 GB, enough".
+fn offer(recovery: &Recovery, freed_bytes: u64, missing_bytes: u64) -> String {
+    let how = recovery.rung.setting();
+    let how = how.map_or_else(String::new, |how| format!(" ({how})"));
+    let frees = match freed_bytes {
+        0 => "frees nothing by itself".to_owned(),
+        bytes if bytes >= missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
+        bytes => format!("frees {}", format_bytes(bytes)),
+    };
+    format!("{}{how}: {frees}", recovery.what)
+}
+
 fn chosen(answer: &Answer) {
     let row = &answer.rows[answer.chosen];
-    let Ok(found) = &row.suggested else { return };
+    let found = match &row.suggested {
+        Ok(found) => found,
+        Err(no) => return offers(&row.forecast.stuck(no)),
+    };
     out!(
         "To begin with: {} at {}, micro-batch {}, {} a step, {}, {}",
         row.forecast.model,

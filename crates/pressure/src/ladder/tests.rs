@@ -126,3 +126,51 @@ fn there_is_always_a_next_move() {
         [Rung::Stop]
     );
 }
+
+#[test]
+fn what_changes_the_result_is_offered_in_order_whether_or_not_it_is_enough() {
+    let offers = |stuck: &Stuck| -> Vec<(Rung, u64)> {
+        let all = offered(stuck).into_iter();
+        all.map(|(recovery, freed)| (recovery.rung, freed))
+            .collect()
+    };
+    let hopeless = Stuck {
+        missing_bytes: u64::MAX,
+        ..STUCK
+    };
+    let all = [
+        (Rung::LowerResolution, 550),
+        (Rung::HalvePrecision, 500),
+        (Rung::ShrinkOptimizerState, 592),
+        (Rung::ShrinkEffectiveBatch, 0),
+        (Rung::FreezeBlocks, 900),
+    ];
+    assert_eq!(offers(&hopeless), all);
+    let taken = Stuck {
+        moments_bytes: 0,
+        element_bytes: 2,
+        ..STUCK
+    };
+    let left = [
+        Rung::LowerResolution,
+        Rung::ShrinkEffectiveBatch,
+        Rung::FreezeBlocks,
+    ];
+    let rungs: Vec<_> = offers(&taken).into_iter().map(|(rung, _)| rung).collect();
+    assert_eq!(rungs, left);
+}
+
+#[test]
+fn the_first_help_is_the_first_setting_that_would_do() {
+    assert_eq!(
+        first_help(&STUCK).as_deref(),
+        Some("a smaller --micro-batch, or auto frees 0 MB")
+    );
+    let one = Stuck {
+        micro_batch: 1,
+        missing_bytes: 560,
+        ..STUCK
+    };
+    let help = first_help(&one).expect("checkpointing frees 650");
+    assert!(help.starts_with("--checkpoint-blocks all"), "{help}");
+}

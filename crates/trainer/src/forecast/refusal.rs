@@ -4,7 +4,7 @@ use super::{Forecast, Forms, Target};
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;
 use dataset::Inspection;
-use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, suggest_config};
+use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, Stuck, suggest_config};
 use runlog::{Blocks, RunConfig, format_bytes};
 
 /// A machine larger than any: the cap alone counts.
@@ -57,6 +57,31 @@ pub fn settle(config: &RunConfig, inspection: &Inspection, total_bytes: u64) -> 
             Plan::check(&checkpointed, inspection)
         }
         Err(no) => Err(does_not_fit(&forecast, &no, Some(cap_bytes))),
+    }
+}
+
+impl Forecast {
+    /// Where a training is stuck that does not fit, by its smallest piece with as many blocks checkpointed as help.
+    pub fn stuck(&self, no: &DoesNotFit) -> Stuck {
+        let (needed_bytes, checkpointed_blocks) = no.least;
+        Stuck {
+            missing_bytes: needed_bytes.saturating_sub(no.budget_bytes),
+            activations_bytes: needed_bytes.saturating_sub(self.standing.state_bytes()),
+            // Moments of a byte a value, and SGD's, are small already.
+            moments_bytes: match self.standing.moments_bytes {
+                bytes if bytes >= 2 * self.standing.weights_bytes => bytes,
+                _ => 0,
+            },
+            own_bytes: needed_bytes,
+            micro_batch: no.micro_batch,
+            checkpointed_blocks,
+            element_bytes: match self.precision {
+                "f64" => 8,
+                "f32" => 4,
+                _ => 2,
+            },
+            ..Stuck::default()
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::Pilot;
 use crate::control::Control;
 use crate::error::{Result, TrainError};
 use pressure::{
-    Action, Change, Decision, MemorySample, Moments, Outcome, Phase, PieceKind, Stuck,
+    Action, Change, Decision, MemorySample, Moments, Outcome, Phase, PieceKind, Stuck, first_help,
     what_would_help,
 };
 use runlog::format_bytes;
@@ -24,8 +24,6 @@ const ROUGH_MOST: u32 = 2;
 const SAFETY: u64 = 4;
 
 const SMALLER: &str = "choose a smaller --micro-batch, or auto";
-const OTHER_DEVICE: &str =
-    "use smaller images, more --checkpoint-blocks or another model, or train on --device cpu";
 const RAISE: &str = "use smaller images or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
 
 impl Pilot {
@@ -74,16 +72,42 @@ impl Pilot {
             self.wait(control);
             return Ok(());
         }
+        let help = self.first_help(micro_batch, 1);
         Err(TrainError::Refused {
             micro_batch,
             times: self.refused,
             source: Box::new(error),
-            next: if micro_batch > 1 {
-                SMALLER
-            } else {
-                OTHER_DEVICE
-            },
+            next: help.unwrap_or_else(|| "train on --device cpu".to_owned()),
         })
+    }
+
+    /// The first setting that would free so many bytes, in words, where a training piece of `micro_batch` is stuck.
+    pub fn first_help(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
+        let kind = PieceKind {
+            checkpoint_blocks: self.state.checkpoint_blocks(self.kind(Phase::Train)),
+            ..self.kind(Phase::Train)
+        };
+        let cost = u64::from(micro_batch) * u64::from(self.image_size).pow(2);
+        let rough = cost * ROUGH_PIXEL_BYTES * u64::from(self.element_bytes) / 4;
+        let state = self.model.state_bytes(kind).unwrap_or(0);
+        let needed = self.model.upper_bytes(kind, cost).unwrap_or(state + rough);
+        let stuck = self.stuck(kind, needed, missing_bytes);
+        let help = first_help(&Stuck {
+            micro_batch,
+            ..stuck
+        });
+        help.map(|help| format!("what would help first: {help}"))
+    }
+
+    /// What others leave too little for, in bytes: one sample, or the state alone where that is all that is known.
+    pub fn missing_bytes(&self) -> u64 {
+        let kind = self.kind(Phase::Train);
+        let one = self
+            .model
+            .upper_bytes(kind, u64::from(self.image_size).pow(2));
+        let sample = self.monitor.latest().unwrap_or_default();
+        let there = self.budget_bytes(&sample).max(1);
+        one.map_or(1, |one| one.saturating_sub(there).max(1))
     }
 
     /// A piece of which more is known to be needed than there is, whatever others give back.
@@ -168,9 +192,22 @@ impl Pilot {
         (needed, there): (u64, u64),
         first: &str,
     ) -> TrainError {
+        let stuck = self.stuck(kind, needed, needed.saturating_sub(there));
+        let next = match what_would_help(&stuck) {
+            Some(help) => format!("{first}; {help}"),
+            None => first.to_owned(),
+        };
+        TrainError::NoRoom {
+            micro_batch,
+            needed: format_bytes(needed),
+            available: format_bytes(there),
+            next,
+        }
+    }
+    fn stuck(&self, kind: PieceKind, needed: u64, missing_bytes: u64) -> Stuck {
         let beside = self.model.state_bytes(kind).unwrap_or(0) + self.spare_bytes;
-        let stuck = Stuck {
-            missing_bytes: needed.saturating_sub(there),
+        Stuck {
+            missing_bytes,
             prefetched_bytes: self.spare_bytes,
             activations_bytes: needed.saturating_sub(beside),
             moments_bytes: match self.moments {
@@ -186,16 +223,6 @@ impl Pilot {
             },
             element_bytes: kind.element_bytes,
             ..Stuck::default()
-        };
-        let next = match what_would_help(&stuck) {
-            Some(help) => format!("{first}; {help}"),
-            None => first.to_owned(),
-        };
-        TrainError::NoRoom {
-            micro_batch,
-            needed: format_bytes(needed),
-            available: format_bytes(there),
-            next,
         }
     }
 }

@@ -10,11 +10,19 @@ use std::time::Instant;
 impl Session<'_> {
     /// The pilot ends the run: why, for the event and for the last words.
     pub(crate) fn stopped_by(&mut self, decision: &Decision) -> StopReason {
-        self.stopped_by = Some(decision.reason.clone());
-        match decision.cause {
-            Component::Disk => StopReason::Disk,
-            _ => StopReason::Memory,
-        }
+        let (why, help) = match decision.cause {
+            Component::Disk => (StopReason::Disk, None),
+            _ => {
+                let missing = self.pilot.missing_bytes();
+                (StopReason::Memory, self.pilot.first_help(1, missing))
+            }
+        };
+        let reason = &decision.reason;
+        self.stopped_by = Some(match help {
+            Some(help) => format!("{reason}; {help}"),
+            None => reason.clone(),
+        });
+        why
     }
 
     /// The last words of a run that ended as it should.
