@@ -101,12 +101,7 @@ impl FlightRing {
     pub fn open(folder: &RunFolder, _claim: &Claim) -> Result<FlightRing, RunlogError> {
         let path = folder.path.join(RING);
         let open = || -> io::Result<(File, u64)> {
-            let mut file = File::options()
-                .create(true)
-                .truncate(false)
-                .read(true)
-                .write(true)
-                .open(&path)?;
+            let mut file = crate::log::open_to_go_on(&path)?;
             let newest = records(&mut file)?.last().map(|(seq, _)| *seq);
             file.set_len(file.metadata()?.len().min(SLOTS * SLOT as u64))?;
             Ok((file, newest.map_or(0, |seq| seq + 1)))

@@ -36,12 +36,7 @@ impl EventWriter {
     pub fn append(folder: &RunFolder) -> Result<EventWriter, RunlogError> {
         let path = folder.events_path();
         let open = || -> io::Result<(File, u64)> {
-            let mut file = File::options()
-                .create(true)
-                .truncate(false)
-                .read(true)
-                .write(true)
-                .open(&path)?;
+            let mut file = open_to_go_on(&path)?;
             let len = whole_lines(&mut file)?;
             file.set_len(len)?;
             file.seek(SeekFrom::Start(len))?;
@@ -72,6 +67,13 @@ impl EventWriter {
         self.len += line.len() as u64;
         Ok(())
     }
+}
+
+/// A file to be read and gone on with, made where it is missing.
+pub(crate) fn open_to_go_on(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).truncate(false);
+    options.read(true).write(true).open(path)
 }
 
 /// Bytes up to and with the last line break.

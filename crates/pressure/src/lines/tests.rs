@@ -111,8 +111,10 @@ fn the_policy_is_the_callers() {
     assert!(most <= Some(8) && most >= Some(6), "{most:?} within 3 GB");
 }
 
-const SAMPLE: &str =
-    r#"{"kind":"sample","at_ms":5000,"total_bytes":100,"available_bytes":50,"own_bytes":10}"#;
+/// A reading of a machine of 100 bytes.
+fn sample_at(at_ms: i64) -> String {
+    json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 100, "available_bytes": 50, "own_bytes": 1}).to_string()
+}
 
 #[track_caller]
 fn check_refused(lines: &[&str], expected: &str) {
@@ -145,18 +147,9 @@ fn bad_lines_are_refused_by_number() {
             r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":101,"own_bytes":1}"#,
             "101 bytes are available of 100",
         ),
-        (
-            r#"{"kind":"sample","at_ms":4999,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#,
-            "4999 ms follows 5000 ms",
-        ),
-        (
-            r#"{"kind":"sample","at_ms":15001,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#,
-            "10001 ms without a sample",
-        ),
-        (
-            r#"{"kind":"sample","at_ms":-1,"total_bytes":100,"available_bytes":50,"own_bytes":1}"#,
-            "this is no sample",
-        ),
+        (&sample_at(4999), "4999 ms follows 5000 ms"),
+        (&sample_at(15001), "10001 ms without a sample"),
+        (&sample_at(-1), "this is no sample"),
         (
             r#"{"kind":"piece","size":0,"ms":1,"outcome":"ok"}"#,
             "at least one sample",
@@ -172,7 +165,7 @@ fn bad_lines_are_refused_by_number() {
         (r#"{"kind":"ask","remaining":0}"#, "ask with 1 to"),
         (r#"{"kind":"ask","remaining":1,"and":2}"#, "this is no ask"),
     ] {
-        check_refused(&[SAMPLE, line], expected);
+        check_refused(&[&sample_at(5000), line], expected);
     }
     check_refused(&[r#"{"kind":"ask","remaining":8}"#], "begin with one");
 }
@@ -181,7 +174,7 @@ proptest! {
     #[test]
     fn no_line_brings_it_down(line in ".{0,80}") {
         let mut pilot = LinePilot::new(Policy::default());
-        pilot.hear(SAMPLE).expect("a good line");
+        pilot.hear(&sample_at(5000)).expect("a good line");
         let _ = pilot.hear(&line);
     }
 
