@@ -13,6 +13,8 @@ mod folder;
 
 mod plan;
 
+mod leave;
+
 mod terminal;
 
 mod drill;
