@@ -8,6 +8,7 @@ mod drill;
 mod bench;
 mod evaluate;
 mod failure;
+mod generate;
 mod inspect;
 mod interrupt;
 mod memory;
@@ -37,6 +38,7 @@ pub fn run() -> ExitCode {
         Some(Command::Resume(args)) => train::resume(args),
         Some(Command::Evaluate(args)) => evaluate::run(&args),
         Some(Command::Predict(args)) => predict::run(&args),
+        Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Runs(args)) => match args.command {
             None => runs::list(&args),
             Some(args::OfRuns::Show(args)) => show::run(&args),

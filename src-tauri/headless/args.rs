@@ -34,8 +34,10 @@ pub enum Command {
     Resume(Resume),
     /// Measure a run on a folder
     Evaluate(Evaluate),
-    /// Say what photographs show
+    /// Say what photographs show, or texts are
     Predict(Predict),
+    /// Let a language model write on
+    Generate(Generate),
     /// List all runs, newest first, or show one
     Runs(Runs),
     /// Write a run's page as SVG and PNG
@@ -78,14 +80,16 @@ pub struct Inspect {
 
 #[derive(Args)]
 pub struct Train {
-    /// Folder with one sub-folder of photographs per class
+    /// Folder with one sub-folder of photographs per class, or a folder or file of texts
     pub folder: Option<PathBuf>,
-    /// image-classification
-    #[arg(long)]
-    pub task: Option<String>,
-    /// convnet or vit_micro
+    /// Guessed where absent
+    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model")]
+    pub task: Option<Task>,
+    /// convnet or vit_micro; for texts text_micro or text_mini; for documents gpt_micro, gpt_mini or gpt_small
     #[arg(long)]
     pub model: Option<String>,
+    #[command(flatten)]
+    pub texts: Texts,
     /// Side of the square image in pixels
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<u32>,
@@ -168,6 +172,26 @@ pub struct Train {
     pub json: bool,
 }
 
+/// How texts are read.
+#[derive(Args, Default)]
+pub struct Texts {
+    /// Most tokens of a text, or the tokens of a window of documents
+    #[arg(long)]
+    pub tokens: Option<u32>,
+    /// Different tokens learnt from labelled texts
+    #[arg(long, value_name = "TOKENS")]
+    pub vocabulary: Option<u32>,
+    /// none, or balanced: rare classes count as much as frequent ones
+    #[arg(long)]
+    pub class_weights: Option<String>,
+    /// Column of texts, by name or number
+    #[arg(long, value_name = "COLUMN")]
+    pub text_column: Option<String>,
+    /// Column of labels, by name or number
+    #[arg(long, value_name = "COLUMN")]
+    pub label_column: Option<String>,
+}
+
 /// A scripted machine in the place of this one.
 #[derive(Args, Default)]
 pub struct Script {
@@ -243,8 +267,8 @@ pub struct Evaluate {
 pub struct Predict {
     /// Id, beginning of a name, or path of a run
     pub run: String,
-    /// Photographs
-    #[arg(required = true)]
+    /// Photographs; for a run that has learnt texts, the texts themselves
+    #[arg(required = true, value_name = "PHOTOGRAPH|TEXT")]
     pub files: Vec<PathBuf>,
     /// Classes shown for each
     #[arg(long, default_value_t = 3)]
@@ -252,6 +276,35 @@ pub struct Predict {
     /// Print JSON lines
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Generate {
+    /// Id, beginning of a name, or path of a run
+    pub run: String,
+    /// What the text begins with
+    #[arg(long, default_value = "")]
+    pub prompt: String,
+    /// Most tokens written
+    #[arg(long, default_value_t = 200)]
+    pub tokens: usize,
+    /// Below 1 the likely becomes likelier; 0 always takes the likeliest
+    #[arg(long, default_value_t = 0.8, value_parser = temperature)]
+    pub temperature: f64,
+    /// Draw from so many of the likeliest tokens only
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top_k: Option<u32>,
+    /// Seed of the draws
+    #[arg(long, default_value_t = 7)]
+    pub seed: u64,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let value = text
+        .parse()
+        .ok()
+        .filter(|value| (0.0..=10.0).contains(value));
+    value.ok_or_else(|| "write a number from 0 to 10, such as 0.8".to_owned())
 }
 
 #[derive(Args)]

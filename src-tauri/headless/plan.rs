@@ -10,7 +10,6 @@ use super::train::{base_config, machine};
 use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
-use dataset::Inspection;
 use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered, suggest_config};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
@@ -19,18 +18,18 @@ use std::time::Instant;
 use trainer::forecast::{
     Forecast, Forms, IMAGE_SIZES, Target, alignment, seconds_a_sample, seconds_of,
 };
-use trainer::{ModelKind, default_threads};
+use trainer::{ModelKind, TextModel, TextSize, default_threads};
 
 /// The question.
 #[derive(Args)]
 pub struct Plan {
-    /// Folder with one sub-folder of photographs per class
+    /// Folder of photographs or texts, or a file of texts
     #[arg(required_unless_present_any = ["workload", "config"])]
     pub folder: Option<PathBuf>,
     /// gpt, gpt125m, resnet18, vit_tiny or bert_mini, in the place of a folder
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
-    /// One model alone: convnet or vit_micro
+    /// One model alone: convnet or vit_micro; for texts text_micro or text_mini; for documents gpt_micro, gpt_mini or gpt_small
     #[arg(long)]
     pub model: Option<String>,
     /// One image size alone, the side in pixels
@@ -175,8 +174,8 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let folder = config.folder.clone().ok_or_else(|| {
         Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or give one in the config")
     })?;
-    let inspection = super::train::photographs(&folder, &super::train::options(&config))?;
-    let plan = trainer::Plan::check(&config, &inspection)?;
+    let found = super::train::look_at(&folder, &config)?;
+    let plan = trainer::Plan::check(&config, &found)?;
     let begun = Instant::now();
     let room = room(args, &config)?;
     let target = target(Some(plan.threads), &room);
@@ -209,7 +208,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
         _ => None,
     };
     Ok(Answer {
-        subject: subject(&inspection),
+        subject: plan.name.clone(),
         room,
         effective_batch: plan.effective_batch,
         optimizer: plan.optimizer.name().to_owned(),
@@ -224,12 +223,16 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     })
 }
 
-fn subject(inspection: &Inspection) -> String {
-    inspection.name.clone()
-}
-
 /// Models and image sizes of the table: the one to be trained among them.
 fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
+    if let Some(model) = plan.text_model() {
+        let sizes = TextSize::ALL
+            .into_iter()
+            .filter(|size| size.task() == plan.task());
+        let asked = sizes.filter(|size| args.model.is_none() || *size == model.size);
+        let sized = asked.map(|size| ModelKind::Texts(TextModel { size, ..model }));
+        return sized.map(|model| (model, plan.image_size)).collect();
+    }
     let models = ModelKind::ALL
         .into_iter()
         .filter(|model| args.model.is_none() || *model == plan.model);

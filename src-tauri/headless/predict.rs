@@ -1,15 +1,20 @@
-//! `ebb predict`: what photographs show, by a run's best checkpoint.
+//! `ebb predict`: what photographs show or texts are, by a run's best checkpoint.
 
 use super::args;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::{certificate_path, find};
+use dataset::Task;
 use serde_json::json;
+use std::path::Path;
 use trainer::{Prediction, SavedRun, Wanted};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
     let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&certificate_path()))?;
+    if saved.task() == Task::TextClassification {
+        return texts(&saved, args);
+    }
     let mut unread = 0;
     for (file, outcome) in args.files.iter().zip(saved.predict(&args.files)?) {
         match outcome {
@@ -34,6 +39,27 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
             args.files.len()
         ))),
     }
+}
+
+/// What each text is.
+fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
+    let texts = args
+        .files
+        .iter()
+        .map(|text| text.to_string_lossy().into_owned());
+    let texts: Vec<String> = texts.collect();
+    for (text, prediction) in texts.iter().zip(saved.predict_texts(&texts)?) {
+        match args.json {
+            true => {
+                let mut line = line(saved, Path::new(""), &prediction, args.top);
+                line["file"].take();
+                line["text"] = json!(text);
+                out!("{line}");
+            }
+            false => out!("{text}: {}", words(saved, &prediction, args.top)),
+        }
+    }
+    Ok(())
 }
 
 fn best<'a>(

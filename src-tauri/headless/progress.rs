@@ -67,12 +67,17 @@ impl Progress {
                 best,
                 ..
             } => {
-                let accuracy = metrics
-                    .get("accuracy")
-                    .map_or(MISSING.to_owned(), |a| format!("{:.1} %", 100.0 * a));
+                let percent = |name: &str, value: &f64| format!("{name} {:.1} %", 100.0 * value);
+                let measured = match (metrics.get("accuracy"), metrics.get("bits_per_byte")) {
+                    (Some(accuracy), _) => percent("accuracy", accuracy),
+                    (None, Some(bits)) => format!("{bits:.3} bits per byte"),
+                    (None, None) => MISSING.to_owned(),
+                };
+                let balanced = metrics.get("macro_f1").map(|f1| percent(", macro-F1", f1));
+                let balanced = balanced.unwrap_or_default();
                 let best = if *best { ", the best so far" } else { "" };
                 self.say(&format!(
-                    "Evaluated at step {}: held-out loss {loss:.3}, accuracy {accuracy}{best}",
+                    "Evaluated at step {}: held-out loss {loss:.3}, {measured}{balanced}{best}",
                     format_count(*step)
                 ));
             }
@@ -112,11 +117,22 @@ impl Progress {
             started.memory_source
         ));
         self.say(&format!(
-            "Model: {} with {} parameters, {} classes at {} px{}",
+            "Model: {} with {} parameters, {}{}",
             started.model,
             format_count(started.parameters),
-            started.classes.len(),
-            started.image_size,
+            match started.task.as_str() {
+                "language-model" => format!("windows of {} tokens", started.image_size),
+                "text-classification" => format!(
+                    "{} classes, texts of at most {} tokens",
+                    started.classes.len(),
+                    started.image_size
+                ),
+                _ => format!(
+                    "{} classes at {} px",
+                    started.classes.len(),
+                    started.image_size
+                ),
+            },
             match started.checkpoint_blocks {
                 0 => String::new(),
                 1 => ", 1 block checkpointed".to_owned(),

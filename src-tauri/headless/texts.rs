@@ -1,7 +1,7 @@
 //! What a folder of texts is, in words or JSON. Refuses to know how it was found out.
 
 use super::say::out;
-use dataset::{NOT_YET, TextInspection};
+use dataset::TextInspection;
 use runlog::{format_bytes, format_count};
 use serde_json::{Value, json};
 
@@ -49,9 +49,6 @@ pub fn describe(found: &TextInspection) {
         out!("{note}");
     }
     describe_skipped(found);
-    if found.refusal.is_none() {
-        out!("{NOT_YET}");
-    }
 }
 
 fn describe_classes(found: &TextInspection) {
@@ -151,6 +148,5 @@ pub fn as_json(found: &TextInspection) -> Value {
         "skipped_rows": skipped_rows,
         "notes": found.notes,
         "refusal": found.refusal,
-        "not_yet": NOT_YET,
     })
 }

@@ -4,8 +4,8 @@ use super::args::{self, MicroBatch, Script};
 use super::failure::Failure;
 use super::progress::Progress;
 use super::say::aside;
-use super::{inspect, interrupt};
-use dataset::{Found, InspectOptions, Inspection, NOT_YET, TextOptions, look};
+use super::{inspect, interrupt, texts};
+use dataset::{Found, InspectOptions, Task, TextOptions, look};
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::forecast::settle;
@@ -17,15 +17,18 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     let folder = config.folder.clone().ok_or_else(|| {
         Failure::usage("no folder to train on; write `ebb train FOLDER`, or give one in the config")
     })?;
-    let inspection = photographs(&folder, &options(&config))?;
+    let found = look_at(&folder, &config)?;
     let total_bytes = match config.memory_cap_fraction {
         Some(_) => total_bytes(&machine(&args.script)),
         None => 0,
     };
-    let plan = settle(&config, &inspection, total_bytes)?;
+    let plan = settle(&config, &found, total_bytes)?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
-        inspect::describe(&inspection);
+        match &found {
+            Found::Photographs(found) => inspect::describe(found),
+            Found::Texts(found) => texts::describe(found),
+        }
     }
     let flight = flight(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;
@@ -33,10 +36,8 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         aside!("Run: {}", run.path.display());
     }
     let mut progress = Progress::new(args.json);
-    trainer::start(plan, inspection, &run, flight, &mut |event| {
-        progress.hear(event)
-    })
-    .map_err(|error| discard_unstarted(&run, error))?;
+    trainer::start(plan, found, &run, flight, &mut |event| progress.hear(event))
+        .map_err(|error| discard_unstarted(&run, error))?;
     Ok(())
 }
 
@@ -49,15 +50,15 @@ pub fn options(config: &RunConfig) -> InspectOptions {
     }
 }
 
-/// The photographs of a folder; of texts why they are not trained on.
-pub fn photographs(folder: &Path, options: &InspectOptions) -> Result<Inspection, Failure> {
-    match look(folder, options, &TextOptions::default(), &|_| {})? {
-        Found::Photographs(inspection) => Ok(inspection),
-        Found::Texts(found) => {
-            let said = format!("{} holds texts. {NOT_YET}", found.name);
-            Err(Failure::new(found.refusal.unwrap_or(said)))
-        }
-    }
+/// What is in a folder, looked at as a config wants it.
+pub fn look_at(folder: &Path, config: &RunConfig) -> Result<Found, Failure> {
+    let named = |task: &str| Task::ALL.into_iter().find(|known| known.name() == task);
+    let texts = TextOptions {
+        task: config.task.as_deref().and_then(named),
+        text_column: config.text_column.clone(),
+        label_column: config.label_column.clone(),
+    };
+    Ok(look(folder, &options(config), &texts, &|_| {})?)
 }
 
 /// The top-level entry point of `ebb resume`.
@@ -110,9 +111,14 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
     let typed = RunConfig {
         folder: args.folder.clone(),
-        task: args.task.clone(),
+        task: args.task.map(|task| task.name().to_owned()),
         model: args.model.clone(),
         image_size: args.image_size,
+        tokens: args.texts.tokens,
+        vocabulary: args.texts.vocabulary,
+        class_weights: args.texts.class_weights.clone(),
+        text_column: args.texts.text_column.clone(),
+        label_column: args.texts.label_column.clone(),
         epochs: args.epochs,
         steps: args.steps,
         effective_batch: args.effective_batch,

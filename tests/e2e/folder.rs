@@ -69,7 +69,7 @@ fn texts_are_said_and_refused_with_the_next_move() {
     assert!(
         shown
             .as_str()
-            .is_some_and(|shown| shown.contains("cannot train on them yet. To train now")),
+            .is_some_and(|shown| shown.contains("not in the window yet. To train now")),
         "{shown}"
     );
     window.screenshot("texts");

@@ -24,6 +24,7 @@ mod stop;
 mod stream;
 mod target;
 mod texts;
+mod trained_texts;
 mod used;
 mod verify_split;
 mod wave;

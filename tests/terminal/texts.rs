@@ -1,4 +1,4 @@
-//! Texts are said in words and in JSON, and not trained yet.
+//! Texts are said in words and in JSON.
 
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -27,7 +27,6 @@ fn a_table_is_said_with_columns_lengths_and_lines_left_out() {
         "  ham       30\n  spam      10\n",
         "Held out: 20 % of each class, 8 texts, chosen by seed 7",
         "Skipped 2 rows:\n  sms.tsv, line 41: it has no text\n  sms.tsv, line 42: it has fewer cells than the 2 of the others\n",
-        "cannot train on them yet. To train now",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
@@ -78,23 +77,8 @@ fn documents_are_a_language_model() {
 }
 
 #[test]
-fn training_on_texts_is_refused_with_the_next_move() {
+fn what_no_table_or_task_is_called_is_refused() {
     let place = messages();
-    for line in ["train {sms.tsv}", "train {sms.tsv} --steps 2 --json"] {
-        let said = place.run(line).ended(1);
-        assert!(
-            said.err.contains(
-                "sms.tsv holds texts. Ebb reads and inspects texts, but cannot train on them yet."
-            ),
-            "{}",
-            said.err
-        );
-        assert!(
-            said.out.is_empty() && place.left_behind().is_empty(),
-            "{}",
-            said.out
-        );
-    }
     let wrong = place
         .run("inspect {sms.tsv} --label-column mood")
         .ended(1)

@@ -8,9 +8,9 @@ use crate::text::{Task, TextInspection, TextOptions, claims_text, inspect_texts}
 use crate::walk::{Walk, alone, walk};
 use std::path::Path;
 
-/// What is said of texts until they can be trained on.
-pub const NOT_YET: &str = "Ebb reads and inspects texts, but cannot train on them yet. To train now, choose a folder with one \
-     sub-folder of photographs per class.";
+/// What a window says of texts, which it cannot plan.
+pub const IN_THE_TERMINAL: &str = "Ebb trains on texts in the terminal, not in the window yet. To train now, type: ebb train, and \
+     the folder.";
 
 /// What was found, by task.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,18 @@ pub enum Found {
     Photographs(Inspection),
     /// Texts with labels, or documents.
     Texts(TextInspection),
+}
+
+impl From<Inspection> for Found {
+    fn from(inspection: Inspection) -> Self {
+        Found::Photographs(inspection)
+    }
+}
+
+impl From<TextInspection> for Found {
+    fn from(inspection: TextInspection) -> Self {
+        Found::Texts(inspection)
+    }
 }
 
 impl Found {
@@ -90,10 +102,12 @@ fn is_aside(found: &TextInspection, photographs: &Inspection) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::NOT_YET;
+    use super::IN_THE_TERMINAL;
 
     #[test]
     fn what_cannot_be_done_yet_is_said_with_the_next_move() {
-        assert!(NOT_YET.contains("yet. To train now, choose") && !NOT_YET.contains("  "));
+        assert!(
+            IN_THE_TERMINAL.contains("yet. To train now, type") && !IN_THE_TERMINAL.contains("  ")
+        );
     }
 }

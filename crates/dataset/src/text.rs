@@ -23,6 +23,8 @@ mod gather;
 mod words;
 
 // The texts for a training.
+mod kept;
+mod limit;
 mod load;
 
 mod rows;
@@ -38,6 +40,7 @@ pub use documents::Documents;
 pub use inspection::{
     Column, EncodingFound, Lengths, Role, SkippedRows, Task, TextFile, TextInspection, TextSample,
 };
+pub use kept::KeptTexts;
 pub use packing::{Packing, Window};
 pub use rows::TextRows;
 pub use tokens::{Tokenizer, Vocabulary};

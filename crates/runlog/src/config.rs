@@ -12,15 +12,30 @@ pub struct RunConfig {
     /// The dropped folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// `image-classification`.
+    /// `image-classification`, `text-classification` or `language-model`; absent, the folder says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// `convnet` or `vit_micro`.
+    /// `convnet` or `vit_micro`; of texts `text_micro` or `text_mini`; of documents `gpt_micro`, `gpt_mini` or `gpt_small`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Side of the square image in pixels, 16..=1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u32>,
+    /// Most tokens of a text, or the tokens of a window of documents, 8..=4096.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u32>,
+    /// Different tokens learnt from the texts, 300..=65536; absent, documents are read byte by byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vocabulary: Option<u32>,
+    /// How much each class of texts counts: `none`, or `balanced`, all classes alike however many texts they have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_weights: Option<String>,
+    /// The column of texts, by name or by number from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_column: Option<String>,
+    /// The column of labels, by name or by number from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_column: Option<String>,
     /// Epochs, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
@@ -157,6 +172,11 @@ impl RunConfig {
             task: self.task.or(base.task),
             model: self.model.or(base.model),
             image_size: self.image_size.or(base.image_size),
+            tokens: self.tokens.or(base.tokens),
+            vocabulary: self.vocabulary.or(base.vocabulary),
+            class_weights: self.class_weights.or(base.class_weights),
+            text_column: self.text_column.or(base.text_column),
+            label_column: self.label_column.or(base.label_column),
             epochs: self.epochs.or(base.epochs),
             steps: self.steps.or(steps),
             effective_batch: self.effective_batch.or(base.effective_batch),

@@ -115,7 +115,7 @@ pub enum RunEvent {
         #[serde(with = "crate::finite")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
-        /// Metrics by name: `accuracy`, `top_5`, …, as fractions.
+        /// Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`.
         #[serde(deserialize_with = "crate::finite::map_or_null")]
         metrics: BTreeMap<String, f64>,
         /// The best evaluation of the run so far.
@@ -222,7 +222,7 @@ pub struct Started {
     pub held_out_samples: u64,
     /// Trained parameters.
     pub parameters: u64,
-    /// Side of the square image, in pixels.
+    /// Side of the square image, in pixels; of texts, most tokens.
     pub image_size: u32,
     /// Samples a step.
     pub effective_batch: u32,

@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 pub(crate) enum Allowed {
     /// Any path.
     Path,
+    /// Any name.
+    Name,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A whole number between two, both included.
@@ -27,17 +29,40 @@ pub(crate) enum Allowed {
     Tiers,
 }
 
-use Allowed::{Blocks, Bytes, Number, Path, Rhythm, Tiers, Whole, Word};
+use Allowed::{Blocks, Bytes, Name, Number, Path, Rhythm, Tiers, Whole, Word};
 
 /// Counts in the window are plain numbers, which are exact up to here.
 const EXACT: u64 = (1 << 53) - 1;
 
+/// Networks: of photographs, of texts, of documents.
+const MODELS: &[&str] = &[
+    "convnet",
+    "vit_micro",
+    "text_micro",
+    "text_mini",
+    "gpt_micro",
+    "gpt_mini",
+    "gpt_small",
+];
+
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 32] = [
+pub(crate) const KEYS: [(&str, Allowed); 37] = [
     ("folder", Path),
-    ("task", Word(&["image-classification"])),
-    ("model", Word(&["convnet", "vit_micro"])),
+    (
+        "task",
+        Word(&[
+            "image-classification",
+            "text-classification",
+            "language-model",
+        ]),
+    ),
+    ("model", Word(MODELS)),
     ("image_size", Whole(16, 1024)),
+    ("tokens", Whole(8, 4096)),
+    ("vocabulary", Whole(300, 65_536)),
+    ("class_weights", Word(&["none", "balanced"])),
+    ("text_column", Name),
+    ("label_column", Name),
     ("epochs", Whole(1, 100_000)),
     ("steps", Whole(1, 100_000_000)),
     ("effective_batch", Whole(1, 65_536)),
@@ -73,6 +98,7 @@ impl Allowed {
     fn words(&self) -> String {
         match self {
             Path => "a path in quotes".into(),
+            Name => "a name in quotes".into(),
             Word([one]) => format!("`{one}`"),
             Word(words) => format!("one of `{}`", words.join("`, `")),
             Whole(least, EXACT) => format!("a whole number of at least {least}"),
@@ -91,7 +117,7 @@ impl Allowed {
     /// The value as the config holds it, or nothing when it is not allowed.
     fn accept(&self, value: &Value) -> Option<Value> {
         let fits = match self {
-            Path => value.is_string(),
+            Path | Name => value.is_string(),
             Word(words) => value.as_str().is_some_and(|v| words.contains(&v)),
             Whole(least, most) => value.as_u64().is_some_and(|v| (least..=most).contains(&&v)),
             Number(least, most) => value.as_f64().is_some_and(|v| (least..=most).contains(&&v)),

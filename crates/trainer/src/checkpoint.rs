@@ -39,9 +39,9 @@ pub struct RunState {
     /// Step that was evaluated last.
     #[serde(default)]
     pub evaluated_step: u64,
-    /// Newest held-out loss and accuracy, finite.
+    /// Newest held-out loss and score, finite: the accuracy, or the bits per byte below 0.
     pub evaluation: Option<(f64, f64)>,
-    /// Best held-out accuracy so far and its step.
+    /// Best held-out score so far and its step.
     pub best: Option<(f64, u64)>,
     /// Written because of the best evaluation: kept when older ones go.
     pub is_best: bool,

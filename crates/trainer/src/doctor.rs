@@ -3,9 +3,9 @@
 //! GPU the CPU is the one under test.
 
 use crate::error::Result;
-use crate::image_task::ImageTask;
 use crate::models::Network;
 use crate::plan::ModelKind;
+use crate::task::ImageTask;
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
 use tape::check::{Case, cases, run};

@@ -2,17 +2,17 @@
 //! can change the mean. Gradients that came in a half type are added up in f32.
 
 use crate::error::Result;
-use crate::image_task::TrainedPiece;
 use crate::pending::Pending;
+use crate::task::TrainedPiece;
 use candle_core::Tensor;
+use dataset::Sample;
 use tape::inplace::add_assign;
 use tape::widened;
 
 /// The samples still to do, and the sums so far.
-#[derive(Default)]
-pub struct EffectiveBatch {
+pub struct EffectiveBatch<S = Sample> {
     /// Samples still to be worked off.
-    pub pending: Pending,
+    pub pending: Pending<S>,
     gradients: Option<Vec<Tensor>>,
     loss: f64,
     weight: f64,
@@ -38,20 +38,34 @@ pub struct Whole {
 }
 
 impl Whole {
+    /// Samples of all pieces.
+    pub fn samples(&self) -> u32 {
+        self.pieces.iter().sum()
+    }
+
     /// The sample to look at when the loss is not finite: one of few. Where every sample's loss is gone, no sample is to blame.
     pub fn suspect(&self) -> Option<u32> {
-        let samples: u32 = self.pieces.iter().sum();
-        let some = self.not_finite.len() < samples as usize;
+        let some = self.not_finite.len() < self.samples() as usize;
         self.not_finite.first().copied().filter(|_| some)
     }
 }
 
-impl EffectiveBatch {
+impl Default for EffectiveBatch {
+    fn default() -> Self {
+        EffectiveBatch::new(0)
+    }
+}
+
+impl<S> EffectiveBatch<S> {
     /// A batch of `samples`.
     pub fn new(samples: usize) -> Self {
         EffectiveBatch {
             pending: Pending::new(samples),
-            ..Default::default()
+            gradients: None,
+            loss: 0.0,
+            weight: 0.0,
+            pieces: Vec::new(),
+            not_finite: Vec::new(),
         }
     }
 

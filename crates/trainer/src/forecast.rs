@@ -22,7 +22,7 @@ use crate::optimizer::Optimizer;
 use crate::plan::{ModelKind, OptimizerKind, Plan};
 use heap::Heap;
 use pressure::{Form, ModelNeed, Peak, sensible_sizes};
-use rehearsal::{ImagePiece, Piece, WorkloadPiece, heap};
+use rehearsal::{Piece, PlanPiece, WorkloadPiece, heap};
 use serde::Serialize;
 use std::time::Duration;
 use tape::Parameters;
@@ -109,7 +109,7 @@ impl Forecast {
         target: Target,
         forms: Forms,
     ) -> Result<Self> {
-        let (piece, masters) = ImagePiece::of(plan, model, image_size)?;
+        let (piece, masters) = PlanPiece::of(plan, model, image_size)?;
         let patience = match forms {
             Forms::Planned => HASTE,
             Forms::WithMoreCheckpointed => PATIENCE,
@@ -125,7 +125,11 @@ impl Forecast {
         let standing = Standing {
             copy_bytes: rounded,
             averages_bytes,
-            waiting_bytes: ahead.waiting_most_bytes(plan),
+            waiting_bytes: match plan.text_model() {
+                None => ahead.waiting_most_bytes(plan),
+                // Texts wait as tokens, which are few beside a network.
+                Some(_) => 0,
+            },
             ..standing(&masters, plan.optimizer, target)?
         };
         let blocks = Network::blocks(model, image_size);

@@ -4,13 +4,13 @@
 use crate::average::Average;
 use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError};
-use crate::image_task::ImageTask;
 use crate::models::Network;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
+use crate::task::{EvaluatedPiece, ImageTask, Sample, TrainedPiece, Work};
 use candle_core::Device;
 use pressure::{Moments, Reserve};
 use std::path::Path;
@@ -39,6 +39,9 @@ pub struct Learner {
     device: Device,
     image_size: usize,
     label_smoothing: f64,
+    class_weights: Option<Vec<f64>>,
+    /// Targets of a sample that its loss is summed over: tokens of a window, else 1.
+    targets: u32,
     checkpointed: usize,
     limit_bytes: Option<u64>,
     skipped: SkippedSteps,
@@ -88,6 +91,8 @@ impl Learner {
             device: device.clone(),
             image_size: plan.image_size as usize,
             label_smoothing: plan.label_smoothing,
+            class_weights: plan.class_weights.clone(),
+            targets: plan.targets(),
             checkpointed: plan.checkpoint_blocks as usize,
             limit_bytes: None,
             skipped: SkippedSteps::default(),
@@ -131,7 +136,8 @@ impl Learner {
     }
 
     fn loss_factor(&self) -> f64 {
-        self.precision.loss_factor(self.effective_batch)
+        self.precision
+            .loss_factor(self.effective_batch.saturating_mul(self.targets))
     }
 
     /// Drops weights and moments: parked. Nothing works until a new learner takes its place.
@@ -147,13 +153,14 @@ impl Learner {
         self.parameters.is_empty()
     }
 
-    /// The task on the parameters as they are now.
-    pub fn task(&self, cancel: Cancel) -> ImageTask<'_> {
-        ImageTask {
+    /// A piece at work on the parameters as they are now.
+    pub fn work(&self, cancel: Cancel) -> Work<'_> {
+        Work {
             network: &self.network,
             parameters: self.rounded.as_ref().unwrap_or(&self.parameters),
             image_size: self.image_size,
             label_smoothing: self.label_smoothing,
+            class_weights: self.class_weights.as_deref(),
             dtype: self.precision.dtype(),
             loss_factor: self.loss_factor(),
             checkpointed: self.checkpointed,
@@ -164,16 +171,36 @@ impl Learner {
         }
     }
 
-    /// The task on the parameters that are evaluated: their average where one is kept, as precise as it is.
-    pub fn evaluation_task(&self, cancel: Cancel) -> ImageTask<'_> {
+    /// The same on the parameters that are evaluated: their average where one is kept, as precise as it is.
+    pub fn evaluation_work(&self, cancel: Cancel) -> Work<'_> {
         match &self.average {
-            Some(average) => ImageTask {
+            Some(average) => Work {
                 parameters: &average.parameters,
                 dtype: self.precision.master_dtype(),
-                ..self.task(cancel)
+                ..self.work(cancel)
             },
-            None => self.task(cancel),
+            None => self.work(cancel),
         }
+    }
+
+    /// Forward and backward over one piece.
+    pub fn gradients(&self, cancel: Cancel, samples: &[Sample]) -> Result<TrainedPiece> {
+        self.work(cancel).gradients(samples)
+    }
+
+    /// Forward over one piece of held-out samples.
+    pub fn evaluate(&self, cancel: Cancel, samples: &[Sample]) -> Result<EvaluatedPiece> {
+        self.evaluation_work(cancel).evaluate(samples)
+    }
+
+    /// The image task on the parameters as they are now.
+    pub fn task(&self, cancel: Cancel) -> ImageTask<'_> {
+        self.work(cancel).of_images()
+    }
+
+    /// The image task on the parameters that are evaluated.
+    pub fn evaluation_task(&self, cancel: Cancel) -> ImageTask<'_> {
+        self.evaluation_work(cancel).of_images()
     }
 
     /// Bytes of weights, their rounded copy, gradients, moments and averages, as far as they are in memory.

@@ -12,8 +12,8 @@ pub mod doctor;
 pub mod forecast;
 mod effective_batch;
 mod error;
+mod durable;
 mod feed;
-mod image_task;
 mod journal;
 mod learner;
 mod machine;
@@ -32,19 +32,20 @@ mod saved;
 mod schedule;
 mod skipped;
 mod session;
+mod task;
 mod train;
 
 pub use certificate::Certificate;
 pub use control::{Control, Request};
 pub use error::{Result, TrainError};
-pub use image_task::Prediction;
 pub use machine::{Machine, MemoryScript, ScriptBy};
-pub use plan::{Augmentation, ModelKind, OptimizerKind, Plan};
+pub use plan::{Augmentation, Dropped, ModelKind, OptimizerKind, Plan, TextModel, TextSize};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use saved::{Evaluated, SavedRun};
+pub use saved::{Evaluated, SavedRun, Wording};
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::memory::{Counting, Purge};
+pub use task::{Metrics, Prediction};
 pub use train::{Ending, Flight, on_threads, resume, start};
 
 /// The rooms behind the surface, opened for this crate's own claims.
@@ -52,12 +53,12 @@ pub use train::{Ending, Flight, on_threads, resume, start};
 pub mod rooms {
     pub use crate::effective_batch::{EffectiveBatch, Whole};
     pub use crate::feed::{Ahead, TrainFeed};
-    pub use crate::image_task::{ImageTask, TrainedPiece};
     pub use crate::learner::{Learner, Update};
     pub use crate::optimizer::{Group, Optimizer};
     pub use crate::pending::Pending;
     pub use crate::schedule::Schedule;
     pub use crate::skipped::Skipped;
+    pub use crate::task::{Data, ImageTask, Sample, Supply, Text, TrainedPiece, Work};
 
     pub mod checkpoint {
         pub use crate::checkpoint::*;

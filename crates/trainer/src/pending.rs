@@ -5,13 +5,12 @@ use dataset::{Sample, SampleError};
 use std::collections::VecDeque;
 
 /// Samples to do, in order; some have arrived, some are on their way.
-#[derive(Default)]
-pub struct Pending {
-    ready: VecDeque<Sample>,
+pub struct Pending<S = Sample> {
+    ready: VecDeque<S>,
     expected: usize,
 }
 
-impl Pending {
+impl<S> Pending<S> {
     /// `expected` samples are on their way.
     pub fn new(expected: usize) -> Self {
         Pending {
@@ -31,7 +30,7 @@ impl Pending {
     }
 
     /// Takes what arrived; gives back the files that could not be read and will never come.
-    pub fn deliver(&mut self, arrived: Vec<Result<Sample, SampleError>>) -> Vec<SampleError> {
+    pub fn deliver(&mut self, arrived: Vec<Result<S, SampleError>>) -> Vec<SampleError> {
         let mut lost = Vec::new();
         for result in arrived {
             match result {
@@ -44,7 +43,7 @@ impl Pending {
     }
 
     /// The next samples, at most `size`.
-    pub fn piece(&mut self, size: usize) -> &[Sample] {
+    pub fn piece(&mut self, size: usize) -> &[S] {
         let size = size.min(self.ready.len());
         &self.ready.make_contiguous()[..size]
     }

@@ -44,6 +44,10 @@ pub struct Pilot {
     /// Time between the two newest readings, milliseconds.
     step_ms: f64,
     image_size: u32,
+    /// What one of the samples asked about costs: pixels or tokens.
+    sample_cost: u64,
+    /// Bytes of one of these before the first piece was measured.
+    rough_cost_bytes: u64,
     checkpoint_blocks: u32,
     element_bytes: u32,
     replay: Option<Replay>,
@@ -119,6 +123,8 @@ impl Pilot {
             stepped,
             step_ms: 0.0,
             image_size: plan.image_size,
+            sample_cost: plan.sample_cost(),
+            rough_cost_bytes: room::rough_cost_bytes(plan),
             checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
             replay,
@@ -220,7 +226,7 @@ impl Pilot {
         let sample = self.monitor.sample_now()?;
         self.step_ms = before.map_or(0.0, |it| sample.at_ms.saturating_sub(it.at_ms) as f64);
         let kind = self.kind(phase);
-        let costs = vec![SampleCost(u64::from(self.image_size).pow(2)); remaining];
+        let costs = vec![SampleCost(self.sample_cost); remaining];
         let ask = Ask {
             sample,
             remaining: &costs,
@@ -352,7 +358,7 @@ impl Pilot {
             at_ms: piece.begun_at_ms + ms as u64,
             kind: piece.kind,
             micro_batch: piece.micro_batch,
-            cost: u64::from(piece.micro_batch) * u64::from(self.image_size).pow(2),
+            cost: u64::from(piece.micro_batch) * self.sample_cost,
             peak_bytes: peak_bytes.saturating_sub(piece.spare_bytes),
             ms,
             outcome,

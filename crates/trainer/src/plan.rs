@@ -3,86 +3,16 @@
 use crate::error::{Result, TrainError};
 use crate::models::Network;
 use crate::precision::Precision;
-use dataset::{DEFAULT_SEED, Inspection, Part, SplitKind};
+use dataset::Task;
 use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
 use tape::device::{Wanted, default_threads, foresee_kind};
 
-/// Networks by the name the user writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelKind {
-    /// Small residual ConvNet.
-    ConvNet,
-    /// Small vision transformer.
-    VitMicro,
-}
+mod choices;
+mod subject;
 
-impl ModelKind {
-    /// All of them, the suggested one first.
-    pub const ALL: [ModelKind; 2] = [ModelKind::ConvNet, ModelKind::VitMicro];
-
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            ModelKind::ConvNet => "convnet",
-            ModelKind::VitMicro => "vit_micro",
-        }
-    }
-
-    /// The name shown.
-    pub fn label(self) -> &'static str {
-        match self {
-            ModelKind::ConvNet => "ConvNet",
-            ModelKind::VitMicro => "ViT-Micro/8",
-        }
-    }
-
-    /// The image side must be a multiple of this.
-    pub fn multiple(self) -> u32 {
-        match self {
-            ModelKind::ConvNet => 1,
-            ModelKind::VitMicro => 8,
-        }
-    }
-}
-
-/// Optimizers by the name the user writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OptimizerKind {
-    /// Adam with decoupled weight decay.
-    AdamW,
-    /// The same with moments of one byte a value: a quarter of the state.
-    AdamW8bit,
-    /// Stochastic gradient descent with momentum .9.
-    Sgd,
-}
-
-impl OptimizerKind {
-    /// All of them, the suggested one first.
-    pub const ALL: [OptimizerKind; 3] = [
-        OptimizerKind::AdamW,
-        OptimizerKind::AdamW8bit,
-        OptimizerKind::Sgd,
-    ];
-
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            OptimizerKind::AdamW => "adamw",
-            OptimizerKind::AdamW8bit => "adamw8bit",
-            OptimizerKind::Sgd => "sgd",
-        }
-    }
-}
-
-/// Augmentation by the name the user writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Augmentation {
-    /// Centre crop only.
-    None,
-    /// Crop, flip and colour.
-    Standard,
-}
+pub use choices::{Augmentation, ModelKind, OptimizerKind, TextModel, TextSize};
+pub use subject::Dropped;
 
 /// Everything a training does, decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,10 +23,12 @@ pub struct Plan {
     pub name: String,
     /// Network.
     pub model: ModelKind,
-    /// Side of the square image in pixels.
+    /// Side of the square image in pixels; of texts, most tokens.
     pub image_size: u32,
-    /// Class names in label order.
+    /// Class names in label order; none of a language model.
     pub classes: Vec<String>,
+    /// How much each class counts; all alike where there are none.
+    pub class_weights: Option<Vec<f64>>,
     /// Samples trained on.
     pub train_samples: u64,
     /// Samples held out.
@@ -155,39 +87,23 @@ pub struct Plan {
     pub config: RunConfig,
 }
 
-/// Samples that make a default run long enough: small folders get more epochs.
-const DEFAULT_SAMPLES_SEEN: u64 = 30_000;
-
 impl Plan {
     /// Checks a config against what the folder holds and fills in what the user left open.
     ///
     /// # Errors
     /// The first value that does not work, with what would; a folder that cannot be trained, with why.
-    pub fn check(config: &RunConfig, inspection: &Inspection) -> Result<Plan> {
+    pub fn check<'d>(config: &RunConfig, data: impl Into<Dropped<'d>>) -> Result<Plan> {
         config.validate()?;
         // Who knows the machine's memory has chosen a tier before.
         let config = &match config.by_memory.is_empty() {
             true => config.clone(),
             false => config.clone().for_memory(0),
         };
-        if let Some(sentence) = &inspection.refusal {
-            return Err(TrainError::NotTrainable {
-                sentence: sentence.clone(),
-            });
-        }
-        let task = chosen(
-            "task",
-            config.task.as_deref().unwrap_or(TASK),
-            &[(TASK, ())],
-        )
-        .map(|()| TASK)?;
-        let models = ModelKind::ALL.map(|m| (m.name(), m));
-        let model = chosen(
-            "model",
-            config.model.as_deref().unwrap_or("convnet"),
-            &models,
-        )?;
-        let image_size = image_size(config.image_size, model)?;
+        let data = data.into();
+        data.allowed()?;
+        let task = data.task().name();
+        let asked = config.task.as_deref().unwrap_or(task);
+        chosen("task", asked, &[(task, ())])?;
         let optimizers = OptimizerKind::ALL.map(|o| (o.name(), o));
         let optimizer = chosen(
             "optimizer",
@@ -198,11 +114,9 @@ impl Plan {
             ("standard", Augmentation::Standard),
             ("none", Augmentation::None),
         ];
-        let augment = chosen(
-            "augment",
-            config.augment.as_deref().unwrap_or("standard"),
-            &augments,
-        )?;
+        let augment = config.augment.as_deref();
+        let augment = augment.map(|augment| chosen("augment", augment, &augments));
+        let augment = augment.transpose()?;
         let precision = chosen(
             "precision",
             config.precision.as_deref().unwrap_or("f32"),
@@ -231,39 +145,28 @@ impl Plan {
                 "f64 runs on the CPU only; add --device cpu",
             ));
         }
-        let all = inspection.count(Part::Train);
-        let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
-        let effective_batch = config
-            .effective_batch
-            .unwrap_or(usual_batch(foresee_kind(device)))
-            .min(train_samples.max(1) as u32);
+        let subject = data.subject(config, foresee_kind(device))?;
+        let (model, train_samples) = (subject.model, subject.train_samples);
+        let effective_batch = config.effective_batch.unwrap_or(subject.effective_batch);
+        let effective_batch = effective_batch.min(train_samples.max(1) as u32);
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
-        let epochs = config
-            .epochs
-            .unwrap_or((DEFAULT_SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60));
+        let epochs = config.epochs.unwrap_or(subject.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
         let rate = match optimizer {
             OptimizerKind::AdamW | OptimizerKind::AdamW8bit => 1e-3,
             OptimizerKind::Sgd => 2e-2,
         };
-        let seed = match inspection.split {
-            SplitKind::Seeded { seed, .. } => seed,
-            SplitKind::Given => DEFAULT_SEED,
-        };
         let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
         let warmup = config.warmup_fraction.unwrap_or(0.05);
         let mut plan = Plan {
-            folder: inspection.folder.clone(),
-            name: inspection.name.clone(),
+            folder: subject.folder,
+            name: subject.name,
             model,
-            image_size,
-            classes: inspection
-                .classes
-                .iter()
-                .map(|class| class.name.clone())
-                .collect(),
+            image_size: subject.resolution,
+            classes: subject.classes,
+            class_weights: subject.class_weights,
             train_samples,
-            held_out_samples: inspection.count(Part::HeldOut),
+            held_out_samples: subject.held_out_samples,
             effective_batch,
             fixed_micro_batch: config.micro_batch,
             steps,
@@ -272,12 +175,16 @@ impl Plan {
             learning_rate: config.learning_rate.unwrap_or(rate),
             weight_decay: config.weight_decay.unwrap_or(0.05),
             warmup_steps: ((steps as f64 * warmup) as u64).clamp(1, steps.max(1)),
-            label_smoothing: config.label_smoothing.unwrap_or(0.1),
+            label_smoothing: config.label_smoothing.unwrap_or(subject.label_smoothing),
             clip_norm: config.clip_norm.unwrap_or(1.0),
             ema_decay: config.ema_decay,
-            augment,
+            augment: augment.unwrap_or(subject.augment),
             precision,
-            checkpoint_blocks: checkpoint_blocks(config.checkpoint_blocks, model, image_size)?,
+            checkpoint_blocks: checkpoint_blocks(
+                config.checkpoint_blocks,
+                model,
+                subject.resolution,
+            )?,
             device,
             threads: config.threads.unwrap_or(default_threads() as u32),
             workers: config.workers,
@@ -285,7 +192,7 @@ impl Plan {
             memory_cap_fraction: config.memory_cap_fraction,
             politeness: config.politeness,
             parked_most_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
-            seed: config.seed.unwrap_or(seed),
+            seed: config.seed.unwrap_or(subject.seed),
             dev_samples: config.dev_samples,
             checkpoint_every: Every::parse(checkpoint_every)?,
             evaluate_every_epochs: config
@@ -295,6 +202,39 @@ impl Plan {
         };
         plan.config = plan.filled_in(config, task, checkpoint_every, warmup);
         Ok(plan)
+    }
+
+    /// What is learnt.
+    pub fn task(&self) -> Task {
+        self.model.task()
+    }
+
+    /// Side of the image in pixels, where samples are images.
+    fn image_side(&self) -> Option<u32> {
+        let is_image = self.task() == Task::ImageClassification;
+        is_image.then_some(self.image_size)
+    }
+
+    /// The network, where samples are texts.
+    pub fn text_model(&self) -> Option<TextModel> {
+        match self.model {
+            ModelKind::Texts(model) => Some(model),
+            ModelKind::ConvNet | ModelKind::VitMicro => None,
+        }
+    }
+
+    /// What the summed loss of a sample is divided by: the tokens of a window, else 1.
+    pub fn targets(&self) -> u32 {
+        match self.task() {
+            Task::LanguageModel => self.image_size,
+            Task::ImageClassification | Task::TextClassification => 1,
+        }
+    }
+
+    /// What the pilot counts a sample's cost in: pixels of an image, tokens of the longest text.
+    pub fn sample_cost(&self) -> u64 {
+        self.image_side()
+            .map_or(u64::from(self.image_size), |side| u64::from(side).pow(2))
     }
 
     /// Epochs planned, the last one perhaps cut short by `--steps`.
@@ -314,7 +254,12 @@ impl Plan {
             folder: Some(self.folder.clone()),
             task: Some(task.to_owned()),
             model: Some(self.model.name().to_owned()),
-            image_size: Some(self.image_size),
+            image_size: self.image_side(),
+            tokens: self.text_model().map(|model| model.tokens),
+            vocabulary: self
+                .text_model()
+                .filter(|_| !self.classes.is_empty())
+                .map(|model| model.vocabulary),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
             optimizer: Some(self.optimizer.name().to_owned()),
@@ -340,18 +285,6 @@ impl Plan {
         }
     }
 }
-
-/// Samples a step where nobody says: what keeps the device busy.
-fn usual_batch(kind: &str) -> u32 {
-    match kind {
-        "metal" => 64,
-        "cuda" => 32,
-        _ => 16,
-    }
-}
-
-/// The one task there is so far.
-const TASK: &str = "image-classification";
 
 fn setting(key: &'static str, value: impl ToString, allowed: impl ToString) -> TrainError {
     TrainError::Setting {

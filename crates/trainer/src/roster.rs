@@ -1,8 +1,11 @@
-//! The exact list of files a run trains on, kept in its folder: a resumed run goes on with the same samples, whatever was
+//! The exact list of files, or of rows of texts, that a run trains on, kept in its folder: a resumed run goes on with the same samples, whatever was
 //! added to the dropped folder meanwhile.
 
+use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
-use dataset::{Class, Ignored, ImageFile, Inspection, Part, SplitKind};
+use dataset::{
+    Class, Found, Ignored, ImageFile, Inspection, KeptTexts, Part, SplitKind, TextInspection,
+};
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -19,8 +22,28 @@ struct Roster {
     files: Vec<(PathBuf, u32, u8, u32, u32, u64)>,
 }
 
+/// One of the two lists, as it stands in the file.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Kept {
+    Photographs(Roster),
+    Texts { texts: KeptTexts },
+}
+
 /// Writes the list.
-pub fn write(run: &RunFolder, inspection: &Inspection) -> Result<()> {
+pub fn write(run: &RunFolder, found: &Found) -> Result<()> {
+    let kept = match found {
+        Found::Photographs(found) => Kept::Photographs(roster(found)),
+        Found::Texts(found) => Kept::Texts {
+            texts: KeptTexts::from(found),
+        },
+    };
+    let path = run.path.join(FILE);
+    let text = serde_json::to_vec(&kept).map_err(|error| damaged(&path, error))?;
+    publish(&path, &text)
+}
+
+fn roster(inspection: &Inspection) -> Roster {
     let part = |part| match part {
         Part::Train => 0,
         Part::HeldOut => 1,
@@ -36,7 +59,7 @@ pub fn write(run: &RunFolder, inspection: &Inspection) -> Result<()> {
             f.bytes,
         )
     });
-    let roster = Roster {
+    Roster {
         folder: inspection.folder.clone(),
         name: inspection.name.clone(),
         classes: inspection
@@ -45,25 +68,21 @@ pub fn write(run: &RunFolder, inspection: &Inspection) -> Result<()> {
             .map(|class| class.name.clone())
             .collect(),
         files: files.collect(),
-    };
-    let path = run.path.join(FILE);
-    let text = serde_json::to_vec(&roster).map_err(|error| damaged(&path, error))?;
-    // As durable as the checkpoints that mean nothing without it.
-    let draft = path.with_extension("draft");
-    let publish = || -> std::io::Result<()> {
-        std::fs::write(&draft, &text)?;
-        std::fs::File::open(&draft)?.sync_all()?;
-        std::fs::rename(&draft, &path)?;
-        std::fs::File::open(&run.path)?.sync_all()
-    };
-    publish().map_err(at(&path))
+    }
 }
 
 /// Reads the list back as the inspection it came from.
-pub fn read(run: &RunFolder) -> Result<Inspection> {
+pub fn read(run: &RunFolder) -> Result<Found> {
     let path = run.path.join(FILE);
     let text = std::fs::read(&path).map_err(at(&path))?;
-    let roster: Roster = serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
+    let kept: Kept = serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
+    Ok(match kept {
+        Kept::Photographs(roster) => Found::Photographs(photographs(roster)),
+        Kept::Texts { texts } => Found::Texts(TextInspection::from(texts)),
+    })
+}
+
+fn photographs(roster: Roster) -> Inspection {
     let files: Vec<ImageFile> = roster.files.into_iter().map(file).collect();
     let count = |label: usize, part: Part| {
         files
@@ -81,7 +100,7 @@ pub fn read(run: &RunFolder) -> Result<Inspection> {
             held_out: count(label, Part::HeldOut),
             test: count(label, Part::Test),
         });
-    Ok(Inspection {
+    Inspection {
         folder: roster.folder,
         name: roster.name,
         classes: classes.collect(),
@@ -94,7 +113,7 @@ pub fn read(run: &RunFolder) -> Result<Inspection> {
         notes: Vec::new(),
         split: SplitKind::Given,
         split_folders: Vec::new(),
-    })
+    }
 }
 
 fn file((path, label, part, width, height, bytes): (PathBuf, u32, u8, u32, u32, u64)) -> ImageFile {

@@ -1,17 +1,21 @@
-//! A trained run put to use: evaluated on a folder, or asked what a photograph shows. Starts nothing and writes nothing.
+//! A trained run put to use: evaluated on a folder, asked what a photograph shows or a text is, or to write on. Starts nothing
+//! and writes nothing.
+
+mod generate;
+mod photographs;
+mod texts;
+
+pub use generate::Wording;
 
 use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments, RunState};
 use crate::error::{Result, TrainError};
-use crate::feed::{Ahead, HeldOutFeed};
-use crate::image_task::{EvaluatedPiece, Prediction};
 use crate::learner::Learner;
 use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::roster;
-use dataset::{
-    Augment, Class, ImageDataset, ImageFile, ImageOptions, InspectOptions, Inspection, Part, Sample,
-};
+use crate::task::{EvaluatedPiece, Metrics, Sample, TOKENIZER};
+use dataset::{Class, Found, InspectOptions, Part, SampleError, Task, TextOptions, Tokenizer};
 use runlog::RunFolder;
 use std::path::{Path, PathBuf};
 use tape::Cancel;
@@ -24,6 +28,8 @@ const PIECE: usize = 16;
 pub struct SavedRun {
     plan: Plan,
     learner: Learner,
+    /// The vocabulary that the run's texts were read with.
+    tokenizer: Tokenizer,
     /// What the checkpoint says of itself.
     pub state: RunState,
     /// Why this device.
@@ -33,14 +39,8 @@ pub struct SavedRun {
 /// Held-out numbers of a saved run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluated {
-    /// Samples evaluated.
-    pub samples: u64,
-    /// Mean loss.
-    pub loss: f64,
-    /// Share of samples whose best score is the right class.
-    pub accuracy: f64,
-    /// Share of samples whose class is among the five best.
-    pub top_5: f64,
+    /// What it came to.
+    pub metrics: Metrics,
     /// Files that could not be read: name and reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
@@ -63,7 +63,12 @@ impl SavedRun {
         let mut learner = Learner::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
         checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
+        let tokenizer = match plan.task() {
+            Task::TextClassification => Tokenizer::load(&run.path.join(TOKENIZER))?,
+            Task::ImageClassification | Task::LanguageModel => Tokenizer::bytes(),
+        };
         Ok(SavedRun {
+            tokenizer,
             plan,
             learner,
             state: loaded.state,
@@ -76,6 +81,21 @@ impl SavedRun {
         &self.plan.classes
     }
 
+    /// What the run has learnt.
+    pub fn task(&self) -> Task {
+        self.plan.task()
+    }
+
+    /// How the run's own folder was looked at.
+    pub fn reading(&self) -> TextOptions {
+        let config = &self.plan.config;
+        TextOptions {
+            task: Some(self.task()),
+            text_column: config.text_column.clone(),
+            label_column: config.label_column.clone(),
+        }
+    }
+
     /// How the run's own folder was split: by this its held-out part is found again.
     pub fn split(&self) -> InspectOptions {
         let held_out = self.plan.config.held_out_fraction;
@@ -86,34 +106,33 @@ impl SavedRun {
         }
     }
 
-    /// Evaluates on the photographs of a folder: its test part where it has one, else the held-out part, else all of it.
-    /// Classes go by name.
-    pub fn evaluate(&self, inspection: &Inspection) -> Result<Evaluated> {
-        let part = [Part::Test, Part::HeldOut, Part::Train]
-            .into_iter()
-            .find(|&p| inspection.count(p) > 0);
-        let Some(part) = part else {
-            let sentence = inspection
-                .refusal
-                .clone()
-                .unwrap_or_else(|| "there is no photograph to evaluate".to_owned());
-            return Err(TrainError::NotTrainable { sentence });
-        };
-        let inspection = self.relabelled(inspection)?;
-        let ahead = Ahead {
-            depth_samples: 4 * PIECE,
-            cache_bytes: 0,
-            ..Ahead::of(&self.plan, self.plan.threads as usize, 0)
-        };
-        let mut feed = HeldOutFeed::open(&self.plan, &inspection, part, ahead);
-        feed.begin();
+    /// Evaluates on what was found in a folder: its test part where it has one, else the held-out part, else all of it. Classes
+    /// go by name.
+    ///
+    /// # Errors
+    /// The folder is for another task, has nothing to evaluate, or has classes that the run does not know.
+    pub fn evaluate(&self, found: &Found) -> Result<Evaluated> {
+        match (found, self.task()) {
+            (Found::Photographs(found), Task::ImageClassification) => self.of_photographs(found),
+            (Found::Texts(found), Task::TextClassification | Task::LanguageModel) => {
+                self.of_texts(found)
+            }
+            _ => Err(self.wrong_task(&format!("a folder for {}", found.task().label()))),
+        }
+    }
+
+    /// Sums over samples that come in parts, until none comes.
+    fn sums(
+        &self,
+        mut fetch: impl FnMut() -> Vec<std::result::Result<Sample, SampleError>>,
+    ) -> Result<(EvaluatedPiece, Vec<(PathBuf, String)>)> {
         let (mut sum, mut skipped) = (EvaluatedPiece::default(), Vec::new());
         loop {
-            let arrived = feed.fetch(PIECE);
+            let arrived = fetch();
             if arrived.is_empty() {
-                break;
+                return Ok((sum, skipped));
             }
-            let mut samples: Vec<Sample> = Vec::with_capacity(arrived.len());
+            let mut samples = Vec::with_capacity(arrived.len());
             for result in arrived {
                 match result {
                     Ok(sample) => samples.push(sample),
@@ -122,111 +141,46 @@ impl SavedRun {
             }
             if !samples.is_empty() {
                 sum.add(piece_scope(|| {
-                    self.learner
-                        .evaluation_task(Cancel::default())
-                        .evaluate(&samples)
+                    self.learner.evaluate(Cancel::default(), &samples)
                 })?);
             }
         }
-        let samples = sum.samples.max(1) as f64;
-        Ok(Evaluated {
-            samples: sum.samples,
-            loss: sum.loss / samples,
-            accuracy: sum.right as f64 / samples,
-            top_5: sum.in_top_5 as f64 / samples,
-            skipped,
-        })
     }
 
-    /// What each photograph shows, or why it cannot be read.
-    pub fn predict(
-        &self,
-        files: &[PathBuf],
-    ) -> Result<Vec<std::result::Result<Prediction, String>>> {
-        files.iter().map(|file| self.predict_one(file)).collect()
-    }
-
-    fn predict_one(&self, file: &Path) -> Result<std::result::Result<Prediction, String>> {
-        let dataset = ImageDataset::open(&alone(file), Part::Test, self.options(), None, 0);
-        let sample = match dataset.sample(0, 0) {
-            Ok(sample) => sample,
-            Err(error) => return Ok(Err(error.reason)),
-        };
-        let mut predictions = self
-            .learner
-            .evaluation_task(Cancel::default())
-            .predict(&[sample])?;
-        Ok(predictions
-            .pop()
-            .ok_or_else(|| "nothing was predicted".to_owned()))
-    }
-
-    fn options(&self) -> ImageOptions {
-        ImageOptions {
-            size: self.plan.image_size,
-            augment: Augment::None,
-            seed: self.plan.seed,
-        }
+    /// The refusal of what the run was not trained for.
+    fn wrong_task(&self, what: &str) -> TrainError {
+        let sentence = format!(
+            "the task of this run is {}; it has no use for {what}",
+            self.task().label()
+        );
+        TrainError::NotTrainable { sentence }
     }
 
     /// The folder's labels in this run's order of classes.
-    fn relabelled(&self, inspection: &Inspection) -> Result<Inspection> {
+    fn labels(&self, name: &str, classes: &[Class]) -> Result<Vec<u32>> {
         let label = |class: &Class| {
-            let found = self
-                .plan
-                .classes
-                .iter()
-                .position(|name| *name == class.name);
+            let known = &self.plan.classes;
+            let found = known.iter().position(|name| *name == class.name);
             found.map(|label| label as u32).ok_or_else(|| TrainError::NotTrainable {
                 sentence: format!(
-                    "the class {} of {} is unknown to this run, which knows {}; name the folder as in training or leave it out",
+                    "the class {} of {name} is unknown to this run, which knows {}; name the folder as in training or leave it out",
                     class.name,
-                    inspection.name,
                     self.plan.classes.join(", ")
                 ),
             })
         };
-        let labels = inspection
-            .classes
-            .iter()
-            .map(label)
-            .collect::<Result<Vec<u32>>>()?;
-        let mut inspection = inspection.clone();
-        inspection
-            .files
-            .iter_mut()
-            .for_each(|file| file.label = labels[file.label as usize]);
-        Ok(inspection)
+        classes.iter().map(label).collect()
     }
 }
 
-/// One file as a folder of its own.
-fn alone(file: &Path) -> Inspection {
-    let image = |path: PathBuf| ImageFile {
-        path,
-        label: 0,
-        part: Part::Test,
-        width: 0,
-        height: 0,
-        bytes: 0,
-    };
-    let name = file.file_name().map(PathBuf::from).unwrap_or_default();
-    let folder = file
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    Inspection {
-        folder: folder.to_owned(),
-        name: name.display().to_string(),
-        classes: Vec::new(),
-        files: vec![image(name)],
-        skipped: Vec::new(),
-        ignored: Default::default(),
-        typical_size: None,
-        bytes: 0,
-        refusal: None,
-        notes: Vec::new(),
-        split: dataset::SplitKind::Given,
-        split_folders: Vec::new(),
-    }
+/// The part of a folder that is evaluated, by how many samples each part has.
+fn part(count: impl Fn(Part) -> u64, refusal: Option<&String>, sample: &str) -> Result<Part> {
+    let part = [Part::Test, Part::HeldOut, Part::Train]
+        .into_iter()
+        .find(|&p| count(p) > 0);
+    part.ok_or_else(|| TrainError::NotTrainable {
+        sentence: refusal
+            .cloned()
+            .unwrap_or_else(|| format!("there is no {sample} to evaluate")),
+    })
 }

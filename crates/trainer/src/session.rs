@@ -11,7 +11,7 @@ use crate::checkpoint::{self, RunState};
 use crate::control::Control;
 use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError, loss_of};
-use crate::feed::{Ahead, HeldOutFeed, TrainFeed};
+use crate::feed::Ahead;
 use crate::journal::{Journal, Listener, Position};
 use crate::learner::Learner;
 use crate::pending::Pending;
@@ -19,8 +19,8 @@ use crate::pilot::kept::Kept;
 use crate::pilot::{Answer, Pilot};
 use crate::plan::Plan;
 use crate::recorder::Recorder;
+use crate::task::{Data, HeldOut, Sample, Supply};
 use crate::train::Flight;
-use dataset::{Inspection, Part};
 use pressure::{Level, Outcome, Phase};
 use runlog::{Claim, FlightRing, RunEvent, RunFolder, Started};
 use saving::Saved;
@@ -34,10 +34,11 @@ pub struct Session<'a> {
     pub(crate) control: Control,
     pub(crate) pilot: Pilot,
     pub(crate) learner: Learner,
-    pub(crate) feed: TrainFeed,
+    pub(crate) feed: Supply,
     pub(crate) state: RunState,
     piece_limit_bytes: Option<u64>,
-    held_out: HeldOutFeed,
+    held_out: HeldOut,
+    held_out_bytes: u64,
     journal: Journal<'a>,
     chosen: Chosen,
     saved: Saved,
@@ -72,35 +73,32 @@ impl<'a> Session<'a> {
     /// A new run at step 0.
     pub fn begin(
         plan: &'a Plan,
-        inspection: &'a Inspection,
+        data: &Data,
         run: &RunFolder,
         flight: Flight,
         listener: Listener<'a>,
     ) -> Result<Self> {
         let mut session =
-            Session::assemble(plan, inspection, run, flight, listener, RunState::default())?;
+            Session::assemble(plan, data, run, flight, listener, RunState::default())?;
         session.say_started()?;
         session.warn_of_precision()?;
+        if let Some(cut) = data.cut(plan.image_size) {
+            session.journal.warn("texts_cut", cut)?;
+        }
         Ok(session)
     }
 
     /// A run that goes on from its newest good checkpoint.
     pub fn go_on(
         plan: &'a Plan,
-        inspection: &'a Inspection,
+        data: &Data,
         run: &RunFolder,
         flight: Flight,
         listener: Listener<'a>,
     ) -> Result<Self> {
         let (loaded, damaged) = checkpoint::newest(run)?;
-        let mut session = Session::assemble(
-            plan,
-            inspection,
-            run,
-            flight,
-            listener,
-            loaded.state.clone(),
-        )?;
+        let mut session =
+            Session::assemble(plan, data, run, flight, listener, loaded.state.clone())?;
         session.load(&loaded)?;
         for message in damaged {
             session.journal.warn("checkpoint_damaged", message)?;
@@ -115,7 +113,7 @@ impl<'a> Session<'a> {
 
     fn assemble(
         plan: &'a Plan,
-        inspection: &'a Inspection,
+        data: &Data,
         run: &RunFolder,
         flight: Flight,
         listener: Listener<'a>,
@@ -156,8 +154,9 @@ impl<'a> Session<'a> {
             pilot,
             learner,
             piece_limit_bytes,
-            feed: TrainFeed::start(plan, inspection, ahead, state.step),
-            held_out: HeldOutFeed::open(plan, inspection, Part::HeldOut, ahead),
+            feed: Supply::start(plan, data, ahead, state.step),
+            held_out: HeldOut::open(plan, data, ahead),
+            held_out_bytes: data.held_out_bytes(),
             journal,
             chosen,
             saved: Saved {
@@ -258,6 +257,11 @@ impl<'a> Session<'a> {
         self.pilot.set_spare(self.spare_bytes());
         self.pilot
             .set_disk_free(fs4::available_space(&self.run.path).ok());
+        let usual = self.plan.sample_cost();
+        self.pilot.set_sample_cost(match phase {
+            Phase::Train => self.feed.sample_cost(usual),
+            Phase::Evaluate => self.held_out.sample_cost(usual),
+        });
         let answer = self.pilot.ask(remaining, phase, position)?;
         if let Some(notice) = self.pilot.take_notice() {
             self.journal.warn("memory_source", notice)?;
@@ -287,7 +291,7 @@ impl<'a> Session<'a> {
     }
 
     /// Fetches what a piece of `size` needs. A file that cannot be read is skipped and said.
-    pub(crate) fn gather(&mut self, pending: &mut Pending, size: usize) -> Result<()> {
+    pub(crate) fn gather(&mut self, pending: &mut Pending<Sample>, size: usize) -> Result<()> {
         while pending.missing(size) > 0 {
             let arrived = self.feed.fetch(pending.missing(size));
             for lost in pending.deliver(arrived) {
@@ -303,7 +307,7 @@ impl<'a> Session<'a> {
 
     /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
     /// measured first, on one sample and on two whose gradients are dropped.
-    pub(crate) fn weigh(&mut self, pending: &mut Pending) -> Result<()> {
+    pub(crate) fn weigh(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
         for size in [1, 2] {
             if pending.remaining() < 2 || !self.pilot.must_weigh() {
                 return Ok(());
@@ -315,8 +319,8 @@ impl<'a> Session<'a> {
             }
             self.pilot.begin_weighing()?;
             self.pilot.begin(samples.len())?;
-            let task = self.learner.task(self.control.cancel());
-            match piece_scope(|| task.gradients(samples)) {
+            let cancel = self.control.cancel();
+            match piece_scope(|| self.learner.gradients(cancel, samples)) {
                 Ok(_) => self.pilot.ended(Outcome::Ok),
                 Err(error) if error.is_cancelled() => {
                     self.pilot.abandon();
@@ -333,7 +337,7 @@ impl<'a> Session<'a> {
         let step = self.state.step;
         self.whole = false;
         let update = self.learner.update(&whole, step);
-        let suspect = whole.suspect().map(|index| self.feed.file(index));
+        let suspect = whole.suspect().and_then(|index| self.feed.file(index));
         let update = update.map_err(|error| self.with_last_good(error).naming(suspect))?;
         self.whole = true;
         self.state.step += 1;
@@ -354,7 +358,7 @@ impl<'a> Session<'a> {
             loss: whole.loss,
             learning_rate: update.learning_rate,
             gradient_norm: update.gradient_norm,
-            samples_per_second: whole.weight / seconds.max(1e-9),
+            samples_per_second: f64::from(whole.samples()) / seconds.max(1e-9),
             wait_ms: waited_ms - self.waited_ms,
             pieces: whole.pieces,
             blocks: match whole.blocks.iter().all(|blocks| *blocks == 0) {

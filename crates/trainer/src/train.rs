@@ -12,7 +12,8 @@ use crate::plan::Plan;
 use crate::replay::Replay;
 use crate::roster;
 use crate::session::Session;
-use dataset::Inspection;
+use crate::task::Data;
+use dataset::Found;
 use pressure::{Action, Outcome, Phase};
 use runlog::{RunFolder, StopReason};
 use std::ops::ControlFlow;
@@ -45,31 +46,34 @@ pub struct Ending {
     pub why: StopReason,
     /// Optimizer steps done.
     pub step: u64,
-    /// Newest held-out accuracy, as a fraction.
+    /// Newest held-out accuracy, as a fraction, where the task has one.
     pub accuracy: Option<f64>,
 }
 
 /// Trains a new run in `run` to its end. Blocks; `listener` hears every event.
 pub fn start(
     plan: Plan,
-    inspection: Inspection,
+    found: impl Into<Found>,
     run: &RunFolder,
     flight: Flight,
     listener: Listener,
 ) -> Result<Ending> {
+    let found = found.into();
     run.write_config(&plan.config)?;
-    roster::write(run, &inspection)?;
+    roster::write(run, &found)?;
     on_threads(plan.threads as usize, || {
-        Session::begin(&plan, &inspection, run, flight, listener)?.fly()
+        let data = Data::open(&plan, &found, run)?;
+        Session::begin(&plan, &data, run, flight, listener)?.fly()
     })
 }
 
 /// Goes on with a run from its newest good checkpoint: the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<Ending> {
-    let inspection = roster::read(run)?;
-    let plan = Plan::check(&run.config()?, &inspection)?;
+    let found = roster::read(run)?;
+    let plan = Plan::check(&run.config()?, &found)?;
     on_threads(plan.threads as usize, || {
-        Session::go_on(&plan, &inspection, run, flight, listener)?.fly()
+        let data = Data::open(&plan, &found, run)?;
+        Session::go_on(&plan, &data, run, flight, listener)?.fly()
     })
 }
 
@@ -148,7 +152,7 @@ impl Session<'_> {
                     self.pilot.abandon();
                     continue;
                 }
-                match piece_scope(|| self.learner.task(self.control.cancel()).gradients(samples)) {
+                match piece_scope(|| self.learner.gradients(self.control.cancel(), samples)) {
                     Ok(piece) => {
                         self.pilot.ended(Outcome::Ok);
                         if let Err(error) = batch.add(piece) {

@@ -4,6 +4,7 @@
 use super::cells::{Row, Visit};
 use super::columns::named_like_a_column;
 use csv::{ReaderBuilder, StringRecord};
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ const LOOKED_AT_BYTES: usize = 1 << 20;
 const MAX_NAME_CHARS: usize = 60;
 
 /// How the cells of a row are kept apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Delimited {
     /// Between two cells.
     pub delimiter: u8,
@@ -204,7 +205,7 @@ fn past_empty_lines(text: &str, line: u64, byte: usize) -> (u64, usize) {
 }
 
 /// `label text` lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LabelLines {
     /// A tab after the label.
     Tab,

@@ -15,7 +15,7 @@ const MAX_COLUMNS: usize = 200;
 const BARE: &str = "text";
 
 /// Which of the two shapes a file has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Json {
     /// One value a line.
     Lines,

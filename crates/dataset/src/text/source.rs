@@ -8,6 +8,7 @@ use super::encoding::{Decoded, decode};
 use super::json::Json;
 use super::parquet_file::ParquetFile;
 use crate::header::lost;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +20,7 @@ pub(crate) const MAX_FILE_BYTES: u64 = 512 << 20;
 const GLANCED_ROWS: usize = 2000;
 
 /// What a file of texts is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Format {
     /// CSV or TSV.
     Delimited(Delimited),

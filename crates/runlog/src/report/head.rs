@@ -83,7 +83,12 @@ fn about(started: &Started) -> String {
             format_count(started.train_samples),
             format_count(started.held_out_samples)
         ),
-        format!("{} pixels", started.image_size),
+        match started.task.as_str() {
+            "text-classification" | "language-model" => {
+                format!("{} tokens", started.image_size)
+            }
+            _ => format!("{} pixels", started.image_size),
+        },
         started.optimizer.clone(),
         format!("seed {}", started.seed),
     ];

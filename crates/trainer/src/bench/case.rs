@@ -3,10 +3,10 @@
 use super::workload::Workload;
 use crate::effective_batch::EffectiveBatch;
 use crate::error::Result;
-use crate::image_task::TrainedPiece;
 use crate::optimizer::Optimizer;
 use crate::plan::OptimizerKind;
 use crate::precision::Precision;
+use crate::task::TrainedPiece;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;

@@ -2,10 +2,10 @@
 
 use super::batch::Batch;
 use crate::error::Result;
-use crate::image_task::TrainedPiece;
 use crate::models::{
     Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
+use crate::task::TrainedPiece;
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};

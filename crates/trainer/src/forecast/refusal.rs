@@ -2,8 +2,7 @@
 
 use super::{Forecast, Forms, Target};
 use crate::error::{Result, TrainError};
-use crate::plan::Plan;
-use dataset::Inspection;
+use crate::plan::{Dropped, Plan};
 use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, Stuck, suggest_config};
 use runlog::{Blocks, RunConfig, format_bytes};
 
@@ -16,8 +15,13 @@ const ENDLESS_BYTES: u64 = 1 << 60;
 ///
 /// # Errors
 /// As [`Plan::check`]; a cap below what one sample needs, with a cap that would do.
-pub fn settle(config: &RunConfig, inspection: &Inspection, total_bytes: u64) -> Result<Plan> {
-    let plan = Plan::check(config, inspection)?;
+pub fn settle<'d>(
+    config: &RunConfig,
+    found: impl Into<Dropped<'d>>,
+    total_bytes: u64,
+) -> Result<Plan> {
+    let dropped = found.into();
+    let plan = Plan::check(config, dropped)?;
     let cap = Policy {
         memory_cap_bytes: plan.memory_cap_bytes,
         memory_cap_fraction: plan.memory_cap_fraction,
@@ -54,7 +58,7 @@ pub fn settle(config: &RunConfig, inspection: &Inspection, total_bytes: u64) -> 
                 checkpoint_blocks: Some(Blocks::Count(found.checkpoint_blocks)),
                 ..config.clone()
             };
-            Plan::check(&checkpointed, inspection)
+            Plan::check(&checkpointed, dropped)
         }
         Err(no) => Err(does_not_fit(&forecast, &no, Some(cap_bytes))),
     }

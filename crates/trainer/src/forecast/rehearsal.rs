@@ -4,13 +4,13 @@
 use super::heap::Heap;
 use crate::bench::{Model, Workload};
 use crate::error::Result;
-use crate::image_task::ImageTask;
 use crate::models::Network;
 use crate::plan::{ModelKind, Plan};
 use crate::precision::Precision;
+use crate::task::{Sample, Text, Work};
 use crate::train::on_threads;
 use candle_core::{DType, Device};
-use dataset::Sample;
+use dataset::Window;
 use std::time::{Duration, Instant};
 use tape::{Cancel, Kernels, Parameters, rehearse};
 
@@ -59,8 +59,8 @@ pub(super) fn heap(
     })
 }
 
-/// An image network of a run.
-pub(super) struct ImagePiece {
+/// The network of a run.
+pub(super) struct PlanPiece {
     network: Network,
     parameters: Parameters,
     image_size: usize,
@@ -68,7 +68,7 @@ pub(super) struct ImagePiece {
     precision: Precision,
 }
 
-impl ImagePiece {
+impl PlanPiece {
     /// The network of a plan with another model or image size.
     pub fn of(plan: &Plan, model: ModelKind, image_size: u32) -> Result<(Self, Parameters)> {
         let (side, classes) = (image_size as usize, plan.classes.len());
@@ -78,7 +78,7 @@ impl ImagePiece {
             true => masters.rounded(plan.precision.dtype())?,
             false => masters.clone(),
         };
-        let piece = ImagePiece {
+        let piece = PlanPiece {
             network,
             parameters,
             image_size: side,
@@ -88,18 +88,33 @@ impl ImagePiece {
         Ok((piece, masters))
     }
 
+    /// A sample of nothing but zeros, as long as they may be.
     fn sample(&self, index: usize) -> Sample {
-        Sample {
-            index: index as u32,
-            label: 0,
-            pixels: vec![0; 3 * self.image_size * self.image_size],
+        let (index, zeros) = (index as u32, || vec![0; self.image_size]);
+        match self.network {
+            Network::ResNet(_) | Network::Vit(_) => Sample::Photograph(dataset::Sample {
+                index,
+                label: 0,
+                pixels: vec![0; 3 * self.image_size * self.image_size],
+            }),
+            Network::TextEncoder(_) => Sample::Text(Text {
+                index,
+                label: 0,
+                ids: zeros(),
+            }),
+            Network::Gpt(_) => Sample::Window(Window {
+                inputs: zeros(),
+                targets: zeros(),
+                documents: zeros(),
+                positions: zeros(),
+            }),
         }
     }
 
     /// Seconds that one sample of a piece of `samples` takes, measured on what is no rehearsal.
     pub fn seconds_a_sample(&self, samples: usize, checkpointed: usize) -> Result<f64> {
         let samples: Vec<Sample> = (0..samples.max(1)).map(|i| self.sample(i)).collect();
-        let task = self.task(checkpointed, Kernels::Fused);
+        let task = self.at_work(checkpointed, Kernels::Fused);
         // The first one warms caches and the allocator.
         task.gradients(&samples)?;
         let begun = Instant::now();
@@ -107,12 +122,13 @@ impl ImagePiece {
         Ok(begun.elapsed().as_secs_f64() / samples.len() as f64)
     }
 
-    fn task(&self, checkpointed: usize, kernels: Kernels) -> ImageTask<'_> {
-        ImageTask {
+    fn at_work(&self, checkpointed: usize, kernels: Kernels) -> Work<'_> {
+        Work {
             network: &self.network,
             parameters: &self.parameters,
             image_size: self.image_size,
             label_smoothing: self.label_smoothing,
+            class_weights: None,
             checkpointed,
             dtype: self.precision.dtype(),
             loss_factor: 1.0,
@@ -124,10 +140,10 @@ impl ImagePiece {
     }
 }
 
-impl Piece for ImagePiece {
+impl Piece for PlanPiece {
     fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()> {
         let samples: Vec<Sample> = (0..samples).map(|i| self.sample(i)).collect();
-        self.task(checkpointed, kernels).gradients(&samples)?;
+        self.at_work(checkpointed, kernels).gradients(&samples)?;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Builder;
 use super::trunk::{SequenceShape, Trunk};
-use tape::{Loss, Result, Tape};
+use tape::{Loss, Result, Tape, Value};
 
 /// Sizes of a language model, all of whose sequences are as long as they may be.
 pub type GptShape = SequenceShape;
@@ -15,6 +15,21 @@ impl Gpt {
     /// Builds the network.
     pub fn build(b: &mut Builder, shape: GptShape) -> Result<Self> {
         Ok(Gpt(Trunk::build(b, shape, shape.block(true))?))
+    }
+
+    /// Blocks.
+    pub fn depth(&self) -> usize {
+        self.0.depth()
+    }
+
+    /// Scores of the token that follows a sequence, one a token of the vocabulary; `ids` are at most as many as the model has
+    /// room for.
+    pub fn next(&self, tape: &Tape, ids: &[u32]) -> Result<Value> {
+        let x = self.0.forward(tape, ids, 1, None, 0)?;
+        let width = x.dims().last().copied().unwrap_or(0);
+        let last = tape.narrow(&x, 1, ids.len().saturating_sub(1)..ids.len())?;
+        let last = tape.reshape(&last, &[1, width])?;
+        tape.linear(&last, &self.0.embedding(tape), None)
     }
 
     /// Summed cross-entropy of the next token, one row a token. `ids` and `targets` are whole sequences one after the

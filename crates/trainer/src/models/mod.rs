@@ -21,15 +21,20 @@ pub use vit::{Vit, VitShape};
 
 use crate::plan::ModelKind;
 use candle_core::{DType, Device};
-use tape::{Parameters, Result, Tape, Value};
+use dataset::Task;
+use tape::{Parameters, Result, Tape, TapeError, Value};
 
-/// A network for images.
+/// A network: for images, texts or documents.
 #[derive(Debug, Clone)]
 pub enum Network {
     /// Residual convolutions with GroupNorm.
     ResNet(ResNet),
     /// Vision transformer.
     Vit(Vit),
+    /// Text encoder with classes.
+    TextEncoder(TextEncoder),
+    /// Language model.
+    Gpt(Gpt),
 }
 
 impl Network {
@@ -74,6 +79,12 @@ impl Network {
             ModelKind::VitMicro => {
                 Network::Vit(Vit::build(builder, VitShape::micro(image_size), classes)?)
             }
+            ModelKind::Texts(model) if model.size.task() == Task::LanguageModel => {
+                Network::Gpt(Gpt::build(builder, model.shape())?)
+            }
+            ModelKind::Texts(model) => {
+                Network::TextEncoder(TextEncoder::build(builder, model.shape(), classes)?)
+            }
         })
     }
 
@@ -88,6 +99,7 @@ impl Network {
         match kind {
             ModelKind::ConvNet => ResNetShape::convnet().blocks.len() as u32,
             ModelKind::VitMicro => VitShape::micro(image_size as usize).depth as u32,
+            ModelKind::Texts(model) => model.shape().depth as u32,
         }
     }
 
@@ -96,6 +108,8 @@ impl Network {
         match self {
             Network::ResNet(network) => network.depth() as u32,
             Network::Vit(network) => network.depth() as u32,
+            Network::TextEncoder(network) => network.depth() as u32,
+            Network::Gpt(network) => network.depth() as u32,
         }
     }
 
@@ -105,6 +119,12 @@ impl Network {
         match self {
             Network::ResNet(network) => network.forward(tape, images, checkpointed),
             Network::Vit(network) => network.forward(tape, images, checkpointed),
+            Network::TextEncoder(_) | Network::Gpt(_) => Err(TapeError::Shape {
+                op: "forward",
+                what: "images".to_owned(),
+                expected: "tokens, for a network of texts".to_owned(),
+                found: images.tensor().shape().clone(),
+            }),
         }
     }
 }

@@ -25,6 +25,11 @@ impl TextEncoder {
         })
     }
 
+    /// Blocks.
+    pub fn depth(&self) -> usize {
+        self.trunk.depth()
+    }
+
     /// Class scores [samples, classes] of texts one after the other, padded to one length, which is at most the model's; text
     /// `n` has `lengths[n]` tokens, at least one. Any id will do as padding. The first `checkpointed` blocks keep their input
     /// only.

@@ -71,6 +71,11 @@ impl Trunk {
         tape.parameter(self.embedding)
     }
 
+    /// Blocks.
+    pub fn depth(&self) -> usize {
+        self.shape.depth
+    }
+
     /// Most tokens a sequence.
     pub fn tokens(&self) -> usize {
         self.shape.tokens

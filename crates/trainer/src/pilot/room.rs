@@ -4,6 +4,7 @@
 use super::Pilot;
 use crate::control::Control;
 use crate::error::{Result, TrainError};
+use crate::plan::Plan;
 use pressure::{
     Action, Change, Decision, MemorySample, Moments, Outcome, Phase, PieceKind, Stuck, first_help,
     what_would_help,
@@ -26,7 +27,23 @@ const SAFETY: u64 = 4;
 const SMALLER: &str = "choose a smaller --micro-batch, or auto";
 const RAISE: &str = "use smaller images or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
 
+/// Values that a block keeps of each token for its backward pass, in widths, roughly.
+const ROUGH_WIDTHS: u64 = 24;
+
+/// Bytes in f32 of what a sample's cost is counted in, roughly: of a pixel, or of a token.
+pub(super) fn rough_cost_bytes(plan: &Plan) -> u64 {
+    plan.text_model().map_or(ROUGH_PIXEL_BYTES, |model| {
+        let shape = model.shape();
+        4 * ROUGH_WIDTHS * (shape.width * shape.depth) as u64
+    })
+}
+
 impl Pilot {
+    /// What one of the samples that are asked about next costs: pixels of an image, tokens of the longest text.
+    pub fn set_sample_cost(&mut self, cost: u64) {
+        self.sample_cost = cost.max(1);
+    }
+
     pub(super) fn kind(&self, phase: Phase) -> PieceKind {
         PieceKind {
             phase,
@@ -117,15 +134,12 @@ impl Pilot {
         sample: &MemorySample,
         micro_batch: u32,
     ) -> Result<()> {
-        let pixels = u64::from(self.image_size).pow(2);
-        let pixel_bytes = match kind.phase {
-            Phase::Train => ROUGH_PIXEL_BYTES,
-            Phase::Evaluate => ROUGH_PIXEL_BYTES / 4,
+        let cost_bytes = match kind.phase {
+            Phase::Train => self.rough_cost_bytes,
+            Phase::Evaluate => self.rough_cost_bytes / 4,
         };
-        let rough = u64::from(micro_batch) * pixels * pixel_bytes;
-        let measured = self
-            .model
-            .upper_bytes(kind, u64::from(micro_batch) * pixels);
+        let cost = u64::from(micro_batch) * self.sample_cost;
+        let (rough, measured) = (cost * cost_bytes, self.model.upper_bytes(kind, cost));
         let needed = match measured {
             Some(peak) => peak + self.spare_bytes,
             None => sample.own_bytes + rough * u64::from(self.element_bytes) / 4,
@@ -160,8 +174,8 @@ impl Pilot {
         if self.stuck < STUCK_AFTER {
             return Ok(decision);
         }
-        let one = u64::from(self.image_size).pow(2);
-        let rough = one * ROUGH_PIXEL_BYTES * u64::from(self.element_bytes) / 4;
+        let one = self.sample_cost;
+        let rough = one * self.rough_cost_bytes * u64::from(self.element_bytes) / 4;
         let needed = match self.model.upper_bytes(kind, one) {
             Some(peak) => peak + self.spare_bytes,
             None => sample.own_bytes + rough,

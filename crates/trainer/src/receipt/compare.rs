@@ -3,7 +3,7 @@
 use super::split::Split;
 use crate::effective_batch::{EffectiveBatch, Whole};
 use crate::error::Result;
-use crate::image_task::TrainedPiece;
+use crate::task::TrainedPiece;
 use serde::Serialize;
 use std::ops::Range;
 use tape::Parameters;

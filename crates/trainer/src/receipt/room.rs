@@ -2,8 +2,8 @@
 //! count; where that does not count (a binary without the counting allocator, a GPU) nothing is refused here.
 
 use crate::error::{Result, TrainError};
-use crate::image_task::TrainedPiece;
 use crate::machine::Machine;
+use crate::task::TrainedPiece;
 use pressure::{Policy, State, budget_bytes};
 use runlog::format_bytes;
 use std::ops::Range;

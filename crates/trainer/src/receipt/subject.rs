@@ -7,14 +7,15 @@ use crate::bench::Workload;
 use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments};
 use crate::error::{Result, TrainError};
-use crate::image_task::TrainedPiece;
+use crate::feed::Ahead;
 use crate::learner::Learner;
 use crate::machine::Machine;
-use crate::plan::{Augmentation, Plan};
+use crate::plan::Plan;
 use crate::roster;
+use crate::task::{Data, Sample, Supply, TrainedPiece};
 use crate::train::on_threads;
 use candle_core::DType;
-use dataset::{Augment, ImageDataset, ImageOptions, Inspection, Order, Part, Sample};
+use dataset::Inspection;
 use runlog::{RunConfig, RunFolder, format_count};
 use std::ops::Range;
 use tape::device::{Chosen, Wanted, default_threads, piece_scope};
@@ -38,9 +39,9 @@ const WORKLOAD_BATCH: u32 = 16;
 
 /// The receipt of a run: its newest good weights, its config, and the first effective batch of the epoch it is in.
 pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result<Receipt> {
-    let inspection = roster::read(run)?;
-    let trained = Plan::check(&question.choose_device(run.config()?), &inspection)?;
-    let plan = Plan::check(&question.config(run.config()?), &inspection)?;
+    let found = roster::read(run)?;
+    let trained = Plan::check(&question.choose_device(run.config()?), &found)?;
+    let plan = Plan::check(&question.config(run.config()?), &found)?;
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let (loaded, damaged) = checkpoint::newest(run)?;
@@ -52,7 +53,8 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
         let step = loaded.state.step;
         let last = step.min(plan.steps.saturating_sub(1));
         let first = last - last % plan.steps_per_epoch.max(1);
-        let (samples, unread) = samples(&plan, &inspection, first)?;
+        let data = Data::open(&plan, &found, run)?;
+        let (samples, unread) = samples(&plan, &data, first)?;
         Ok(Receipt {
             subject: format!("{} at step {}", run.id(), format_count(step)),
             device: chosen.kind,
@@ -73,7 +75,8 @@ pub fn of_folder(
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let learner = Learner::new(&plan, &chosen.device)?;
-        let (samples, notes) = samples(&plan, inspection, 0)?;
+        let data = Data::Photographs(inspection.clone());
+        let (samples, notes) = samples(&plan, &data, 0)?;
         Ok(Receipt {
             subject: plan.name.clone(),
             device: chosen.kind,
@@ -138,26 +141,16 @@ fn precision(plan: &Plan) -> Precision {
 }
 
 /// The samples of a step as training sees them, and a sentence for each that could not be read.
-fn samples(plan: &Plan, inspection: &Inspection, step: u64) -> Result<(Vec<Sample>, Vec<String>)> {
-    let options = ImageOptions {
-        size: plan.image_size,
-        augment: match plan.augment {
-            Augmentation::None => Augment::None,
-            Augmentation::Standard => Augment::Standard,
-        },
-        seed: plan.seed,
+fn samples(plan: &Plan, data: &Data, step: u64) -> Result<(Vec<Sample>, Vec<String>)> {
+    let ahead = Ahead {
+        cache_bytes: 0,
+        ..Ahead::of(plan, 0, 0)
     };
-    let limit = plan.dev_samples.map(|limit| limit as usize);
-    let dataset = ImageDataset::open(inspection, Part::Train, options, limit, 0);
-    let order = Order {
-        seed: plan.seed,
-        len: dataset.len() as u32,
-        effective_batch: plan.effective_batch,
-    };
-    let (epoch, indices) = order.step(step);
-    let (mut samples, mut notes) = (Vec::with_capacity(indices.len()), Vec::new());
-    for index in indices {
-        match dataset.sample(index, epoch) {
+    let mut supply = Supply::start(plan, data, ahead, step);
+    let count = supply.begin(step);
+    let (mut samples, mut notes) = (Vec::with_capacity(count), Vec::new());
+    for arrived in supply.fetch(count) {
+        match arrived {
             Ok(sample) => samples.push(sample),
             Err(error) => notes.push(format!(
                 "skipped {}: {}",
@@ -181,8 +174,8 @@ impl Question {
         machine: &Machine,
     ) -> Result<Compared> {
         learner.optimizer.unload();
-        let task = learner.task(Cancel::default());
-        let piece = |range: Range<usize>| piece_scope(|| task.gradients(&samples[range]));
+        let work = learner.work(Cancel::default());
+        let piece = |range: Range<usize>| piece_scope(|| work.gradients(&samples[range]));
         self.compared(&learner.parameters, samples.len(), machine, piece)
     }
 

@@ -3,6 +3,7 @@
 use super::Session;
 use crate::error::{Result, TrainError};
 use crate::train::Ending;
+use dataset::Task;
 use pressure::{Component, Decision};
 use runlog::{CheckpointReason, RunEvent, StopReason, format_count};
 use std::time::Instant;
@@ -52,12 +53,16 @@ impl Session<'_> {
                 let reason = self.stopped_by.as_deref().unwrap_or("memory is short");
                 format!("Stopped at step {step}, checkpoint saved: {reason}")
             }
-            (StopReason::Finished, Some((best, _))) => {
-                format!(
+            (StopReason::Finished, Some((best, _))) => match self.plan.task() {
+                Task::LanguageModel => format!(
+                    "Finished at step {step}: best held-out {:.3} bits per byte",
+                    -best
+                ),
+                Task::ImageClassification | Task::TextClassification => format!(
                     "Finished at step {step}: best held-out accuracy {:.1} %",
                     100.0 * best
-                )
-            }
+                ),
+            },
             (StopReason::Finished, None) => {
                 format!("Finished at step {step}. Checkpoint saved in {seconds:.1} s")
             }
@@ -71,7 +76,10 @@ impl Session<'_> {
         Ok(Ending {
             why,
             step: self.state.step,
-            accuracy: self.state.evaluation.map(|(_, accuracy)| accuracy),
+            accuracy: match self.plan.task() {
+                Task::LanguageModel => None,
+                _ => self.state.evaluation.map(|(_, accuracy)| accuracy),
+            },
         })
     }
 

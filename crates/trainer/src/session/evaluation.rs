@@ -2,11 +2,10 @@
 
 use super::Session;
 use crate::error::Result;
-use crate::image_task::EvaluatedPiece;
 use crate::pending::Pending;
+use crate::task::{EvaluatedPiece, Metrics};
 use pressure::{Action, Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 use tape::device::piece_scope;
@@ -68,11 +67,8 @@ impl Session<'_> {
                 continue;
             }
             self.pilot.begin(count)?;
-            match piece_scope(|| {
-                self.learner
-                    .evaluation_task(self.control.cancel())
-                    .evaluate(samples)
-            }) {
+            let cancel = self.control.cancel();
+            match piece_scope(|| self.learner.evaluate(cancel, samples)) {
                 Ok(piece) => {
                     self.pilot.ended(Outcome::Ok);
                     sum.add(piece);
@@ -96,28 +92,29 @@ impl Session<'_> {
         if sum.samples == 0 {
             return self.journal.warn(
                 "no_held_out",
-                "no held-out photograph could be read; nothing was evaluated".to_owned(),
+                format!(
+                    "no held-out {} could be read; nothing was evaluated",
+                    self.plan.task().sample()
+                ),
             );
         }
-        let samples = sum.samples as f64;
-        let (loss, accuracy) = (sum.loss / samples, sum.right as f64 / samples);
-        let best = self.state.best.is_none_or(|(before, _)| accuracy > before);
-        if best {
-            self.state.best = Some((accuracy, self.state.step));
-        }
+        let metrics = Metrics::of(&sum, self.plan.task(), self.held_out_bytes);
+        let (loss, score) = (metrics.loss, metrics.score);
+        let better = self.state.best.is_none_or(|(before, _)| score > before);
         // JSON has no word for NaN: a checkpoint keeps finite numbers only.
-        self.state.evaluation = loss.is_finite().then_some((loss, accuracy));
-        let top_5 = sum.in_top_5 as f64 / samples;
+        let best = better && score.is_finite();
+        if best {
+            self.state.best = Some((score, self.state.step));
+        }
+        let finite = loss.is_finite() && score.is_finite();
+        self.state.evaluation = finite.then_some((loss, score));
         self.journal.say(RunEvent::Evaluation {
             at_ms: self.journal.now_ms(),
             step: self.state.step,
             epoch: self.state.step.div_ceil(self.plan.steps_per_epoch.max(1)),
             samples: sum.samples,
             loss,
-            metrics: BTreeMap::from([
-                ("accuracy".to_owned(), accuracy),
-                ("top_5".to_owned(), top_5),
-            ]),
+            metrics: metrics.by_name,
             best,
         })?;
         if best {

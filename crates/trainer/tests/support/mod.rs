@@ -108,6 +108,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         model,
         image_size: SIDE as u32,
         classes: (0..CLASSES).map(|i| format!("class {i}")).collect(),
+        class_weights: None,
         train_samples: 60,
         held_out_samples: 0,
         effective_batch: 6,

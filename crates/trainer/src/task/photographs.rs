@@ -1,10 +1,12 @@
 //! Image classification: from samples to pixels on the device, to a loss and its gradients, to what a photograph shows.
 
+use super::{EvaluatedPiece, TrainedPiece};
 use crate::error::Result;
 use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
 use rayon::prelude::*;
+use std::borrow::Borrow;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Tape, Value};
 
@@ -12,44 +14,7 @@ use tape::{Cancel, Kernels, Parameters, Tape, Value};
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
-/// What a piece of training gave: sums, not means. It owns its gradients; nothing else has been touched.
-pub struct TrainedPiece {
-    /// Gradient of the summed loss times the task's loss factor, by parameter; in a half type where it was computed in one.
-    pub gradients: Vec<Tensor>,
-    /// Summed loss.
-    pub loss: f64,
-    /// What the sum is to be divided by, together with the other pieces'.
-    pub weight: f64,
-    /// Samples.
-    pub samples: usize,
-    /// Samples whose own loss is not finite, by their place in the dataset.
-    pub not_finite: Vec<u32>,
-}
-
-/// What a piece of evaluation gave: sums again.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct EvaluatedPiece {
-    /// Summed loss, without label smoothing.
-    pub loss: f64,
-    /// Samples whose best score is the right class.
-    pub right: u64,
-    /// Samples whose right class is among the five best.
-    pub in_top_5: u64,
-    /// Samples.
-    pub samples: u64,
-}
-
-impl EvaluatedPiece {
-    /// Adds another piece.
-    pub fn add(&mut self, other: EvaluatedPiece) {
-        self.loss += other.loss;
-        self.right += other.right;
-        self.in_top_5 += other.in_top_5;
-        self.samples += other.samples;
-    }
-}
-
-/// What a photograph shows: classes with their probabilities, best first.
+/// What a photograph shows, or a text is: classes with their probabilities, best first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// Label and probability.
@@ -84,7 +49,7 @@ pub struct ImageTask<'a> {
 
 impl ImageTask<'_> {
     /// Forward and backward over one piece. Waits for the device: an earlier GPU error shows here and nowhere else.
-    pub fn gradients(&self, samples: &[Sample]) -> Result<TrainedPiece> {
+    pub fn gradients<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<TrainedPiece> {
         let tape = Tape::record_within(
             self.parameters,
             self.cancel.clone(),
@@ -116,12 +81,14 @@ impl ImageTask<'_> {
             loss: losses.iter().sum(),
             weight: samples.len() as f64,
             samples: samples.len(),
-            not_finite: not_finite.map(|(_, sample)| sample.index).collect(),
+            not_finite: not_finite
+                .map(|(_, sample)| sample.borrow().index)
+                .collect(),
         })
     }
 
     /// Forward over one piece of held-out samples. Metrics become plain numbers at once.
-    pub fn evaluate(&self, samples: &[Sample]) -> Result<EvaluatedPiece> {
+    pub fn evaluate<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<EvaluatedPiece> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let scores = self
             .network
@@ -131,20 +98,13 @@ impl ImageTask<'_> {
         self.device.synchronize()?;
         let mut piece = EvaluatedPiece {
             samples: samples.len() as u64,
+            weight: samples.len() as f64,
             ..Default::default()
         };
         piece.loss = to_f64(&losses)?.iter().sum();
         let classes = scores.tensor().dim(1)?;
         for (scores, &label) in to_f64(scores.tensor())?.chunks_exact(classes).zip(&labels) {
-            let own = scores[label as usize];
-            // Where the own score is no number nothing compares as better: that is no right answer.
-            let better = match own.is_finite() {
-                true => scores
-                    .iter()
-                    .filter(|score| **score > own || score.is_nan())
-                    .count(),
-                false => classes,
-            };
+            let better = ranked(scores, label).better;
             piece.right += u64::from(better == 0);
             piece.in_top_5 += u64::from(better < 5);
         }
@@ -152,7 +112,7 @@ impl ImageTask<'_> {
     }
 
     /// What each photograph shows.
-    pub fn predict(&self, samples: &[Sample]) -> Result<Vec<Prediction>> {
+    pub fn predict<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<Vec<Prediction>> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let scores = self
             .network
@@ -165,11 +125,11 @@ impl ImageTask<'_> {
     }
 
     /// [samples, 3, side, side], normalised by channel.
-    fn images(&self, samples: &[Sample]) -> Result<Tensor> {
+    fn images<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<Tensor> {
         let plane = self.image_size * self.image_size;
         let mut values = vec![0.0; samples.len() * 3 * plane];
         let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
-        rows.for_each(|(row, sample)| normalise(row, sample, plane));
+        rows.for_each(|(row, sample)| normalise(row, sample.borrow(), plane));
         let shape = (samples.len(), 3, self.image_size, self.image_size);
         let images = Tensor::from_vec(values, shape, self.device)?;
         Ok(if self.dtype == DType::F32 {
@@ -196,12 +156,38 @@ fn normalise(row: &mut [f32], sample: &Sample, plane: usize) {
     }
 }
 
-fn labels(samples: &[Sample]) -> Vec<u32> {
-    samples.iter().map(|sample| sample.label).collect()
+fn labels<S: Borrow<Sample>>(samples: &[S]) -> Vec<u32> {
+    samples.iter().map(|sample| sample.borrow().label).collect()
+}
+
+/// Where the right class stands among the scores of one sample.
+pub(super) struct Ranked {
+    /// Classes with a better score.
+    pub better: usize,
+    /// The class with the best score.
+    pub best: u32,
+}
+
+/// Ranks the scores of a sample of class `label`.
+pub(super) fn ranked(scores: &[f64], label: u32) -> Ranked {
+    let own = scores[label as usize];
+    // Where the own score is no number nothing compares as better: that is no right answer.
+    let better = match own.is_finite() {
+        true => scores
+            .iter()
+            .filter(|score| **score > own || score.is_nan())
+            .count(),
+        false => scores.len(),
+    };
+    let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+    Ranked {
+        better,
+        best: best.unwrap_or(0) as u32,
+    }
 }
 
 /// Softmax of one row, best first.
-fn prediction(scores: &[f64]) -> Prediction {
+pub(super) fn prediction(scores: &[f64]) -> Prediction {
     let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let exponentials: Vec<f64> = scores.iter().map(|score| (score - highest).exp()).collect();
     let total: f64 = exponentials.iter().sum();

@@ -1,0 +1,184 @@
+//! What the user can choose by name: networks, optimizers, augmentation.
+
+use crate::models::SequenceShape;
+use dataset::Task;
+
+/// Networks by the name the user writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Small residual ConvNet.
+    ConvNet,
+    /// Small vision transformer.
+    VitMicro,
+    /// A transformer over tokens.
+    Texts(TextModel),
+}
+
+/// A network for texts: how large it is, and what it has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextModel {
+    /// Its size.
+    pub size: TextSize,
+    /// Most tokens of a text.
+    pub tokens: u32,
+    /// Different tokens.
+    pub vocabulary: u32,
+}
+
+/// Sizes of networks for texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextSize {
+    /// Encoder, 2 blocks of 128.
+    TextMicro,
+    /// Encoder, 4 blocks of 256.
+    TextMini,
+    /// Language model, 4 blocks of 192: 1.9 million parameters with bytes.
+    GptMicro,
+    /// Language model, 6 blocks of 384: 10.8 million.
+    GptMini,
+    /// Language model, 12 blocks of 768: 85 million.
+    GptSmall,
+}
+
+impl TextSize {
+    /// All of them, of each task the suggested one first.
+    pub const ALL: [TextSize; 5] = [
+        TextSize::TextMicro,
+        TextSize::TextMini,
+        TextSize::GptMini,
+        TextSize::GptMicro,
+        TextSize::GptSmall,
+    ];
+
+    /// What it learns.
+    pub fn task(self) -> Task {
+        match self {
+            TextSize::TextMicro | TextSize::TextMini => Task::TextClassification,
+            TextSize::GptMicro | TextSize::GptMini | TextSize::GptSmall => Task::LanguageModel,
+        }
+    }
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            TextSize::TextMicro => "text_micro",
+            TextSize::TextMini => "text_mini",
+            TextSize::GptMicro => "gpt_micro",
+            TextSize::GptMini => "gpt_mini",
+            TextSize::GptSmall => "gpt_small",
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            TextSize::TextMicro => "Text-Micro",
+            TextSize::TextMini => "Text-Mini",
+            TextSize::GptMicro => "GPT-Micro",
+            TextSize::GptMini => "GPT-Mini",
+            TextSize::GptSmall => "GPT-Small",
+        }
+    }
+
+    /// Width, blocks, heads.
+    fn sizes(self) -> (usize, usize, usize) {
+        match self {
+            TextSize::TextMicro => (128, 2, 4),
+            TextSize::TextMini => (256, 4, 4),
+            TextSize::GptMicro => (192, 4, 6),
+            TextSize::GptMini => (384, 6, 6),
+            TextSize::GptSmall => (768, 12, 12),
+        }
+    }
+}
+
+impl TextModel {
+    /// All sizes of the network.
+    pub fn shape(self) -> SequenceShape {
+        let (width, depth, heads) = self.size.sizes();
+        SequenceShape {
+            tokens: self.tokens as usize,
+            vocabulary: self.vocabulary as usize,
+            width,
+            depth,
+            heads,
+        }
+    }
+}
+
+impl ModelKind {
+    /// Those for photographs, the suggested one first.
+    pub const ALL: [ModelKind; 2] = [ModelKind::ConvNet, ModelKind::VitMicro];
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelKind::ConvNet => "convnet",
+            ModelKind::VitMicro => "vit_micro",
+            ModelKind::Texts(model) => model.size.name(),
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            ModelKind::ConvNet => "ConvNet",
+            ModelKind::VitMicro => "ViT-Micro/8",
+            ModelKind::Texts(model) => model.size.label(),
+        }
+    }
+
+    /// The image side must be a multiple of this.
+    pub fn multiple(self) -> u32 {
+        match self {
+            ModelKind::ConvNet | ModelKind::Texts(_) => 1,
+            ModelKind::VitMicro => 8,
+        }
+    }
+
+    /// What it learns.
+    pub fn task(self) -> Task {
+        match self {
+            ModelKind::ConvNet | ModelKind::VitMicro => Task::ImageClassification,
+            ModelKind::Texts(model) => model.size.task(),
+        }
+    }
+}
+
+/// Optimizers by the name the user writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptimizerKind {
+    /// Adam with decoupled weight decay.
+    AdamW,
+    /// The same with moments of one byte a value: a quarter of the state.
+    AdamW8bit,
+    /// Stochastic gradient descent with momentum .9.
+    Sgd,
+}
+
+impl OptimizerKind {
+    /// All of them, the suggested one first.
+    pub const ALL: [OptimizerKind; 3] = [
+        OptimizerKind::AdamW,
+        OptimizerKind::AdamW8bit,
+        OptimizerKind::Sgd,
+    ];
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            OptimizerKind::AdamW => "adamw",
+            OptimizerKind::AdamW8bit => "adamw8bit",
+            OptimizerKind::Sgd => "sgd",
+        }
+    }
+}
+
+/// Augmentation by the name the user writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Augmentation {
+    /// Centre crop only.
+    None,
+    /// Crop, flip and colour.
+    Standard,
+}

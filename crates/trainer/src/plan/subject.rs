@@ -1,0 +1,240 @@
+//! What is trained on: photographs, labelled texts or documents, as far as a plan depends on which. Reads no file.
+
+use super::{Augmentation, ModelKind, TextModel, TextSize, chosen, image_size, setting};
+use crate::error::{Result, TrainError};
+use dataset::{DEFAULT_SEED, Found, Inspection, Part, SplitKind, Task, TextInspection, Tokenizer};
+use runlog::RunConfig;
+use std::path::PathBuf;
+
+/// What was found in a folder, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub enum Dropped<'a> {
+    /// Photographs.
+    Photographs(&'a Inspection),
+    /// Texts with labels, or documents.
+    Texts(&'a TextInspection),
+}
+
+impl<'a> From<&'a Inspection> for Dropped<'a> {
+    fn from(found: &'a Inspection) -> Self {
+        Dropped::Photographs(found)
+    }
+}
+
+impl<'a> From<&'a TextInspection> for Dropped<'a> {
+    fn from(found: &'a TextInspection) -> Self {
+        Dropped::Texts(found)
+    }
+}
+
+impl<'a> From<&'a Found> for Dropped<'a> {
+    fn from(found: &'a Found) -> Self {
+        match found {
+            Found::Photographs(found) => Dropped::Photographs(found),
+            Found::Texts(found) => Dropped::Texts(found),
+        }
+    }
+}
+
+/// What a plan takes from the folder, with what is usual for it.
+pub(super) struct Subject {
+    pub folder: PathBuf,
+    pub name: String,
+    pub model: ModelKind,
+    pub resolution: u32,
+    pub classes: Vec<String>,
+    pub class_weights: Option<Vec<f64>>,
+    pub train_samples: u64,
+    pub held_out_samples: u64,
+    pub seed: u64,
+    pub effective_batch: u32,
+    pub epochs: u64,
+    pub label_smoothing: f64,
+    pub augment: Augmentation,
+}
+
+/// Samples that make a default run long enough: small folders get more epochs.
+const SAMPLES_SEEN: u64 = 30_000;
+/// Windows of a default run of a language model.
+const WINDOWS_SEEN: u64 = 9_000;
+/// Tokens that are learnt from texts unless asked otherwise.
+const VOCABULARY: u32 = 4096;
+/// Tokens of a window of documents unless asked otherwise.
+const WINDOW: u32 = 256;
+/// Most tokens of a text unless asked otherwise.
+const TEXT_TOKENS: (u32, u32) = (32, 256);
+
+impl Dropped<'_> {
+    /// What can be learnt from it.
+    pub fn task(self) -> Task {
+        match self {
+            Dropped::Photographs(_) => Task::ImageClassification,
+            Dropped::Texts(found) => found.task,
+        }
+    }
+
+    /// Refuses a folder that cannot be trained, with why.
+    pub(super) fn allowed(self) -> Result<()> {
+        let refusal = match self {
+            Dropped::Photographs(found) => &found.refusal,
+            Dropped::Texts(found) => &found.refusal,
+        };
+        match refusal {
+            Some(sentence) => Err(TrainError::NotTrainable {
+                sentence: sentence.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// What a plan on a device of this `kind` takes from it.
+    pub(super) fn subject(self, config: &RunConfig, kind: &str) -> Result<Subject> {
+        match self {
+            Dropped::Photographs(found) => photographs(config, found, kind),
+            Dropped::Texts(found) => {
+                let limit = config.dev_samples.map(|limit| limit as usize);
+                match limit {
+                    Some(limit) => texts(
+                        config,
+                        &found.clone().limited(seed(found.split), limit),
+                        kind,
+                    ),
+                    None => texts(config, found, kind),
+                }
+            }
+        }
+    }
+}
+
+fn seed(split: SplitKind) -> u64 {
+    match split {
+        SplitKind::Seeded { seed, .. } => seed,
+        SplitKind::Given => DEFAULT_SEED,
+    }
+}
+
+fn photographs(config: &RunConfig, found: &Inspection, kind: &str) -> Result<Subject> {
+    let models = ModelKind::ALL.map(|m| (m.name(), m));
+    let model = config.model.as_deref().unwrap_or("convnet");
+    let model = chosen("model", model, &models)?;
+    let all = found.count(Part::Train);
+    let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
+    let foreign = "it is for texts; leave it out for photographs";
+    refuse("tokens", config.tokens, foreign)?;
+    refuse("vocabulary", config.vocabulary, foreign)?;
+    refuse("class_weights", config.class_weights.as_ref(), foreign)?;
+    Ok(Subject {
+        folder: found.folder.clone(),
+        name: found.name.clone(),
+        model,
+        resolution: image_size(config.image_size, model)?,
+        classes: found.classes.iter().map(|c| c.name.clone()).collect(),
+        class_weights: None,
+        train_samples,
+        held_out_samples: found.count(Part::HeldOut),
+        seed: seed(found.split),
+        effective_batch: match kind {
+            "metal" => 64,
+            "cuda" => 32,
+            _ => 16,
+        },
+        epochs: (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
+        label_smoothing: 0.1,
+        augment: Augmentation::Standard,
+    })
+}
+
+fn texts(config: &RunConfig, found: &TextInspection, kind: &str) -> Result<Subject> {
+    let sizes: Vec<(&str, TextSize)> = TextSize::ALL
+        .into_iter()
+        .filter(|size| size.task() == found.task)
+        .map(|size| (size.name(), size))
+        .collect();
+    let usual = sizes.first().map_or("", |(name, _)| name);
+    let size = chosen("model", config.model.as_deref().unwrap_or(usual), &sizes)?;
+    refuse(
+        "image_size",
+        config.image_size,
+        "it is for photographs; --tokens sets the length of texts",
+    )?;
+    let is_language = found.task == Task::LanguageModel;
+    if is_language {
+        let bytes = "documents are read byte by byte; leave it out";
+        refuse("vocabulary", config.vocabulary, bytes)?;
+        let none = "documents have no classes; leave it out";
+        refuse("class_weights", config.class_weights.as_ref(), none)?;
+    }
+    let (vocabulary, tokens) = match is_language {
+        true => (Tokenizer::bytes().vocabulary() as u32, WINDOW),
+        false => (VOCABULARY, usual_tokens(found)),
+    };
+    let tokens = config.tokens.unwrap_or(tokens);
+    let count = |part| match is_language {
+        true => windows(found, part, tokens),
+        false => found.count(part),
+    };
+    let train_samples = count(Part::Train);
+    Ok(Subject {
+        folder: found.folder.clone(),
+        name: found.name.clone(),
+        model: ModelKind::Texts(TextModel {
+            size,
+            tokens,
+            vocabulary: config.vocabulary.unwrap_or(vocabulary),
+        }),
+        resolution: tokens,
+        classes: found.classes.iter().map(|c| c.name.clone()).collect(),
+        class_weights: class_weights(config, found)?,
+        train_samples,
+        held_out_samples: count(Part::HeldOut),
+        seed: seed(found.split),
+        effective_batch: match (is_language, kind) {
+            (true, "metal" | "cuda") => 32,
+            (true, _) => 8,
+            (false, "metal" | "cuda") => 64,
+            (false, _) => 32,
+        },
+        epochs: match is_language {
+            true => (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60),
+            false => (SAMPLES_SEEN / train_samples.max(1)).clamp(8, 60),
+        },
+        label_smoothing: if is_language { 0.0 } else { 0.1 },
+        augment: Augmentation::None,
+    })
+}
+
+/// Tokens that nearly all texts have room in: English takes some three characters for each.
+fn usual_tokens(found: &TextInspection) -> u32 {
+    let (least, most) = TEXT_TOKENS;
+    (found.lengths.p95_characters / 3)
+        .clamp(least, most)
+        .next_multiple_of(32)
+}
+
+/// Windows of the documents of a part, read byte by byte: each document has a boundary more than bytes.
+fn windows(found: &TextInspection, part: Part, tokens: u32) -> u64 {
+    let documents = found.samples.iter().filter(|sample| sample.part == part);
+    let places = documents.map(|sample| u64::from(sample.end - sample.start) + 1);
+    places.sum::<u64>().div_ceil(u64::from(tokens))
+}
+
+/// Where they are balanced: the weight of a class of n of N texts in K classes is `N / (K n)`, so that the mean is 1.
+fn class_weights(config: &RunConfig, found: &TextInspection) -> Result<Option<Vec<f64>>> {
+    let choices = [("none", false), ("balanced", true)];
+    let asked = config.class_weights.as_deref().unwrap_or("none");
+    if !chosen("class_weights", asked, &choices)? {
+        return Ok(None);
+    }
+    let all: u32 = found.classes.iter().map(|class| class.train).sum();
+    let mean = f64::from(all) / found.classes.len().max(1) as f64;
+    let weight = |class: &dataset::Class| mean / f64::from(class.train.max(1));
+    Ok(Some(found.classes.iter().map(weight).collect()))
+}
+
+/// Refuses a setting that this kind of samples has no use for.
+fn refuse(key: &'static str, value: Option<impl ToString>, why: &str) -> Result<()> {
+    match value {
+        Some(value) => Err(setting(key, value.to_string(), why)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,58 @@
+//! A run that has learnt texts: evaluated on a folder of them, or asked what one is.
+
+use super::{Evaluated, PIECE, SavedRun, part};
+use crate::error::Result;
+use crate::task::{Corpus, HeldOut, Metrics, Prediction, Text};
+use dataset::{Documents, Task, TextInspection};
+use std::sync::Arc;
+use tape::Cancel;
+
+impl SavedRun {
+    /// Evaluates on texts or documents.
+    pub(super) fn of_texts(&self, found: &TextInspection) -> Result<Evaluated> {
+        if found.task != self.task() {
+            return Err(self.wrong_task(&format!("a folder for a {}", found.task.label())));
+        }
+        let part = part(
+            |part| found.count(part),
+            found.refusal.as_ref(),
+            found.task.sample(),
+        )?;
+        let tokens = self.plan.image_size as usize;
+        let (mut feed, bytes) = match found.task {
+            Task::LanguageModel => {
+                let documents = Documents::open(found, part, &self.tokenizer)?;
+                let bytes = documents.bytes();
+                (HeldOut::Windows(Arc::new(documents), tokens, 0..0), bytes)
+            }
+            Task::TextClassification | Task::ImageClassification => {
+                let labels = self.labels(&found.name, &found.classes)?;
+                let corpus = Corpus::open(found, part, &self.tokenizer, tokens)?;
+                (HeldOut::of_texts(Arc::new(corpus.relabelled(&labels))), 0)
+            }
+        };
+        feed.begin();
+        let (sum, skipped) = self.sums(|| feed.fetch(PIECE))?;
+        Ok(Evaluated {
+            metrics: Metrics::of(&sum, self.task(), bytes),
+            skipped,
+        })
+    }
+
+    /// What each text is.
+    ///
+    /// # Errors
+    /// The run has learnt something else than classes of texts.
+    pub fn predict_texts(&self, texts: &[String]) -> Result<Vec<Prediction>> {
+        if self.task() != Task::TextClassification {
+            return Err(self.wrong_task("texts to be told apart"));
+        }
+        let work = self.learner.evaluation_work(Cancel::default());
+        let one = |text: &String| {
+            let text = Text::read(text, &self.tokenizer, self.plan.image_size as usize)?;
+            work.classify(&[&text])
+        };
+        let found: Result<Vec<Vec<Prediction>>> = texts.iter().map(one).collect();
+        Ok(found?.into_iter().flatten().collect())
+    }
+}

@@ -1,0 +1,25 @@
+//! What is learnt from which samples: photographs into classes, texts into classes, the next token of documents. The rooms around
+//! it (loop, session, effective batch) fetch samples of a step, cut off a piece of so many, and get sums; what a sample is
+//! stays here.
+
+mod corpus;
+mod data;
+mod evaluated;
+mod held_out;
+mod language;
+mod photographs;
+mod sample;
+mod supply;
+mod text;
+mod work;
+
+pub use corpus::{Corpus, TOKENIZER};
+pub use data::Data;
+pub use evaluated::{EvaluatedPiece, Metrics};
+pub use held_out::HeldOut;
+pub use language::LanguageTask;
+pub use photographs::{ImageTask, Prediction};
+pub use sample::{Sample, Text};
+pub use supply::Supply;
+pub use text::TextTask;
+pub use work::{TrainedPiece, Work};

@@ -1,0 +1,96 @@
+//! What a run is trained on, opened: photographs by name, texts and documents as tokens in memory.
+
+use super::corpus::{Corpus, tokenizer};
+use crate::error::Result;
+use crate::plan::Plan;
+use dataset::{Documents, Found, Inspection, Part, Task, TextInspection, Tokenizer};
+use runlog::{RunFolder, format_count};
+use std::sync::Arc;
+
+/// The samples of a run, by what they are.
+pub enum Data {
+    /// Photographs, decoded when they are needed.
+    Photographs(Inspection),
+    /// Labelled texts.
+    Texts {
+        /// Those trained on.
+        train: Arc<Corpus>,
+        /// Those held out.
+        held_out: Arc<Corpus>,
+    },
+    /// Documents.
+    Documents {
+        /// Those trained on.
+        train: Arc<Documents>,
+        /// Those held out.
+        held_out: Arc<Documents>,
+    },
+}
+
+impl Data {
+    /// Opens what was found. The vocabulary of texts is learnt once and kept in the run folder.
+    ///
+    /// # Errors
+    /// A file of texts is gone or changed since it was looked at.
+    pub fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self> {
+        let found = match found {
+            Found::Photographs(found) => return Ok(Data::Photographs(found.clone())),
+            Found::Texts(found) => found,
+        };
+        let limited;
+        let found = match plan.dev_samples {
+            Some(limit) => {
+                limited = found.clone().limited(plan.seed, limit as usize);
+                &limited
+            }
+            None => found,
+        };
+        match (plan.task(), plan.text_model()) {
+            (Task::TextClassification, Some(model)) => {
+                let tokenizer = tokenizer(run, found, model)?;
+                let part = |part| -> Result<Arc<Corpus>> {
+                    let corpus = Corpus::open(found, part, &tokenizer, model.tokens as usize)?;
+                    Ok(Arc::new(corpus))
+                };
+                Ok(Data::Texts {
+                    train: part(Part::Train)?,
+                    held_out: part(Part::HeldOut)?,
+                })
+            }
+            _ => Data::documents(found),
+        }
+    }
+
+    fn documents(found: &TextInspection) -> Result<Self> {
+        let part = |part| -> Result<Arc<Documents>> {
+            Ok(Arc::new(Documents::open(found, part, &Tokenizer::bytes())?))
+        };
+        Ok(Data::Documents {
+            train: part(Part::Train)?,
+            held_out: part(Part::HeldOut)?,
+        })
+    }
+
+    /// Bytes of the held-out documents' texts; 0 where samples are no documents.
+    pub fn held_out_bytes(&self) -> u64 {
+        match self {
+            Data::Photographs(_) | Data::Texts { .. } => 0,
+            Data::Documents { held_out, .. } => held_out.bytes(),
+        }
+    }
+
+    /// Texts that lost their end, as a sentence.
+    pub fn cut(&self, tokens: u32) -> Option<String> {
+        let Data::Texts { train, held_out } = self else {
+            return None;
+        };
+        match train.cut() + held_out.cut() {
+            0 => None,
+            cut => Some(format!(
+                "{} of {} texts are longer than {tokens} tokens and lose their end; --tokens sets how many are read",
+                format_count(cut),
+                format_count((train.len() + held_out.len()) as u64)
+            )),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! One sample of any task, as the loop carries it from the feed to the piece.
+
+use dataset::Window;
+
+/// A sample.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sample {
+    /// A photograph with its class.
+    Photograph(dataset::Sample),
+    /// A text with its class.
+    Text(Text),
+    /// A window of documents, each token with the one that follows.
+    Window(Window),
+}
+
+/// A text as tokens, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// Its place in the data.
+    pub index: u32,
+    /// Its class.
+    pub label: u32,
+    /// Its tokens.
+    pub ids: Vec<u32>,
+}
+
+impl Sample {
+    /// The photographs among samples: all of them in an image task.
+    pub(super) fn photographs(samples: &[Sample]) -> Vec<&dataset::Sample> {
+        let photograph = |sample| match sample {
+            &Sample::Photograph(ref photograph) => Some(photograph),
+            Sample::Text(_) | Sample::Window(_) => None,
+        };
+        samples.iter().filter_map(photograph).collect()
+    }
+
+    /// The texts among samples: all of them in a text task.
+    pub(super) fn texts(samples: &[Sample]) -> Vec<&Text> {
+        let text = |sample| match sample {
+            &Sample::Text(ref text) => Some(text),
+            Sample::Photograph(_) | Sample::Window(_) => None,
+        };
+        samples.iter().filter_map(text).collect()
+    }
+
+    /// The windows among samples: all of them for a language model.
+    pub(super) fn windows(samples: &[Sample]) -> Vec<&Window> {
+        let window = |sample| match sample {
+            &Sample::Window(ref window) => Some(window),
+            Sample::Photograph(_) | Sample::Text(_) => None,
+        };
+        samples.iter().filter_map(window).collect()
+    }
+}
