@@ -163,7 +163,7 @@ samples: number,
  */
 loss: number | "nan" | "inf" | "-inf", 
 /**
- * Metrics by name: `accuracy`, `top_5`, …, as fractions.
+ * Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`.
  */
 metrics: { [key in string]: number }, 
 /**

@@ -49,7 +49,7 @@ held_out_samples: number,
  */
 parameters: number, 
 /**
- * Side of the square image, in pixels.
+ * Side of the square image, in pixels; of texts, most tokens.
  */
 image_size: number, 
 /**
