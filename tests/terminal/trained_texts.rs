@@ -249,6 +249,20 @@ fn what_texts_have_no_use_for_is_refused_before_anything_trains() {
 }
 
 #[test]
+fn fewer_texts_are_trained_on_where_that_is_asked() {
+    let place = messages();
+    let events = place
+        .train(&format!("{SMS} --steps 2 --dev-samples 40"))
+        .ended(0)
+        .events();
+    let counts = events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some((started.train_samples, started.held_out_samples)),
+        _ => None,
+    });
+    assert_eq!(counts, Some((40, 32)));
+}
+
+#[test]
 fn texts_are_planned() {
     let place = messages();
     let planned = json(&place.run("plan {sms.tsv} --device cpu --json").ended(0).out);

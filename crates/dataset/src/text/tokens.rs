@@ -78,7 +78,8 @@ impl Tokenizer {
         Ok(Self::of(learnt))
     }
 
-    /// Learns a vocabulary of at most `size` tokens from texts. The same texts give the same vocabulary.
+    /// Learns a vocabulary of at most `size` tokens from texts. The same texts give the same byte
+    /// pairs; word pieces may be numbered in another way each time.
     ///
     /// # Errors
     /// The library refuses the size or the texts.

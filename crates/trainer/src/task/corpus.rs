@@ -133,8 +133,9 @@ pub(super) fn tokenizer(
         return Ok(Tokenizer::load(&path)?);
     }
     let rows = TextRows::open(found, Part::Train)?;
+    // Byte pairs: the library numbers word pieces anew each time it learns them, and two runs would differ.
     let learnt = Tokenizer::learn(
-        Vocabulary::WordPieces,
+        Vocabulary::BytePairs,
         model.vocabulary as usize,
         rows.texts(),
     )?;

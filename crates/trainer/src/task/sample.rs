@@ -27,28 +27,28 @@ pub struct Text {
 impl Sample {
     /// The photographs among samples: all of them in an image task.
     pub(super) fn photographs(samples: &[Sample]) -> Vec<&dataset::Sample> {
-        let photograph = |sample| match sample {
-            &Sample::Photograph(ref photograph) => Some(photograph),
+        let photographs = samples.iter().filter_map(|sample| match sample {
+            Sample::Photograph(photograph) => Some(photograph),
             Sample::Text(_) | Sample::Window(_) => None,
-        };
-        samples.iter().filter_map(photograph).collect()
+        });
+        photographs.collect()
     }
 
     /// The texts among samples: all of them in a text task.
     pub(super) fn texts(samples: &[Sample]) -> Vec<&Text> {
-        let text = |sample| match sample {
-            &Sample::Text(ref text) => Some(text),
+        let texts = samples.iter().filter_map(|sample| match sample {
+            Sample::Text(text) => Some(text),
             Sample::Photograph(_) | Sample::Window(_) => None,
-        };
-        samples.iter().filter_map(text).collect()
+        });
+        texts.collect()
     }
 
     /// The windows among samples: all of them for a language model.
     pub(super) fn windows(samples: &[Sample]) -> Vec<&Window> {
-        let window = |sample| match sample {
-            &Sample::Window(ref window) => Some(window),
+        let windows = samples.iter().filter_map(|sample| match sample {
+            Sample::Window(window) => Some(window),
             Sample::Photograph(_) | Sample::Text(_) => None,
-        };
-        samples.iter().filter_map(window).collect()
+        });
+        windows.collect()
     }
 }
