@@ -294,12 +294,14 @@ pub fn suggest_recovery(stuck: &Stuck) -> Vec<(Recovery, u64)> {
 
 /// Every rung that is left, with the bytes that it frees.
 fn priced(stuck: &Stuck) -> impl Iterator<Item = (Recovery, u64)> {
-    let usable = LADDER.into_iter().filter(move |recovery| match recovery.rung {
-        Rung::ShrinkMicroBatch | Rung::CancelPiece => stuck.micro_batch > 1,
-        Rung::CheckpointBlocks => stuck.checkpointed_blocks == 0,
-        Rung::HalvePrecision => stuck.element_bytes != 2,
-        _ => true,
-    });
+    let usable = LADDER
+        .into_iter()
+        .filter(move |recovery| match recovery.rung {
+            Rung::ShrinkMicroBatch | Rung::CancelPiece => stuck.micro_batch > 1,
+            Rung::CheckpointBlocks => stuck.checkpointed_blocks == 0,
+            Rung::HalvePrecision => stuck.element_bytes != 2,
+            _ => true,
+        });
     usable.map(move |recovery| {
         let freed = recovery.frees.bytes(stuck);
         (recovery, freed)

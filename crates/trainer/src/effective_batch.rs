@@ -65,6 +65,7 @@ impl<S> EffectiveBatch<S> {
             loss: 0.0,
             weight: 0.0,
             pieces: Vec::new(),
+            blocks: Vec::new(),
             not_finite: Vec::new(),
         }
     }
