@@ -62,6 +62,7 @@ fn alone(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> 
     let device = wanted(Some(&args.device))?;
     let (row, kind, peak_rss_bytes, peak_gflops) = on_threads(threads, || {
         let chosen = choose(device)?;
+        trainer::allow_kernels(!args.composed);
         let row = measure(case, &chosen.device)?;
         // Read before the matrices that measure the machine.
         let peak_rss_bytes = peak_rss_bytes();
@@ -112,6 +113,7 @@ fn each_in_its_own_process(
         command.args(["--device", &args.device]);
         command.args(["--precision", &args.precision]);
         command.args(args.json.then_some("--json"));
+        command.args(args.composed.then_some("--composed"));
         let name = format!("{} at batch {}", case.workload.name(), case.batch);
         match command.status() {
             Ok(status) if status.success() => {}
@@ -166,6 +168,7 @@ impl Measured {
             "peak_rss_mb": self.peak_rss_bytes as f64 / MB, "loss": row.losses,
             "precision": case.precision.name(), "skipped_steps": row.skipped_steps,
             "checkpoint_blocks": case.checkpointed, "saved_mb": row.saved_bytes as f64 / MB,
+            "peak_device_mb": row.peak_device_bytes as f64 / MB, "kernels": trainer::kernels_allowed(),
             "gflop_per_step": row.flops / 1e9, "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
             "peak_fraction": self.gflops() / self.peak_gflops,
         });

@@ -8,10 +8,42 @@ mod platform;
 #[path = "device/other.rs"]
 mod platform;
 
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "device/without_cuda.rs"]
+mod cuda;
+
 use crate::error::{Result, TapeError};
 use candle_core::Device;
 
-pub use platform::{allocated_bytes, limit_bytes, piece_scope, system_version};
+pub use platform::{piece_scope, system_version};
+
+/// Bytes that the GPU's driver says are allocated, those that no tensor uses included; 0 on the CPU.
+pub fn allocated_bytes(device: &Device) -> u64 {
+    match device {
+        Device::Cuda(_) => cuda::allocated_bytes(device),
+        _ => platform::allocated_bytes(device),
+    }
+}
+
+/// The GPU's recommended working set, or on CUDA what is allocated and what is free; 0 on the CPU.
+pub fn limit_bytes(device: &Device) -> u64 {
+    match device {
+        Device::Cuda(_) => cuda::limit_bytes(device),
+        _ => platform::limit_bytes(device),
+    }
+}
+
+/// Most bytes that tensors held at once since the last call, which starts a new measurement; 0 where the driver does not say.
+pub fn take_peak_bytes(device: &Device) -> u64 {
+    cuda::take_peak_bytes(device)
+}
+
+/// Gives back what the driver's pool holds and no tensor uses. After a synchronise; Metal's goes with that.
+pub fn trim(device: &Device) {
+    cuda::trim(device);
+}
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,17 +104,11 @@ fn cpu(reason: String) -> Chosen {
 }
 
 fn cuda() -> Result<Chosen> {
-    if !cfg!(feature = "cuda") {
-        return Err(TapeError::Device("this build has no CUDA".to_owned()));
-    }
-    match Device::new_cuda(0) {
-        Ok(device) => Ok(Chosen {
-            device,
-            kind: "cuda",
-            reason: "the first CUDA device".to_owned(),
-        }),
-        Err(error) => Err(TapeError::Device(format!("CUDA cannot be used: {error}"))),
-    }
+    Ok(Chosen {
+        device: cuda::make()?,
+        kind: "cuda",
+        reason: "the first CUDA device, matrix products in full f32 (no TF32)".to_owned(),
+    })
 }
 
 /// What [`choose`] will come to for [`Wanted::Auto`], in words and without making a device: there is one device, and it

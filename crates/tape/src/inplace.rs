@@ -2,12 +2,13 @@
 
 use crate::cpu::{Float, View};
 use crate::error::Result;
+use crate::kernels;
 use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
 use rayon::prelude::*;
 use std::cell::RefCell;
 
-/// `sum += other`, in the element type of `sum`: halves are added up in f32 where the sum is f32. On the CPU in place;
-/// elsewhere a new tensor takes the place of `sum`.
+/// `sum += other`, in the element type of `sum`: halves are added up in f32 where the sum is f32. In place; only where no kernel
+/// runs on a GPU a new tensor takes the place of `sum`.
 pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     let other = &other.to_dtype(sum.dtype())?;
     if sum.device().is_cpu()
@@ -15,8 +16,23 @@ pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
         && sum.is_contiguous()
     {
         sum.inplace_op2(&other.contiguous()?, &AddAssign)?;
+    } else if kernels::run_on(sum) && sum.is_contiguous() {
+        kernels::elements::add_to(sum, &other.contiguous()?)?;
     } else {
         *sum = (&*sum + other)?;
+    }
+    Ok(())
+}
+
+/// [`add_assign`] of many: on a GPU seven a launch.
+pub fn add_assign_all(sums: &mut [Tensor], others: &[Tensor]) -> Result<()> {
+    let single = |t: &Tensor| t.dtype() == DType::F32 && t.is_contiguous() && kernels::run_on(t);
+    if sums.iter().zip(others).all(|(a, b)| single(a) && single(b)) {
+        let pairs: Vec<_> = sums.iter().zip(others).collect();
+        return kernels::whole::accumulate(&pairs);
+    }
+    for (sum, other) in sums.iter_mut().zip(others) {
+        add_assign(sum, other)?;
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ mod half;
 pub mod inplace;
 mod kept;
 pub mod memory;
+/// Kernels of a GPU.
+pub mod kernels;
 /// Operations, one a file.
 mod ops;
 mod parameters;

@@ -70,6 +70,7 @@ pub type Purge = fn();
 /// Gives cached memory back: the device's pool (a synchronise is what empties candle's Metal pool), then the allocator's.
 pub fn release(device: &Device, purge: Purge) -> crate::Result<()> {
     device.synchronize()?;
+    crate::device::trim(device);
     purge();
     Ok(())
 }

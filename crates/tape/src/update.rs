@@ -5,6 +5,7 @@ mod adamw;
 mod adamw8bit;
 mod byte_moment;
 mod sgd;
+mod together;
 mod average;
 mod health;
 
@@ -14,6 +15,7 @@ pub use average::average;
 pub use byte_moment::{BLOCK, ByteMoment};
 pub use health::{Health, NonFinite, global_norm, health};
 pub use sgd::{Sgd, sgd};
+pub use together::{Member, adamw_together, sgd_together};
 
 use crate::cpu::Float;
 use crate::inplace::SliceMut;

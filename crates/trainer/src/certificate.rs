@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tape::TapeError;
 use tape::device::{Chosen, Wanted, choose, system_version};
+use tape::kernels::allow;
 
 /// What an examination came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct Certificate {
     /// The first that is wrong in a half precision, by the precision's name.
     #[serde(default)]
     failed_halves: BTreeMap<String, String>,
+    /// The first that Ebb's own kernels did wrong here: the rest was examined, and runs, without them.
+    #[serde(default)]
+    failed_kernel: Option<String>,
 }
 
 impl Certificate {
@@ -45,6 +49,34 @@ impl Certificate {
         }
     }
 
+    /// Examines a device with Ebb's own kernels, and where anything is wrong once more without them. `seen` hears each finding
+    /// as it is made; the findings returned are those of the forms that will run.
+    pub fn examined(
+        chosen: &Chosen,
+        seen: &mut dyn FnMut(&Finding),
+    ) -> Result<(Self, Vec<Finding>)> {
+        allow(true);
+        let findings = examine(chosen, seen)?;
+        let with = Certificate::of(chosen, &findings);
+        let first = findings.iter().find(|finding| !finding.passed);
+        let (Some(first), false) = (first, chosen.device.is_cpu()) else {
+            return Ok((with, findings));
+        };
+        let failed = format!("{} in {}", first.what, first.precision);
+        allow(false);
+        let findings = examine(chosen, seen)?;
+        let without = Certificate {
+            failed_kernel: Some(failed),
+            ..Certificate::of(chosen, &findings)
+        };
+        Ok((without, findings))
+    }
+
+    /// What Ebb's own kernels did wrong here, if anything.
+    pub fn failed_kernel(&self) -> Option<&str> {
+        self.failed_kernel.as_deref()
+    }
+
     fn blank(chosen: &Chosen) -> Self {
         Certificate {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -53,6 +85,7 @@ impl Certificate {
             operations: 0,
             failed: None,
             failed_halves: BTreeMap::new(),
+            failed_kernel: None,
         }
     }
 
@@ -91,9 +124,15 @@ impl Certificate {
     /// The device with the certificate's word on it, or what takes its place.
     fn apply(self, chosen: Chosen, wanted: Wanted) -> Result<Chosen> {
         let kind = chosen.kind;
+        if !chosen.device.is_cpu() {
+            allow(self.failed_kernel.is_none());
+        }
         match self.failed {
             None => {
-                let reason = format!("{}, {} operations checked on this machine", chosen.reason, self.operations);
+                let without = self.failed_kernel.map_or(String::new(), |what| {
+                    format!(", without Ebb's own kernels ({what} is wrong in them)")
+                });
+                let reason = format!("{}{without}, {} operations checked on this machine", chosen.reason, self.operations);
                 Ok(Chosen { reason, ..chosen })
             }
             Some(what) if wanted == Wanted::Auto => {
@@ -123,7 +162,7 @@ pub fn trusted_in(wanted: Wanted, precision: Precision, path: Option<&Path>) -> 
     let certificate = match kept {
         Some(certificate) => certificate,
         None => {
-            let certificate = Certificate::of(&chosen, &examine(&chosen, &mut |_| {})?);
+            let (certificate, _) = Certificate::examined(&chosen, &mut |_| {})?;
             path.into_iter().for_each(|path| certificate.keep(path));
             certificate
         }

@@ -6,7 +6,7 @@ use crate::pending::Pending;
 use crate::task::TrainedPiece;
 use candle_core::Tensor;
 use dataset::Sample;
-use tape::inplace::add_assign;
+use tape::inplace::add_assign_all;
 use tape::widened;
 
 /// The samples still to do, and the sums so far.
@@ -89,9 +89,7 @@ impl<S> EffectiveBatch<S> {
                 self.gradients = Some(widened.collect::<std::result::Result<_, _>>()?);
             }
             Some(sums) => {
-                for (sum, gradient) in sums.iter_mut().zip(&piece.gradients) {
-                    add_assign(sum, gradient)?;
-                }
+                add_assign_all(sums, &piece.gradients)?;
             }
         }
         self.loss += piece.loss;

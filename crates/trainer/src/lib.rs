@@ -44,6 +44,7 @@ pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use saved::{Evaluated, SavedRun, Wording};
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
+pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge};
 pub use task::{Metrics, Prediction};
 pub use train::{Ending, Flight, on_threads, resume, start};

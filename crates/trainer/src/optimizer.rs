@@ -11,7 +11,9 @@ use mapped::MappedMoments;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
-use tape::update::{AdamW, ByteMoment, Sgd, adamw, adamw8bit, sgd};
+use tape::update::{
+    AdamW, ByteMoment, Member, Sgd, adamw, adamw_together, adamw8bit, sgd, sgd_together,
+};
 use tape::{Parameters, Stream};
 
 /// AdamW's decay of the moments and its epsilon (Loshchilov and Hutter 2019).
@@ -146,19 +148,26 @@ impl Optimizer {
         gradient_factor: f64,
         step: u64,
     ) -> Result<()> {
+        let adam = AdamW {
+            learning_rate,
+            beta1: BETAS.0,
+            beta2: BETAS.1,
+            epsilon: EPSILON,
+            weight_decay: 0.0,
+            step,
+            gradient_factor,
+        };
+        if self.update_together(parameters, gradients, adam)? {
+            return Ok(());
+        }
         for Group {
             weight_decay,
             parameters: members,
         } in &self.groups
         {
             let adam = AdamW {
-                learning_rate,
-                beta1: BETAS.0,
-                beta2: BETAS.1,
-                epsilon: EPSILON,
                 weight_decay: *weight_decay,
-                step,
-                gradient_factor,
+                ..adam
             };
             for &index in members {
                 let (parameter, gradient) = (parameters.at(index), &gradients[index]);
@@ -193,6 +202,48 @@ impl Optimizer {
             }
         }
         Ok(())
+    }
+
+    /// All parameters in a few launches, where a GPU's kernels run and the moments are in its memory in full; else nothing.
+    fn update_together(
+        &self,
+        parameters: &Parameters,
+        gradients: &[Tensor],
+        rule: AdamW,
+    ) -> Result<bool> {
+        let Kept::Resident(all) = &self.kept else {
+            return Ok(false);
+        };
+        let (mut members, mut momentum) = (Vec::with_capacity(all.len()), false);
+        for group in &self.groups {
+            for &index in &group.parameters {
+                let (first, second) = match &all[index] {
+                    Moments::Full(first, second) => (first, second),
+                    Moments::Momentum(only) => {
+                        momentum = true;
+                        (only, only)
+                    }
+                    Moments::Bytes(..) => return Ok(false),
+                };
+                members.push(Member {
+                    parameter: &parameters.at(index).tensor,
+                    first,
+                    second,
+                    gradient: &gradients[index],
+                    weight_decay: group.weight_decay,
+                });
+            }
+        }
+        if !momentum {
+            return Ok(adamw_together(&members, rule)?);
+        }
+        let rule = Sgd {
+            learning_rate: rule.learning_rate,
+            momentum: MOMENTUM,
+            weight_decay: 0.0,
+            gradient_factor: rule.gradient_factor,
+        };
+        Ok(sgd_together(&members, rule)?)
     }
 
     /// Drops all moments.

@@ -61,6 +61,9 @@ pub struct Bench {
     /// auto, metal, cuda or cpu
     #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Without Ebb's own GPU kernels: every operation composed of stock ones
+    #[arg(long)]
+    pub composed: bool,
     /// Print one JSON line a case
     #[arg(long)]
     pub json: bool,

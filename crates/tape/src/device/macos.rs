@@ -44,14 +44,14 @@ pub(super) fn foresee() -> Result<String> {
 }
 
 /// Bytes that the GPU driver says are allocated; 0 on the CPU.
-pub fn allocated_bytes(device: &Device) -> u64 {
+pub(super) fn allocated_bytes(device: &Device) -> u64 {
     device.as_metal_device().map_or(0, |metal| {
         metal.metal_device().current_allocated_size() as u64
     })
 }
 
 /// The GPU's recommended working set; 0 on the CPU.
-pub fn limit_bytes(device: &Device) -> u64 {
+pub(super) fn limit_bytes(device: &Device) -> u64 {
     device.as_metal_device().map_or(0, |metal| {
         metal.metal_device().recommended_max_working_set_size() as u64
     })

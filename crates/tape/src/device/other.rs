@@ -17,12 +17,12 @@ pub(super) fn foresee() -> Result<String> {
 }
 
 /// Bytes that the GPU driver says are allocated; 0 where it does not say.
-pub fn allocated_bytes(_device: &Device) -> u64 {
+pub(super) fn allocated_bytes(_device: &Device) -> u64 {
     0
 }
 
 /// The GPU's recommended working set; 0 where there is none.
-pub fn limit_bytes(_device: &Device) -> u64 {
+pub(super) fn limit_bytes(_device: &Device) -> u64 {
     0
 }
 

@@ -2,10 +2,12 @@
 //! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved: `x`,
 //! from which whoever needs the output computes it again.
 
+use super::Form;
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
 use crate::half::widened;
 use crate::kept::Again;
+use crate::kernels::elements::{Function, apply, apply_backward};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -34,10 +36,10 @@ impl Tape<'_> {
     /// `max(x, 0)`, element by element; its derivative at 0 is 0. NaN passes both ways.
     pub fn relu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let fused = self.fuses(x.tensor());
+        let form = self.form(x.tensor());
         let y = pointwise(
             x.tensor(),
-            fused,
+            (form, Function::Relu),
             composed_relu,
             // Written so that NaN passes: a comparison with it is false.
             |x: f64| if x < 0.0 { 0.0 } else { x },
@@ -48,8 +50,13 @@ impl Tape<'_> {
         }
         let (id, kept) = (x.id(), y.clone());
         Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
-            if !fused {
-                return sink.give(id, composed_relu_slope(&kept, &dy)?);
+            match form {
+                Form::Composed => return sink.give(id, composed_relu_slope(&kept, &dy)?),
+                Form::Device => {
+                    let dx = apply_backward(Function::Relu, &kept, &dy.contiguous()?)?;
+                    return sink.give(id, dx);
+                }
+                Form::Cpu => {}
             }
             let dx = with_float!("relu", kept, T => {
                 let dy = dy.contiguous()?;
@@ -64,17 +71,21 @@ impl Tape<'_> {
     /// The tanh form of the Gaussian error linear unit, element by element.
     pub fn gelu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let fused = self.fuses(x.tensor());
-        let y = forward_gelu(x.tensor(), fused)?;
+        let form = self.form(x.tensor());
+        let y = forward_gelu(x.tensor(), form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let (id, kept) = (x.id(), x.keep());
-        let again = Again::new(kept.clone(), &[], move |x| forward_gelu(x, fused));
+        let again = Again::new(kept.clone(), &[], move |x| forward_gelu(x, form));
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let x = kept.get()?;
-            if !fused {
+            if form == Form::Device {
+                let dx = apply_backward(Function::Gelu, &x, &dy.contiguous()?)?;
+                return sink.give(id, dx);
+            }
+            if form == Form::Composed {
                 let dx = (widened(&dy)? * composed_slope(&widened(&x)?)?)?;
                 return sink.give(id, dx.to_dtype(x.dtype())?);
             }
@@ -101,21 +112,24 @@ pub(super) fn composed_relu_slope(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
     Ok(x.le(&x.zeros_like()?)?.where_cond(&zeros, dy)?)
 }
 
-fn forward_gelu(x: &Tensor, fused: bool) -> Result<Tensor> {
-    pointwise(x, fused, |t| Ok(t.gelu()?), gelu, gelu)
+fn forward_gelu(x: &Tensor, form: Form) -> Result<Tensor> {
+    pointwise(x, (form, Function::Gelu), |t| Ok(t.gelu()?), gelu, gelu)
 }
 
 fn pointwise(
     x: &Tensor,
-    fused: bool,
+    (form, function): (Form, Function),
     composed: impl Fn(&Tensor) -> Result<Tensor>,
     double: impl Fn(f64) -> f64 + Sync,
     single: impl Fn(f32) -> f32 + Sync,
 ) -> Result<Tensor> {
-    if !fused {
+    if form == Form::Composed {
         return Ok(composed(&widened(x)?)?.to_dtype(x.dtype())?);
     }
     let x = x.contiguous()?;
+    if form == Form::Device {
+        return apply(function, &x);
+    }
     match x.dtype() {
         candle_core::DType::F64 => {
             tensor_of(map(&View::<f64>::of("activation", &x)?, double), x.dims())

@@ -1,10 +1,11 @@
 //! Sums and factors. `add`: `x + y` of equal shape; both gradients are `dy` itself. `add_repeated`: `x + p` for every
 //! sample, `p` without the first axis; `dp` sums `dy` over samples. `scale`: `c x`. Nothing is saved.
 
-use super::expect_shape;
 use super::linear::row_sum;
+use super::{Form, expect_shape};
 use crate::cpu::{View, buffer, map2, tensor_of, wide, with_float};
 use crate::error::Result;
+use crate::kernels::elements;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -42,12 +43,14 @@ impl Tape<'_> {
             p,
             x.dims().get(1..).unwrap_or(&[]),
         )?;
-        let fused = self.fuses(x.tensor());
-        let sum = if fused {
-            repeated(x.tensor(), p.tensor())?
-        } else {
-            let p = p.tensor().to_dtype(x.tensor().dtype())?;
-            x.tensor().broadcast_add(&p)?
+        let form = self.form(x.tensor());
+        let sum = match form {
+            Form::Cpu => repeated(x.tensor(), p.tensor())?,
+            Form::Device => elements::repeated(&x.tensor().contiguous()?, p.tensor())?,
+            Form::Composed => {
+                let p = p.tensor().to_dtype(x.tensor().dtype())?;
+                x.tensor().broadcast_add(&p)?
+            }
         };
         if !self.records(&[x, p]) {
             return Ok(Value::constant(sum));
@@ -57,7 +60,7 @@ impl Tape<'_> {
         Ok(self.push(sum, &[], move |dy, sink| {
             if p_id.is_some() {
                 let rows = dy.contiguous()?.reshape((samples, shape.elem_count()))?;
-                sink.give(p_id, row_sum(&rows, fused)?.reshape(shape)?)?;
+                sink.give(p_id, row_sum(&rows, form)?.reshape(shape)?)?;
             }
             sink.share(x_id, dy)
         }))

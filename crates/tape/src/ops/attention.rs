@@ -9,10 +9,11 @@
 
 mod blocked;
 mod composed;
+mod device;
 mod square;
 mod streamed;
 
-use super::{axes, expect_shape};
+use super::{Form, axes, expect_shape};
 use crate::cpu::{Float, Matrix, with_float};
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
@@ -126,6 +127,15 @@ impl Tape<'_> {
         self.attend(qkv, shape, Some(lengths.into()))
     }
 
+    /// A long sequence is worked in blocks, for which there is no kernel of a GPU yet.
+    fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
+        let square = sizes.samples * sizes.heads * sizes.tokens * sizes.tokens;
+        match self.form(qkv) {
+            Form::Device if sizes.tokens > streamed::BLOCK || square >= 1 << 31 => Form::Composed,
+            form => form,
+        }
+    }
+
     fn attend(
         &self,
         qkv: &Value,
@@ -152,17 +162,18 @@ impl Tape<'_> {
             causal: shape.causal,
             lengths,
         };
-        let fused = self.fuses(qkv.tensor());
+        let form = self.attention_form(&sizes, qkv.tensor());
         let input = qkv.tensor().contiguous()?;
-        let (y, memory) = match (fused, sizes.keeps_square()) {
-            (false, _) if sizes.tokens > streamed::BLOCK => {
+        let (y, memory) = match (form, sizes.keeps_square()) {
+            (Form::Device, _) => device::forward(&sizes, &input)?,
+            (Form::Composed, _) if sizes.tokens > streamed::BLOCK => {
                 streamed::forward(&sizes, &input, streamed::BLOCK)?
             }
-            (false, _) => composed::forward(&sizes, &input)?,
-            (true, true) => {
+            (Form::Composed, _) => composed::forward(&sizes, &input)?,
+            (Form::Cpu, true) => {
                 with_float!("attention", input, T => square::forward::<T>(&sizes, &input))?
             }
-            (true, false) => {
+            (Form::Cpu, false) => {
                 with_float!("attention", input, T => blocked::forward::<T>(&sizes, &input))?
             }
         };
@@ -176,10 +187,16 @@ impl Tape<'_> {
         Ok(self.push(y, &saved, move |dy, sink| {
             let (input, dy) = (kept.get()?, dy.contiguous()?);
             let dqkv = match &*memory {
-                Memory::Square(p) if fused => {
+                Memory::Square(p) if form == Form::Device => {
+                    device::backward(&sizes, &input, Some(p), &dy)?
+                }
+                Memory::Nothing if form == Form::Device => {
+                    device::backward(&sizes, &input, None, &dy)?
+                }
+                Memory::Square(p) if form == Form::Cpu => {
                     with_float!("attention", dy, T => square::backward::<T>(&sizes, &input, p, &dy))?
                 }
-                Memory::Rows(y, sums) if !fused => {
+                Memory::Rows(y, sums) if form == Form::Composed => {
                     streamed::backward(&sizes, &input, (y, sums), &dy, streamed::BLOCK)?
                 }
                 Memory::Rows(y, sums) => {

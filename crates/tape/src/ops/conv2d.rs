@@ -5,7 +5,10 @@
 //! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
 //! Saved: `x` if `w` needs a gradient and `x` is not cheap to compute again, `w` (a parameter: free) if `x` does.
 
-use super::{axes, expect_filled, expect_shape};
+mod composed;
+mod device;
+
+use super::{Form, axes, expect_filled, expect_shape};
 use crate::cpu::columns::{Window, gather, scatter};
 use crate::cpu::{
     Float, Matrix, View, add_in_order, buffer, product, room_of_others, tensor_of, threads,
@@ -35,8 +38,11 @@ impl Tape<'_> {
         self.poll()?;
         let window = window(x, weight, shape)?;
         let x_in = x.tensor().contiguous()?;
-        let y = if self.fuses(&x_in) {
+        let form = self.conv_form(&window, &x_in);
+        let y = if form == Form::Cpu {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor()))?
+        } else if form == Form::Device {
+            device::forward(&window, &x_in, weight.tensor())?
         } else {
             widened_on_cpu(&x_in)?
                 .conv2d(
@@ -49,6 +55,16 @@ impl Tape<'_> {
                 .to_dtype(x_in.dtype())?
         };
         self.record_conv2d(x, weight, (shape, window), y)
+    }
+
+    /// With groups there is no kernel of a GPU, and none for columns that its numbers cannot count.
+    fn conv_form(&self, window: &Window, x: &Tensor) -> Form {
+        let samples = x.dims().first().copied().unwrap_or(0);
+        match self.form(x) {
+            Form::Device if window.groups > 1 => Form::Composed,
+            Form::Device if samples * window.rows() * window.pixels() >= 1 << 31 => Form::Composed,
+            form => form,
+        }
     }
 
     /// As [`Tape::conv2d`] where nobody reads the numbers of the result: they are left out.
@@ -76,7 +92,9 @@ impl Tape<'_> {
         if !self.records(&[x, weight]) {
             return Ok(Value::constant(y));
         }
-        let (x_id, w_id, fused) = (x.id(), weight.id(), self.fuses(x.tensor()));
+        let (x_id, w_id) = (x.id(), weight.id());
+        let form = self.conv_form(&window, x.tensor());
+        let fused = form == Form::Cpu;
         let input_shape = x.tensor().shape().clone();
         let saved_x = w_id.is_some().then(|| x.keep());
         let saved_w = x_id.is_some().then(|| weight.keep());
@@ -90,9 +108,11 @@ impl Tape<'_> {
                     let dw = if fused {
                         with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy))?
                             .reshape(&weight_shape)?
+                    } else if form == Form::Device {
+                        device::weight_gradient(&window, &x, &dy)?.reshape(&weight_shape)?
                     } else {
-                        by_group(shape.groups, (&x, 1), (&dy, 1), 0, |x, dy| {
-                            composed_weight_gradient(x, dy, shape, window.kernel)
+                        composed::by_group(shape.groups, (&x, 1), (&dy, 1), 0, |x, dy| {
+                            composed::weight_gradient(x, dy, shape, window.kernel)
                         })?
                     };
                     sink.give(w_id, dw)?;
@@ -101,9 +121,11 @@ impl Tape<'_> {
                     let w = w.get()?;
                     let dx = if fused {
                         with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy))?
+                    } else if form == Form::Device {
+                        device::input_gradient(&window, &w, &dy)?
                     } else {
-                        by_group(shape.groups, (&w, 0), (&dy, 1), 1, |w, dy| {
-                            composed_input_gradient(w, dy, shape, &window)
+                        composed::by_group(shape.groups, (&w, 0), (&dy, 1), 1, |w, dy| {
+                            composed::input_gradient(w, dy, shape, &window)
                         })?
                     };
                     sink.give(x_id, dx.reshape(input_shape)?)?;
@@ -318,73 +340,4 @@ fn weight_gradient<T: Float>(window: &Window, x: &Tensor, dy: &Tensor) -> Result
         })
         .collect();
     tensor_of(add_in_order(partial, out * rows), &[out, rows])
-}
-
-/// `work` on each group's part of two tensors, cut along the axes given with them; the results joined along `axis`.
-fn by_group(
-    groups: usize,
-    (a, a_axis): (&Tensor, usize),
-    (b, b_axis): (&Tensor, usize),
-    joined: usize,
-    work: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
-) -> Result<Tensor> {
-    if groups == 1 {
-        return work(a, b);
-    }
-    let part = |t: &Tensor, axis: usize, group: usize| -> Result<Tensor> {
-        let size = t.dim(axis)? / groups;
-        Ok(t.narrow(axis, group * size, size)?.force_contiguous()?)
-    };
-    let parts = (0..groups)
-        .map(|group| work(&part(a, a_axis, group)?, &part(b, b_axis, group)?))
-        .collect::<Result<Vec<_>>>()?;
-    Ok(Tensor::cat(&parts, joined)?)
-}
-
-/// The kernel's gradient by convolving input with output gradient, both made contiguous: with a view as the kernel,
-/// candle's Metal backend reads the wrong values for more than one sample.
-fn composed_weight_gradient(
-    x: &Tensor,
-    dy: &Tensor,
-    shape: Conv2dShape,
-    kernel: (usize, usize),
-) -> Result<Tensor> {
-    let x = widened_on_cpu(&x.transpose(0, 1)?.force_contiguous()?)?;
-    let dy = widened_on_cpu(&dy.transpose(0, 1)?.force_contiguous()?)?;
-    let dw = x.conv2d(&dy, shape.padding, 1, shape.stride, 1)?;
-    Ok(dw
-        .narrow(2, 0, kernel.0)?
-        .narrow(3, 0, kernel.1)?
-        .transpose(0, 1)?
-        .force_contiguous()?)
-}
-
-fn composed_input_gradient(
-    weight: &Tensor,
-    dy: &Tensor,
-    shape: Conv2dShape,
-    window: &Window,
-) -> Result<Tensor> {
-    let (out_height, out_width) = window.out();
-    // The transposed convolution crops the padding at the far edge; where the strided walk ended early, output padding
-    // brings the cropped pixels back. One number serves both axes, so the longer one decides and the other is cut.
-    let missing = |input: usize, out: usize, kernel: usize| {
-        input + 2 * shape.padding - ((out - 1) * shape.stride + kernel)
-    };
-    let (rows, columns) = (
-        missing(window.height, out_height, window.kernel.0),
-        missing(window.width, out_width, window.kernel.1),
-    );
-    let dx = widened_on_cpu(dy)?.conv_transpose2d(
-        &widened_on_cpu(weight)?,
-        shape.padding,
-        rows.max(columns),
-        shape.stride,
-        1,
-    )?;
-    Ok(dx
-        .narrow(2, 0, window.height)?
-        .narrow(3, 0, window.width)?
-        .force_contiguous()?
-        .to_dtype(dy.dtype())?)
 }

@@ -6,10 +6,11 @@
 //! rounded.
 
 use super::class_targets::{ClassRule, ClassTargets};
-use super::{IGNORED, Loss, axes, expect_filled, loss};
+use super::{Form, IGNORED, Loss, axes, expect_filled, loss};
 use crate::cpu::{Float, View, buffer, lanes, row_chunks, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
+use crate::kernels::whole;
 use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -55,10 +56,14 @@ impl Tape<'_> {
         }
         targets.expect_valid(rule, classes)?;
         let z = widened(logits.tensor())?.contiguous()?;
-        let (per_sample, dz) = if self.fuses(&z) {
-            with_float!("cross_entropy", z, T => fused::<T>(&z, targets, rule))?
-        } else {
-            composed(&z, targets, rule)?
+        let (per_sample, dz) = match (self.form(&z), targets, rule.class_weights) {
+            (Form::Device, ClassTargets::Labels(labels), None) => {
+                let dz = z.force_contiguous()?;
+                let wanted = (1.0 - rule.smoothing, rule.smoothing / classes as f64);
+                (whole::cross_entropy(&dz, labels, wanted)?, dz)
+            }
+            (Form::Cpu, ..) => with_float!("cross_entropy", z, T => fused::<T>(&z, targets, rule))?,
+            _ => composed(&z, targets, rule)?,
         };
         loss::known(self, logits, per_sample, dz)
     }

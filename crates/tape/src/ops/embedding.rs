@@ -4,11 +4,12 @@
 //! weight has a gradient already, as that of a tied head, the rows are added there: a second whole gradient never exists.
 //! Nothing is saved but the ids.
 
-use super::axes;
+use super::{Form, axes};
 use crate::cpu::{Float, View, buffer, tensor_of, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
 use crate::inplace::with_slice_mut;
+use crate::kernels::{rows, whole};
 use crate::tape::{Tape, Value};
 use crate::update::Element;
 use candle_core::{DType, Tensor};
@@ -26,7 +27,8 @@ impl Tape<'_> {
                 classes: vocabulary,
             });
         }
-        let fused = self.fuses(weight.tensor());
+        let form = self.form(weight.tensor());
+        let fused = form == Form::Cpu;
         let rows = if fused {
             with_float!("embedding", weight.tensor(), T => {
                 let w = View::<T>::of("embedding", weight.tensor())?;
@@ -50,6 +52,14 @@ impl Tape<'_> {
             let dy = dy.contiguous()?.reshape((ids.len(), width))?;
             if let (true, Some(held)) = (fused, sink.held(id)) {
                 return add_rows(held, &dy, &ids);
+            }
+            if form == Form::Device {
+                if let Some(held) = sink.held(id).filter(|held| fits(held)) {
+                    return add_runs(held, &dy, &ids);
+                }
+                let dw = Tensor::zeros((vocabulary, width), DType::F32, dy.device())?;
+                add_runs(&dw, &dy, &ids)?;
+                return sink.give(id, dw);
             }
             sink.give(
                 id,
@@ -126,6 +136,41 @@ fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
         })?;
         Ok(())
     })
+}
+
+/// A gradient that a kernel may add rows to.
+fn fits(held: &Tensor) -> bool {
+    held.dtype() == DType::F32 && held.is_contiguous()
+}
+
+/// Tokens of a run: a row that many tokens use is summed by many.
+const RUN: usize = 64;
+
+/// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU: each row's tokens in runs, the runs in order.
+fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
+    let by_row = ByRow::of(ids, dw.dim(0)?);
+    let (mut begins, mut firsts, mut used) = (vec![0], vec![0], Vec::new());
+    for row in 0..dw.dim(0)? {
+        let (begin, end) = (by_row.begins[row], by_row.begins[row + 1]);
+        if begin < end {
+            begins.extend(
+                (begin..end)
+                    .skip(RUN)
+                    .step_by(RUN)
+                    .chain([end])
+                    .map(|at| at as u32),
+            );
+            firsts.push(begins.len() as u32 - 1);
+            used.push(row as u32);
+        }
+    }
+    let tokens: Vec<u32> = by_row.tokens.iter().map(|&token| token as u32).collect();
+    let sizes = [tokens.len(), begins.len(), firsts.len(), used.len()];
+    // One copy to the device for all four.
+    let all = Tensor::new([tokens, begins, firsts, used].concat(), dw.device())?;
+    let at = |i: usize| all.narrow(0, sizes[..i].iter().sum(), sizes[i]);
+    let sums = rows::run_sums(dy, &at(0)?, &at(1)?)?;
+    whole::add_runs(&sums, &at(2)?, &at(3)?, dw)
 }
 
 fn composed_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {

@@ -5,6 +5,7 @@
 use super::pointwise::{Keeps, Pointwise};
 use crate::cpu::Float;
 use crate::error::Result;
+use crate::kernels::elements::Function;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -23,6 +24,7 @@ impl Tape<'_> {
 impl Pointwise for GeluErf {
     const OP: &'static str = "gelu_erf";
     const KEEPS: Keeps = Keeps::Input;
+    const KERNEL: Option<Function> = Some(Function::GeluExact);
 
     #[inline(always)]
     fn value<T: Float>(x: T) -> T {

@@ -6,10 +6,11 @@
 
 use super::activation::gelu_and_slope;
 use super::linear::{Added, expect_fit, forward, inner, row_sum};
-use super::{activation::gelu, expect_shape};
+use super::{Form, activation::gelu, expect_shape};
 use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, tensor_of, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kernels::elements;
 use crate::tape::{Tape, Value};
 use crate::update::Element;
 use candle_core::Tensor;
@@ -42,18 +43,22 @@ impl Tape<'_> {
             residual,
         } = operands;
         operands.expect_fit()?;
-        if !self.fuses(x.tensor()) {
+        let form = self.form(x.tensor());
+        if form == Form::Composed {
             let h = self.gelu(&self.broadcast_add(x, x_bias)?)?;
             return self.linear_add(&h, weight, bias, residual);
         }
         let (rows, inputs) = operands.sizes();
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
-        let h = with_float!("gelu_linear", flat, T => activated::<T>(&flat, x_bias.tensor()))?;
+        let h = match form {
+            Form::Device => elements::bias_gelu(&flat, x_bias.tensor())?,
+            _ => with_float!("gelu_linear", flat, T => activated::<T>(&flat, x_bias.tensor()))?,
+        };
         let added = Added {
             bias: Some(bias.tensor()),
             residual: Some(residual.tensor()),
         };
-        let y = forward(&h, weight.tensor(), added, true)?;
+        let y = forward(&h, weight.tensor(), added, form)?;
         self.record_gelu_linear(operands, y.reshape(residual.dims())?)
     }
 
@@ -61,7 +66,7 @@ impl Tape<'_> {
     pub(crate) fn gelu_linear_unread(&self, operands: &GeluLinear) -> Result<Value> {
         self.poll()?;
         operands.expect_fit()?;
-        if !self.fuses(operands.x.tensor()) {
+        if self.form(operands.x.tensor()) == Form::Composed {
             return self.gelu_linear(operands);
         }
         let y = super::unread(operands.x.tensor(), operands.residual.dims())?;
@@ -90,21 +95,28 @@ impl Tape<'_> {
             .iter()
             .flat_map(|(x, w, a)| [x.counted(), vec![w, a]].concat());
         let ((rows, inputs), shape) = (operands.sizes(), x.tensor().shape().clone());
+        let form = self.form(x.tensor());
         Ok(self.push(y, &counted.collect::<Vec<_>>(), move |dy, sink| {
             let flat = dy
                 .contiguous()?
                 .reshape((rows, dy.elem_count() / rows.max(1)))?;
             if b_id.is_some() {
-                sink.give(b_id, row_sum(&flat, true)?)?;
+                sink.give(b_id, row_sum(&flat, form)?)?;
             }
             if let Some((x, w, a)) = kept {
                 let x = x.get()?.reshape((rows, inputs))?;
-                let dx = inner(&flat, &w, true)?;
-                let (h, da) = with_float!("gelu_linear", x, T => walk_back::<T>(&x, &a, &dx))?;
+                let dx = inner(&flat, &w, form)?;
+                let (h, da) = match form {
+                    Form::Device => {
+                        let h = elements::bias_gelu_backward(&x, &a, &dx)?;
+                        (h, row_sum(&dx, form)?)
+                    }
+                    _ => with_float!("gelu_linear", x, T => walk_back::<T>(&x, &a, &dx))?,
+                };
                 drop(x);
                 sink.give(a_id, da)?;
                 if w_id.is_some() {
-                    sink.give(w_id, inner(&flat.t()?, &h, true)?)?;
+                    sink.give(w_id, inner(&flat.t()?, &h, form)?)?;
                 }
                 drop(h);
                 sink.give(x_id, dx.reshape(shape)?)?;

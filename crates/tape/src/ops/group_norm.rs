@@ -8,10 +8,11 @@
 mod composed;
 mod fused;
 
-use super::{Activation, axes, expect_shape};
+use super::{Activation, Form, axes, expect_shape};
 use crate::cpu::with_float;
 use crate::error::{Result, TapeError};
 use crate::kept::Again;
+use crate::kernels::images;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -41,7 +42,7 @@ struct Norm {
     weight: Tensor,
     bias: Tensor,
     activation: Activation,
-    fused: bool,
+    form: Form,
 }
 
 /// `dx`, `dw` and `db`.
@@ -80,7 +81,7 @@ impl Tape<'_> {
             weight: weight.tensor().clone(),
             bias: bias.tensor().clone(),
             activation,
-            fused: self.fuses(x.tensor()),
+            form: self.form(x.tensor()),
         };
         let input = x.tensor().contiguous()?;
         let moments = norm.moments(&input)?;
@@ -108,24 +109,48 @@ impl Tape<'_> {
 }
 
 impl Norm {
+    /// The sizes as a GPU's kernels take them.
+    fn groups(&self) -> images::Groups {
+        images::Groups {
+            channels: self.sizes.channels,
+            pixels: self.sizes.pixels,
+            each: self.sizes.channels_a_group(),
+            function: match self.activation {
+                Activation::None => 0,
+                Activation::Relu => 1,
+                Activation::Gelu => 2,
+            },
+        }
+    }
+
     /// Mean and `r` of each group, [samples, groups, 2].
     fn moments(&self, x: &Tensor) -> Result<Tensor> {
-        if !self.fused {
-            return composed::moments(x, self.sizes);
+        match self.form {
+            Form::Device => return images::group_moments(x, self.groups(), self.sizes.epsilon),
+            Form::Composed => return composed::moments(x, self.sizes),
+            Form::Cpu => {}
         }
         with_float!("group_norm", x, T => fused::moments::<T>(x, self.sizes))
     }
 
     fn forward(&self, x: &Tensor, moments: &Tensor) -> Result<Tensor> {
-        if !self.fused {
-            return composed::forward(self, x, moments);
+        let parameters = (&self.weight, &self.bias);
+        match self.form {
+            Form::Device => return images::group_norm(x, moments, parameters, self.groups()),
+            Form::Composed => return composed::forward(self, x, moments),
+            Form::Cpu => {}
         }
         with_float!("group_norm", x, T => fused::forward::<T>(self, x, moments))
     }
 
     fn backward(&self, x: &Tensor, moments: &Tensor, dy: &Tensor) -> Result<Slopes> {
-        if !self.fused {
-            return composed::backward(self, x, moments, dy);
+        let parameters = (&self.weight, &self.bias);
+        match self.form {
+            Form::Device => {
+                return images::group_norm_backward(x, moments, parameters, dy, self.groups());
+            }
+            Form::Composed => return composed::backward(self, x, moments, dy),
+            Form::Cpu => {}
         }
         with_float!("group_norm", x, T => fused::backward::<T>(self, x, moments, dy))
     }

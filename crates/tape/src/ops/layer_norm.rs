@@ -4,13 +4,14 @@
 //! has a gradient already, as that of a residual sum, `dx` is added to it in the same pass.
 //! Saved: `x`; mean and `r` are computed again, which costs less than keeping anything, and so is `y` for whoever needs it.
 
-use super::expect_shape;
+use super::{Form, expect_shape};
 use crate::cpu::{
     Float, View, add_in_order, buffer, lanes, row_chunks, tensor_of, wide, with_float,
 };
 use crate::error::Result;
 use crate::half::widened;
 use crate::kept::Again;
+use crate::kernels::rows;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
@@ -28,9 +29,9 @@ impl Tape<'_> {
         let width = *x.dims().last().unwrap_or(&0);
         expect_shape("layer_norm", "weight", weight, &[width])?;
         expect_shape("layer_norm", "bias", bias, &[width])?;
-        let fused = self.fuses(x.tensor());
+        let form = self.form(x.tensor());
         let x_in = x.tensor().contiguous()?;
-        let y = forward(&x_in, weight.tensor(), bias.tensor(), epsilon, fused)?;
+        let y = forward(&x_in, weight.tensor(), bias.tensor(), epsilon, form)?;
         if !self.records(&[x, weight, bias]) {
             return Ok(Value::constant(y));
         }
@@ -39,14 +40,14 @@ impl Tape<'_> {
         let again = {
             let (w, b) = (w.clone(), b.clone());
             Again::new(kept.clone(), &[&w.clone(), &b.clone()], move |x| {
-                forward(x, &w, &b, epsilon, fused)
+                forward(x, &w, &b, epsilon, form)
             })
         };
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let held = sink.take_to_add(x_id);
             let dy = dy.contiguous()?;
-            let (dx, dw, db) = backward(&kept.get()?, &w, (&dy, held.as_ref()), epsilon, fused)?;
+            let (dx, dw, db) = backward(&kept.get()?, &w, (&dy, held.as_ref()), epsilon, form)?;
             sink.give(x_id, dx)?;
             sink.give(w_id, dw)?;
             sink.give(b_id, db)
@@ -55,14 +56,11 @@ impl Tape<'_> {
     }
 }
 
-fn forward(
-    x: &Tensor,
-    weight: &Tensor,
-    bias: &Tensor,
-    epsilon: f64,
-    fused: bool,
-) -> Result<Tensor> {
-    if !fused {
+fn forward(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64, form: Form) -> Result<Tensor> {
+    if form == Form::Device {
+        return rows::layer_norm(x, weight, bias, epsilon);
+    }
+    if form == Form::Composed {
         let (normal, _) = normalise(&widened(x)?, epsilon)?;
         let y = normal
             .broadcast_mul(&widened(weight)?)?
@@ -101,10 +99,13 @@ fn backward(
     weight: &Tensor,
     (dy, held): (&Tensor, Option<&Tensor>),
     epsilon: f64,
-    fused: bool,
+    form: Form,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let width = weight.dim(0)?;
-    if !fused {
+    if form == Form::Device {
+        return rows::layer_norm_backward(x, weight, (dy, held), epsilon);
+    }
+    if form == Form::Composed {
         let dy = &widened(dy)?;
         let (n, r) = normalise(&widened(x)?, epsilon)?;
         let g = dy.broadcast_mul(&widened(weight)?)?;

@@ -4,12 +4,13 @@
 //! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`, `dr = dy`. Saved: `x` if `W` needs a gradient and `x` is not
 //! cheap to compute again, `W` (a parameter: free) if `x` does.
 
-use super::expect_shape;
+use super::{Form, expect_shape};
 use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, tensor_of, with_float};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::half::widened;
 use crate::kept::Kept;
+use crate::kernels::{elements, rows};
 use crate::tape::{Tape, Value};
 use candle_core::{Shape, Tensor};
 use rayon::prelude::*;
@@ -40,7 +41,7 @@ impl Tape<'_> {
     ) -> Result<Value> {
         self.poll()?;
         let outputs = expect_fit("linear", x, weight, bias, residual)?;
-        let fused = self.fuses(x.tensor());
+        let form = self.form(x.tensor());
         let inputs = weight.dims()[1];
         let rows = x.tensor().elem_count() / inputs.max(1);
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
@@ -48,7 +49,7 @@ impl Tape<'_> {
             bias: bias.map(Value::tensor),
             residual: residual.map(Value::tensor),
         };
-        let y = forward(&flat, weight.tensor(), added, fused)?;
+        let y = forward(&flat, weight.tensor(), added, form)?;
         let y = y.reshape([&x.dims()[..x.dims().len() - 1], &[outputs]].concat())?;
         let mut needs: Vec<&Value> = vec![x, weight];
         needs.extend(bias.into_iter().chain(residual));
@@ -61,7 +62,7 @@ impl Tape<'_> {
             weight: x.id().is_some().then(|| weight.tensor().clone()),
             shape: x.tensor().shape().clone(),
             sizes: (rows, inputs, outputs),
-            fused,
+            form,
         };
         let saved: Vec<Tensor> = past.saved();
         let residual = residual.map(Value::id);
@@ -105,7 +106,7 @@ struct Past {
     weight: Option<Tensor>,
     shape: Shape,
     sizes: (usize, usize, usize),
-    fused: bool,
+    form: Form,
 }
 
 impl Past {
@@ -118,14 +119,14 @@ impl Past {
         let ((rows, inputs, outputs), [x_id, w_id, b_id]) = (self.sizes, self.ids);
         let dy = dy.contiguous()?.reshape((rows, outputs))?;
         if b_id.is_some() {
-            sink.give(b_id, row_sum(&dy, self.fused)?)?;
+            sink.give(b_id, row_sum(&dy, self.form)?)?;
         }
         if let Some(x) = self.x {
             let x = x.get()?.reshape((rows, inputs))?;
-            sink.give(w_id, inner(&dy.t()?, &x, self.fused)?)?;
+            sink.give(w_id, inner(&dy.t()?, &x, self.form)?)?;
         }
         if let Some(w) = self.weight {
-            sink.give(x_id, inner(&dy, &w, self.fused)?.reshape(self.shape)?)?;
+            sink.give(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
         }
         Ok(())
     }
@@ -141,9 +142,15 @@ pub(super) struct Added<'a> {
 }
 
 /// `x Wᵀ` of rows, and what is added.
-pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, fused: bool) -> Result<Tensor> {
+pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> Result<Tensor> {
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
-    if !fused {
+    if let (Form::Device, Some(bias)) = (form, added.bias) {
+        let y = x.matmul(&weight.t()?)?;
+        let residual = added.residual.map(|r| r.to_dtype(y.dtype())?.contiguous());
+        elements::add_bias(&y, bias, residual.transpose()?.as_ref())?;
+        return Ok(y);
+    }
+    if form != Form::Cpu {
         let mut y = x.matmul(&weight.t()?)?;
         if let Some(bias) = added.bias {
             y = y.broadcast_add(&bias.to_dtype(y.dtype())?)?;
@@ -199,8 +206,8 @@ fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
 }
 
 /// `a b` of two matrices, the first contiguous or the transpose of a contiguous one.
-pub(super) fn inner(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
-    if !fused {
+pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
+    if form != Form::Cpu {
         return Ok(a.matmul(b)?);
     }
     let ((m, k), n) = (a.dims2()?, b.dim(1)?);
@@ -215,9 +222,11 @@ pub(super) fn inner(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
     })
 }
 
-pub(super) fn row_sum(dy: &Tensor, fused: bool) -> Result<Tensor> {
-    if !fused {
-        return Ok(widened(dy)?.sum(0)?);
+pub(super) fn row_sum(dy: &Tensor, form: Form) -> Result<Tensor> {
+    match form {
+        Form::Device => return rows::column_sums(dy),
+        Form::Composed => return Ok(widened(dy)?.sum(0)?),
+        Form::Cpu => {}
     }
     let width = dy.dim(1)?;
     with_float!("linear", dy, T => {

@@ -5,17 +5,20 @@
 //! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width]. Halves are widened: all of it is
 //! f32, since a loss scale comes only after the products.
 
-use super::{Loss, axes, expect_filled, expect_shape};
+use super::{Form, Loss, axes, expect_filled, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
 use crate::inplace::to_f64;
+use crate::kernels::{elements, whole};
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
 /// Scores of one chunk, in elements: they stay in the processor's outer cache.
 const CHUNK_ELEMENTS: usize = 1 << 20;
+/// The same for a GPU, whose products need many rows: 64 MiB in f32.
+const DEVICE_ELEMENTS: usize = 1 << 24;
 /// A target that does not count.
 pub const IGNORED: u32 = u32::MAX;
 
@@ -56,10 +59,15 @@ impl Tape<'_> {
         let input = widened(x.tensor())?.contiguous()?;
         let weight_in = widened(weight.tensor())?;
         let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
-        let outcome = if self.fuses(&input) {
-            with_float!("linear_cross_entropy", input, T => fused::<T>(&input, &weight_in, targets, chunk, wanted))?
-        } else {
-            composed(&input, &weight_in, targets, chunk, wanted)?
+        let outcome = match self.form(&input) {
+            Form::Device => {
+                let chunk = (DEVICE_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
+                by_kernels(&input, &weight_in, targets, chunk, wanted)?
+            }
+            Form::Cpu => {
+                with_float!("linear_cross_entropy", input, T => fused::<T>(&input, &weight_in, targets, chunk, wanted))?
+            }
+            Form::Composed => composed(&input, &weight_in, targets, chunk, wanted)?,
         };
         let total = outcome.per_row.sum_all()?;
         let Some((dx, dw)) = outcome.gradients else {
@@ -167,6 +175,51 @@ fn row<T: Float>(z: &mut [T], target: u32) -> T {
     lanes::map(z, |v| v * share);
     z[target as usize] -= T::one();
     total.ln() + highest - wanted
+}
+
+/// Products of the device, and one kernel from scores to their gradient.
+fn by_kernels(
+    x: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    chunk: usize,
+    wanted: bool,
+) -> Result<Outcome> {
+    let rows = x.dim(0)?;
+    let (mut losses, mut dxs, mut dw) = (Vec::new(), Vec::new(), None::<Tensor>);
+    for begin in (0..rows).step_by(chunk) {
+        let targets = &targets[begin..(begin + chunk).min(rows)];
+        let x = x.narrow(0, begin, targets.len())?;
+        let z = x.matmul(&weight.t()?)?;
+        losses.push(whole::cross_entropy(&z, targets, (1.0, 0.0))?);
+        if wanted {
+            dxs.push(z.matmul(weight)?);
+            let part = z.t()?.matmul(&x)?;
+            dw = Some(match dw {
+                Some(sum) => {
+                    elements::add_to(&sum, &part)?;
+                    sum
+                }
+                None => part,
+            });
+        }
+    }
+    let gradients = match dw {
+        Some(dw) => Some((joined(dxs)?, dw)),
+        None => None,
+    };
+    Ok(Outcome {
+        per_row: joined(losses)?,
+        gradients,
+    })
+}
+
+/// Chunks one after the other; one chunk is all.
+fn joined(mut chunks: Vec<Tensor>) -> Result<Tensor> {
+    Ok(match chunks.len() {
+        1 => chunks.swap_remove(0),
+        _ => Tensor::cat(&chunks, 0)?,
+    })
 }
 
 fn composed(

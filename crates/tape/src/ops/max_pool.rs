@@ -1,10 +1,11 @@
 //! Max pooling: the largest value under each position of a square window, [samples, channels, height, width]. Outside the
 //! image counts as minus infinity; of equal values the first gets the gradient. Saved: one byte an output, which value it was.
 
-use super::axes;
+use super::{Form, axes};
 use crate::cpu::{Float, View, buffer, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
+use crate::kernels::images;
 use crate::tape::{Tape, Value};
 use crate::update::Element;
 use candle_core::{Device, Tensor};
@@ -128,7 +129,10 @@ impl Tape<'_> {
         };
         let dims = [samples, channels, plane.out_height, plane.out_width];
         let input = x.tensor().contiguous()?;
-        // The places are found on the host on every device: pooling is rare, and its stock gradient is wrong.
+        if self.form(&input) == Form::Device {
+            return self.max_pool_by_kernels(x, &input, plane, &dims);
+        }
+        // Without a kernel the places are found on the host on every device: the stock gradient is wrong.
         let host = widened(&input.to_device(&Device::Cpu)?)?;
         let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
         let y = y.to_dtype(input.dtype())?.to_device(input.device())?;
@@ -146,6 +150,39 @@ impl Tape<'_> {
             let dx =
                 with_float!("max_pool", dy, T => backward::<T>(plane, &dy, &places, shape.dims()))?;
             sink.give(id, dx.to_dtype(dtype)?.to_device(&device)?)
+        }))
+    }
+}
+
+impl Plane {
+    fn pool(&self) -> images::Pool {
+        images::Pool {
+            input: (self.height, self.width),
+            output: (self.out_height, self.out_width),
+            kernel: self.shape.kernel,
+            stride: self.shape.stride,
+            padding: self.shape.padding,
+        }
+    }
+}
+
+impl Tape<'_> {
+    fn max_pool_by_kernels(
+        &self,
+        x: &Value,
+        input: &Tensor,
+        plane: Plane,
+        dims: &[usize],
+    ) -> Result<Value> {
+        let (y, places) = images::max_pool(input, dims, plane.pool())?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, shape) = (x.id(), x.tensor().shape().clone());
+        Ok(self.push(y, &[&places.clone()], move |dy, sink| {
+            let dy = dy.contiguous()?;
+            let dx = images::max_pool_backward(&dy, &places, shape.dims(), plane.pool())?;
+            sink.give(id, dx)
         }))
     }
 }

@@ -1,5 +1,5 @@
 //! Operations, one a file: formula, shapes, bytes saved, forward, backward. Each picks its form in one line: the fused CPU
-//! kernel where there is one and the tape allows it, else tensor primitives.
+//! kernel or the GPU's where there is one and the tape allows it, else tensor primitives ([`Tape::form`]).
 
 mod linear;
 mod gelu_linear;
@@ -58,13 +58,35 @@ pub use number_targets::NumberTargets;
 
 use crate::cpu;
 use crate::error::{Result, TapeError};
+use crate::kernels;
 use crate::tape::{Kernels, Tape, Value};
 use candle_core::Tensor;
 
+/// What computes an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The fused kernel of the CPU.
+    Cpu,
+    /// A kernel of the GPU.
+    Device,
+    /// Tensor primitives.
+    Composed,
+}
+
 impl Tape<'_> {
-    /// True when the fused CPU kernel is to run on this tensor.
+    /// The one place that chooses, by device, element type and what an examination found.
+    fn form(&self, x: &Tensor) -> Form {
+        match self.kernels() {
+            Kernels::Composed => Form::Composed,
+            Kernels::Fused if kernels::run_on(x) => Form::Device,
+            Kernels::Fused if cpu::is_fused(x) => Form::Cpu,
+            Kernels::Fused => Form::Composed,
+        }
+    }
+
+    /// True when the fused CPU kernel is to run on this tensor, for operations that have none for a GPU.
     fn fuses(&self, x: &Tensor) -> bool {
-        self.kernels() == Kernels::Fused && cpu::is_fused(x)
+        self.form(x) == Form::Cpu
     }
 }
 

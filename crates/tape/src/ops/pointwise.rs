@@ -1,10 +1,12 @@
 //! What functions of one number share: forward and backward element by element, with the one number that the derivative
 //! needs kept. Refuses to know which function it is.
 
+use super::Form;
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
 use crate::half::in_full;
 use crate::kept::{Again, Kept};
+use crate::kernels::elements::{Function, apply, apply_backward};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -20,6 +22,8 @@ pub(super) enum Keeps {
 pub(super) trait Pointwise: 'static {
     const OP: &'static str;
     const KEEPS: Keeps;
+    /// Its kernel of a GPU.
+    const KERNEL: Option<Function> = None;
     fn value<T: Float>(x: T) -> T;
     fn slope<T: Float>(kept: T) -> T;
     fn composed(x: &Tensor) -> Result<Tensor>;
@@ -30,8 +34,8 @@ impl Tape<'_> {
     /// `F` of every number of `x`.
     pub(super) fn pointwise<F: Pointwise>(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let fused = self.fuses(x.tensor());
-        let y = forward::<F>(x.tensor(), fused)?;
+        let form = self.form(x.tensor());
+        let y = forward::<F>(x.tensor(), form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
@@ -42,21 +46,24 @@ impl Tape<'_> {
         };
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
-            sink.give(id, backward::<F>(&kept.get()?, &dy, fused)?)
+            sink.give(id, backward::<F>(&kept.get()?, &dy, form)?)
         });
         Ok(match F::KEEPS {
             // Whoever needs the output computes it again from the input that is kept here.
             Keeps::Input => {
-                y.computed_again(Again::new(counted, &[], move |x| forward::<F>(x, fused)))
+                y.computed_again(Again::new(counted, &[], move |x| forward::<F>(x, form)))
             }
             Keeps::Output => y,
         })
     }
 }
 
-fn forward<F: Pointwise>(x: &Tensor, fused: bool) -> Result<Tensor> {
+fn forward<F: Pointwise>(x: &Tensor, form: Form) -> Result<Tensor> {
     let x = x.contiguous()?;
-    if !fused {
+    if let (Form::Device, Some(function)) = (form, F::KERNEL) {
+        return apply(function, &x);
+    }
+    if form != Form::Cpu {
         return in_full([&x], |[x]| F::composed(&x));
     }
     with_float!("pointwise", x, T => {
@@ -65,8 +72,11 @@ fn forward<F: Pointwise>(x: &Tensor, fused: bool) -> Result<Tensor> {
     })
 }
 
-fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, fused: bool) -> Result<Tensor> {
-    if !fused {
+fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, form: Form) -> Result<Tensor> {
+    if let (Form::Device, Some(function)) = (form, F::KERNEL) {
+        return apply_backward(function, kept, &dy.contiguous()?);
+    }
+    if form != Form::Cpu {
         return in_full([dy, kept], |[dy, kept]| {
             Ok((dy * F::composed_slope(&kept)?)?)
         });

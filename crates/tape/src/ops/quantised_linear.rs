@@ -4,8 +4,8 @@
 //! that 256 kB of it are in floating point at once. Saved: the codes and scales of `W`, shared with the model; nothing of
 //! `x`, and nothing at all where only `b` needs a gradient.
 
-use super::expect_shape;
 use super::linear::row_sum;
+use super::{Form, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, with_float};
 use crate::error::{Result, TapeError};
 use crate::quantised::Quantised;
@@ -33,7 +33,8 @@ impl Tape<'_> {
         if let Some(bias) = bias {
             expect_shape("quantised_linear", "bias", bias, &[outputs])?;
         }
-        let fused = self.fuses(x.tensor());
+        let form = self.form(x.tensor());
+        let fused = form == Form::Cpu;
         let rows = x.tensor().elem_count() / inputs.max(1);
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
         let y = forward(&flat, weight, bias.map(Value::tensor), fused)?;
@@ -51,7 +52,7 @@ impl Tape<'_> {
         Ok(self.push(y, &saved, move |dy, sink| {
             let dy = dy.contiguous()?.reshape((rows, outputs))?;
             if b_id.is_some() {
-                sink.give(b_id, row_sum(&dy, fused)?)?;
+                sink.give(b_id, row_sum(&dy, form)?)?;
             }
             if let Some(weight) = weight {
                 sink.give(x_id, input_gradient(&dy, &weight, fused)?.reshape(shape)?)?;

@@ -49,14 +49,14 @@ impl Tape<'_> {
         if !self.records(&[token, x]) {
             return Ok(Value::constant(y));
         }
-        let (token_id, x_id, fused) = (token.id(), x.id(), self.fuses(x.tensor()));
+        let (token_id, x_id, form) = (token.id(), x.id(), self.form(x.tensor()));
         Ok(self.push(y, &[], move |dy, sink| {
             if token_id.is_some() {
                 let rows = dy
                     .narrow(1, 0, 1)?
                     .contiguous()?
                     .reshape((samples, width))?;
-                sink.give(token_id, row_sum(&rows, fused)?)?;
+                sink.give(token_id, row_sum(&rows, form)?)?;
             }
             // Of one sample this is a view of `dy`, which another value may hold as well.
             sink.share(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)

@@ -6,6 +6,7 @@ use super::pointwise::{Keeps, Pointwise};
 use super::sigmoid::{composed_sigmoid, sigmoid};
 use crate::cpu::Float;
 use crate::error::Result;
+use crate::kernels::elements::Function;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -21,6 +22,7 @@ impl Tape<'_> {
 impl Pointwise for Silu {
     const OP: &'static str = "silu";
     const KEEPS: Keeps = Keeps::Input;
+    const KERNEL: Option<Function> = Some(Function::Silu);
 
     #[inline(always)]
     fn value<T: Float>(x: T) -> T {

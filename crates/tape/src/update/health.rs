@@ -63,6 +63,13 @@ fn count(values: &[f64]) -> (u64, u64) {
 
 /// The sum of squares of each gradient.
 fn square_sums(gradients: &[Tensor]) -> Result<Vec<f64>> {
+    let single = |g: &Tensor| g.dtype() == DType::F32 && g.is_contiguous();
+    if gradients
+        .iter()
+        .all(|g| single(g) && crate::kernels::run_on(g))
+    {
+        return crate::kernels::whole::square_sums(gradients);
+    }
     if gradients.iter().all(crate::cpu::is_fused) {
         return gradients.iter().map(square_sum).collect();
     }

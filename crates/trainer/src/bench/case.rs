@@ -51,6 +51,8 @@ pub struct Row {
     pub state_bytes: u64,
     /// Most bytes that the tape kept for backward at once, what a checkpointed block keeps while it runs again included.
     pub saved_bytes: u64,
+    /// Most bytes that tensors held on the GPU at once, by its driver's count; 0 where it does not say.
+    pub peak_device_bytes: u64,
     /// Trained parameters.
     pub parameters: usize,
     /// Mean loss of the first and the last step.
@@ -128,6 +130,7 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
         state_bytes: 2 * parameters.bytes() + rounded_bytes + optimizer.bytes(),
         skipped_steps,
         saved_bytes,
+        peak_device_bytes: tape::device::take_peak_bytes(device),
         parameters: parameters.count(),
         losses: [losses.first(), losses.last()].map(|loss| loss.copied().unwrap_or(f64::NAN)),
         warmup_s,

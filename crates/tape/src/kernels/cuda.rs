@@ -1,0 +1,152 @@
+//! Kernels on CUDA: compiled by NVRTC once a process, loaded once a device, launched on candle's own stream.
+
+use super::{Argument, Grid, Kernel, Module, Seven, expect_contiguous, source};
+use crate::error::{Result, TapeError};
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaSlice, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
+};
+use candle_core::cuda_backend::cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
+use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice, DeviceId};
+use candle_core::{Storage, Tensor};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+
+type Function = Rc<candle_core::cuda_backend::cudarc::driver::CudaFunction>;
+
+thread_local! {
+    /// One thread uses a device.
+    static FUNCTIONS: RefCell<HashMap<(DeviceId, Kernel), Function>> = RefCell::default();
+}
+
+/// Compiled texts.
+static COMPILED: Mutex<Option<HashMap<Module, String>>> = Mutex::new(None);
+
+// SAFETY: plain numbers, laid out as the kernels' own struct.
+unsafe impl DeviceRepr for Seven {}
+
+/// An argument as the driver reads it.
+enum Word {
+    Address(u64),
+    Count(u32),
+    Number(f32),
+    Seven(Seven),
+}
+
+/// Runs a kernel.
+pub(super) fn launch(
+    kernel: Kernel,
+    grid: Grid,
+    arguments: &[Argument],
+    device: &CudaDevice,
+) -> Result<()> {
+    let function = function(kernel, device)?;
+    let words = arguments
+        .iter()
+        .map(|argument| word(kernel, argument))
+        .collect::<Result<Vec<_>>>()?;
+    let stream = device.cuda_stream();
+    let mut builder = stream.launch_builder(&function);
+    for word in &words {
+        match word {
+            Word::Address(address) => builder.arg(address),
+            Word::Count(count) => builder.arg(count),
+            Word::Number(number) => builder.arg(number),
+            Word::Seven(seven) => builder.arg(seven),
+        };
+    }
+    let config = LaunchConfig {
+        grid_dim: (grid.groups as u32, 1, 1),
+        block_dim: (32 * grid.simds as u32, 1, 1),
+        shared_mem_bytes: 0,
+    };
+    // SAFETY: arguments are in the kernel's order and type, and stay inside their tensors: `rows`, `elements`, `images` and
+    // `whole` call it, and their tests run every kernel. The stream is the only one; memory is freed in its order.
+    unsafe { builder.launch(config) }.map_err(driver)?;
+    Ok(())
+}
+
+fn driver(error: impl std::fmt::Display) -> TapeError {
+    TapeError::from(candle_core::Error::Msg(error.to_string()))
+}
+
+fn word(kernel: Kernel, argument: &Argument) -> Result<Word> {
+    Ok(match argument {
+        Argument::In(tensor) | Argument::Out(tensor) => Word::Address(address(kernel, tensor)?),
+        Argument::Count(count) => Word::Count(*count as u32),
+        Argument::Number(number) => Word::Number(*number as f32),
+        Argument::Seven(seven) => Word::Seven(**seven),
+    })
+}
+
+/// Where a tensor's first element stands in the device's memory.
+fn address(kernel: Kernel, tensor: &Tensor) -> Result<u64> {
+    let (guard, layout) = tensor.storage_and_layout();
+    let start = expect_contiguous(kernel, layout)?;
+    let Storage::Cuda(storage) = &*guard else {
+        return Err(TapeError::Device(format!(
+            "{} needs tensors of one device",
+            kernel.symbol()
+        )));
+    };
+    let stream = storage.device.cuda_stream();
+    fn first<T>(
+        slice: &CudaSlice<T>,
+        stream: &candle_core::cuda_backend::cudarc::driver::CudaStream,
+    ) -> u64 {
+        slice.device_ptr(stream).0
+    }
+    let base = match &storage.slice {
+        CudaStorageSlice::F32(slice) => first(slice, &stream),
+        CudaStorageSlice::BF16(slice) => first(slice, &stream),
+        CudaStorageSlice::F16(slice) => first(slice, &stream),
+        CudaStorageSlice::U32(slice) => first(slice, &stream),
+        CudaStorageSlice::U8(slice) => first(slice, &stream),
+        _ => {
+            return Err(TapeError::Type {
+                op: kernel.name,
+                dtype: tensor.dtype(),
+            });
+        }
+    };
+    Ok(base + (start * tensor.dtype().size_in_bytes()) as u64)
+}
+
+fn function(kernel: Kernel, device: &CudaDevice) -> Result<Function> {
+    let key = (device.id(), kernel);
+    if let Some(function) = FUNCTIONS.with_borrow(|all| all.get(&key).cloned()) {
+        return Ok(function);
+    }
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let texts = compiled.get_or_insert_default();
+    if !texts.contains_key(&kernel.module) {
+        texts.insert(kernel.module, compile(kernel.module, device)?);
+    }
+    let module = format!("ebb {:?}", kernel.module);
+    let function =
+        device.get_or_load_custom_func(&kernel.symbol(), &module, &texts[&kernel.module])?;
+    let function = Rc::new(function.into_cuda_function());
+    FUNCTIONS.with_borrow_mut(|all| all.insert(key, Rc::clone(&function)));
+    Ok(function)
+}
+
+/// PTX of a module for the device's own architecture.
+fn compile(module: Module, device: &CudaDevice) -> Result<String> {
+    use candle_core::cuda_backend::cudarc::driver::sys::CUdevice_attribute as Attribute;
+    let stream = device.cuda_stream();
+    let number = |attribute| stream.context().attribute(attribute).map_err(driver);
+    let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let options = CompileOptions {
+        options: vec![format!("--gpu-architecture=compute_{major}{minor}")],
+        ..Default::default()
+    };
+    let text = source::text(source::CUDA, module);
+    match compile_ptx_with_opts(text, options) {
+        Ok(ptx) => Ok(ptx.to_src()),
+        Err(error) => Err(TapeError::Device(format!(
+            "the kernels of {module:?} do not compile here: {error:?}"
+        ))),
+    }
+}

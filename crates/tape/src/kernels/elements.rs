@@ -1,0 +1,181 @@
+//! Kernels element by element: activations, biases, sums in place, axes moved about. Inputs are contiguous.
+
+use super::Argument::{Count, In, Out};
+use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
+use crate::error::Result;
+use candle_core::Tensor;
+
+/// A function of one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Function {
+    /// The tangent form.
+    Gelu,
+    /// By the normal distribution.
+    GeluExact,
+    /// `x sigmoid(x)`.
+    Silu,
+    /// `max(x, 0)`; its derivative is read from the output.
+    Relu,
+}
+
+impl Function {
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Function::Gelu => ("gelu_tanh", "gelu_tanh_backward"),
+            Function::GeluExact => ("gelu_exact", "gelu_exact_backward"),
+            Function::Silu => ("silu", "silu_backward"),
+            Function::Relu => ("relu", "relu_backward"),
+        }
+    }
+}
+
+/// The function of every number.
+pub(crate) fn apply(function: Function, x: &Tensor) -> Result<Tensor> {
+    let (y, n) = (fresh_like(x)?, x.elem_count());
+    let kernel = Kernel::of(function.names().0, x);
+    let arguments = [In(x), Out(&y), Count(n)];
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok(y)
+}
+
+/// `dy` times the derivative at what was kept: the input, or ReLU's output.
+pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let (dx, dy, n) = (fresh_like(kept)?, alike(dy, kept)?, kept.elem_count());
+    let kernel = Kernel::of(function.names().1, kept);
+    let arguments = [In(kept), In(&dy), Out(&dx), Count(n)];
+    launch(kernel, Grid::elements(n), &arguments, kept.device())?;
+    Ok(dx)
+}
+
+/// `gelu(x + a)` of rows as wide as `a`.
+pub(crate) fn bias_gelu(x: &Tensor, a: &Tensor) -> Result<Tensor> {
+    let (a, h, n) = (single(a)?, fresh_like(x)?, x.elem_count());
+    let arguments = [In(x), In(&a), Out(&h), Count(n), Count(a.elem_count())];
+    let kernel = Kernel::of("bias_gelu", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok(h)
+}
+
+/// Turns `dh` into `dx` where it stands; gives `h` again.
+pub(crate) fn bias_gelu_backward(x: &Tensor, a: &Tensor, dh: &Tensor) -> Result<Tensor> {
+    let (a, h, n) = (single(a)?, fresh_like(x)?, x.elem_count());
+    let arguments = [
+        In(x),
+        In(&a),
+        Out(dh),
+        Out(&h),
+        Count(n),
+        Count(a.elem_count()),
+    ];
+    let kernel = Kernel::of("bias_gelu_backward", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok(h)
+}
+
+/// Adds a bias to each row of `y`, and what is as large as `y`, in place.
+pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> Result<()> {
+    let (b, n) = (single(bias)?, y.elem_count());
+    let (size, width) = (Count(n), Count(b.elem_count()));
+    match residual {
+        None => {
+            let arguments = [Out(y), In(&b), size, width];
+            launch(
+                Kernel::of("bias", y),
+                Grid::elements(n),
+                &arguments,
+                y.device(),
+            )
+        }
+        Some(residual) => {
+            let arguments = [Out(y), In(&b), In(residual), size, width];
+            let kernel = Kernel::of("bias_residual", y);
+            launch(kernel, Grid::elements(n), &arguments, y.device())
+        }
+    }
+}
+
+/// `x[sample] + p` for every sample.
+pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
+    let (p, y, n) = (
+        p.to_dtype(x.dtype())?.contiguous()?,
+        fresh_like(x)?,
+        x.elem_count(),
+    );
+    let arguments = [In(x), In(&p), Out(&y), Count(n), Count(p.elem_count())];
+    let kernel = Kernel::of("repeated", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok(y)
+}
+
+/// `sum += other` of one type, in place.
+pub(crate) fn add_to(sum: &Tensor, other: &Tensor) -> Result<()> {
+    let n = sum.elem_count();
+    let arguments = [Out(sum), In(other), Count(n)];
+    let kernel = Kernel::of("add_to", sum);
+    launch(kernel, Grid::elements(n), &arguments, sum.device())
+}
+
+/// Sizes of heads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heads {
+    /// Samples.
+    pub samples: usize,
+    /// Tokens of a sample.
+    pub tokens: usize,
+    /// Heads of a token.
+    pub heads: usize,
+    /// Width of a head.
+    pub head: usize,
+}
+
+/// [samples, tokens, parts heads head] to `parts` times [samples, heads, tokens, head].
+pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tensor>> {
+    let shape = [parts, s.samples, s.heads, s.tokens, s.head];
+    let (y, n) = (fresh(&shape, x.dtype(), x)?, x.elem_count());
+    let arguments = [
+        In(x),
+        Out(&y),
+        Count(n),
+        Count(s.tokens),
+        Count(parts),
+        Count(s.heads),
+        Count(s.head),
+        Count(s.samples),
+    ];
+    let kernel = Kernel::of("split_heads", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    (0..parts).map(|i| Ok(y.get(i)?)).collect()
+}
+
+/// The other way: one part [samples, heads, tokens, head], or three, to [samples, tokens, parts heads head].
+pub(crate) fn join_heads(parts: &[&Tensor], s: Heads) -> Result<Tensor> {
+    let first = parts[0];
+    let at = |i: usize| In(parts.get(i).copied().unwrap_or(first));
+    let shape = [s.samples, s.tokens, parts.len() * s.heads * s.head];
+    let x = fresh(&shape, first.dtype(), first)?;
+    let n = x.elem_count();
+    let arguments = [
+        at(0),
+        at(1),
+        at(2),
+        Out(&x),
+        Count(n),
+        Count(s.tokens),
+        Count(parts.len()),
+        Count(s.heads),
+        Count(s.head),
+    ];
+    let kernel = Kernel::of("join_heads", first);
+    launch(kernel, Grid::elements(n), &arguments, first.device())?;
+    Ok(x)
+}
+
+/// [a, b, p] to [b, a, p].
+pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
+    let y = fresh(&[b, a, p], x.dtype(), x)?;
+    let n = x.elem_count();
+    let arguments = [In(x), Out(&y), Count(n), Count(a), Count(b), Count(p)];
+    let kernel = Kernel::of("swap_axes", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok(y)
+}

@@ -1,0 +1,210 @@
+//! Kernels over images [samples, channels, height, width]: group norm, columns of convolutions, max pooling. Inputs are contiguous.
+
+use super::Argument::{Count, In, Number, Out};
+use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, rows, single};
+use crate::cpu::columns::Window;
+use crate::error::Result;
+use candle_core::{DType, Tensor};
+
+/// Sizes of a group norm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Groups {
+    /// Channels.
+    pub channels: usize,
+    /// Pixels of a channel.
+    pub pixels: usize,
+    /// Channels of a group.
+    pub each: usize,
+    /// Activation: 0 none, 1 ReLU, 2 GELU.
+    pub function: usize,
+}
+
+impl Groups {
+    fn counts<'a>(self, n: usize) -> [Argument<'a>; 5] {
+        [
+            Count(n),
+            Count(self.pixels),
+            Count(self.channels),
+            Count(self.each),
+            Count(self.function),
+        ]
+    }
+}
+
+/// Simdgroups that work one row of `size`.
+fn simds(size: usize) -> usize {
+    size.div_ceil(128).clamp(1, 8)
+}
+
+/// Mean and `r` of each group, [samples, groups, 2] in f32.
+pub(crate) fn group_moments(x: &Tensor, s: Groups, epsilon: f64) -> Result<Tensor> {
+    let size = s.each * s.pixels;
+    let groups = s.channels / s.each;
+    let moments = fresh(&[x.dim(0)?, groups, 2], DType::F32, x)?;
+    let grid = Grid::groups(x.dim(0)? * groups, simds(size));
+    let arguments = [In(x), Out(&moments), Count(size), Number(epsilon)];
+    launch(Kernel::of("group_moments", x), grid, &arguments, x.device())?;
+    Ok(moments)
+}
+
+/// `f(n w + b)`.
+pub(crate) fn group_norm(
+    x: &Tensor,
+    moments: &Tensor,
+    (weight, bias): (&Tensor, &Tensor),
+    s: Groups,
+) -> Result<Tensor> {
+    let (w, b, y, n) = (
+        single(weight)?,
+        single(bias)?,
+        fresh_like(x)?,
+        x.elem_count(),
+    );
+    let mut arguments = vec![In(x), In(moments), In(&w), In(&b), Out(&y)];
+    arguments.extend(s.counts(n));
+    let kernel = Kernel::of("group_norm", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok(y)
+}
+
+/// `dx`; `dw` and `db` in f32.
+pub(crate) fn group_norm_backward(
+    x: &Tensor,
+    moments: &Tensor,
+    (weight, bias): (&Tensor, &Tensor),
+    dy: &Tensor,
+    s: Groups,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let (w, b, dy) = (single(weight)?, single(bias)?, &alike(dy, x)?);
+    let (n, samples) = (x.elem_count(), x.dim(0)?);
+    let sums = fresh(&[samples, 2 * s.channels], DType::F32, x)?;
+    let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), Out(&sums)];
+    arguments.extend(s.counts(n).into_iter().skip(1));
+    let grid = Grid::groups(samples * s.channels, simds(s.pixels));
+    let kernel = Kernel::of("group_norm_sums", x);
+    launch(kernel, grid, &arguments, x.device())?;
+    let groups = samples * s.channels / s.each;
+    let means = fresh(&[groups, 2], DType::F32, x)?;
+    let arguments = [
+        In(&sums),
+        In(&w),
+        Out(&means),
+        Count(groups),
+        Count(s.channels),
+        Count(s.each),
+        Number((s.each * s.pixels) as f64),
+    ];
+    let kernel = Kernel::whole("group_means");
+    launch(kernel, Grid::elements(groups), &arguments, x.device())?;
+    let dx = fresh_like(x)?;
+    let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), In(&means)];
+    arguments.push(Out(&dx));
+    arguments.extend(s.counts(n));
+    let kernel = Kernel::of("group_norm_backward", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    let sums = rows::column_sums(&sums)?;
+    let (dw, db) = (
+        sums.narrow(0, 0, s.channels)?,
+        sums.narrow(0, s.channels, s.channels)?,
+    );
+    Ok((dx, dw, db))
+}
+
+fn walk<'a>(n: usize, samples: usize, w: &Window) -> [Argument<'a>; 11] {
+    let (height, width) = w.out();
+    [
+        Count(n),
+        Count(samples),
+        Count(w.channels),
+        Count(w.height),
+        Count(w.width),
+        Count(w.kernel.0),
+        Count(w.kernel.1),
+        Count(height),
+        Count(width),
+        Count(w.stride),
+        Count(w.padding),
+    ]
+}
+
+/// Columns [channels kernel kernel, samples pixels] of `x`, one group's.
+pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
+    let samples = x.dim(0)?;
+    let columns = fresh(&[window.rows(), samples * window.pixels()], x.dtype(), x)?;
+    let n = columns.elem_count();
+    let mut arguments = vec![In(x), Out(&columns)];
+    arguments.extend(walk(n, samples, window));
+    let kernel = Kernel::of("image_to_columns", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok(columns)
+}
+
+/// The transpose of [`columns`]: [samples, channels, height, width].
+pub(crate) fn image(columns: &Tensor, samples: usize, window: &Window) -> Result<Tensor> {
+    let shape = [samples, window.channels, window.height, window.width];
+    let x = fresh(&shape, columns.dtype(), columns)?;
+    let n = x.elem_count();
+    let mut arguments = vec![In(columns), Out(&x)];
+    arguments.extend(walk(n, samples, window));
+    let kernel = Kernel::of("columns_to_image", columns);
+    launch(kernel, Grid::elements(n), &arguments, columns.device())?;
+    Ok(x)
+}
+
+/// Sizes of a pooling: input and output height and width, kernel, stride, padding.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pool {
+    /// Input height and width.
+    pub input: (usize, usize),
+    /// Output height and width.
+    pub output: (usize, usize),
+    /// Side of the window.
+    pub kernel: usize,
+    /// Pixels between two positions.
+    pub stride: usize,
+    /// Border.
+    pub padding: usize,
+}
+
+impl Pool {
+    fn counts<'a>(self, n: usize) -> [Argument<'a>; 8] {
+        [
+            Count(n),
+            Count(self.input.0),
+            Count(self.input.1),
+            Count(self.output.0),
+            Count(self.output.1),
+            Count(self.kernel),
+            Count(self.stride),
+            Count(self.padding),
+        ]
+    }
+}
+
+/// The largest of each window and its place in it, one byte each.
+pub(crate) fn max_pool(x: &Tensor, shape: &[usize], pool: Pool) -> Result<(Tensor, Tensor)> {
+    let y = fresh(shape, x.dtype(), x)?;
+    let places = fresh(shape, DType::U8, x)?;
+    let n = y.elem_count();
+    let mut arguments = vec![In(x), Out(&y), Out(&places)];
+    arguments.extend(pool.counts(n));
+    let kernel = Kernel::of("max_pool", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Ok((y, places))
+}
+
+/// Each pixel gets the gradients of the windows that chose it.
+pub(crate) fn max_pool_backward(
+    dy: &Tensor,
+    places: &Tensor,
+    shape: &[usize],
+    pool: Pool,
+) -> Result<Tensor> {
+    let dx = fresh(shape, dy.dtype(), dy)?;
+    let n = dx.elem_count();
+    let mut arguments = vec![In(dy), In(places), Out(&dx)];
+    arguments.extend(pool.counts(n));
+    let kernel = Kernel::of("max_pool_backward", dy);
+    launch(kernel, Grid::elements(n), &arguments, dy.device())?;
+    Ok(dx)
+}

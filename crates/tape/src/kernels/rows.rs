@@ -1,0 +1,182 @@
+//! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of rows. Inputs are contiguous.
+
+use super::Argument::{Count, In, Number, Out};
+use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
+use crate::error::Result;
+use candle_core::{DType, Tensor};
+
+/// Simdgroups that share 32 columns.
+const SIMDS: usize = 8;
+
+/// Rows of the last axis, and their width.
+fn rows_of(x: &Tensor) -> (usize, usize) {
+    let width = x.dims().last().copied().unwrap_or(1);
+    (x.elem_count() / width.max(1), width)
+}
+
+/// `(x - mean) r w + b` of each row.
+pub(crate) fn layer_norm(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    epsilon: f64,
+) -> Result<Tensor> {
+    let (rows, width) = rows_of(x);
+    let (w, b, y) = (single(weight)?, single(bias)?, fresh_like(x)?);
+    let arguments = [
+        In(x),
+        In(&w),
+        In(&b),
+        Out(&y),
+        Count(width),
+        Count(rows),
+        Number(epsilon),
+    ];
+    let kernel = Kernel::of("layer_norm", x);
+    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
+    Ok(y)
+}
+
+/// `dx`, added to `held`; `dw` and `db` in f32.
+pub(crate) fn layer_norm_backward(
+    x: &Tensor,
+    weight: &Tensor,
+    (dy, held): (&Tensor, Option<&Tensor>),
+    epsilon: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let (rows, width) = rows_of(x);
+    let (w, dx, dy) = (single(weight)?, fresh_like(x)?, &alike(dy, x)?);
+    let held = held.map(|held| alike(held, x)).transpose()?;
+    let moments = fresh(&[rows, 2], DType::F32, x)?;
+    let arguments = [
+        In(x),
+        In(&w),
+        In(dy),
+        In(held.as_ref().unwrap_or(x)),
+        Out(&dx),
+        Out(&moments),
+        Count(width),
+        Count(rows),
+        Number(epsilon),
+        Count(usize::from(held.is_some())),
+    ];
+    let kernel = Kernel::of("layer_norm_backward", x);
+    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
+    let (parts, chunk) = parts(rows, width);
+    let sums = fresh(&[parts, 2 * width], DType::F32, x)?;
+    let arguments = [
+        In(x),
+        In(dy),
+        In(&moments),
+        Out(&sums),
+        Count(width),
+        Count(rows),
+        Count(chunk),
+    ];
+    let grid = Grid::groups(parts * width.div_ceil(32), SIMDS);
+    let kernel = Kernel::of("layer_norm_columns", x);
+    launch(kernel, grid, &arguments, x.device())?;
+    let sums = finished(sums, parts)?;
+    Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
+}
+
+/// Parts of a sum over rows, and rows of a part: enough groups to fill a GPU, by the shape alone.
+fn parts(rows: usize, width: usize) -> (usize, usize) {
+    let most = 512usize.div_ceil(width.div_ceil(32)).min(128);
+    let chunk = rows.div_ceil(most).max(4 * SIMDS);
+    (rows.div_ceil(chunk).max(1), chunk)
+}
+
+/// Sums of parts [parts, width] to [width].
+fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
+    let width = sums.dim(1)?;
+    if parts == 1 {
+        return Ok(sums.reshape(width)?);
+    }
+    summed(&sums, (1, parts))?
+        .reshape(width)
+        .map_err(Into::into)
+}
+
+fn summed(x: &Tensor, (parts, chunk): (usize, usize)) -> Result<Tensor> {
+    let (rows, width) = rows_of(x);
+    let sums = fresh(&[parts, width], DType::F32, x)?;
+    let arguments = [In(x), Out(&sums), Count(width), Count(rows), Count(chunk)];
+    let grid = Grid::groups(parts * width.div_ceil(32), SIMDS);
+    launch(Kernel::of("column_sums", x), grid, &arguments, x.device())?;
+    Ok(sums)
+}
+
+/// The sum of all rows of `x` [rows, width], in f32.
+pub(crate) fn column_sums(x: &Tensor) -> Result<Tensor> {
+    let (rows, width) = rows_of(x);
+    let (parts, chunk) = parts(rows, width);
+    finished(summed(x, (parts, chunk))?, parts)
+}
+
+/// What a row of scores sees.
+pub(crate) struct Seen<'a> {
+    /// Factor of the scores.
+    pub scale: f64,
+    /// Keys.
+    pub tokens: usize,
+    /// Heads.
+    pub heads: usize,
+    /// A query sees itself and what is before it only.
+    pub causal: bool,
+    /// Tokens of each sample that count; all where there are none.
+    pub lengths: Option<&'a [usize]>,
+}
+
+/// Scores [samples, heads, tokens, tokens] become weights where they stand.
+pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
+    let rows = scores.elem_count() / seen.tokens.max(1);
+    let padded = seen
+        .lengths
+        .is_some_and(|l| l.iter().any(|&n| n < seen.tokens));
+    // Where nothing is padded the kernel reads no lengths, but something must stand in their place.
+    let lengths = match seen.lengths.filter(|_| padded) {
+        Some(lengths) => {
+            let lengths: Vec<u32> = lengths.iter().map(|&n| n as u32).collect();
+            Tensor::new(lengths, scores.device())?
+        }
+        None => fresh(&[1], DType::U32, scores)?,
+    };
+    let arguments = [
+        Out(scores),
+        In(&lengths),
+        Number(seen.scale),
+        Count(seen.tokens),
+        Count(seen.heads),
+        Count(usize::from(seen.causal)),
+        Count(usize::from(padded)),
+        Count(rows),
+    ];
+    let kernel = Kernel::of("seen_softmax", scores);
+    launch(kernel, Grid::rows(rows), &arguments, scores.device())
+}
+
+/// Gradients of weights become those of scores where they stand: `scale p (dp - sum dp p)`.
+pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()> {
+    let (rows, width) = rows_of(p);
+    let arguments = [In(p), Out(dp), Number(scale), Count(width), Count(rows)];
+    let kernel = Kernel::of("softmax_backward", p);
+    launch(kernel, Grid::rows(rows), &arguments, p.device())
+}
+
+/// Sums of rows of `dy` [tokens, width] by runs: run `s` adds the rows `tokens[begins[s]..begins[s + 1]]`, in order.
+pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<Tensor> {
+    let (width, runs) = (dy.dim(1)?, begins.dim(0)? - 1);
+    let sums = fresh(&[runs, width], DType::F32, dy)?;
+    let arguments = [
+        In(dy),
+        In(tokens),
+        In(begins),
+        Out(&sums),
+        Count(width),
+        Count(runs),
+    ];
+    let grid = Grid::rows(runs * width.div_ceil(32));
+    launch(Kernel::of("run_sums", dy), grid, &arguments, dy.device())?;
+    Ok(sums)
+}

@@ -1,0 +1,59 @@
+//! The kernels' text, put together for one compiler: its prelude, the words that all share, and a module. Refuses to know who
+//! compiles it.
+
+use super::{Module, suffix};
+use candle_core::DType;
+
+/// What the words mean in CUDA C++.
+#[cfg(any(feature = "cuda", test))]
+pub(super) const CUDA: &str = include_str!("source/cuda.h");
+/// What the words mean in Metal's language.
+#[cfg(any(target_os = "macos", test))]
+pub(super) const METAL: &str = include_str!("source/metal.h");
+/// What the words mean in C++.
+#[cfg(test)]
+pub(super) const LANES: &str = include_str!("source/lanes.h");
+
+const WORDS: &str = include_str!("source/words.h");
+const WHOLE: &str = include_str!("source/whole.kernel");
+/// Texts that are compiled once for each element type.
+const TYPED: [&str; 3] = [
+    include_str!("source/rows.kernel"),
+    include_str!("source/elements.kernel"),
+    include_str!("source/images.kernel"),
+];
+
+/// How elements are held, read and written.
+fn element(dtype: DType) -> String {
+    let (held, read, write) = match dtype {
+        DType::BF16 => ("ushort", "bf16_to_float", "float_to_bf16"),
+        DType::F16 => ("ushort", "half_to_float", "float_to_half"),
+        _ => ("float", "", ""),
+    };
+    let suffix = suffix(dtype);
+    format!(
+        "#define ELEMENT {held}\n#define NAME(n) n##_{suffix}\n#define LOAD(p, i) {read}((p)[i])\n#define STORE(p, i, v) (p)[i] = {write}(v)\n"
+    )
+}
+
+/// One module's kernels, without the prelude.
+pub(super) fn module(module: Module) -> String {
+    match module {
+        Module::Whole => WHOLE.to_owned(),
+        Module::Of(dtype) => {
+            let undone = "#undef ELEMENT\n#undef NAME\n#undef LOAD\n#undef STORE\n";
+            [&element(dtype), &TYPED.concat(), undone].concat()
+        }
+    }
+}
+
+/// A whole text for one compiler.
+pub(super) fn text(prelude: &str, of: Module) -> String {
+    [prelude, WORDS, &module(of)].concat()
+}
+
+/// The words that all kernels share.
+#[cfg(test)]
+pub(super) fn words() -> &'static str {
+    WORDS
+}

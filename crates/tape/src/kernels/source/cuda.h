@@ -1,0 +1,25 @@
+// What the kernels' words mean in CUDA C++. A simdgroup is a warp, a group is a block.
+typedef unsigned int uint;
+typedef unsigned short ushort;
+typedef unsigned char uchar;
+#define KERNEL(name) extern "C" __global__ void name
+#define IN(T, n, i) const T* __restrict__ n
+#define OUT(T, n, i) T* __restrict__ n
+#define VALUE(T, n, i) const T n
+#define GRID
+#define SHARED(T, n, size) __shared__ T n[size]
+#define INLINE static __device__ __forceinline__
+#define THREAD (threadIdx.x)
+#define THREADS (blockDim.x)
+#define LANE (threadIdx.x & 31u)
+#define SIMD (threadIdx.x >> 5)
+#define SIMDS (blockDim.x >> 5)
+#define GROUP (blockIdx.x)
+#define BARRIER __syncthreads()
+#define INFINITE __int_as_float(0x7f800000)
+INLINE float as_float(uint v) { return __uint_as_float(v); }
+INLINE uint as_uint(float v) { return __float_as_uint(v); }
+INLINE float half_to_float(ushort v) { float f; asm("{ cvt.f32.f16 %0, %1; }" : "=f"(f) : "h"(v)); return f; }
+INLINE ushort float_to_half(float v) { ushort h; asm("{ cvt.rn.f16.f32 %0, %1; }" : "=h"(h) : "f"(v)); return h; }
+INLINE float simd_sum(float v) { for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(0xffffffffu, v, o); return v; }
+INLINE float simd_max(float v) { for (int o = 16; o; o >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, o)); return v; }

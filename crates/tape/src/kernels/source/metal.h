@@ -1,0 +1,22 @@
+// What the kernels' words mean in Metal's language.
+#include <metal_stdlib>
+using namespace metal;
+#define KERNEL(name) kernel void name
+#define IN(T, n, i) device const T* n [[buffer(i)]]
+#define OUT(T, n, i) device T* n [[buffer(i)]]
+#define VALUE(T, n, i) constant T& n [[buffer(i)]]
+#define GRID , uint lane_ [[thread_index_in_simdgroup]], uint simd_ [[simdgroup_index_in_threadgroup]], uint group_ [[threadgroup_position_in_grid]], uint simds_ [[simdgroups_per_threadgroup]]
+#define SHARED(T, n, size) threadgroup T n[size]
+#define INLINE static inline
+#define THREAD (simd_ * 32u + lane_)
+#define THREADS (simds_ * 32u)
+#define LANE lane_
+#define SIMD simd_
+#define SIMDS simds_
+#define GROUP group_
+#define BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
+#define INFINITE INFINITY
+INLINE float as_float(uint v) { return as_type<float>(v); }
+INLINE uint as_uint(float v) { return as_type<uint>(v); }
+INLINE float half_to_float(ushort v) { return float(as_type<half>(v)); }
+INLINE ushort float_to_half(float v) { return as_type<ushort>(half(v)); }

@@ -1,0 +1,34 @@
+// What every kernel may use, in the common subset of the three languages. No function takes a pointer: Metal's have address
+// spaces.
+#define ROW (GROUP * SIMDS + SIMD)
+// Four elements a thread, side by side over the group's threads.
+#define EACH(i, n) for (uint k_ = 0u, i = GROUP * THREADS * 4u + THREAD; k_ < 4u && i < n; k_++, i += THREADS)
+// The sum of `v` over the group; `s` is shared and as long as there are simdgroups. All threads take part.
+#define GROUP_SUM(v, s) do { const float sum_ = simd_sum(v); if (LANE == 0u) s[SIMD] = sum_; BARRIER; v = 0.0f; for (uint k_ = 0u; k_ < SIMDS; k_++) v += s[k_]; BARRIER; } while (0)
+#define GROUP_MAX(v, s) do { const float max_ = simd_max(v); if (LANE == 0u) s[SIMD] = max_; BARRIER; v = s[0]; for (uint k_ = 1u; k_ < SIMDS; k_++) v = max(v, s[k_]); BARRIER; } while (0)
+INLINE float bf16_to_float(ushort v) { return as_float(uint(v) << 16); }
+INLINE ushort float_to_bf16(float v) {
+    const uint u = as_uint(v);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return ushort((u >> 16) | 0x40u);
+    return ushort((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+// Written by exponentials: fast mathematics has no exact tangent.
+INLINE float tangent(float u) { return 1.0f - 2.0f / (exp(2.0f * u) + 1.0f); }
+INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+INLINE float gelu(float x) { return 0.5f * x * (1.0f + tangent(0.7978845608f * (x + 0.044715f * x * x * x))); }
+INLINE float gelu_slope(float x) {
+    const float t = tangent(0.7978845608f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608f * (1.0f + 0.134145f * x * x);
+}
+// The normal distribution's share below `x` (Abramowitz and Stegun 7.1.26, within 8e-8).
+INLINE float normal_share(float x) {
+    const float z = (x < 0.0f ? -x : x) * 0.7071067812f;
+    const float t = 1.0f / (1.0f + 0.3275911f * z);
+    const float tail = 0.5f * t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f)))) * exp(-z * z);
+    return x < 0.0f ? tail : 1.0f - tail;
+}
+INLINE float gelu_erf_slope(float x) { return normal_share(x) + x * 0.3989422804f * exp(-0.5f * x * x); }
+INLINE float silu_slope(float x) { const float s = sigmoid(x); return s * (1.0f + x * (1.0f - s)); }
+// What follows a norm: 0 nothing, 1 ReLU, 2 GELU.
+INLINE float activated(float z, uint f) { return f == 1u ? (z < 0.0f ? 0.0f : z) : f == 2u ? gelu(z) : z; }
+INLINE float activated_slope(float z, uint f) { return f == 1u ? (z <= 0.0f ? 0.0f : 1.0f) : f == 2u ? gelu_slope(z) : 1.0f; }

@@ -1,0 +1,57 @@
+//! Every kernel on the CPU's lanes against f64, in odd sizes and all element types; and its text past two more compilers.
+
+mod passes;
+mod sizes;
+mod texts;
+
+use super::lanes;
+use crate::check::{Case, cases, run};
+use crate::tape::Kernels;
+use candle_core::{DType, Device, Tensor};
+
+/// Largest relative difference of every case that the kernels have a part in, by name.
+fn differences(micro_batch: usize, dtype: DType) -> Vec<(&'static str, f64)> {
+    let exact = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
+    let cases = cases(micro_batch).expect("the table is sound").into_iter();
+    cases
+        .map(|case| {
+            // Numbers that the type holds exactly: what differs is the kernels' doing.
+            let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();
+            let case = Case {
+                inputs: inputs.expect("the types convert"),
+                ..case
+            };
+            let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed);
+            let found = lanes::with(|| run(&case, &Device::Cpu, dtype, Kernels::Fused));
+            let difference = match (found, expected) {
+                (Ok(found), Ok(expected)) => found.difference(&expected).0,
+                (found, _) => panic!("{}: {:?}", case.name, found.err()),
+            };
+            (case.name, difference)
+        })
+        .collect()
+}
+
+fn hold(micro_batch: usize, dtype: DType, allowed: f64) {
+    let worst: Vec<_> = differences(micro_batch, dtype)
+        .into_iter()
+        .filter(|(_, difference)| difference.is_nan() || *difference > allowed)
+        .collect();
+    assert!(worst.is_empty(), "{dtype:?} {micro_batch}: {worst:?}");
+}
+
+#[test]
+fn every_operation_by_kernels_agrees_with_f64() {
+    hold(1, DType::F32, 1e-5);
+    hold(3, DType::F32, 1e-5);
+}
+
+#[test]
+fn every_operation_by_kernels_agrees_in_bf16() {
+    hold(3, DType::BF16, 2.0 / 128.0);
+}
+
+#[test]
+fn every_operation_by_kernels_agrees_in_f16() {
+    hold(3, DType::F16, 2.0 / 1024.0);
+}

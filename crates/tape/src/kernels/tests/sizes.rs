@@ -1,0 +1,220 @@
+//! Sizes that no group, part or run divides, and numbers that are none.
+
+use crate::inplace::to_f64;
+use crate::kernels::lanes;
+use crate::stream::Stream;
+use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::{Activation, AttentionShape, Conv2dShape, Parameters, PoolShape, Result};
+use candle_core::{DType, Device, Tensor};
+
+type Operation<'a> = &'a dyn Fn(&Tape, &[Value]) -> Result<Value>;
+
+fn drawn(shape: &[usize], at: u64, dtype: DType) -> Tensor {
+    let stream = Stream::new(3).at(at);
+    let count = shape.iter().product::<usize>() as u64;
+    let values: Vec<f32> = (0..count)
+        .map(|i| (stream.uniform(i) * 3.0 - 1.5) as f32)
+        .collect();
+    let values = Tensor::from_vec(values, shape, &Device::Cpu).expect("as many as the shape has");
+    values.to_dtype(dtype).expect("the types convert")
+}
+
+/// Output and gradients under a fixed projection.
+fn outcome(shapes: &[&[usize]], dtype: DType, run: Operation) -> Result<Vec<Vec<f64>>> {
+    let parameters = Parameters::default();
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let inputs: Vec<Value> = shapes
+        .iter()
+        .zip(0..)
+        .map(|(shape, at)| tape.variable(drawn(shape, at, dtype)))
+        .collect();
+    let y = run(&tape, &inputs)?;
+    let seed = drawn(y.dims(), 99, y.tensor().dtype());
+    let output = to_f64(y.tensor())?;
+    let walked = tape.walk_back(vec![(y, seed)], &inputs)?;
+    let gradients = walked.inputs.into_iter().flatten();
+    let gradients: Result<Vec<_>> = gradients.map(|g| to_f64(&g)).collect();
+    Ok([vec![output], gradients?].concat())
+}
+
+/// Kernels in f32 against the CPU's own in f64.
+fn check(what: &str, shapes: &[&[usize]], run: Operation) {
+    let expected = outcome(shapes, DType::F64, run).expect("shapes that fit");
+    let found = lanes::with(|| outcome(shapes, DType::F32, run)).expect("shapes that fit");
+    assert_eq!(found.len(), expected.len());
+    for (part, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let scale = expected.iter().fold(1e-30f64, |s, v| s.max(v.abs()));
+        let off = found
+            .iter()
+            .zip(expected)
+            .map(|(a, b)| (a - b).abs() / scale);
+        let worst = off.fold(0.0, f64::max);
+        assert!(worst <= 1e-5, "{what}, part {part}: {worst:e}");
+        assert!(found.iter().all(|v| v.is_finite()), "{what}, part {part}");
+    }
+}
+
+#[test]
+fn rows_of_any_width_and_number() {
+    for (rows, width) in [(1, 1), (3, 33), (130, 31), (300, 65)] {
+        check(
+            "layer_norm",
+            &[&[rows, width], &[width], &[width]],
+            &|t, v| t.layer_norm(&v[0], &v[1], &v[2], 1e-3),
+        );
+        check("linear", &[&[rows, 5], &[width, 5], &[width]], &|t, v| {
+            t.linear(&v[0], &v[1], Some(&v[2]))
+        });
+    }
+}
+
+#[test]
+fn a_norms_gradient_is_added_to_what_is_there() {
+    check("layer_norm", &[&[37, 40], &[40], &[40]], &|t, v| {
+        let y = t.layer_norm(&v[0], &v[1], &v[2], 1e-5)?;
+        t.add(&y, &v[0])
+    });
+}
+
+#[test]
+fn elements_past_the_last_whole_group() {
+    for count in [1, 1023, 2049] {
+        check("gelu", &[&[count]], &|t, v| t.gelu(&v[0]));
+        check("gelu_erf", &[&[count]], &|t, v| t.gelu_erf(&v[0]));
+        check("silu", &[&[count]], &|t, v| t.silu(&v[0]));
+        check("relu", &[&[count]], &|t, v| t.relu(&v[0]));
+    }
+    check("repeated", &[&[5, 211], &[211]], &|t, v| {
+        t.add_repeated(&v[0], &v[1])
+    });
+}
+
+#[test]
+fn attention_with_and_without_what_is_hidden() {
+    for (samples, tokens, heads, head) in [(1, 1, 1, 3), (2, 37, 2, 5), (3, 5, 1, 8)] {
+        let shape: &[usize] = &[samples, tokens, 3 * heads * head];
+        for causal in [false, true] {
+            let shape_of = AttentionShape { heads, causal };
+            check("attention", &[shape], &|t, v| t.attention(&v[0], shape_of));
+            let lengths: Vec<usize> = (0..samples).map(|n| tokens - n * 2 % tokens).collect();
+            check("attention_padded", &[shape], &|t, v| {
+                t.attention_padded(&v[0], shape_of, &lengths)
+            });
+        }
+    }
+}
+
+#[test]
+fn losses_over_any_number_of_classes() {
+    for classes in [1, 33, 1000] {
+        let labels: Vec<u32> = [0, classes / 2, classes - 1].map(|l| l as u32).to_vec();
+        check("cross_entropy", &[&[3, classes]], &|t, v| {
+            Ok(t.cross_entropy(&v[0], &labels, 0.1)?.sum)
+        });
+        let targets = [labels[0], crate::IGNORED, labels[2]];
+        check("head", &[&[3, 7], &[classes, 7]], &|t, v| {
+            Ok(t.linear_cross_entropy(&v[0], &v[1], &targets)?.sum)
+        });
+    }
+}
+
+#[test]
+fn an_embedding_whose_row_many_tokens_use() {
+    let ids: Vec<u32> = (0..301)
+        .map(|i| if i % 3 == 0 { 4 } else { i % 5 })
+        .collect();
+    check("embedding", &[&[7, 35]], &|t, v| {
+        t.embedding(&v[0], &ids, &[301])
+    });
+    let next: Vec<u32> = ids.iter().map(|id| (id + 1) % 7).collect();
+    // A tied head has left a gradient that the rows are added to.
+    check("tied", &[&[7, 35]], &|t, v| {
+        let x = t.embedding(&v[0], &ids, &[301])?;
+        Ok(t.linear_cross_entropy(&x, &v[0], &next)?.sum)
+    });
+}
+
+#[test]
+fn images_of_any_size() {
+    for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
+        let shapes: [&[usize]; 3] = [&[3, 6, 15, 11], &[6], &[6]];
+        check("group_norm", &shapes, &|t, v| {
+            t.group_norm(&v[0], 2, (&v[1], &v[2]), 1e-3, activation)
+        });
+    }
+    for (kernel, stride, padding) in [(3, 1, 1), (3, 2, 1), (1, 1, 0), (1, 2, 0), (5, 3, 2)] {
+        let shapes: [&[usize]; 2] = [&[2, 3, 9, 7], &[4, 3, kernel, kernel]];
+        let shape = Conv2dShape {
+            stride,
+            padding,
+            groups: 1,
+        };
+        check("conv2d", &shapes, &|t, v| t.conv2d(&v[0], &v[1], shape));
+    }
+    for (kernel, stride, padding) in [(3, 2, 1), (2, 2, 0), (3, 1, 2)] {
+        let shape = PoolShape {
+            kernel,
+            stride,
+            padding,
+        };
+        check("max_pool", &[&[2, 3, 9, 7]], &|t, v| {
+            t.max_pool(&v[0], shape)
+        });
+    }
+}
+
+/// What one bad number in row 1 of three rows of `width` does to each row of the output.
+fn poisoned(bad: f32, width: usize, run: Operation) -> Vec<bool> {
+    let parameters = Parameters::default();
+    let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+    let mut values = vec![0.5; 3 * width];
+    values[width + 1] = bad;
+    let x = Tensor::from_vec(values, (3, width), &Device::Cpu).expect("three rows");
+    let y = lanes::with(|| run(&tape, &[Value::constant(x)])).expect("shapes that fit");
+    let y = to_f64(y.tensor()).expect("numbers");
+    y.chunks(y.len() / 3)
+        .map(|row| row.iter().all(|v| v.is_finite()))
+        .collect()
+}
+
+#[test]
+fn what_is_not_a_number_stays_in_its_row_and_is_not_lost() {
+    for bad in [f32::NAN, f32::INFINITY] {
+        let w = Value::constant(Tensor::ones(40, DType::F32, &Device::Cpu).expect("small"));
+        let norm: Operation = &|t, v| t.layer_norm(&v[0], &w, &w, 1e-5);
+        assert_eq!(poisoned(bad, 40, norm), [true, false, true]);
+        assert_eq!(
+            poisoned(bad, 40, &|t, v| t.gelu(&v[0])),
+            [true, false, true]
+        );
+        assert_eq!(
+            poisoned(bad, 40, &|t, v| t.relu(&v[0])),
+            [true, false, true]
+        );
+    }
+    let loss: Operation = &|t, v| {
+        Ok(Value::constant(
+            t.cross_entropy(&v[0], &[0, 1, 2], 0.0)?.per_sample,
+        ))
+    };
+    assert_eq!(poisoned(f32::NAN, 40, loss), [true, false, true]);
+}
+
+#[test]
+fn no_operation_needs_a_kernel_that_is_not_there() {
+    super::hold(1, DType::F32, 1e-5);
+    let ids = [1, 1, 0];
+    check("embedding", &[&[3, 4]], &|t, v| {
+        t.embedding(&v[0], &ids, &[3])
+    });
+    super::passes::all();
+    let missed: Vec<_> = [
+        lanes::names(super::super::Module::Whole),
+        lanes::names(super::super::Module::Of(DType::F32)),
+    ]
+    .concat()
+    .into_iter()
+    .filter(|name| !lanes::launched().contains(name))
+    .collect();
+    assert!(missed.is_empty(), "kernels that nothing runs: {missed:?}");
+}

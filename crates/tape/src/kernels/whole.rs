@@ -1,0 +1,199 @@
+//! Kernels of single precision: cross-entropy, sums into an embedding's rows, and passes over many tensors, seven a launch.
+
+use super::Argument::{self, Count, In, Number, Out};
+use super::{Grid, Kernel, Seven, fresh, launch};
+use crate::error::Result;
+use candle_core::{DType, Tensor};
+
+/// Scores [rows, classes] become their gradient where they stand; gives each row's loss. A target of `classes` or more costs
+/// nothing. `full` of a row is wanted of its target, and `rest` of every class.
+pub(crate) fn cross_entropy(
+    scores: &Tensor,
+    targets: &[u32],
+    (full, rest): (f64, f64),
+) -> Result<Tensor> {
+    let (rows, classes) = scores.dims2()?;
+    let targets = Tensor::new(targets, scores.device())?;
+    let losses = fresh(&[rows], DType::F32, scores)?;
+    let arguments = [
+        Out(scores),
+        In(&targets),
+        Out(&losses),
+        Count(classes),
+        Number(full),
+        Number(rest),
+    ];
+    let grid = Grid::groups(rows, classes.div_ceil(128).clamp(1, 8));
+    launch(
+        Kernel::whole("cross_entropy"),
+        grid,
+        &arguments,
+        scores.device(),
+    )?;
+    Ok(losses)
+}
+
+/// Adds runs of `sums` [runs, width] to rows of `dw`, in place: row `ids[u]` gets the runs `firsts[u]..firsts[u + 1]`.
+pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor) -> Result<()> {
+    let (width, used) = (dw.dim(1)?, ids.dim(0)?);
+    let arguments = [
+        In(sums),
+        In(firsts),
+        In(ids),
+        Out(dw),
+        Count(width),
+        Count(used),
+    ];
+    let grid = Grid::rows(used * width.div_ceil(32));
+    launch(Kernel::whole("add_runs"), grid, &arguments, dw.device())
+}
+
+/// Values that a group of threads works.
+const EACH: usize = 4096;
+
+/// A launch over up to seven tensors, each with a number of its own.
+fn seven(sizes: impl Iterator<Item = (usize, f64)>, values: &[f64]) -> (Seven, usize) {
+    let (mut seven, mut end) = (Seven::default(), 0);
+    for (k, (count, keep)) in sizes.enumerate() {
+        end += count.div_ceil(EACH);
+        seven.ends[k..].fill(end as u32);
+        seven.counts[k] = count as u32;
+        seven.keep[k] = keep as f32;
+    }
+    for (to, &value) in seven.values.iter_mut().zip(values) {
+        *to = value as f32;
+    }
+    (seven, end)
+}
+
+/// Seven of each: the last of fewer stands in for the missing, which no group works.
+fn bind<'a>(
+    tensors: impl Iterator<Item = &'a Tensor>,
+    how: fn(&'a Tensor) -> Argument<'a>,
+) -> Vec<Argument<'a>> {
+    let mut bound: Vec<_> = tensors.map(how).collect();
+    if let Some(&last) = bound.last() {
+        bound.resize(7, last);
+    }
+    bound
+}
+
+/// A parameter of AdamW with its moments and gradient, all f32.
+pub(crate) struct Moved<'a> {
+    /// Parameter, and its first and second moment: written.
+    pub written: [&'a Tensor; 3],
+    /// Its gradient.
+    pub gradient: &'a Tensor,
+    /// `1 - rate decay` of AdamW, or the decay that SGD adds to the gradient.
+    pub keep: f64,
+}
+
+/// Numbers that all parameters of an AdamW step share.
+pub(crate) struct AdamNumbers {
+    /// Learning rate over what the first moment lacks.
+    pub rate: f64,
+    /// Decays of the moments.
+    pub betas: (f64, f64),
+    /// Factor on the gradient.
+    pub factor: f64,
+    /// One over what the second moment lacks.
+    pub root: f64,
+    /// Added to the root.
+    pub epsilon: f64,
+}
+
+/// One AdamW step, in place.
+pub(crate) fn adamw(all: &[Moved], numbers: &AdamNumbers) -> Result<()> {
+    let (beta1, beta2) = numbers.betas;
+    let values = [
+        numbers.rate,
+        1.0 - beta1,
+        1.0 - beta2,
+        beta1,
+        beta2,
+        numbers.factor,
+        numbers.root,
+    ];
+    for some in all.chunks(7) {
+        let sizes = some.iter().map(|m| (m.gradient.elem_count(), m.keep));
+        let (seven, groups) = seven(sizes, &values);
+        let mut arguments = Vec::with_capacity(30);
+        for part in 0..3 {
+            arguments.extend(bind(some.iter().map(|m| m.written[part]), Out));
+        }
+        arguments.extend(bind(some.iter().map(|m| m.gradient), In));
+        arguments.extend([Argument::Seven(&seven), Number(numbers.epsilon)]);
+        let device = some[0].gradient.device();
+        launch(
+            Kernel::whole("adamw"),
+            Grid::groups(groups, 8),
+            &arguments,
+            device,
+        )?;
+    }
+    Ok(())
+}
+
+/// One step of SGD with momentum, in place; the second moment of each is not looked at.
+pub(crate) fn sgd(all: &[Moved], rate: f64, momentum: f64, factor: f64) -> Result<()> {
+    for some in all.chunks(7) {
+        let sizes = some.iter().map(|m| (m.gradient.elem_count(), m.keep));
+        let (seven, groups) = seven(sizes, &[rate, momentum, factor]);
+        let mut arguments = Vec::with_capacity(22);
+        for part in 0..2 {
+            arguments.extend(bind(some.iter().map(|m| m.written[part]), Out));
+        }
+        arguments.extend(bind(some.iter().map(|m| m.gradient), In));
+        arguments.push(Argument::Seven(&seven));
+        let device = some[0].gradient.device();
+        launch(
+            Kernel::whole("sgd"),
+            Grid::groups(groups, 8),
+            &arguments,
+            device,
+        )?;
+    }
+    Ok(())
+}
+
+/// `sum += gradient` of each pair, in place.
+pub(crate) fn accumulate(pairs: &[(&Tensor, &Tensor)]) -> Result<()> {
+    for some in pairs.chunks(7) {
+        let (seven, groups) = seven(some.iter().map(|(sum, _)| (sum.elem_count(), 0.0)), &[]);
+        let mut arguments = bind(some.iter().map(|(sum, _)| *sum), Out);
+        arguments.extend(bind(some.iter().map(|(_, gradient)| *gradient), In));
+        arguments.push(Argument::Seven(&seven));
+        let device = some[0].0.device();
+        launch(
+            Kernel::whole("accumulate"),
+            Grid::groups(groups, 8),
+            &arguments,
+            device,
+        )?;
+    }
+    Ok(())
+}
+
+/// Sums of squares of each tensor, added in f64 on the host: one read-back for all of them.
+pub(crate) fn square_sums(tensors: &[Tensor]) -> Result<Vec<f64>> {
+    let parts: Vec<usize> = tensors
+        .iter()
+        .map(|t| t.elem_count().div_ceil(EACH))
+        .collect();
+    let Some(first) = tensors.first() else {
+        return Ok(Vec::new());
+    };
+    let sums = fresh(&[parts.iter().sum()], DType::F32, first)?;
+    let mut at = 0;
+    for some in tensors.chunks(7) {
+        let (seven, groups) = seven(some.iter().map(|t| (t.elem_count(), 0.0)), &[]);
+        let mut arguments = bind(some.iter(), In);
+        arguments.extend([Out(&sums), Argument::Seven(&seven), Count(at)]);
+        let kernel = Kernel::whole("square_sums");
+        launch(kernel, Grid::groups(groups, 8), &arguments, first.device())?;
+        at += groups;
+    }
+    let mut sums = sums.to_vec1::<f32>()?.into_iter().map(f64::from);
+    let sum = |&parts: &usize| sums.by_ref().take(parts).sum();
+    Ok(parts.iter().map(sum).collect())
+}

@@ -1,0 +1,98 @@
+//! Convolution by a GPU's kernels: columns of all samples side by side, [channels kernel kernel, samples pixels], and one matrix
+//! product for each of output, weight gradient and input gradient. Samples whose columns would be too large are worked in chunks.
+
+use crate::cpu::columns::Window;
+use crate::error::Result;
+use crate::kernels::elements::{add_to, swap_axes};
+use crate::kernels::images::{columns, image};
+use candle_core::Tensor;
+
+/// Columns that stand in memory at once, in elements: 256 MiB in f32.
+const MOST: usize = 1 << 26;
+
+/// Samples worked at once.
+fn chunk(window: &Window, samples: usize) -> usize {
+    (MOST / (window.rows() * window.pixels()).max(1)).clamp(1, samples.max(1))
+}
+
+/// `work` on each chunk of samples `from, count`.
+fn each<T>(
+    window: &Window,
+    samples: usize,
+    mut work: impl FnMut(usize, usize) -> Result<T>,
+) -> Result<Vec<T>> {
+    let chunk = chunk(window, samples);
+    (0..samples)
+        .step_by(chunk)
+        .map(|from| work(from, chunk.min(samples - from)))
+        .collect()
+}
+
+fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
+    Ok(match parts.len() {
+        1 => parts.swap_remove(0),
+        _ => Tensor::cat(&parts, 0)?,
+    })
+}
+
+/// The columns of some samples; of a pointwise convolution the samples' axes swapped.
+fn columns_of(window: &Window, x: &Tensor) -> Result<Tensor> {
+    if window.is_pointwise() {
+        let sizes = [x.dim(0)?, window.channels, window.pixels()];
+        return Ok(swap_axes(x, sizes)?.reshape((window.rows(), ()))?);
+    }
+    columns(x, window)
+}
+
+/// [samples, out, ..] as [out, samples pixels].
+fn by_channel(window: &Window, dy: &Tensor) -> Result<Tensor> {
+    let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
+    Ok(swap_axes(dy, [samples, out, window.pixels()])?.reshape((out, ()))?)
+}
+
+pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let (out, (height, width)) = (weight.dim(0)?, window.out());
+    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let parts = each(window, x.dim(0)?, |from, count| {
+        let y = w.matmul(&columns_of(window, &x.narrow(0, from, count)?)?)?;
+        let y = swap_axes(&y, [out, count, window.pixels()])?;
+        Ok(y.reshape((count, out, height, width))?)
+    })?;
+    joined(parts)
+}
+
+pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let mut sum = None::<Tensor>;
+    each(window, x.dim(0)?, |from, count| {
+        let columns = columns_of(window, &x.narrow(0, from, count)?)?;
+        let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
+        let part = dy.matmul(&columns.t()?)?;
+        match &sum {
+            Some(sum) => add_to(sum, &part)?,
+            None => sum = Some(part),
+        }
+        Ok(())
+    })?;
+    match sum {
+        Some(sum) => Ok(sum),
+        None => Ok(Tensor::zeros(
+            (dy.dim(1)?, window.rows()),
+            dy.dtype(),
+            dy.device(),
+        )?),
+    }
+}
+
+pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let out = weight.dim(0)?;
+    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let parts = each(window, dy.dim(0)?, |from, count| {
+        let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
+        let columns = w.t()?.matmul(&dy)?;
+        if window.is_pointwise() {
+            return swap_axes(&columns, [window.channels, count, window.pixels()]);
+        }
+        image(&columns, count, window)
+    })?;
+    joined(parts)
+}
