@@ -11,13 +11,13 @@ use std::cell::RefCell;
 /// runs on a GPU a new tensor takes the place of `sum`.
 pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     let other = &other.to_dtype(sum.dtype())?;
-    if sum.device().is_cpu()
+    if kernels::run_on(sum) && sum.is_contiguous() {
+        kernels::elements::add_to(sum, &other.contiguous()?)?;
+    } else if sum.device().is_cpu()
         && matches!(sum.dtype(), DType::F32 | DType::F64)
         && sum.is_contiguous()
     {
         sum.inplace_op2(&other.contiguous()?, &AddAssign)?;
-    } else if kernels::run_on(sum) && sum.is_contiguous() {
-        kernels::elements::add_to(sum, &other.contiguous()?)?;
     } else {
         *sum = (&*sum + other)?;
     }

@@ -131,11 +131,11 @@ pub(crate) struct Heads {
 /// [samples, tokens, parts heads head] to `parts` times [samples, heads, tokens, head].
 pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tensor>> {
     let shape = [parts, s.samples, s.heads, s.tokens, s.head];
-    let (y, n) = (fresh(&shape, x.dtype(), x)?, x.elem_count());
+    let (y, rows) = (fresh(&shape, x.dtype(), x)?, s.samples * s.tokens);
     let arguments = [
         In(x),
         Out(&y),
-        Count(n),
+        Count(rows),
         Count(s.tokens),
         Count(parts),
         Count(s.heads),
@@ -143,7 +143,7 @@ pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tens
         Count(s.samples),
     ];
     let kernel = Kernel::of("split_heads", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     (0..parts).map(|i| Ok(y.get(i)?)).collect()
 }
 
@@ -153,29 +153,28 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads) -> Result<Tensor> {
     let at = |i: usize| In(parts.get(i).copied().unwrap_or(first));
     let shape = [s.samples, s.tokens, parts.len() * s.heads * s.head];
     let x = fresh(&shape, first.dtype(), first)?;
-    let n = x.elem_count();
+    let rows = s.samples * s.tokens;
     let arguments = [
         at(0),
         at(1),
         at(2),
         Out(&x),
-        Count(n),
+        Count(rows),
         Count(s.tokens),
         Count(parts.len()),
         Count(s.heads),
         Count(s.head),
     ];
     let kernel = Kernel::of("join_heads", first);
-    launch(kernel, Grid::elements(n), &arguments, first.device())?;
+    launch(kernel, Grid::rows(rows), &arguments, first.device())?;
     Ok(x)
 }
 
 /// [a, b, p] to [b, a, p].
 pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
     let y = fresh(&[b, a, p], x.dtype(), x)?;
-    let n = x.elem_count();
-    let arguments = [In(x), Out(&y), Count(n), Count(a), Count(b), Count(p)];
+    let arguments = [In(x), Out(&y), Count(a), Count(b), Count(p)];
     let kernel = Kernel::of("swap_axes", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    launch(kernel, Grid::rows(a * b), &arguments, x.device())?;
     Ok(y)
 }

@@ -20,9 +20,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    fn counts<'a>(self, n: usize) -> [Argument<'a>; 5] {
+    fn counts<'a>(self) -> [Argument<'a>; 4] {
         [
-            Count(n),
             Count(self.pixels),
             Count(self.channels),
             Count(self.each),
@@ -54,16 +53,12 @@ pub(crate) fn group_norm(
     (weight, bias): (&Tensor, &Tensor),
     s: Groups,
 ) -> Result<Tensor> {
-    let (w, b, y, n) = (
-        single(weight)?,
-        single(bias)?,
-        fresh_like(x)?,
-        x.elem_count(),
-    );
+    let (w, b, y) = (single(weight)?, single(bias)?, fresh_like(x)?);
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), Out(&y)];
-    arguments.extend(s.counts(n));
+    arguments.extend(s.counts());
     let kernel = Kernel::of("group_norm", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    let grid = Grid::groups(x.dim(0)? * s.channels, simds(s.pixels));
+    launch(kernel, grid, &arguments, x.device())?;
     Ok(y)
 }
 
@@ -76,10 +71,10 @@ pub(crate) fn group_norm_backward(
     s: Groups,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let (w, b, dy) = (single(weight)?, single(bias)?, &alike(dy, x)?);
-    let (n, samples) = (x.elem_count(), x.dim(0)?);
+    let samples = x.dim(0)?;
     let sums = fresh(&[samples, 2 * s.channels], DType::F32, x)?;
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), Out(&sums)];
-    arguments.extend(s.counts(n).into_iter().skip(1));
+    arguments.extend(s.counts());
     let grid = Grid::groups(samples * s.channels, simds(s.pixels));
     let kernel = Kernel::of("group_norm_sums", x);
     launch(kernel, grid, &arguments, x.device())?;
@@ -99,9 +94,9 @@ pub(crate) fn group_norm_backward(
     let dx = fresh_like(x)?;
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), In(&means)];
     arguments.push(Out(&dx));
-    arguments.extend(s.counts(n));
+    arguments.extend(s.counts());
     let kernel = Kernel::of("group_norm_backward", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    launch(kernel, grid, &arguments, x.device())?;
     let sums = rows::column_sums(&sums)?;
     let (dw, db) = (
         sums.narrow(0, 0, s.channels)?,
@@ -110,10 +105,10 @@ pub(crate) fn group_norm_backward(
     Ok((dx, dw, db))
 }
 
-fn walk<'a>(n: usize, samples: usize, w: &Window) -> [Argument<'a>; 11] {
+fn walk<'a>(rows: usize, samples: usize, w: &Window) -> [Argument<'a>; 11] {
     let (height, width) = w.out();
     [
-        Count(n),
+        Count(rows),
         Count(samples),
         Count(w.channels),
         Count(w.height),
@@ -131,11 +126,11 @@ fn walk<'a>(n: usize, samples: usize, w: &Window) -> [Argument<'a>; 11] {
 pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
     let samples = x.dim(0)?;
     let columns = fresh(&[window.rows(), samples * window.pixels()], x.dtype(), x)?;
-    let n = columns.elem_count();
+    let rows = window.rows() * samples;
     let mut arguments = vec![In(x), Out(&columns)];
-    arguments.extend(walk(n, samples, window));
+    arguments.extend(walk(rows, samples, window));
     let kernel = Kernel::of("image_to_columns", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     Ok(columns)
 }
 
@@ -143,11 +138,12 @@ pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
 pub(crate) fn image(columns: &Tensor, samples: usize, window: &Window) -> Result<Tensor> {
     let shape = [samples, window.channels, window.height, window.width];
     let x = fresh(&shape, columns.dtype(), columns)?;
-    let n = x.elem_count();
+    let planes = samples * window.channels;
     let mut arguments = vec![In(columns), Out(&x)];
-    arguments.extend(walk(n, samples, window));
+    arguments.extend(walk(planes, samples, window));
     let kernel = Kernel::of("columns_to_image", columns);
-    launch(kernel, Grid::elements(n), &arguments, columns.device())?;
+    let grid = Grid::groups(planes, simds(window.height * window.width));
+    launch(kernel, grid, &arguments, columns.device())?;
     Ok(x)
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor
 }
 
 /// Values that a group of threads works.
-const EACH: usize = 4096;
+const EACH: usize = 1024;
 
 /// A launch over up to seven tensors, each with a number of its own.
 fn seven(sizes: impl Iterator<Item = (usize, f64)>, values: &[f64]) -> (Seven, usize) {

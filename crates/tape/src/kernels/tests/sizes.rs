@@ -201,7 +201,7 @@ fn what_is_not_a_number_stays_in_its_row_and_is_not_lost() {
 }
 
 #[test]
-fn no_operation_needs_a_kernel_that_is_not_there() {
+fn every_kernel_is_run_by_these_claims() {
     super::hold(1, DType::F32, 1e-5);
     let ids = [1, 1, 0];
     check("embedding", &[&[3, 4]], &|t, v| {
