@@ -8,21 +8,23 @@ use std::collections::BTreeMap;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
 const CALM: u64 = 1_000_000_000;
-/// Script lines are so far apart, on the script's clock.
-const LINE_MS: u64 = 250;
+/// Script lines are so far apart, on the script's clock: a checkpoint ahead is due again after six of them.
+const LINE_MS: u64 = 5_000;
 /// Sums of other splits of the same batch.
 const ALLOWED: f64 = 1e-10;
 
-fn trained(others: &[u64], evaluate_every_epochs: u32) -> Vec<RunEvent> {
+fn trained(others: &[u64], steps: u64, evaluate_every_epochs: u32) -> Vec<RunEvent> {
     let place = Place::new();
     let config = format!("evaluate_every_epochs = {evaluate_every_epochs}");
     place.file("config.toml", config);
     draw_classes(&place.path("birds"), &["jay", "owl"], 20);
     let script = memory_script(TOTAL_BYTES, LINE_MS, others.iter().copied());
     place.file("script", script);
-    let line = "{birds} --image-size 16 --steps 40 --effective-batch 8 --precision f64 \
-                --config {config.toml} --memory-script {script} --memory-script-by piece";
-    place.train(line).ended(0).events()
+    let line = format!(
+        "{{birds}} --image-size 16 --steps {steps} --effective-batch 8 --precision f64 \
+         --config {{config.toml}} --memory-script {{script}} --memory-script-by piece"
+    );
+    place.train(&line).ended(0).events()
 }
 
 /// Where decisions of this kind stand.
@@ -62,7 +64,7 @@ fn results(events: &[RunEvent]) -> [BTreeMap<u64, f64>; 2] {
 #[track_caller]
 fn the_same_was_trained(events: &[RunEvent], calm: &[RunEvent]) {
     let (one, other) = (results(events), results(calm));
-    assert_eq!(one[0].len(), 40);
+    assert!(!one[0].is_empty());
     for (one, other) in one.iter().zip(&other) {
         assert_eq!(one.len(), other.len());
         for ((step, a), (of, b)) in one.iter().zip(other) {
@@ -82,7 +84,7 @@ fn a_park_rests_on_a_checkpoint_that_was_written_before() {
         .chain([TOTAL_BYTES; 30])
         .chain([CALM; 2])
         .collect();
-    let events = trained(&others, 1000);
+    let events = trained(&others, 150, 1000);
     let parks = changes(&events, Change::Park, Phase::Train);
     assert_eq!(parks.len(), 1, "one rise, one park");
     let back = changes(&events, Change::Continue, Phase::Train);
@@ -90,31 +92,25 @@ fn a_park_rests_on_a_checkpoint_that_was_written_before() {
     let back = back.expect("it comes back by itself");
     let ahead = written_ahead(&events);
     println!("parked at event {}, written ahead: {ahead:?}", parks[0]);
-    assert!(ahead.iter().all(|(at, _)| !(parks[0]..back).contains(at)));
-    let rested_on = ahead.iter().rev().find(|(at, _)| *at < parks[0]);
-    let (_, rested_on) = rested_on.expect("written before memory was short");
     let RunEvent::Decision { step, .. } = &events[parks[0]] else {
         panic!("{:?}", events[parks[0]]);
     };
-    let resumed = events.iter().filter_map(|event| match event {
-        RunEvent::Resumed { step, .. } => Some(*step),
-        _ => None,
-    });
-    let expected: Vec<u64> = (rested_on < step)
-        .then_some(*rested_on)
-        .into_iter()
+    let of_this_step: Vec<usize> = ahead
+        .iter()
+        .filter(|(_, of)| of == step)
+        .map(|(at, _)| *at)
         .collect();
-    assert_eq!(
-        resumed.collect::<Vec<_>>(),
-        expected,
-        "what came after it is worked again"
+    assert!(
+        matches!(of_this_step[..], [at] if at < parks[0]),
+        "written once, and before memory was short: {of_this_step:?}"
     );
-    the_same_was_trained(&events, &trained(&[CALM], 1000));
+    assert!(ahead.iter().all(|(at, _)| !(parks[0]..back).contains(at)));
+    the_same_was_trained(&events, &trained(&[CALM], 150, 1000));
 }
 
 #[test]
 fn an_evaluation_parks_too_and_begins_again_when_memory_is_back() {
-    let calm = trained(&[CALM], 1);
+    let calm = trained(&[CALM], 40, 1);
     let (mut training, mut evaluating) = (0, 0);
     for seed in 0..3u64 {
         // Now and then there is nothing left for one line: some of them meet a training, some an evaluation.
@@ -123,7 +119,7 @@ fn an_evaluation_parks_too_and_begins_again_when_memory_is_back() {
             _ => CALM,
         };
         let others: Vec<u64> = (0..150).map(line).collect();
-        let events = trained(&others, 1);
+        let events = trained(&others, 40, 1);
         training += changes(&events, Change::Park, Phase::Train).len();
         evaluating += changes(&events, Change::Park, Phase::Evaluate).len();
         the_same_was_trained(&events, &calm);

@@ -162,6 +162,7 @@ impl<'a> Session<'a> {
             saved: Saved {
                 at_ms: state.at_ms,
                 step: None,
+                took_ms: None,
             },
             state,
             whole: true,

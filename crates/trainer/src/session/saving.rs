@@ -7,6 +7,8 @@ use crate::learner::Learner;
 use runlog::{CheckpointReason, Every, RunEvent, RunFolder};
 use std::time::Instant;
 
+/// A checkpoint that is written as quickly as this, in milliseconds, is quick enough where memory is short.
+const QUICK_MS: f64 = 100.0;
 /// Work of at most so many milliseconds is done again after a park.
 const AGAIN_MOST_MS: u64 = 30_000;
 
@@ -14,6 +16,8 @@ const AGAIN_MOST_MS: u64 = 30_000;
 pub(super) struct Saved {
     pub(super) at_ms: u64,
     pub(super) step: Option<u64>,
+    /// How long writing it took in this life, in milliseconds.
+    pub(super) took_ms: Option<f64>,
 }
 
 impl Session<'_> {
@@ -46,11 +50,12 @@ impl Session<'_> {
         Ok(self.saved.step == step)
     }
 
-    /// Whether there is a checkpoint to park on: of this step, or so young that little is worked again. Where memory fell faster
-    /// than one could be written ahead it is written now; where it cannot be written nothing may be dropped.
+    /// Whether there is a checkpoint to park on: of this step, or, where writing is slow, so young that little is worked again.
+    /// Else it is written now; where it cannot be written nothing may be dropped.
     pub(crate) fn may_park(&mut self) -> Result<bool> {
         let young = self.journal.now_ms() <= self.saved.at_ms + AGAIN_MOST_MS;
-        if self.saved.step.is_some() && young {
+        let slow = self.saved.took_ms.is_none_or(|ms| ms > QUICK_MS);
+        if self.saved.step.is_some() && young && slow {
             return Ok(true);
         }
         if self.saved.step != Some(self.state.step) {
@@ -130,6 +135,7 @@ impl Session<'_> {
         self.saved.at_ms = self.state.at_ms;
         self.saved.step = Some(self.state.step);
         let ms = begun.elapsed().as_secs_f64() * 1000.0;
+        self.saved.took_ms = Some(ms);
         self.pilot.tell_checkpoint(ms);
         self.journal.say(RunEvent::Checkpoint {
             at_ms: self.journal.now_ms(),
