@@ -6,7 +6,7 @@ use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::Inspection;
 use pressure::{DataNeed, DeviceRoom, ModelNeed, Policy, Processes, suggest_config};
 use runlog::RunConfig;
-use trainer::forecast::{Forecast, Forms, IMAGE_SIZES, Target, does_not_fit};
+use trainer::forecast::{Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
 use trainer::{Augmentation, ModelKind, Plan, foresee_kind};
 
 /// What Ebb would do with this folder if nobody said anything.
@@ -63,10 +63,16 @@ pub fn forecast(
     // What an earlier forecast left with the allocator is no part of the program.
     crate::allocator::purge();
     let target = Target::of(kind, plan.threads as usize, sample.total_bytes);
-    let forms = Forms::WithMoreCheckpointed;
+    let processes = Processes { others_bytes };
+    let forms = Forms::Fewest(Fit {
+        budget_bytes: device.budget_bytes(&processes),
+        micro_batch: 1,
+        effective_batch: plan.effective_batch,
+        waiting: Waiting::Counts,
+    });
     let forecast = Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?;
     let need = forecast.need(plan.effective_batch, &[]);
-    let found = suggest_config(&need, &data, &device, &Processes { others_bytes });
+    let found = suggest_config(&need, &data, &device, &processes);
     let view = ForecastView {
         parameters: forecast.parameters,
         state_bytes: need.state_bytes,

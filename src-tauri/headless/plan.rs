@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 use trainer::forecast::{
-    Forecast, Forms, IMAGE_SIZES, Target, alignment, seconds_a_sample, seconds_of,
+    Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, alignment, seconds_a_sample, seconds_of,
 };
 use trainer::{ModelKind, TextModel, TextSize, default_threads};
 
@@ -143,8 +143,9 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
             workload.blocks()
         ))
     })?;
-    let forecast = Forecast::of_workload(workload, blocks, target, Forms::WithMoreCheckpointed)?;
     let effective_batch = args.effective_batch.unwrap_or(WORKLOAD_BATCH);
+    let forms = fewest(&room, effective_batch, None);
+    let forecast = Forecast::of_workload(workload, blocks, target, forms)?;
     let row = row(forecast, effective_batch, None, &room);
     let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
     let seconds = match (&row.suggested, args.mac) {
@@ -184,7 +185,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let mut chosen = 0;
     for (model, side) in listed(args, &plan) {
         let forms = match (model, side) == wanted {
-            true => Forms::WithMoreCheckpointed,
+            true => fewest(&room, plan.effective_batch, plan.fixed_micro_batch),
             false => Forms::Planned,
         };
         if (model, side) == wanted {
@@ -260,6 +261,16 @@ fn row(forecast: Forecast, effective_batch: u32, fixed: Option<u32>, room: &Room
         forecast,
         need,
     }
+}
+
+/// As few checkpointed blocks as let the smallest piece fit.
+fn fewest(room: &Room, effective_batch: u32, fixed: Option<u32>) -> Forms {
+    Forms::Fewest(Fit {
+        budget_bytes: room.budget_bytes(),
+        micro_batch: fixed.unwrap_or(1).min(effective_batch),
+        effective_batch,
+        waiting: Waiting::Counts,
+    })
 }
 
 fn target(threads: Option<u32>, room: &Room) -> Target {

@@ -286,3 +286,37 @@ fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order()
     assert_eq!(row["offered"].as_array().map(Vec::len), Some(5));
     assert_eq!(row["offered"][0]["rung"], "lower_resolution");
 }
+
+#[test]
+fn no_more_blocks_are_checkpointed_than_a_cap_asks_for() {
+    let place = Place::new();
+    let chosen = |cap_mb: u64| {
+        let line = format!(
+            "--workload vit_tiny --effective-batch 8 --threads 2 --device cpu --memory-cap {cap_mb}MB"
+        );
+        plan(&place, &line)["models"][0]["suggested"].clone()
+    };
+    // What one sample takes with no block checkpointed and with all of them, in MB.
+    let all = plan(
+        &place,
+        "--workload vit_tiny --effective-batch 8 --threads 2 --device cpu --checkpoint-blocks all",
+    );
+    let none = plan(
+        &place,
+        "--workload vit_tiny --effective-batch 8 --threads 2 --device cpu",
+    );
+    let (all, none) = (
+        peak_bytes(&all["models"][0], 12, 1),
+        peak_bytes(&none["models"][0], 0, 1),
+    );
+    let between = |share: f64| ((none + share * (all - none)) / 1048576.0) as u64;
+    let mut blocks = Vec::new();
+    for share in [-0.1, 0.3, 0.95] {
+        let found = chosen(between(share));
+        blocks.push(found["checkpoint_blocks"].as_u64().expect("a number"));
+        assert!(found["headroom_bytes"].as_u64().is_some());
+    }
+    println!("blocks checkpointed: {blocks:?}");
+    assert_eq!(blocks[0], 0);
+    assert!(blocks[1] > 0 && blocks[1] < blocks[2], "{blocks:?}");
+}

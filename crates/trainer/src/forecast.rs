@@ -3,6 +3,7 @@
 //! [`pressure::suggest_config`]'s to say.
 
 mod alignment;
+mod fewest;
 mod heap;
 mod reach;
 mod refusal;
@@ -22,7 +23,7 @@ use crate::optimizer::Optimizer;
 use crate::plan::{ModelKind, OptimizerKind, Plan};
 use heap::Heap;
 use pressure::{Form, ModelNeed, Peak, sensible_sizes};
-use rehearsal::{Piece, PlanPiece, WorkloadPiece, heap};
+use rehearsal::{PlanPiece, WorkloadPiece};
 use serde::Serialize;
 use std::time::Duration;
 use tape::Parameters;
@@ -76,8 +77,30 @@ impl Standing {
 pub enum Forms {
     /// As planned alone.
     Planned,
-    /// As planned, and with all blocks checkpointed.
-    WithMoreCheckpointed,
+    /// As planned; where that does not fit also with all blocks checkpointed, and with as few as fit.
+    Fewest(Fit),
+}
+
+/// What is to fit: the smallest piece that may be worked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fit {
+    /// Footprint that Ebb may reach, in bytes.
+    pub budget_bytes: u64,
+    /// Samples of the piece.
+    pub micro_batch: u32,
+    /// Samples a step.
+    pub effective_batch: u32,
+    /// Whether samples decoded ahead count.
+    pub waiting: Waiting,
+}
+
+/// Samples decoded ahead, in a forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// They take their part of the footprint.
+    Counts,
+    /// They give way before a piece does.
+    GivesWay,
 }
 
 /// A forecast for one model at one resolution.
@@ -112,7 +135,7 @@ impl Forecast {
         let (piece, masters) = PlanPiece::of(plan, model, image_size)?;
         let patience = match forms {
             Forms::Planned => HASTE,
-            Forms::WithMoreCheckpointed => PATIENCE,
+            Forms::Fewest(_) => PATIENCE,
         };
         let ahead = Ahead::at(plan, image_size, target.workers(plan), target.ceiling_bytes);
         let averages_bytes = plan.ema_decay.map_or(0, |_| masters.bytes());
@@ -132,19 +155,18 @@ impl Forecast {
             },
             ..standing(&masters, plan.optimizer, target)?
         };
-        let blocks = Network::blocks(model, image_size);
-        let planned = plan.checkpoint_blocks.min(blocks);
-        Ok(Forecast {
+        let forecast = Forecast {
             model: model.name().to_owned(),
             resolution: image_size,
             parameters: masters.count() as u64,
             standing,
             precision: plan.precision.name(),
             batch_sample_bytes: 0,
-            forms: rehearsed(&piece, &counts(planned, blocks, forms), target, patience)?,
-            blocks,
+            forms: Vec::new(),
+            blocks: Network::blocks(model, image_size),
             target,
-        })
+        };
+        forecast.rehearsed(&piece, plan.checkpoint_blocks, forms, patience)
     }
 
     /// For a workload of the bench, in f32 with AdamW.
@@ -155,19 +177,18 @@ impl Forecast {
         forms: Forms,
     ) -> Result<Self> {
         let (piece, parameters) = WorkloadPiece::of(workload)?;
-        let blocks = workload.blocks() as u32;
-        let planned = checkpointed.min(blocks);
-        Ok(Forecast {
+        let forecast = Forecast {
             model: workload.name().to_owned(),
             resolution: workload.resolution() as u32,
             parameters: parameters.count() as u64,
             standing: standing(&parameters, OptimizerKind::AdamW, target)?,
             precision: "f32",
             batch_sample_bytes: workload.sample_bytes(),
-            forms: rehearsed(&piece, &counts(planned, blocks, forms), target, PATIENCE)?,
-            blocks,
+            forms: Vec::new(),
+            blocks: workload.blocks() as u32,
             target,
-        })
+        };
+        forecast.rehearsed(&piece, checkpointed, forms, PATIENCE)
     }
 
     /// Highest footprint while pieces of `micro_batch` make up an effective batch, in bytes; nothing for a number of checkpointed
@@ -232,34 +253,6 @@ impl Forecast {
             forms: self.forms.iter().map(form).collect(),
         }
     }
-}
-
-/// Numbers of checkpointed blocks to forecast.
-fn counts(planned: u32, blocks: u32, forms: Forms) -> Vec<u32> {
-    let mut counts = vec![planned];
-    if forms == Forms::WithMoreCheckpointed {
-        counts.extend((blocks > planned).then_some(blocks));
-    }
-    counts
-}
-
-fn rehearsed(
-    piece: &dyn Piece,
-    counts: &[u32],
-    target: Target,
-    patience: Duration,
-) -> Result<Vec<(u32, Heap)>> {
-    let one = |&checkpointed: &u32| {
-        let heap = heap(
-            piece,
-            checkpointed,
-            target.threads,
-            target.kernels,
-            patience,
-        )?;
-        Ok((checkpointed, heap))
-    };
-    counts.iter().map(one).collect()
 }
 
 fn standing(masters: &Parameters, optimizer: OptimizerKind, target: Target) -> Result<Standing> {

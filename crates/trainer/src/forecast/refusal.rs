@@ -1,6 +1,6 @@
 //! What the forecast says cannot fit is refused before it trains, with the number that would do.
 
-use super::{Forecast, Forms, Target};
+use super::{Fit, Forecast, Forms, Target, Waiting};
 use crate::error::{Result, TrainError};
 use crate::plan::{Dropped, Plan};
 use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, Stuck, suggest_config};
@@ -34,7 +34,12 @@ pub fn settle<'d>(
     let target = Target::of(kind, plan.threads as usize, cap_bytes);
     let forms = match config.checkpoint_blocks {
         Some(_) => Forms::Planned,
-        None => Forms::WithMoreCheckpointed,
+        None => Forms::Fewest(Fit {
+            budget_bytes: cap_bytes,
+            micro_batch: plan.fixed_micro_batch.unwrap_or(1),
+            effective_batch: plan.effective_batch,
+            waiting: Waiting::GivesWay,
+        }),
     };
     // What is decoded ahead gives way before a piece does.
     let forecast =
