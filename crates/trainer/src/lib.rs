@@ -18,6 +18,7 @@ mod journal;
 mod learner;
 mod machine;
 pub mod models;
+pub mod published;
 mod optimizer;
 mod average;
 mod pending;

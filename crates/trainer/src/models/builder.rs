@@ -21,6 +21,8 @@ enum First {
     Drawn,
     /// None: the network is built for its shapes.
     Zeros,
+    /// As training begins with them under these names, none elsewhere.
+    DrawnUnder(&'static [&'static str]),
 }
 
 impl<'a> Builder<'a> {
@@ -45,6 +47,15 @@ impl<'a> Builder<'a> {
     pub fn of_zeros(self) -> Self {
         Builder {
             first: First::Zeros,
+            ..self
+        }
+    }
+
+    /// Draws first values for what stands directly under one of these names only; all others are zero, to be filled with
+    /// weights that were published.
+    pub fn drawn_under(self, names: &'static [&'static str]) -> Self {
+        Builder {
+            first: First::DrawnUnder(names),
             ..self
         }
     }
@@ -75,7 +86,7 @@ impl<'a> Builder<'a> {
     /// Truncated normal values.
     pub fn normal(&mut self, name: &str, shape: &[usize], deviation: f64) -> Result<ParameterId> {
         let name = self.full(name);
-        if let First::Zeros = self.first {
+        if !self.draws() {
             return self.zeros(name, shape);
         }
         let values = self
@@ -88,13 +99,21 @@ impl<'a> Builder<'a> {
 
     /// One value everywhere.
     pub fn constant(&mut self, name: &str, shape: &[usize], value: f64) -> Result<ParameterId> {
-        if let First::Zeros = self.first {
+        if !self.draws() {
             let name = self.full(name);
             return self.zeros(name, shape);
         }
         let values = vec![value; shape.iter().product()];
         self.parameters
             .add(self.full(name), values, shape, self.dtype, self.device)
+    }
+
+    fn draws(&self) -> bool {
+        match self.first {
+            First::Drawn => true,
+            First::Zeros => false,
+            First::DrawnUnder(names) => names.contains(&&*self.prefix),
+        }
     }
 
     fn zeros(&mut self, name: String, shape: &[usize]) -> Result<ParameterId> {

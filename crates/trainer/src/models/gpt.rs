@@ -1,7 +1,7 @@
 //! Decoder-only language model (Radford et al. 2019): learnt positions, causal blocks, output weights tied to the embedding.
 
-use super::Builder;
 use super::trunk::{SequenceShape, Trunk};
+use super::{BlockShape, Builder};
 use tape::{Loss, Result, Tape, Value};
 
 /// Sizes of a language model, all of whose sequences are as long as they may be.
@@ -14,7 +14,19 @@ pub struct Gpt(Trunk);
 impl Gpt {
     /// Builds the network.
     pub fn build(b: &mut Builder, shape: GptShape) -> Result<Self> {
-        Ok(Gpt(Trunk::build(b, shape, shape.block(true))?))
+        Gpt::styled(b, shape, shape.block(true))
+    }
+
+    /// Builds the network of other blocks.
+    pub fn styled(b: &mut Builder, shape: GptShape, block: BlockShape) -> Result<Self> {
+        Ok(Gpt(Trunk::build(b, shape, block, 0)?))
+    }
+
+    /// Scores of the next token [samples, tokens, vocabulary] behind each token of `samples` sequences of one length, which is
+    /// at most the model's.
+    pub fn scores(&self, tape: &Tape, ids: &[u32], samples: usize) -> Result<Value> {
+        let x = self.0.forward(tape, ids, samples, None, 0)?;
+        tape.linear(&x, &self.0.embedding(tape), None)
     }
 
     /// Blocks.

@@ -1,6 +1,6 @@
 //! Layers: positions of their parameters, the operation that uses them, and the name that its refusals are told by.
 
-use super::Builder;
+use super::{Builder, ResNetNorm};
 use std::sync::Arc;
 use tape::{Activation, Conv2dShape, Ending, ParameterId, Result, Tape, TapeError, Value};
 
@@ -141,6 +141,71 @@ impl GroupNorm {
             &self.name,
             tape.group_norm(x, self.groups, parameters, EPSILON, activation),
         )
+    }
+}
+
+/// One factor and one term a channel.
+#[derive(Debug, Clone)]
+pub struct ChannelScale {
+    name: Arc<str>,
+    weight: ParameterId,
+    bias: ParameterId,
+}
+
+impl ChannelScale {
+    /// Factors of 1 and terms of 0 for `channels`.
+    pub fn build(b: &mut Builder, name: &str, channels: usize) -> Result<Self> {
+        b.within(name, |b| {
+            Ok(ChannelScale {
+                name: b.prefix(),
+                weight: b.constant("weight", &[channels], 1.0)?,
+                bias: b.constant("bias", &[channels], 0.0)?,
+            })
+        })
+    }
+
+    /// [samples, channels, height, width] to the same, `activation` applied.
+    pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
+        // As wide as `x`: in a half type the product is rounded anyway.
+        let by_channel = |id| -> Result<Value> {
+            let value = tape.cast(&tape.parameter(id), x.tensor().dtype())?;
+            let channels = value.dims()[0];
+            tape.reshape(&value, &[channels, 1, 1])
+        };
+        let y = of(&self.name, tape.broadcast_mul(x, &by_channel(self.weight)?))?;
+        let y = of(&self.name, tape.broadcast_add(&y, &by_channel(self.bias)?))?;
+        tape.activate(&y, activation)
+    }
+}
+
+/// What follows a convolution.
+#[derive(Debug, Clone)]
+pub(super) enum Norm {
+    Group(GroupNorm),
+    Frozen(ChannelScale),
+}
+
+impl Norm {
+    /// The norm of that kind; `groups` counts for GroupNorm alone.
+    pub fn build(
+        b: &mut Builder,
+        name: &str,
+        channels: usize,
+        groups: usize,
+        norm: ResNetNorm,
+    ) -> Result<Self> {
+        Ok(match norm {
+            ResNetNorm::Group => Norm::Group(GroupNorm::build(b, name, channels, groups)?),
+            ResNetNorm::Frozen => Norm::Frozen(ChannelScale::build(b, name, channels)?),
+        })
+    }
+
+    /// [samples, channels, height, width] to the same, `activation` applied.
+    pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
+        match self {
+            Norm::Group(norm) => norm.forward(tape, x, activation),
+            Norm::Frozen(norm) => norm.forward(tape, x, activation),
+        }
     }
 }
 

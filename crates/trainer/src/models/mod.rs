@@ -11,13 +11,13 @@ mod gpt;
 
 pub use builder::Builder;
 pub use gpt::{Gpt, GptShape};
-pub use layers::{Conv, GroupNorm, LayerNorm, Linear};
+pub use layers::{ChannelScale, Conv, GroupNorm, LayerNorm, Linear};
 pub(crate) use resnet::keeps_last;
-pub use resnet::{ResNet, ResNetShape, Stem};
-pub use text_encoder::{TextEncoder, TextEncoderShape};
-pub use transformer::{Block, BlockShape, Blocks};
+pub use resnet::{Branch, ResNet, ResNetNorm, ResNetShape, ResNetStyle, Stem};
+pub use text_encoder::{Pooling, TextEncoder, TextEncoderShape, TextEncoderStyle};
+pub use transformer::{Block, BlockShape, Blocks, Branches, Gelu, Norms};
 pub use trunk::SequenceShape;
-pub use vit::{Vit, VitShape};
+pub use vit::{Vit, VitReads, VitShape, VitStyle, VitTokens};
 
 use crate::plan::ModelKind;
 use candle_core::{DType, Device};

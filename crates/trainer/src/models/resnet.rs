@@ -1,6 +1,7 @@
-//! Residual network (He et al. 2016) with GroupNorm in the place of BatchNorm.
+//! Residual network (He et al. 2016) with GroupNorm in the place of BatchNorm, or with the frozen BatchNorm of published weights.
 
-use super::{Builder, Conv, GroupNorm, Linear};
+use super::layers::Norm;
+use super::{Builder, Conv, Linear};
 use tape::{Activation, Ending, PoolShape, Result, Tape, Value};
 
 /// Widths and depths.
@@ -25,6 +26,62 @@ pub enum Stem {
     Plain,
     /// 7x7 with stride 2, then max pooling with stride 2: photographs of 224 px.
     Pooled,
+}
+
+/// What a residual network is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResNetStyle {
+    /// What a block's branch is.
+    pub branch: Branch,
+    /// What follows each convolution.
+    pub norm: ResNetNorm,
+}
+
+/// What a block's branch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Branch {
+    /// Two convolutions of 3x3, the first with the stride.
+    Basic,
+    /// 1x1 to a quarter of the channels, 3x3, 1x1: the deeper networks.
+    Bottleneck {
+        /// Which of the first two has the stride: 0 or 1.
+        strided: usize,
+    },
+}
+
+/// What follows each convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResNetNorm {
+    /// GroupNorm.
+    Group,
+    /// One factor and one term a channel: BatchNorm with the statistics that it was published with.
+    Frozen,
+}
+
+impl ResNetStyle {
+    /// Ebb's own: basic blocks with GroupNorm.
+    pub const OWN: ResNetStyle = ResNetStyle {
+        branch: Branch::Basic,
+        norm: ResNetNorm::Group,
+    };
+}
+
+impl Branch {
+    /// Outputs, side and stride of each convolution of a block.
+    fn convolutions(self, outputs: usize, stride: usize) -> Vec<(usize, usize, usize)> {
+        match self {
+            Branch::Basic => vec![(outputs, KERNEL, stride), (outputs, KERNEL, 1)],
+            Branch::Bottleneck { strided } => {
+                let mut convolutions = vec![
+                    (outputs / 4, 1, 1),
+                    (outputs / 4, KERNEL, 1),
+                    (outputs, 1, 1),
+                ];
+                convolutions[strided.min(1)].2 = stride;
+                convolutions
+            }
+        }
+    }
 }
 
 impl ResNetShape {
@@ -66,7 +123,7 @@ pub struct ResNet {
 #[derive(Debug, Clone)]
 struct Entrance {
     conv: Conv,
-    norm: GroupNorm,
+    norm: Norm,
     activation: Activation,
     pool: Option<PoolShape>,
 }
@@ -84,11 +141,10 @@ impl Entrance {
 
 #[derive(Debug, Clone)]
 struct Block {
-    conv1: Conv,
-    norm1: GroupNorm,
-    conv2: Conv,
-    norm2: GroupNorm,
-    shortcut: Option<(Conv, GroupNorm)>,
+    /// All but the last, each with its activation.
+    first: Vec<(Conv, Norm)>,
+    last: (Conv, Norm),
+    shortcut: Option<(Conv, Norm)>,
     activation: Activation,
     keeps_last: bool,
 }
@@ -99,7 +155,12 @@ const KERNEL: usize = 3;
 /// A checkpointed block of so many channels keeps what its last convolution gives: a value of it costs more than a thousand
 /// products to compute again. All convolutions of a residual network cost about as much, but the deeper ones give less.
 pub(crate) fn keeps_last(channels: usize) -> bool {
-    channels * KERNEL * KERNEL > 1000
+    products(channels, KERNEL) > 1000
+}
+
+/// Products that a value of a convolution costs.
+fn products(inputs: usize, kernel: usize) -> usize {
+    inputs * kernel * kernel
 }
 
 /// Deviation of the head's first weights: nearly even scores at the start.
@@ -108,6 +169,16 @@ const HEAD_DEVIATION: f64 = 0.01;
 impl ResNet {
     /// Builds the network for `classes`.
     pub fn build(b: &mut Builder, shape: &ResNetShape, classes: usize) -> Result<Self> {
+        ResNet::styled(b, shape, ResNetStyle::OWN, classes)
+    }
+
+    /// Builds the network for `classes` of other branches or norms.
+    pub fn styled(
+        b: &mut Builder,
+        shape: &ResNetShape,
+        style: ResNetStyle,
+        classes: usize,
+    ) -> Result<Self> {
         let (kernel, stride, pool) = match shape.stem {
             Stem::Plain => (3, 1, None),
             Stem::Pooled => (
@@ -122,7 +193,7 @@ impl ResNet {
         };
         let stem = Entrance {
             conv: Conv::build(b, "stem.conv", (3, shape.channels), kernel, stride)?,
-            norm: GroupNorm::build(b, "stem.norm", shape.channels, shape.groups)?,
+            norm: Norm::build(b, "stem.norm", shape.channels, shape.groups, style.norm)?,
             activation: shape.activation,
             pool,
         };
@@ -130,7 +201,7 @@ impl ResNet {
         let mut blocks = Vec::with_capacity(shape.blocks.len());
         for (i, &(out, stride)) in shape.blocks.iter().enumerate() {
             let block = b.within(&format!("blocks.{i}"), |b| {
-                Block::build(b, (channels, out), stride, shape)
+                Block::build(b, (channels, out), stride, (shape, style))
             })?;
             blocks.push(block);
             channels = out;
@@ -172,23 +243,32 @@ impl Block {
         b: &mut Builder,
         (inputs, outputs): (usize, usize),
         stride: usize,
-        shape: &ResNetShape,
+        (shape, style): (&ResNetShape, ResNetStyle),
     ) -> Result<Self> {
-        let groups = shape.groups;
+        let (groups, norm) = (shape.groups, style.norm);
         let changes = stride != 1 || inputs != outputs;
+        let (mut channels, mut keeps_last) = (inputs, false);
+        let mut first = Vec::new();
+        for (i, (out, kernel, stride)) in (1..).zip(style.branch.convolutions(outputs, stride)) {
+            let conv = Conv::build(b, &format!("conv{i}"), (channels, out), kernel, stride)?;
+            let norm = Norm::build(b, &format!("norm{i}"), out, groups, norm)?;
+            first.push((conv, norm));
+            keeps_last = products(channels, kernel) > 1000;
+            channels = out;
+        }
+        let last = first.pop().expect("a branch has convolutions");
         Ok(Block {
-            conv1: Conv::build(b, "conv1", (inputs, outputs), KERNEL, stride)?,
-            norm1: GroupNorm::build(b, "norm1", outputs, groups)?,
-            conv2: Conv::build(b, "conv2", (outputs, outputs), KERNEL, 1)?,
-            norm2: GroupNorm::build(b, "norm2", outputs, groups)?,
+            first,
+            last,
             shortcut: if changes {
                 let conv = Conv::build(b, "shortcut.conv", (inputs, outputs), 1, stride)?;
-                Some((conv, GroupNorm::build(b, "shortcut.norm", outputs, groups)?))
+                let norm = Norm::build(b, "shortcut.norm", outputs, groups, norm)?;
+                Some((conv, norm))
             } else {
                 None
             },
             activation: shape.activation,
-            keeps_last: keeps_last(outputs),
+            keeps_last,
         })
     }
 
@@ -214,9 +294,11 @@ impl Block {
 
     /// The convolutions, the last one still to be done.
     fn branch(&self, tape: &Tape, x: &Value) -> Result<Ending> {
-        let y = self.conv1.forward(tape, x)?;
-        let y = self.norm1.forward(tape, &y, self.activation)?;
-        self.conv2.ending(tape, &y)
+        let mut x = x.clone();
+        for (conv, norm) in &self.first {
+            x = norm.forward(tape, &conv.forward(tape, &x)?, self.activation)?;
+        }
+        self.last.0.ending(tape, &x)
     }
 
     /// What goes round the convolutions.
@@ -228,7 +310,7 @@ impl Block {
     }
 
     fn join(&self, tape: &Tape, y: Value, x: &Value) -> Result<Value> {
-        let y = self.norm2.forward(tape, &y, Activation::None)?;
+        let y = self.last.1.forward(tape, &y, Activation::None)?;
         tape.activate(&tape.add(&y, x)?, self.activation)
     }
 }

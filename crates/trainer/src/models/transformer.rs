@@ -1,5 +1,5 @@
-//! The pre-norm transformer block that vision, text and language models share. Attention has no key bias: its true gradient
-//! is zero, since softmax does not see a shift of all scores.
+//! The transformer block that vision, text and language models share, its norms before the branches or, as BERT has them,
+//! behind their sums. Attention has no key bias: its true gradient is zero, since softmax does not see a shift of all scores.
 
 use super::layers::of;
 use super::{Builder, LayerNorm, Linear};
@@ -17,9 +17,60 @@ pub struct BlockShape {
     pub causal: bool,
     /// Added to the variance of a norm.
     pub epsilon: f64,
+    /// Width between the two maps of the second branch.
+    pub hidden: usize,
+    /// What stands between those maps.
+    pub gelu: Gelu,
+    /// Where the norms stand.
+    pub norms: Norms,
+    /// What a branch is multiplied by before it is added.
+    pub branches: Branches,
 }
 
-/// One block: attention, then a map up to four times the width and down again.
+/// Forms of the Gaussian error linear unit (Hendrycks and Gimpel 2016).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gelu {
+    /// With the hyperbolic tangent: GPT-2, and what Ebb trains from scratch.
+    Tanh,
+    /// With the error function: BERT, ViT, DINOv2.
+    Erf,
+}
+
+/// Where the norms of a block stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Norms {
+    /// Before each branch.
+    Before,
+    /// Behind each sum of a branch with what goes round it (Vaswani et al. 2017).
+    After,
+}
+
+/// What a branch is multiplied by before it is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Branches {
+    /// One.
+    Plain,
+    /// One trained factor a channel (Touvron et al. 2021): DINOv2.
+    Scaled,
+}
+
+impl BlockShape {
+    /// The block of Ebb's own models: norms before the branches, four times the width between the maps, tanh form.
+    pub fn pre_norm(width: usize, heads: usize) -> Self {
+        BlockShape {
+            width,
+            heads,
+            causal: false,
+            epsilon: 1e-5,
+            hidden: 4 * width,
+            gelu: Gelu::Tanh,
+            norms: Norms::Before,
+            branches: Branches::Plain,
+        }
+    }
+}
+
+/// One block: attention, then a map up and down again.
 #[derive(Debug, Clone)]
 pub struct Block {
     /// Where queries, keys and values come from: `blocks.0.qkv`.
@@ -32,7 +83,11 @@ pub struct Block {
     norm2: LayerNorm,
     up: Linear,
     down: Linear,
+    /// Factors of the two branches.
+    scales: Option<[ParameterId; 2]>,
     attention: AttentionShape,
+    gelu: Gelu,
+    norms: Norms,
 }
 
 /// Deviation of first weights (Radford et al. 2019).
@@ -50,12 +105,21 @@ impl Block {
             value_bias: b.constant("value.bias", &[width], 0.0)?,
             projection: Linear::build(b, "projection", width, width, DEVIATION)?,
             norm2: LayerNorm::build(b, "norm2", width, shape.epsilon)?,
-            up: Linear::build(b, "up", width, 4 * width, DEVIATION)?,
-            down: Linear::build(b, "down", 4 * width, width, DEVIATION)?,
+            up: Linear::build(b, "up", width, shape.hidden, DEVIATION)?,
+            down: Linear::build(b, "down", shape.hidden, width, DEVIATION)?,
+            scales: match shape.branches {
+                Branches::Plain => None,
+                Branches::Scaled => Some([
+                    b.constant("scale1", &[width], 1.0)?,
+                    b.constant("scale2", &[width], 1.0)?,
+                ]),
+            },
             attention: AttentionShape {
                 heads: shape.heads,
                 causal: shape.causal,
             },
+            gelu: shape.gelu,
+            norms: shape.norms,
         })
     }
 
@@ -64,32 +128,80 @@ impl Block {
         self.ending(tape, x, lengths)?.finish(tape)
     }
 
-    /// As [`Block::forward`], the last map still to be done.
+    /// As [`Block::forward`], the last operation still to be done where the tape can leave it out.
     fn ending(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Ending> {
+        let x_in = match self.norms {
+            Norms::Before => self.norm1.forward(tape, x)?,
+            Norms::After => x.clone(),
+        };
+        let y = self.attend(tape, &x_in, lengths)?;
+        let x = self.join(tape, &self.projection, 0, &y, x)?;
+        match (self.norms, self.gelu, self.scales) {
+            (Norms::Before, Gelu::Tanh, None) => {
+                let x_in = self.norm2.forward(tape, &x)?;
+                let (y, x_bias) = self.up.without_bias(tape, &x_in)?;
+                let (weight, bias) = self.down.values(tape);
+                let ending = Ending::GeluLinear(Box::new(GeluLinear {
+                    x: y,
+                    x_bias,
+                    weight,
+                    bias,
+                    residual: x,
+                }));
+                of(self.down.name(), ending.fitting())
+            }
+            (Norms::Before, ..) => {
+                let y = self.between(tape, &self.norm2.forward(tape, &x)?)?;
+                Ok(self.join(tape, &self.down, 1, &y, &x)?.into())
+            }
+            (Norms::After, ..) => {
+                let x = self.norm1.forward(tape, &x)?;
+                let y = self.between(tape, &x)?;
+                let x = self.join(tape, &self.down, 1, &y, &x)?;
+                Ok(self.norm2.forward(tape, &x)?.into())
+            }
+        }
+    }
+
+    fn attend(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Value> {
         let (query, value) = (
             tape.parameter(self.query_bias),
             tape.parameter(self.value_bias),
         );
         let no_key_bias = Value::constant(query.tensor().zeros_like()?);
         let bias = tape.concat(&[&query, &no_key_bias, &value])?;
-        let x_in = self.norm1.forward(tape, x)?;
         let weight = tape.parameter(self.qkv);
-        let qkv = of(&self.name, tape.linear(&x_in, &weight, Some(&bias)))?;
-        let y = match lengths {
-            Some(lengths) => tape.attention_padded(&qkv, self.attention, lengths)?,
-            None => tape.attention(&qkv, self.attention)?,
+        let qkv = of(&self.name, tape.linear(x, &weight, Some(&bias)))?;
+        match lengths {
+            Some(lengths) => tape.attention_padded(&qkv, self.attention, lengths),
+            None => tape.attention(&qkv, self.attention),
+        }
+    }
+
+    /// What stands between the second branch's maps.
+    fn between(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        let y = self.up.forward(tape, x)?;
+        match self.gelu {
+            Gelu::Tanh => tape.gelu(&y),
+            Gelu::Erf => tape.gelu_erf(&y),
+        }
+    }
+
+    /// The last map of branch `branch`, added to what goes round it.
+    fn join(
+        &self,
+        tape: &Tape,
+        map: &Linear,
+        branch: usize,
+        y: &Value,
+        around: &Value,
+    ) -> Result<Value> {
+        let Some(scales) = self.scales else {
+            return map.forward_add(tape, y, around);
         };
-        let x = self.projection.forward_add(tape, &y, x)?;
-        let (y, x_bias) = self.up.without_bias(tape, &self.norm2.forward(tape, &x)?)?;
-        let (weight, bias) = self.down.values(tape);
-        let ending = Ending::GeluLinear(Box::new(GeluLinear {
-            x: y,
-            x_bias,
-            weight,
-            bias,
-            residual: x,
-        }));
-        of(self.down.name(), ending.fitting())
+        let y = map.forward(tape, y)?;
+        let scale = tape.cast(&tape.parameter(scales[branch]), y.tensor().dtype())?;
+        tape.add(&of(map.name(), tape.broadcast_mul(&y, &scale))?, around)
     }
 }
 

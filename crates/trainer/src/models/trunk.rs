@@ -1,7 +1,8 @@
-//! What models of texts share: token embeddings with learnt positions, blocks, a norm. Refuses to know the head and the loss.
+//! What models of texts share: token embeddings with learnt positions, blocks, a norm before them or behind them. Refuses to
+//! know the head and the loss.
 
 use super::layers::of;
-use super::transformer::{BlockShape, Blocks, DEVIATION};
+use super::transformer::{BlockShape, Blocks, DEVIATION, Norms};
 use super::{Builder, LayerNorm};
 use candle_core::Shape;
 use std::sync::Arc;
@@ -28,8 +29,11 @@ pub(super) struct Trunk {
     shape: SequenceShape,
     embedding: ParameterId,
     positions: ParameterId,
+    /// What is added to a token by the part of the text that it belongs to. Every token belongs to the first.
+    kinds: Option<ParameterId>,
     blocks: Blocks,
     norm: LayerNorm,
+    norms: Norms,
 }
 
 /// Added to a variance.
@@ -39,17 +43,22 @@ impl SequenceShape {
     /// A block of the model: `causal` where a token sees itself and those before it only.
     pub(super) fn block(&self, causal: bool) -> BlockShape {
         BlockShape {
-            width: self.width,
-            heads: self.heads,
             causal,
             epsilon: EPSILON,
+            ..BlockShape::pre_norm(self.width, self.heads)
         }
     }
 }
 
 impl Trunk {
-    /// Builds it of `block`s.
-    pub fn build(b: &mut Builder, shape: SequenceShape, block: BlockShape) -> Result<Self> {
+    /// Builds it of `block`s. Where these have their norms behind their sums, the embeddings have one too, and there is none
+    /// at the end (Devlin et al. 2019); with `kinds` above 0 they are sums of three, one of them by the kind of a token.
+    pub fn build(
+        b: &mut Builder,
+        shape: SequenceShape,
+        block: BlockShape,
+        kinds: usize,
+    ) -> Result<Self> {
         let SequenceShape {
             tokens,
             vocabulary,
@@ -61,8 +70,13 @@ impl Trunk {
             shape,
             embedding: b.normal("embedding.weight", &[vocabulary, width], DEVIATION)?,
             positions: b.normal("positions", &[tokens, width], DEVIATION)?,
+            kinds: match kinds {
+                0 => None,
+                kinds => Some(b.normal("kinds", &[kinds, width], DEVIATION)?),
+            },
             blocks: Blocks::build(b, block, depth)?,
-            norm: LayerNorm::build(b, "norm", width, EPSILON)?,
+            norm: LayerNorm::build(b, "norm", width, block.epsilon)?,
+            norms: block.norms,
         })
     }
 
@@ -108,8 +122,18 @@ impl Trunk {
         if tokens < self.shape.tokens {
             positions = tape.narrow(&positions, 0, 0..tokens)?;
         }
-        let x = of("positions", tape.add_repeated(&x, &positions))?;
+        let mut x = of("positions", tape.add_repeated(&x, &positions))?;
+        if let Some(kinds) = self.kinds {
+            let first = tape.narrow(&tape.parameter(kinds), 0, 0..1)?;
+            x = of("kinds", tape.broadcast_add(&x, &first))?;
+        }
+        if self.norms == Norms::After {
+            x = self.norm.forward(tape, &x)?;
+        }
         let x = self.blocks.forward(tape, x, lengths, checkpointed)?;
-        self.norm.forward(tape, &x)
+        match self.norms {
+            Norms::Before => self.norm.forward(tape, &x),
+            Norms::After => Ok(x),
+        }
     }
 }

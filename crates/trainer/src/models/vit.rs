@@ -1,4 +1,5 @@
-//! Vision transformer (Dosovitskiy et al. 2021), pre-norm, with a class token and learnt positions.
+//! Vision transformer (Dosovitskiy et al. 2021), pre-norm, with a class token and learnt positions. In other styles it is DeiT
+//! with its second token (Touvron et al. 2021) and DINOv2 (Oquab et al. 2023).
 
 use super::layers::of;
 use super::transformer::{BlockShape, Blocks, DEVIATION};
@@ -48,16 +49,64 @@ impl VitShape {
     }
 }
 
+/// What a vision transformer is made of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VitStyle {
+    /// One block.
+    pub block: BlockShape,
+    /// Tokens beside the patches.
+    pub tokens: VitTokens,
+    /// What the classes are told from.
+    pub reads: VitReads,
+}
+
+/// Tokens beside the patches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VitTokens {
+    /// The class token.
+    Class,
+    /// The class token, and behind it the one that learnt from a teacher: DeiT.
+    ClassAndTeacher,
+}
+
+/// What the classes are told from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VitReads {
+    /// The class token.
+    Class,
+    /// The class token and the mean of the patches, side by side: DINOv2.
+    ClassAndMean,
+    /// The class token by one map and the teacher's by another, their scores averaged: DeiT.
+    ClassAndTeacher,
+}
+
+impl VitStyle {
+    /// Ebb's own transformer of that shape.
+    pub fn own(shape: VitShape) -> Self {
+        VitStyle {
+            block: BlockShape {
+                epsilon: EPSILON,
+                ..BlockShape::pre_norm(shape.width, shape.heads)
+            },
+            tokens: VitTokens::Class,
+            reads: VitReads::Class,
+        }
+    }
+}
+
 /// The network.
 #[derive(Debug, Clone)]
 pub struct Vit {
     shape: VitShape,
     patch: Linear,
     class_token: ParameterId,
+    teacher_token: Option<ParameterId>,
     positions: ParameterId,
     blocks: Blocks,
     norm: LayerNorm,
+    reads: VitReads,
     head: Linear,
+    teacher_head: Option<Linear>,
 }
 
 /// Added to a variance.
@@ -66,28 +115,47 @@ const EPSILON: f64 = 1e-6;
 impl Vit {
     /// Builds the network for `classes`.
     pub fn build(b: &mut Builder, shape: VitShape, classes: usize) -> Result<Self> {
-        let pixels = 3 * shape.patch * shape.patch;
-        let block = BlockShape {
-            width: shape.width,
-            heads: shape.heads,
-            causal: false,
-            epsilon: EPSILON,
+        Vit::styled(b, shape, VitStyle::own(shape), classes)
+    }
+
+    /// Builds the network for `classes` of other blocks, tokens or head.
+    pub fn styled(
+        b: &mut Builder,
+        shape: VitShape,
+        style: VitStyle,
+        classes: usize,
+    ) -> Result<Self> {
+        let (pixels, width) = (3 * shape.patch * shape.patch, shape.width);
+        let before = match style.tokens {
+            VitTokens::Class => 1,
+            VitTokens::ClassAndTeacher => 2,
+        };
+        let features = match style.reads {
+            VitReads::ClassAndMean => 2 * width,
+            VitReads::Class | VitReads::ClassAndTeacher => width,
         };
         Ok(Vit {
             shape,
             // One patch is one row of a linear map: its first values follow its own inputs.
-            patch: Linear::build(
-                b,
-                "patch",
-                pixels,
-                shape.width,
-                (1.0 / pixels as f64).sqrt(),
-            )?,
-            class_token: b.normal("class_token", &[shape.width], DEVIATION)?,
-            positions: b.normal("positions", &[shape.patches() + 1, shape.width], DEVIATION)?,
-            blocks: Blocks::build(b, block, shape.depth)?,
-            norm: LayerNorm::build(b, "norm", shape.width, EPSILON)?,
-            head: Linear::build(b, "head", shape.width, classes, DEVIATION)?,
+            patch: Linear::build(b, "patch", pixels, width, (1.0 / pixels as f64).sqrt())?,
+            class_token: b.normal("class_token", &[width], DEVIATION)?,
+            teacher_token: match style.tokens {
+                VitTokens::Class => None,
+                VitTokens::ClassAndTeacher => {
+                    Some(b.normal("teacher_token", &[width], DEVIATION)?)
+                }
+            },
+            positions: b.normal("positions", &[shape.patches() + before, width], DEVIATION)?,
+            blocks: Blocks::build(b, style.block, shape.depth)?,
+            norm: LayerNorm::build(b, "norm", width, style.block.epsilon)?,
+            reads: style.reads,
+            head: Linear::build(b, "head", features, classes, DEVIATION)?,
+            teacher_head: match style.reads {
+                VitReads::ClassAndTeacher => {
+                    Some(Linear::build(b, "teacher_head", width, classes, DEVIATION)?)
+                }
+                VitReads::Class | VitReads::ClassAndMean => None,
+            },
         })
     }
 
@@ -98,19 +166,51 @@ impl Vit {
 
     /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
-        let x = self.patch.forward(tape, &self.patches(images)?)?;
-        let x = of(
-            "class_token",
-            tape.prepend_token(&tape.parameter(self.class_token), &x),
-        )?;
+        let mut x = self.patch.forward(tape, &self.patches(images)?)?;
+        let tokens = [
+            ("teacher_token", self.teacher_token),
+            ("class_token", Some(self.class_token)),
+        ];
+        for (name, token) in tokens {
+            if let Some(token) = token {
+                x = of(name, tape.prepend_token(&tape.parameter(token), &x))?;
+            }
+        }
         let x = of(
             "positions",
             tape.add_repeated(&x, &tape.parameter(self.positions)),
         )?;
         let x = self.blocks.forward(tape, x, None, checkpointed)?;
-        // The norm works token by token, so only the class token needs it.
-        self.head
-            .forward(tape, &self.norm.forward(tape, &tape.first_token(&x)?)?)
+        self.scores(tape, &x)
+    }
+
+    fn scores(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        // The norm works token by token, so where only the first is read only that one needs it.
+        let class = self.norm.forward(tape, &tape.first_token(x)?)?;
+        let tokens = x.dims()[1];
+        match (self.reads, &self.teacher_head) {
+            (VitReads::Class, _) | (VitReads::ClassAndTeacher, None) => {
+                self.head.forward(tape, &class)
+            }
+            (VitReads::ClassAndMean, _) => {
+                let before = tokens - self.shape.patches();
+                let patches = self
+                    .norm
+                    .forward(tape, &tape.narrow(x, 1, before..tokens)?)?;
+                let mean = tape.mean_tokens(&patches)?;
+                self.head
+                    .forward(tape, &tape.concat_along(&[&class, &mean], 1)?)
+            }
+            (VitReads::ClassAndTeacher, Some(head)) => {
+                let teacher = tape.first_token(&tape.narrow(x, 1, 1..tokens)?)?;
+                let teacher = self.norm.forward(tape, &teacher)?;
+                let scores = tape.add(
+                    &self.head.forward(tape, &class)?,
+                    &head.forward(tape, &teacher)?,
+                )?;
+                tape.scale(&scores, 0.5)
+            }
+        }
     }
 
     /// Cuts images into rows of patch pixels: [samples, patches, 3 patch patch]. Data only: no gradient passes.

@@ -1,0 +1,139 @@
+//! Fills parameters with published numbers by a table. Whatever does not fit is gathered first: nothing is filled, and the
+//! error names all of it. Refuses to know architectures.
+
+use super::names::{Named, Table, Take};
+use super::tensors::Tensors;
+use crate::error::{Result, TrainError};
+use candle_core::Tensor;
+use std::collections::{BTreeMap, BTreeSet};
+use tape::Parameters;
+
+/// The four tensors of a published BatchNorm.
+const NORM: [&str; 4] = ["weight", "bias", "running_mean", "running_var"];
+
+/// Where the classes' map comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// It was published with the body.
+    Published,
+    /// It is new; one that was published is not looked at.
+    New,
+}
+
+/// Fills `parameters`. `epsilon` is what BatchNorm adds to a variance, where there is one.
+pub(super) fn fill(
+    parameters: &mut Parameters,
+    tensors: &Tensors,
+    table: &Table,
+    head: Head,
+    epsilon: f64,
+) -> Result<()> {
+    let (rows, mut complaints) = matched(parameters, tensors, table, head);
+    if !complaints.is_empty() {
+        complaints.sort();
+        return Err(TrainError::WeightsMisfit {
+            folder: tensors.folder().to_owned(),
+            complaints,
+        });
+    }
+    for (index, rows) in rows {
+        let like = parameters.at(index).tensor.clone();
+        let mut values = vec![0.0; like.elem_count()];
+        for (name, take) in rows {
+            match take {
+                Take::FrozenScale | Take::FrozenShift => {
+                    frozen(tensors, &name, take, epsilon, &mut values)?
+                }
+                take => take.read(&tensors.read(&name)?, like.dims(), &mut values),
+            }
+        }
+        let tensor = Tensor::from_vec(values, like.dims(), like.device())?;
+        parameters.set(index, tensor.to_dtype(like.dtype())?)?;
+    }
+    Ok(())
+}
+
+/// The published names and what is taken of them by the position of the parameter that they fill, and what does not fit.
+type Matched = (BTreeMap<usize, Vec<(String, Take)>>, Vec<String>);
+
+fn matched(parameters: &Parameters, tensors: &Tensors, table: &Table, head: Head) -> Matched {
+    let prefixed = tensors.names().any(|name| name.starts_with(table.prefix));
+    let prefix = if prefixed { table.prefix } else { "" };
+    let body = table.body.iter().map(|row| (row, prefix, true));
+    let head = table
+        .head
+        .iter()
+        .map(|row| (row, "", head == Head::Published));
+    let (mut rows, mut complaints) = (BTreeMap::<usize, Vec<_>>::new(), BTreeSet::new());
+    let mut known = BTreeSet::new();
+    let by_name: BTreeMap<&str, usize> = (0..)
+        .zip(parameters.iter())
+        .map(|(i, p)| (&*p.name, i))
+        .collect();
+    for (row, prefix, wanted) in body.chain(head) {
+        let name = format!("{prefix}{}", row.published);
+        let parts = parts(&name, row);
+        known.extend(parts.iter().cloned());
+        if !wanted {
+            continue;
+        }
+        let Some(&index) = by_name.get(&*row.ours) else {
+            complaints.insert(format!("{name} has no place in Ebb's network"));
+            continue;
+        };
+        let expected = row.take.published_shape(parameters.at(index).tensor.dims());
+        for part in &parts {
+            match tensors.shape(part) {
+                None => complaints.insert(format!("{part} {expected:?} is missing")),
+                Some(found) if found != expected => {
+                    complaints.insert(format!("{part} is {found:?} and must be {expected:?}"))
+                }
+                Some(_) => false,
+            };
+        }
+        if row.take != Take::Unseen {
+            rows.entry(index).or_default().push((name, row.take));
+        }
+    }
+    for name in tensors.names().filter(|name| !known.contains(*name)) {
+        let bare = name.strip_prefix(prefix).unwrap_or(name);
+        if !table.is_unneeded(bare) && !table.is_unneeded(name) {
+            complaints.insert(format!("{name} is not known"));
+        }
+    }
+    (rows, complaints.into_iter().collect())
+}
+
+/// The tensors that a row reads.
+fn parts(name: &str, row: &Named) -> Vec<String> {
+    match row.take {
+        Take::FrozenScale | Take::FrozenShift => {
+            NORM.iter().map(|part| format!("{name}.{part}")).collect()
+        }
+        _ => vec![name.to_owned()],
+    }
+}
+
+/// A published BatchNorm as one factor or one term a channel.
+fn frozen(
+    tensors: &Tensors,
+    name: &str,
+    take: Take,
+    epsilon: f64,
+    values: &mut [f32],
+) -> Result<()> {
+    let mut read = Vec::with_capacity(NORM.len());
+    for part in NORM {
+        read.push(tensors.read(&format!("{name}.{part}"))?);
+    }
+    for (channel, value) in values.iter_mut().enumerate() {
+        let [weight, bias, mean, variance] =
+            [0, 1, 2, 3].map(|part: usize| f64::from(read[part][channel]));
+        let scale = weight / (variance + epsilon).sqrt();
+        *value = match take {
+            Take::FrozenScale => scale as f32,
+            _ => (bias - mean * scale) as f32,
+        };
+    }
+    Ok(())
+}
