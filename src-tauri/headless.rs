@@ -7,6 +7,7 @@ mod doctor;
 mod drill;
 mod bench;
 mod evaluate;
+mod export;
 mod failure;
 mod generate;
 mod inspect;
@@ -39,6 +40,7 @@ pub fn run() -> ExitCode {
         Some(Command::Evaluate(args)) => evaluate::run(&args),
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
+        Some(Command::Export(args)) => export::run(&args),
         Some(Command::Runs(args)) => match args.command {
             None => runs::list(&args),
             Some(args::OfRuns::Show(args)) => show::run(&args),

@@ -38,6 +38,8 @@ pub enum Command {
     Predict(Predict),
     /// Let a language model write on
     Generate(Generate),
+    /// Write a run's weights as a folder that PyTorch and transformers open
+    Export(super::export::Export),
     /// List all runs, newest first, or show one
     Runs(Runs),
     /// Write a run's page as SVG and PNG

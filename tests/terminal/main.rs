@@ -4,6 +4,7 @@
 mod bad_input;
 mod bench;
 mod ended;
+mod exported;
 mod rungs;
 mod checkpointed;
 mod drilled;

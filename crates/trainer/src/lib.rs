@@ -58,6 +58,7 @@ pub mod rooms {
     pub use crate::learner::{Learner, Update};
     pub use crate::optimizer::{Group, Optimizer};
     pub use crate::pending::Pending;
+    pub use crate::published::Trained;
     pub use crate::schedule::Schedule;
     pub use crate::skipped::Skipped;
     pub use crate::task::{Data, ImageTask, Sample, Supply, Text, TrainedPiece, Work};

@@ -28,8 +28,10 @@ mod vit;
 mod resnet;
 mod gpt2;
 mod preprocessor;
+mod export;
 
 pub use bert::BertFolder;
+pub use export::{Exported, Trained};
 pub use gpt2::Gpt2Folder;
 pub use preprocessor::Preprocessor;
 pub use resnet::ResNetFolder;

@@ -13,6 +13,7 @@ use crate::error::{Result, TrainError};
 use crate::learner::Learner;
 use crate::plan::Plan;
 use crate::precision::Precision;
+use crate::published::{Exported, Trained};
 use crate::roster;
 use crate::task::{EvaluatedPiece, Metrics, Sample, TOKENIZER};
 use dataset::{Class, Found, InspectOptions, Part, SampleError, Task, TextOptions, Tokenizer};
@@ -94,6 +95,21 @@ impl SavedRun {
             text_column: config.text_column.clone(),
             label_column: config.label_column.clone(),
         }
+    }
+
+    /// Writes the weights that evaluate best as a folder that other programs load.
+    ///
+    /// # Errors
+    /// The folder has something in it, or cannot be written.
+    pub fn export(&self, folder: &Path) -> Result<Exported> {
+        let average = self.learner.average.as_ref();
+        let trained = Trained {
+            kind: self.plan.model,
+            side: self.plan.image_size,
+            classes: &self.plan.classes,
+            parameters: average.map_or(&self.learner.parameters, |a| &a.parameters),
+        };
+        trained.write(folder)
     }
 
     /// How the run's own folder was split: by this its held-out part is found again.

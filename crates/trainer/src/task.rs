@@ -18,6 +18,7 @@ pub use data::Data;
 pub use evaluated::{EvaluatedPiece, Metrics};
 pub use held_out::HeldOut;
 pub use language::LanguageTask;
+pub(crate) use photographs::{DEVIATION, MEAN};
 pub use photographs::{ImageTask, Prediction};
 pub use sample::{Sample, Text};
 pub use supply::Supply;

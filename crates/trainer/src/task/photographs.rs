@@ -11,8 +11,8 @@ use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Tape, Value};
 
 /// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
-const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+pub(crate) const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// What a photograph shows, or a text is: classes with their probabilities, best first.
 #[derive(Debug, Clone, PartialEq)]

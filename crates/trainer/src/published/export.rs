@@ -1,0 +1,261 @@
+//! A trained network as a folder that others load: `config.json`, `preprocessor_config.json` and `model.safetensors` under the
+//! published names. A vision transformer goes by transformers' own `vit`. A residual network with GroupNorm has no name there:
+//! its folder carries the few lines of PyTorch that read it.
+//!
+//! Refuses to know runs and checkpoints. A folder that has something in it is left alone.
+
+use super::names::{Named, Table};
+use super::settings::refusal;
+use super::vit::VitFolder;
+use super::{CONFIG, PREPROCESSOR};
+use crate::error::{Result, TrainError, at};
+use crate::models::{ResNetShape, Stem, VitShape, VitStyle};
+use crate::plan::ModelKind;
+use crate::task::{DEVIATION, MEAN};
+use candle_core::{DType, Device, Tensor};
+use safetensors::tensor::serialize_to_file;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tape::{Activation, Parameters};
+
+const MODEL: &str = "model.safetensors";
+const MODELING: &str = "modeling_ebb.py";
+/// The lines of PyTorch that read a residual network of Ebb's.
+const MODELING_TEXT: &str = include_str!("modeling_ebb.py");
+/// Pillow's bilinear filter, in the words of the format.
+const BILINEAR: u32 = 2;
+
+/// A trained classifier of images.
+pub struct Trained<'a> {
+    /// Network.
+    pub kind: ModelKind,
+    /// Side of its images in pixels.
+    pub side: u32,
+    /// Class names in label order.
+    pub classes: &'a [String],
+    /// Its parameters.
+    pub parameters: &'a Parameters,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Names of its files, in alphabetical order.
+    pub files: Vec<String>,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// How Python opens it.
+    pub opened_by: &'static str,
+}
+
+/// The refusal of a network that this format has no words for yet.
+fn of_texts(folder: &Path) -> TrainError {
+    let reason = "networks for texts are not exported yet; choose a run of photographs";
+    refusal(folder, reason.to_owned())
+}
+
+impl Trained<'_> {
+    /// Writes the folder: first one beside it, which takes its name when it is whole.
+    ///
+    /// # Errors
+    /// The folder has something in it, or cannot be written; the network is one for texts.
+    pub fn write(&self, folder: &Path) -> Result<Exported> {
+        if matches!(self.kind, ModelKind::Texts(_)) {
+            return Err(of_texts(folder));
+        }
+        let filled = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+        if filled || folder.is_file() {
+            let reason = "there is something already; choose a folder that is new or empty";
+            return Err(refusal(folder, reason.to_owned()));
+        }
+        let name = folder
+            .file_name()
+            .ok_or_else(|| refusal(folder, "it has no name; choose another folder".to_owned()))?;
+        let parent = folder.parent().filter(|p| !p.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let draft = format!(".{}.{}", name.to_string_lossy(), std::process::id());
+        let draft = parent.join(draft);
+        let written = self.fill(&draft).and_then(|()| {
+            if folder.is_dir() {
+                fs::remove_dir(folder).map_err(at(folder))?;
+            }
+            fs::rename(&draft, folder).map_err(at(folder))
+        });
+        if let Err(error) = written {
+            let _ = fs::remove_dir_all(&draft);
+            return Err(error);
+        }
+        self.told(folder)
+    }
+
+    fn told(&self, folder: &Path) -> Result<Exported> {
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        for entry in fs::read_dir(folder).map_err(at(folder))? {
+            let entry = entry.map_err(at(folder))?;
+            files.push(entry.file_name().to_string_lossy().into_owned());
+            bytes += entry.metadata().map_err(at(folder))?.len();
+        }
+        files.sort();
+        Ok(Exported {
+            folder: folder.to_owned(),
+            files,
+            bytes,
+            opened_by: match self.kind {
+                ModelKind::ConvNet => {
+                    "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
+                }
+                ModelKind::VitMicro => "AutoModelForImageClassification.from_pretrained(FOLDER)",
+                ModelKind::Texts(_) => return Err(of_texts(folder)),
+            },
+        })
+    }
+
+    fn fill(&self, draft: &Path) -> Result<()> {
+        let _ = fs::remove_dir_all(draft);
+        fs::create_dir_all(draft).map_err(at(draft))?;
+        let write = |name: &str, text: &str| {
+            let path = draft.join(name);
+            fs::write(&path, text).map_err(at(&path))
+        };
+        let tensors = match self.kind {
+            ModelKind::VitMicro => {
+                let shape = VitShape::micro(self.side as usize);
+                write(CONFIG, &pretty(&self.described(vit(shape))))?;
+                let folder = VitFolder::own(shape, VitStyle::own(shape));
+                published(self.parameters, &folder.table())?
+            }
+            ModelKind::Texts(_) => return Err(of_texts(draft)),
+            ModelKind::ConvNet => {
+                let shape = ResNetShape::convnet();
+                write(CONFIG, &pretty(&self.described(resnet(&shape))))?;
+                write(MODELING, MODELING_TEXT)?;
+                let named = self.parameters.iter();
+                let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
+                named
+                    .map(|p| Ok((p.name.clone(), cpu(&p.tensor)?)))
+                    .collect::<Result<_>>()?
+            }
+        };
+        write(PREPROCESSOR, &pretty(&self.preprocessor()))?;
+        let path = draft.join(MODEL);
+        let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        serialize_to_file(tensors, Some(format), &path)
+            .map_err(|error| refusal(&path, error.to_string()))
+    }
+
+    /// The settings of a network with those that all classifiers have.
+    fn described(&self, mut config: Value) -> Value {
+        let by_label = self.classes.iter().enumerate();
+        let names: serde_json::Map<String, Value> = by_label
+            .map(|(label, name)| (label.to_string(), json!(name)))
+            .collect();
+        let by_name = self.classes.iter().enumerate();
+        let labels: serde_json::Map<String, Value> = by_name
+            .map(|(label, name)| (name.clone(), json!(label)))
+            .collect();
+        config["id2label"] = Value::Object(names);
+        config["label2id"] = Value::Object(labels);
+        config["torch_dtype"] = json!("float32");
+        config
+    }
+
+    /// The largest square from the middle, brought to the side that was trained at.
+    fn preprocessor(&self) -> Value {
+        json!({
+            "image_processor_type": "BitImageProcessor",
+            "do_convert_rgb": true,
+            "do_resize": true,
+            "size": { "shortest_edge": self.side },
+            "resample": BILINEAR,
+            "do_center_crop": true,
+            "crop_size": { "height": self.side, "width": self.side },
+            "do_rescale": true,
+            "rescale_factor": 1.0 / 255.0,
+            "do_normalize": true,
+            "image_mean": MEAN,
+            "image_std": DEVIATION,
+        })
+    }
+}
+
+fn vit(shape: VitShape) -> Value {
+    let style = VitStyle::own(shape);
+    json!({
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        "hidden_size": shape.width,
+        "num_hidden_layers": shape.depth,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": style.block.hidden,
+        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "initializer_range": 0.02,
+        "layer_norm_eps": style.block.epsilon,
+        "image_size": shape.image,
+        "patch_size": shape.patch,
+        "num_channels": 3,
+        "qkv_bias": true,
+        "encoder_stride": shape.patch,
+    })
+}
+
+fn resnet(shape: &ResNetShape) -> Value {
+    json!({
+        "architectures": ["EbbResNetForImageClassification"],
+        "auto_map": {
+            "AutoConfig": "modeling_ebb.EbbResNetConfig",
+            "AutoModelForImageClassification": "modeling_ebb.EbbResNetForImageClassification",
+        },
+        "model_type": "ebb_resnet",
+        "stem": match shape.stem {
+            Stem::Plain => "plain",
+            Stem::Pooled => "pooled",
+        },
+        "channels": shape.channels,
+        "blocks": shape.blocks,
+        "groups": shape.groups,
+        "hidden_act": match shape.activation {
+            Activation::Gelu => "gelu",
+            Activation::Relu | Activation::None => "relu",
+        },
+    })
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// Parameters under their published names and in their published shapes.
+fn published(parameters: &Parameters, table: &Table) -> Result<HashMap<String, Tensor>> {
+    let by_name: HashMap<&str, &Tensor> =
+        parameters.iter().map(|p| (&*p.name, &p.tensor)).collect();
+    let mut tensors = BTreeMap::<String, (Vec<usize>, Vec<f32>)>::new();
+    let body = table.body.iter().map(|row| (table.prefix, row));
+    for (prefix, row) in body.chain(table.head.iter().map(|row| ("", row))) {
+        let Named {
+            published,
+            ours,
+            take,
+        } = row;
+        let tensor = by_name
+            .get(&**ours)
+            .expect("a table of Ebb's own network names its parameters");
+        let shape = take.published_shape(tensor.dims());
+        let count = shape.iter().product();
+        let (_, values) = tensors
+            .entry(format!("{prefix}{published}"))
+            .or_insert_with(|| (shape, vec![0.0; count]));
+        let host = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+        let host = host.flatten_all()?.to_vec1::<f32>()?;
+        take.write(&host, tensor.dims(), values);
+    }
+    let tensor = |(name, (shape, values)): (String, (Vec<usize>, Vec<f32>))| {
+        Ok((name, Tensor::from_vec(values, shape, &Device::Cpu)?))
+    };
+    tensors.into_iter().map(tensor).collect()
+}
