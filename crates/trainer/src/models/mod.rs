@@ -2,6 +2,7 @@
 
 mod builder;
 mod layers;
+mod adapter;
 mod resnet;
 mod transformer;
 mod vit;
@@ -9,6 +10,7 @@ mod trunk;
 mod text_encoder;
 mod gpt;
 
+pub use adapter::{AdaptedLinear, AdapterShape, FrozenLinear, load_adapters, save_adapters};
 pub use builder::Builder;
 pub use gpt::{Gpt, GptShape};
 pub use layers::{ChannelScale, Conv, GroupNorm, LayerNorm, Linear};

@@ -1,0 +1,219 @@
+//! Low-rank adapter (Hu et al. 2021): a frozen linear map with a small trained term beside it,
+//! `y = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`, `A` [rank, inputs] drawn, `B` [outputs, rank] zero at first, so that training
+//! begins where the frozen map stands. The frozen map may be quantised to 8 or 4 bits. Adapters are saved apart from it, and
+//! can be merged into it.
+//!
+//! Refuses to know networks: any linear map can be adapted.
+
+use super::Builder;
+use super::layers::of;
+use candle_core::{DType, Device, Tensor, safetensors};
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantised, Tape, Value};
+
+use crate::error::{Result, TrainError};
+
+/// Names of the two trained tensors behind that of the map.
+const DOWN: &str = "lora_A.weight";
+const UP: &str = "lora_B.weight";
+
+/// Sizes of an adapter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdapterShape {
+    /// Rows of `A`.
+    pub rank: usize,
+    /// The term is multiplied by this over the rank, so that a rate that fits one rank fits others.
+    pub alpha: f64,
+}
+
+/// A linear map that does not train.
+#[derive(Debug, Clone)]
+pub struct FrozenLinear {
+    weight: Frozen,
+    bias: Option<Tensor>,
+}
+
+#[derive(Debug, Clone)]
+enum Frozen {
+    Whole(Tensor),
+    Quantised(Quantised),
+}
+
+impl FrozenLinear {
+    /// `weight` [outputs, inputs], `bias` [outputs].
+    pub fn whole(weight: Tensor, bias: Option<Tensor>) -> Self {
+        FrozenLinear {
+            weight: Frozen::Whole(weight),
+            bias,
+        }
+    }
+
+    /// The same with its weight in so many bits a value.
+    ///
+    /// # Errors
+    /// The weight is no matrix, or not finite.
+    pub fn quantised(weight: &Tensor, bias: Option<Tensor>, bits: Bits) -> Result<Self> {
+        Ok(FrozenLinear {
+            weight: Frozen::Quantised(Quantised::of(weight, bits)?),
+            bias,
+        })
+    }
+
+    /// Bytes of the weight.
+    pub fn bytes(&self) -> u64 {
+        match &self.weight {
+            Frozen::Whole(weight) => (weight.elem_count() * weight.dtype().size_in_bytes()) as u64,
+            Frozen::Quantised(weight) => weight.bytes(),
+        }
+    }
+
+    /// [.., inputs] to [.., outputs]. Only `x` gets a gradient.
+    pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
+        let bias = self.bias.clone().map(Value::constant);
+        match &self.weight {
+            Frozen::Whole(weight) => {
+                tape.linear(x, &Value::constant(weight.clone()), bias.as_ref())
+            }
+            Frozen::Quantised(weight) => tape.quantised_linear(x, weight, bias.as_ref()),
+        }
+    }
+
+    fn dims(&self) -> tape::Result<[usize; 2]> {
+        match &self.weight {
+            Frozen::Whole(weight) => {
+                let (outputs, inputs) = weight.dims2()?;
+                Ok([outputs, inputs])
+            }
+            Frozen::Quantised(weight) => Ok(weight.dims()),
+        }
+    }
+
+    /// The weight in full; for a quantised one that is what it stands for, in `dtype`.
+    fn whole_weight(&self, dtype: DType) -> tape::Result<Tensor> {
+        match &self.weight {
+            Frozen::Whole(weight) => Ok(weight.clone()),
+            Frozen::Quantised(weight) => {
+                let none = Parameters::default();
+                let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
+                let rows: Vec<u32> = (0..weight.dims()[0] as u32).collect();
+                let whole = tape.quantised_embedding(weight, &rows, &[rows.len()])?;
+                Ok(whole.tensor().to_dtype(dtype)?)
+            }
+        }
+    }
+}
+
+/// A frozen linear map with an adapter.
+#[derive(Debug, Clone)]
+pub struct AdaptedLinear {
+    name: Arc<str>,
+    base: FrozenLinear,
+    down: ParameterId,
+    up: ParameterId,
+    factor: f64,
+}
+
+impl AdaptedLinear {
+    /// Builds the adapter of `base` under `name`.
+    pub fn build(
+        b: &mut Builder,
+        name: &str,
+        base: FrozenLinear,
+        shape: AdapterShape,
+    ) -> tape::Result<Self> {
+        let [outputs, inputs] = base.dims()?;
+        b.within(name, |b| {
+            Ok(AdaptedLinear {
+                name: b.prefix(),
+                down: b.normal(DOWN, &[shape.rank, inputs], (1.0 / inputs as f64).sqrt())?,
+                up: b.constant(UP, &[outputs, shape.rank], 0.0)?,
+                factor: shape.alpha / shape.rank.max(1) as f64,
+                base,
+            })
+        })
+    }
+
+    /// [.., inputs] to [.., outputs].
+    pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
+        let y = of(&self.name, self.base.forward(tape, x))?;
+        let (down, up) = (tape.parameter(self.down), tape.parameter(self.up));
+        let term = tape.linear(&of(&self.name, tape.linear(x, &down, None))?, &up, None)?;
+        tape.add(&y, &tape.scale(&term, self.factor)?)
+    }
+
+    /// One map that gives the same, its weight in full: `W + (alpha / rank) B A`.
+    pub fn merged(&self, parameters: &Parameters) -> tape::Result<FrozenLinear> {
+        let (down, up) = (parameters.get(self.down), parameters.get(self.up));
+        let term = (up.tensor.matmul(&down.tensor)? * self.factor)?;
+        let weight = self.base.whole_weight(term.dtype())?;
+        let sum = (weight.to_dtype(term.dtype())? + term)?;
+        Ok(FrozenLinear::whole(
+            sum.to_dtype(weight.dtype())?,
+            self.base.bias.clone(),
+        ))
+    }
+}
+
+/// Writes the adapters among `parameters` and nothing else, in f32, to a safetensors file.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn save_adapters(parameters: &Parameters, file: &Path) -> Result<()> {
+    let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
+    let tensors = adapters(parameters)
+        .map(|(_, name, tensor)| Ok((name.to_owned(), cpu(tensor)?)))
+        .collect::<Result<HashMap<String, Tensor>>>()?;
+    safetensors::save(&tensors, file).map_err(|error| misfit(file, error.to_string()))
+}
+
+/// Reads adapters into `parameters`.
+///
+/// # Errors
+/// The file cannot be read, or its adapters are not exactly those among `parameters`: all that is missing, misshaped or not
+/// known is named, and nothing is changed.
+pub fn load_adapters(parameters: &mut Parameters, file: &Path) -> Result<()> {
+    let mut found =
+        safetensors::load(file, &Device::Cpu).map_err(|error| misfit(file, error.to_string()))?;
+    let mut complaints = BTreeSet::new();
+    let mut ready = Vec::new();
+    for (index, name, tensor) in adapters(parameters) {
+        match found.remove(name) {
+            None => complaints.insert(format!("{name} is missing")),
+            Some(found) if found.dims() != tensor.dims() => complaints.insert(format!(
+                "{name} is {:?} and must be {:?}",
+                found.dims(),
+                tensor.dims()
+            )),
+            Some(found) => {
+                let found = found.to_dtype(tensor.dtype())?;
+                ready.push((index, found.to_device(tensor.device())?));
+                false
+            }
+        };
+    }
+    complaints.extend(found.keys().map(|name| format!("{name} is not known")));
+    if !complaints.is_empty() {
+        let all: Vec<String> = complaints.into_iter().collect();
+        return Err(misfit(file, all.join("; ")));
+    }
+    for (index, tensor) in ready {
+        parameters.set(index, tensor)?;
+    }
+    Ok(())
+}
+
+/// Position, name and values of each adapter's tensors.
+fn adapters(parameters: &Parameters) -> impl Iterator<Item = (usize, &str, &Tensor)> {
+    let all = (0..).zip(parameters.iter());
+    all.filter(|(_, p)| p.name.ends_with(DOWN) || p.name.ends_with(UP))
+        .map(|(index, p)| (index, &*p.name, &p.tensor))
+}
+
+fn misfit(file: &Path, what: String) -> TrainError {
+    TrainError::Misfit {
+        path: file.to_owned(),
+        what,
+    }
+}
