@@ -1,19 +1,18 @@
-//! Published folders become networks that say what transformers says of the same input; whatever does not fit is refused with
-//! all of its names. The folders are tiny and random, in the exact format that is published
-//! (`fixtures/published/make_fixtures.py`).
+//! Published folders become networks that say what transformers says of the same input, and train as Ebb's own do. The folders
+//! are tiny and random, in the exact format that is published (`fixtures/published/make_fixtures.py`).
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
+mod folders;
+
 use candle_core::{DType, Device, Tensor};
-use serde_json::{Value as Json, json};
-use std::collections::HashMap;
+use folders::{assert_says, fixture, make, opened};
+use serde_json::Value as Json;
 use std::fs;
-use std::path::{Path, PathBuf};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Tape, Value};
-use trainer::TrainError;
-use trainer::published::{Classes, Loaded, Make, PublishedFolder};
+use trainer::published::Classes;
 
 const IMAGES: [&str; 7] = [
     "vit",
@@ -32,24 +31,6 @@ const FORMS: [(DType, Kernels); 3] = [
     (DType::F32, Kernels::Composed),
     (DType::F64, Kernels::Fused),
 ];
-
-fn fixture(name: &str) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.join("tests/fixtures/published").join(name)
-}
-
-fn opened(name: &str) -> PublishedFolder {
-    PublishedFolder::open(&fixture(name)).unwrap()
-}
-
-fn make(classes: Classes, dtype: DType) -> Make<'static> {
-    Make {
-        classes,
-        seed: 3,
-        dtype,
-        device: &Device::Cpu,
-    }
-}
 
 fn references(name: &str) -> Vec<Json> {
     let text = fs::read(fixture(name).join("reference.json")).unwrap();
@@ -223,256 +204,4 @@ fn a_new_head_begins_as_ebbs_do_and_leaves_the_body_as_published() {
     assert_eq!(opened("vit-body").classes(), None);
     let refused = opened("vit-body").image_classifier(None, &make(Classes::Published, DType::F32));
     assert_says(refused, &["published without a head"]);
-}
-
-fn assert_says<T>(outcome: Result<T, TrainError>, words: &[&str]) {
-    let said = outcome.err().expect("it is refused").to_string();
-    for word in words {
-        assert!(said.contains(word), "{word:?} is missing in: {said}");
-    }
-}
-
-/// A copy of a fixture that may be changed.
-fn copied(name: &str) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(fixture(name)).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-    }
-    copy
-}
-
-fn loaded(folder: &Path) -> Result<Loaded<trainer::models::Network>, TrainError> {
-    PublishedFolder::open(folder)?.image_classifier(None, &make(Classes::Published, DType::F32))
-}
-
-/// The copy with other tensors.
-fn with_tensors(copy: &Path, change: impl FnOnce(&mut HashMap<String, Tensor>)) {
-    let file = copy.join("model.safetensors");
-    let mut tensors = candle_core::safetensors::load(&file, &Device::Cpu).unwrap();
-    change(&mut tensors);
-    candle_core::safetensors::save(&tensors, &file).unwrap();
-}
-
-/// The copy with another setting in one of its files.
-fn with_setting(copy: &Path, file: &str, key: &str, value: Json) {
-    let file = copy.join(file);
-    let mut settings: Json = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    settings[key] = value;
-    fs::write(&file, settings.to_string()).unwrap();
-}
-
-#[test]
-fn missing_extra_and_misshaped_tensors_are_all_named() {
-    let copy = copied("vit");
-    with_tensors(copy.path(), |tensors| {
-        tensors.remove("vit.layernorm.bias").unwrap();
-        tensors.remove("classifier.weight").unwrap();
-        let turned = tensors["vit.encoder.layer.1.intermediate.dense.weight"]
-            .t()
-            .unwrap();
-        let name = "vit.encoder.layer.1.intermediate.dense.weight".to_owned();
-        tensors.insert(name, turned.contiguous().unwrap());
-        let stranger = tensors["classifier.bias"].clone();
-        tensors.insert("vit.encoder.layer.2.output.dense.bias".to_owned(), stranger);
-    });
-    assert_says(
-        loaded(copy.path()),
-        &[
-            "vit.layernorm.bias [24] is missing",
-            "classifier.weight [5, 24] is missing",
-            "vit.encoder.layer.1.intermediate.dense.weight is [24, 40] and must be [40, 24]",
-            "vit.encoder.layer.2.output.dense.bias is not known",
-        ],
-    );
-    let copy = copied("resnet-basic");
-    with_tensors(copy.path(), |tensors| {
-        tensors
-            .remove("resnet.embedder.embedder.normalization.running_var")
-            .unwrap();
-    });
-    assert_says(
-        loaded(copy.path()),
-        &["normalization.running_var [8] is missing"],
-    );
-}
-
-#[test]
-fn pickled_files_are_refused_with_the_reason() {
-    for file in ["pytorch_model.bin", "weights.pt", "last.ckpt", "model.PTH"] {
-        let copy = copied("vit");
-        fs::remove_file(copy.path().join("model.safetensors")).unwrap();
-        fs::write(copy.path().join(file), b"\x80\x02.").unwrap();
-        let words = [
-            file,
-            "pickled",
-            "runs whatever program is in it",
-            "safetensors",
-        ];
-        assert_says(loaded(copy.path()), &words);
-        assert_says(loaded(&copy.path().join(file)), &words);
-    }
-    // Beside safetensors they are not looked at.
-    let copy = copied("vit");
-    fs::write(copy.path().join("pytorch_model.bin"), b"\x80\x02.").unwrap();
-    assert!(loaded(copy.path()).is_ok());
-}
-
-#[test]
-fn a_damaged_folder_says_what_is_wrong() {
-    let model = "model.safetensors";
-    let copy = copied("vit");
-    let whole = fs::read(copy.path().join(model)).unwrap();
-    let length = |n: u64| [&n.to_le_bytes(), &whole[8..]].concat();
-    for (bytes, word) in [
-        (whole[..whole.len() - 4].to_vec(), "its tensors take"),
-        ([&whole[..], &[0; 4]].concat(), "its tensors take"),
-        (whole[..5].to_vec(), "too short"),
-        (length(u64::MAX), "header is damaged"),
-        (length(99_000_000), "header is damaged"),
-        (length(16), "header is damaged"),
-    ] {
-        fs::write(copy.path().join(model), bytes).unwrap();
-        assert_says(loaded(copy.path()), &[word, model]);
-    }
-    let copy = copied("vit");
-    with_tensors(copy.path(), |tensors| {
-        let norm = &tensors["vit.layernorm.bias"] * f64::NAN;
-        tensors.insert("vit.layernorm.bias".to_owned(), norm.unwrap());
-    });
-    assert_says(loaded(copy.path()), &["vit.layernorm.bias", "not finite"]);
-    let copy = copied("vit");
-    fs::write(copy.path().join("config.json"), "{").unwrap();
-    assert_says(loaded(copy.path()), &["config.json", "no JSON"]);
-    fs::remove_file(copy.path().join("config.json")).unwrap();
-    assert_says(loaded(copy.path()), &["no config.json"]);
-    assert_says(
-        loaded(&copy.path().join("nowhere")),
-        &["nowhere", "no config.json"],
-    );
-    let copy = copied("gpt2-sharded");
-    let shards = fs::read_dir(copy.path())
-        .unwrap()
-        .map(|e| e.unwrap().file_name());
-    let shards = shards.map(|name| name.to_string_lossy().into_owned());
-    let shards: Vec<String> = shards.filter(|n| n.ends_with(".safetensors")).collect();
-    assert!(shards.len() > 2, "{shards:?}");
-    for shard in &shards[..2] {
-        fs::remove_file(copy.path().join(shard)).unwrap();
-    }
-    assert_says(
-        PublishedFolder::open(copy.path()),
-        &[&shards[0], &shards[1]],
-    );
-}
-
-#[test]
-fn an_index_leads_nowhere_else() {
-    for stranger in [
-        "../model.safetensors",
-        "/etc/passwd",
-        "..",
-        "sub/model.safetensors",
-    ] {
-        let copy = copied("gpt2-sharded");
-        let index = "model.safetensors.index.json";
-        with_setting(
-            copy.path(),
-            index,
-            "weight_map",
-            json!({ "wte.weight": stranger }),
-        );
-        let words = [stranger, "no safetensors file beside it"];
-        assert_says(PublishedFolder::open(copy.path()), &words);
-    }
-}
-
-#[test]
-fn what_ebbs_networks_cannot_be_is_refused_by_name() {
-    for (name, key, value, word) in [
-        (
-            "vit",
-            "model_type",
-            json!("swin"),
-            "Ebb knows bert, vit, deit",
-        ),
-        ("vit", "hidden_act", json!("relu"), "hidden_act"),
-        (
-            "vit",
-            "num_attention_heads",
-            json!(5),
-            "5 heads do not divide a width of 24",
-        ),
-        ("vit", "hidden_size", json!(-24), "hidden_size = -24"),
-        ("vit", "num_channels", json!(1), "3 channels"),
-        ("vit", "patch_size", json!(5), "no multiple of its patches"),
-        (
-            "vit",
-            "num_hidden_layers",
-            json!(4_000_000_000u64),
-            "it describes a network of about",
-        ),
-        (
-            "bert",
-            "vocab_size",
-            json!(4_000_000_000u64),
-            "it describes a network of about",
-        ),
-        ("dinov2", "use_swiglu_ffn", json!(true), "use_swiglu_ffn"),
-        (
-            "bert",
-            "position_embedding_type",
-            json!("relative_key"),
-            "relative_key",
-        ),
-        ("bert", "is_decoder", json!(true), "is_decoder"),
-        (
-            "gpt2",
-            "scale_attn_by_inverse_layer_idx",
-            json!(true),
-            "scale_attn_by_inverse_layer_idx",
-        ),
-        (
-            "gpt2",
-            "tie_word_embeddings",
-            json!(false),
-            "tie_word_embeddings",
-        ),
-        ("resnet-basic", "hidden_act", json!("silu"), "silu"),
-        (
-            "resnet-basic",
-            "depths",
-            json!([1, 2]),
-            "do not go together",
-        ),
-    ] {
-        let copy = copied(name);
-        with_setting(copy.path(), "config.json", key, value);
-        assert_says(PublishedFolder::open(copy.path()), &["config.json", word]);
-    }
-}
-
-#[test]
-fn a_preprocessor_is_read_as_it_stands() {
-    let copy = copied("vit");
-    let file = "preprocessor_config.json";
-    let read = |copy: &Path| *PublishedFolder::open(copy).unwrap().preprocessor().unwrap();
-    let plain = read(copy.path());
-    assert_eq!((plain.side, plain.shorter_side), (Some(16), None));
-    assert_eq!((plain.mean, plain.deviation), ([0.5; 3], [0.5; 3]));
-    with_setting(copy.path(), file, "size", json!({ "shortest_edge": 256 }));
-    with_setting(
-        copy.path(),
-        file,
-        "crop_size",
-        json!({ "height": 224, "width": 224 }),
-    );
-    with_setting(copy.path(), file, "do_center_crop", json!(true));
-    let cropped = read(copy.path());
-    assert_eq!((cropped.side, cropped.shorter_side), (Some(224), Some(256)));
-    with_setting(copy.path(), file, "image_std", json!([0.5, 0.0, 0.5]));
-    assert_says(
-        PublishedFolder::open(copy.path()),
-        &["image_std", "above 0"],
-    );
 }
