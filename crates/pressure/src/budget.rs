@@ -125,6 +125,24 @@ pub(crate) fn others_ahead(policy: &Policy, state: &State, now: f64, horizon_ms:
     now.max(mean - slope * mean_t) + slope.max(0.0) * horizon_ms as f64 / 1000.0 + scatter
 }
 
+/// What others take in `ms` at their pace of the last moments, bytes; 0 where they give back. A straight line through seconds
+/// would hear of a sudden taker too late.
+pub(crate) fn rise_bytes(policy: &Policy, state: &State, ms: u64) -> f64 {
+    let Some(&(newest, now)) = state.others.back() else {
+        return 0.0;
+    };
+    let recent = state.others.iter().rev();
+    let before = recent
+        .take_while(|(at, _)| newest - at <= policy.sudden_ms)
+        .last();
+    match before {
+        Some(&(at, bytes)) if newest >= at + policy.sudden_ms / 3 => {
+            now.saturating_sub(bytes) as f64 * ms as f64 / (newest - at) as f64
+        }
+        _ => 0.0,
+    }
+}
+
 /// Margin for growth that no slope announces: the 99 % quantile of what others took within `sudden_ms`, over a minute.
 fn margin_bytes(policy: &Policy, state: &State, sample: &MemorySample) -> u64 {
     let share = |fraction: f64| (fraction * sample.total_bytes as f64) as u64;

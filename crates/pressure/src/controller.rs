@@ -3,7 +3,7 @@
 //! Down at once, by forecast; up only after calm, straight to the model's answer but not above the knee. Where even one
 //! sample does not fit the pilot pauses; where the state itself does not fit it parks. Knows no tensor and no thread.
 
-use crate::budget::{budget, refresh_margin};
+use crate::budget::{budget, refresh_margin, rise_bytes};
 use crate::decision::{Ask, Decision, Outcome, Piece};
 use crate::fallback::is_blind;
 use crate::memory_model::MemoryModel;
@@ -135,14 +135,17 @@ pub fn observe(
     (state, model)
 }
 
-/// Why the running piece should be cancelled, if it should: the machine is over the critical line and Ebb over its budget.
+/// Why the running piece should be cancelled, if it should: the machine is over the critical line and Ebb over its budget, or
+/// others take memory so fast that nothing would be left before a cancelled piece could give its own back.
 pub fn should_cancel(policy: &Policy, state: &State, sample: &MemorySample) -> Option<String> {
     if is_blind(sample) || policy.fixed_micro_batch.is_some() {
         return None;
     }
-    let used = sample.total_bytes.saturating_sub(sample.available_bytes);
-    let over_line = used as f64 > policy.cancel_fraction * sample.total_bytes as f64;
-    let critical = over_line || sample.kernel_level == Some(Level::Critical);
+    let used = sample.total_bytes.saturating_sub(sample.available_bytes) as f64;
+    let over_line = used > policy.cancel_fraction * sample.total_bytes as f64;
+    let soon = used + rise_bytes(policy, state, policy.cancel_ahead_ms);
+    let gone_soon = soon > sample.total_bytes as f64;
+    let critical = over_line || gone_soon || sample.kernel_level == Some(Level::Critical);
     let budget = budget(policy, state, sample, policy.horizon_extra_ms);
     (critical && sample.own_bytes > budget.bytes)
         .then(|| why_less(policy, state, sample, &budget).1)

@@ -27,6 +27,9 @@ pub struct Policy {
     pub device_soft_fraction: f64,
     /// Share of RAM in use from which a running piece above its budget is cancelled.
     pub cancel_fraction: f64,
+    /// How far ahead a running piece is cancelled where others take the last memory, milliseconds: until it hears of it, drops
+    /// what it holds and the system has that back.
+    pub cancel_ahead_ms: u64,
     /// Share of RAM that even a single sample must stay under; above it the pilot pauses.
     pub pause_fraction: f64,
     /// Share of RAM that the state alone must stay under one second ahead; above it the pilot parks.
@@ -150,6 +153,7 @@ impl Default for Policy {
             device_fraction: 0.95,
             device_soft_fraction: 0.70,
             cancel_fraction: 0.95,
+            cancel_ahead_ms: 1_000,
             pause_fraction: 0.94,
             park_fraction: 0.985,
             park_ahead_ms: 1_000,
