@@ -1,5 +1,5 @@
-//! A trained run put to use: evaluated on a folder, asked what a photograph shows or a text is, or to write on. Starts nothing
-//! and writes nothing.
+//! A trained run put to use: evaluated on a folder, asked what a photograph shows or a text is, asked to write on, or
+//! exported. Starts nothing, and writes nothing but the folder that it is exported to.
 
 mod generate;
 mod photographs;
