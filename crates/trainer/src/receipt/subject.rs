@@ -75,7 +75,7 @@ pub fn of_folder(
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let learner = Learner::new(&plan, &chosen.device)?;
-        let data = Data::Photographs(inspection.clone());
+        let data = Data::Photographs(Box::new(inspection.clone()));
         let (samples, notes) = samples(&plan, &data, 0)?;
         Ok(Receipt {
             subject: plan.name.clone(),

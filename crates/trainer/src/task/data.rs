@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The samples of a run, by what they are.
 pub enum Data {
     /// Photographs, decoded when they are needed.
-    Photographs(Inspection),
+    Photographs(Box<Inspection>),
     /// Labelled texts.
     Texts {
         /// Those trained on.
@@ -34,7 +34,7 @@ impl Data {
     /// A file of texts is gone or changed since it was looked at.
     pub fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self> {
         let found = match found {
-            Found::Photographs(found) => return Ok(Data::Photographs(found.clone())),
+            Found::Photographs(found) => return Ok(Data::Photographs(Box::new(found.clone()))),
             Found::Texts(found) => found,
         };
         let limited;
