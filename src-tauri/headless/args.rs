@@ -323,7 +323,7 @@ pub struct Pilot {
     pub micro_batch: Option<MicroBatch>,
 }
 
-fn politeness(text: &str) -> Result<f64, String> {
+pub fn politeness(text: &str) -> Result<f64, String> {
     share(
         text,
         0.5..=0.95,

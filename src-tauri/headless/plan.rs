@@ -4,6 +4,7 @@
 mod asked;
 mod table;
 
+use super::args::Texts;
 use super::failure::Failure;
 use super::say::out;
 use super::train::{base_config, machine};
@@ -35,6 +36,8 @@ pub struct Plan {
     /// One image size alone, the side in pixels
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<u32>,
+    #[command(flatten)]
+    pub texts: Texts,
     /// Samples a step
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
@@ -62,6 +65,9 @@ pub struct Plan {
     /// The same as a share of all memory, 0.1 to 0.95; 0.67 leaves a third to you
     #[arg(long, value_name = "SHARE", value_parser = super::args::memory_target)]
     pub memory_target: Option<f64>,
+    /// Share of memory that all apps together may fill: the budget line
+    #[arg(long, value_name = "SHARE", value_parser = super::args::politeness)]
+    pub politeness: Option<f64>,
     /// Plan for a Mac with so much memory, such as 16GB
     #[arg(long = "for", value_name = "SIZE", value_parser = asked::mac)]
     pub mac: Option<u64>,
@@ -289,6 +295,11 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
         folder: args.folder.clone(),
         model: args.model.clone(),
         image_size: args.image_size,
+        tokens: args.texts.tokens,
+        vocabulary: args.texts.vocabulary,
+        class_weights: args.texts.class_weights.clone(),
+        text_column: args.texts.text_column.clone(),
+        label_column: args.texts.label_column.clone(),
         effective_batch: args.effective_batch,
         optimizer: args.optimizer.clone(),
         ema_decay: args.ema_decay,
@@ -299,6 +310,7 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
         threads: args.threads,
         memory_cap_bytes: args.memory_cap,
         memory_cap_fraction: args.memory_target,
+        politeness: args.politeness,
         ..RunConfig::default()
     };
     let config = typed.over(base);

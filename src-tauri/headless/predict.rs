@@ -6,7 +6,6 @@ use super::say::{aside, out};
 use super::train::{certificate_path, find};
 use dataset::Task;
 use serde_json::json;
-use std::path::Path;
 use trainer::{Prediction, SavedRun, Wanted};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
@@ -51,10 +50,8 @@ fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
     for (text, prediction) in texts.iter().zip(saved.predict_texts(&texts)?) {
         match args.json {
             true => {
-                let mut line = line(saved, Path::new(""), &prediction, args.top);
-                line["file"].take();
-                line["text"] = json!(text);
-                out!("{line}");
+                let classes = classes(saved, &prediction, args.top);
+                out!("{}", json!({"text": text, "classes": classes}));
             }
             false => out!("{text}: {}", words(saved, &prediction, args.top)),
         }
@@ -87,8 +84,11 @@ fn line(
     prediction: &Prediction,
     top: usize,
 ) -> serde_json::Value {
-    let classes: Vec<_> = best(saved, prediction, top)
-        .map(|(name, p)| json!({"class": name, "probability": p}))
-        .collect();
-    json!({"file": file.to_string_lossy(), "classes": classes})
+    json!({"file": file.to_string_lossy(), "classes": classes(saved, prediction, top)})
+}
+
+fn classes(saved: &SavedRun, prediction: &Prediction, top: usize) -> Vec<serde_json::Value> {
+    let best = best(saved, prediction, top);
+    best.map(|(name, p)| json!({"class": name, "probability": p}))
+        .collect()
 }

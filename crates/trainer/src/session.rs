@@ -309,6 +309,8 @@ impl<'a> Session<'a> {
     /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
     /// measured first, on one sample and on two whose gradients are dropped.
     pub(crate) fn weigh(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
+        let cost = self.feed.sample_cost(self.plan.sample_cost());
+        self.pilot.set_sample_cost(cost);
         for size in [1, 2] {
             if pending.remaining() < 2 || !self.pilot.must_weigh() {
                 return Ok(());

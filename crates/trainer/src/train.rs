@@ -196,6 +196,9 @@ impl Session<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         self.unload()?;
+        // Parked, the run stands where its checkpoint does, and ends there where it ends now.
+        let before = self.state.step;
+        self.stand_on(&checkpoint::newest(&self.run)?.0);
         let step = match phase {
             Phase::Train => self.state.step + 1,
             Phase::Evaluate => self.state.step,
@@ -213,10 +216,9 @@ impl Session<'_> {
             }
         }
         let (loaded, _) = checkpoint::newest(&self.run)?;
-        let again = loaded.state.step < self.state.step;
         self.load(&loaded)?;
         self.restart_feed();
-        if again {
+        if self.state.step < before {
             self.say_resumed()?;
         }
         Ok(ControlFlow::Continue(()))

@@ -25,7 +25,7 @@ const ROUGH_MOST: u32 = 2;
 const SAFETY: u64 = 4;
 
 const SMALLER: &str = "choose a smaller --micro-batch, or auto";
-const RAISE: &str = "use smaller images or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
+const RAISE: &str = "use smaller images, shorter texts (--tokens) or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
 
 /// Values that a block keeps of each token for its backward pass, in widths, roughly.
 const ROUGH_WIDTHS: u64 = 24;
@@ -104,8 +104,8 @@ impl Pilot {
             checkpoint_blocks: self.state.checkpoint_blocks(self.kind(Phase::Train)),
             ..self.kind(Phase::Train)
         };
-        let cost = u64::from(micro_batch) * u64::from(self.image_size).pow(2);
-        let rough = cost * ROUGH_PIXEL_BYTES * u64::from(self.element_bytes) / 4;
+        let cost = u64::from(micro_batch) * self.sample_cost;
+        let rough = cost * self.rough_cost_bytes * u64::from(self.element_bytes) / 4;
         let state = self.model.state_bytes(kind).unwrap_or(0);
         let needed = self.model.upper_bytes(kind, cost).unwrap_or(state + rough);
         let stuck = self.stuck(kind, needed, missing_bytes);
@@ -119,9 +119,7 @@ impl Pilot {
     /// What others leave too little for, in bytes: one sample, or the state alone where that is all that is known.
     pub fn missing_bytes(&self) -> u64 {
         let kind = self.kind(Phase::Train);
-        let one = self
-            .model
-            .upper_bytes(kind, u64::from(self.image_size).pow(2));
+        let one = self.model.upper_bytes(kind, self.sample_cost);
         let sample = self.monitor.latest().unwrap_or_default();
         let there = self.budget_bytes(&sample).max(1);
         one.map_or(1, |one| one.saturating_sub(there).max(1))

@@ -96,7 +96,9 @@ impl Dropped<'_> {
                 match limit {
                     Some(limit) => texts(
                         config,
-                        &found.clone().limited(seed(found.split), limit),
+                        &found
+                            .clone()
+                            .limited(config.seed.unwrap_or(seed(found.split)), limit),
                         kind,
                     ),
                     None => texts(config, found, kind),

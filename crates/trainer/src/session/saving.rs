@@ -34,9 +34,14 @@ impl Session<'_> {
         let learner = Learner::new(self.plan, &self.chosen.device)?;
         self.learner = learner.within(self.piece_limit_bytes);
         checkpoint::load(loaded, &mut self.learner, Moments::Load)?;
+        self.stand_on(loaded);
+        Ok(())
+    }
+
+    /// The run is where this checkpoint is.
+    pub(crate) fn stand_on(&mut self, loaded: &Loaded) {
         self.state = loaded.state.clone();
         self.saved.step = Some(self.state.step);
-        Ok(())
     }
 
     /// Writes the checkpoint that a park rests on, as long as writing is cheap. True where one was written: the newest may be of
@@ -67,7 +72,7 @@ impl Session<'_> {
     /// The run ends by an error: what the last whole step left is saved where it can be. An error in the middle of an
     /// update leaves nothing whole.
     pub(crate) fn save_what_is_whole(&mut self) {
-        if self.whole && !self.learner.is_unloaded() && self.saved.step != Some(self.state.step) {
+        if self.whole && self.saved.step != Some(self.state.step) {
             // The error that ends the run is told; one more about the disk would hide it.
             let _ = self.save(CheckpointReason::Stop);
         }
@@ -91,10 +96,6 @@ impl Session<'_> {
 
     /// Writes a checkpoint; where that fails the training goes on and says so.
     pub(crate) fn save_if_possible(&mut self, why: CheckpointReason) -> Result<()> {
-        if self.learner.is_unloaded() {
-            // Parked: the checkpoint of this step was written before the weights went.
-            return Ok(());
-        }
         match self.save(why) {
             Err(error @ TrainError::CheckpointWrite { .. }) => {
                 self.journal.warn(error.code(), error.to_string())
@@ -115,8 +116,12 @@ impl Session<'_> {
         error
     }
 
-    /// Writes a checkpoint. Weights that are not finite are none: the last good one stays.
+    /// Writes a checkpoint. Weights that are not finite are none: the last good one stays. Nor are weights that went when the run
+    /// parked: it stands on the checkpoint that is there.
     pub(crate) fn save(&mut self, why: CheckpointReason) -> Result<()> {
+        if self.learner.is_unloaded() {
+            return Ok(());
+        }
         if let Some(name) = self.learner.first_non_finite_weight()? {
             let step = self.state.step;
             let message = format!(

@@ -3,7 +3,7 @@
 
 use super::Text;
 use crate::durable::publish;
-use crate::error::{Result, TrainError};
+use crate::error::{Result, TrainError, at};
 use crate::plan::TextModel;
 use dataset::{Part, TextInspection, TextRows, Tokenizer, Vocabulary};
 use runlog::{RunFolder, format_count};
@@ -149,7 +149,8 @@ pub(super) fn tokenizer(
             ),
         });
     }
-    let written = learnt.to_json().unwrap_or_default();
+    let unwritable = || std::io::Error::other("the vocabulary cannot be written as JSON");
+    let written = learnt.to_json().ok_or_else(unwritable).map_err(at(&path))?;
     publish(&path, written.as_bytes())?;
     // As it will be read in every later life.
     Ok(Tokenizer::load(&path)?)
