@@ -29,7 +29,7 @@ pub enum Command {
     /// Say what a folder is, and whether it can be trained
     Inspect(Inspect),
     /// Say what fits before anything trains
-    Plan(super::plan::Plan),
+    Plan(Box<super::plan::Plan>),
     /// Train on a folder
     Train(Box<Train>),
     /// Go on with a run from its newest checkpoint

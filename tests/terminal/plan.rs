@@ -271,7 +271,7 @@ fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order()
         .take(5)
         .collect();
     for (offer, begins) in offers.iter().zip([
-        "  Lower the image size by a third (a smaller --image-size): frees ",
+        "  Lower the image size by a third (a smaller --image-size or --tokens): frees ",
         "  Keep activations in 16 bits (--precision bf16 on a GPU): frees ",
         "  Keep the optimizer's moments in 8 bits (--optimizer adamw8bit): frees ",
         "  Halve the effective batch (a smaller --effective-batch): frees nothing by itself",

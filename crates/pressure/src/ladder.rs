@@ -47,7 +47,7 @@ impl Rung {
         match self {
             Rung::ShrinkMicroBatch => Some("a smaller --micro-batch, or auto"),
             Rung::CheckpointBlocks => Some("--checkpoint-blocks all"),
-            Rung::LowerResolution => Some("a smaller --image-size, or --tokens for texts"),
+            Rung::LowerResolution => Some("a smaller --image-size or --tokens"),
             Rung::HalvePrecision => Some("--precision bf16 on a GPU"),
             Rung::ShrinkOptimizerState => Some("--optimizer adamw8bit"),
             Rung::ShrinkEffectiveBatch => Some("a smaller --effective-batch"),

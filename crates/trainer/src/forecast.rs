@@ -120,6 +120,8 @@ pub struct Forecast {
     batch_sample_bytes: u64,
     forms: Vec<(u32, Heap)>,
     blocks: u32,
+    /// The network is made of convolutions.
+    convolves: bool,
     target: Target,
 }
 
@@ -164,6 +166,7 @@ impl Forecast {
             batch_sample_bytes: 0,
             forms: Vec::new(),
             blocks: Network::blocks(model, image_size),
+            convolves: model == ModelKind::ConvNet,
             target,
         };
         forecast.rehearsed(&piece, plan.checkpoint_blocks, forms, patience)
@@ -186,6 +189,7 @@ impl Forecast {
             batch_sample_bytes: workload.sample_bytes(),
             forms: Vec::new(),
             blocks: workload.blocks() as u32,
+            convolves: workload == Workload::ResNet18,
             target,
         };
         forecast.rehearsed(&piece, checkpointed, forms, PATIENCE)
@@ -200,7 +204,7 @@ impl Forecast {
         effective_batch: u32,
     ) -> Option<u64> {
         let heap_bytes = self.heap_bytes(checkpointed, micro_batch, effective_batch)?;
-        Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes))
+        Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes, self.convolves))
     }
 
     /// What of it is in use on the heap, in bytes.

@@ -157,7 +157,7 @@ fn a_piece_that_cannot_be_made_smaller_ends_the_run_with_a_reason() {
         (
             kept_bytes(1) / 50,
             None,
-            "what would help first: a smaller --image-size frees",
+            "what would help first: a smaller --image-size or --tokens frees",
         ),
         (
             kept_bytes(2),

@@ -105,7 +105,7 @@ fn what_would_help_names_settings_with_what_each_frees() {
     assert_eq!(
         what_would_help(&stuck).as_deref(),
         Some(
-            "what would help: --checkpoint-blocks all frees 0.4 GB; a smaller --image-size frees 0.3 GB; \
+            "what would help: --checkpoint-blocks all frees 0.4 GB; a smaller --image-size or --tokens frees 0.3 GB; \
              --precision bf16 on a GPU frees 0.3 GB; --optimizer adamw8bit frees 0.4 GB"
         )
     );
