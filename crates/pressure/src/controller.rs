@@ -145,10 +145,7 @@ pub fn should_cancel(policy: &Policy, state: &State, sample: &MemorySample) -> O
     let over_line = used > policy.cancel_fraction * sample.total_bytes as f64;
     let soon = used + rise_bytes(policy, state, policy.cancel_ahead_ms);
     // A single sample is cancelled for what is, not for what may come: there is nothing smaller to try instead.
-    let divisible = state
-        .last_kind
-        .is_some_and(|kind| state.micro_batch(kind) > 1);
-    let gone_soon = divisible && soon > sample.total_bytes as f64;
+    let gone_soon = state.last_micro_batch > 1 && soon > sample.total_bytes as f64;
     let critical = over_line || gone_soon || sample.kernel_level == Some(Level::Critical);
     let budget = budget(policy, state, sample, policy.horizon_extra_ms);
     (critical && sample.own_bytes > budget.bytes)

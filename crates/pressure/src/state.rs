@@ -34,6 +34,8 @@ pub struct State {
     /// What the decision before was.
     pub(crate) last_action: Action,
     pub(crate) last_prefetch: Prefetch,
+    /// Samples of the newest piece, which can be fewer than the micro-batch.
+    pub(crate) last_micro_batch: u32,
     /// A piece that ended badly and has not been answered yet.
     pub(crate) setback: Option<Setback>,
     /// Times of voluntary changes within the last minute.

@@ -296,6 +296,7 @@ impl Turn<'_> {
             }
             _ => most,
         };
+        state.last_micro_batch = micro_batch;
         Decision {
             action: verdict.action,
             micro_batch,
