@@ -252,7 +252,7 @@ pub struct Stuck {
 }
 
 /// The same rungs as the user can take them, as the end of an error: "what would help: --checkpoint-blocks all frees
-/// 0.3 GB; a smaller --image-size frees 0.4 GB". `None` where none would do.
+/// 0.3 GB; a smaller --image-size or --tokens frees 0.4 GB". `None` where none would do.
 pub fn what_would_help(stuck: &Stuck) -> Option<String> {
     let settings = suggest_recovery(stuck)
         .into_iter()
@@ -264,7 +264,7 @@ pub fn what_would_help(stuck: &Stuck) -> Option<String> {
     (!settings.is_empty()).then(|| format!("what would help: {}", settings.join("; ")))
 }
 
-/// The first of them in words: "a smaller --image-size frees 0.4 GB". `None` where none would do.
+/// The first of them in words: "a smaller --image-size or --tokens frees 0.4 GB". `None` where none would do.
 pub fn first_help(stuck: &Stuck) -> Option<String> {
     let mut settings = suggest_recovery(stuck).into_iter();
     settings.find_map(|(recovery, freed)| {

@@ -87,7 +87,7 @@ fn offers(stuck: &Stuck) {
     }
 }
 
-/// "Lower the image size by a third (a smaller --image-size): frees 0.4 GB, enough".
+/// "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB, enough".
 fn offer(recovery: &Recovery, freed_bytes: u64, missing_bytes: u64) -> String {
     let how = recovery.rung.setting();
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));
