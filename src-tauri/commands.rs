@@ -79,7 +79,7 @@ pub async fn choose_folder(
         .dialog()
         .file()
         .set_parent(&window)
-        .set_title("Choose a folder of photographs");
+        .set_title("Choose a folder of photographs or texts");
     aside(shell, move |shell| {
         let chosen = dialog
             .blocking_pick_folder()
@@ -121,10 +121,9 @@ pub async fn forecast(
     settings: PlanSettings,
 ) -> Answer<ForecastView> {
     aside(shell, move |shell| {
-        // Which photographs are held out decides nothing about memory.
+        // Which samples are held out decides nothing about memory.
         let found = shell.inspections.take(&inspection, SEED)?;
-        let config = suggestion::config(&settings);
-        valid(&config)?;
+        valid(&suggestion::config(&settings, &found))?;
         let machine = shell.readings.now();
         Ok(suggestion::forecast(&settings, &found, &machine)?)
     })
@@ -141,7 +140,7 @@ pub async fn train(
     aside(shell, move |shell| {
         shell.is_free()?;
         let found = shell.inspections.take(&inspection, settings.seed)?;
-        let config = suggestion::config(&settings);
+        let config = suggestion::config(&settings, &found);
         valid(&config)?;
         let plan = Plan::check(&config, &found)?;
         let folder = shell.runs.store().create(&plan.name)?;

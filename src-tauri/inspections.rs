@@ -6,15 +6,13 @@ use crate::readings::Readings;
 use crate::shown::shown;
 use crate::suggestion;
 use crate::view::{CommandError, InspectionView};
-use dataset::{
-    DatasetError, Found, InspectOptions, Inspection, Task, TextOptions, Watch, inspect, look, watch,
-};
+use dataset::{DatasetError, Found, InspectOptions, Task, TextOptions, Watch, look, watch};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Held-out photographs are chosen by this seed unless the settings say another.
+/// Held-out samples are chosen by this seed unless the settings say another.
 pub const SEED: u64 = dataset::DEFAULT_SEED;
 
 /// Every folder of this process.
@@ -32,7 +30,7 @@ struct Folder {
 #[derive(Default)]
 struct State {
     view: Option<InspectionView>,
-    found: Option<Inspection>,
+    found: Option<Found>,
     /// Alive while the folder is followed; dropping it ends the thread.
     watch: Option<Watch>,
     following: bool,
@@ -87,7 +85,7 @@ impl Inspections {
     }
 
     /// What was found, for a training with this seed. The folder is followed no longer.
-    pub fn take(&self, id: &str, seed: u64) -> Result<Inspection, CommandError> {
+    pub fn take(&self, id: &str, seed: u64) -> Result<Found, CommandError> {
         let folder = self.folder(id)?;
         let found = held(&folder.state).found.clone();
         let Some(found) = found else {
@@ -101,7 +99,8 @@ impl Inspections {
         if seed == SEED {
             return Ok(found);
         }
-        inspect(&folder.path, &options(seed), &|_| {})
+        let usual = TextOptions::default();
+        look(&folder.path, &options(seed), &usual, &|_| {})
             .map_err(|error| CommandError::new("not_trainable", error.to_string()))
     }
 
@@ -173,8 +172,8 @@ fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, change
         };
         view.reading = false;
         view.notes.extend(unwatched.map(str::to_owned));
-        if let (Ok(Found::Photographs(inspection)), None) = (&found, &view.refusal) {
-            match suggestion::of(inspection, &machine) {
+        if let (Ok(found), None) = (&found, &view.refusal) {
+            match suggestion::of(found, &machine) {
                 Ok(plan) => view.plan = Some(plan),
                 Err(error) => view.refusal = refused(error.to_string()),
             }
@@ -205,11 +204,8 @@ impl Folder {
             Some(_) => view.samples + view.skipped.len() as u64,
             None => 0,
         };
+        state.found = found.filter(|_| view.refusal.is_none());
         state.view = Some(view);
-        state.found = match found {
-            Some(Found::Photographs(found)) => Some(found).filter(|found| found.refusal.is_none()),
-            _ => None,
-        };
     }
 }
 

@@ -1,7 +1,7 @@
 //! From what was found in a folder to what the window shows of it. Refuses to know how a folder is read or followed.
 
 use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
-use dataset::{Class, Found, IN_THE_TERMINAL, Inspection, SkippedFile, TextInspection};
+use dataset::{Class, Found, Inspection, SkippedFile, TextInspection};
 
 /// Lines of skipped rows that the window lists; the terminal lists all.
 const ROWS_SHOWN: usize = 50;
@@ -38,10 +38,7 @@ fn photographs(inspection: &Inspection) -> InspectionView {
 }
 
 fn texts(inspection: &TextInspection) -> InspectionView {
-    let refusal = match &inspection.refusal {
-        Some(why) => CommandError::new("not_trainable", why.clone()),
-        None => CommandError::new("not_yet", IN_THE_TERMINAL),
-    };
+    let refused = |why: &String| CommandError::new("not_trainable", why.clone());
     let rows = inspection.skipped_rows.iter().map(|rows| SkippedView {
         file: format!("{}, {}", rows.path.display(), rows.describe_lines()),
         reason: rows.reason.clone(),
@@ -59,7 +56,7 @@ fn texts(inspection: &TextInspection) -> InspectionView {
     InspectionView {
         name: inspection.name.clone(),
         path: inspection.folder.display().to_string(),
-        refusal: Some(refusal),
+        refusal: inspection.refusal.as_ref().map(refused),
         classes: classes(&inspection.classes),
         samples: inspection.found(),
         bytes: inspection.bytes,

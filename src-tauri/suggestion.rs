@@ -3,35 +3,39 @@
 
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
-use dataset::Inspection;
+use dataset::{Found, Task};
 use pressure::{DataNeed, DeviceRoom, ModelNeed, Policy, Processes, suggest_config};
 use runlog::RunConfig;
 use trainer::forecast::{Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
-use trainer::{Augmentation, ModelKind, Plan, foresee_kind};
+use trainer::{Augmentation, ModelKind, Plan, TextModel, TextSize, foresee_kind};
+
+/// Lengths of texts that can be chosen, in tokens, beside the suggested one.
+const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
 
 /// What Ebb would do with this folder if nobody said anything.
-pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> {
-    let plan = Plan::check(&RunConfig::default(), inspection)?;
+pub fn of(found: &Found, machine: &Told) -> trainer::Result<PlanView> {
+    let plan = Plan::check(&RunConfig::default(), found)?;
     Ok(PlanView {
         settings: PlanSettings {
             model: plan.model.name().to_owned(),
-            image_size: plan.image_size,
+            resolution: plan.image_size,
             effective_batch: plan.effective_batch,
             epochs: plan.epochs(),
             learning_rate: plan.learning_rate,
-            augment: match plan.augment {
-                Augmentation::None => "none",
-                Augmentation::Standard => "standard",
-            }
-            .to_owned(),
+            augment: is_of_photographs(found).then(|| augmentation(plan.augment)),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
             politeness: plan.politeness.unwrap_or(Policy::default().politeness),
             seed: plan.seed,
         },
-        models: ModelKind::ALL
+        sample: match plan.task() {
+            // Documents are packed into windows, and these are what a step counts.
+            Task::LanguageModel => "window".to_owned(),
+            task => task.sample().to_owned(),
+        },
+        models: models(&plan)
             .map(|model| (model.name().to_owned(), model.label().to_owned()))
-            .to_vec(),
-        image_sizes: IMAGE_SIZES.to_vec(),
+            .collect(),
+        resolutions: resolutions(&plan),
         train_samples: plan.train_samples,
         held_out_samples: plan.held_out_samples,
         machine: machine.view(),
@@ -40,13 +44,49 @@ pub fn of(inspection: &Inspection, machine: &Told) -> trainer::Result<PlanView> 
     })
 }
 
+fn is_of_photographs(found: &Found) -> bool {
+    found.task() == Task::ImageClassification
+}
+
+fn augmentation(augment: Augmentation) -> String {
+    match augment {
+        Augmentation::None => "none",
+        Augmentation::Standard => "standard",
+    }
+    .to_owned()
+}
+
+/// The networks that learn what the plan learns, the suggested one first.
+fn models(plan: &Plan) -> Box<dyn Iterator<Item = ModelKind>> {
+    let task = plan.task();
+    match plan.text_model() {
+        None => Box::new(ModelKind::ALL.into_iter()),
+        Some(model) => {
+            let sizes = TextSize::ALL.into_iter();
+            let sizes = sizes.filter(move |size| size.task() == task);
+            Box::new(sizes.map(move |size| ModelKind::Texts(TextModel { size, ..model })))
+        }
+    }
+}
+
+fn resolutions(plan: &Plan) -> Vec<u32> {
+    let usual = match plan.text_model() {
+        None => IMAGE_SIZES.to_vec(),
+        Some(_) => TOKENS.to_vec(),
+    };
+    let mut all: Vec<u32> = usual.into_iter().chain([plan.image_size]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// What these settings will need on this machine as it is now. Takes about a second: it rehearses pieces.
 pub fn forecast(
     settings: &PlanSettings,
-    inspection: &Inspection,
+    found: &Found,
     machine: &Told,
 ) -> trainer::Result<ForecastView> {
-    let plan = Plan::check(&config(settings), inspection)?;
+    let plan = Plan::check(&config(settings, found), found)?;
     let sample = &machine.sample;
     let device = DeviceRoom {
         total_bytes: sample.total_bytes,
@@ -72,7 +112,7 @@ pub fn forecast(
     });
     let forecast = Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?;
     let need = forecast.need(plan.effective_batch, &[]);
-    let found = suggest_config(&need, &data, &device, &processes);
+    let suggested = suggest_config(&need, &data, &device, &processes);
     let view = ForecastView {
         parameters: forecast.parameters,
         state_bytes: need.state_bytes,
@@ -84,14 +124,14 @@ pub fn forecast(
         peaks: Vec::new(),
         refusal: None,
     };
-    Ok(match found {
-        Ok(found) => ForecastView {
-            activations_bytes: found.predicted_peak_bytes.saturating_sub(need.state_bytes),
-            peak_bytes: found.predicted_peak_bytes,
-            micro_batch: found.micro_batch,
-            accumulation: found.accumulation,
-            checkpoint_blocks: found.checkpoint_blocks,
-            peaks: peaks(&need, found.checkpoint_blocks),
+    Ok(match suggested {
+        Ok(fits) => ForecastView {
+            activations_bytes: fits.predicted_peak_bytes.saturating_sub(need.state_bytes),
+            peak_bytes: fits.predicted_peak_bytes,
+            micro_batch: fits.micro_batch,
+            accumulation: fits.accumulation,
+            checkpoint_blocks: fits.checkpoint_blocks,
+            peaks: peaks(&need, fits.checkpoint_blocks),
             ..view
         },
         Err(no) => ForecastView {
@@ -115,15 +155,20 @@ fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
     peaks
 }
 
-/// The config that these settings make; what the page cannot set is Ebb's choice.
-pub fn config(settings: &PlanSettings) -> RunConfig {
+/// The config that these settings make for what was found; what the page cannot set is Ebb's choice.
+pub fn config(settings: &PlanSettings, found: &Found) -> RunConfig {
+    let (side, tokens) = match is_of_photographs(found) {
+        true => (Some(settings.resolution), None),
+        false => (None, Some(settings.resolution)),
+    };
     RunConfig {
         model: Some(settings.model.clone()),
-        image_size: Some(settings.image_size),
+        image_size: side,
+        tokens,
         effective_batch: Some(settings.effective_batch),
         epochs: Some(settings.epochs),
         learning_rate: Some(settings.learning_rate),
-        augment: Some(settings.augment.clone()),
+        augment: settings.augment.clone(),
         checkpoint_every: Some(settings.checkpoint_every.clone()),
         politeness: Some(settings.politeness),
         seed: Some(settings.seed),

@@ -90,7 +90,7 @@ pub struct InspectionView {
     pub files_seen: u64,
     /// Still reading.
     pub reading: bool,
-    /// Why it cannot be trained, with the next move: `not_trainable` for the folder's sake, `not_yet` for Ebb's.
+    /// Why it cannot be trained, with the next move.
     pub refusal: Option<CommandError>,
     /// What it is for: "image classification", "text classification", "language model"; empty while reading.
     pub task: String,
@@ -139,10 +139,12 @@ pub struct SkippedView {
 pub struct PlanView {
     /// The settings themselves.
     pub settings: PlanSettings,
+    /// What one sample of a step is called: "photograph", "text", "window".
+    pub sample: String,
     /// Models that can be chosen, value and label.
     pub models: Vec<(String, String)>,
-    /// Image sizes that can be chosen.
-    pub image_sizes: Vec<u32>,
+    /// Sides of the image in pixels that can be chosen; of texts, most tokens.
+    pub resolutions: Vec<u32>,
     /// Samples trained on.
     pub train_samples: u64,
     /// Samples held out.
@@ -184,16 +186,16 @@ pub struct ForecastView {
 pub struct PlanSettings {
     /// Model's name.
     pub model: String,
-    /// Side of the square image.
-    pub image_size: u32,
+    /// Side of the square image in pixels; of texts, most tokens.
+    pub resolution: u32,
     /// Samples a step.
     pub effective_batch: u32,
     /// Epochs.
     pub epochs: u64,
     /// Peak learning rate.
     pub learning_rate: f64,
-    /// `none` or `standard`.
-    pub augment: String,
+    /// `none` or `standard`; nothing for texts.
+    pub augment: Option<String>,
     /// `10min`, `2epochs`, `500steps`.
     pub checkpoint_every: String,
     /// Where the budget line stands: the share of all memory that everybody together may fill.
@@ -268,7 +270,7 @@ pub struct DrillView {
 /// A refusal, with a code where the window acts on it.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct CommandError {
-    /// `unknown_id`, `busy`, `not_trainable`, `not_yet`, `invalid_setting`, `failed`.
+    /// `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
     pub code: String,
     /// What, where, and the next move.
     pub message: String,

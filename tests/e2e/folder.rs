@@ -52,51 +52,6 @@ fn a_folder_dragged_onto_the_window_is_inspected() {
 }
 
 #[test]
-fn texts_are_said_and_refused_with_the_next_move() {
-    let home = Home::new();
-    let folder = home.path().join("messages");
-    std::fs::create_dir(&folder).expect("it can be made");
-    let rows = (0..30).map(|i| match i % 3 {
-        0 => format!("spam\twin prize number {i}\n"),
-        _ => format!("ham\tsee you at {i} o'clock\n"),
-    });
-    std::fs::write(folder.join("rows.tsv"), rows.collect::<String>()).expect("it can be written");
-    let window = Window::open(&["app", &folder.display().to_string()], home.path());
-    let shown = window.wait_for(
-        "a refusal",
-        "return document.querySelector('.proposal .refusal')?.textContent ?? null",
-    );
-    assert!(
-        shown
-            .as_str()
-            .is_some_and(|shown| shown.contains("not in the window yet. To train now")),
-        "{shown}"
-    );
-    window.screenshot("texts");
-    let view = window
-        .invoke("inspection", &json!({"id": "folder-1", "seen": 0}))
-        .expect("it is open");
-    let found = (
-        &view["task"],
-        &view["sample"],
-        &view["samples"],
-        &view["refusal"]["code"],
-    );
-    let expected = (
-        json!("text classification"),
-        json!("text"),
-        json!(30),
-        json!("not_yet"),
-    );
-    assert_eq!(found, (&expected.0, &expected.1, &expected.2, &expected.3));
-    assert_eq!(
-        view["classes"][0],
-        json!({"name": "ham", "count": 20, "small": false})
-    );
-    assert!(view["plan"].is_null());
-}
-
-#[test]
 fn what_is_no_folder_is_answered_by_a_sentence() {
     let home = Home::new();
     let file = home.path().join("notes.pdf");

@@ -11,6 +11,8 @@ mod page;
 
 mod folder;
 
+mod texts;
+
 mod plan;
 
 mod leave;

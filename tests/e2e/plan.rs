@@ -29,7 +29,7 @@ fn the_forecast_follows_what_is_chosen() {
         );
         window.run(&script);
     };
-    choose("#setting-image-size", "224");
+    choose("#setting-resolution", "224");
     let larger = figures(&window, &suggested);
     window.screenshot("plan-224");
     choose("#setting-model", "vit_micro");

@@ -49,7 +49,7 @@ pub use images::{Augment, ImageDataset, ImageOptions, Sample};
 pub use inspect::{DEFAULT_SEED, InspectOptions, inspect};
 pub use inspection::{Class, Ignored, ImageFile, Inspection, Part, SkippedFile, SplitKind};
 pub use loader::{Loader, LoaderOptions};
-pub use look::{Found, IN_THE_TERMINAL, look};
+pub use look::{Found, look};
 pub use order::Order;
 pub use text::{
     Buckets, Column, Documents, EncodingFound, KeptTexts, Lengths, Packing, Role, SkippedRows,

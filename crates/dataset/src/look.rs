@@ -8,10 +8,6 @@ use crate::text::{Task, TextInspection, TextOptions, claims_text, inspect_texts}
 use crate::walk::{Walk, alone, walk};
 use std::path::Path;
 
-/// What a window says of texts, which it cannot plan.
-pub const IN_THE_TERMINAL: &str = "Ebb trains on texts in the terminal, not in the window yet. To train now, type: ebb train, and \
-     the folder.";
-
 /// What was found, by task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Found {
@@ -98,16 +94,4 @@ fn are_the_matter(photographs: &Inspection, listed: &Walk) -> bool {
 /// Fewer documents than files that claim to be photographs.
 fn is_aside(found: &TextInspection, photographs: &Inspection) -> bool {
     found.task == Task::LanguageModel && found.samples.len() <= photographs.skipped.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::IN_THE_TERMINAL;
-
-    #[test]
-    fn what_cannot_be_done_yet_is_said_with_the_next_move() {
-        assert!(
-            IN_THE_TERMINAL.contains("yet. To train now, type") && !IN_THE_TERMINAL.contains("  ")
-        );
-    }
 }

@@ -5,7 +5,7 @@
  */
 export type CommandError = { 
 /**
- * `unknown_id`, `busy`, `not_trainable`, `not_yet`, `invalid_setting`, `failed`.
+ * `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
  */
 code: string, 
 /**

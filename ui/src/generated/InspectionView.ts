@@ -33,7 +33,7 @@ files_seen: number,
  */
 reading: boolean, 
 /**
- * Why it cannot be trained, with the next move: `not_trainable` for the folder's sake, `not_yet` for Ebb's.
+ * Why it cannot be trained, with the next move.
  */
 refusal: CommandError | null, 
 /**

@@ -9,9 +9,9 @@ export type PlanSettings = {
  */
 model: string, 
 /**
- * Side of the square image.
+ * Side of the square image in pixels; of texts, most tokens.
  */
-image_size: number, 
+resolution: number, 
 /**
  * Samples a step.
  */
@@ -25,9 +25,9 @@ epochs: number,
  */
 learning_rate: number, 
 /**
- * `none` or `standard`.
+ * `none` or `standard`; nothing for texts.
  */
-augment: string, 
+augment: string | null, 
 /**
  * `10min`, `2epochs`, `500steps`.
  */

@@ -11,13 +11,17 @@ export type PlanView = {
  */
 settings: PlanSettings, 
 /**
+ * What one sample of a step is called: "photograph", "text", "window".
+ */
+sample: string, 
+/**
  * Models that can be chosen, value and label.
  */
 models: Array<[string, string]>, 
 /**
- * Image sizes that can be chosen.
+ * Sides of the image in pixels that can be chosen; of texts, most tokens.
  */
-image_sizes: Array<number>, 
+resolutions: Array<number>, 
 /**
  * Samples trained on.
  */

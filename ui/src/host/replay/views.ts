@@ -49,10 +49,10 @@ export const inspection: InspectionView = {
   split: "20 % of each class, 243 photographs, chosen by seed 7",
   plan: {
     settings: {
-      model: "vit_micro", image_size: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
+      model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
       checkpoint_every: "10min", politeness: 0.9, seed: 7,
     },
-    models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], image_sizes: [64, 96, 128, 160, 224],
+    sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   },
 };
