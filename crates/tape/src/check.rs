@@ -4,5 +4,5 @@
 mod cases;
 mod compare;
 
-pub use cases::{Case, cases};
+pub use cases::{Case, cases, large_cases};
 pub use compare::{Outcome, finite_difference_error, run};

@@ -11,6 +11,17 @@ use std::ops::Range;
 
 /// Samples that a checkpointed block works at a time: enough for matrix products at full speed.
 const PART: usize = 8;
+/// Elements of a checkpointed block's input at a time on a GPU, whose products need more rows, but of which a sample may have many.
+const DEVICE_PART: usize = 1 << 21;
+
+/// Samples of `x` worked at a time. By the size of one sample alone: whatever the piece, the parts are the same.
+fn part(x: &Tensor) -> usize {
+    let samples = x.dims().first().copied().unwrap_or(0).max(1);
+    match x.device().is_cpu() {
+        true => PART,
+        false => (DEVICE_PART / (x.elem_count() / samples).max(1)).max(1),
+    }
+}
 
 impl Tape<'_> {
     /// Runs `block` on `x` and keeps only `x` for backward, which runs the block once more.
@@ -26,14 +37,14 @@ impl Tape<'_> {
         self.checkpoint_parts(x, usize::MAX, move |tape, x, _| block(tape, x))
     }
 
-    /// As [`Tape::checkpoint`], for a block that works on each sample of `x` [samples, ..] alone: eight at a time, both times,
+    /// As [`Tape::checkpoint`], for a block that works on each sample of `x` [samples, ..] alone: a few at a time, both times,
     /// so that what the block needs meanwhile does not grow with the piece. `block` hears which samples it is given.
     pub fn checkpoint_samples<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
         E: Into<Ending>,
     {
-        self.checkpoint_parts(x, PART, block)
+        self.checkpoint_parts(x, part(x.tensor()), block)
     }
 
     fn checkpoint_parts<F, E>(&self, x: &Value, size: usize, block: F) -> Result<Value>

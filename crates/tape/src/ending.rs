@@ -74,6 +74,7 @@ mod tests {
         };
         let operands = GeluLinear {
             x: variable(&[5, 4]),
+            x_is_spent: false,
             x_bias: variable(&[4]),
             weight: variable(&[3, 4]),
             bias: variable(&[3]),

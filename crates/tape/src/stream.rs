@@ -31,6 +31,11 @@ impl Stream {
         Stream(mix(self.0 ^ mix(position.wrapping_add(GOLDEN))))
     }
 
+    /// The number that the stream is: what a GPU needs to draw from it.
+    pub(crate) fn state(self) -> u64 {
+        self.0
+    }
+
     /// Value `index`, uniform in `0.0..1.0`, 53 bits.
     pub fn uniform(self, index: u64) -> f64 {
         let bits = mix(self

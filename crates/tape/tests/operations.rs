@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device};
 use tape::Kernels;
-use tape::check::{cases, finite_difference_error, run};
+use tape::check::{cases, finite_difference_error, large_cases, run};
 
 #[test]
 fn every_gradient_agrees_with_finite_differences() {
@@ -21,7 +21,8 @@ fn every_gradient_agrees_with_finite_differences() {
 #[test]
 fn both_forms_agree_for_every_micro_batch() {
     for micro_batch in [1, 2, 3, 8] {
-        for case in cases(micro_batch).unwrap() {
+        let all = cases(micro_batch).unwrap().into_iter();
+        for case in all.chain(large_cases(micro_batch).unwrap()) {
             let composed = run(&case, &Device::Cpu, DType::F64, Kernels::Composed).unwrap();
             let fused = run(&case, &Device::Cpu, DType::F64, Kernels::Fused).unwrap();
             let (error, what) = fused.difference(&composed);

@@ -8,7 +8,7 @@ use crate::plan::ModelKind;
 use crate::task::ImageTask;
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
-use tape::check::{Case, cases, run};
+use tape::check::{Case, cases, large_cases, run};
 use tape::device::Chosen;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
@@ -57,7 +57,7 @@ pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Fi
         findings.push(finding);
     };
     for micro_batch in MICRO_BATCHES {
-        for case in cases(micro_batch)? {
+        for case in examined(micro_batch)? {
             let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed)?;
             let outcome = run(&case, &chosen.device, DType::F32, Kernels::Fused)
                 .map(|found| found.difference(&expected));
@@ -79,7 +79,7 @@ pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Fi
     }
     for (name, dtype, tolerance) in HALVES {
         for micro_batch in HALF_MICRO_BATCHES {
-            for case in cases(micro_batch)? {
+            for case in examined(micro_batch)? {
                 let outcome = half_difference(&case, dtype, &chosen.device);
                 let what = case.name.to_owned();
                 note(finding(
@@ -91,6 +91,13 @@ pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Fi
         }
     }
     Ok(findings)
+}
+
+/// The table of operations, and what a GPU does otherwise where there is much of it.
+fn examined(micro_batch: usize) -> Result<Vec<Case>> {
+    let mut all = cases(micro_batch)?;
+    all.extend(large_cases(micro_batch)?);
+    Ok(all)
 }
 
 /// Largest relative difference of an operation in a half type to the CPU in f64. The inputs are numbers that the half type holds

@@ -5,6 +5,9 @@ mod elementwise;
 mod choosing;
 mod noisy;
 mod losses;
+mod large;
+
+pub use large::large_cases;
 
 use crate::error::Result;
 use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
@@ -282,6 +285,11 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
     table.extend(choosing::rows(n));
     table.extend(noisy::rows(n));
     table.extend(losses::rows(n));
+    made(table)
+}
+
+/// Cases with their inputs.
+fn made(table: Vec<Row>) -> Result<Vec<Case>> {
     table
         .into_iter()
         .map(|(name, shapes, run)| {

@@ -139,7 +139,11 @@ fn compile(module: Module, device: &CudaDevice) -> Result<String> {
     let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     let options = CompileOptions {
-        options: vec![format!("--gpu-architecture=compute_{major}{minor}")],
+        options: vec![
+            format!("--gpu-architecture=compute_{major}{minor}"),
+            // Three groups of four simdgroups on a multiprocessor of 64 Ki registers: attention wants more than that.
+            "--maxrregcount=168".to_owned(),
+        ],
         ..Default::default()
     };
     let text = source::text(source::CUDA, module);

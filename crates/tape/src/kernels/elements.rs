@@ -1,8 +1,9 @@
 //! Kernels element by element: activations, biases, sums in place, axes moved about. Inputs are contiguous.
 
-use super::Argument::{Count, In, Out};
+use super::Argument::{Count, In, Number, Out};
 use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
 use crate::error::Result;
+use crate::stream::Stream;
 use candle_core::Tensor;
 
 /// A function of one number.
@@ -56,20 +57,12 @@ pub(crate) fn bias_gelu(x: &Tensor, a: &Tensor) -> Result<Tensor> {
     Ok(h)
 }
 
-/// Turns `dh` into `dx` where it stands; gives `h` again.
-pub(crate) fn bias_gelu_backward(x: &Tensor, a: &Tensor, dh: &Tensor) -> Result<Tensor> {
-    let (a, h, n) = (single(a)?, fresh_like(x)?, x.elem_count());
-    let arguments = [
-        In(x),
-        In(&a),
-        Out(dh),
-        Out(&h),
-        Count(n),
-        Count(a.elem_count()),
-    ];
+/// Turns `x` into `dx` and `dh` into `h` where they stand.
+pub(crate) fn bias_gelu_backward(x: &Tensor, a: &Tensor, dh: &Tensor) -> Result<()> {
+    let (a, n) = (single(a)?, x.elem_count());
+    let arguments = [Out(x), In(&a), Out(dh), Count(n), Count(a.elem_count())];
     let kernel = Kernel::of("bias_gelu_backward", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
-    Ok(h)
+    launch(kernel, Grid::elements(n), &arguments, x.device())
 }
 
 /// Adds a bias to each row of `y`, and what is as large as `y`, in place.
@@ -128,9 +121,9 @@ pub(crate) struct Heads {
     pub head: usize,
 }
 
-/// [samples, tokens, parts heads head] to `parts` times [samples, heads, tokens, head].
+/// [samples, tokens, parts heads head] to `parts` times [samples heads, tokens, head].
 pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tensor>> {
-    let shape = [parts, s.samples, s.heads, s.tokens, s.head];
+    let shape = [parts, s.samples * s.heads, s.tokens, s.head];
     let (y, rows) = (fresh(&shape, x.dtype(), x)?, s.samples * s.tokens);
     let arguments = [
         In(x),
@@ -147,18 +140,16 @@ pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tens
     (0..parts).map(|i| Ok(y.get(i)?)).collect()
 }
 
-/// The other way: one part [samples, heads, tokens, head], or three, to [samples, tokens, parts heads head].
-pub(crate) fn join_heads(parts: &[&Tensor], s: Heads) -> Result<Tensor> {
+/// The other way: one part [samples heads, tokens, head], or three, into `x` [samples, tokens, parts heads head].
+pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> {
     let first = parts[0];
     let at = |i: usize| In(parts.get(i).copied().unwrap_or(first));
-    let shape = [s.samples, s.tokens, parts.len() * s.heads * s.head];
-    let x = fresh(&shape, first.dtype(), first)?;
     let rows = s.samples * s.tokens;
     let arguments = [
         at(0),
         at(1),
         at(2),
-        Out(&x),
+        Out(x),
         Count(rows),
         Count(s.tokens),
         Count(parts.len()),
@@ -166,15 +157,45 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads) -> Result<Tensor> {
         Count(s.head),
     ];
     let kernel = Kernel::of("join_heads", first);
-    launch(kernel, Grid::rows(rows), &arguments, first.device())?;
-    Ok(x)
+    launch(kernel, Grid::rows(rows), &arguments, first.device())
 }
+
+/// Numbers of a row that a simdgroup works where rows are long and few.
+pub(super) const PART: usize = 512;
 
 /// [a, b, p] to [b, a, p].
 pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
     let y = fresh(&[b, a, p], x.dtype(), x)?;
-    let arguments = [In(x), Out(&y), Count(a), Count(b), Count(p)];
+    let parts = p.div_ceil(PART).max(1);
+    let arguments = [In(x), Out(&y), Count(a), Count(b), Count(p), Count(parts)];
     let kernel = Kernel::of("swap_axes", x);
-    launch(kernel, Grid::rows(a * b), &arguments, x.device())?;
+    launch(kernel, Grid::rows(a * b * parts), &arguments, x.device())?;
+    Ok(y)
+}
+
+/// Zeroes what the streams of the rows of `x` draw below `fraction`; the others times `kept`.
+pub(crate) fn dropout(x: &Tensor, streams: &[Stream], fraction: f64, kept: f64) -> Result<Tensor> {
+    let words = streams.iter().map(|stream| stream.state());
+    let words: Vec<u32> = words.flat_map(|s| [s as u32, (s >> 32) as u32]).collect();
+    let words = Tensor::new(words, x.device())?;
+    // A number of 53 bits is below the fraction where it is below this one.
+    let limit = (fraction * (1u64 << 53) as f64).ceil() as u64;
+    let (y, n) = (fresh_like(x)?, x.elem_count());
+    let arguments = [
+        In(x),
+        In(&words),
+        Out(&y),
+        Count(n),
+        Count(n / streams.len().max(1)),
+        Count(limit as u32 as usize),
+        Count((limit >> 32) as usize),
+        Number(kept),
+    ];
+    launch(
+        Kernel::of("dropout", x),
+        Grid::elements(n),
+        &arguments,
+        x.device(),
+    )?;
     Ok(y)
 }

@@ -1,6 +1,7 @@
 //! Kernels over images [samples, channels, height, width]: group norm, columns of convolutions, max pooling. Inputs are contiguous.
 
 use super::Argument::{Count, In, Number, Out};
+use super::elements::PART;
 use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, rows, single};
 use crate::cpu::columns::Window;
 use crate::error::Result;
@@ -129,8 +130,10 @@ pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
     let rows = window.rows() * samples;
     let mut arguments = vec![In(x), Out(&columns)];
     arguments.extend(walk(rows, samples, window));
+    let parts = window.pixels().div_ceil(PART).max(1);
+    arguments.push(Count(parts));
     let kernel = Kernel::of("image_to_columns", x);
-    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
+    launch(kernel, Grid::rows(rows * parts), &arguments, x.device())?;
     Ok(columns)
 }
 
@@ -203,4 +206,103 @@ pub(crate) fn max_pool_backward(
     let kernel = Kernel::of("max_pool_backward", dy);
     launch(kernel, Grid::elements(n), &arguments, dy.device())?;
     Ok(dx)
+}
+
+fn averaged(
+    name: &'static str,
+    from: &Tensor,
+    size: (usize, usize),
+    (pool, inside): (Pool, bool),
+) -> Result<Tensor> {
+    let to = fresh(
+        &[from.dim(0)?, from.dim(1)?, size.0, size.1],
+        from.dtype(),
+        from,
+    )?;
+    let n = to.elem_count();
+    let mut arguments = vec![In(from), Out(&to)];
+    arguments.extend(pool.counts(n));
+    arguments.push(Count(usize::from(inside)));
+    launch(
+        Kernel::of(name, from),
+        Grid::elements(n),
+        &arguments,
+        from.device(),
+    )?;
+    Ok(to)
+}
+
+/// The mean of each window of `x` [samples, channels, height, width]: of the pixels `inside` the image, or of all places.
+pub(crate) fn avg_pool(x: &Tensor, pool: Pool, inside: bool) -> Result<Tensor> {
+    averaged("avg_pool", x, pool.output, (pool, inside))
+}
+
+/// Each pixel gets its share of the windows that saw it.
+pub(crate) fn avg_pool_backward(dy: &Tensor, pool: Pool, inside: bool) -> Result<Tensor> {
+    averaged("avg_pool_backward", dy, pool.input, (pool, inside))
+}
+
+/// Sizes of a convolution in groups: of one group's channels, and of all outputs.
+fn grouped_counts<'a>(first: usize, outs: usize, w: &Window) -> [Argument<'a>; 12] {
+    let (height, width) = w.out();
+    [
+        Count(first),
+        Count(w.channels),
+        Count(outs),
+        Count(w.groups),
+        Count(w.height),
+        Count(w.width),
+        Count(w.kernel.0),
+        Count(w.kernel.1),
+        Count(height),
+        Count(width),
+        Count(w.stride),
+        Count(w.padding),
+    ]
+}
+
+/// Convolution in groups, without columns: [samples, outs, height, width].
+pub(crate) fn grouped(x: &Tensor, weight: &Tensor, window: &Window) -> Result<Tensor> {
+    let (w, outs, (height, width)) = (alike(weight, x)?, weight.dim(0)?, window.out());
+    let y = fresh(&[x.dim(0)?, outs, height, width], x.dtype(), x)?;
+    let n = y.elem_count();
+    let mut arguments = vec![In(x), In(&w), Out(&y)];
+    arguments.extend(grouped_counts(n, outs, window));
+    launch(
+        Kernel::of("grouped", x),
+        Grid::elements(n),
+        &arguments,
+        x.device(),
+    )?;
+    Ok(y)
+}
+
+/// Its input gradient.
+pub(crate) fn grouped_input(dy: &Tensor, weight: &Tensor, window: &Window) -> Result<Tensor> {
+    let (w, channels) = (alike(weight, dy)?, window.channels * window.groups);
+    let shape = [dy.dim(0)?, channels, window.height, window.width];
+    let dx = fresh(&shape, dy.dtype(), dy)?;
+    let n = dx.elem_count();
+    let mut arguments = vec![In(dy), In(&w), Out(&dx)];
+    arguments.extend(grouped_counts(n, dy.dim(1)?, window));
+    let kernel = Kernel::of("grouped_input", dy);
+    launch(kernel, Grid::elements(n), &arguments, dy.device())?;
+    Ok(dx)
+}
+
+/// Its weight gradient [outs, a group's channels, kernel, kernel], f32.
+pub(crate) fn grouped_weight(x: &Tensor, dy: &Tensor, window: &Window) -> Result<Tensor> {
+    let (dy, samples, outs) = (alike(dy, x)?, x.dim(0)?, dy.dim(1)?);
+    let shape = [outs, window.channels, window.kernel.0, window.kernel.1];
+    let dw = fresh(&shape, DType::F32, x)?;
+    let mut arguments = vec![In(x), In(&dy), Out(&dw)];
+    arguments.extend(grouped_counts(samples, outs, window));
+    let grid = Grid::groups(outs * window.rows(), simds(samples * window.pixels()));
+    launch(
+        Kernel::of("grouped_weight", x),
+        grid,
+        &arguments,
+        x.device(),
+    )?;
+    Ok(dw)
 }

@@ -15,15 +15,22 @@
 )]
 
 #[cfg(feature = "cuda")]
+mod blas;
+#[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "cuda")]
+pub(crate) mod heads;
 #[cfg(test)]
 pub(crate) mod lanes;
 #[cfg(target_os = "macos")]
 mod metal;
 #[cfg(any(feature = "cuda", target_os = "macos", test))]
 mod source;
+pub(crate) mod attention;
+pub mod bandwidth;
 pub(crate) mod elements;
 pub(crate) mod images;
+pub(crate) mod product;
 pub(crate) mod rows;
 pub(crate) mod whole;
 
@@ -193,7 +200,7 @@ pub(crate) fn launch(
 }
 
 /// A tensor that a kernel writes completely before anything reads it.
-fn fresh(shape: &[usize], dtype: DType, like: &Tensor) -> Result<Tensor> {
+pub(crate) fn fresh(shape: &[usize], dtype: DType, like: &Tensor) -> Result<Tensor> {
     // SAFETY: every element is a plain number, and the kernel that it is made for writes all of them first.
     Ok(unsafe { Tensor::empty(shape, dtype, like.device())? })
 }
@@ -204,8 +211,8 @@ fn fresh_like(x: &Tensor) -> Result<Tensor> {
 }
 
 /// A gradient as the kernel of `x` reads it: in the same type.
-fn alike(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
-    Ok(gradient.to_dtype(x.dtype())?.contiguous()?)
+fn alike(other: &Tensor, x: &Tensor) -> Result<Tensor> {
+    Ok(other.to_dtype(x.dtype())?.contiguous()?)
 }
 
 /// A weight as kernels take it, in single precision.

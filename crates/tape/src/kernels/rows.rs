@@ -82,7 +82,7 @@ pub(crate) fn layer_norm_backward(
 
 /// Parts of a sum over rows, and rows of a part: enough groups to fill a GPU, by the shape alone.
 fn parts(rows: usize, width: usize) -> (usize, usize) {
-    let most = 512usize.div_ceil(width.div_ceil(32)).min(128);
+    let most = 1024usize.div_ceil(width.div_ceil(32)).min(128);
     let chunk = rows.div_ceil(most).max(4 * SIMDS);
     (rows.div_ceil(chunk).max(1), chunk)
 }
@@ -118,38 +118,33 @@ pub(crate) fn column_sums(x: &Tensor) -> Result<Tensor> {
 pub(crate) struct Seen<'a> {
     /// Factor of the scores.
     pub scale: f64,
+    /// Queries of each head, and which of the sample's tokens the first of them is.
+    pub queries: (usize, usize),
     /// Keys.
-    pub tokens: usize,
+    pub keys: usize,
     /// Heads.
     pub heads: usize,
     /// A query sees itself and what is before it only.
     pub causal: bool,
-    /// Tokens of each sample that count; all where there are none.
-    pub lengths: Option<&'a [usize]>,
+    /// Tokens of each sample that count, u32; all where there are none.
+    pub lengths: Option<&'a Tensor>,
 }
 
-/// Scores [samples, heads, tokens, tokens] become weights where they stand.
+/// Scores [samples heads, queries, keys] become weights where they stand.
 pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
-    let rows = scores.elem_count() / seen.tokens.max(1);
-    let padded = seen
-        .lengths
-        .is_some_and(|l| l.iter().any(|&n| n < seen.tokens));
-    // Where nothing is padded the kernel reads no lengths, but something must stand in their place.
-    let lengths = match seen.lengths.filter(|_| padded) {
-        Some(lengths) => {
-            let lengths: Vec<u32> = lengths.iter().map(|&n| n as u32).collect();
-            Tensor::new(lengths, scores.device())?
-        }
-        None => fresh(&[1], DType::U32, scores)?,
-    };
+    let rows = scores.elem_count() / seen.keys.max(1);
+    let (queries, first) = seen.queries;
     let arguments = [
         Out(scores),
-        In(&lengths),
+        // Where nothing is padded the kernel reads no lengths, but something must stand in their place.
+        In(seen.lengths.unwrap_or(scores)),
         Number(seen.scale),
-        Count(seen.tokens),
+        Count(seen.keys),
+        Count(queries),
+        Count(first),
         Count(seen.heads),
         Count(usize::from(seen.causal)),
-        Count(usize::from(padded)),
+        Count(usize::from(seen.lengths.is_some())),
         Count(rows),
     ];
     let kernel = Kernel::of("seen_softmax", scores);

@@ -17,10 +17,11 @@ pub(super) const LANES: &str = include_str!("source/lanes.h");
 const WORDS: &str = include_str!("source/words.h");
 const WHOLE: &str = include_str!("source/whole.kernel");
 /// Texts that are compiled once for each element type.
-const TYPED: [&str; 3] = [
+const TYPED: [&str; 4] = [
     include_str!("source/rows.kernel"),
     include_str!("source/elements.kernel"),
     include_str!("source/images.kernel"),
+    include_str!("source/attention.kernel"),
 ];
 
 /// How elements are held, read and written.

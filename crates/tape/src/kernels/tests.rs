@@ -5,31 +5,32 @@ mod sizes;
 mod texts;
 
 use super::lanes;
-use crate::check::{Case, cases, run};
+use crate::check::{Case, cases, large_cases, run};
 use crate::tape::Kernels;
 use candle_core::{DType, Device, Tensor};
 
 /// Largest relative difference of every case that the kernels have a part in, by name.
 fn differences(micro_batch: usize, dtype: DType) -> Vec<(&'static str, f64)> {
     let exact = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
-    let cases = cases(micro_batch).expect("the table is sound").into_iter();
-    cases
-        .map(|case| {
-            // Numbers that the type holds exactly: what differs is the kernels' doing.
-            let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();
-            let case = Case {
-                inputs: inputs.expect("the types convert"),
-                ..case
-            };
-            let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed);
-            let found = lanes::with(|| run(&case, &Device::Cpu, dtype, Kernels::Fused));
-            let difference = match (found, expected) {
-                (Ok(found), Ok(expected)) => found.difference(&expected).0,
-                (found, _) => panic!("{}: {:?}", case.name, found.err()),
-            };
-            (case.name, difference)
-        })
-        .collect()
+    let small = cases(micro_batch).expect("the table is sound");
+    let large = large_cases(micro_batch).expect("the table is sound");
+    let all = small.into_iter().chain(large);
+    all.map(|case| {
+        // Numbers that the type holds exactly: what differs is the kernels' doing.
+        let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();
+        let case = Case {
+            inputs: inputs.expect("the types convert"),
+            ..case
+        };
+        let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed);
+        let found = lanes::with(|| run(&case, &Device::Cpu, dtype, Kernels::Fused));
+        let difference = match (found, expected) {
+            (Ok(found), Ok(expected)) => found.difference(&expected).0,
+            (found, _) => panic!("{}: {:?}", case.name, found.err()),
+        };
+        (case.name, difference)
+    })
+    .collect()
 }
 
 fn hold(micro_batch: usize, dtype: DType, allowed: f64) {

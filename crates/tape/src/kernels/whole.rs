@@ -48,14 +48,15 @@ pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor
     launch(Kernel::whole("add_runs"), grid, &arguments, dw.device())
 }
 
-/// Values that a group of threads works.
+/// Values that a group of threads works, and those of a sum.
 const EACH: usize = 1024;
+const EACH_SUMMED: usize = 8192;
 
 /// A launch over up to seven tensors, each with a number of its own.
-fn seven(sizes: impl Iterator<Item = (usize, f64)>, values: &[f64]) -> (Seven, usize) {
+fn seven(sizes: impl Iterator<Item = (usize, f64)>, values: &[f64], each: usize) -> (Seven, usize) {
     let (mut seven, mut end) = (Seven::default(), 0);
     for (k, (count, keep)) in sizes.enumerate() {
-        end += count.div_ceil(EACH);
+        end += count.div_ceil(each);
         seven.ends[k..].fill(end as u32);
         seven.counts[k] = count as u32;
         seven.keep[k] = keep as f32;
@@ -116,7 +117,7 @@ pub(crate) fn adamw(all: &[Moved], numbers: &AdamNumbers) -> Result<()> {
     ];
     for some in all.chunks(7) {
         let sizes = some.iter().map(|m| (m.gradient.elem_count(), m.keep));
-        let (seven, groups) = seven(sizes, &values);
+        let (seven, groups) = seven(sizes, &values, EACH);
         let mut arguments = Vec::with_capacity(30);
         for part in 0..3 {
             arguments.extend(bind(some.iter().map(|m| m.written[part]), Out));
@@ -138,7 +139,7 @@ pub(crate) fn adamw(all: &[Moved], numbers: &AdamNumbers) -> Result<()> {
 pub(crate) fn sgd(all: &[Moved], rate: f64, momentum: f64, factor: f64) -> Result<()> {
     for some in all.chunks(7) {
         let sizes = some.iter().map(|m| (m.gradient.elem_count(), m.keep));
-        let (seven, groups) = seven(sizes, &[rate, momentum, factor]);
+        let (seven, groups) = seven(sizes, &[rate, momentum, factor], EACH);
         let mut arguments = Vec::with_capacity(22);
         for part in 0..2 {
             arguments.extend(bind(some.iter().map(|m| m.written[part]), Out));
@@ -159,7 +160,11 @@ pub(crate) fn sgd(all: &[Moved], rate: f64, momentum: f64, factor: f64) -> Resul
 /// `sum += gradient` of each pair, in place.
 pub(crate) fn accumulate(pairs: &[(&Tensor, &Tensor)]) -> Result<()> {
     for some in pairs.chunks(7) {
-        let (seven, groups) = seven(some.iter().map(|(sum, _)| (sum.elem_count(), 0.0)), &[]);
+        let (seven, groups) = seven(
+            some.iter().map(|(sum, _)| (sum.elem_count(), 0.0)),
+            &[],
+            EACH,
+        );
         let mut arguments = bind(some.iter().map(|(sum, _)| *sum), Out);
         arguments.extend(bind(some.iter().map(|(_, gradient)| *gradient), In));
         arguments.push(Argument::Seven(&seven));
@@ -178,7 +183,7 @@ pub(crate) fn accumulate(pairs: &[(&Tensor, &Tensor)]) -> Result<()> {
 pub(crate) fn square_sums(tensors: &[Tensor]) -> Result<Vec<f64>> {
     let parts: Vec<usize> = tensors
         .iter()
-        .map(|t| t.elem_count().div_ceil(EACH))
+        .map(|t| t.elem_count().div_ceil(EACH_SUMMED))
         .collect();
     let Some(first) = tensors.first() else {
         return Ok(Vec::new());
@@ -186,7 +191,7 @@ pub(crate) fn square_sums(tensors: &[Tensor]) -> Result<Vec<f64>> {
     let sums = fresh(&[parts.iter().sum()], DType::F32, first)?;
     let mut at = 0;
     for some in tensors.chunks(7) {
-        let (seven, groups) = seven(some.iter().map(|t| (t.elem_count(), 0.0)), &[]);
+        let (seven, groups) = seven(some.iter().map(|t| (t.elem_count(), 0.0)), &[], EACH_SUMMED);
         let mut arguments = bind(some.iter(), In);
         arguments.extend([Out(&sums), Argument::Seven(&seven), Count(at)]);
         let kernel = Kernel::whole("square_sums");

@@ -5,19 +5,24 @@
 //! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ q`.
 //! Saved: `qkv`, and by size either `p` [samples, heads, tokens, tokens] or `y` and the logarithm of each row's sum
 //! [samples, tokens, heads], from which `p` is computed again in blocks that never leave the cache (Dao et al. 2022). Composed of
-//! tensor primitives, a sequence of up to 512 tokens keeps `p` or nothing, a longer one the output and the sums.
+//! tensor primitives, a sequence of up to 512 tokens keeps `p` or nothing, a longer one the output and the sums; on a GPU `qkv` alone, or
+//! `p` where it is no larger than the output.
 
 mod blocked;
 mod composed;
 mod device;
+#[cfg(feature = "cuda")]
+mod in_blocks;
 mod square;
 mod streamed;
 
 use super::{Form, axes, expect_shape};
 use crate::cpu::{Float, Matrix, with_float};
 use crate::error::{Result, TapeError};
+use crate::kept::Again;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -127,11 +132,12 @@ impl Tape<'_> {
         self.attend(qkv, shape, Some(lengths.into()))
     }
 
-    /// A long sequence is worked in blocks, for which there is no kernel of a GPU yet.
+    /// A long sequence is worked in blocks: on a GPU by kernels where its heads are not too wide, else of tensor primitives.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
-        let square = sizes.samples * sizes.heads * sizes.tokens * sizes.tokens;
         match self.form(qkv) {
-            Form::Device if sizes.tokens > streamed::BLOCK || square >= 1 << 31 => Form::Composed,
+            Form::Device if sizes.tokens > streamed::BLOCK && !device::is_blocked(sizes, qkv) => {
+                Form::Composed
+            }
             form => form,
         }
     }
@@ -181,18 +187,32 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (id, kept) = (qkv.id(), qkv.keep());
+        // A GPU has products to spare: its output is computed again by whoever needs it, and what comes with it is held until
+        // backward gets here.
+        let held = Rc::new(RefCell::new(None));
+        let (memory, again) = match (form, memory) {
+            (Form::Device, Memory::Rows(..) | Memory::Nothing) => {
+                let (sizes, held) = (sizes.clone(), Rc::clone(&held));
+                let again = Again::new(kept.clone(), &[], move |qkv| {
+                    let (y, memory) = device::forward(&sizes, qkv)?;
+                    held.replace(Some(memory));
+                    Ok(y)
+                });
+                (Memory::Nothing, Some(again))
+            }
+            (_, memory) => (memory, None),
+        };
         let memory = Rc::new(memory);
         let (counted, also) = (kept.clone(), Rc::clone(&memory));
         let saved = [counted.counted(), also.tensors()].concat();
-        Ok(self.push(y, &saved, move |dy, sink| {
+        let y = self.push(y, &saved, move |dy, sink| {
             let (input, dy) = (kept.get()?, dy.contiguous()?);
+            if form == Form::Device {
+                let held = held.take();
+                let memory = held.as_ref().unwrap_or(&memory);
+                return sink.give(id, device::backward(&sizes, &input, memory, &dy)?);
+            }
             let dqkv = match &*memory {
-                Memory::Square(p) if form == Form::Device => {
-                    device::backward(&sizes, &input, Some(p), &dy)?
-                }
-                Memory::Nothing if form == Form::Device => {
-                    device::backward(&sizes, &input, None, &dy)?
-                }
                 Memory::Square(p) if form == Form::Cpu => {
                     with_float!("attention", dy, T => square::backward::<T>(&sizes, &input, p, &dy))?
                 }
@@ -208,6 +228,10 @@ impl Tape<'_> {
                 }
             };
             sink.give(id, dqkv)
-        }))
+        });
+        Ok(match again {
+            Some(again) => y.computed_again(again),
+            None => y,
+        })
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns, which any device multiplies.
 
-use super::{PoolShape, axes, expect_filled};
+use super::{Form, PoolShape, axes, expect_filled};
 use crate::cpu::{Float, View, buffer, tensor_of, with_float};
 use crate::error::{Result, TapeError};
+use crate::kernels::images;
 use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -87,8 +88,19 @@ impl Tape<'_> {
         let rows = Line::new(height, shape, divisor);
         let columns = Line::new(width, shape, divisor);
         let input = x.tensor().contiguous()?;
-        let fused = self.fuses(&input);
-        let y = if fused {
+        let form = self.form(&input);
+        let (fused, device) = (form == Form::Cpu, form == Form::Device);
+        let pool = images::Pool {
+            input: (height, width),
+            output: (rows.len(), columns.len()),
+            kernel: shape.kernel,
+            stride: shape.stride,
+            padding: shape.padding,
+        };
+        let inside = divisor == PoolDivisor::Pixels;
+        let y = if device {
+            images::avg_pool(&input, pool, inside)?
+        } else if fused {
             with_float!("avg_pool", input, T => {
                 let xs = View::<T>::of("avg_pool", &input)?;
                 tensor_of(forward(&xs, &rows, &columns), &[samples, channels, rows.len(), columns.len()])
@@ -103,7 +115,9 @@ impl Tape<'_> {
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
             let dy = dy.contiguous()?;
-            let dx = if fused {
+            let dx = if device {
+                images::avg_pool_backward(&dy, pool, inside)?
+            } else if fused {
                 with_float!("avg_pool", dy, T => {
                     let dys = View::<T>::of("avg_pool", &dy)?;
                     tensor_of(backward(&dys, &rows, &columns), &[samples, channels, height, width])

@@ -57,11 +57,10 @@ impl Tape<'_> {
         self.record_conv2d(x, weight, (shape, window), y)
     }
 
-    /// With groups there is no kernel of a GPU, and none for columns that its numbers cannot count.
+    /// There is no kernel of a GPU for columns that its numbers cannot count.
     fn conv_form(&self, window: &Window, x: &Tensor) -> Form {
         let samples = x.dims().first().copied().unwrap_or(0);
         match self.form(x) {
-            Form::Device if window.groups > 1 => Form::Composed,
             Form::Device if samples * window.rows() * window.pixels() >= 1 << 31 => Form::Composed,
             form => form,
         }

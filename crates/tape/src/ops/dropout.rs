@@ -4,11 +4,12 @@
 //!
 //! A fraction of 0 does nothing: what evaluation asks for.
 
-use super::expect_filled;
 use super::noise::{Noise, NoiseKey, expect_fraction};
+use super::{Form, expect_filled};
 use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, wide, with_float};
 use crate::error::Result;
 use crate::kept::Again;
+use crate::kernels::elements;
 use crate::parameters::host_tensor;
 use crate::stream::Stream;
 use crate::tape::{Tape, Value};
@@ -26,26 +27,29 @@ impl Tape<'_> {
         if fraction == 0.0 {
             return Ok(x.clone());
         }
-        let fused = self.fuses(x.tensor());
-        let y = drop(x.tensor(), fraction, &noise, fused)?;
+        let form = self.form(x.tensor());
+        let y = drop(x.tensor(), fraction, &noise, form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let (id, noise) = (x.id(), Rc::new(noise));
         let drawn = noise.clone();
-        let again = Again::new(x.keep(), &[], move |x| drop(x, fraction, &drawn, fused));
+        let again = Again::new(x.keep(), &[], move |x| drop(x, fraction, &drawn, form));
         let y = self.push(y, &[], move |dy, sink| {
-            sink.give(id, drop(&dy, fraction, &noise, fused)?)
+            sink.give(id, drop(&dy, fraction, &noise, form)?)
         });
         Ok(y.computed_again(again))
     }
 }
 
-fn drop(x: &Tensor, fraction: f64, noise: &Noise, fused: bool) -> Result<Tensor> {
+fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> {
     let (x, streams) = (x.contiguous()?, noise.by_row(x.dims()));
     let width = if x.rank() > 1 { x.dim(D::Minus1)? } else { 1 };
     let kept = 1.0 / (1.0 - fraction);
-    if !fused {
+    if form == Form::Device {
+        return elements::dropout(&x, &streams, fraction, kept);
+    }
+    if form == Form::Composed {
         let one = |stream: &Stream, i: u64| {
             if stream.uniform(i) < fraction {
                 0.0

@@ -2,14 +2,16 @@
 //! be added, `W` [outputs, inputs], `b` [outputs], `r` as `y`. Gelu is the tanh form.
 //!
 //! Backward with `h = gelu(x + a)`, `dh = dy W`: `dx = dh gelu'(x + a)`, `da` its sum over rows, `dW = dyᵀ h`, `db` the sum of `dy`
-//! over rows, `dr = dy`. One pass makes `h`, `dx` and `da`, with one tangent for both. Saved: `x`, and `W` (a parameter: free).
+//! over rows, `dr = dy`. One pass makes `h`, `dx` and `da`, with one tangent for both. Saved: `x`, and `W` (a parameter: free). On a GPU
+//! `h` takes the place of `dh`, and `dx` that of `x` where nobody else reads it.
 
 use super::activation::gelu_and_slope;
-use super::linear::{Added, expect_fit, forward, inner, row_sum};
+use super::linear::{Added, expect_fit, forward, give_weight, inner, row_sum};
 use super::{Form, activation::gelu, expect_shape};
 use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, tensor_of, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kept::Kept;
 use crate::kernels::elements;
 use crate::tape::{Tape, Value};
 use crate::update::Element;
@@ -21,6 +23,8 @@ use rayon::prelude::*;
 pub struct GeluLinear {
     /// [.., inputs]: a product without its bias.
     pub x: Value,
+    /// Nobody else reads the numbers of `x`: backward may write its gradient there.
+    pub x_is_spent: bool,
     /// [inputs]: that bias.
     pub x_bias: Value,
     /// [outputs, inputs].
@@ -37,6 +41,7 @@ impl Tape<'_> {
         self.poll()?;
         let GeluLinear {
             x,
+            x_is_spent: _,
             x_bias,
             weight,
             bias,
@@ -76,6 +81,7 @@ impl Tape<'_> {
     fn record_gelu_linear(&self, operands: &GeluLinear, y: Tensor) -> Result<Value> {
         let GeluLinear {
             x,
+            x_is_spent,
             x_bias,
             weight,
             bias,
@@ -96,6 +102,7 @@ impl Tape<'_> {
             .flat_map(|(x, w, a)| [x.counted(), vec![w, a]].concat());
         let ((rows, inputs), shape) = (operands.sizes(), x.tensor().shape().clone());
         let form = self.form(x.tensor());
+        let spent = *x_is_spent || matches!(x.keep(), Kept::Again(_));
         Ok(self.push(y, &counted.collect::<Vec<_>>(), move |dy, sink| {
             let flat = dy
                 .contiguous()?
@@ -105,18 +112,22 @@ impl Tape<'_> {
             }
             if let Some((x, w, a)) = kept {
                 let x = x.get()?.reshape((rows, inputs))?;
-                let dx = inner(&flat, &w, form)?;
-                let (h, da) = match form {
+                let dh = inner(&flat, &w, form)?;
+                let (h, dx, da) = match form {
                     Form::Device => {
-                        let h = elements::bias_gelu_backward(&x, &a, &dx)?;
-                        (h, row_sum(&dx, form)?)
+                        let x = if spent { x } else { x.copy()? };
+                        elements::bias_gelu_backward(&x, &a, &dh)?;
+                        let da = row_sum(&x, form)?;
+                        (dh, x, da)
                     }
-                    _ => with_float!("gelu_linear", x, T => walk_back::<T>(&x, &a, &dx))?,
+                    _ => with_float!("gelu_linear", x, T => {
+                        let (h, da) = walk_back::<T>(&x, &a, &dh)?;
+                        Ok((h, dh, da))
+                    })?,
                 };
-                drop(x);
                 sink.give(a_id, da)?;
                 if w_id.is_some() {
-                    sink.give(w_id, inner(&flat.t()?, &h, form)?)?;
+                    give_weight(sink, w_id, (&flat, &h), form)?;
                 }
                 drop(h);
                 sink.give(x_id, dx.reshape(shape)?)?;

@@ -10,9 +10,10 @@ use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::half::widened;
 use crate::kept::Kept;
+use crate::kernels::product::{add_product, product as by_device, wide_product};
 use crate::kernels::{elements, rows};
 use crate::tape::{Tape, Value};
-use candle_core::{Shape, Tensor};
+use candle_core::{DType, Shape, Tensor};
 use rayon::prelude::*;
 
 impl Tape<'_> {
@@ -123,7 +124,7 @@ impl Past {
         }
         if let Some(x) = self.x {
             let x = x.get()?.reshape((rows, inputs))?;
-            sink.give(w_id, inner(&dy.t()?, &x, self.form)?)?;
+            give_weight(sink, w_id, (&dy, &x), self.form)?;
         }
         if let Some(w) = self.weight {
             sink.give(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
@@ -145,13 +146,16 @@ pub(super) struct Added<'a> {
 pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> Result<Tensor> {
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     if let (Form::Device, Some(bias)) = (form, added.bias) {
-        let y = x.matmul(&weight.t()?)?;
+        let y = by_device(x, &weight.t()?)?;
         let residual = added.residual.map(|r| r.to_dtype(y.dtype())?.contiguous());
         elements::add_bias(&y, bias, residual.transpose()?.as_ref())?;
         return Ok(y);
     }
     if form != Form::Cpu {
-        let mut y = x.matmul(&weight.t()?)?;
+        let mut y = match form {
+            Form::Device => by_device(x, &weight.t()?)?,
+            _ => x.matmul(&weight.t()?)?,
+        };
         if let Some(bias) = added.bias {
             y = y.broadcast_add(&bias.to_dtype(y.dtype())?)?;
         }
@@ -207,8 +211,10 @@ fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
 
 /// `a b` of two matrices, the first contiguous or the transpose of a contiguous one.
 pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
-    if form != Form::Cpu {
-        return Ok(a.matmul(b)?);
+    match form {
+        Form::Device => return by_device(a, b),
+        Form::Composed => return Ok(a.matmul(b)?),
+        Form::Cpu => {}
     }
     let ((m, k), n) = (a.dims2()?, b.dim(1)?);
     with_float!("linear", a, T => {
@@ -220,6 +226,23 @@ pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
         product(&mut out, n, a, Matrix::rows(&right, k, n), T::of(0.0), T::of(1.0), true);
         tensor_of(out, &[m, n])
     })
+}
+
+/// `dW = dyᵀ x` to where it belongs. A GPU sums it in f32, and onto a gradient that is there already without memory of its own.
+pub(super) fn give_weight(
+    sink: &mut Gradients,
+    id: Option<usize>,
+    (dy, x): (&Tensor, &Tensor),
+    form: Form,
+) -> Result<()> {
+    if form != Form::Device {
+        return sink.give(id, inner(&dy.t()?, x, form)?);
+    }
+    let fits = |held: &&Tensor| held.dtype() == DType::F32 && held.is_contiguous();
+    match sink.held(id).filter(fits) {
+        Some(held) => add_product(held, &dy.t()?, x),
+        None => sink.give(id, wide_product(&dy.t()?, x)?),
+    }
 }
 
 pub(super) fn row_sum(dy: &Tensor, form: Form) -> Result<Tensor> {

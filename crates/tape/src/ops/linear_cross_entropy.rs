@@ -3,22 +3,23 @@
 //!
 //! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz W`, `dW += dzᵀ x`.
 //! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width]. Halves are widened: all of it is
-//! f32, since a loss scale comes only after the products.
+//! f32, since a loss scale comes only after the products. On a GPU bf16, which needs no scale, goes into the products as it is.
 
 use super::{Form, Loss, axes, expect_filled, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
 use crate::inplace::to_f64;
-use crate::kernels::{elements, whole};
+use crate::kernels::product::{add_product, wide_product};
+use crate::kernels::whole;
 use crate::tape::{Tape, Value};
-use candle_core::{D, Tensor};
+use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
 
 /// Scores of one chunk, in elements: they stay in the processor's outer cache.
 const CHUNK_ELEMENTS: usize = 1 << 20;
-/// The same for a GPU, whose products need many rows: 64 MiB in f32.
-const DEVICE_ELEMENTS: usize = 1 << 24;
+/// The same for a GPU, whose products need many rows: 32 MiB in f32.
+const DEVICE_ELEMENTS: usize = 1 << 23;
 /// A target that does not count.
 pub const IGNORED: u32 = u32::MAX;
 
@@ -56,8 +57,13 @@ impl Tape<'_> {
         }
         let wanted = self.records(&[x, weight]);
         let dtype = x.tensor().dtype();
-        let input = widened(x.tensor())?.contiguous()?;
-        let weight_in = widened(weight.tensor())?;
+        let bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
+        let in_bf16 = bf16(x) && bf16(weight) && self.form(x.tensor()) == Form::Device;
+        let read = |value: &Value| match in_bf16 {
+            true => Ok(value.tensor().clone()),
+            false => widened(value.tensor()),
+        };
+        let (input, weight_in) = (read(x)?.contiguous()?, read(weight)?.contiguous()?);
         let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
         let outcome = match self.form(&input) {
             Form::Device => {
@@ -177,7 +183,8 @@ fn row<T: Float>(z: &mut [T], target: u32) -> T {
     total.ln() + highest - wanted
 }
 
-/// Products of the device, and one kernel from scores to their gradient.
+/// Products of the device, and one kernel from scores to their gradient. The sums are f32; bf16 operands stay as they are, whose
+/// range is that of f32, and so does what the products read of the scores' gradient.
 fn by_kernels(
     x: &Tensor,
     weight: &Tensor,
@@ -190,18 +197,15 @@ fn by_kernels(
     for begin in (0..rows).step_by(chunk) {
         let targets = &targets[begin..(begin + chunk).min(rows)];
         let x = x.narrow(0, begin, targets.len())?;
-        let z = x.matmul(&weight.t()?)?;
+        let mut z = wide_product(&x, &weight.t()?)?;
         losses.push(whole::cross_entropy(&z, targets, (1.0, 0.0))?);
         if wanted {
-            dxs.push(z.matmul(weight)?);
-            let part = z.t()?.matmul(&x)?;
-            dw = Some(match dw {
-                Some(sum) => {
-                    elements::add_to(&sum, &part)?;
-                    sum
-                }
-                None => part,
-            });
+            z = z.to_dtype(x.dtype())?;
+            dxs.push(wide_product(&z, weight)?);
+            match &dw {
+                Some(sum) => add_product(sum, &z.t()?, &x)?,
+                None => dw = Some(wide_product(&z.t()?, &x)?),
+            }
         }
     }
     let gradients = match dw {

@@ -140,6 +140,7 @@ fn a_feed_forward_branch_keeps_its_product_alone() {
         let [x_bias, weight, bias] = ids.map(|id| tape.parameter(id));
         let operands = GeluLinear {
             x: variable(&[N, T, W]),
+            x_is_spent: false,
             x_bias,
             weight,
             bias,

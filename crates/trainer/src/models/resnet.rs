@@ -219,9 +219,10 @@ impl ResNet {
     }
 
     /// [samples, 3, side, side] to [samples, classes]; the first `checkpointed` blocks keep their input only, and where that
-    /// is all of them the stem does too.
+    /// is all of them the stem does too. On a GPU it always does: a value of the stem's costs few products, of which a GPU
+    /// has plenty, and all of them together are the largest thing that a piece would keep.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
-        let mut x = if checkpointed >= self.blocks.len() {
+        let mut x = if checkpointed >= self.blocks.len() || !images.tensor().device().is_cpu() {
             let stem = self.stem.clone();
             tape.checkpoint_samples(images, move |tape, x, _| stem.forward(tape, x))?
         } else {

@@ -143,6 +143,7 @@ impl Block {
                 let (weight, bias) = self.down.values(tape);
                 let ending = Ending::GeluLinear(Box::new(GeluLinear {
                     x: y,
+                    x_is_spent: true,
                     x_bias,
                     weight,
                     bias,

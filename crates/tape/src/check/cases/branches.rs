@@ -17,6 +17,7 @@ const DOWN: Conv2dShape = Conv2dShape {
 fn operands(v: &[Value]) -> GeluLinear {
     GeluLinear {
         x: v[0].clone(),
+        x_is_spent: false,
         x_bias: v[1].clone(),
         weight: v[2].clone(),
         bias: v[3].clone(),
@@ -29,6 +30,7 @@ fn branch(t: &Tape, x: &Value, v: &[Value]) -> Result<Ending> {
     let y = t.layer_norm(x, &v[0], &v[1], 1e-5)?;
     let operands = GeluLinear {
         x: t.linear(&y, &v[2], None)?,
+        x_is_spent: true,
         x_bias: v[3].clone(),
         weight: v[4].clone(),
         bias: v[5].clone(),

@@ -2,12 +2,20 @@
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
+typedef unsigned long ulong;
 #define KERNEL(name) extern "C" __global__ void name
 #define IN(T, n, i) const T* __restrict__ n
 #define OUT(T, n, i) T* __restrict__ n
 #define VALUE(T, n, i) const T n
 #define GRID
-#define SHARED(T, n, size) __shared__ T n[size]
+#define SHARED(T, n, size) __shared__ __align__(16) T n[size]
+// Four numbers of shared memory, from a whole word of 16 bytes on.
+#define QUAD(a, i) (*reinterpret_cast<const float4*>(&(a)[i]))
+#define UNROLL _Pragma("unroll")
+// Rows of a block of attention, keys that it reads at a time, and keys of a block whose gradients it sums: 48 KiB of shared memory.
+#define ATTEND_ROWS 64
+#define ATTEND_KEYS 64
+#define ATTEND_BACK 48
 #define INLINE static __device__ __forceinline__
 #define THREAD (threadIdx.x)
 #define THREADS (blockDim.x)
@@ -16,6 +24,7 @@ typedef unsigned char uchar;
 #define SIMDS (blockDim.x >> 5)
 #define GROUP (blockIdx.x)
 #define BARRIER __syncthreads()
+#define SIMD_BARRIER __syncwarp()
 #define INFINITE __int_as_float(0x7f800000)
 INLINE float as_float(uint v) { return __uint_as_float(v); }
 INLINE uint as_uint(float v) { return __float_as_uint(v); }

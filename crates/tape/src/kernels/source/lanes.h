@@ -11,6 +11,7 @@
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
+typedef unsigned long ulong;
 using std::max; using std::min; using std::exp; using std::log; using std::sqrt;
 namespace lanes {
 struct Meeting { uint size = 0, arrived = 0, round = 0; };
@@ -76,7 +77,13 @@ template <class... A> static void call(void (*f)(A...), void** args) { Call<A...
 #define OUT(T, n, i) T* n
 #define VALUE(T, n, i) const T n
 #define GRID
-#define SHARED(T, n, size) static T n[size]
+#define SHARED(T, n, size) alignas(16) static T n[size]
+struct float4 { float x, y, z, w; };
+#define QUAD(a, i) (*reinterpret_cast<const float4*>(&(a)[i]))
+#define UNROLL
+#define ATTEND_ROWS 32
+#define ATTEND_KEYS 32
+#define ATTEND_BACK 16
 #define INLINE static inline
 #define THREAD (lanes::now)
 #define THREADS (lanes::simds * 32u)
@@ -85,6 +92,7 @@ template <class... A> static void call(void (*f)(A...), void** args) { Call<A...
 #define SIMDS (lanes::simds)
 #define GROUP (lanes::group)
 #define BARRIER lanes::meet(lanes::of_group)
+#define SIMD_BARRIER lanes::meet(lanes::of_simds[lanes::now / 32])
 #define INFINITE std::numeric_limits<float>::infinity()
 INLINE float as_float(uint v) { float f; std::memcpy(&f, &v, 4); return f; }
 INLINE uint as_uint(float v) { uint u; std::memcpy(&u, &v, 4); return u; }

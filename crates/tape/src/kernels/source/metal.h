@@ -6,7 +6,14 @@ using namespace metal;
 #define OUT(T, n, i) device T* n [[buffer(i)]]
 #define VALUE(T, n, i) constant T& n [[buffer(i)]]
 #define GRID , uint lane_ [[thread_index_in_simdgroup]], uint simd_ [[simdgroup_index_in_threadgroup]], uint group_ [[threadgroup_position_in_grid]], uint simds_ [[simdgroups_per_threadgroup]]
-#define SHARED(T, n, size) threadgroup T n[size]
+#define SHARED(T, n, size) alignas(16) threadgroup T n[size]
+// Four numbers of shared memory, from a whole word of 16 bytes on.
+#define QUAD(a, i) (*(threadgroup const float4*)(&(a)[i]))
+#define UNROLL _Pragma("clang loop unroll(full)")
+// Rows of a block of attention, keys that it reads at a time, and keys of a block whose gradients it sums: 32 KiB of shared memory.
+#define ATTEND_ROWS 32
+#define ATTEND_KEYS 32
+#define ATTEND_BACK 16
 #define INLINE static inline
 #define THREAD (simd_ * 32u + lane_)
 #define THREADS (simds_ * 32u)
@@ -15,6 +22,7 @@ using namespace metal;
 #define SIMDS simds_
 #define GROUP group_
 #define BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
+#define SIMD_BARRIER simdgroup_barrier(mem_flags::mem_threadgroup)
 #define INFINITE INFINITY
 INLINE float as_float(uint v) { return as_type<float>(v); }
 INLINE uint as_uint(float v) { return as_type<uint>(v); }

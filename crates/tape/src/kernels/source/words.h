@@ -12,6 +12,13 @@ INLINE ushort float_to_bf16(float v) {
     if ((u & 0x7fffffffu) > 0x7f800000u) return ushort((u >> 16) | 0x40u);
     return ushort((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
+// Number `index` of a counter-based stream, 53 bits: SplitMix64, as the CPU draws it. A stream is two words, the low one first.
+INLINE ulong drawn(uint low, uint high, uint index) {
+    ulong z = (ulong(high) << 32 | ulong(low)) + (ulong(index) + 1ul) * 0x9e3779b97f4a7c15ul;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ul;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebul;
+    return (z ^ (z >> 31)) >> 11;
+}
 // Written by exponentials: fast mathematics has no exact tangent.
 INLINE float tangent(float u) { return 1.0f - 2.0f / (exp(2.0f * u) + 1.0f); }
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }

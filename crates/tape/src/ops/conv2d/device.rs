@@ -1,14 +1,16 @@
 //! Convolution by a GPU's kernels: columns of all samples side by side, [channels kernel kernel, samples pixels], and one matrix
 //! product for each of output, weight gradient and input gradient. Samples whose columns would be too large are worked in chunks.
+//! Groups are convolved directly.
 
 use crate::cpu::columns::Window;
 use crate::error::Result;
-use crate::kernels::elements::{add_to, swap_axes};
-use crate::kernels::images::{columns, image};
+use crate::kernels::elements::swap_axes;
+use crate::kernels::images::{self, columns, image};
+use crate::kernels::product::{add_product, product, wide_product};
 use candle_core::Tensor;
 
-/// Columns that stand in memory at once, in elements: 256 MiB in f32.
-const MOST: usize = 1 << 26;
+/// Columns that stand in memory at once, in elements: 32 MiB in f32.
+const MOST: usize = 1 << 23;
 
 /// Samples worked at once.
 fn chunk(window: &Window, samples: usize) -> usize {
@@ -51,10 +53,13 @@ fn by_channel(window: &Window, dy: &Tensor) -> Result<Tensor> {
 }
 
 pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped(x, weight, window);
+    }
     let (out, (height, width)) = (weight.dim(0)?, window.out());
     let w = weight.contiguous()?.reshape((out, window.rows()))?;
     let parts = each(window, x.dim(0)?, |from, count| {
-        let y = w.matmul(&columns_of(window, &x.narrow(0, from, count)?)?)?;
+        let y = product(&w, &columns_of(window, &x.narrow(0, from, count)?)?)?;
         let y = swap_axes(&y, [out, count, window.pixels()])?;
         Ok(y.reshape((count, out, height, width))?)
     })?;
@@ -62,14 +67,16 @@ pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Te
 }
 
 pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped_weight(x, dy, window);
+    }
     let mut sum = None::<Tensor>;
     each(window, x.dim(0)?, |from, count| {
         let columns = columns_of(window, &x.narrow(0, from, count)?)?;
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
-        let part = dy.matmul(&columns.t()?)?;
         match &sum {
-            Some(sum) => add_to(sum, &part)?,
-            None => sum = Some(part),
+            Some(sum) => add_product(sum, &dy, &columns.t()?)?,
+            None => sum = Some(wide_product(&dy, &columns.t()?)?),
         }
         Ok(())
     })?;
@@ -84,11 +91,14 @@ pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Resul
 }
 
 pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped_input(dy, weight, window);
+    }
     let out = weight.dim(0)?;
     let w = weight.contiguous()?.reshape((out, window.rows()))?;
     let parts = each(window, dy.dim(0)?, |from, count| {
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
-        let columns = w.t()?.matmul(&dy)?;
+        let columns = product(&w.t()?, &dy)?;
         if window.is_pointwise() {
             return swap_axes(&columns, [window.channels, count, window.pixels()]);
         }

@@ -1,0 +1,95 @@
+//! Attention in blocks on a GPU, straight from and into the joint projection: no square of tokens exists. Heads are up to 64 wide.
+
+use super::Argument::{self, Count, In, Number, Out};
+use super::elements::Heads;
+use super::{Grid, Kernel, alike, fresh, launch};
+use crate::error::Result;
+use candle_core::{DType, Tensor};
+
+/// Widest head.
+pub(crate) const WIDEST: usize = 64;
+/// Rows that a simdgroup works.
+const ROWS: usize = 16;
+
+/// What is attended to.
+pub(crate) struct Attended<'a> {
+    /// Sizes.
+    pub heads: Heads,
+    /// Factor of the scores.
+    pub scale: f64,
+    /// A query sees itself and what is before it only.
+    pub causal: bool,
+    /// Tokens of each sample that count, u32; all where there are none.
+    pub lengths: Option<&'a Tensor>,
+}
+
+impl Attended<'_> {
+    fn numbers<'a>(&self) -> [Argument<'a>; 6] {
+        [
+            Number(self.scale),
+            Count(self.heads.tokens),
+            Count(self.heads.heads),
+            Count(self.heads.head),
+            Count(usize::from(self.causal)),
+            Count(usize::from(self.lengths.is_some())),
+        ]
+    }
+
+    /// A group for so many simdgroups' rows of every head.
+    fn grid(&self, simds: usize) -> Grid {
+        let s = self.heads;
+        let blocks = s.tokens.div_ceil(simds * ROWS);
+        Grid::groups(s.samples * s.heads * blocks, simds)
+    }
+}
+
+/// Simdgroups of a block of queries, and of one of keys: as much as a device's shared memory holds.
+fn simds(x: &Tensor) -> (usize, usize) {
+    match x.device().is_cuda() {
+        true => (4, 3),
+        false => (2, 1),
+    }
+}
+
+/// The output [samples, tokens, width], and the logarithm of each row's sum [samples, heads, tokens].
+pub(crate) fn attend(qkv: &Tensor, of: &Attended) -> Result<(Tensor, Tensor)> {
+    let s = of.heads;
+    let y = fresh(&[s.samples, s.tokens, s.heads * s.head], qkv.dtype(), qkv)?;
+    let sums = fresh(&[s.samples, s.heads, s.tokens], DType::F32, qkv)?;
+    let lengths = In(of.lengths.unwrap_or(qkv));
+    let mut arguments = vec![In(qkv), lengths, Out(&y), Out(&sums)];
+    arguments.extend(of.numbers());
+    let grid = of.grid(simds(qkv).0);
+    launch(Kernel::of("attend", qkv), grid, &arguments, qkv.device())?;
+    Ok((y, sums))
+}
+
+/// The gradient of `qkv`.
+pub(crate) fn attend_backward(
+    qkv: &Tensor,
+    (y, sums): (&Tensor, &Tensor),
+    dy: &Tensor,
+    of: &Attended,
+) -> Result<Tensor> {
+    let (dqkv, dy) = (fresh(qkv.dims(), qkv.dtype(), qkv)?, alike(dy, qkv)?);
+    let meets = fresh(sums.dims(), DType::F32, qkv)?;
+    let (queries, keys) = simds(qkv);
+    let lengths = || In(of.lengths.unwrap_or(qkv));
+    let mut arguments = vec![In(qkv), lengths(), In(&dy), In(y), In(sums)];
+    arguments.extend([Out(&meets), Out(&dqkv)]);
+    arguments.extend(of.numbers());
+    let kernel = Kernel::of("attend_queries", qkv);
+    launch(kernel, of.grid(queries), &arguments, qkv.device())?;
+    let mut arguments = vec![
+        In(qkv),
+        lengths(),
+        In(&dy),
+        In(sums),
+        In(&meets),
+        Out(&dqkv),
+    ];
+    arguments.extend(of.numbers());
+    let kernel = Kernel::of("attend_keys", qkv);
+    launch(kernel, of.grid(keys), &arguments, qkv.device())?;
+    Ok(dqkv)
+}

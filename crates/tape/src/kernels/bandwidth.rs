@@ -1,0 +1,209 @@
+//! How fast the kernels that only move memory are, beside a copy of the device's own: bytes that must be read and written once, over
+//! the time. Refuses to know which training needs them.
+
+use super::elements::{self, Function};
+use super::images::{self, Groups};
+use super::rows::{self, Seen};
+use super::run_on;
+use super::whole::{self, AdamNumbers, Moved};
+use crate::error::{Result, TapeError};
+use crate::parameters::host_tensor;
+use crate::stream::Stream;
+use candle_core::{DType, Device, Tensor};
+use std::time::Instant;
+
+/// One kernel's reading, or that of a forward or backward pass of several.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// Kernel.
+    pub name: &'static str,
+    /// `f32` or `bf16`.
+    pub precision: &'static str,
+    /// Bytes that have to be moved.
+    pub bytes: u64,
+    /// Seconds, the median of several.
+    pub seconds: f64,
+}
+
+impl Reading {
+    /// Bytes a second.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / self.seconds
+    }
+}
+
+/// Rows and columns: 256 MiB in f32, several times what a cache holds.
+const ROWS: usize = 1 << 16;
+const COLUMNS: usize = 1 << 10;
+/// Tokens of a head whose weights are as many.
+const TOKENS: usize = 512;
+/// Launches of a measurement, and measurements.
+const LAUNCHES: usize = 4;
+const TRIES: usize = 7;
+
+/// Measures every kernel that only moves memory. The first reading of a precision is the copy.
+///
+/// # Errors
+/// There are no kernels for this device.
+pub fn measure(device: &Device) -> Result<Vec<Reading>> {
+    let mut all = Vec::new();
+    for (precision, dtype) in [("f32", DType::F32), ("bf16", DType::BF16)] {
+        let x = drawn(&[ROWS, COLUMNS], dtype, device)?;
+        if !run_on(&x) {
+            return Err(TapeError::Device(
+                "there are no kernels for this device; choose --device metal or cuda".to_owned(),
+            ));
+        }
+        let mut note = |name, passes: f64, work: &dyn Fn() -> Result<()>| -> Result<()> {
+            let size = (ROWS * COLUMNS * dtype.size_in_bytes()) as f64;
+            all.push(Reading {
+                name,
+                precision,
+                bytes: (passes * size) as u64,
+                seconds: median(device, work)?,
+            });
+            Ok(())
+        };
+        by_element(&x, &mut note)?;
+        by_row(&x, &mut note)?;
+        by_plane(&x, &mut note)?;
+        if dtype == DType::F32 {
+            of_many(&x, &mut note)?;
+        }
+    }
+    Ok(all)
+}
+
+type Note<'a> = dyn FnMut(&'static str, f64, &dyn Fn() -> Result<()>) -> Result<()> + 'a;
+
+/// Values of a short stream again and again: no kernel's time depends on them, but zeros would flatter it.
+fn drawn(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
+    let stream = Stream::new(3);
+    let some: Vec<f64> = (0..4093).map(|i| stream.uniform(i) * 2.0 - 1.0).collect();
+    let count = shape.iter().product();
+    let values = some.iter().copied().cycle().take(count).collect();
+    host_tensor(values, shape, dtype, device)
+}
+
+fn median(device: &Device, work: &dyn Fn() -> Result<()>) -> Result<f64> {
+    work()?;
+    device.synchronize()?;
+    let mut seconds = Vec::with_capacity(TRIES);
+    for _ in 0..TRIES {
+        let begun = Instant::now();
+        for _ in 0..LAUNCHES {
+            work()?;
+        }
+        device.synchronize()?;
+        seconds.push(begun.elapsed().as_secs_f64() / LAUNCHES as f64);
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds[TRIES / 2])
+}
+
+fn by_element(x: &Tensor, note: &mut Note) -> Result<()> {
+    let (dy, y) = (x.copy()?, x.copy()?);
+    let bias = drawn(&[COLUMNS], DType::F32, x.device())?;
+    note("copy", 2.0, &|| Ok(x.copy().map(drop)?))?;
+    note("gelu", 2.0, &|| {
+        elements::apply(Function::Gelu, x).map(drop)
+    })?;
+    note("gelu backward", 3.0, &|| {
+        elements::apply_backward(Function::Gelu, x, &dy).map(drop)
+    })?;
+    note("silu", 2.0, &|| {
+        elements::apply(Function::Silu, x).map(drop)
+    })?;
+    note("bias", 2.0, &|| elements::add_bias(&y, &bias, None))?;
+    note("bias and residual", 3.0, &|| {
+        elements::add_bias(&y, &bias, Some(x))
+    })?;
+    note("bias and gelu", 2.0, &|| {
+        elements::bias_gelu(x, &bias).map(drop)
+    })?;
+    note("bias and gelu backward", 4.0, &|| {
+        elements::bias_gelu_backward(&y, &bias, &dy)
+    })?;
+    note("add", 3.0, &|| elements::add_to(&y, x))?;
+    let streams: Vec<Stream> = (0..ROWS as u64).map(|i| Stream::new(i)).collect();
+    note("dropout", 2.0, &|| {
+        elements::dropout(x, &streams, 0.1, 1.1).map(drop)
+    })
+}
+
+fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
+    let one = drawn(&[COLUMNS], DType::F32, x.device())?;
+    let dy = x.copy()?;
+    note("layer norm", 2.0, &|| {
+        rows::layer_norm(x, &one, &one, 1e-5).map(drop)
+    })?;
+    note("layer norm backward", 5.0, &|| {
+        rows::layer_norm_backward(x, &one, (&dy, None), 1e-5).map(drop)
+    })?;
+    note("column sums", 1.0, &|| rows::column_sums(x).map(drop))?;
+    let squares = x.copy()?.reshape(((), TOKENS, TOKENS))?;
+    let seen = Seen {
+        scale: 0.125,
+        queries: (TOKENS, 0),
+        keys: TOKENS,
+        heads: 8,
+        causal: false,
+        lengths: None,
+    };
+    note("softmax", 2.0, &|| rows::softmax(&squares, &seen))?;
+    let p = x.reshape(((), TOKENS, TOKENS))?;
+    note("softmax backward", 3.0, &|| {
+        rows::softmax_backward(&p, &squares, 0.125)
+    })
+}
+
+fn by_plane(x: &Tensor, note: &mut Note) -> Result<()> {
+    let sizes = Groups {
+        channels: 64,
+        pixels: 4096,
+        each: 2,
+        function: 1,
+    };
+    let images = x.reshape(((), 64, 64, 64))?;
+    let (one, dy) = (drawn(&[64], DType::F32, x.device())?, images.copy()?);
+    let moments = images::group_moments(&images, sizes, 1e-5)?;
+    note("group norm", 3.0, &|| {
+        let moments = images::group_moments(&images, sizes, 1e-5)?;
+        images::group_norm(&images, &moments, (&one, &one), sizes).map(drop)
+    })?;
+    note("group norm backward", 5.0, &|| {
+        images::group_norm_backward(&images, &moments, (&one, &one), &dy, sizes).map(drop)
+    })?;
+    note("swap axes", 2.0, &|| {
+        elements::swap_axes(x, [64, ROWS / 64, COLUMNS]).map(drop)
+    })
+}
+
+fn of_many(x: &Tensor, note: &mut Note) -> Result<()> {
+    let [p, m, v] = [x.copy()?, x.copy()?, x.abs()?];
+    let moved = || Moved {
+        written: [&p, &m, &v],
+        gradient: x,
+        keep: 1.0,
+    };
+    let numbers = AdamNumbers {
+        rate: 1e-3,
+        betas: (0.9, 0.999),
+        factor: 1.0,
+        root: 1.0,
+        epsilon: 1e-8,
+    };
+    note("adamw", 7.0, &|| whole::adamw(&[moved()], &numbers))?;
+    note("sgd", 5.0, &|| whole::sgd(&[moved()], 1e-3, 0.9, 1.0))?;
+    note("accumulate", 3.0, &|| whole::accumulate(&[(&p, x)]))?;
+    let all = [x.clone()];
+    note("norm of gradients", 1.0, &|| {
+        whole::square_sums(&all).map(drop)
+    })?;
+    let scores = x.copy()?;
+    let targets = vec![1u32; ROWS];
+    note("cross-entropy", 2.0, &|| {
+        whole::cross_entropy(&scores, &targets, (1.0, 0.0)).map(drop)
+    })?;
+    Ok(())
+}

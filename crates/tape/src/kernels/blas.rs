@@ -1,0 +1,171 @@
+//! Products by cuBLAS on candle's own handle and stream. cuBLAS stores by columns: a product by rows is the other way round,
+//! `cᵀ = bᵀ aᵀ`.
+
+use super::fresh as new_tensor;
+use crate::error::{Result, TapeError};
+use candle_core::cuda_backend::cudarc::cublas::result::{gemm_ex, gemm_strided_batched_ex};
+use candle_core::cuda_backend::cudarc::cublas::sys;
+use candle_core::cuda_backend::cudarc::driver::DevicePtr;
+use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice};
+use candle_core::{DType, Storage, Tensor};
+use std::ffi::c_void;
+
+/// One operand as cuBLAS reads it.
+struct Operand {
+    address: u64,
+    kind: sys::cudaDataType,
+    /// Elements between two rows, or two columns where it is turned.
+    step: i32,
+    /// Stored by columns.
+    turned: bool,
+    /// Elements between two matrices of a batch.
+    stride: i64,
+}
+
+pub(super) fn failed(error: impl std::fmt::Display) -> TapeError {
+    TapeError::from(candle_core::Error::Msg(error.to_string()))
+}
+
+fn refused(tensor: &Tensor) -> TapeError {
+    TapeError::Device(format!(
+        "a product cannot read a tensor {:?} with steps {:?}",
+        tensor.dims(),
+        tensor.stride()
+    ))
+}
+
+/// Where a tensor's first element stands, what its elements are, and the device that it is on.
+pub(super) fn place(tensor: &Tensor) -> Result<(u64, sys::cudaDataType, CudaDevice)> {
+    let (guard, layout) = tensor.storage_and_layout();
+    let Storage::Cuda(storage) = &*guard else {
+        return Err(refused(tensor));
+    };
+    let stream = storage.device.cuda_stream();
+    let (base, kind) = match &storage.slice {
+        CudaStorageSlice::F32(slice) => {
+            (slice.device_ptr(&stream).0, sys::cudaDataType::CUDA_R_32F)
+        }
+        CudaStorageSlice::BF16(slice) => {
+            (slice.device_ptr(&stream).0, sys::cudaDataType::CUDA_R_16BF)
+        }
+        CudaStorageSlice::F16(slice) => {
+            (slice.device_ptr(&stream).0, sys::cudaDataType::CUDA_R_16F)
+        }
+        _ => return Err(refused(tensor)),
+    };
+    let address = base + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64;
+    Ok((address, kind, storage.device.clone()))
+}
+
+/// The operand, and the device that it is on.
+fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
+    let (address, kind, device) = place(tensor)?;
+    let layout = tensor.layout();
+    let (dims, steps) = (layout.dims(), layout.stride());
+    let (rows, columns) = (dims[dims.len() - 2], dims[dims.len() - 1]);
+    let (across, along) = (steps[steps.len() - 2], steps[steps.len() - 1]);
+    let (step, turned) = match () {
+        () if (along == 1 || columns == 1) && (across >= columns || rows == 1) => {
+            (across.max(columns), false)
+        }
+        () if (across == 1 || rows == 1) && (along >= rows || columns == 1) => {
+            (along.max(rows), true)
+        }
+        () => return Err(refused(tensor)),
+    };
+    let stride = if dims.len() == 3 { steps[0] } else { 0 };
+    let operand = Operand {
+        address,
+        kind,
+        step: step as i32,
+        turned,
+        stride: stride as i64,
+    };
+    Ok((operand, device))
+}
+
+/// `a b` in new memory.
+pub(super) fn fresh(a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
+    let columns = b.dim(candle_core::D::Minus1)?;
+    let shape = [&a.dims()[..a.dims().len() - 1], &[columns]].concat();
+    let c = new_tensor(&shape, dtype, a)?;
+    multiply(a, b, &c, 0.0)?;
+    Ok(c)
+}
+
+/// `c = a b + keep c`, all matrices or all batches of them.
+pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<()> {
+    let rank = a.dims().len();
+    let (m, k, n) = (a.dims()[rank - 2], a.dims()[rank - 1], b.dims()[rank - 1]);
+    if rank > 3 || b.dims().len() != rank || c.dims().len() != rank || b.dims()[rank - 2] != k {
+        return Err(refused(b));
+    }
+    let batch = if rank == 3 { a.dims()[0] } else { 1 };
+    if m * n * batch == 0 {
+        return Ok(());
+    }
+    let ((left, device), (right, _), (out, _)) = (operand(a)?, operand(b)?, operand(c)?);
+    if out.turned {
+        return Err(refused(c));
+    }
+    let turn = |operand: &Operand| match operand.turned {
+        true => sys::cublasOperation_t::CUBLAS_OP_T,
+        false => sys::cublasOperation_t::CUBLAS_OP_N,
+    };
+    let (one, blas) = (1f32, device.cublas_handle());
+    let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
+    let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+    let how = sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
+    // SAFETY: addresses, sizes and steps are those of live tensors on the handle's own stream, in whose order memory is freed.
+    unsafe {
+        match batch {
+            1 => gemm_ex(
+                *blas.handle(),
+                turn(&right),
+                turn(&left),
+                n as i32,
+                m as i32,
+                k as i32,
+                number(&one),
+                right.address as *const c_void,
+                right.kind,
+                right.step,
+                left.address as *const c_void,
+                left.kind,
+                left.step,
+                number(&keep),
+                out.address as *mut c_void,
+                out.kind,
+                out.step,
+                compute,
+                how,
+            ),
+            _ => gemm_strided_batched_ex(
+                *blas.handle(),
+                turn(&right),
+                turn(&left),
+                n as i32,
+                m as i32,
+                k as i32,
+                number(&one),
+                right.address as *const c_void,
+                right.kind,
+                right.step,
+                right.stride,
+                left.address as *const c_void,
+                left.kind,
+                left.step,
+                left.stride,
+                number(&keep),
+                out.address as *mut c_void,
+                out.kind,
+                out.step,
+                out.stride,
+                batch as i32,
+                compute,
+                how,
+            ),
+        }
+    }
+    .map_err(failed)
+}

@@ -1,0 +1,37 @@
+//! Matrix products of a GPU: into new memory, or added to what is there. On CUDA cuBLAS is called here, as candle calls it but for
+//! three things: one matrix is no batch (for which cuBLAS has fewer ways), the result may be single precision where the operands are
+//! halves, and it may be added to a sum. Elsewhere the device's own product runs. Full f32 without TF32 throughout.
+
+#[cfg(feature = "cuda")]
+use super::blas;
+use super::elements;
+use crate::error::Result;
+use crate::half::widened;
+use candle_core::Tensor;
+
+/// `a b` of two matrices or of batches of them, in the operands' type. Each is stored by rows or by columns.
+pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if a.device().is_cuda() {
+        return blas::fresh(a, b, a.dtype());
+    }
+    Ok(a.matmul(b)?)
+}
+
+/// As [`product`], the result in f32: what is added up on the way is not rounded to a half in between.
+pub(crate) fn wide_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if a.device().is_cuda() {
+        return blas::fresh(a, b, candle_core::DType::F32);
+    }
+    widened(&a.matmul(b)?)
+}
+
+/// `sum += a b`, in place: nobody else may hold the memory of `sum`, which is contiguous and f32.
+pub(crate) fn add_product(sum: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if a.device().is_cuda() {
+        return blas::multiply(a, b, sum, 1.0);
+    }
+    elements::add_to(sum, &wide_product(a, b)?)
+}
