@@ -8,17 +8,51 @@ use super::say::{aside, out};
 use super::verify_split::workload;
 use serde_json::json;
 use std::process::Command;
-use trainer::bench::{Case, Row, Workload, peak_gflops, run as measure};
+use trainer::bench::{Case, Row, Workload, measure_kernels, peak_gflops, run as measure};
 use trainer::{LossScale, Precision, choose, default_threads, on_threads};
 
 /// The top-level entry point of `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
+    if args.kernels {
+        return kernels(args);
+    }
     let cases = cases(args)?;
     let threads = args.threads.unwrap_or(default_threads());
     match cases.as_slice() {
         [case] => alone(*case, args, threads),
         cases => each_in_its_own_process(cases, args, threads),
     }
+}
+
+/// Each kernel's bytes a second, and how much of the copy's that is.
+fn kernels(args: &args::Bench) -> Result<(), Failure> {
+    let device = wanted(Some(&args.device))?;
+    let readings = on_threads(default_threads(), || {
+        Ok(measure_kernels(&choose(device)?.device)?)
+    })?;
+    let mut copy = f64::NAN;
+    for reading in readings {
+        if reading.name == "copy" {
+            copy = reading.rate();
+        }
+        let (ms, gb_per_s) = (reading.seconds * 1e3, reading.rate() / 1e9);
+        if args.json {
+            out!(
+                "{}",
+                json!({
+                    "kernel": reading.name, "precision": reading.precision, "bytes": reading.bytes, "ms": ms,
+                    "gb_per_s": gb_per_s, "share_of_copy": reading.rate() / copy,
+                })
+            );
+        } else {
+            let (name, share) = (reading.name, 100.0 * reading.rate() / copy);
+            let precision = reading.precision;
+            out!(
+                "{name:24} {precision:5} {ms:8.3} ms {gb_per_s:7.0} GB/s {share:4.0} % of the copy"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
@@ -171,6 +205,7 @@ impl Measured {
             "peak_device_mb": row.peak_device_bytes as f64 / MB, "kernels": trainer::kernels_allowed(),
             "gflop_per_step": row.flops / 1e9, "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
             "peak_fraction": self.gflops() / self.peak_gflops,
+            "weights": row.fingerprint.map(|weights| format!("{weights:016x}")),
         });
         if case.workload.tokens() > 0 {
             let tokens = case.workload.tokens() as f64;

@@ -9,5 +9,6 @@ mod peak;
 
 pub use case::{Case, Row, Spread, run};
 pub use peak::peak_gflops;
+pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
 pub(crate) use workload::Model;
 pub use workload::Workload;

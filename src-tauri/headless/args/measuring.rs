@@ -64,6 +64,9 @@ pub struct Bench {
     /// Without Ebb's own GPU kernels: every operation composed of stock ones
     #[arg(long)]
     pub composed: bool,
+    /// Measure the GPU's kernels that only move memory, beside a copy, in the place of workloads
+    #[arg(long)]
+    pub kernels: bool,
     /// Print one JSON line a case
     #[arg(long)]
     pub json: bool,

@@ -61,6 +61,8 @@ pub struct Row {
     pub skipped_steps: usize,
     /// Seconds of the steps before the measurement.
     pub warmup_s: [f64; WARM_UP],
+    /// A number of all bits of the weights at the end, on a GPU: the same run twice ends on the same one.
+    pub fingerprint: Option<u64>,
 }
 
 /// Steps before the measurement.
@@ -136,9 +138,24 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
         saved_bytes,
         peak_device_bytes: tape::device::take_peak_bytes(device),
         parameters: parameters.count(),
+        fingerprint: fingerprint(&parameters, device)?,
         losses: [losses.first(), losses.last()].map(|loss| loss.copied().unwrap_or(f64::NAN)),
         warmup_s,
     })
+}
+
+/// FNV-1a over the bits of all weights; none on the CPU, where reading them would show in the process's highest footprint.
+fn fingerprint(parameters: &Parameters, device: &Device) -> Result<Option<u64>> {
+    if device.is_cpu() {
+        return Ok(None);
+    }
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for parameter in parameters.iter() {
+        for value in parameter.tensor.flatten_all()?.to_vec1::<f32>()? {
+            hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    Ok(Some(hash))
 }
 
 /// The copy that pieces of a half precision are computed on.
