@@ -3,8 +3,9 @@
 
 use crate::support::{Place, draw_classes, memory_script};
 use pressure::{Change, Phase};
-use runlog::{CheckpointReason, RunEvent};
+use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::collections::BTreeMap;
+use std::fs;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
 const CALM: u64 = 1_000_000_000;
@@ -127,4 +128,58 @@ fn an_evaluation_parks_too_and_begins_again_when_memory_is_back() {
     }
     println!("parked {training} times in training, {evaluating} times in evaluation");
     assert!(training > 0 && evaluating > 0);
+}
+
+/// A stop while everything is dropped ends the run where its checkpoint stands: here, where writing is slow, earlier than the
+/// run had come. What is resumed from there is the uninterrupted run.
+#[test]
+fn a_parked_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_from_there() {
+    let place = Place::new();
+    place.file(
+        "book.txt",
+        "It rained all day and we stayed in. ".repeat(60),
+    );
+    place.file("config.toml", "evaluate_every_epochs = 100000");
+    let rise = (0..35).map(|line| CALM + 200_000_000 * line);
+    let others = std::iter::repeat_n(CALM, 10).chain(rise);
+    let script = memory_script(TOTAL_BYTES, 1_000, others.chain([TOTAL_BYTES]));
+    place.file("script", script);
+    // Ten million weights of eight bytes.
+    let line = "train {book.txt} --model gpt_mini --tokens 16 --steps 60 --effective-batch 2 --precision f64 --config {config.toml}";
+    let of_script = "--memory-script {script} --memory-script-by piece";
+    let mut live = place.listen(&format!("{line} {of_script}"));
+    let mut events = live.until(
+        |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Park),
+    );
+    live.signal("INT");
+    let (code, rest) = live.end();
+    let Some(RunEvent::Stopped {
+        step,
+        why: StopReason::Requested,
+        ..
+    }) = rest.last().filter(|_| code == Some(0))
+    else {
+        panic!("{code:?} {rest:#?}");
+    };
+    let reached = results(&events)[0].keys().last().copied();
+    println!("parked after step {reached:?}, stopped at step {step}");
+    assert!(reached.is_some_and(|reached| reached > *step));
+    let run = place.only_run();
+    let newest = run.checkpoints().expect("they can be listed").pop();
+    let newest = newest.expect("one was written ahead");
+    assert_eq!(newest.step, *step);
+    let weights = fs::metadata(newest.path.join("model.safetensors"));
+    assert!(weights.is_ok_and(|file| file.len() > 80_000_000));
+
+    let (code, again) = place.listen(&format!("resume {}", run.id())).end();
+    assert_eq!(code, Some(0), "{again:#?}");
+    assert!(
+        matches!(again.first(), Some(RunEvent::Resumed { step: at, .. }) if at == step),
+        "{again:#?}"
+    );
+    assert_eq!(results(&again)[0].keys().next(), Some(&(step + 1)));
+    events.extend(again);
+    let (code, calm) = place.listen(line).end();
+    assert_eq!(code, Some(0), "{calm:#?}");
+    the_same_was_trained(&events, &calm);
 }
