@@ -36,7 +36,7 @@ pub use ops::{
     Activation, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, GeluLinear, IGNORED,
     Loss, NoiseKey, NumberTargets, PoolDivisor, PoolShape, Positions,
 };
-pub use parameters::{Parameter, ParameterId, Parameters};
+pub use parameters::{Frozen, Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};
 pub use rehearsal::{HeapEvent, rehearse};
 pub use saved::Keeping;

@@ -1,19 +1,14 @@
-//! The trained tensors by name, in one fixed order. The order is the identity: gradients, moments and checkpoints follow it.
+//! The tensors of a model by name: those that train, in one fixed order, and those that are frozen. The order of the trained
+//! ones is their identity: gradients, moments and checkpoints follow it.
 
 use crate::error::{Result, TapeError};
 use crate::half::is_half;
+use crate::quantised::{Bits, Quantised};
 use candle_core::{DType, Device, Tensor};
 
-/// Position of a parameter in its [`Parameters`].
+/// One parameter of a [`Parameters`], trained or frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParameterId(pub(crate) usize);
-
-impl ParameterId {
-    /// The position itself.
-    pub fn index(self) -> usize {
-        self.0
-    }
-}
 
 /// One trained tensor.
 #[derive(Debug, Clone)]
@@ -26,9 +21,57 @@ pub struct Parameter {
     pub decays: bool,
 }
 
-/// All parameters of a model.
+/// All parameters of a model. Those that train have positions, which gradients, moments and checkpoints follow; a frozen one
+/// has none, and there is no gradient of it.
 #[derive(Debug, Clone, Default)]
-pub struct Parameters(Vec<Parameter>);
+pub struct Parameters {
+    trained: Vec<Parameter>,
+    frozen: Vec<(String, Frozen)>,
+    /// By id.
+    places: Vec<Place>,
+}
+
+/// Where a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Trained(usize),
+    Frozen(usize),
+}
+
+/// The values of a frozen parameter.
+#[derive(Debug, Clone)]
+pub enum Frozen {
+    /// As they are.
+    Whole(Tensor),
+    /// A matrix in 8 or 4 bits a value.
+    Quantised(Quantised),
+}
+
+impl Frozen {
+    /// Bytes of the values.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Frozen::Whole(tensor) => (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64,
+            Frozen::Quantised(weight) => weight.bytes(),
+        }
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> usize {
+        match self {
+            Frozen::Whole(tensor) => tensor.elem_count(),
+            Frozen::Quantised(weight) => weight.dims().iter().product(),
+        }
+    }
+
+    /// The values in full; of a quantised matrix those that it stands for, in f32.
+    pub fn whole(&self) -> Result<Tensor> {
+        match self {
+            Frozen::Whole(tensor) => Ok(tensor.clone()),
+            Frozen::Quantised(weight) => weight.whole(DType::F32),
+        }
+    }
+}
 
 impl Parameters {
     /// Adds a parameter from host values, so that the device allocates its exact size.
@@ -41,13 +84,7 @@ impl Parameters {
         device: &Device,
     ) -> Result<ParameterId> {
         let tensor = host_tensor(values, shape, dtype, device)?;
-        let decays = shape.len() > 1;
-        self.0.push(Parameter {
-            name,
-            tensor,
-            decays,
-        });
-        Ok(ParameterId(self.0.len() - 1))
+        Ok(self.push(name, tensor))
     }
 
     /// Adds a parameter of zeros, which takes no memory before something is written to it.
@@ -58,89 +95,231 @@ impl Parameters {
         dtype: DType,
         device: &Device,
     ) -> Result<ParameterId> {
-        self.0.push(Parameter {
+        let tensor = Tensor::zeros(shape, dtype, device)?;
+        Ok(self.push(name, tensor))
+    }
+
+    fn push(&mut self, name: String, tensor: Tensor) -> ParameterId {
+        self.places.push(Place::Trained(self.trained.len()));
+        self.trained.push(Parameter {
+            decays: tensor.dims().len() > 1,
             name,
-            tensor: Tensor::zeros(shape, dtype, device)?,
-            decays: shape.len() > 1,
+            tensor,
         });
-        Ok(ParameterId(self.0.len() - 1))
+        ParameterId(self.places.len() - 1)
     }
 
-    /// The parameters in order.
+    /// Freezes every trained parameter whose name `trains` denies: it keeps its id and loses its position.
+    pub fn freeze(&mut self, trains: impl Fn(&str) -> bool) {
+        let (mut kept, mut moved) = (Vec::new(), vec![None; self.trained.len()]);
+        for (index, parameter) in std::mem::take(&mut self.trained).into_iter().enumerate() {
+            if trains(&parameter.name) {
+                moved[index] = Some(Place::Trained(kept.len()));
+                kept.push(parameter);
+            } else {
+                moved[index] = Some(Place::Frozen(self.frozen.len()));
+                let values = Frozen::Whole(parameter.tensor);
+                self.frozen.push((parameter.name, values));
+            }
+        }
+        self.trained = kept;
+        for place in &mut self.places {
+            if let Place::Trained(index) = *place {
+                *place = moved[index].unwrap_or(*place);
+            }
+        }
+    }
+
+    /// The trained parameters in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Parameter> {
-        self.0.iter()
+        self.trained.iter()
     }
 
-    /// One parameter.
+    /// Names and values of the frozen ones.
+    pub fn frozen(&self) -> impl Iterator<Item = (&str, &Frozen)> {
+        self.frozen.iter().map(|(name, values)| (&**name, values))
+    }
+
+    /// One trained parameter.
+    ///
+    /// # Panics
+    /// It is frozen.
     pub fn get(&self, id: ParameterId) -> &Parameter {
-        &self.0[id.0]
+        match self.places[id.0] {
+            Place::Trained(index) => &self.trained[index],
+            Place::Frozen(index) => panic!("{} is frozen", self.frozen[index].0),
+        }
     }
 
-    /// The parameter at a position.
+    pub(crate) fn place(&self, id: ParameterId) -> Place {
+        self.places[id.0]
+    }
+
+    pub(crate) fn frozen_at(&self, index: usize) -> &Frozen {
+        &self.frozen[index].1
+    }
+
+    /// Every parameter, trained or frozen, in the order in which they were added.
+    pub fn ids(&self) -> impl Iterator<Item = ParameterId> + use<> {
+        (0..self.places.len()).map(ParameterId)
+    }
+
+    /// The name of a parameter, trained or frozen.
+    pub fn name(&self, id: ParameterId) -> &str {
+        match self.places[id.0] {
+            Place::Trained(index) => &self.trained[index].name,
+            Place::Frozen(index) => &self.frozen[index].0,
+        }
+    }
+
+    /// A parameter trains.
+    pub fn trains(&self, id: ParameterId) -> bool {
+        matches!(self.places[id.0], Place::Trained(_))
+    }
+
+    /// The values of a parameter, trained or frozen, in full.
+    pub fn whole(&self, id: ParameterId) -> Result<Tensor> {
+        match self.places[id.0] {
+            Place::Trained(index) => Ok(self.trained[index].tensor.clone()),
+            Place::Frozen(index) => self.frozen[index].1.whole(),
+        }
+    }
+
+    /// Replaces the values of a parameter, trained or frozen; the shape must stay.
+    pub fn put(&mut self, id: ParameterId, tensor: Tensor) -> Result<()> {
+        match self.places[id.0] {
+            Place::Trained(index) => self.set(index, tensor),
+            Place::Frozen(index) => {
+                let (name, values) = &mut self.frozen[index];
+                let dims = match values {
+                    Frozen::Whole(tensor) => tensor.dims().to_vec(),
+                    Frozen::Quantised(weight) => weight.dims().to_vec(),
+                };
+                expect_shape(name, &dims, &tensor)?;
+                *values = Frozen::Whole(tensor);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps a frozen matrix in so many bits a value from now on.
+    ///
+    /// # Errors
+    /// It is no matrix, or not finite.
+    pub fn quantise(&mut self, id: ParameterId, bits: Bits) -> Result<()> {
+        if let Place::Frozen(index) = self.places[id.0]
+            && let Frozen::Whole(tensor) = &self.frozen[index].1
+        {
+            self.frozen[index].1 = Frozen::Quantised(Quantised::of(tensor, bits)?);
+        }
+        Ok(())
+    }
+
+    /// The trained parameter at a position.
     pub fn at(&self, index: usize) -> &Parameter {
-        &self.0[index]
+        &self.trained[index]
     }
 
-    /// Number of tensors.
+    /// Number of trained tensors.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.trained.len()
     }
 
-    /// No tensors at all.
+    /// No trained tensors at all.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.trained.is_empty()
     }
 
     /// Number of trained values.
     pub fn count(&self) -> usize {
-        self.0.iter().map(|p| p.tensor.elem_count()).sum()
+        self.trained.iter().map(|p| p.tensor.elem_count()).sum()
     }
 
-    /// Bytes of all values.
+    /// Number of frozen values.
+    pub fn frozen_count(&self) -> usize {
+        self.frozen().map(|(_, values)| values.count()).sum()
+    }
+
+    /// Bytes of all trained values.
     pub fn bytes(&self) -> u64 {
-        self.0
+        self.trained
             .iter()
             .map(|p| (p.tensor.elem_count() * p.tensor.dtype().size_in_bytes()) as u64)
             .sum()
     }
 
-    /// The same parameters for computing in a half type: matrices and kernels rounded to `dtype`, norms and biases as they
-    /// are and in the same memory.
-    pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
-        let round = |p: &Parameter| -> Result<Parameter> {
-            let tensor = match p.tensor.dims().len() {
-                0 | 1 => p.tensor.clone(),
-                _ => p.tensor.to_dtype(dtype)?,
-            };
-            Ok(Parameter {
-                tensor,
-                ..p.clone()
-            })
-        };
-        Ok(Parameters(self.0.iter().map(round).collect::<Result<_>>()?))
+    /// Bytes of all frozen values.
+    pub fn frozen_bytes(&self) -> u64 {
+        self.frozen().map(|(_, values)| values.bytes()).sum()
     }
 
-    /// Bytes of the values that are held in `dtype`.
+    /// The same parameters for computing in a half type: matrices and kernels rounded to `dtype`, norms, biases and quantised
+    /// matrices as they are and in the same memory.
+    pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
+        let round = |tensor: &Tensor| -> Result<Tensor> {
+            Ok(match tensor.dims().len() {
+                0 | 1 => tensor.clone(),
+                _ => tensor.to_dtype(dtype)?,
+            })
+        };
+        let trained = self.trained.iter().map(|p| -> Result<Parameter> {
+            Ok(Parameter {
+                tensor: round(&p.tensor)?,
+                ..p.clone()
+            })
+        });
+        let frozen = self.frozen.iter().map(|(name, values)| -> Result<_> {
+            let values = match values {
+                Frozen::Whole(tensor) => Frozen::Whole(round(tensor)?),
+                Frozen::Quantised(weight) => Frozen::Quantised(weight.clone()),
+            };
+            Ok((name.clone(), values))
+        });
+        Ok(Parameters {
+            trained: trained.collect::<Result<_>>()?,
+            frozen: frozen.collect::<Result<_>>()?,
+            places: self.places.clone(),
+        })
+    }
+
+    /// Rounds frozen matrices and kernels to `dtype`: what never changes needs no other copy.
+    pub fn round_frozen(&mut self, dtype: DType) -> Result<()> {
+        for (_, values) in &mut self.frozen {
+            if let Frozen::Whole(tensor) = values
+                && tensor.dims().len() > 1
+            {
+                *tensor = tensor.to_dtype(dtype)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the trained values that are held in `dtype`.
     pub fn bytes_in(&self, dtype: DType) -> u64 {
-        let held = self.0.iter().filter(|p| p.tensor.dtype() == dtype);
+        let held = self.trained.iter().filter(|p| p.tensor.dtype() == dtype);
         held.map(|p| (p.tensor.elem_count() * dtype.size_in_bytes()) as u64)
             .sum()
     }
 
-    /// Replaces the values of parameter `index`; the shape must stay.
+    /// Replaces the values of trained parameter `index`; the shape must stay.
     pub fn set(&mut self, index: usize, tensor: Tensor) -> Result<()> {
-        let parameter = &mut self.0[index];
-        if parameter.tensor.shape() != tensor.shape() {
-            return Err(TapeError::Shape {
-                op: "set parameter",
-                what: parameter.name.clone(),
-                expected: format!("{:?}", parameter.tensor.dims()),
-                found: tensor.shape().clone(),
-            });
-        }
+        let parameter = &mut self.trained[index];
+        expect_shape(&parameter.name, parameter.tensor.dims(), &tensor)?;
         parameter.tensor = tensor;
         Ok(())
     }
+}
+
+fn expect_shape(name: &str, dims: &[usize], tensor: &Tensor) -> Result<()> {
+    if tensor.dims() == dims {
+        return Ok(());
+    }
+    Err(TapeError::Shape {
+        op: "set parameter",
+        what: name.to_owned(),
+        expected: format!("{dims:?}"),
+        found: tensor.shape().clone(),
+    })
 }
 
 /// A tensor from host values in the wanted element type.

@@ -178,6 +178,13 @@ impl Quantised {
         self.values(&codes, &self.scales.narrow(0, first, count)?, dtype)
     }
 
+    /// What it stands for, in full.
+    pub fn whole(&self, dtype: DType) -> Result<Tensor> {
+        let tiles = self.tiles();
+        let tiles = tiles.map(|(first, count)| self.tile(first, count, dtype));
+        Ok(Tensor::cat(&tiles.collect::<Result<Vec<_>>>()?, 0)?)
+    }
+
     /// The rows `ids` as a tensor [ids, columns] in f32. Ids are inside the matrix.
     pub(crate) fn rows(&self, ids: &[u32], fused: bool) -> Result<Tensor> {
         if fused {

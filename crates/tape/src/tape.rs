@@ -3,7 +3,8 @@
 use crate::error::{Result, TapeError};
 use crate::gradients::Gradients;
 use crate::kept::{Again, Kept};
-use crate::parameters::{ParameterId, Parameters};
+use crate::parameters::{Frozen, ParameterId, Parameters, Place};
+use crate::quantised::Quantised;
 use crate::rehearsal;
 use crate::saved::Keeping;
 use candle_core::Tensor;
@@ -54,6 +55,11 @@ impl Value {
 
     pub(crate) fn id(&self) -> Option<usize> {
         self.id
+    }
+
+    /// Backward comes by here.
+    pub fn needs_gradient(&self) -> bool {
+        self.id.is_some()
     }
 
     /// What an operation on this value keeps for its backward pass.
@@ -122,6 +128,14 @@ impl<'a> Tape<'a> {
     ) -> Self {
         let keeping = Keeping::within(limit_bytes);
         parameters.iter().for_each(|p| keeping.exempt(&p.tensor));
+        for (_, values) in parameters.frozen() {
+            match values {
+                Frozen::Whole(tensor) => keeping.exempt(tensor),
+                Frozen::Quantised(weight) => {
+                    weight.parts().into_iter().for_each(|t| keeping.exempt(t))
+                }
+            }
+        }
         Tape::record_beside(parameters, cancel, kernels, keeping)
     }
 
@@ -166,13 +180,37 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// A parameter as a value.
+    /// A parameter as a value; a frozen one is a constant. A quantised matrix comes in full: whoever knows a form for it asks
+    /// [`Tape::quantised`] first.
     pub fn parameter(&self, id: ParameterId) -> Value {
-        Value {
-            tensor: self.parameters.get(id).tensor.clone(),
-            id: self.recording.is_some().then_some(id.0),
-            again: None,
+        match self.parameters.place(id) {
+            Place::Trained(index) => Value {
+                tensor: self.parameters.at(index).tensor.clone(),
+                id: self.recording.is_some().then_some(index),
+                again: None,
+            },
+            Place::Frozen(index) => {
+                let whole = self.parameters.frozen_at(index).whole();
+                Value::constant(whole.expect("codes and scales belong together"))
+            }
         }
+    }
+
+    /// A frozen matrix in bits, where this parameter is one.
+    pub fn quantised(&self, id: ParameterId) -> Option<&'a Quantised> {
+        match self.parameters.place(id) {
+            Place::Frozen(index) => match self.parameters.frozen_at(index) {
+                Frozen::Quantised(weight) => Some(weight),
+                Frozen::Whole(_) => None,
+            },
+            Place::Trained(_) => None,
+        }
+    }
+
+    /// Some parameter trains whose name begins with `prefix`.
+    pub fn trains_under(&self, prefix: &str) -> bool {
+        let mut trained = self.parameters.iter();
+        trained.any(|parameter| parameter.name.starts_with(prefix))
     }
 
     /// Makes a tensor a value that gets a gradient.
