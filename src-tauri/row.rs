@@ -3,7 +3,7 @@
 use crate::view::RunRow;
 use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count};
 use std::time::UNIX_EPOCH;
-use trainer::ModelKind;
+use trainer::{Family, ModelKind};
 
 /// Points of the small loss curve.
 const SPARK_POINTS: usize = 40;
@@ -59,8 +59,10 @@ fn what(started: &Started) -> String {
         .into_iter()
         .chain(letters)
         .collect();
+    let published = Family::ALL.map(ModelKind::Published);
     let model = ModelKind::ALL
         .into_iter()
+        .chain(published)
         .find(|model| model.name() == started.model);
     format!(
         "{task}, {}",

@@ -2,6 +2,7 @@
 
 mod measuring;
 mod texts;
+mod weights;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dataset::Task;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 pub use measuring::{Bench, VerifySplit};
 pub use texts::{Generate, Texts};
+pub use weights::Weights;
 
 /// Trains neural networks on your own computer without taking it over.
 #[derive(Parser)]
@@ -92,6 +94,8 @@ pub struct Train {
     /// convnet or vit_micro; for texts text_micro or text_mini; for documents gpt_micro, gpt_mini or gpt_small
     #[arg(long)]
     pub model: Option<String>,
+    #[command(flatten)]
+    pub weights: Weights,
     #[command(flatten)]
     pub texts: Texts,
     /// Side of the square image in pixels

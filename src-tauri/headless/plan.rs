@@ -4,7 +4,7 @@
 mod asked;
 mod table;
 
-use super::args::Texts;
+use super::args::{Texts, Weights};
 use super::failure::Failure;
 use super::say::out;
 use super::train::{base_config, machine};
@@ -36,6 +36,8 @@ pub struct Plan {
     /// One image size alone, the side in pixels
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<u32>,
+    #[command(flatten)]
+    pub weights: Weights,
     #[command(flatten)]
     pub texts: Texts,
     /// Samples a step
@@ -232,6 +234,9 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
 
 /// Models and image sizes of the table: the one to be trained among them.
 fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
+    if plan.origin.is_some() {
+        return vec![(plan.model, plan.image_size)];
+    }
     if let Some(model) = plan.text_model() {
         let sizes = TextSize::ALL
             .into_iter()
@@ -313,7 +318,7 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
         politeness: args.politeness,
         ..RunConfig::default()
     };
-    let config = typed.over(base);
+    let config = args.weights.over(typed).over(base);
     config.validate()?;
     Ok(config)
 }

@@ -30,6 +30,9 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             Found::Texts(found) => texts::describe(found),
         }
     }
+    if let (Some(origin), false) = (&plan.origin, args.json) {
+        aside!("{}", origin.described(plan.trained_numbers()?));
+    }
     let flight = flight(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;
     if !args.json {
@@ -144,7 +147,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         checkpoint_every: args.checkpoint_every.clone(),
         ..RunConfig::default()
     };
-    let mut config = typed.over(base);
+    let mut config = args.weights.over(typed).over(base);
     if args.micro_batch == Some(MicroBatch::Auto) {
         config.micro_batch = None;
     }

@@ -5,6 +5,7 @@ mod bad_input;
 mod bench;
 mod ended;
 mod exported;
+mod fine_tuned;
 mod rungs;
 mod checkpointed;
 mod drilled;

@@ -166,6 +166,38 @@ fn documents_are_learnt_measured_in_bits_and_written_on() {
     assert_eq!(json(&out)["holds"], true, "{out}");
 }
 
+#[test]
+fn documents_are_learnt_by_byte_pairs_of_their_own() {
+    let place = book();
+    let line = format!("{BOOK} --vocabulary 300 --epochs 8");
+    let events = place.train(&line).ended(0).events();
+    let started = events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some(started),
+        _ => None,
+    });
+    let started = started.expect("it said what it trains");
+    // Bytes would make some 380 windows of 32; an epoch is what the documents come to in pairs, which few bytes share.
+    assert!(started.train_samples < 200, "{}", started.train_samples);
+    let per_epoch = started.train_samples.div_ceil(6);
+    assert_eq!(
+        (started.steps_per_epoch, started.steps),
+        (per_epoch, 8 * per_epoch)
+    );
+    let bits = metric(&events, "bits_per_byte");
+    let best = bits.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(best < 3.0, "{bits:?}");
+    assert!(place.only_run().path.join("tokenizer.json").is_file());
+    let found = json(&place.run("evaluate book {book} --json").ended(0).out);
+    let again = found["bits_per_byte"].as_f64().unwrap_or(f64::NAN);
+    assert!((again - best).abs() < 1e-9, "{again} {bits:?}");
+    let text = place
+        .run("generate book --prompt It --tokens 12")
+        .ended(0)
+        .out;
+    assert!(text.starts_with("It"), "{text}");
+    check_resume(&book(), &format!("{BOOK} --vocabulary 300"));
+}
+
 /// Trains to the end, and again with a kill in the middle: the losses are the same to the bit.
 #[track_caller]
 fn check_resume(place: &Place, line: &str) {

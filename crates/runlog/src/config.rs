@@ -15,9 +15,25 @@ pub struct RunConfig {
     /// `image-classification`, `text-classification` or `language-model`; absent, the folder says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// `convnet` or `vit_micro`; of texts `text_micro` or `text_mini`; of documents `gpt_micro`, `gpt_mini` or `gpt_small`.
+    /// `convnet` or `vit_micro`; of texts `text_micro` or `text_mini`; of documents `gpt_micro`, `gpt_mini` or `gpt_small`; with
+    /// `from` what that folder holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// A folder of published weights to begin with; absent, the network begins anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<PathBuf>,
+    /// What of published weights trains: `head`, `last:N` blocks or `all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_only: Option<String>,
+    /// Rank of the adapters that train beside frozen published weights, 1..=1024; absent means none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter_rank: Option<u32>,
+    /// What adapters are multiplied by, over their rank, 0.001..=10000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter_alpha: Option<f64>,
+    /// Bits of a frozen weight in memory: 8 or 4; absent means as precise as the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantize: Option<u32>,
     /// Side of the square image in pixels, 16..=1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u32>,
@@ -171,6 +187,11 @@ impl RunConfig {
             folder: self.folder.or(base.folder),
             task: self.task.or(base.task),
             model: self.model.or(base.model),
+            from: self.from.or(base.from),
+            train_only: self.train_only.or(base.train_only),
+            adapter_rank: self.adapter_rank.or(base.adapter_rank),
+            adapter_alpha: self.adapter_alpha.or(base.adapter_alpha),
+            quantize: self.quantize.or(base.quantize),
             image_size: self.image_size.or(base.image_size),
             tokens: self.tokens.or(base.tokens),
             vocabulary: self.vocabulary.or(base.vocabulary),

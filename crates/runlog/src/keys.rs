@@ -34,7 +34,7 @@ use Allowed::{Blocks, Bytes, Name, Number, Path, Rhythm, Tiers, Whole, Word};
 /// Counts in the window are plain numbers, which are exact up to here.
 const EXACT: u64 = (1 << 53) - 1;
 
-/// Networks: of photographs, of texts, of documents.
+/// Networks: of photographs, of texts, of documents; published ones.
 const MODELS: &[&str] = &[
     "convnet",
     "vit_micro",
@@ -43,10 +43,16 @@ const MODELS: &[&str] = &[
     "gpt_micro",
     "gpt_mini",
     "gpt_small",
+    "bert",
+    "vit",
+    "deit",
+    "dinov2",
+    "resnet",
+    "gpt2",
 ];
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 37] = [
+pub(crate) const KEYS: [(&str, Allowed); 42] = [
     ("folder", Path),
     (
         "task",
@@ -57,6 +63,11 @@ pub(crate) const KEYS: [(&str, Allowed); 37] = [
         ]),
     ),
     ("model", Word(MODELS)),
+    ("from", Path),
+    ("train_only", Name),
+    ("adapter_rank", Whole(1, 1024)),
+    ("adapter_alpha", Number(1e-3, 1e4)),
+    ("quantize", Whole(4, 8)),
     ("image_size", Whole(16, 1024)),
     ("tokens", Whole(8, 4096)),
     ("vocabulary", Whole(300, 65_536)),

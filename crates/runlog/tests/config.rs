@@ -149,7 +149,8 @@ fn a_config_made_in_the_program_is_checked_by_the_same_table() {
 
 #[test]
 fn every_key_is_in_the_table() {
-    let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nimage_size = 64\ntokens = 8\nvocabulary = 300\n\
+    let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nfrom = \"x\"\ntrain_only = \"head\"\nadapter_rank = 8\n\
+                adapter_alpha = 16\nquantize = 4\nimage_size = 64\ntokens = 8\nvocabulary = 300\n\
                 class_weights = \"none\"\ntext_column = \"2\"\nlabel_column = \"1\"\nepochs = 1\nsteps = 1\n\
                 effective_batch = 1\nmicro_batch = 1\nfirst_micro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
                 warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\nema_decay = 0.5\naugment = \"none\"\nheld_out_fraction = 0\n\
@@ -159,7 +160,7 @@ fn every_key_is_in_the_table() {
     let config = load("all.toml", text).expect("all keys are known");
     let again = RunConfig::from_toml(&config.to_toml(), "again").expect("what was written is read");
     assert_eq!(again, config);
-    assert_eq!(config.to_toml().lines().count(), 38);
+    assert_eq!(config.to_toml().lines().count(), 43);
 }
 
 #[test]

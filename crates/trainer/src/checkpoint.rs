@@ -4,6 +4,7 @@
 use crate::average::fill;
 use crate::error::{Result, TrainError, at};
 use crate::learner::Learner;
+use crate::models::is_adapter;
 use crate::pilot::kept::{self, Kept};
 use crate::precision::LossScale;
 use crate::skipped::SkippedSteps;
@@ -21,6 +22,8 @@ const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 /// The averaged weights under the names of the weights, where the run keeps an average: a model file of its own.
 const AVERAGE: &str = "average.safetensors";
+/// What trains beside frozen weights, where the run has adapters: apart from the rest, so that it can be taken away alone.
+const ADAPTER: &str = "adapter.safetensors";
 const STATE: &str = "state.json";
 /// How the name of a folder begins that is being filled.
 const DRAFT: &str = ".draft-";
@@ -114,10 +117,12 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
         files.insert(name.to_owned(), fingerprint(path)?);
         Ok(())
     };
-    for (name, tensors) in [(MODEL, by_name(&learner.parameters))]
+    let (adapters, model): (HashMap<_, _>, HashMap<_, _>) = by_name(&learner.parameters)
         .into_iter()
-        .chain(average)
-    {
+        .partition(|(name, _)| is_adapter(name));
+    let adapters = (!adapters.is_empty()).then_some((ADAPTER, adapters));
+    let tensors = [(MODEL, model)].into_iter().chain(adapters).chain(average);
+    for (name, tensors) in tensors {
         let path = draft.join(name);
         safetensors::save(&tensors, &path).map_err(io_error)?;
         keep(name, &path)?;
@@ -306,7 +311,12 @@ fn envelope(path: &Path) -> Result<Envelope> {
 pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> Result<()> {
     let path = loaded.path.join(MODEL);
     let device = learner.device().clone();
-    fill(&mut learner.parameters, tensors(&path, &device)?, &path)?;
+    let mut saved = tensors(&path, &device)?;
+    let adapters = loaded.path.join(ADAPTER);
+    if adapters.exists() {
+        saved.extend(tensors(&adapters, &device)?);
+    }
+    fill(&mut learner.parameters, saved, &path)?;
     if let Some(average) = &mut learner.average {
         let path = loaded.path.join(AVERAGE);
         if !path.exists() {

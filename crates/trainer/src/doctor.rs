@@ -182,6 +182,7 @@ fn gradients(
 ) -> Result<Gradients> {
     let (network, parameters) = Network::build(kind, IMAGE_SIZE, CLASSES, 3, dtype, device)?;
     let task = ImageTask {
+        pixels: Default::default(),
         network: &network,
         parameters: &parameters,
         image_size: IMAGE_SIZE,

@@ -18,9 +18,9 @@ pub use seconds::{seconds_a_sample, seconds_of};
 use crate::bench::Workload;
 use crate::error::Result;
 use crate::feed::Ahead;
-use crate::models::Network;
 use crate::optimizer::Optimizer;
-use crate::plan::{ModelKind, OptimizerKind, Plan};
+use crate::plan::{Family, ModelKind, OptimizerKind, Plan};
+use dataset::Task;
 use heap::Heap;
 use pressure::{Form, ModelNeed, Peak, sensible_sizes};
 use rehearsal::{PlanPiece, WorkloadPiece};
@@ -150,10 +150,10 @@ impl Forecast {
         let standing = Standing {
             copy_bytes: rounded,
             averages_bytes,
-            waiting_bytes: match plan.text_model() {
-                None => ahead.waiting_most_bytes(plan),
+            waiting_bytes: match plan.task() {
+                Task::ImageClassification => ahead.waiting_most_bytes(plan),
                 // Texts wait as tokens, which are few beside a network.
-                Some(_) => 0,
+                _ => 0,
             },
             ..standing(&masters, plan.optimizer, target)?
         };
@@ -165,8 +165,11 @@ impl Forecast {
             precision: plan.precision.name(),
             batch_sample_bytes: 0,
             forms: Vec::new(),
-            blocks: Network::blocks(model, image_size),
-            convolves: model == ModelKind::ConvNet,
+            blocks: plan.blocks_of(model, image_size),
+            convolves: matches!(
+                model,
+                ModelKind::ConvNet | ModelKind::Published(Family::ResNet)
+            ),
             target,
         };
         forecast.rehearsed(&piece, plan.checkpoint_blocks, forms, patience)
@@ -264,7 +267,7 @@ fn standing(masters: &Parameters, optimizer: OptimizerKind, target: Target) -> R
     let moments_bytes = Optimizer::new(optimizer, 0.0, masters)?.bytes();
     Ok(Standing {
         base_bytes: target.base_bytes,
-        weights_bytes: masters.bytes(),
+        weights_bytes: masters.bytes() + masters.frozen_bytes(),
         moments_bytes,
         gradients_bytes: masters.bytes(),
         ..Standing::default()

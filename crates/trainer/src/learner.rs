@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
-use crate::task::{EvaluatedPiece, ImageTask, Sample, TrainedPiece, Work};
+use crate::task::{EvaluatedPiece, ImageTask, Pixels, Sample, TrainedPiece, Work};
 use candle_core::Device;
 use pressure::{Moments, Reserve};
 use std::path::Path;
@@ -38,6 +38,7 @@ pub struct Learner {
     effective_batch: u32,
     device: Device,
     image_size: usize,
+    pixels: Pixels,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,
     /// Targets of a sample that its loss is summed over: tokens of a window, else 1.
@@ -60,14 +61,10 @@ pub struct Update {
 impl Learner {
     /// A learner at step 0.
     pub fn new(plan: &Plan, device: &Device) -> Result<Self> {
-        let (network, parameters) = Network::build(
-            plan.model,
-            plan.image_size as usize,
-            plan.classes.len(),
-            plan.seed,
-            plan.precision.master_dtype(),
-            device,
-        )?;
+        let (network, mut parameters) = plan.network(device)?;
+        if plan.precision.is_half() && plan.ema_decay.is_none() {
+            parameters.round_frozen(plan.precision.dtype())?;
+        }
         let optimizer =
             Optimizer::new(plan.optimizer, plan.weight_decay, &parameters)?.with_seed(plan.seed);
         let average = plan
@@ -90,6 +87,7 @@ impl Learner {
             effective_batch: plan.effective_batch,
             device: device.clone(),
             image_size: plan.image_size as usize,
+            pixels: plan.pixels(),
             label_smoothing: plan.label_smoothing,
             class_weights: plan.class_weights.clone(),
             targets: plan.targets(),
@@ -159,6 +157,7 @@ impl Learner {
             network: &self.network,
             parameters: self.rounded.as_ref().unwrap_or(&self.parameters),
             image_size: self.image_size,
+            pixels: self.pixels,
             label_smoothing: self.label_smoothing,
             class_weights: self.class_weights.as_deref(),
             dtype: self.precision.dtype(),
@@ -203,12 +202,13 @@ impl Learner {
         self.evaluation_work(cancel).of_images()
     }
 
-    /// Bytes of weights, their rounded copy, gradients, moments and averages, as far as they are in memory.
+    /// Bytes of weights, trained and frozen, their rounded copy, gradients, moments and averages, as far as they are in memory.
     pub fn state_bytes(&self) -> u64 {
         let dtype = self.precision.dtype();
         let rounded = self.rounded.as_ref().map_or(0, |p| p.bytes_in(dtype));
         let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
-        2 * self.parameters.bytes() + rounded + self.optimizer.resident_bytes() + averages
+        let frozen = self.parameters.frozen_bytes();
+        2 * self.parameters.bytes() + frozen + rounded + self.optimizer.resident_bytes() + averages
     }
 
     /// Bytes of weights, moments and averages: what a checkpoint holds.

@@ -19,6 +19,7 @@ mod learner;
 mod machine;
 pub mod models;
 pub mod published;
+mod origin;
 mod optimizer;
 mod average;
 mod pending;
@@ -40,7 +41,10 @@ pub use certificate::Certificate;
 pub use control::{Control, Request};
 pub use error::{Result, TrainError};
 pub use machine::{Machine, MemoryScript, ScriptBy};
-pub use plan::{Augmentation, Dropped, ModelKind, OptimizerKind, Plan, TextModel, TextSize};
+pub use origin::Origin;
+pub use plan::{
+    Augmentation, Dropped, Family, ModelKind, OptimizerKind, Plan, TextModel, TextSize,
+};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use saved::{Evaluated, SavedRun, Wording};

@@ -1,17 +1,20 @@
 //! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
 
 use crate::error::{Result, TrainError};
-use crate::models::Network;
+use crate::origin::{Origin, trains_name};
 use crate::precision::Precision;
-use dataset::Task;
+use crate::published::Trains;
+use dataset::{Task, Tokenizer};
 use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tape::device::{Wanted, default_threads, foresee_kind};
 
 mod choices;
 mod subject;
+mod network;
 
-pub use choices::{Augmentation, ModelKind, OptimizerKind, TextModel, TextSize};
+pub use choices::{Augmentation, Family, ModelKind, OptimizerKind, TextModel, TextSize};
 pub use subject::Dropped;
 
 /// Everything a training does, decided.
@@ -39,6 +42,8 @@ pub struct Plan {
     pub fixed_micro_batch: Option<u32>,
     /// Steps in all.
     pub steps: u64,
+    /// The epochs that they follow from, where nobody named the steps themselves.
+    pub epochs_asked: Option<u64>,
     /// ceil(train samples / effective batch).
     pub steps_per_epoch: u64,
     /// Optimizer.
@@ -83,6 +88,8 @@ pub struct Plan {
     pub checkpoint_every: Every,
     /// Epochs between evaluations.
     pub evaluate_every_epochs: u64,
+    /// Published weights that it begins with; absent, they are drawn anew.
+    pub origin: Option<Arc<Origin>>,
     /// The config with every choice filled in, for the run folder.
     pub config: RunConfig,
 }
@@ -145,17 +152,18 @@ impl Plan {
                 "f64 runs on the CPU only; add --device cpu",
             ));
         }
-        let subject = data.subject(config, foresee_kind(device))?;
+        let origin = Origin::of(config)?;
+        if let Some(origin) = &origin {
+            origin.fits(data.task())?;
+        }
+        let subject = data.subject(config, foresee_kind(device), origin.as_ref())?;
         let (model, train_samples) = (subject.model, subject.train_samples);
         let effective_batch = config.effective_batch.unwrap_or(subject.effective_batch);
         let effective_batch = effective_batch.min(train_samples.max(1) as u32);
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
         let epochs = config.epochs.unwrap_or(subject.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
-        let rate = match optimizer {
-            OptimizerKind::AdamW | OptimizerKind::AdamW8bit => 1e-3,
-            OptimizerKind::Sgd => 2e-2,
-        };
+        let rate = usual_rate(optimizer, origin.as_ref());
         let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
         let warmup = config.warmup_fraction.unwrap_or(0.05);
         let mut plan = Plan {
@@ -170,21 +178,18 @@ impl Plan {
             effective_batch,
             fixed_micro_batch: config.micro_batch,
             steps,
+            epochs_asked: config.steps.is_none().then_some(epochs),
             steps_per_epoch,
             optimizer,
             learning_rate: config.learning_rate.unwrap_or(rate),
             weight_decay: config.weight_decay.unwrap_or(0.05),
-            warmup_steps: ((steps as f64 * warmup) as u64).clamp(1, steps.max(1)),
+            warmup_steps: warmup_steps(steps, warmup),
             label_smoothing: config.label_smoothing.unwrap_or(subject.label_smoothing),
             clip_norm: config.clip_norm.unwrap_or(1.0),
             ema_decay: config.ema_decay,
             augment: augment.unwrap_or(subject.augment),
             precision,
-            checkpoint_blocks: checkpoint_blocks(
-                config.checkpoint_blocks,
-                model,
-                subject.resolution,
-            )?,
+            checkpoint_blocks: 0,
             device,
             threads: config.threads.unwrap_or(default_threads() as u32),
             workers: config.workers,
@@ -198,8 +203,11 @@ impl Plan {
             evaluate_every_epochs: config
                 .evaluate_every_epochs
                 .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
+            origin: origin.map(Arc::new),
             config: RunConfig::default(),
         };
+        let blocks = plan.blocks_of(model, plan.image_size);
+        plan.checkpoint_blocks = checkpoint_blocks(config.checkpoint_blocks, model, blocks)?;
         plan.config = plan.filled_in(config, task, checkpoint_every, warmup);
         Ok(plan)
     }
@@ -215,11 +223,36 @@ impl Plan {
         is_image.then_some(self.image_size)
     }
 
-    /// The network, where samples are texts.
+    /// Most tokens of the vocabulary that is learnt from the texts, where one is.
+    pub(crate) fn learnt_vocabulary(&self) -> Option<u32> {
+        let vocabulary = self.text_model()?.vocabulary;
+        (vocabulary as usize != Tokenizer::bytes().vocabulary()).then_some(vocabulary)
+    }
+
+    /// The same plan for so many samples, now that they were counted: those trained on, and those held out.
+    #[must_use]
+    pub(crate) fn counted(mut self, (train, held_out): (u64, u64)) -> Self {
+        if (self.train_samples, self.held_out_samples) == (train, held_out) {
+            return self;
+        }
+        (self.train_samples, self.held_out_samples) = (train, held_out);
+        self.effective_batch = self.effective_batch.min(train.max(1) as u32);
+        self.steps_per_epoch = train.div_ceil(u64::from(self.effective_batch));
+        if let Some(epochs) = self.epochs_asked {
+            self.steps = epochs * self.steps_per_epoch;
+            let warmup = self.config.warmup_fraction.unwrap_or_default();
+            self.warmup_steps = warmup_steps(self.steps, warmup);
+        }
+        self.config.effective_batch = Some(self.effective_batch);
+        self.config.steps = Some(self.steps);
+        self
+    }
+
+    /// Ebb's own network, where samples are texts.
     pub fn text_model(&self) -> Option<TextModel> {
         match self.model {
             ModelKind::Texts(model) => Some(model),
-            ModelKind::ConvNet | ModelKind::VitMicro => None,
+            ModelKind::ConvNet | ModelKind::VitMicro | ModelKind::Published(_) => None,
         }
     }
 
@@ -255,11 +288,16 @@ impl Plan {
             task: Some(task.to_owned()),
             model: Some(self.model.name().to_owned()),
             image_size: self.image_side(),
-            tokens: self.text_model().map(|model| model.tokens),
-            vocabulary: self
-                .text_model()
-                .filter(|_| !self.classes.is_empty())
-                .map(|model| model.vocabulary),
+            tokens: (self.task() != Task::ImageClassification).then_some(self.image_size),
+            train_only: self
+                .origin
+                .as_ref()
+                .map(|origin| trains_name(origin.tuning().trains)),
+            adapter_alpha: self
+                .origin
+                .as_ref()
+                .and_then(|origin| Some(origin.tuning().adapter?.alpha)),
+            vocabulary: self.learnt_vocabulary(),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
             optimizer: Some(self.optimizer.name().to_owned()),
@@ -305,9 +343,31 @@ fn chosen<T: Copy>(key: &'static str, value: &str, choices: &[(&str, T)]) -> Res
     })
 }
 
-fn image_size(asked: Option<u32>, model: ModelKind) -> Result<u32> {
-    let size = asked.unwrap_or(64);
-    let multiple = model.multiple();
+fn warmup_steps(steps: u64, fraction: f64) -> u64 {
+    ((steps as f64 * fraction) as u64).clamp(1, steps.max(1))
+}
+
+/// The peak learning rate that suits an optimizer, and what it begins with: weights that know something are moved by less, a
+/// head alone by more.
+fn usual_rate(optimizer: OptimizerKind, origin: Option<&Origin>) -> f64 {
+    let adam = match origin.map(Origin::tuning) {
+        None => 1e-3,
+        Some(tuning) if tuning.adapter.is_some() => 1e-3,
+        Some(tuning) => match tuning.trains {
+            Trains::Head => 1e-2,
+            Trains::Last(_) => 3e-4,
+            Trains::All => 1e-4,
+        },
+    };
+    match optimizer {
+        OptimizerKind::AdamW | OptimizerKind::AdamW8bit => adam,
+        OptimizerKind::Sgd => 20.0 * adam,
+    }
+}
+
+fn image_size(asked: Option<u32>, model: ModelKind, usual: (u32, u32)) -> Result<u32> {
+    let (usual, multiple) = usual;
+    let size = asked.unwrap_or(usual);
     if !size.is_multiple_of(multiple) {
         let allowed = format!(
             "{} needs a multiple of {multiple}, {} for instance",
@@ -319,9 +379,8 @@ fn image_size(asked: Option<u32>, model: ModelKind) -> Result<u32> {
     Ok(size)
 }
 
-fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, image_size: u32) -> Result<u32> {
+fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, blocks: u32) -> Result<u32> {
     let asked = asked.unwrap_or(Blocks::Count(0));
-    let blocks = Network::blocks(model, image_size);
     asked.of(blocks).ok_or_else(|| {
         let allowed = format!(
             "{} has {blocks} blocks; write 0 to {blocks}, or all",

@@ -6,12 +6,12 @@
 //!
 //! ```no_run
 //! use candle_core::{DType, Device};
-//! use trainer::published::{Classes, Make, PublishedFolder};
+//! use trainer::published::{Classes, Make, PublishedFolder, Tuning};
 //!
 //! # fn main() -> trainer::Result<()> {
 //! let folder = PublishedFolder::open("models/vit-base".as_ref())?;
 //! println!("{} with {} numbers", folder.kind(), folder.numbers());
-//! let make = Make { classes: Classes::New(12), seed: 0, dtype: DType::F32, device: &Device::Cpu };
+//! let make = Make { classes: Classes::New(12), tuning: Tuning::default(), seed: 0, dtype: DType::F32, device: &Device::Cpu };
 //! let vit = folder.image_classifier(Some(96), &make)?;
 //! assert!(vit.parameters.iter().any(|p| p.name == "head.weight"), "a new head for 12 classes");
 //! # Ok(())
@@ -21,7 +21,10 @@
 mod settings;
 mod tensors;
 mod names;
+mod tuning;
 mod fill;
+mod plausible;
+mod making;
 mod positions;
 mod bert;
 mod vit;
@@ -29,25 +32,23 @@ mod resnet;
 mod gpt2;
 mod preprocessor;
 mod export;
+mod again;
 
 pub use bert::BertFolder;
 pub use export::{Exported, Trained};
 pub use gpt2::Gpt2Folder;
+pub use making::{Classes, Loaded, Make};
 pub use preprocessor::Preprocessor;
 pub use resnet::ResNetFolder;
+pub use tuning::{Trains, Tuning};
 pub use vit::{VitFamily, VitFolder};
 
 use crate::error::{Result, TrainError};
-use crate::models::{
-    Builder, Gelu, Gpt, Network, ResNet, SequenceShape, TextEncoder, Vit, VitReads, VitShape,
-};
-use candle_core::{DType, Device};
-use fill::{Head, fill};
-use names::Table;
+use crate::models::{Gelu, Norms};
 use settings::{Settings, refusal};
 use std::path::{Path, PathBuf};
-use tape::Parameters;
 use tensors::Tensors;
+use tuning::{Depth, LastNorm};
 
 const CONFIG: &str = "config.json";
 const PREPROCESSOR: &str = "preprocessor_config.json";
@@ -77,37 +78,6 @@ pub struct PublishedFolder {
     preprocessor: Option<Preprocessor>,
     tokenizer: Option<PathBuf>,
     tensors: Tensors,
-}
-
-/// Whose classes a network tells apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Classes {
-    /// The published ones, with the published head.
-    Published,
-    /// So many others, with a head that begins as Ebb's heads do.
-    New(usize),
-}
-
-/// How a network is made.
-#[derive(Debug, Clone, Copy)]
-pub struct Make<'a> {
-    /// Its classes. A language model has none.
-    pub classes: Classes,
-    /// What a new head's first values follow.
-    pub seed: u64,
-    /// Element type of the parameters: f32, or f64 for checks.
-    pub dtype: DType,
-    /// Where they lie.
-    pub device: &'a Device,
-}
-
-/// A network with its published weights.
-#[derive(Debug, Clone)]
-pub struct Loaded<N> {
-    /// The network.
-    pub network: N,
-    /// Its parameters.
-    pub parameters: Parameters,
 }
 
 impl PublishedFolder {
@@ -162,6 +132,15 @@ impl PublishedFolder {
         Ok(folder)
     }
 
+    /// Names of the files that are read of it, relative to it.
+    pub fn file_names(&self) -> Vec<String> {
+        let small = [CONFIG, PREPROCESSOR, TOKENIZER, POOLING];
+        let folder = self.tensors.folder();
+        let there = small.into_iter().filter(|name| folder.join(name).is_file());
+        let tensors = self.tensors.files().into_iter();
+        there.map(str::to_owned).chain(tensors).collect()
+    }
+
     /// What it holds.
     pub fn architecture(&self) -> &Architecture {
         &self.architecture
@@ -194,89 +173,26 @@ impl PublishedFolder {
         Some(names.unwrap_or_else(|| (0..labels).map(|label| format!("LABEL_{label}")).collect()))
     }
 
-    /// A classifier of images. `side` is that of the images in pixels, where it is not to be the published one; a vision
-    /// transformer's position embeddings are resized to it.
-    ///
-    /// # Errors
-    /// [`TrainError::WeightsMisfit`] with every tensor that is missing, misshaped or not known; [`TrainError::Published`]
-    /// where the folder holds no such network, or has no head and no other classes are asked for.
-    pub fn image_classifier(&self, side: Option<usize>, make: &Make) -> Result<Loaded<Network>> {
-        let classes = self.class_count(make)?;
-        match &self.architecture {
-            Architecture::Vit(vit) => {
-                let shape = VitShape {
-                    image: side.unwrap_or(vit.shape.image),
-                    ..vit.shape
-                };
-                if shape.image == 0 || !shape.image.is_multiple_of(shape.patch) {
-                    return Err(self.refuse(format!(
-                        "its patches have {} px and do not divide images of {} px; choose a multiple",
-                        shape.patch, shape.image
-                    )));
-                }
-                let mut vit = vit.clone();
-                if make.classes != Classes::Published
-                    && vit.style.reads == VitReads::ClassAndTeacher
-                {
-                    vit.style.reads = VitReads::Class;
-                }
-                self.load(make, &vit.table(), |b| {
-                    Ok(Network::Vit(Vit::styled(b, shape, vit.style, classes)?))
-                })
-            }
-            Architecture::ResNet(resnet) => self.load(make, &resnet.table(), |b| {
-                let network = ResNet::styled(b, &resnet.shape, resnet.style, classes)?;
-                Ok(Network::ResNet(network))
-            }),
-            _ => Err(self.other_than("images")),
-        }
+    /// Blocks of its network.
+    pub fn blocks(&self) -> usize {
+        self.depth().blocks
     }
 
-    /// A classifier of texts, which also tells what stands for a text ([`TextEncoder::embed`]).
-    ///
-    /// # Errors
-    /// As [`PublishedFolder::image_classifier`].
-    pub fn text_classifier(&self, make: &Make) -> Result<Loaded<TextEncoder>> {
-        let classes = self.class_count(make)?;
-        match &self.architecture {
-            Architecture::Bert(bert) => self.load(make, &bert.table(), |b| {
-                TextEncoder::styled(b, bert.shape, bert.style, classes)
-            }),
-            _ => Err(self.other_than("texts' classes")),
-        }
-    }
-
-    /// A language model.
-    ///
-    /// # Errors
-    /// As [`PublishedFolder::image_classifier`].
-    pub fn language_model(&self, make: &Make) -> Result<Loaded<Gpt>> {
-        match &self.architecture {
-            Architecture::Gpt2(gpt) => {
-                self.load(make, &gpt.table(), |b| Gpt::styled(b, gpt.shape, gpt.block))
-            }
-            _ => Err(self.other_than("the next token")),
-        }
-    }
-
-    fn load<N>(
-        &self,
-        make: &Make,
-        table: &Table,
-        build: impl FnOnce(&mut Builder) -> tape::Result<N>,
-    ) -> Result<Loaded<N>> {
-        let mut parameters = Parameters::default();
-        let builder = Builder::new(&mut parameters, make.seed, make.dtype, make.device);
-        let (mut builder, head) = match make.classes {
-            Classes::Published => (builder.of_zeros(), Head::Published),
-            Classes::New(_) => (builder.drawn_under(&["head"]), Head::New),
+    fn depth(&self) -> Depth {
+        let (blocks, last_norm, looks_up) = match &self.architecture {
+            Architecture::Bert(bert) => match bert.style.block.norms {
+                Norms::After => (bert.shape.depth, LastNorm::InBlock, true),
+                Norms::Before => (bert.shape.depth, LastNorm::Norm, true),
+            },
+            Architecture::Vit(vit) => (vit.shape.depth, LastNorm::Norm, false),
+            Architecture::ResNet(resnet) => (resnet.shape.blocks.len(), LastNorm::Norm, false),
+            Architecture::Gpt2(gpt) => (gpt.shape.depth, LastNorm::Norm, false),
         };
-        let network = build(&mut builder)?;
-        fill(&mut parameters, &self.tensors, table, head, resnet::EPSILON)?;
-        Ok(Loaded {
-            network,
-            parameters,
-        })
+        Depth {
+            blocks,
+            last_norm,
+            looks_up,
+        }
     }
 
     /// Rows of the published head.
@@ -292,61 +208,6 @@ impl PublishedFolder {
             .iter()
             .find_map(|row| self.tensors.shape(&row.published))?;
         shape.first().copied().filter(|rows| *rows > 0)
-    }
-
-    fn class_count(&self, make: &Make) -> Result<usize> {
-        match make.classes {
-            Classes::New(classes) if classes > 0 => Ok(classes),
-            Classes::New(_) => Err(self.refuse("a network needs at least one class".to_owned())),
-            Classes::Published => self.labels().ok_or_else(|| {
-                self.refuse(
-                    "it was published without a head; say how many classes a new one has"
-                        .to_owned(),
-                )
-            }),
-        }
-    }
-
-    /// Refuses a config that describes a network out of all proportion to the weights, before room is made for it.
-    fn expect_plausible(&self) -> Result<()> {
-        let blocks = |depth: usize, width: usize, hidden: usize| {
-            depth as f64 * width as f64 * (4.0 * width as f64 + 2.0 * hidden as f64)
-        };
-        let texts = |shape: &SequenceShape, hidden: usize| {
-            (shape.vocabulary as f64 + shape.tokens as f64) * shape.width as f64
-                + blocks(shape.depth, shape.width, hidden)
-        };
-        let described = match &self.architecture {
-            Architecture::Bert(bert) => {
-                texts(&bert.shape, bert.style.block.hidden)
-                    + bert.style.kinds as f64 * bert.shape.width as f64
-            }
-            Architecture::Gpt2(gpt) => texts(&gpt.shape, gpt.block.hidden),
-            Architecture::Vit(vit) => {
-                let (image, patch, width) = (vit.shape.image, vit.shape.patch, vit.shape.width);
-                let places = (image / patch) as f64 * (image / patch) as f64;
-                (places + 3.0 * patch as f64 * patch as f64) * width as f64
-                    + blocks(vit.shape.depth, width, vit.style.block.hidden)
-            }
-            Architecture::ResNet(resnet) => {
-                let blocks = resnet.shape.blocks.iter();
-                blocks.map(|(width, _)| *width as f64 * *width as f64).sum()
-            }
-        };
-        let held = self.numbers();
-        if described > 16.0 * held as f64 + 1e8 {
-            return Err(self.config.refuse(format!(
-                "it describes a network of about {described:.0} numbers, and the weights beside it are {held}; download the folder again"
-            )));
-        }
-        Ok(())
-    }
-
-    fn other_than(&self, wanted: &str) -> TrainError {
-        self.refuse(format!(
-            "a {} does not tell {wanted}; choose another folder",
-            self.kind
-        ))
     }
 
     fn refuse(&self, reason: String) -> TrainError {

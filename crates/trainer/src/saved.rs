@@ -11,6 +11,7 @@ use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments, RunState};
 use crate::error::{Result, TrainError};
 use crate::learner::Learner;
+use crate::origin::config_of;
 use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::published::{Exported, Trained};
@@ -50,7 +51,7 @@ impl SavedRun {
     /// Loads the best checkpoint of a run.
     /// `certificate` remembers whether a GPU was found right.
     pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
-        let mut plan = Plan::check(&run.config()?, &roster::read(run)?)?;
+        let mut plan = Plan::check(&config_of(run)?, &roster::read(run)?)?;
         let device = if plan.precision == Precision::F64 {
             Wanted::Cpu
         } else {
@@ -64,9 +65,10 @@ impl SavedRun {
         let mut learner = Learner::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
         checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
-        let tokenizer = match plan.task() {
-            Task::TextClassification => Tokenizer::load(&run.path.join(TOKENIZER))?,
-            Task::ImageClassification | Task::LanguageModel => Tokenizer::bytes(),
+        let tokenizer = match (&plan.origin, plan.learnt_vocabulary()) {
+            (Some(origin), _) if plan.task() != Task::ImageClassification => origin.tokenizer()?,
+            (None, Some(_)) => Tokenizer::load(&run.path.join(TOKENIZER))?,
+            (Some(_), _) | (None, None) => Tokenizer::bytes(),
         };
         Ok(SavedRun {
             tokenizer,
@@ -108,6 +110,7 @@ impl SavedRun {
             side: self.plan.image_size,
             classes: &self.plan.classes,
             parameters: average.map_or(&self.learner.parameters, |a| &a.parameters),
+            origin: self.plan.origin.as_deref(),
         };
         trained.write(folder)
     }

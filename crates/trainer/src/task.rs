@@ -13,13 +13,14 @@ mod supply;
 mod text;
 mod work;
 
+pub(crate) use corpus::boundary;
 pub use corpus::{Corpus, TOKENIZER};
 pub use data::Data;
 pub use evaluated::{EvaluatedPiece, Metrics};
 pub use held_out::HeldOut;
 pub use language::LanguageTask;
 pub(crate) use photographs::{DEVIATION, MEAN};
-pub use photographs::{ImageTask, Prediction};
+pub use photographs::{ImageTask, Pixels, Prediction};
 pub use sample::{Sample, Text};
 pub use supply::Supply;
 pub use text::TextTask;

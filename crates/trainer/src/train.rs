@@ -8,6 +8,7 @@ use crate::effective_batch::EffectiveBatch;
 use crate::error::{Result, TrainError};
 use crate::journal::Listener;
 use crate::machine::Machine;
+use crate::origin;
 use crate::plan::Plan;
 use crate::replay::Replay;
 use crate::roster;
@@ -17,6 +18,7 @@ use dataset::Found;
 use pressure::{Action, Outcome, Phase};
 use runlog::{RunFolder, StopReason};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use tape::device::piece_scope;
 
 /// Stack of the training thread, in bytes.
@@ -52,7 +54,7 @@ pub struct Ending {
 
 /// Trains a new run in `run` to its end. Blocks; `listener` hears every event.
 pub fn start(
-    plan: Plan,
+    mut plan: Plan,
     found: impl Into<Found>,
     run: &RunFolder,
     flight: Flight,
@@ -61,18 +63,32 @@ pub fn start(
     let found = found.into();
     run.write_config(&plan.config)?;
     roster::write(run, &found)?;
+    if let Some(origin) = &plan.origin {
+        plan.origin = Some(Arc::new(origin.keep(run)?));
+    }
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
+        let plan = counted(plan, &data);
+        run.write_config(&plan.config)?;
         Session::begin(&plan, &data, run, flight, listener)?.fly()
     })
+}
+
+/// The plan of these data: how many windows documents come to is known when they have been split into tokens.
+pub(crate) fn counted(plan: Plan, data: &Data) -> Plan {
+    match data.windows(plan.image_size) {
+        Some(windows) => plan.counted(windows),
+        None => plan,
+    }
 }
 
 /// Goes on with a run from its newest good checkpoint: the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<Ending> {
     let found = roster::read(run)?;
-    let plan = Plan::check(&run.config()?, &found)?;
+    let plan = Plan::check(&origin::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
+        let plan = counted(plan, &data);
         Session::go_on(&plan, &data, run, flight, listener)?.fly()
     })
 }

@@ -13,7 +13,7 @@ use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream, Tape, Value};
 use trainer::ModelKind;
 use trainer::models::Network;
-use trainer::published::{Classes, Make, PublishedFolder};
+use trainer::published::{Classes, Make, PublishedFolder, Tuning};
 use trainer::rooms::Trained;
 
 const SIDE: u32 = 32;
@@ -59,6 +59,7 @@ fn written(kind: ModelKind, parameters: &Parameters, folder: &Path) {
         side: SIDE,
         classes: &classes,
         parameters,
+        origin: None,
     };
     let exported = trained.write(folder).unwrap();
     let on_disk = exported.files.iter().map(|name| folder.join(name));
@@ -126,6 +127,7 @@ fn ebb_reads_its_own_transformer_back() {
     let own = read.preprocessor().unwrap();
     assert_eq!((own.side, own.shorter_side), (Some(32), Some(32)));
     let make = Make {
+        tuning: Tuning::default(),
         classes: Classes::Published,
         seed: 0,
         dtype: DType::F32,
@@ -149,6 +151,7 @@ fn a_folder_with_something_in_it_is_left_alone() {
         side: SIDE,
         classes: &classes,
         parameters: &parameters,
+        origin: None,
     };
     let said = trained.write(folder.path()).unwrap_err().to_string();
     assert!(said.contains("new or empty"), "{said}");

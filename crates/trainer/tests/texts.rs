@@ -177,3 +177,28 @@ fn a_random_split_of_documents_gives_the_losses_of_the_unsplit_run() {
         "an epoch weighs its tokens, however short its last window"
     );
 }
+
+#[test]
+fn a_random_split_of_documents_in_byte_pairs_gives_the_losses_of_the_unsplit_run() {
+    let folder = book();
+    let config = RunConfig {
+        model: Some("gpt_micro".to_owned()),
+        vocabulary: Some(300),
+        ..config(3, 16)
+    };
+    let (plan, data) = opened(folder.path(), config);
+    let Data::Documents {
+        train, boundary, ..
+    } = &data
+    else {
+        panic!("no documents");
+    };
+    assert!(*boundary < 300);
+    assert!(
+        2 * train.token_count() < train.bytes() as usize,
+        "pairs stand for several bytes: {} of {}",
+        train.token_count(),
+        train.bytes()
+    );
+    check("byte pairs", &(plan, data));
+}

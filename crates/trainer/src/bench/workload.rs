@@ -236,7 +236,8 @@ impl Model {
         };
         let scores = match self {
             Model::Language(model) => {
-                return Ok(model.loss(tape, &batch.ids, &batch.targets, checkpointed)?);
+                let (ids, targets) = (&batch.ids, &batch.targets);
+                return Ok(model.loss(tape, ids, targets, batch.samples, checkpointed)?);
             }
             Model::Text(model) => {
                 let lengths = vec![batch.ids.len() / batch.samples; batch.samples];

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::models::Network;
 use crate::plan::{ModelKind, Plan};
 use crate::precision::Precision;
-use crate::task::{Sample, Text, Work};
+use crate::task::{Pixels, Sample, Text, Work};
 use crate::train::on_threads;
 use candle_core::{DType, Device};
 use dataset::Window;
@@ -64,6 +64,7 @@ pub(super) struct PlanPiece {
     network: Network,
     parameters: Parameters,
     image_size: usize,
+    pixels: Pixels,
     label_smoothing: f64,
     precision: Precision,
 }
@@ -71,9 +72,10 @@ pub(super) struct PlanPiece {
 impl PlanPiece {
     /// The network of a plan with another model or image size.
     pub fn of(plan: &Plan, model: ModelKind, image_size: u32) -> Result<(Self, Parameters)> {
-        let (side, classes) = (image_size as usize, plan.classes.len());
-        let dtype = plan.precision.master_dtype();
-        let (network, masters) = Network::of_zeros(model, side, classes, dtype)?;
+        let (network, mut masters) = plan.network_of_zeros(model, image_size)?;
+        if plan.precision.is_half() && plan.ema_decay.is_none() {
+            masters.round_frozen(plan.precision.dtype())?;
+        }
         let parameters = match plan.precision.is_half() {
             true => masters.rounded(plan.precision.dtype())?,
             false => masters.clone(),
@@ -81,7 +83,8 @@ impl PlanPiece {
         let piece = PlanPiece {
             network,
             parameters,
-            image_size: side,
+            image_size: image_size as usize,
+            pixels: plan.pixels(),
             label_smoothing: plan.label_smoothing,
             precision: plan.precision,
         };
@@ -127,6 +130,7 @@ impl PlanPiece {
             network: &self.network,
             parameters: &self.parameters,
             image_size: self.image_size,
+            pixels: self.pixels,
             label_smoothing: self.label_smoothing,
             class_weights: None,
             checkpointed,

@@ -28,6 +28,17 @@ pub struct AdapterShape {
     pub alpha: f64,
 }
 
+impl AdapterShape {
+    fn factor(self) -> f64 {
+        self.alpha / self.rank.max(1) as f64
+    }
+}
+
+/// True for the name of an adapter's tensor.
+pub fn is_adapter(name: &str) -> bool {
+    name.ends_with(DOWN) || name.ends_with(UP)
+}
+
 /// A linear map that does not train.
 #[derive(Debug, Clone)]
 pub struct FrozenLinear {
@@ -105,14 +116,47 @@ impl FrozenLinear {
     }
 }
 
+/// The two trained maps of an adapter.
+#[derive(Debug, Clone)]
+pub(super) struct Adapter {
+    down: ParameterId,
+    up: ParameterId,
+    factor: f64,
+}
+
+impl Adapter {
+    /// Builds the adapter of a map [outputs, inputs] where the builder stands.
+    pub fn build(
+        b: &mut Builder,
+        shape: AdapterShape,
+        [outputs, inputs]: [usize; 2],
+    ) -> tape::Result<Self> {
+        Ok(Adapter {
+            down: b.fresh_normal(DOWN, &[shape.rank, inputs], (1.0 / inputs as f64).sqrt())?,
+            up: b.constant(UP, &[outputs, shape.rank], 0.0)?,
+            factor: shape.factor(),
+        })
+    }
+
+    /// What the frozen map gave of `x`, and the adapter's term.
+    pub fn add(&self, tape: &Tape, name: &str, x: &Value, y: &Value) -> tape::Result<Value> {
+        let (down, up) = (tape.parameter(self.down), tape.parameter(self.up));
+        let term = tape.linear(&of(name, tape.linear(x, &down, None))?, &up, None)?;
+        tape.add(y, &tape.scale(&term, self.factor)?)
+    }
+}
+
+/// The term that an adapter adds to its map's weight: `(alpha / rank) B A`.
+fn term(down: &Tensor, up: &Tensor, factor: f64) -> tape::Result<Tensor> {
+    Ok((up.matmul(down)? * factor)?)
+}
+
 /// A frozen linear map with an adapter.
 #[derive(Debug, Clone)]
 pub struct AdaptedLinear {
     name: Arc<str>,
     base: FrozenLinear,
-    down: ParameterId,
-    up: ParameterId,
-    factor: f64,
+    adapter: Adapter,
 }
 
 impl AdaptedLinear {
@@ -123,13 +167,11 @@ impl AdaptedLinear {
         base: FrozenLinear,
         shape: AdapterShape,
     ) -> tape::Result<Self> {
-        let [outputs, inputs] = base.dims()?;
+        let dims = base.dims()?;
         b.within(name, |b| {
             Ok(AdaptedLinear {
                 name: b.prefix(),
-                down: b.normal(DOWN, &[shape.rank, inputs], (1.0 / inputs as f64).sqrt())?,
-                up: b.constant(UP, &[outputs, shape.rank], 0.0)?,
-                factor: shape.alpha / shape.rank.max(1) as f64,
+                adapter: Adapter::build(b, shape, dims)?,
                 base,
             })
         })
@@ -138,15 +180,14 @@ impl AdaptedLinear {
     /// [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
         let y = of(&self.name, self.base.forward(tape, x))?;
-        let (down, up) = (tape.parameter(self.down), tape.parameter(self.up));
-        let term = tape.linear(&of(&self.name, tape.linear(x, &down, None))?, &up, None)?;
-        tape.add(&y, &tape.scale(&term, self.factor)?)
+        self.adapter.add(tape, &self.name, x, &y)
     }
 
     /// One map that gives the same, its weight in full: `W + (alpha / rank) B A`.
     pub fn merged(&self, parameters: &Parameters) -> tape::Result<FrozenLinear> {
-        let (down, up) = (parameters.get(self.down), parameters.get(self.up));
-        let term = (up.tensor.matmul(&down.tensor)? * self.factor)?;
+        let Adapter { down, up, factor } = self.adapter;
+        let (down, up) = (parameters.get(down), parameters.get(up));
+        let term = term(&down.tensor, &up.tensor, factor)?;
         let weight = self.base.whole_weight(term.dtype())?;
         let sum = (weight.to_dtype(term.dtype())? + term)?;
         Ok(FrozenLinear::whole(
@@ -154,6 +195,34 @@ impl AdaptedLinear {
             self.base.bias.clone(),
         ))
     }
+}
+
+/// All parameters by name, trained or frozen, with every adapter merged into the map that it stands beside. What is quantised
+/// comes as what it stands for.
+///
+/// # Errors
+/// The device cannot hold them in full.
+pub fn merged(
+    parameters: &Parameters,
+    shape: Option<AdapterShape>,
+) -> Result<HashMap<String, Tensor>> {
+    let mut all = HashMap::new();
+    for id in parameters.ids() {
+        all.insert(parameters.name(id).to_owned(), parameters.whole(id)?);
+    }
+    let Some(shape) = shape else { return Ok(all) };
+    let names: Vec<String> = all.keys().filter(|n| n.ends_with(DOWN)).cloned().collect();
+    for name in names {
+        let map = name.strip_suffix(DOWN).unwrap_or(&name);
+        let (weight, up) = (format!("{map}weight"), format!("{map}{UP}"));
+        if let (Some(down), Some(up)) = (all.remove(&name), all.remove(&up))
+            && let Some(weight) = all.get_mut(&weight)
+        {
+            let term = term(&down, &up, shape.factor())?;
+            *weight = (&*weight + term.to_dtype(weight.dtype())?)?;
+        }
+    }
+    Ok(all)
 }
 
 /// Writes the adapters among `parameters` and nothing else, in f32, to a safetensors file.
@@ -207,7 +276,7 @@ pub fn load_adapters(parameters: &mut Parameters, file: &Path) -> Result<()> {
 /// Position, name and values of each adapter's tensors.
 fn adapters(parameters: &Parameters) -> impl Iterator<Item = (usize, &str, &Tensor)> {
     let all = (0..).zip(parameters.iter());
-    all.filter(|(_, p)| p.name.ends_with(DOWN) || p.name.ends_with(UP))
+    all.filter(|(_, p)| is_adapter(&p.name))
         .map(|(index, p)| (index, &*p.name, &p.tensor))
 }
 

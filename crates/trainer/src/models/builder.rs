@@ -1,5 +1,6 @@
 //! Makes named parameters. The first values depend on seed and name alone, so neither order nor device changes them.
 
+use super::adapter::{Adapter, AdapterShape};
 use candle_core::{DType, Device};
 use std::sync::Arc;
 use tape::{ParameterId, Parameters, Result, Stream};
@@ -12,7 +13,11 @@ pub struct Builder<'a> {
     dtype: DType,
     device: &'a Device,
     first: First,
+    adapter: Option<AdapterShape>,
 }
+
+/// What the maps of a network that can be adapted stand under.
+const ADAPTED: &str = "blocks.";
 
 /// First values.
 #[derive(Clone, Copy)]
@@ -40,7 +45,13 @@ impl<'a> Builder<'a> {
             dtype,
             device,
             first: First::Drawn,
+            adapter: None,
         }
+    }
+
+    /// Builds an adapter beside every linear map of the blocks, where a shape is given.
+    pub fn adapting(self, adapter: Option<AdapterShape>) -> Self {
+        Builder { adapter, ..self }
     }
 
     /// Builds for the shapes alone: all values are zero and take neither time nor memory.
@@ -74,8 +85,35 @@ impl<'a> Builder<'a> {
             dtype: self.dtype,
             device: self.device,
             first: self.first,
+            adapter: self.adapter,
         };
         build(&mut inner)
+    }
+
+    /// The adapter of the map that is built here, where maps are adapted.
+    pub(super) fn adapter(&mut self, outputs: usize, inputs: usize) -> Result<Option<Adapter>> {
+        match self.adapter {
+            Some(shape) if self.prefix.starts_with(ADAPTED) => {
+                Adapter::build(self, shape, [outputs, inputs]).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// First values that are drawn wherever the network is more than its shapes: nobody published any.
+    pub(super) fn fresh_normal(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        deviation: f64,
+    ) -> Result<ParameterId> {
+        let first = self.first;
+        if let First::DrawnUnder(_) = first {
+            self.first = First::Drawn;
+        }
+        let built = self.normal(name, shape, deviation);
+        self.first = first;
+        built
     }
 
     /// The name that parameters begin with here: `blocks.0.up`.

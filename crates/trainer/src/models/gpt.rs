@@ -44,16 +44,16 @@ impl Gpt {
         tape.linear(&last, &self.0.embedding(tape), None)
     }
 
-    /// Summed cross-entropy of the next token, one row a token. `ids` and `targets` are whole sequences one after the
-    /// other; the first `checkpointed` blocks keep their input only.
+    /// Summed cross-entropy of the next token, one row a token. `ids` and `targets` are `samples` sequences of one length,
+    /// one after the other; the first `checkpointed` blocks keep their input only.
     pub fn loss(
         &self,
         tape: &Tape,
         ids: &[u32],
         targets: &[u32],
+        samples: usize,
         checkpointed: usize,
     ) -> Result<Loss> {
-        let samples = ids.len() / self.0.tokens();
         let x = self.0.forward(tape, ids, samples, None, checkpointed)?;
         let width = x.dims().last().copied().unwrap_or(0);
         let rows = tape.reshape(&x, &[ids.len(), width])?;

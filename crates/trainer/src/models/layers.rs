@@ -1,5 +1,6 @@
 //! Layers: positions of their parameters, the operation that uses them, and the name that its refusals are told by.
 
+use super::adapter::Adapter;
 use super::{Builder, ResNetNorm};
 use std::sync::Arc;
 use tape::{Activation, Conv2dShape, Ending, ParameterId, Result, Tape, TapeError, Value};
@@ -22,12 +23,13 @@ pub(super) fn of<T>(name: &str, outcome: Result<T>) -> Result<T> {
     })
 }
 
-/// `x Wᵀ + b`.
+/// `x Wᵀ + b`; a frozen `W` may be in bits, and an adapter may stand beside it.
 #[derive(Debug, Clone)]
 pub struct Linear {
     name: Arc<str>,
     weight: ParameterId,
     bias: ParameterId,
+    adapter: Option<Adapter>,
 }
 
 impl Linear {
@@ -44,29 +46,50 @@ impl Linear {
                 name: b.prefix(),
                 weight: b.normal("weight", &[outputs, inputs], deviation)?,
                 bias: b.constant("bias", &[outputs], 0.0)?,
+                adapter: b.adapter(outputs, inputs)?,
             })
         })
     }
 
     /// [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        let (weight, bias) = self.values(tape);
-        of(&self.name, tape.linear(x, &weight, Some(&bias)))
+        let bias = tape.parameter(self.bias);
+        self.map().forward(tape, x, Some(&bias))
     }
 
     /// As [`Linear::forward`], added to `residual`.
     pub fn forward_add(&self, tape: &Tape, x: &Value, residual: &Value) -> Result<Value> {
+        if !self.is_plain(tape) {
+            return tape.add(&self.forward(tape, x)?, residual);
+        }
         let (weight, bias) = self.values(tape);
         of(&self.name, tape.linear_add(x, &weight, &bias, residual))
     }
 
     /// The product alone, and the bias that is still to be added.
     pub(super) fn without_bias(&self, tape: &Tape, x: &Value) -> Result<(Value, Value)> {
+        if !self.is_plain(tape) {
+            let y = self.map().forward(tape, x, None)?;
+            return Ok((y, tape.parameter(self.bias)));
+        }
         let (weight, bias) = self.values(tape);
         // A bias that does not fit is refused here, where its name is known.
         let unfit = (bias.dims() != &weight.dims()[..1]).then_some(&bias);
         let y = of(&self.name, tape.linear(x, &weight, unfit))?;
         Ok((y, bias))
+    }
+
+    /// A weight in floating point and nothing beside it: the operations that do more than a map know no other.
+    pub(super) fn is_plain(&self, tape: &Tape) -> bool {
+        self.adapter.is_none() && tape.quantised(self.weight).is_none()
+    }
+
+    fn map(&self) -> Map<'_> {
+        Map {
+            name: &self.name,
+            weight: self.weight,
+            adapter: self.adapter.as_ref(),
+        }
     }
 
     /// Weight and bias.
@@ -77,6 +100,35 @@ impl Linear {
     /// The name that refusals are told by.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+}
+
+/// A weight by which rows are mapped, in whatever form it is, with the adapter beside it.
+pub(super) struct Map<'a> {
+    /// The name that refusals are told by.
+    pub name: &'a str,
+    /// [outputs, inputs].
+    pub weight: ParameterId,
+    /// What trains beside it.
+    pub adapter: Option<&'a Adapter>,
+}
+
+impl Map<'_> {
+    /// [.., inputs] to [.., outputs].
+    pub fn forward(&self, tape: &Tape, x: &Value, bias: Option<&Value>) -> Result<Value> {
+        let y = match tape.quantised(self.weight) {
+            Some(weight) => {
+                // As narrow as `x`: in a half type the sum is rounded anyway.
+                let bias = bias.map(|bias| tape.cast(bias, x.tensor().dtype()));
+                tape.quantised_linear(x, weight, bias.transpose()?.as_ref())
+            }
+            None => tape.linear(x, &tape.parameter(self.weight), bias),
+        };
+        let y = of(self.name, y)?;
+        match self.adapter {
+            Some(adapter) => adapter.add(tape, self.name, x, &y),
+            None => Ok(y),
+        }
     }
 }
 

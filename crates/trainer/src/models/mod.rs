@@ -10,7 +10,9 @@ mod trunk;
 mod text_encoder;
 mod gpt;
 
-pub use adapter::{AdaptedLinear, AdapterShape, FrozenLinear, load_adapters, save_adapters};
+pub use adapter::{
+    AdaptedLinear, AdapterShape, FrozenLinear, is_adapter, load_adapters, merged, save_adapters,
+};
 pub use builder::Builder;
 pub use gpt::{Gpt, GptShape};
 pub use layers::{ChannelScale, Conv, GroupNorm, LayerNorm, Linear};
@@ -87,6 +89,14 @@ impl Network {
             ModelKind::Texts(model) => {
                 Network::TextEncoder(TextEncoder::build(builder, model.shape(), classes)?)
             }
+            ModelKind::Published(family) => {
+                return Err(TapeError::Shape {
+                    op: "build",
+                    what: family.name().to_owned(),
+                    expected: "that of its folder".to_owned(),
+                    found: ().into(),
+                });
+            }
         })
     }
 
@@ -96,12 +106,13 @@ impl Network {
         Ok(parameters.count() as u64)
     }
 
-    /// Blocks of such a network that can be checkpointed.
+    /// Blocks of such a network that can be checkpointed; a published one's are known to its folder.
     pub fn blocks(kind: ModelKind, image_size: u32) -> u32 {
         match kind {
             ModelKind::ConvNet => ResNetShape::convnet().blocks.len() as u32,
             ModelKind::VitMicro => VitShape::micro(image_size as usize).depth as u32,
             ModelKind::Texts(model) => model.shape().depth as u32,
+            ModelKind::Published(_) => 0,
         }
     }
 

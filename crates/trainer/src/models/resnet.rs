@@ -222,14 +222,17 @@ impl ResNet {
     /// is all of them the stem does too. On a GPU it always does: a value of the stem's costs few products, of which a GPU
     /// has plenty, and all of them together are the largest thing that a piece would keep.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
-        let mut x = if checkpointed >= self.blocks.len() || !images.tensor().device().is_cpu() {
+        let lean = checkpointed >= self.blocks.len() || !images.tensor().device().is_cpu();
+        let mut x = if lean && tape.trains_under("stem.") {
             let stem = self.stem.clone();
             tape.checkpoint_samples(images, move |tape, x, _| stem.forward(tape, x))?
         } else {
             self.stem.forward(tape, images)?
         };
         for (i, block) in self.blocks.iter().enumerate() {
-            x = if i < checkpointed {
+            // A frozen block at the beginning keeps nothing as it is.
+            let passes = x.needs_gradient() || tape.trains_under(&format!("blocks.{i}."));
+            x = if i < checkpointed && passes {
                 block.checkpointed(tape, &x)?
             } else {
                 block.forward(tape, &x)?

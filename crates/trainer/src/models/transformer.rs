@@ -1,7 +1,8 @@
 //! The transformer block that vision, text and language models share, its norms before the branches or, as BERT has them,
 //! behind their sums. Attention has no key bias: its true gradient is zero, since softmax does not see a shift of all scores.
 
-use super::layers::of;
+use super::adapter::Adapter;
+use super::layers::{Map, of};
 use super::{Builder, LayerNorm, Linear};
 use std::sync::Arc;
 use tape::{AttentionShape, Ending, GeluLinear, ParameterId, Result, Tape, Value};
@@ -77,6 +78,7 @@ pub struct Block {
     name: Arc<str>,
     norm1: LayerNorm,
     qkv: ParameterId,
+    qkv_adapter: Option<Adapter>,
     query_bias: ParameterId,
     value_bias: ParameterId,
     projection: Linear,
@@ -101,6 +103,7 @@ impl Block {
             name: format!("{}.qkv", b.prefix()).into(),
             norm1: LayerNorm::build(b, "norm1", width, shape.epsilon)?,
             qkv: b.normal("qkv.weight", &[3 * width, width], DEVIATION)?,
+            qkv_adapter: b.within("qkv", |b| b.adapter(3 * width, width))?,
             query_bias: b.constant("query.bias", &[width], 0.0)?,
             value_bias: b.constant("value.bias", &[width], 0.0)?,
             projection: Linear::build(b, "projection", width, width, DEVIATION)?,
@@ -137,7 +140,7 @@ impl Block {
         let y = self.attend(tape, &x_in, lengths)?;
         let x = self.join(tape, &self.projection, 0, &y, x)?;
         match (self.norms, self.gelu, self.scales) {
-            (Norms::Before, Gelu::Tanh, None) => {
+            (Norms::Before, Gelu::Tanh, None) if self.down.is_plain(tape) => {
                 let x_in = self.norm2.forward(tape, &x)?;
                 let (y, x_bias) = self.up.without_bias(tape, &x_in)?;
                 let (weight, bias) = self.down.values(tape);
@@ -171,8 +174,12 @@ impl Block {
         );
         let no_key_bias = Value::constant(query.tensor().zeros_like()?);
         let bias = tape.concat(&[&query, &no_key_bias, &value])?;
-        let weight = tape.parameter(self.qkv);
-        let qkv = of(&self.name, tape.linear(x, &weight, Some(&bias)))?;
+        let map = Map {
+            name: &self.name,
+            weight: self.qkv,
+            adapter: self.qkv_adapter.as_ref(),
+        };
+        let qkv = map.forward(tape, x, Some(&bias))?;
         match lengths {
             Some(lengths) => tape.attention_padded(&qkv, self.attention, lengths),
             None => tape.attention(&qkv, self.attention),
@@ -233,7 +240,9 @@ impl Blocks {
     ) -> Result<Value> {
         let mut x = x;
         for (i, block) in self.blocks.iter().enumerate() {
-            x = if i < checkpointed {
+            // A frozen block at the beginning keeps nothing as it is.
+            let passes = x.needs_gradient() || tape.trains_under(&format!("blocks.{i}."));
+            x = if i < checkpointed && passes {
                 let (block, lengths) = (block.clone(), lengths.clone());
                 tape.checkpoint_samples(&x, move |tape, x, samples| {
                     let lengths = lengths.as_ref().map(|lengths| &lengths[samples]);

@@ -90,11 +90,6 @@ impl Trunk {
         self.shape.depth
     }
 
-    /// Most tokens a sequence.
-    pub fn tokens(&self) -> usize {
-        self.shape.tokens
-    }
-
     /// [samples, tokens, width] of sequences one after the other, all of as many `ids`; with `lengths` only so many of each
     /// count and the rest is padding. The first `checkpointed` blocks keep their input only.
     pub fn forward(
@@ -117,7 +112,13 @@ impl Trunk {
                 found: Shape::from(ids.len()),
             });
         }
-        let x = tape.embedding(&self.embedding(tape), ids, &[samples, tokens])?;
+        let x = match tape.quantised(self.embedding) {
+            Some(weight) => {
+                let rows = tape.quantised_embedding(weight, ids, &[samples, tokens])?;
+                tape.cast(&rows, tape.parameter(self.positions).tensor().dtype())?
+            }
+            None => tape.embedding(&self.embedding(tape), ids, &[samples, tokens])?,
+        };
         let mut positions = tape.parameter(self.positions);
         if tokens < self.shape.tokens {
             positions = tape.narrow(&positions, 0, 0..tokens)?;

@@ -5,6 +5,7 @@ use super::Pilot;
 use crate::control::Control;
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;
+use dataset::Task;
 use pressure::{
     Action, Change, Decision, MemorySample, Moments, Outcome, Phase, PieceKind, Stuck, first_help,
     what_would_help,
@@ -32,10 +33,12 @@ const ROUGH_WIDTHS: u64 = 24;
 
 /// Bytes in f32 of what a sample's cost is counted in, roughly: of a pixel, or of a token.
 pub(super) fn rough_cost_bytes(plan: &Plan) -> u64 {
-    plan.text_model().map_or(ROUGH_PIXEL_BYTES, |model| {
-        let shape = model.shape();
-        4 * ROUGH_WIDTHS * (shape.width * shape.depth) as u64
-    })
+    let widths = match (plan.text_model(), &plan.origin) {
+        (Some(model), _) => (model.shape().width * model.shape().depth) as u64,
+        (None, Some(origin)) if plan.task() != Task::ImageClassification => origin.widths(),
+        (None, _) => return ROUGH_PIXEL_BYTES,
+    };
+    4 * ROUGH_WIDTHS * widths
 }
 
 impl Pilot {

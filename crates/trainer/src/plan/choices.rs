@@ -12,6 +12,72 @@ pub enum ModelKind {
     VitMicro,
     /// A transformer over tokens.
     Texts(TextModel),
+    /// What a folder of published weights holds.
+    Published(Family),
+}
+
+/// Published networks, by the name in their config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Encoder of texts (Devlin et al. 2019).
+    Bert,
+    /// Vision transformer (Dosovitskiy et al. 2021).
+    Vit,
+    /// Vision transformer with a second token (Touvron et al. 2021).
+    Deit,
+    /// Vision transformer with scaled branches (Oquab et al. 2023).
+    Dinov2,
+    /// Residual network with frozen BatchNorm (He et al. 2016).
+    ResNet,
+    /// Language model (Radford et al. 2019).
+    Gpt2,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 6] = [
+        Family::Vit,
+        Family::Deit,
+        Family::Dinov2,
+        Family::ResNet,
+        Family::Bert,
+        Family::Gpt2,
+    ];
+
+    /// What it learns.
+    pub fn task(self) -> Task {
+        match self {
+            Family::Vit | Family::Deit | Family::Dinov2 | Family::ResNet => {
+                Task::ImageClassification
+            }
+            Family::Bert => Task::TextClassification,
+            Family::Gpt2 => Task::LanguageModel,
+        }
+    }
+
+    /// The name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Bert => "bert",
+            Family::Vit => "vit",
+            Family::Deit => "deit",
+            Family::Dinov2 => "dinov2",
+            Family::ResNet => "resnet",
+            Family::Gpt2 => "gpt2",
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            Family::Bert => "BERT",
+            Family::Vit => "ViT",
+            Family::Deit => "DeiT",
+            Family::Dinov2 => "DINOv2",
+            Family::ResNet => "ResNet",
+            Family::Gpt2 => "GPT-2",
+        }
+    }
 }
 
 /// A network for texts: how large it is, and what it has room for.
@@ -116,6 +182,7 @@ impl ModelKind {
             ModelKind::ConvNet => "convnet",
             ModelKind::VitMicro => "vit_micro",
             ModelKind::Texts(model) => model.size.name(),
+            ModelKind::Published(family) => family.name(),
         }
     }
 
@@ -125,13 +192,14 @@ impl ModelKind {
             ModelKind::ConvNet => "ConvNet",
             ModelKind::VitMicro => "ViT-Micro/8",
             ModelKind::Texts(model) => model.size.label(),
+            ModelKind::Published(family) => family.label(),
         }
     }
 
-    /// The image side must be a multiple of this.
+    /// The image side must be a multiple of this, where the network is Ebb's own.
     pub fn multiple(self) -> u32 {
         match self {
-            ModelKind::ConvNet | ModelKind::Texts(_) => 1,
+            ModelKind::ConvNet | ModelKind::Texts(_) | ModelKind::Published(_) => 1,
             ModelKind::VitMicro => 8,
         }
     }
@@ -141,6 +209,7 @@ impl ModelKind {
         match self {
             ModelKind::ConvNet | ModelKind::VitMicro => Task::ImageClassification,
             ModelKind::Texts(model) => model.size.task(),
+            ModelKind::Published(family) => family.task(),
         }
     }
 }

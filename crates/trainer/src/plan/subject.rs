@@ -2,6 +2,7 @@
 
 use super::{Augmentation, ModelKind, TextModel, TextSize, chosen, image_size, setting};
 use crate::error::{Result, TrainError};
+use crate::origin::Origin;
 use dataset::{DEFAULT_SEED, Found, Inspection, Part, SplitKind, Task, TextInspection, Tokenizer};
 use runlog::RunConfig;
 use std::path::PathBuf;
@@ -53,12 +54,16 @@ pub(super) struct Subject {
     pub augment: Augmentation,
 }
 
+/// Side of the images of Ebb's own networks, in pixels, unless asked otherwise.
+const OWN_SIDE: u32 = 64;
 /// Samples that make a default run long enough: small folders get more epochs.
 const SAMPLES_SEEN: u64 = 30_000;
 /// Windows of a default run of a language model.
 const WINDOWS_SEEN: u64 = 9_000;
 /// Tokens that are learnt from texts unless asked otherwise.
 const VOCABULARY: u32 = 4096;
+/// Bytes of a token of a vocabulary, before the documents were split: they are counted when they are.
+const TOKEN_BYTES: u64 = 4;
 /// Tokens of a window of documents unless asked otherwise.
 const WINDOW: u32 = 256;
 /// Most tokens of a text unless asked otherwise.
@@ -88,9 +93,14 @@ impl Dropped<'_> {
     }
 
     /// What a plan on a device of this `kind` takes from it.
-    pub(super) fn subject(self, config: &RunConfig, kind: &str) -> Result<Subject> {
+    pub(super) fn subject(
+        self,
+        config: &RunConfig,
+        kind: &str,
+        origin: Option<&Origin>,
+    ) -> Result<Subject> {
         match self {
-            Dropped::Photographs(found) => photographs(config, found, kind),
+            Dropped::Photographs(found) => photographs(config, found, kind, origin),
             Dropped::Texts(found) => {
                 let limit = config.dev_samples.map(|limit| limit as usize);
                 match limit {
@@ -99,9 +109,9 @@ impl Dropped<'_> {
                         &found
                             .clone()
                             .limited(config.seed.unwrap_or(seed(found.split)), limit),
-                        kind,
+                        (kind, origin),
                     ),
-                    None => texts(config, found, kind),
+                    None => texts(config, found, (kind, origin)),
                 }
             }
         }
@@ -115,10 +125,22 @@ fn seed(split: SplitKind) -> u64 {
     }
 }
 
-fn photographs(config: &RunConfig, found: &Inspection, kind: &str) -> Result<Subject> {
+fn photographs(
+    config: &RunConfig,
+    found: &Inspection,
+    kind: &str,
+    origin: Option<&Origin>,
+) -> Result<Subject> {
     let models = ModelKind::ALL.map(|m| (m.name(), m));
-    let model = config.model.as_deref().unwrap_or("convnet");
-    let model = chosen("model", model, &models)?;
+    let model = match origin {
+        Some(origin) => published(config, origin)?,
+        None => chosen(
+            "model",
+            config.model.as_deref().unwrap_or("convnet"),
+            &models,
+        )?,
+    };
+    let side = origin.map_or((OWN_SIDE, model.multiple()), Origin::side);
     let all = found.count(Part::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
     let foreign = "it is for texts; leave it out for photographs";
@@ -129,7 +151,7 @@ fn photographs(config: &RunConfig, found: &Inspection, kind: &str) -> Result<Sub
         folder: found.folder.clone(),
         name: found.name.clone(),
         model,
-        resolution: image_size(config.image_size, model)?,
+        resolution: image_size(config.image_size, model, side)?,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
         class_weights: None,
         train_samples,
@@ -140,20 +162,33 @@ fn photographs(config: &RunConfig, found: &Inspection, kind: &str) -> Result<Sub
             "cuda" => 32,
             _ => 16,
         },
-        epochs: (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
+        epochs: match origin {
+            Some(_) => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
+            None => (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
+        },
         label_smoothing: 0.1,
         augment: Augmentation::Standard,
     })
 }
 
-fn texts(config: &RunConfig, found: &TextInspection, kind: &str) -> Result<Subject> {
+fn texts(
+    config: &RunConfig,
+    found: &TextInspection,
+    (kind, origin): (&str, Option<&Origin>),
+) -> Result<Subject> {
     let sizes: Vec<(&str, TextSize)> = TextSize::ALL
         .into_iter()
         .filter(|size| size.task() == found.task)
         .map(|size| (size.name(), size))
         .collect();
     let usual = sizes.first().map_or("", |(name, _)| name);
-    let size = chosen("model", config.model.as_deref().unwrap_or(usual), &sizes)?;
+    let size = match origin {
+        Some(_) => None,
+        None => {
+            let asked = config.model.as_deref().unwrap_or(usual);
+            Some(chosen("model", asked, &sizes)?)
+        }
+    };
     refuse(
         "image_size",
         config.image_size,
@@ -161,8 +196,6 @@ fn texts(config: &RunConfig, found: &TextInspection, kind: &str) -> Result<Subje
     )?;
     let is_language = found.task == Task::LanguageModel;
     if is_language {
-        let bytes = "documents are read byte by byte; leave it out";
-        refuse("vocabulary", config.vocabulary, bytes)?;
         let none = "documents have no classes; leave it out";
         refuse("class_weights", config.class_weights.as_ref(), none)?;
     }
@@ -170,20 +203,40 @@ fn texts(config: &RunConfig, found: &TextInspection, kind: &str) -> Result<Subje
         true => (Tokenizer::bytes().vocabulary() as u32, WINDOW),
         false => (VOCABULARY, usual_tokens(found)),
     };
-    let tokens = config.tokens.unwrap_or(tokens);
+    if origin.is_some() {
+        let own = "published weights bring their own; leave it out";
+        refuse("vocabulary", config.vocabulary, own)?;
+    }
+    let room = origin
+        .and_then(Origin::room)
+        .map_or(u32::MAX, |(room, _)| room);
+    let tokens = config.tokens.unwrap_or(tokens.min(room));
+    if tokens > room {
+        let allowed =
+            format!("the published weights have room for {room} tokens; write at most that");
+        return Err(setting("tokens", tokens, allowed));
+    }
+    let bytes_of_token = match (origin, config.vocabulary) {
+        (None, None) => 1,
+        (Some(_), _) | (_, Some(_)) => TOKEN_BYTES,
+    };
     let count = |part| match is_language {
-        true => windows(found, part, tokens),
+        true => windows(found, part, tokens).div_ceil(bytes_of_token),
         false => found.count(part),
     };
     let train_samples = count(Part::Train);
     Ok(Subject {
         folder: found.folder.clone(),
         name: found.name.clone(),
-        model: ModelKind::Texts(TextModel {
-            size,
-            tokens,
-            vocabulary: config.vocabulary.unwrap_or(vocabulary),
-        }),
+        model: match (size, origin) {
+            (Some(size), _) => ModelKind::Texts(TextModel {
+                size,
+                tokens,
+                vocabulary: config.vocabulary.unwrap_or(vocabulary),
+            }),
+            (None, Some(origin)) => published(config, origin)?,
+            (None, None) => return Err(setting("model", usual, "choose a model")),
+        },
         resolution: tokens,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
         class_weights: class_weights(config, found)?,
@@ -198,11 +251,26 @@ fn texts(config: &RunConfig, found: &TextInspection, kind: &str) -> Result<Subje
         },
         epochs: match is_language {
             true => (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60),
+            false if origin.is_some() => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
             false => (SAMPLES_SEEN / train_samples.max(1)).clamp(8, 60),
         },
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
     })
+}
+
+/// What published weights are, where the config asks for nothing else.
+fn published(config: &RunConfig, origin: &Origin) -> Result<ModelKind> {
+    let family = origin.family();
+    let asked = config.model.as_deref().unwrap_or(family.name());
+    if asked == family.name() {
+        return Ok(ModelKind::Published(family));
+    }
+    let allowed = format!(
+        "the weights that it begins with are a {}'s; leave it out, or leave --from out",
+        family.label()
+    );
+    Err(setting("model", asked, allowed))
 }
 
 /// Tokens that nearly all texts have room in: English takes some three characters for each.

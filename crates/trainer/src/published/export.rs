@@ -4,15 +4,18 @@
 //!
 //! Refuses to know runs and checkpoints. A folder that has something in it is left alone.
 
-use super::names::{Named, Table};
+use super::again::Rewritten;
+use super::names::{Named, Table, Take};
 use super::settings::refusal;
 use super::vit::VitFolder;
 use super::{CONFIG, PREPROCESSOR};
 use crate::error::{Result, TrainError, at};
-use crate::models::{ResNetShape, Stem, VitShape, VitStyle};
+use crate::models::{ResNetShape, Stem, VitShape, VitStyle, merged};
+use crate::origin::Origin;
 use crate::plan::ModelKind;
 use crate::task::{DEVIATION, MEAN};
 use candle_core::{DType, Device, Tensor};
+use dataset::Task;
 use safetensors::tensor::serialize_to_file;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -37,6 +40,8 @@ pub struct Trained<'a> {
     pub classes: &'a [String],
     /// Its parameters.
     pub parameters: &'a Parameters,
+    /// What it began with, and its adapters; absent, it was drawn anew.
+    pub origin: Option<&'a Origin>,
 }
 
 /// What was written.
@@ -50,6 +55,12 @@ pub struct Exported {
     pub bytes: u64,
     /// How Python opens it.
     pub opened_by: &'static str,
+}
+
+/// An empty folder to write in.
+fn prepare(draft: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(draft);
+    fs::create_dir_all(draft).map_err(at(draft))
 }
 
 /// The refusal of a network that this format has no words for yet.
@@ -79,7 +90,15 @@ impl Trained<'_> {
         let parent = parent.unwrap_or(Path::new("."));
         let draft = format!(".{}.{}", name.to_string_lossy(), std::process::id());
         let draft = parent.join(draft);
-        let written = self.fill(&draft).and_then(|()| {
+        let rewritten = self
+            .origin
+            .map(|origin| self.rewritten(origin))
+            .transpose()?;
+        let filled = match &rewritten {
+            Some(rewritten) => prepare(&draft).and_then(|()| rewritten.fill(&draft)),
+            None => self.fill(&draft),
+        };
+        let written = filled.and_then(|()| {
             if folder.is_dir() {
                 fs::remove_dir(folder).map_err(at(folder))?;
             }
@@ -89,10 +108,10 @@ impl Trained<'_> {
             let _ = fs::remove_dir_all(&draft);
             return Err(error);
         }
-        self.told(folder)
+        self.told(folder, rewritten.map(|rewritten| rewritten.opened_by()))
     }
 
-    fn told(&self, folder: &Path) -> Result<Exported> {
+    fn told(&self, folder: &Path, opened_by: Option<&'static str>) -> Result<Exported> {
         let (mut files, mut bytes) = (Vec::new(), 0);
         for entry in fs::read_dir(folder).map_err(at(folder))? {
             let entry = entry.map_err(at(folder))?;
@@ -104,19 +123,30 @@ impl Trained<'_> {
             folder: folder.to_owned(),
             files,
             bytes,
-            opened_by: match self.kind {
-                ModelKind::ConvNet => {
+            opened_by: match (opened_by, self.kind) {
+                (Some(opened_by), _) => opened_by,
+                (None, ModelKind::ConvNet) => {
                     "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
                 }
-                ModelKind::VitMicro => "AutoModelForImageClassification.from_pretrained(FOLDER)",
-                ModelKind::Texts(_) => return Err(of_texts(folder)),
+                (None, _) => "AutoModelForImageClassification.from_pretrained(FOLDER)",
+            },
+        })
+    }
+
+    fn rewritten<'a>(&'a self, origin: &'a Origin) -> Result<Rewritten<'a>> {
+        Ok(Rewritten {
+            folder: origin.folder(),
+            values: merged(self.parameters, origin.tuning().adapter)?,
+            classes: self.classes,
+            side: match origin.family().task() {
+                Task::ImageClassification => self.side as usize,
+                _ => 0,
             },
         })
     }
 
     fn fill(&self, draft: &Path) -> Result<()> {
-        let _ = fs::remove_dir_all(draft);
-        fs::create_dir_all(draft).map_err(at(draft))?;
+        prepare(draft)?;
         let write = |name: &str, text: &str| {
             let path = draft.join(name);
             fs::write(&path, text).map_err(at(&path))
@@ -124,14 +154,14 @@ impl Trained<'_> {
         let tensors = match self.kind {
             ModelKind::VitMicro => {
                 let shape = VitShape::micro(self.side as usize);
-                write(CONFIG, &pretty(&self.described(vit(shape))))?;
+                write(CONFIG, &pretty(&with_classes(vit(shape), self.classes)))?;
                 let folder = VitFolder::own(shape, VitStyle::own(shape));
-                published(self.parameters, &folder.table())?
+                published(&merged(self.parameters, None)?, &folder.table())?
             }
-            ModelKind::Texts(_) => return Err(of_texts(draft)),
+            ModelKind::Texts(_) | ModelKind::Published(_) => return Err(of_texts(draft)),
             ModelKind::ConvNet => {
                 let shape = ResNetShape::convnet();
-                write(CONFIG, &pretty(&self.described(resnet(&shape))))?;
+                write(CONFIG, &pretty(&with_classes(resnet(&shape), self.classes)))?;
                 write(MODELING, MODELING_TEXT)?;
                 let named = self.parameters.iter();
                 let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
@@ -145,22 +175,6 @@ impl Trained<'_> {
         let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         serialize_to_file(tensors, Some(format), &path)
             .map_err(|error| refusal(&path, error.to_string()))
-    }
-
-    /// The settings of a network with those that all classifiers have.
-    fn described(&self, mut config: Value) -> Value {
-        let by_label = self.classes.iter().enumerate();
-        let names: serde_json::Map<String, Value> = by_label
-            .map(|(label, name)| (label.to_string(), json!(name)))
-            .collect();
-        let by_name = self.classes.iter().enumerate();
-        let labels: serde_json::Map<String, Value> = by_name
-            .map(|(label, name)| (name.clone(), json!(label)))
-            .collect();
-        config["id2label"] = Value::Object(names);
-        config["label2id"] = Value::Object(labels);
-        config["torch_dtype"] = json!("float32");
-        config
     }
 
     /// The largest square from the middle, brought to the side that was trained at.
@@ -180,6 +194,22 @@ impl Trained<'_> {
             "image_std": DEVIATION,
         })
     }
+}
+
+/// The settings of a network with those that all classifiers have.
+pub(super) fn with_classes(mut config: Value, classes: &[String]) -> Value {
+    let by_label = classes.iter().enumerate();
+    let names: serde_json::Map<String, Value> = by_label
+        .map(|(label, name)| (label.to_string(), json!(name)))
+        .collect();
+    let by_name = classes.iter().enumerate();
+    let labels: serde_json::Map<String, Value> = by_name
+        .map(|(label, name)| (name.clone(), json!(label)))
+        .collect();
+    config["id2label"] = Value::Object(names);
+    config["label2id"] = Value::Object(labels);
+    config["torch_dtype"] = json!("float32");
+    config
 }
 
 fn vit(shape: VitShape) -> Value {
@@ -226,14 +256,15 @@ fn resnet(shape: &ResNetShape) -> Value {
     })
 }
 
-fn pretty(value: &Value) -> String {
+pub(super) fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
 /// Parameters under their published names and in their published shapes.
-fn published(parameters: &Parameters, table: &Table) -> Result<HashMap<String, Tensor>> {
-    let by_name: HashMap<&str, &Tensor> =
-        parameters.iter().map(|p| (&*p.name, &p.tensor)).collect();
+pub(super) fn published(
+    by_name: &HashMap<String, Tensor>,
+    table: &Table,
+) -> Result<HashMap<String, Tensor>> {
     let mut tensors = BTreeMap::<String, (Vec<usize>, Vec<f32>)>::new();
     let body = table.body.iter().map(|row| (table.prefix, row));
     for (prefix, row) in body.chain(table.head.iter().map(|row| ("", row))) {
@@ -243,19 +274,39 @@ fn published(parameters: &Parameters, table: &Table) -> Result<HashMap<String, T
             take,
         } = row;
         let tensor = by_name
-            .get(&**ours)
-            .expect("a table of Ebb's own network names its parameters");
+            .get(ours)
+            .expect("a table of a network names its parameters");
+        let host = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+        let host = host.flatten_all()?.to_vec1::<f32>()?;
+        let name = format!("{prefix}{published}");
+        if let Take::FrozenScale | Take::FrozenShift = take {
+            tensors.extend(norm(&name, *take, host));
+            continue;
+        }
         let shape = take.published_shape(tensor.dims());
         let count = shape.iter().product();
         let (_, values) = tensors
-            .entry(format!("{prefix}{published}"))
+            .entry(name)
             .or_insert_with(|| (shape, vec![0.0; count]));
-        let host = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
-        let host = host.flatten_all()?.to_vec1::<f32>()?;
         take.write(&host, tensor.dims(), values);
     }
     let tensor = |(name, (shape, values)): (String, (Vec<usize>, Vec<f32>))| {
         Ok((name, Tensor::from_vec(values, shape, &Device::Cpu)?))
     };
     tensors.into_iter().map(tensor).collect()
+}
+
+/// One factor or one term a channel as part of a BatchNorm of mean 0 and deviation 1.
+fn norm(name: &str, take: Take, ours: Vec<f32>) -> Vec<(String, (Vec<usize>, Vec<f32>))> {
+    let channels = ours.len();
+    let part = |part: &str, values: Vec<f32>| (format!("{name}.{part}"), (vec![channels], values));
+    let variance = (1.0 - super::resnet::EPSILON) as f32;
+    match take {
+        Take::FrozenScale => vec![
+            part("weight", ours),
+            part("running_mean", vec![0.0; channels]),
+            part("running_var", vec![variance; channels]),
+        ],
+        _ => vec![part("bias", ours)],
+    }
 }

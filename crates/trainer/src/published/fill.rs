@@ -3,10 +3,11 @@
 
 use super::names::{Named, Table, Take};
 use super::tensors::Tensors;
+use super::tuning::{Depth, Tuning};
 use crate::error::{Result, TrainError};
 use candle_core::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
-use tape::Parameters;
+use tape::{ParameterId, Parameters};
 
 /// The four tensors of a published BatchNorm.
 const NORM: [&str; 4] = ["weight", "bias", "running_mean", "running_var"];
@@ -20,43 +21,68 @@ pub(super) enum Head {
     New,
 }
 
-/// Fills `parameters`. `epsilon` is what BatchNorm adds to a variance, where there is one.
-pub(super) fn fill(
-    parameters: &mut Parameters,
+/// What is filled in, and how it is held.
+pub(super) struct Fill<'a> {
+    /// The published numbers.
+    pub tensors: &'a Tensors,
+    /// Where they belong.
+    pub table: &'a Table,
+    /// Where the classes' map comes from.
+    pub head: Head,
+    /// What BatchNorm adds to a variance, where there is one.
+    pub epsilon: f64,
+    /// How frozen matrices are held.
+    pub hold: (Tuning, Depth),
+}
+
+impl Fill<'_> {
+    /// Fills `parameters`, trained and frozen ones; of those that are held in bits never more than one is there in full.
+    pub fn run(self, parameters: &mut Parameters) -> Result<()> {
+        let Fill {
+            tensors,
+            table,
+            head,
+            epsilon,
+            hold: (tuning, depth),
+        } = self;
+        let (rows, mut complaints) = matched(parameters, tensors, table, head)?;
+        if !complaints.is_empty() {
+            complaints.sort();
+            return Err(TrainError::WeightsMisfit {
+                folder: tensors.folder().to_owned(),
+                complaints,
+            });
+        }
+        for (id, rows) in rows {
+            let like = parameters.whole(id)?;
+            let mut values = vec![0.0; like.elem_count()];
+            for (name, take) in rows {
+                match take {
+                    Take::FrozenScale | Take::FrozenShift => {
+                        frozen(tensors, &name, take, epsilon, &mut values)?
+                    }
+                    take => take.read(&tensors.read(&name)?, like.dims(), &mut values),
+                }
+            }
+            let tensor = Tensor::from_vec(values, like.dims(), like.device())?;
+            parameters.put(id, tensor.to_dtype(like.dtype())?)?;
+            if let Some(bits) = tuning.bits_of(parameters, id, like.dims().len(), depth) {
+                parameters.quantise(id, bits)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The published names and what is taken of them by the parameter that they fill, and what does not fit.
+type Matched = (BTreeMap<ParameterId, Vec<(String, Take)>>, Vec<String>);
+
+fn matched(
+    parameters: &Parameters,
     tensors: &Tensors,
     table: &Table,
     head: Head,
-    epsilon: f64,
-) -> Result<()> {
-    let (rows, mut complaints) = matched(parameters, tensors, table, head);
-    if !complaints.is_empty() {
-        complaints.sort();
-        return Err(TrainError::WeightsMisfit {
-            folder: tensors.folder().to_owned(),
-            complaints,
-        });
-    }
-    for (index, rows) in rows {
-        let like = parameters.at(index).tensor.clone();
-        let mut values = vec![0.0; like.elem_count()];
-        for (name, take) in rows {
-            match take {
-                Take::FrozenScale | Take::FrozenShift => {
-                    frozen(tensors, &name, take, epsilon, &mut values)?
-                }
-                take => take.read(&tensors.read(&name)?, like.dims(), &mut values),
-            }
-        }
-        let tensor = Tensor::from_vec(values, like.dims(), like.device())?;
-        parameters.set(index, tensor.to_dtype(like.dtype())?)?;
-    }
-    Ok(())
-}
-
-/// The published names and what is taken of them by the position of the parameter that they fill, and what does not fit.
-type Matched = (BTreeMap<usize, Vec<(String, Take)>>, Vec<String>);
-
-fn matched(parameters: &Parameters, tensors: &Tensors, table: &Table, head: Head) -> Matched {
+) -> Result<Matched> {
     let prefixed = tensors.names().any(|name| name.starts_with(table.prefix));
     let prefix = if prefixed { table.prefix } else { "" };
     let body = table.body.iter().map(|row| (row, prefix, true));
@@ -64,11 +90,11 @@ fn matched(parameters: &Parameters, tensors: &Tensors, table: &Table, head: Head
         .head
         .iter()
         .map(|row| (row, "", head == Head::Published));
-    let (mut rows, mut complaints) = (BTreeMap::<usize, Vec<_>>::new(), BTreeSet::new());
+    let (mut rows, mut complaints) = (BTreeMap::<ParameterId, Vec<_>>::new(), BTreeSet::new());
     let mut known = BTreeSet::new();
-    let by_name: BTreeMap<&str, usize> = (0..)
-        .zip(parameters.iter())
-        .map(|(i, p)| (&*p.name, i))
+    let by_name: BTreeMap<&str, ParameterId> = parameters
+        .ids()
+        .map(|id| (parameters.name(id), id))
         .collect();
     for (row, prefix, wanted) in body.chain(head) {
         let name = format!("{prefix}{}", row.published);
@@ -77,11 +103,11 @@ fn matched(parameters: &Parameters, tensors: &Tensors, table: &Table, head: Head
         if !wanted {
             continue;
         }
-        let Some(&index) = by_name.get(&*row.ours) else {
+        let Some(&id) = by_name.get(&*row.ours) else {
             complaints.insert(format!("{name} has no place in Ebb's network"));
             continue;
         };
-        let expected = row.take.published_shape(parameters.at(index).tensor.dims());
+        let expected = row.take.published_shape(parameters.whole(id)?.dims());
         for part in &parts {
             match tensors.shape(part) {
                 None => complaints.insert(format!("{part} {expected:?} is missing")),
@@ -92,7 +118,7 @@ fn matched(parameters: &Parameters, tensors: &Tensors, table: &Table, head: Head
             };
         }
         if row.take != Take::Unseen {
-            rows.entry(index).or_default().push((name, row.take));
+            rows.entry(id).or_default().push((name, row.take));
         }
     }
     for name in tensors.names().filter(|name| !known.contains(*name)) {
@@ -101,7 +127,7 @@ fn matched(parameters: &Parameters, tensors: &Tensors, table: &Table, head: Head
             complaints.insert(format!("{name} is not known"));
         }
     }
-    (rows, complaints.into_iter().collect())
+    Ok((rows, complaints.into_iter().collect()))
 }
 
 /// The tensors that a row reads.

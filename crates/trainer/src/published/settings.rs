@@ -40,6 +40,11 @@ impl Settings {
         Ok(Some(Settings { path, values }))
     }
 
+    /// All of them, as they were read.
+    pub fn json(&self) -> &Value {
+        &self.values
+    }
+
     /// A setting by its name; `None` where it is left out or null.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key).filter(|value| !value.is_null())

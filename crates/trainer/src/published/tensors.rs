@@ -58,6 +58,21 @@ impl Tensors {
         })
     }
 
+    /// Names of the files that they lie in, and of the index where there is one.
+    pub fn files(&self) -> BTreeSet<String> {
+        let files = self
+            .places
+            .values()
+            .filter_map(|place| place.file.file_name());
+        let mut names: BTreeSet<String> = files
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        if !names.contains(FILE) {
+            names.insert(INDEX.to_owned());
+        }
+        names
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -223,6 +223,15 @@ impl VitFolder {
         })
     }
 
+    /// What transformers calls its classifier.
+    pub(super) fn class(&self) -> &'static str {
+        match self.family {
+            VitFamily::Vit => "ViTForImageClassification",
+            VitFamily::Deit => "DeiTForImageClassification",
+            VitFamily::Dinov2 => "Dinov2ForImageClassification",
+        }
+    }
+
     /// The table of its own head.
     pub(super) fn table(&self) -> Table {
         let depth = self.shape.depth;

@@ -10,10 +10,11 @@ use crate::error::{Result, TrainError};
 use crate::feed::Ahead;
 use crate::learner::Learner;
 use crate::machine::Machine;
+use crate::origin::config_of;
 use crate::plan::Plan;
 use crate::roster;
 use crate::task::{Data, Sample, Supply, TrainedPiece};
-use crate::train::on_threads;
+use crate::train::{counted, on_threads};
 use candle_core::DType;
 use dataset::Inspection;
 use runlog::{RunConfig, RunFolder, format_count};
@@ -40,8 +41,8 @@ const WORKLOAD_BATCH: u32 = 16;
 /// The receipt of a run: its newest good weights, its config, and the first effective batch of the epoch it is in.
 pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result<Receipt> {
     let found = roster::read(run)?;
-    let trained = Plan::check(&question.choose_device(run.config()?), &found)?;
-    let plan = Plan::check(&question.config(run.config()?), &found)?;
+    let trained = Plan::check(&question.choose_device(config_of(run)?), &found)?;
+    let plan = Plan::check(&question.config(config_of(run)?), &found)?;
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let (loaded, damaged) = checkpoint::newest(run)?;
@@ -50,10 +51,11 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
         if plan.config.precision != trained.config.precision {
             learner = converted(&learner.parameters, &plan, &chosen)?;
         }
+        let data = Data::open(&plan, &found, run)?;
+        let plan = counted(plan, &data);
         let step = loaded.state.step;
         let last = step.min(plan.steps.saturating_sub(1));
         let first = last - last % plan.steps_per_epoch.max(1);
-        let data = Data::open(&plan, &found, run)?;
         let (samples, unread) = samples(&plan, &data, first)?;
         Ok(Receipt {
             subject: format!("{} at step {}", run.id(), format_count(step)),

@@ -2,7 +2,7 @@
 
 use super::{Evaluated, PIECE, SavedRun, part};
 use crate::error::Result;
-use crate::task::{Corpus, HeldOut, Metrics, Prediction, Text};
+use crate::task::{Corpus, HeldOut, Metrics, Prediction, Text, boundary};
 use dataset::{Documents, Task, TextInspection};
 use std::sync::Arc;
 use tape::Cancel;
@@ -23,7 +23,12 @@ impl SavedRun {
             Task::LanguageModel => {
                 let documents = Documents::open(found, part, &self.tokenizer)?;
                 let bytes = documents.bytes();
-                (HeldOut::Windows(Arc::new(documents), tokens, 0..0), bytes)
+                let boundary = boundary(&self.tokenizer)?;
+                let documents = Arc::new(documents);
+                (
+                    HeldOut::of_documents(documents, self.plan.image_size, boundary),
+                    bytes,
+                )
             }
             Task::TextClassification | Task::ImageClassification => {
                 let labels = self.labels(&found.name, &found.classes)?;

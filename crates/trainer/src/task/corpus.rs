@@ -4,7 +4,6 @@
 use super::Text;
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
-use crate::plan::TextModel;
 use dataset::{Part, TextInspection, TextRows, Tokenizer, Vocabulary};
 use runlog::{RunFolder, format_count};
 use std::path::{Path, PathBuf};
@@ -122,27 +121,30 @@ fn cut(mut ids: Vec<u32>, most: usize) -> Vec<u32> {
     ids
 }
 
-/// The vocabulary of a run: as it was learnt in an earlier life, else learnt now and kept.
-pub(super) fn tokenizer(
-    run: &RunFolder,
-    found: &TextInspection,
-    model: TextModel,
-) -> Result<Tokenizer> {
+/// The token between documents.
+///
+/// # Errors
+/// The vocabulary has none.
+pub(crate) fn boundary(tokenizer: &Tokenizer) -> Result<u32> {
+    tokenizer.boundary().ok_or_else(|| TrainError::NotTrainable {
+        sentence: "the vocabulary of these weights has no token that could stand between documents (<|endoftext|>, </s>, <eos>); choose another folder"
+            .to_owned(),
+    })
+}
+
+/// The vocabulary of a run, of at most `size` tokens: as it was learnt in an earlier life, else learnt now and kept.
+pub(super) fn learnt(run: &RunFolder, found: &TextInspection, size: u32) -> Result<Tokenizer> {
     let path = run.path.join(TOKENIZER);
     if path.exists() {
         return Ok(Tokenizer::load(&path)?);
     }
     let rows = TextRows::open(found, Part::Train)?;
     // Byte pairs: the library numbers word pieces anew each time it learns them, and two runs would differ.
-    let learnt = Tokenizer::learn(
-        Vocabulary::BytePairs,
-        model.vocabulary as usize,
-        rows.texts(),
-    )?;
-    if learnt.vocabulary() > model.vocabulary as usize {
+    let learnt = Tokenizer::learn(Vocabulary::BytePairs, size as usize, rows.texts())?;
+    if learnt.vocabulary() > size as usize {
         return Err(TrainError::Setting {
             key: "vocabulary",
-            value: model.vocabulary.to_string(),
+            value: size.to_string(),
             allowed: format!(
                 "the characters of these texts alone make {} tokens; write at least as many",
                 format_count(learnt.vocabulary() as u64)

@@ -1,9 +1,9 @@
 //! What a run is trained on, opened: photographs by name, texts and documents as tokens in memory.
 
-use super::corpus::{Corpus, tokenizer};
+use super::corpus::{Corpus, boundary, learnt};
 use crate::error::Result;
 use crate::plan::Plan;
-use dataset::{Documents, Found, Inspection, Part, Task, TextInspection, Tokenizer};
+use dataset::{Documents, Found, Inspection, Packing, Part, Task, TextInspection, Tokenizer};
 use runlog::{RunFolder, format_count};
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub enum Data {
         train: Arc<Documents>,
         /// Those held out.
         held_out: Arc<Documents>,
+        /// The token between them.
+        boundary: u32,
     },
 }
 
@@ -45,11 +47,12 @@ impl Data {
             }
             None => found,
         };
-        match (plan.task(), plan.text_model()) {
-            (Task::TextClassification, Some(model)) => {
-                let tokenizer = tokenizer(run, found, model)?;
+        match plan.task() {
+            Task::TextClassification => {
+                let tokenizer = Data::tokenizer(plan, found, run)?;
+                let most = plan.image_size as usize;
                 let part = |part| -> Result<Arc<Corpus>> {
-                    let corpus = Corpus::open(found, part, &tokenizer, model.tokens as usize)?;
+                    let corpus = Corpus::open(found, part, &tokenizer, most)?;
                     Ok(Arc::new(corpus))
                 };
                 Ok(Data::Texts {
@@ -57,18 +60,44 @@ impl Data {
                     held_out: part(Part::HeldOut)?,
                 })
             }
-            _ => Data::documents(found),
+            _ => Data::documents(found, &Data::tokenizer(plan, found, run)?),
         }
     }
 
-    fn documents(found: &TextInspection) -> Result<Self> {
+    /// What splits the texts of a run: the published weights' vocabulary, one that is learnt from them, or bytes.
+    fn tokenizer(plan: &Plan, found: &TextInspection, run: &RunFolder) -> Result<Tokenizer> {
+        match (&plan.origin, plan.learnt_vocabulary()) {
+            (Some(origin), _) => origin.tokenizer(),
+            (None, Some(size)) => learnt(run, found, size),
+            (None, None) => Ok(Tokenizer::bytes()),
+        }
+    }
+
+    fn documents(found: &TextInspection, tokenizer: &Tokenizer) -> Result<Self> {
         let part = |part| -> Result<Arc<Documents>> {
-            Ok(Arc::new(Documents::open(found, part, &Tokenizer::bytes())?))
+            Ok(Arc::new(Documents::open(found, part, tokenizer)?))
         };
         Ok(Data::Documents {
             train: part(Part::Train)?,
             held_out: part(Part::HeldOut)?,
+            boundary: boundary(tokenizer)?,
         })
+    }
+
+    /// Windows of so many tokens that documents come to: those trained on, and those held out.
+    pub fn windows(&self, tokens: u32) -> Option<(u64, u64)> {
+        let Data::Documents {
+            train,
+            held_out,
+            boundary,
+        } = self
+        else {
+            return None;
+        };
+        let count = |documents: &Documents| {
+            Packing::in_order(documents, tokens as usize, *boundary).len() as u64
+        };
+        Some((count(train), count(held_out)))
     }
 
     /// Bytes of the held-out documents' texts; 0 where samples are no documents.

@@ -1,6 +1,6 @@
 //! Held-out samples in order, whatever they are: texts by length, so that little is padded; windows from the first token on.
 
-use super::supply::{boundary, photograph};
+use super::supply::photograph;
 use super::{Corpus, Data, Sample};
 use crate::feed::{Ahead, HeldOutFeed};
 use crate::plan::Plan;
@@ -15,8 +15,23 @@ pub enum HeldOut {
     Photographs(HeldOutFeed),
     /// Texts, the longest first, and those still to come.
     Texts(Arc<Corpus>, Vec<u32>, Range<usize>),
-    /// Windows of this many tokens, and those still to come.
-    Windows(Arc<Documents>, usize, Range<usize>),
+    /// Windows of documents.
+    Windows(WindowsInOrder),
+}
+
+/// Windows of documents from the first token on.
+pub struct WindowsInOrder {
+    documents: Arc<Documents>,
+    tokens: usize,
+    boundary: u32,
+    /// Those still to come.
+    rest: Range<usize>,
+}
+
+impl WindowsInOrder {
+    fn packing(&self) -> Packing<'_> {
+        Packing::in_order(&self.documents, self.tokens, self.boundary)
+    }
 }
 
 impl HeldOut {
@@ -27,10 +42,20 @@ impl HeldOut {
                 HeldOut::Photographs(HeldOutFeed::open(plan, found, Part::HeldOut, ahead))
             }
             Data::Texts { held_out, .. } => HeldOut::of_texts(Arc::clone(held_out)),
-            Data::Documents { held_out, .. } => {
-                HeldOut::Windows(Arc::clone(held_out), plan.image_size as usize, 0..0)
-            }
+            Data::Documents {
+                held_out, boundary, ..
+            } => HeldOut::of_documents(Arc::clone(held_out), plan.image_size, *boundary),
         }
+    }
+
+    /// Windows of `tokens` of these documents, with this token between them.
+    pub fn of_documents(documents: Arc<Documents>, tokens: u32, boundary: u32) -> Self {
+        HeldOut::Windows(WindowsInOrder {
+            documents,
+            tokens: tokens as usize,
+            boundary,
+            rest: 0..0,
+        })
     }
 
     /// These texts.
@@ -46,9 +71,7 @@ impl HeldOut {
         match self {
             HeldOut::Photographs(feed) => feed.len(),
             HeldOut::Texts(corpus, ..) => corpus.len(),
-            HeldOut::Windows(documents, tokens, _) => {
-                Packing::in_order(documents, *tokens, boundary()).len()
-            }
+            HeldOut::Windows(windows) => windows.packing().len(),
         }
     }
 
@@ -57,7 +80,8 @@ impl HeldOut {
         let all = 0..self.len();
         match self {
             HeldOut::Photographs(feed) => feed.begin(),
-            HeldOut::Texts(_, _, rest) | HeldOut::Windows(_, _, rest) => *rest = all,
+            HeldOut::Texts(_, _, rest) => *rest = all,
+            HeldOut::Windows(windows) => windows.rest = all,
         }
     }
 
@@ -70,9 +94,11 @@ impl HeldOut {
                 next.map(|place| Ok(Sample::Text(corpus.text(order[place]))))
                     .collect()
             }
-            HeldOut::Windows(documents, tokens, rest) => {
-                let packing = Packing::in_order(documents, *tokens, boundary());
-                let next = rest.by_ref().take(count);
+            HeldOut::Windows(windows) => {
+                let end = windows.rest.end.min(windows.rest.start + count);
+                let next = windows.rest.start..end;
+                windows.rest.start = end;
+                let packing = windows.packing();
                 next.map(|place| Ok(Sample::Window(packing.window(place))))
                     .collect()
             }

@@ -62,7 +62,10 @@ impl<'a> LanguageTask<'a> {
         };
         let ids = filled(|window| &window.inputs, 0);
         let targets = filled(|window| &window.targets, IGNORED);
-        Ok(self.network.loss(tape, &ids, &targets, checkpointed)?)
+        let samples = windows.len();
+        Ok(self
+            .network
+            .loss(tape, &ids, &targets, samples, checkpointed)?)
     }
 }
 

@@ -14,6 +14,24 @@ use tape::{Cancel, Kernels, Parameters, Tape, Value};
 pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 pub(crate) const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
+/// How the pixels of a channel, from 0 to 1, are normalised: less `mean`, over `deviation`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pixels {
+    /// By channel: red, green, blue.
+    pub mean: [f32; 3],
+    /// By channel.
+    pub deviation: [f32; 3],
+}
+
+impl Default for Pixels {
+    fn default() -> Self {
+        Pixels {
+            mean: MEAN,
+            deviation: DEVIATION,
+        }
+    }
+}
+
 /// What a photograph shows, or a text is: classes with their probabilities, best first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
@@ -29,6 +47,8 @@ pub struct ImageTask<'a> {
     pub parameters: &'a Parameters,
     /// Side of the image.
     pub image_size: usize,
+    /// How pixels are normalised.
+    pub pixels: Pixels,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
     /// Blocks that keep their input only and run again in backward.
@@ -129,7 +149,7 @@ impl ImageTask<'_> {
         let plane = self.image_size * self.image_size;
         let mut values = vec![0.0; samples.len() * 3 * plane];
         let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
-        rows.for_each(|(row, sample)| normalise(row, sample.borrow(), plane));
+        rows.for_each(|(row, sample)| normalise(row, sample.borrow(), plane, &self.pixels));
         let shape = (samples.len(), 3, self.image_size, self.image_size);
         let images = Tensor::from_vec(values, shape, self.device)?;
         Ok(if self.dtype == DType::F32 {
@@ -141,14 +161,14 @@ impl ImageTask<'_> {
 }
 
 /// Bytes of one sample to normalised values, channel by channel.
-fn normalise(row: &mut [f32], sample: &Sample, plane: usize) {
+fn normalise(row: &mut [f32], sample: &Sample, plane: usize, by: &Pixels) {
     let channels = row
         .chunks_exact_mut(plane)
         .zip(sample.pixels.chunks_exact(plane));
     for (channel, (values, pixels)) in channels.enumerate() {
         let (scale, shift) = (
-            1.0 / (255.0 * DEVIATION[channel]),
-            MEAN[channel] / DEVIATION[channel],
+            1.0 / (255.0 * by.deviation[channel]),
+            by.mean[channel] / by.deviation[channel],
         );
         for (value, &pixel) in values.iter_mut().zip(pixels) {
             *value = f32::from(pixel) * scale - shift;

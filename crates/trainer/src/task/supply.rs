@@ -4,7 +4,7 @@
 use super::{Corpus, Data, Sample};
 use crate::feed::{Ahead, TrainFeed};
 use crate::plan::Plan;
-use dataset::{Buckets, Documents, Order, Packing, SampleError, Tokenizer};
+use dataset::{Buckets, Documents, Order, Packing, SampleError};
 use pressure::Prefetch;
 use runlog::format_count;
 use std::collections::VecDeque;
@@ -61,8 +61,10 @@ impl Supply {
                     longest: plan.sample_cost(),
                 })
             }
-            Data::Documents { train, .. } => {
-                let (tokens, boundary) = (plan.image_size as usize, boundary());
+            Data::Documents {
+                train, boundary, ..
+            } => {
+                let (tokens, boundary) = (plan.image_size as usize, *boundary);
                 let windows = Packing::in_order(train, tokens, boundary).len();
                 Supply::Windows(WindowSupply {
                     documents: Arc::clone(train),
@@ -175,11 +177,6 @@ impl Supply {
             feed.release();
         }
     }
-}
-
-/// The token between documents that are read byte by byte.
-pub(super) fn boundary() -> u32 {
-    Tokenizer::bytes().boundary().unwrap_or(0)
 }
 
 /// A photograph as a sample of any task.

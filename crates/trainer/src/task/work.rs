@@ -1,6 +1,6 @@
 //! A piece at work, whatever the task: forward and backward over its samples under one set of rules, and the sums that come of it.
 
-use super::{EvaluatedPiece, ImageTask, LanguageTask, Prediction, Sample, Text, TextTask};
+use super::{EvaluatedPiece, ImageTask, LanguageTask, Pixels, Prediction, Sample, Text, TextTask};
 use crate::error::Result;
 use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
@@ -30,6 +30,8 @@ pub struct Work<'a> {
     pub parameters: &'a Parameters,
     /// Side of images in pixels; most tokens of texts.
     pub image_size: usize,
+    /// How the pixels of images are normalised.
+    pub pixels: Pixels,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
     /// How much each class counts; all alike where there are none.
@@ -95,6 +97,7 @@ impl<'a> Work<'a> {
             network: self.network,
             parameters: self.parameters,
             image_size: self.image_size,
+            pixels: self.pixels,
             label_smoothing: self.label_smoothing,
             checkpointed: self.checkpointed,
             dtype: self.dtype,

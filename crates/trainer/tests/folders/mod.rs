@@ -6,7 +6,7 @@ use candle_core::{DType, Device};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trainer::TrainError;
-use trainer::published::{Classes, Make, PublishedFolder};
+use trainer::published::{Classes, Make, PublishedFolder, Tuning};
 
 pub fn fixture(name: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -19,6 +19,7 @@ pub fn opened(name: &str) -> PublishedFolder {
 
 pub fn make(classes: Classes, dtype: DType) -> Make<'static> {
     Make {
+        tuning: Tuning::default(),
         classes,
         seed: 3,
         dtype,

@@ -224,7 +224,9 @@ impl Model {
                 network.forward(&tape, &ids, &all.lengths[range.clone()], checkpointed)
             }
             Network::Gpt(network) => {
-                let loss = network.loss(&tape, &ids, &targets, checkpointed).unwrap();
+                let loss = network
+                    .loss(&tape, &ids, &targets, range.len(), checkpointed)
+                    .unwrap();
                 return summed(tape, loss, targets.len(), range.len());
             }
         };

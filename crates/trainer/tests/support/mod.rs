@@ -80,6 +80,7 @@ pub fn task<'a>(
     cancel: Cancel,
 ) -> ImageTask<'a> {
     ImageTask {
+        pixels: Default::default(),
         network,
         parameters,
         image_size: SIDE,
@@ -114,6 +115,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         effective_batch: 6,
         fixed_micro_batch: None,
         steps,
+        epochs_asked: None,
         steps_per_epoch: 10,
         optimizer,
         learning_rate: 1e-3,
@@ -136,6 +138,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         dev_samples: None,
         checkpoint_every: Every::parse("10min").unwrap(),
         evaluate_every_epochs: 1,
+        origin: None,
         config: RunConfig::default(),
     }
 }

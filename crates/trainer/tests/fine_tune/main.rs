@@ -1,0 +1,372 @@
+//! Fine-tuning of published weights: only what is to train has a gradient, moments and a place in checkpoints; no split changes
+//! the training; a checkpoint goes on to the same bits; and what is frozen costs less by what the forecast says.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+mod refused;
+
+#[path = "../folders/mod.rs"]
+mod folders;
+#[path = "../support/mod.rs"]
+mod support;
+
+use candle_core::{DType, Device};
+use folders::fixture;
+use runlog::{RunConfig, RunFolder};
+use std::path::Path;
+use std::sync::Arc;
+use support::{learner, random_split, samples, values, whole};
+use tape::inplace::to_f64;
+use tape::{Cancel, Stream};
+use trainer::forecast::{Forecast, Forms, Target};
+use trainer::models::merged;
+use trainer::published::{Classes, PublishedFolder};
+use trainer::rooms::checkpoint::{self, Moments, RunState};
+use trainer::rooms::{Learner, Trained};
+use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
+
+/// A training from a published folder, in the words of a config.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tuned {
+    from: &'static str,
+    train_only: Option<&'static str>,
+    adapter: Option<u32>,
+    quantize: Option<u32>,
+}
+
+impl Tuned {
+    fn config(self, folder: &Path) -> RunConfig {
+        RunConfig {
+            from: Some(folder.to_owned()),
+            train_only: self.train_only.map(str::to_owned),
+            adapter_rank: self.adapter,
+            quantize: self.quantize,
+            ..RunConfig::default()
+        }
+    }
+
+    fn plan(self, dtype: DType) -> Plan {
+        self.plan_from(&fixture(self.from), dtype)
+    }
+
+    fn plan_from(self, folder: &Path, dtype: DType) -> Plan {
+        let origin = Origin::of(&self.config(folder)).unwrap().unwrap();
+        Plan {
+            origin: Some(Arc::new(origin)),
+            learning_rate: 3e-3,
+            ..support::plan(
+                ModelKind::Published(match self.from {
+                    "vit" => Family::Vit,
+                    "dinov2" => Family::Dinov2,
+                    _ => Family::ResNet,
+                }),
+                OptimizerKind::AdamW,
+                dtype,
+                50,
+            )
+        }
+    }
+}
+
+const fn vit(
+    train_only: Option<&'static str>,
+    adapter: Option<u32>,
+    quantize: Option<u32>,
+) -> Tuned {
+    Tuned {
+        from: "vit",
+        train_only,
+        adapter,
+        quantize,
+    }
+}
+
+/// Every way to train on published weights.
+const WAYS: [Tuned; 9] = [
+    vit(None, None, None),
+    vit(Some("head"), None, None),
+    vit(Some("last:1"), None, None),
+    vit(Some("last:1"), None, Some(8)),
+    vit(None, Some(2), None),
+    vit(None, Some(2), Some(8)),
+    vit(None, Some(2), Some(4)),
+    Tuned {
+        from: "dinov2",
+        train_only: Some("last:1"),
+        adapter: None,
+        quantize: None,
+    },
+    Tuned {
+        from: "resnet-bottleneck",
+        train_only: Some("last:2"),
+        adapter: None,
+        quantize: None,
+    },
+];
+
+fn names(learner: &Learner) -> Vec<String> {
+    learner.parameters.iter().map(|p| p.name.clone()).collect()
+}
+
+fn frozen(learner: &Learner) -> Vec<(String, Vec<f64>)> {
+    let one = |(name, values): (&str, &tape::Frozen)| {
+        (name.to_owned(), to_f64(&values.whole().unwrap()).unwrap())
+    };
+    learner.parameters.frozen().map(one).collect()
+}
+
+/// One step on six samples in these pieces: its mean loss.
+fn step(learner: &mut Learner, step: u64, split: &[usize]) -> f64 {
+    let samples = samples(6, 30 + step % 10);
+    let batch = whole(&learner.task(Cancel::default()), &samples, split);
+    assert_eq!(learner.update(&batch, step).unwrap().skipped, None);
+    batch.loss
+}
+
+#[test]
+fn only_what_is_to_train_changes_and_has_moments() {
+    for way in WAYS {
+        let mut learner = learner(&way.plan(DType::F32));
+        let (all, before) = (names(&learner), frozen(&learner));
+        let expected = |name: &str| match (way.train_only, way.adapter) {
+            (None, None) => true,
+            (_, Some(_)) => name.starts_with("head.") || name.contains(".lora_"),
+            (Some("head"), _) => name.starts_with("head."),
+            (Some("last:2"), _) => ["head.", "blocks.2.", "blocks.3."]
+                .iter()
+                .any(|start| name.starts_with(start)),
+            (Some(_), _) => ["head.", "blocks.1.", "norm."]
+                .iter()
+                .any(|start| name.starts_with(start)),
+        };
+        assert!(all.iter().all(|name| expected(name)), "{way:?}: {all:?}");
+        assert!(before.iter().all(|(name, _)| !expected(name)), "{way:?}");
+        // First and second moment of what trains, and of nothing else.
+        assert_eq!(learner.optimizer.bytes(), 2 * learner.parameters.bytes());
+        assert_eq!(
+            learner.state_bytes(),
+            4 * learner.parameters.bytes() + learner.parameters.frozen_bytes()
+        );
+        let start = values(&learner.parameters);
+        for number in 0..3 {
+            step(&mut learner, number, &[4, 2]);
+        }
+        assert_eq!(frozen(&learner), before, "{way:?}: what is frozen moved");
+        for (name, (a, b)) in all
+            .iter()
+            .zip(start.iter().zip(values(&learner.parameters)))
+        {
+            assert_ne!(*a, b, "{way:?}: {name} did not move");
+        }
+    }
+}
+
+#[test]
+fn a_fine_tune_begins_where_the_published_weights_stand() {
+    let whole = learner(&vit(Some("head"), None, None).plan(DType::F32));
+    let expected = frozen(&whole);
+    for (quantize, bar) in [(None, 0.0), (Some(8), 1.0 / 127.0), (Some(4), 1.0 / 7.0)] {
+        let way = vit(None, Some(2), quantize);
+        let found = learner(&way.plan(DType::F32));
+        for ((name, a), (_, b)) in frozen(&found).iter().zip(&expected) {
+            let largest = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+            let apart = a
+                .iter()
+                .zip(b)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f64::max);
+            assert!(apart <= 0.51 * bar * largest, "{way:?} {name}: {apart:e}");
+        }
+        // Adapters add nothing yet: of the same head the same scores.
+        let (a, b) = (scores(&found), scores(&whole));
+        let apart = a
+            .iter()
+            .zip(&b)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        // What stands for itself differs by the rounding of a sum in two steps.
+        let bar = if quantize.is_none() { 1e-6 } else { 0.2 };
+        assert!(apart < bar, "{quantize:?}: {apart:e}");
+    }
+}
+
+fn scores(learner: &Learner) -> Vec<f64> {
+    let found = learner
+        .evaluation_task(Cancel::default())
+        .predict(&samples(4, 1));
+    let mut found: Vec<Vec<(u32, f64)>> = found.unwrap().into_iter().map(|p| p.classes).collect();
+    found.iter_mut().for_each(|p| p.sort_by_key(|(c, _)| *c));
+    found
+        .into_iter()
+        .flatten()
+        .map(|(_, score)| score)
+        .collect()
+}
+
+/// The losses of fifty steps; `split` gives the pieces of each.
+fn losses(way: Tuned, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Vec<f64> {
+    let mut learner = learner(&way.plan(dtype));
+    (0..50)
+        .map(|number| step(&mut learner, number, &split(number)))
+        .collect()
+}
+
+#[test]
+fn a_split_never_changes_a_fine_tune() {
+    for way in WAYS {
+        for (dtype, bar) in [(DType::F64, 1e-10), (DType::F32, 1e-4)] {
+            let unsplit = losses(way, dtype, |_| vec![6]);
+            let split = losses(way, dtype, |step| random_split(6, Stream::new(5).at(step)));
+            let apart = split.iter().zip(&unsplit).map(|(a, b)| (a - b).abs() / b);
+            let worst = apart.fold(0.0, f64::max);
+            println!("{way:?} {dtype:?}: {worst:.1e}");
+            // Quantised weights stand for numbers in f32 whatever computes with them.
+            assert!(worst < bar, "{way:?} {dtype:?}: {worst:e}");
+            assert!(unsplit[49] < unsplit[0], "{way:?} learns: {unsplit:?}");
+        }
+    }
+}
+
+fn run() -> (tempfile::TempDir, RunFolder) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder {
+        path: folder.path().to_owned(),
+    };
+    run.write_config(&RunConfig::default()).unwrap();
+    (folder, run)
+}
+
+#[test]
+fn a_checkpoint_holds_what_trains_and_goes_on_to_the_same_bits() {
+    for way in WAYS {
+        let ((_folder, run), plan) = (run(), way.plan(DType::F32));
+        let mut first = learner(&plan);
+        (0..3).for_each(|number| {
+            step(&mut first, number, &[6]);
+        });
+        let state = RunState {
+            step: 3,
+            ..RunState::default()
+        };
+        let written = checkpoint::write(&run, &first, &state).unwrap();
+        let folder = run.path.join(&written.path);
+        let of = |file: &str| -> Vec<String> {
+            let all = candle_core::safetensors::load(folder.join(file), &Device::Cpu);
+            let mut names: Vec<String> = all.unwrap().into_keys().collect();
+            names.sort();
+            names
+        };
+        let mut expected = names(&first);
+        expected.sort();
+        let mut saved = of("model.safetensors");
+        if way.adapter.is_some() {
+            let adapters = of("adapter.safetensors");
+            assert!(adapters.iter().all(|name| name.contains(".lora_")));
+            assert!(!saved.iter().any(|name| name.contains(".lora_")));
+            saved.extend(adapters);
+            saved.sort();
+        }
+        assert_eq!(saved, expected, "{way:?}");
+        let mut second = learner(&plan);
+        let (loaded, _) = checkpoint::newest(&run).unwrap();
+        checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
+        for number in 3..6 {
+            let (a, b) = (
+                step(&mut first, number, &[2, 4]),
+                step(&mut second, number, &[2, 4]),
+            );
+            assert_eq!(a.to_bits(), b.to_bits(), "{way:?} at {number}");
+        }
+    }
+}
+
+#[test]
+fn merged_adapters_give_the_same_scores() {
+    for quantize in [None, Some(8)] {
+        let way = vit(None, Some(2), quantize);
+        let mut tuned = learner(&way.plan(DType::F32));
+        (0..20).for_each(|number| {
+            step(&mut tuned, number, &[6]);
+        });
+        let shape = way.plan(DType::F32).origin.unwrap().tuning().adapter;
+        let all = merged(&tuned.parameters, shape).unwrap();
+        let mut plain = learner(&vit(None, None, None).plan(DType::F32));
+        assert_eq!(all.len(), plain.parameters.len(), "no adapter is left");
+        for index in 0..plain.parameters.len() {
+            let name = plain.parameters.at(index).name.clone();
+            plain.parameters.set(index, all[&name].clone()).unwrap();
+        }
+        let apart = scores(&plain)
+            .iter()
+            .zip(scores(&tuned))
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        assert!(apart < 1e-5, "{quantize:?}: {apart:e}");
+    }
+}
+
+#[test]
+fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
+    for way in WAYS.into_iter().filter(|way| way.quantize.is_none()) {
+        let plan = way.plan(DType::F32);
+        let mut tuned = learner(&plan);
+        (0..20).for_each(|number| {
+            step(&mut tuned, number, &[6]);
+        });
+        let place = tempfile::tempdir().unwrap();
+        let trained = Trained {
+            kind: plan.model,
+            side: plan.image_size,
+            classes: &plan.classes,
+            parameters: &tuned.parameters,
+            origin: plan.origin.as_deref(),
+        };
+        let folder = place.path().join("out");
+        trained.write(&folder).unwrap();
+        let folder = PublishedFolder::open(&folder).unwrap();
+        assert_eq!(folder.classes().unwrap(), plan.classes);
+        let make = folders::make(Classes::Published, DType::F32);
+        let loaded = folder.image_classifier(None, &make).unwrap();
+        let before = scores(&tuned);
+        (tuned.network, tuned.parameters) = (loaded.network, loaded.parameters);
+        let apart = before
+            .iter()
+            .zip(scores(&tuned))
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        println!("{way:?}: {apart:.1e}");
+        assert!(apart < 1e-5, "{way:?}: {apart:e}");
+    }
+}
+
+#[test]
+fn a_forecast_counts_gradients_and_moments_of_what_trains_alone() {
+    let standing = |way: Tuned| {
+        let plan = way.plan(DType::F32);
+        let target = Target::of("cpu", 2, u64::MAX);
+        let (model, side) = (plan.model, plan.image_size);
+        let found = Forecast::of_plan(&plan, model, side, target, Forms::Planned).unwrap();
+        let learner = learner(&plan);
+        let standing = found.standing;
+        assert_eq!(found.parameters, learner.parameters.count() as u64);
+        assert_eq!(standing.moments_bytes, learner.optimizer.bytes());
+        assert_eq!(standing.gradients_bytes, learner.parameters.bytes());
+        assert_eq!(
+            standing.weights_bytes,
+            learner.parameters.bytes() + learner.parameters.frozen_bytes(),
+            "{way:?}"
+        );
+        (standing.weights_bytes, found.heap_bytes(0, 6, 6).unwrap())
+    };
+    let [all, head, adapters, in_bits] = [
+        vit(None, None, None),
+        vit(Some("head"), None, None),
+        vit(None, Some(2), None),
+        vit(None, Some(2), Some(4)),
+    ]
+    .map(standing);
+    assert_eq!(all.0, head.0);
+    assert!(head.1 < all.1 / 4 * 3, "{head:?} {all:?}");
+    assert!(in_bits.0 < adapters.0 && in_bits.1 < adapters.1);
+}

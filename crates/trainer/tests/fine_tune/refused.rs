@@ -1,0 +1,70 @@
+//! What a fine-tune is refused for, with what would do: settings that do not go together, folders that are damaged.
+
+use crate::folders::{assert_says, copied, fixture};
+use crate::{Tuned, vit};
+use candle_core::{DType, Device};
+use runlog::RunConfig;
+use trainer::Origin;
+use trainer::rooms::Learner;
+
+#[test]
+fn settings_that_do_not_go_together_are_refused_with_what_would() {
+    let check = |way: Tuned, words: &[&str]| {
+        assert_says(Origin::of(&way.config(&fixture(way.from))), words)
+    };
+    check(
+        vit(Some("last:3"), None, None),
+        &["train_only", "last:1 to last:2"],
+    );
+    check(vit(Some("tail"), None, None), &["head, all"]);
+    check(vit(Some("all"), Some(4), None), &["do not train"]);
+    check(vit(None, None, Some(8)), &["--adapter RANK"]);
+    check(vit(Some("head"), None, Some(5)), &["write 8 or 4"]);
+    check(
+        Tuned {
+            from: "gpt2",
+            train_only: Some("head"),
+            ..Tuned::default()
+        },
+        &["last:N, or --adapter"],
+    );
+    check(
+        Tuned {
+            from: "resnet-basic",
+            adapter: Some(2),
+            ..Tuned::default()
+        },
+        &["adapter_rank", "convolutions"],
+    );
+    let none = RunConfig {
+        adapter_rank: Some(4),
+        ..RunConfig::default()
+    };
+    assert_says(Origin::of(&none), &["adapter_rank", "--from"]);
+    let nowhere = RunConfig {
+        from: Some("nowhere/at/all".into()),
+        ..RunConfig::default()
+    };
+    assert_says(Origin::of(&nowhere), &["no such folder", "config.json"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_folder_is_named_before_anything_trains() {
+    let copy = copied("vit");
+    std::fs::remove_file(copy.path().join("model.safetensors")).unwrap();
+    std::fs::write(copy.path().join("pytorch_model.bin"), b"\x80\x02}").unwrap();
+    let way = vit(None, None, None);
+    assert_says(
+        Origin::of(&way.config(copy.path())),
+        &["pytorch_model.bin", "pickled"],
+    );
+    let copy = copied("vit");
+    std::fs::copy(
+        fixture("dinov2").join("model.safetensors"),
+        copy.path().join("model.safetensors"),
+    )
+    .unwrap();
+    let plan = way.plan_from(copy.path(), DType::F32);
+    let said = Learner::new(&plan, &Device::Cpu);
+    assert_says(said, &["is missing", "is not known", "layer_scale1"]);
+}
