@@ -125,7 +125,7 @@ fn by_element(x: &Tensor, note: &mut Note) -> Result<()> {
         elements::bias_gelu_backward(&y, &bias, &dy)
     })?;
     note("add", 3.0, &|| elements::add_to(&y, x))?;
-    let streams: Vec<Stream> = (0..ROWS as u64).map(|i| Stream::new(i)).collect();
+    let streams: Vec<Stream> = (0..ROWS as u64).map(Stream::new).collect();
     note("dropout", 2.0, &|| {
         elements::dropout(x, &streams, 0.1, 1.1).map(drop)
     })
