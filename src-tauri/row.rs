@@ -60,8 +60,7 @@ fn what(started: &Started) -> String {
         .chain(letters)
         .collect();
     let published = Family::ALL.map(ModelKind::Published);
-    let model = ModelKind::ALL
-        .into_iter()
+    let model = ModelKind::of_photographs()
         .chain(published)
         .find(|model| model.name() == started.model);
     format!(

@@ -60,7 +60,7 @@ fn augmentation(augment: Augmentation) -> String {
 fn models(plan: &Plan) -> Box<dyn Iterator<Item = ModelKind>> {
     let task = plan.task();
     match plan.text_model() {
-        None => Box::new(ModelKind::ALL.into_iter()),
+        None => Box::new(ModelKind::of_photographs()),
         Some(model) => {
             let sizes = TextSize::ALL.into_iter();
             let sizes = sizes.filter(move |size| size.task() == task);

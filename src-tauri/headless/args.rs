@@ -91,7 +91,7 @@ pub struct Train {
     /// Guessed where absent
     #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model")]
     pub task: Option<Task>,
-    /// convnet or vit_micro; for texts text_micro or text_mini; for documents gpt_micro, gpt_mini or gpt_small
+    /// convnet, vit_micro, resnet18, resnet34, resnet50, vit_tiny, vit_small or vit_base; for texts text_micro or text_mini; for documents gpt_micro, gpt_mini or gpt_small
     #[arg(long)]
     pub model: Option<String>,
     #[command(flatten)]

@@ -245,9 +245,10 @@ fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
         let sized = asked.map(|size| ModelKind::Texts(TextModel { size, ..model }));
         return sized.map(|model| (model, plan.image_size)).collect();
     }
-    let models = ModelKind::ALL
-        .into_iter()
-        .filter(|model| args.model.is_none() || *model == plan.model);
+    let models = match args.model {
+        Some(_) => vec![plan.model],
+        None => ModelKind::SMALL.to_vec(),
+    };
     let mut sizes: Vec<u32> = match args.image_size {
         Some(_) => Vec::new(),
         None => IMAGE_SIZES.to_vec(),
@@ -256,7 +257,9 @@ fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
     sizes.sort_unstable();
     sizes.dedup();
     let fits = |model: ModelKind, side: u32| side.is_multiple_of(model.multiple());
-    let pairs = models.flat_map(|model| sizes.iter().map(move |&side| (model, side)));
+    let pairs = models
+        .into_iter()
+        .flat_map(|model| sizes.iter().map(move |&side| (model, side)));
     pairs.filter(|&(model, side)| fits(model, side)).collect()
 }
 

@@ -67,7 +67,7 @@ pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Fi
                 OPERATION_TOLERANCE,
             ));
         }
-        for kind in ModelKind::ALL {
+        for kind in ModelKind::SMALL {
             let outcome =
                 model_difference(kind, micro_batch, &chosen.device).map_err(|e| e.to_string());
             note(finding(

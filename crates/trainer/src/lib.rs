@@ -43,7 +43,7 @@ pub use error::{Result, TrainError};
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use origin::Origin;
 pub use plan::{
-    Augmentation, Dropped, Family, ModelKind, OptimizerKind, Plan, TextModel, TextSize,
+    Augmentation, Dropped, Family, ImageSize, ModelKind, OptimizerKind, Plan, TextModel, TextSize,
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;

@@ -14,7 +14,7 @@ mod choices;
 mod subject;
 mod network;
 
-pub use choices::{Augmentation, Family, ModelKind, OptimizerKind, TextModel, TextSize};
+pub use choices::{Augmentation, Family, ImageSize, ModelKind, OptimizerKind, TextModel, TextSize};
 pub use subject::Dropped;
 
 /// Everything a training does, decided.
@@ -252,7 +252,10 @@ impl Plan {
     pub fn text_model(&self) -> Option<TextModel> {
         match self.model {
             ModelKind::Texts(model) => Some(model),
-            ModelKind::ConvNet | ModelKind::VitMicro | ModelKind::Published(_) => None,
+            ModelKind::ConvNet
+            | ModelKind::VitMicro
+            | ModelKind::Images(_)
+            | ModelKind::Published(_) => None,
         }
     }
 

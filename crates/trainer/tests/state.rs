@@ -32,7 +32,7 @@ fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
 
 #[test]
 fn a_training_with_8_bit_state_comes_to_the_loss_of_adamw() {
-    for kind in ModelKind::ALL {
+    for kind in ModelKind::SMALL {
         let (begun, full) = losses(kind, OptimizerKind::AdamW);
         let (_, bytes) = losses(kind, OptimizerKind::AdamW8bit);
         println!("{}: {begun:.4}, then {full:.4} and {bytes:.4}", kind.name());
@@ -44,7 +44,7 @@ fn a_training_with_8_bit_state_comes_to_the_loss_of_adamw() {
 
 #[test]
 fn the_8_bit_state_is_about_a_quarter() {
-    for kind in ModelKind::ALL {
+    for kind in ModelKind::SMALL {
         let (_, parameters) = build(kind, DType::F32);
         let bytes = |kind| Optimizer::new(kind, 0.0, &parameters).unwrap().bytes();
         let expected = |p: &Tensor| match p.elem_count() as u64 {
@@ -61,7 +61,7 @@ fn the_8_bit_state_is_about_a_quarter() {
 
 #[test]
 fn norms_and_biases_are_one_group_that_does_not_decay() {
-    for kind in ModelKind::ALL {
+    for kind in ModelKind::SMALL {
         let (_, mut parameters) = build(kind, DType::F64);
         let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
         let [decaying, spared] = optimizer.groups() else {

@@ -207,7 +207,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_five_in_a_row_end_the_run()
 
 #[test]
 fn a_cancelled_piece_leaves_parameters_and_samples() {
-    for kind in ModelKind::ALL {
+    for kind in ModelKind::SMALL {
         let model = build(kind, DType::F32);
         let before = values(&model.1);
         let cancel = Cancel::default();
@@ -236,7 +236,7 @@ fn a_cancelled_piece_leaves_parameters_and_samples() {
 /// Each model whole inside one checkpoint, so that the flag can rise in forward, before the repetition and after it.
 #[test]
 fn a_model_cancelled_in_forward_or_in_backward_leaves_its_parameters() {
-    for kind in ModelKind::ALL {
+    for kind in ModelKind::SMALL {
         let (network, parameters) = build(kind, DType::F32);
         let before = values(&parameters);
         for (run, after) in [(0, false), (0, true), (1, false), (1, true), (9, true)] {

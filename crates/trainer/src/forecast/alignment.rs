@@ -3,7 +3,7 @@
 
 use super::Forecast;
 use crate::bench::Workload;
-use crate::models::VitShape;
+use crate::models::ImageShape;
 use crate::plan::ModelKind;
 use pressure::Allocator;
 use runlog::format_bytes;
@@ -28,12 +28,12 @@ pub fn alignment(
 
 /// Width and heads of a transformer.
 fn heads_of(model: &str, resolution: u32) -> Option<(usize, usize)> {
-    let image = resolution as usize;
-    if model == ModelKind::VitMicro.name() {
-        let shape = VitShape::micro(image);
-        return Some((shape.width, shape.heads));
+    let own = ModelKind::of_photographs().find(|kind| kind.name() == model);
+    match own.and_then(|kind| ImageShape::of(kind, resolution as usize)) {
+        Some(ImageShape::Vit(shape)) => Some((shape.width, shape.heads)),
+        Some(ImageShape::ResNet(..)) => None,
+        None => Workload::named(model)?.heads(),
     }
-    Workload::named(model)?.heads()
 }
 
 /// A sentence where heads do not divide the width, or not into whole vectors.

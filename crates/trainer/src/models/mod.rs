@@ -9,12 +9,14 @@ mod vit;
 mod trunk;
 mod text_encoder;
 mod gpt;
+mod images;
 
 pub use adapter::{
     AdaptedLinear, AdapterShape, FrozenLinear, is_adapter, load_adapters, merged, save_adapters,
 };
 pub use builder::Builder;
 pub use gpt::{Gpt, GptShape};
+pub use images::ImageShape;
 pub use layers::{ChannelScale, Conv, GroupNorm, LayerNorm, Linear};
 pub(crate) use resnet::keeps_last;
 pub use resnet::{Branch, ResNet, ResNetNorm, ResNetShape, ResNetStyle, Stem};
@@ -76,23 +78,20 @@ impl Network {
         classes: usize,
         builder: &mut Builder,
     ) -> Result<Network> {
+        if let Some(shape) = ImageShape::of(kind, image_size) {
+            return shape.build(builder, classes);
+        }
         Ok(match kind {
-            ModelKind::ConvNet => {
-                Network::ResNet(ResNet::build(builder, &ResNetShape::convnet(), classes)?)
-            }
-            ModelKind::VitMicro => {
-                Network::Vit(Vit::build(builder, VitShape::micro(image_size), classes)?)
-            }
             ModelKind::Texts(model) if model.size.task() == Task::LanguageModel => {
                 Network::Gpt(Gpt::build(builder, model.shape())?)
             }
             ModelKind::Texts(model) => {
                 Network::TextEncoder(TextEncoder::build(builder, model.shape(), classes)?)
             }
-            ModelKind::Published(family) => {
+            other => {
                 return Err(TapeError::Shape {
                     op: "build",
-                    what: family.name().to_owned(),
+                    what: other.name().to_owned(),
                     expected: "that of its folder".to_owned(),
                     found: ().into(),
                 });
@@ -108,12 +107,10 @@ impl Network {
 
     /// Blocks of such a network that can be checkpointed; a published one's are known to its folder.
     pub fn blocks(kind: ModelKind, image_size: u32) -> u32 {
-        match kind {
-            ModelKind::ConvNet => ResNetShape::convnet().blocks.len() as u32,
-            ModelKind::VitMicro => VitShape::micro(image_size as usize).depth as u32,
-            ModelKind::Texts(model) => model.shape().depth as u32,
-            ModelKind::Published(_) => 0,
+        if let ModelKind::Texts(model) = kind {
+            return model.shape().depth as u32;
         }
+        ImageShape::of(kind, image_size as usize).map_or(0, |shape| shape.blocks() as u32)
     }
 
     /// Blocks of this network.

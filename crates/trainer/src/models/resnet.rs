@@ -98,13 +98,29 @@ impl ResNetShape {
 
     /// ResNet-18 (He et al. 2016): 11.2 M parameters beside the head.
     pub fn resnet18() -> Self {
+        ResNetShape::of_paper([64, 128, 256, 512], [2, 2, 2, 2])
+    }
+
+    /// ResNet-34 (He et al. 2016): 21.3 M parameters beside the head.
+    pub fn resnet34() -> Self {
+        ResNetShape::of_paper([64, 128, 256, 512], [3, 4, 6, 3])
+    }
+
+    /// ResNet-50 (He et al. 2016), to be built of bottlenecks: 23.5 M parameters beside the head.
+    pub fn resnet50() -> Self {
+        ResNetShape::of_paper([256, 512, 1024, 2048], [3, 4, 6, 3])
+    }
+
+    /// Four stages with these channels and blocks; the first block of all stages but the first halves the side.
+    fn of_paper(channels: [usize; 4], blocks: [usize; 4]) -> Self {
+        let stages = channels.into_iter().zip(blocks).enumerate();
+        let strided = stages.flat_map(|(stage, (channels, blocks))| {
+            (0..blocks).map(move |block| (channels, if stage > 0 && block == 0 { 2 } else { 1 }))
+        });
         ResNetShape {
             stem: Stem::Pooled,
             channels: 64,
-            blocks: [(64, 1), (128, 2), (256, 2), (512, 2)]
-                .iter()
-                .flat_map(|&(c, s)| [(c, s), (c, 1)])
-                .collect(),
+            blocks: strided.collect(),
             groups: 32,
             activation: Activation::Relu,
         }

@@ -35,12 +35,27 @@ impl VitShape {
 
     /// ViT-Tiny/16: 12 blocks of 192, 5.5 M parameters.
     pub fn tiny(image: usize) -> Self {
+        VitShape::of_paper(image, 192)
+    }
+
+    /// ViT-Small/16: 12 blocks of 384, 21.7 M parameters.
+    pub fn small(image: usize) -> Self {
+        VitShape::of_paper(image, 384)
+    }
+
+    /// ViT-Base/16 (Dosovitskiy et al. 2021): 12 blocks of 768, 85.8 M parameters.
+    pub fn base(image: usize) -> Self {
+        VitShape::of_paper(image, 768)
+    }
+
+    /// 12 blocks with heads of 64, patches of 16 px.
+    fn of_paper(image: usize, width: usize) -> Self {
         VitShape {
             image,
             patch: 16,
-            width: 192,
+            width,
             depth: 12,
-            heads: 3,
+            heads: width / 64,
         }
     }
 

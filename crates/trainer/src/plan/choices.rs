@@ -10,6 +10,8 @@ pub enum ModelKind {
     ConvNet,
     /// Small vision transformer.
     VitMicro,
+    /// A network for photographs with the sizes of its paper.
+    Images(ImageSize),
     /// A transformer over tokens.
     Texts(TextModel),
     /// What a folder of published weights holds.
@@ -89,6 +91,67 @@ pub struct TextModel {
     pub tokens: u32,
     /// Different tokens.
     pub vocabulary: u32,
+}
+
+/// Sizes of networks for photographs, as their papers have them; trained best at 224 px.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageSize {
+    /// 18 layers, 11 million parameters.
+    ResNet18,
+    /// 34 layers, 21 million.
+    ResNet34,
+    /// 50 layers in bottlenecks, 24 million.
+    ResNet50,
+    /// 12 blocks of 192, 5.5 million.
+    VitTiny,
+    /// 12 blocks of 384, 22 million.
+    VitSmall,
+    /// 12 blocks of 768, 86 million.
+    VitBase,
+}
+
+impl ImageSize {
+    /// All of them.
+    pub const ALL: [ImageSize; 6] = [
+        ImageSize::ResNet18,
+        ImageSize::ResNet34,
+        ImageSize::ResNet50,
+        ImageSize::VitTiny,
+        ImageSize::VitSmall,
+        ImageSize::VitBase,
+    ];
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            ImageSize::ResNet18 => "resnet18",
+            ImageSize::ResNet34 => "resnet34",
+            ImageSize::ResNet50 => "resnet50",
+            ImageSize::VitTiny => "vit_tiny",
+            ImageSize::VitSmall => "vit_small",
+            ImageSize::VitBase => "vit_base",
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            ImageSize::ResNet18 => "ResNet-18",
+            ImageSize::ResNet34 => "ResNet-34",
+            ImageSize::ResNet50 => "ResNet-50",
+            ImageSize::VitTiny => "ViT-Tiny/16",
+            ImageSize::VitSmall => "ViT-Small/16",
+            ImageSize::VitBase => "ViT-Base/16",
+        }
+    }
+
+    /// The image side must be a multiple of this.
+    fn multiple(self) -> u32 {
+        match self {
+            ImageSize::ResNet18 | ImageSize::ResNet34 | ImageSize::ResNet50 => 1,
+            ImageSize::VitTiny | ImageSize::VitSmall | ImageSize::VitBase => 16,
+        }
+    }
 }
 
 /// Sizes of networks for texts.
@@ -173,14 +236,21 @@ impl TextModel {
 }
 
 impl ModelKind {
-    /// Those for photographs, the suggested one first.
-    pub const ALL: [ModelKind; 2] = [ModelKind::ConvNet, ModelKind::VitMicro];
+    /// The small ones for photographs, the suggested one first.
+    pub const SMALL: [ModelKind; 2] = [ModelKind::ConvNet, ModelKind::VitMicro];
+
+    /// All of Ebb's own for photographs, the small ones first.
+    pub fn of_photographs() -> impl Iterator<Item = ModelKind> {
+        let sized = ImageSize::ALL.into_iter().map(ModelKind::Images);
+        ModelKind::SMALL.into_iter().chain(sized)
+    }
 
     /// The name in configs and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             ModelKind::ConvNet => "convnet",
             ModelKind::VitMicro => "vit_micro",
+            ModelKind::Images(size) => size.name(),
             ModelKind::Texts(model) => model.size.name(),
             ModelKind::Published(family) => family.name(),
         }
@@ -191,8 +261,17 @@ impl ModelKind {
         match self {
             ModelKind::ConvNet => "ConvNet",
             ModelKind::VitMicro => "ViT-Micro/8",
+            ModelKind::Images(size) => size.label(),
             ModelKind::Texts(model) => model.size.label(),
             ModelKind::Published(family) => family.label(),
+        }
+    }
+
+    /// Side of the images in pixels, unless asked otherwise.
+    pub fn usual_side(self) -> u32 {
+        match self {
+            ModelKind::Images(_) => 224,
+            _ => 64,
         }
     }
 
@@ -201,13 +280,16 @@ impl ModelKind {
         match self {
             ModelKind::ConvNet | ModelKind::Texts(_) | ModelKind::Published(_) => 1,
             ModelKind::VitMicro => 8,
+            ModelKind::Images(size) => size.multiple(),
         }
     }
 
     /// What it learns.
     pub fn task(self) -> Task {
         match self {
-            ModelKind::ConvNet | ModelKind::VitMicro => Task::ImageClassification,
+            ModelKind::ConvNet | ModelKind::VitMicro | ModelKind::Images(_) => {
+                Task::ImageClassification
+            }
             ModelKind::Texts(model) => model.size.task(),
             ModelKind::Published(family) => family.task(),
         }

@@ -54,8 +54,6 @@ pub(super) struct Subject {
     pub augment: Augmentation,
 }
 
-/// Side of the images of Ebb's own networks, in pixels, unless asked otherwise.
-const OWN_SIDE: u32 = 64;
 /// Samples that make a default run long enough: small folders get more epochs.
 const SAMPLES_SEEN: u64 = 30_000;
 /// Windows of a default run of a language model.
@@ -131,7 +129,7 @@ fn photographs(
     kind: &str,
     origin: Option<&Origin>,
 ) -> Result<Subject> {
-    let models = ModelKind::ALL.map(|m| (m.name(), m));
+    let models: Vec<_> = ModelKind::of_photographs().map(|m| (m.name(), m)).collect();
     let model = match origin {
         Some(origin) => published(config, origin)?,
         None => chosen(
@@ -140,7 +138,8 @@ fn photographs(
             &models,
         )?,
     };
-    let side = origin.map_or((OWN_SIDE, model.multiple()), Origin::side);
+    let usual = (model.usual_side(), model.multiple());
+    let side = origin.map_or(usual, Origin::side);
     let all = found.count(Part::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
     let foreign = "it is for texts; leave it out for photographs";

@@ -10,7 +10,7 @@ use super::settings::refusal;
 use super::vit::VitFolder;
 use super::{CONFIG, PREPROCESSOR};
 use crate::error::{Result, TrainError, at};
-use crate::models::{ResNetShape, Stem, VitShape, VitStyle, merged};
+use crate::models::{Branch, ImageShape, ResNetShape, Stem, VitShape, VitStyle, merged};
 use crate::origin::Origin;
 use crate::plan::ModelKind;
 use crate::task::{DEVIATION, MEAN};
@@ -125,7 +125,7 @@ impl Trained<'_> {
             bytes,
             opened_by: match (opened_by, self.kind) {
                 (Some(opened_by), _) => opened_by,
-                (None, ModelKind::ConvNet) => {
+                (None, kind) if is_residual(kind) => {
                     "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
                 }
                 (None, _) => "AutoModelForImageClassification.from_pretrained(FOLDER)",
@@ -151,17 +151,16 @@ impl Trained<'_> {
             let path = draft.join(name);
             fs::write(&path, text).map_err(at(&path))
         };
-        let tensors = match self.kind {
-            ModelKind::VitMicro => {
-                let shape = VitShape::micro(self.side as usize);
+        let tensors = match ImageShape::of(self.kind, self.side as usize) {
+            Some(ImageShape::Vit(shape)) => {
                 write(CONFIG, &pretty(&with_classes(vit(shape), self.classes)))?;
                 let folder = VitFolder::own(shape, VitStyle::own(shape));
                 published(&merged(self.parameters, None)?, &folder.table())?
             }
-            ModelKind::Texts(_) | ModelKind::Published(_) => return Err(of_texts(draft)),
-            ModelKind::ConvNet => {
-                let shape = ResNetShape::convnet();
-                write(CONFIG, &pretty(&with_classes(resnet(&shape), self.classes)))?;
+            None => return Err(of_texts(draft)),
+            Some(ImageShape::ResNet(shape, style)) => {
+                let settings = resnet(&shape, style.branch);
+                write(CONFIG, &pretty(&with_classes(settings, self.classes)))?;
                 write(MODELING, MODELING_TEXT)?;
                 let named = self.parameters.iter();
                 let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
@@ -234,7 +233,12 @@ fn vit(shape: VitShape) -> Value {
     })
 }
 
-fn resnet(shape: &ResNetShape) -> Value {
+/// It needs code of its own to be opened: the field's residual networks normalise over the batch.
+fn is_residual(kind: ModelKind) -> bool {
+    matches!(ImageShape::of(kind, 224), Some(ImageShape::ResNet(..)))
+}
+
+fn resnet(shape: &ResNetShape, branch: Branch) -> Value {
     json!({
         "architectures": ["EbbResNetForImageClassification"],
         "auto_map": {
@@ -249,6 +253,10 @@ fn resnet(shape: &ResNetShape) -> Value {
         "channels": shape.channels,
         "blocks": shape.blocks,
         "groups": shape.groups,
+        "branch": match branch {
+            Branch::Basic => "basic",
+            Branch::Bottleneck { .. } => "bottleneck",
+        },
         "hidden_act": match shape.activation {
             Activation::Gelu => "gelu",
             Activation::Relu | Activation::None => "relu",

@@ -13,8 +13,9 @@ from transformers.modeling_outputs import ImageClassifierOutputWithNoAttention
 class EbbResNetConfig(PretrainedConfig):
     model_type = "ebb_resnet"
 
-    def __init__(self, stem="plain", channels=32, blocks=((32, 2),), groups=8, hidden_act="gelu", **rest):
+    def __init__(self, stem="plain", channels=32, blocks=((32, 2),), groups=8, hidden_act="gelu", branch="basic", **rest):
         self.stem, self.channels, self.blocks, self.groups, self.hidden_act = stem, channels, blocks, groups, hidden_act
+        self.branch = branch
         super().__init__(**rest)
 
 
@@ -45,6 +46,23 @@ class Block(nn.Module):
         return self.act(y + self.shortcut(x))
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, outputs, stride, groups, act):
+        super().__init__()
+        inner = outputs // 4
+        self.conv1, self.norm1 = conv(inputs, inner, 1, 1), nn.GroupNorm(groups, inner)
+        self.conv2, self.norm2 = conv(inner, inner, 3, stride), nn.GroupNorm(groups, inner)
+        self.conv3, self.norm3 = conv(inner, outputs, 1, 1), nn.GroupNorm(groups, outputs)
+        changes = stride != 1 or inputs != outputs
+        self.shortcut = Shortcut(inputs, outputs, stride, groups) if changes else nn.Identity()
+        self.act = act
+
+    def forward(self, x):
+        y = self.act(self.norm1(self.conv1(x)))
+        y = self.act(self.norm2(self.conv2(y)))
+        return self.act(self.norm3(self.conv3(y)) + self.shortcut(x))
+
+
 class Stem(nn.Module):
     def __init__(self, config, act):
         super().__init__()
@@ -67,8 +85,9 @@ class EbbResNetForImageClassification(PreTrainedModel):
         act = nn.GELU(approximate="tanh") if config.hidden_act == "gelu" else nn.ReLU()
         self.stem = Stem(config, act)
         inputs = [config.channels] + [outputs for outputs, _ in config.blocks]
+        block = Bottleneck if config.branch == "bottleneck" else Block
         self.blocks = nn.ModuleList(
-            Block(i, outputs, stride, config.groups, act) for i, (outputs, stride) in zip(inputs, config.blocks)
+            block(i, outputs, stride, config.groups, act) for i, (outputs, stride) in zip(inputs, config.blocks)
         )
         self.head = nn.Linear(inputs[-1], config.num_labels)
         self.post_init()
