@@ -1,5 +1,6 @@
 //! The command line, declared once: help and checks come from here.
 
+mod compression;
 mod measuring;
 mod texts;
 mod weights;
@@ -10,6 +11,7 @@ use runlog::Blocks;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+pub use compression::Compression;
 pub use measuring::{Bench, VerifySplit};
 pub use texts::{Generate, Texts};
 pub use weights::Weights;
@@ -71,7 +73,7 @@ pub struct Inspect {
     /// Folder of photographs or texts, or a file of texts
     pub folder: PathBuf,
     /// Guessed where absent
-    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model")]
+    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model|token-compression")]
     pub task: Option<Task>,
     /// Column of texts, by name or number
     #[arg(long, value_name = "COLUMN")]
@@ -89,15 +91,18 @@ pub struct Train {
     /// Folder with one sub-folder of photographs per class, or a folder or file of texts
     pub folder: Option<PathBuf>,
     /// Guessed where absent
-    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model")]
+    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model|token-compression")]
     pub task: Option<Task>,
-    /// convnet, vit_micro, resnet18, resnet34, resnet50, vit_tiny, vit_small or vit_base; for texts text_micro or text_mini; for documents gpt_micro, gpt_mini or gpt_small
+    /// convnet, vit_micro, resnet18, resnet34, resnet50, vit_tiny, vit_small or vit_base; for texts text_micro or text_mini;
+    /// for documents gpt_micro, gpt_mini or gpt_small, to compress them compress_micro, compress_mini or compress_small
     #[arg(long)]
     pub model: Option<String>,
     #[command(flatten)]
     pub weights: Weights,
     #[command(flatten)]
     pub texts: Texts,
+    #[command(flatten)]
+    pub compression: Compression,
     /// Side of the square image in pixels
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<u32>,
@@ -216,7 +221,7 @@ pub enum MicroBatch {
     Fixed(u32),
 }
 
-fn task(text: &str) -> Result<Task, String> {
+pub fn task(text: &str) -> Result<Task, String> {
     let named = Task::ALL.into_iter().find(|task| task.name() == text);
     named.ok_or_else(|| format!("write one of {}", Task::ALL.map(Task::name).join(", ")))
 }
@@ -255,7 +260,7 @@ pub struct Evaluate {
 pub struct Predict {
     /// Id, beginning of a name, or path of a run
     pub run: String,
-    /// Photographs; for a run that has learnt texts, the texts themselves
+    /// Photographs; for a run that has learnt texts or to compress them, the texts themselves
     #[arg(required = true, value_name = "PHOTOGRAPH|TEXT")]
     pub files: Vec<PathBuf>,
     /// Classes shown for each

@@ -53,6 +53,15 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
             format!("{count} windows of {samples}s"),
             format!("{:.3} bits per byte", percent("bits_per_byte") / 100.0),
         ),
+        Task::TokenCompression => (
+            format!("{count} windows of {samples}s"),
+            format!(
+                "{:.2} % of the tokens kept, {:.3} nats a dropped one, reward {:.3}",
+                percent("kept_fraction"),
+                percent("loss_per_dropped") / 100.0,
+                percent("reward") / 100.0
+            ),
+        ),
     };
     out!(
         "{what}, checkpoint of step {}: {came_to}, loss {:.3}",

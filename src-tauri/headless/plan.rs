@@ -4,13 +4,14 @@
 mod asked;
 mod table;
 
-use super::args::{Texts, Weights};
+use super::args::{Compression, Texts, Weights};
 use super::failure::Failure;
 use super::say::out;
 use super::train::{base_config, machine};
 use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
+use dataset::Task;
 use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered, suggest_config};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
@@ -36,10 +37,15 @@ pub struct Plan {
     /// One image size alone, the side in pixels
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<u32>,
+    /// Guessed where absent
+    #[arg(long, value_parser = super::args::task, value_name = "TASK")]
+    pub task: Option<Task>,
     #[command(flatten)]
     pub weights: Weights,
     #[command(flatten)]
     pub texts: Texts,
+    #[command(flatten)]
+    pub compression: Compression,
     /// Samples a step
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
@@ -301,6 +307,7 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
     let typed = RunConfig {
         folder: args.folder.clone(),
+        task: args.task.map(|task| task.name().to_owned()),
         model: args.model.clone(),
         image_size: args.image_size,
         tokens: args.texts.tokens,
@@ -321,7 +328,7 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
         politeness: args.politeness,
         ..RunConfig::default()
     };
-    let config = args.weights.over(typed).over(base);
+    let config = args.weights.over(args.compression.over(typed)).over(base);
     config.validate()?;
     Ok(config)
 }

@@ -14,6 +14,9 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
     if saved.task() == Task::TextClassification {
         return texts(&saved, args);
     }
+    if saved.task() == Task::TokenCompression {
+        return compressed(&saved, args);
+    }
     let mut unread = 0;
     for (file, outcome) in args.files.iter().zip(saved.predict(&args.files)?) {
         match outcome {
@@ -54,6 +57,34 @@ fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
                 out!("{}", json!({"text": text, "classes": classes}));
             }
             false => out!("{text}: {}", words(saved, &prediction, args.top)),
+        }
+    }
+    Ok(())
+}
+
+/// What is kept of each text, and what the gaps are filled with.
+fn compressed(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
+    for text in &args.files {
+        let text = text.to_string_lossy();
+        let found = saved.compress(&text)?;
+        match args.json {
+            true => out!(
+                "{}",
+                json!({
+                    "text": text, "kept": found.kept, "marked": found.marked, "filled": found.filled,
+                    "kept_fraction": found.kept_fraction, "right_fraction": found.right_fraction,
+                })
+            ),
+            false => {
+                let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
+                out!("{}", found.marked);
+                out!("  kept {}: {}", percent(found.kept_fraction), found.kept);
+                out!(
+                    "  filled in, {} of the gaps right: {}",
+                    percent(found.right_fraction),
+                    found.filled
+                );
+            }
         }
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! The live display of a training: one bar on a terminal, plain lines elsewhere, JSON lines on request. Draws what the
 //! reducer says and nothing else.
 
+mod compressed;
+
 use super::say::aside;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pressure::Level;
+use pressure::{Level, MemorySample};
 use runlog::{MISSING, Run, RunEvent, Started, format_bytes, format_count, format_duration};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -17,6 +19,8 @@ pub struct Progress {
     json: bool,
     bar: Option<ProgressBar>,
     last_plain: Instant,
+    /// The newest reading of the machine.
+    memory: Option<MemorySample>,
 }
 
 impl Progress {
@@ -33,6 +37,7 @@ impl Progress {
             json,
             bar,
             last_plain: Instant::now(),
+            memory: None,
         }
     }
 
@@ -57,7 +62,10 @@ impl Progress {
         match event {
             RunEvent::Started(started) => self.begin(started),
             RunEvent::Step { step, .. } => self.step(*step),
-            RunEvent::Memory { .. } => self.refresh(),
+            RunEvent::Memory { sample, .. } => {
+                self.memory = Some(*sample);
+                self.refresh();
+            }
             RunEvent::Prediction { .. } => {}
             RunEvent::Decision { sentence, .. } => self.say(sentence),
             RunEvent::Evaluation {
@@ -121,7 +129,9 @@ impl Progress {
             started.model,
             format_count(started.parameters),
             match started.task.as_str() {
-                "language-model" => format!("windows of {} tokens", started.image_size),
+                "language-model" | "token-compression" => {
+                    format!("windows of {} tokens", started.image_size)
+                }
                 "text-classification" => format!(
                     "{} classes, texts of at most {} tokens",
                     started.classes.len(),
@@ -150,6 +160,13 @@ impl Progress {
     }
 
     fn step(&mut self, step: u64) {
+        let started = self.run.started();
+        let unified = started.is_some_and(|started| started.device.starts_with("metal"));
+        let compresses = started.is_some_and(|started| started.task == "token-compression");
+        if compresses && (step % compressed::EVERY == 0 || step == 1) {
+            let memory = self.memory.as_ref();
+            self.say(&compressed::line(step, unified, memory, self.run.figures()));
+        }
         if let Some(bar) = &self.bar {
             bar.set_position(step);
             return self.refresh();

@@ -9,6 +9,7 @@ use runlog::{
     format_percent,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Changes of the micro-batch that are shown.
 const CHANGES: usize = 10;
@@ -53,14 +54,19 @@ fn write(folder: &RunFolder, run: &Run) {
     }
     if let Some(started) = run.started() {
         out!(
-            "{}, {} at {} px on {}, {} samples a step",
+            "{}, {} at {} {} on {}, {} samples a step",
             started.task,
             started.model,
             started.image_size,
+            match started.task.as_str() {
+                "image-classification" => "px",
+                _ => "tokens",
+            },
             started.device,
             format_count(started.effective_batch.into())
         );
     }
+    section("Measures", measures(&run.figures().measures).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
     let marks = run.marks();
     let changes = marks.iter().skip(marks.len().saturating_sub(CHANGES));
@@ -82,6 +88,18 @@ fn section(title: &str, lines: impl Iterator<Item = String>) {
         }
         out!("  {line}");
     }
+}
+
+/// "kept_fraction 0.5, …", where the task measures something beside its loss.
+fn measures(newest: &BTreeMap<String, f64>) -> Option<String> {
+    let words = newest
+        .iter()
+        .map(|(name, value)| match name.ends_with("_gradients") {
+            true => format!("{name} {value:.0}"),
+            false => format!("{name} {value:.4}"),
+        });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// "14 compared: off by 0.9 % in the middle, 4.1 % at most. The newest: 812 MB for a piece of 16 that took 805 MB".

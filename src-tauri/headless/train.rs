@@ -147,7 +147,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         checkpoint_every: args.checkpoint_every.clone(),
         ..RunConfig::default()
     };
-    let mut config = args.weights.over(typed).over(base);
+    let mut config = args.weights.over(args.compression.over(typed)).over(base);
     if args.micro_batch == Some(MicroBatch::Auto) {
         config.micro_batch = None;
     }

@@ -8,6 +8,7 @@ mod exported;
 mod fine_tuned;
 mod rungs;
 mod checkpointed;
+mod compressed;
 mod drilled;
 mod files;
 mod flown;

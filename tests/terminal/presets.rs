@@ -8,19 +8,22 @@ use std::path::Path;
 fn every_preset_trains() {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    std::fs::create_dir(place.path("book")).expect("a folder can be made");
+    for chapter in 0..3 {
+        let text = format!("Chapter {chapter}. {}", "It rained all day. ".repeat(60));
+        place.file(&format!("book/{chapter}.txt"), text);
+    }
     for name in preset_names() {
-        let folder = place.path("birds");
+        let of_texts = runlog::preset(name)
+            .and_then(|preset| preset.task)
+            .is_some();
+        let (folder, smaller) = match of_texts {
+            true => (place.path("book"), ["--model", "compress_micro"]),
+            false => (place.path("birds"), ["--image-size", "32"]),
+        };
         let folder = folder.to_str().expect("a plain path");
         let args = [
-            "train",
-            folder,
-            "--preset",
-            name,
-            "--steps",
-            "2",
-            "--image-size",
-            "32",
-            "--json",
+            "train", folder, "--preset", name, "--steps", "2", smaller[0], smaller[1], "--json",
         ];
         let said = said(&mut place.ebb(args.iter().chain(&STEADY)));
         assert_eq!(said.code, Some(0), "{name}: {}", said.err);

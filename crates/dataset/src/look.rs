@@ -49,6 +49,10 @@ pub fn look(
     texts: &TextOptions,
     seen: &dyn Fn(u64),
 ) -> Result<Found, DatasetError> {
+    let texts = &TextOptions {
+        task: texts.task.map(Task::looked_for),
+        ..texts.clone()
+    };
     let root = real(path)?;
     let of_texts = |folder: &Path, found: Walk| {
         inspect_texts(folder, &last_name(&root), found, options, texts, seen)

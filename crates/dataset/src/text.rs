@@ -131,7 +131,9 @@ pub(crate) fn inspect_texts(
     };
     // Of documents as they were found, the one that is cut included.
     let lengths = match task {
-        Task::LanguageModel => gathered.rows.iter().map(|raw| raw.characters).collect(),
+        Task::LanguageModel | Task::TokenCompression => {
+            gathered.rows.iter().map(|raw| raw.characters).collect()
+        }
         _ => assigned.samples.iter().map(|s| s.characters).collect(),
     };
     let lengths = Lengths::of(lengths);

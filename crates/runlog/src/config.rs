@@ -12,7 +12,7 @@ pub struct RunConfig {
     /// The dropped folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// `image-classification`, `text-classification` or `language-model`; absent, the folder says.
+    /// `image-classification`, `text-classification`, `language-model` or `token-compression`; absent, the folder says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// `convnet` or `vit_micro`; of texts `text_micro` or `text_mini`; of documents `gpt_micro`, `gpt_mini` or `gpt_small`; with
@@ -52,6 +52,24 @@ pub struct RunConfig {
     /// The column of labels, by name or by number from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_column: Option<String>,
+    /// Who chooses the tokens that a token compression keeps: `learned`, or a baseline: `random`, `every-kth` or `frequency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// What a learned policy learns by: `gumbel`, `policy-gradient` or `joint`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_learning: Option<String>,
+    /// Share of the tokens of each window that is kept, `0.01..=0.99`; left out beside a `kept_cost`, the policy weighs that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_fraction: Option<f64>,
+    /// What a kept token costs, in nats, `0.0..=100.0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_cost: Option<f64>,
+    /// Temperature of the policy's choices at the first step, `0.01..=100.0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The same at the last step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_temperature: Option<f64>,
     /// Epochs, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
@@ -198,6 +216,12 @@ impl RunConfig {
             class_weights: self.class_weights.or(base.class_weights),
             text_column: self.text_column.or(base.text_column),
             label_column: self.label_column.or(base.label_column),
+            policy: self.policy.or(base.policy),
+            policy_learning: self.policy_learning.or(base.policy_learning),
+            kept_fraction: self.kept_fraction.or(base.kept_fraction),
+            kept_cost: self.kept_cost.or(base.kept_cost),
+            temperature: self.temperature.or(base.temperature),
+            last_temperature: self.last_temperature.or(base.last_temperature),
             epochs: self.epochs.or(base.epochs),
             steps: self.steps.or(steps),
             effective_batch: self.effective_batch.or(base.effective_batch),

@@ -100,6 +100,16 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[ts(optional, as = "Option<Vec<u32>>")]
         blocks: Vec<u32>,
+        /// What the task measures beside its loss, by name; empty where it measures nothing. Of a token compression `kept_fraction`,
+        /// `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`, and how many values of the gradients were
+        /// not finite: `nan_gradients` and `infinite_gradients`.
+        #[serde(
+            default,
+            skip_serializing_if = "BTreeMap::is_empty",
+            deserialize_with = "crate::finite::map_or_null"
+        )]
+        #[ts(optional, as = "Option<BTreeMap<String, f64>>")]
+        measures: BTreeMap<String, f64>,
     },
     /// The held-out samples were evaluated.
     Evaluation {

@@ -49,10 +49,13 @@ const MODELS: &[&str] = &[
     "dinov2",
     "resnet",
     "gpt2",
+    "compress_micro",
+    "compress_mini",
+    "compress_small",
 ];
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 42] = [
+pub(crate) const KEYS: [(&str, Allowed); 48] = [
     ("folder", Path),
     (
         "task",
@@ -60,6 +63,7 @@ pub(crate) const KEYS: [(&str, Allowed); 42] = [
             "image-classification",
             "text-classification",
             "language-model",
+            "token-compression",
         ]),
     ),
     ("model", Word(MODELS)),
@@ -74,6 +78,18 @@ pub(crate) const KEYS: [(&str, Allowed); 42] = [
     ("class_weights", Word(&["none", "balanced"])),
     ("text_column", Name),
     ("label_column", Name),
+    (
+        "policy",
+        Word(&["learned", "random", "every-kth", "frequency"]),
+    ),
+    (
+        "policy_learning",
+        Word(&["gumbel", "policy-gradient", "joint"]),
+    ),
+    ("kept_fraction", Number(0.01, 0.99)),
+    ("kept_cost", Number(0.0, 100.0)),
+    ("temperature", Number(0.01, 100.0)),
+    ("last_temperature", Number(0.01, 100.0)),
     ("epochs", Whole(1, 100_000)),
     ("steps", Whole(1, 100_000_000)),
     ("effective_batch", Whole(1, 65_536)),

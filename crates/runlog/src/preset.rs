@@ -10,7 +10,7 @@ macro_rules! presets {
 }
 
 /// Name and text of every preset.
-const PRESETS: [(&str, &str); 10] = presets![
+const PRESETS: [(&str, &str); 11] = presets![
     "quick",
     "dev",
     "memory_debug",
@@ -21,6 +21,7 @@ const PRESETS: [(&str, &str); 10] = presets![
     "ultra_safe",
     "recognition_safe",
     "recognition",
+    "token_compression",
 ];
 
 /// The preset of this name, or nothing when there is none.

@@ -331,6 +331,7 @@ impl Run {
             learning_rate,
             samples_per_second,
             pieces,
+            measures,
             ..
         } = event
         else {
@@ -353,6 +354,7 @@ impl Run {
         (figures.step, figures.epoch) = (*step, epoch + 1);
         (figures.loss, figures.smoothed_loss) = (Some(*loss), smoothed);
         figures.learning_rate = Some(*learning_rate);
+        figures.measure(measures);
         figures.samples_per_second = self.pace.samples_per_second();
         let left = planned.checked_sub(*step).filter(|_| planned > 0);
         figures.seconds_left = left.and_then(|left| self.pace.seconds_for(left));

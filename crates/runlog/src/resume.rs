@@ -47,6 +47,7 @@ impl Run {
                 .filter(|s| s.is_finite()),
             changes: self.marks.len() as u32,
             skipped: self.figures.skipped,
+            measures: std::mem::take(&mut self.figures.measures),
             level_since_ms: at_ms,
             ..Figures::default()
         };

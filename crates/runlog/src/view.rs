@@ -4,6 +4,7 @@
 use crate::event::Started;
 use pressure::{Change, Component, Level};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use ts_rs::TS;
 
 /// Where a run stands.
@@ -68,6 +69,20 @@ pub struct Figures {
     pub changes: u32,
     /// Files skipped while training.
     pub skipped: u32,
+    /// The newest of what the task measures beside its loss, by name. Those called `.._gradients` are counted over the whole run.
+    pub measures: BTreeMap<String, f64>,
+}
+
+impl Figures {
+    /// Takes in what a step measured.
+    pub(crate) fn measure(&mut self, newest: &BTreeMap<String, f64>) {
+        for (name, value) in newest {
+            let before = self.measures.get(name).copied().unwrap_or(0.0);
+            let counted = name.ends_with("_gradients");
+            let value = if counted { before + value } else { *value };
+            self.measures.insert(name.clone(), value);
+        }
+    }
 }
 
 /// The status line: what was done, then why; the second line says what it means.

@@ -28,6 +28,7 @@ fn step(step: u64, loss: f64) -> RunEvent {
         wait_ms: 1.0,
         pieces: vec![8, 8],
         blocks: Vec::new(),
+        measures: Default::default(),
     }
 }
 

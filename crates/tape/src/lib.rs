@@ -34,7 +34,7 @@ pub use gradients::Gradients;
 pub use half::{is_half, widened};
 pub use ops::{
     Activation, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, GeluLinear, IGNORED,
-    Loss, NoiseKey, NumberTargets, PoolDivisor, PoolShape, Positions,
+    KeepRule, Loss, NoiseKey, NumberTargets, PoolDivisor, PoolShape, Positions, Quota, chances,
 };
 pub use parameters::{Frozen, Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::pending::Pending;
-use crate::task::TrainedPiece;
+use crate::task::{Sums, TrainedPiece};
 use candle_core::Tensor;
 use dataset::Sample;
 use tape::inplace::add_assign_all;
@@ -19,6 +19,7 @@ pub struct EffectiveBatch<S = Sample> {
     pieces: Vec<u32>,
     blocks: Vec<u32>,
     not_finite: Vec<u32>,
+    measures: Sums,
 }
 
 /// A whole effective batch.
@@ -35,6 +36,8 @@ pub struct Whole {
     pub blocks: Vec<u32>,
     /// Samples whose own loss is not finite, by their place in the dataset.
     pub not_finite: Vec<u32>,
+    /// What else was measured.
+    pub measures: Sums,
 }
 
 impl Whole {
@@ -67,6 +70,7 @@ impl<S> EffectiveBatch<S> {
             pieces: Vec::new(),
             blocks: Vec::new(),
             not_finite: Vec::new(),
+            measures: Sums::default(),
         }
     }
 
@@ -97,6 +101,7 @@ impl<S> EffectiveBatch<S> {
         self.pending.done(piece.samples);
         self.pieces.push(piece.samples as u32);
         self.not_finite.extend(piece.not_finite);
+        self.measures.add(&piece.measures);
         Ok(())
     }
 
@@ -110,6 +115,7 @@ impl<S> EffectiveBatch<S> {
             pieces: self.pieces,
             blocks: self.blocks,
             not_finite: self.not_finite,
+            measures: self.measures,
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError};
 use crate::models::Network;
 use crate::optimizer::Optimizer;
-use crate::plan::Plan;
+use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
@@ -41,6 +41,7 @@ pub struct Learner {
     pixels: Pixels,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,
+    compression: Option<Compression>,
     /// Targets of a sample that its loss is summed over: tokens of a window, else 1.
     targets: u32,
     checkpointed: usize,
@@ -90,6 +91,7 @@ impl Learner {
             pixels: plan.pixels(),
             label_smoothing: plan.label_smoothing,
             class_weights: plan.class_weights.clone(),
+            compression: plan.compression,
             targets: plan.targets(),
             checkpointed: plan.checkpoint_blocks as usize,
             limit_bytes: None,
@@ -160,6 +162,7 @@ impl Learner {
             pixels: self.pixels,
             label_smoothing: self.label_smoothing,
             class_weights: self.class_weights.as_deref(),
+            compression: self.compression.as_ref(),
             dtype: self.precision.dtype(),
             loss_factor: self.loss_factor(),
             checkpointed: self.checkpointed,

@@ -43,11 +43,12 @@ pub use error::{Result, TrainError};
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use origin::Origin;
 pub use plan::{
-    Augmentation, Dropped, Family, ImageSize, ModelKind, OptimizerKind, Plan, TextModel, TextSize,
+    Augmentation, Compression, DropPolicy, Dropped, Family, ImageSize, Learning, ModelKind,
+    OptimizerKind, Plan, TextModel, TextSize,
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use saved::{Evaluated, SavedRun, Wording};
+pub use saved::{Compressed, Evaluated, SavedRun, Wording};
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge};
@@ -65,7 +66,9 @@ pub mod rooms {
     pub use crate::published::Trained;
     pub use crate::schedule::Schedule;
     pub use crate::skipped::Skipped;
-    pub use crate::task::{Data, ImageTask, Sample, Supply, Text, TrainedPiece, Work};
+    pub use crate::task::{
+        Data, ImageTask, Sample, Sequence, Sums, Supply, Text, TrainedPiece, Work,
+    };
 
     pub mod checkpoint {
         pub use crate::checkpoint::*;

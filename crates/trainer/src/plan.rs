@@ -11,10 +11,12 @@ use std::sync::Arc;
 use tape::device::{Wanted, default_threads, foresee_kind};
 
 mod choices;
+mod compression;
 mod subject;
 mod network;
 
 pub use choices::{Augmentation, Family, ImageSize, ModelKind, OptimizerKind, TextModel, TextSize};
+pub use compression::{Compression, DropPolicy, Learning};
 pub use subject::Dropped;
 
 /// Everything a training does, decided.
@@ -60,6 +62,8 @@ pub struct Plan {
     pub clip_norm: f64,
     /// Decay of the moving average of the weights; none is kept where it is absent.
     pub ema_decay: Option<f64>,
+    /// What a token compression is asked to do; nothing for other tasks.
+    pub compression: Option<Compression>,
     /// Augmentation.
     pub augment: Augmentation,
     /// What pieces are computed in.
@@ -108,9 +112,7 @@ impl Plan {
         };
         let data = data.into();
         data.allowed()?;
-        let task = data.task().name();
-        let asked = config.task.as_deref().unwrap_or(task);
-        chosen("task", asked, &[(task, ())])?;
+        let task = data.task_of(config)?.name();
         let optimizers = OptimizerKind::ALL.map(|o| (o.name(), o));
         let optimizer = chosen(
             "optimizer",
@@ -187,6 +189,10 @@ impl Plan {
             label_smoothing: config.label_smoothing.unwrap_or(subject.label_smoothing),
             clip_norm: config.clip_norm.unwrap_or(1.0),
             ema_decay: config.ema_decay,
+            compression: subject.compression.map(|compression| Compression {
+                steps,
+                ..compression
+            }),
             augment: augment.unwrap_or(subject.augment),
             precision,
             checkpoint_blocks: 0,
@@ -262,7 +268,7 @@ impl Plan {
     /// What the summed loss of a sample is divided by: the tokens of a window, else 1.
     pub fn targets(&self) -> u32 {
         match self.task() {
-            Task::LanguageModel => self.image_size,
+            Task::LanguageModel | Task::TokenCompression => self.image_size,
             Task::ImageClassification | Task::TextClassification => 1,
         }
     }
@@ -301,6 +307,12 @@ impl Plan {
                 .as_ref()
                 .and_then(|origin| Some(origin.tuning().adapter?.alpha)),
             vocabulary: self.learnt_vocabulary(),
+            policy: self.compression.map(|c| c.policy.name().to_owned()),
+            policy_learning: self.compression.map(|c| c.learning.name().to_owned()),
+            kept_fraction: self.compression.and_then(|c| c.kept_fraction),
+            kept_cost: self.compression.map(|c| c.kept_cost),
+            temperature: self.compression.map(|c| c.temperature.0),
+            last_temperature: self.compression.map(|c| c.temperature.1),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
             optimizer: Some(self.optimizer.name().to_owned()),

@@ -70,6 +70,7 @@ mod tests {
             wait_ms: 0.0,
             pieces: pieces.to_vec(),
             blocks: blocks.to_vec(),
+            measures: Default::default(),
         }
     }
 

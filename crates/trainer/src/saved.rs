@@ -1,10 +1,12 @@
 //! A trained run put to use: evaluated on a folder, asked what a photograph shows or a text is, asked to write on, or
 //! exported. Starts nothing, and writes nothing but the folder that it is exported to.
 
+mod compressed;
 mod generate;
 mod photographs;
 mod texts;
 
+pub use compressed::Compressed;
 pub use generate::Wording;
 
 use crate::certificate::trusted;
@@ -16,7 +18,7 @@ use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::published::{Exported, Trained};
 use crate::roster;
-use crate::task::{EvaluatedPiece, Metrics, Sample, TOKENIZER};
+use crate::task::{EvaluatedPiece, Metrics, Reading, Sample, TOKENIZER, kept_shares};
 use dataset::{Class, Found, InspectOptions, Part, SampleError, Task, TextOptions, Tokenizer};
 use runlog::RunFolder;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,8 @@ pub struct SavedRun {
     learner: Learner,
     /// The vocabulary that the run's texts were read with.
     tokenizer: Tokenizer,
+    /// What windows of documents are read for.
+    reading: Reading,
     /// What the checkpoint says of itself.
     pub state: RunState,
     /// Why this device.
@@ -72,6 +76,10 @@ impl SavedRun {
         };
         Ok(SavedRun {
             tokenizer,
+            reading: match plan.compression {
+                None => Reading::Next,
+                Some(_) => Reading::Whole(kept_shares(&run.path)?),
+            },
             plan,
             learner,
             state: loaded.state,
@@ -133,9 +141,10 @@ impl SavedRun {
     pub fn evaluate(&self, found: &Found) -> Result<Evaluated> {
         match (found, self.task()) {
             (Found::Photographs(found), Task::ImageClassification) => self.of_photographs(found),
-            (Found::Texts(found), Task::TextClassification | Task::LanguageModel) => {
-                self.of_texts(found)
-            }
+            (
+                Found::Texts(found),
+                Task::TextClassification | Task::LanguageModel | Task::TokenCompression,
+            ) => self.of_texts(found),
             _ => Err(self.wrong_task(&format!("a folder for {}", found.task().label()))),
         }
     }

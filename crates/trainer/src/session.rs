@@ -348,6 +348,7 @@ impl<'a> Session<'a> {
         let seconds = self.step_begun.elapsed().as_secs_f64();
         let waited_ms = self.feed.waited_ms();
         let at_ms = self.journal.now_ms();
+        let measures = whole.measures.of_step(update.skipped.as_ref());
         if let Some(mut skipped) = update.skipped {
             if let Some(file) = suspect {
                 skipped.what = loss_of(file);
@@ -368,6 +369,7 @@ impl<'a> Session<'a> {
                 true => Vec::new(),
                 false => whole.blocks,
             },
+            measures,
         })?;
         self.waited_ms = waited_ms;
         self.step_begun = Instant::now();

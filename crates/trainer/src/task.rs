@@ -4,24 +4,30 @@
 
 mod corpus;
 mod data;
+mod compression;
 mod evaluated;
 mod held_out;
 mod language;
+mod measures;
 mod photographs;
 mod sample;
+mod shares;
 mod supply;
 mod text;
 mod work;
 
+pub use compression::{CompressionTask, Sequence};
 pub(crate) use corpus::boundary;
 pub use corpus::{Corpus, TOKENIZER};
-pub use data::Data;
+pub use data::{Data, Reading};
 pub use evaluated::{EvaluatedPiece, Metrics};
 pub use held_out::HeldOut;
 pub use language::LanguageTask;
+pub use measures::Sums;
 pub(crate) use photographs::{DEVIATION, MEAN};
 pub use photographs::{ImageTask, Pixels, Prediction};
 pub use sample::{Sample, Text};
+pub use shares::kept as kept_shares;
 pub use supply::Supply;
 pub use text::TextTask;
 pub use work::{TrainedPiece, Work};

@@ -80,4 +80,8 @@ changes: number,
 /**
  * Files skipped while training.
  */
-skipped: number, };
+skipped: number, 
+/**
+ * The newest of what the task measures beside its loss, by name. Those called `.._gradients` are counted over the whole run.
+ */
+measures: { [key in string]: number }, };

@@ -141,7 +141,13 @@ pieces: Array<number>,
 /**
  * Blocks that each of these kept the input of only; empty where none did, and in runs of an earlier version.
  */
-blocks?: Array<number>, } | { "kind": "evaluation", 
+blocks?: Array<number>, 
+/**
+ * What the task measures beside its loss, by name; empty where it measures nothing. Of a token compression `kept_fraction`,
+ * `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`, and how many values of the gradients were
+ * not finite: `nan_gradients` and `infinite_gradients`.
+ */
+measures?: { [key in string]: number }, } | { "kind": "evaluation", 
 /**
  * Milliseconds of the run's life.
  */

@@ -29,7 +29,9 @@ pub(crate) fn assign(
     let notes = repeats(task, gathered);
     let parts = deal(task, gathered, held_out);
     let (classes, labels) = match task {
-        Task::LanguageModel => (Vec::new(), vec![Some(0); gathered.labels.len()]),
+        Task::LanguageModel | Task::TokenCompression => {
+            (Vec::new(), vec![Some(0); gathered.labels.len()])
+        }
         _ => label(gathered, &parts),
     };
     let mut assigned = Assigned {
@@ -129,7 +131,7 @@ fn deal(task: Task, gathered: &Gathered, held_out: Option<(f64, u64)>) -> Vec<Pa
     }
     for (label, keys) in of_label {
         let class = match task {
-            Task::LanguageModel => "",
+            Task::LanguageModel | Task::TokenCompression => "",
             _ => gathered.labels[label as usize].as_str(),
         };
         let names: Vec<String> = keys.iter().map(|key| format!("{key:016x}")).collect();

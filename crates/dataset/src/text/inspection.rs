@@ -14,14 +14,17 @@ pub enum Task {
     TextClassification,
     /// The next token of documents.
     LanguageModel,
+    /// Which tokens of documents can be left out. No folder is found to be for it: it is asked for where there are documents.
+    TokenCompression,
 }
 
 impl Task {
-    /// Every task that a folder can be found to be.
-    pub const ALL: [Task; 3] = [
+    /// Every task, in the order of `--help`.
+    pub const ALL: [Task; 4] = [
         Task::ImageClassification,
         Task::TextClassification,
         Task::LanguageModel,
+        Task::TokenCompression,
     ];
 
     /// `image-classification`, as it is typed.
@@ -30,6 +33,15 @@ impl Task {
             Task::ImageClassification => "image-classification",
             Task::TextClassification => "text-classification",
             Task::LanguageModel => "language-model",
+            Task::TokenCompression => "token-compression",
+        }
+    }
+
+    /// What a folder is to be for it: documents, where they are to be compressed.
+    pub fn looked_for(self) -> Task {
+        match self {
+            Task::TokenCompression => Task::LanguageModel,
+            task => task,
         }
     }
 
@@ -39,6 +51,7 @@ impl Task {
             Task::ImageClassification => "image classification",
             Task::TextClassification => "text classification",
             Task::LanguageModel => "language model",
+            Task::TokenCompression => "token compression",
         }
     }
 
@@ -47,7 +60,7 @@ impl Task {
         match self {
             Task::ImageClassification => "photograph",
             Task::TextClassification => "text",
-            Task::LanguageModel => "document",
+            Task::LanguageModel | Task::TokenCompression => "document",
         }
     }
 }
@@ -254,8 +267,10 @@ impl TextInspection {
             .iter()
             .any(|s| s.part == Part::HeldOut && s.start > 0);
         let chosen = match (self.task, cut) {
-            (Task::LanguageModel, true) => format!("the last {percent} % of the only document"),
-            (Task::LanguageModel, false) => format!(
+            (Task::LanguageModel | Task::TokenCompression, true) => {
+                format!("the last {percent} % of the only document")
+            }
+            (Task::LanguageModel | Task::TokenCompression, false) => format!(
                 "{percent} % of the documents, {} {}, chosen by seed {seed}",
                 grouped(held_out),
                 self.noun(held_out)

@@ -84,7 +84,7 @@ fn about(started: &Started) -> String {
             format_count(started.held_out_samples)
         ),
         match started.task.as_str() {
-            "text-classification" | "language-model" => {
+            "text-classification" | "language-model" | "token-compression" => {
                 format!("{} tokens", started.image_size)
             }
             _ => format!("{} pixels", started.image_size),

@@ -103,6 +103,7 @@ impl Demo {
             wait_ms: rounded(wait_ms),
             pieces,
             blocks: Vec::new(),
+            measures: Default::default(),
         });
         if step == 40 {
             self.events.push(RunEvent::Skipped {

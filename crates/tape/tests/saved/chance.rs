@@ -1,7 +1,7 @@
 //! Operations with random numbers, and losses.
 
 use crate::{KEY, LABELS, N, Row, SHARES, T, V, W, row};
-use tape::{Choice, ClassRule, ClassTargets, NumberTargets};
+use tape::{Choice, ClassRule, ClassTargets, KeepRule, NumberTargets, Quota};
 
 pub fn chances() -> Vec<Row> {
     let shape: &[&[usize]] = &[&[N, T, W]];
@@ -29,6 +29,23 @@ pub fn chances() -> Vec<Row> {
             shape,
             |t, v| t.gumbel_softmax(&v[0], 0.5, Choice::Hard, &KEY),
             N * T * W,
+        ),
+        row(
+            "keep straight through: the slopes",
+            &[&[N, W]],
+            |t, v| {
+                let rule = KeepRule {
+                    quotas: &[Quota {
+                        tokens: W,
+                        kept: Some(2),
+                    }; N],
+                    temperature: 0.5,
+                    choice: Choice::Hard,
+                    noise: Some(KEY),
+                };
+                t.keep(&v[0], &rule)
+            },
+            N * W,
         ),
         row(
             "linear after dropout after gelu_erf: the first x and the weight",

@@ -214,6 +214,7 @@ impl Model {
             weight: part.weight(),
             samples: part.samples,
             not_finite: Vec::new(),
+            measures: Default::default(),
         };
         Ok((piece, keeping.peak_bytes()))
     }

@@ -5,9 +5,9 @@ use super::heap::Heap;
 use crate::bench::{Model, Workload};
 use crate::error::Result;
 use crate::models::Network;
-use crate::plan::{ModelKind, Plan};
+use crate::plan::{Compression, ModelKind, Plan};
 use crate::precision::Precision;
-use crate::task::{Pixels, Sample, Text, Work};
+use crate::task::{Pixels, Sample, Sequence, Text, Work};
 use crate::train::on_threads;
 use candle_core::{DType, Device};
 use dataset::Window;
@@ -67,6 +67,7 @@ pub(super) struct PlanPiece {
     pixels: Pixels,
     label_smoothing: f64,
     precision: Precision,
+    compression: Option<Compression>,
 }
 
 impl PlanPiece {
@@ -87,6 +88,7 @@ impl PlanPiece {
             pixels: plan.pixels(),
             label_smoothing: plan.label_smoothing,
             precision: plan.precision,
+            compression: plan.compression,
         };
         Ok((piece, masters))
     }
@@ -111,6 +113,12 @@ impl PlanPiece {
                 documents: zeros(),
                 positions: zeros(),
             }),
+            Network::Compressor(_) => Sample::Sequence(Sequence {
+                index,
+                step: 0,
+                ids: zeros(),
+                shares: [].into(),
+            }),
         }
     }
 
@@ -133,6 +141,7 @@ impl PlanPiece {
             pixels: self.pixels,
             label_smoothing: self.label_smoothing,
             class_weights: None,
+            compression: self.compression.as_ref(),
             checkpointed,
             dtype: self.precision.dtype(),
             loss_factor: 1.0,

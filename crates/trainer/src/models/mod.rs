@@ -10,11 +10,13 @@ mod trunk;
 mod text_encoder;
 mod gpt;
 mod images;
+mod compressor;
 
 pub use adapter::{
     AdaptedLinear, AdapterShape, FrozenLinear, is_adapter, load_adapters, merged, save_adapters,
 };
 pub use builder::Builder;
+pub use compressor::{Compressor, CompressorShape, Judgement};
 pub use gpt::{Gpt, GptShape};
 pub use images::ImageShape;
 pub use layers::{ChannelScale, Conv, GroupNorm, LayerNorm, Linear};
@@ -41,6 +43,8 @@ pub enum Network {
     TextEncoder(TextEncoder),
     /// Language model.
     Gpt(Gpt),
+    /// A language model that fills gaps, and the policy that makes them.
+    Compressor(Compressor),
 }
 
 impl Network {
@@ -82,6 +86,9 @@ impl Network {
             return shape.build(builder, classes);
         }
         Ok(match kind {
+            ModelKind::Texts(model) if model.size.task() == Task::TokenCompression => {
+                Network::Compressor(Compressor::build(builder, model.compressor())?)
+            }
             ModelKind::Texts(model) if model.size.task() == Task::LanguageModel => {
                 Network::Gpt(Gpt::build(builder, model.shape())?)
             }
@@ -108,7 +115,7 @@ impl Network {
     /// Blocks of such a network that can be checkpointed; a published one's are known to its folder.
     pub fn blocks(kind: ModelKind, image_size: u32) -> u32 {
         if let ModelKind::Texts(model) = kind {
-            return model.shape().depth as u32;
+            return model.blocks();
         }
         ImageShape::of(kind, image_size as usize).map_or(0, |shape| shape.blocks() as u32)
     }
@@ -120,6 +127,7 @@ impl Network {
             Network::Vit(network) => network.depth() as u32,
             Network::TextEncoder(network) => network.depth() as u32,
             Network::Gpt(network) => network.depth() as u32,
+            Network::Compressor(network) => network.depth() as u32,
         }
     }
 
@@ -129,12 +137,14 @@ impl Network {
         match self {
             Network::ResNet(network) => network.forward(tape, images, checkpointed),
             Network::Vit(network) => network.forward(tape, images, checkpointed),
-            Network::TextEncoder(_) | Network::Gpt(_) => Err(TapeError::Shape {
-                op: "forward",
-                what: "images".to_owned(),
-                expected: "tokens, for a network of texts".to_owned(),
-                found: images.tensor().shape().clone(),
-            }),
+            Network::TextEncoder(_) | Network::Gpt(_) | Network::Compressor(_) => {
+                Err(TapeError::Shape {
+                    op: "forward",
+                    what: "images".to_owned(),
+                    expected: "tokens, for a network of texts".to_owned(),
+                    found: images.tensor().shape().clone(),
+                })
+            }
         }
     }
 }

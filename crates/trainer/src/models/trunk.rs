@@ -119,6 +119,18 @@ impl Trunk {
             }
             None => tape.embedding(&self.embedding(tape), ids, &[samples, tokens])?,
         };
+        self.read(tape, x, lengths, checkpointed)
+    }
+
+    /// The same of tokens that are embedded already, [samples, tokens, width].
+    pub fn read(
+        &self,
+        tape: &Tape,
+        x: Value,
+        lengths: Option<Arc<[usize]>>,
+        checkpointed: usize,
+    ) -> Result<Value> {
+        let tokens = x.dims().get(1).copied().unwrap_or(0);
         let mut positions = tape.parameter(self.positions);
         if tokens < self.shape.tokens {
             positions = tape.narrow(&positions, 0, 0..tokens)?;

@@ -1,6 +1,7 @@
 //! What the user can choose by name: networks, optimizers, augmentation.
 
-use crate::models::SequenceShape;
+use super::DropPolicy;
+use crate::models::{CompressorShape, SequenceShape};
 use dataset::Task;
 
 /// Networks by the name the user writes.
@@ -91,6 +92,8 @@ pub struct TextModel {
     pub tokens: u32,
     /// Different tokens.
     pub vocabulary: u32,
+    /// Who chooses the tokens that are kept, of a token compression.
+    pub policy: Option<DropPolicy>,
 }
 
 /// Sizes of networks for photographs, as their papers have them; trained best at 224 px.
@@ -167,16 +170,25 @@ pub enum TextSize {
     GptMini,
     /// Language model, 12 blocks of 768: 85 million.
     GptSmall,
+    /// Token compression: a language model of 3 blocks of 128, a policy of 2 of 64: 0.7 million parameters.
+    CompressMicro,
+    /// 6 blocks of 384 and 3 of 192: 12.3 million.
+    CompressMini,
+    /// 12 blocks of 768 and 12 of 512: 123 million.
+    CompressSmall,
 }
 
 impl TextSize {
     /// All of them, of each task the suggested one first.
-    pub const ALL: [TextSize; 5] = [
+    pub const ALL: [TextSize; 8] = [
         TextSize::TextMicro,
         TextSize::TextMini,
         TextSize::GptMini,
         TextSize::GptMicro,
         TextSize::GptSmall,
+        TextSize::CompressMicro,
+        TextSize::CompressMini,
+        TextSize::CompressSmall,
     ];
 
     /// What it learns.
@@ -184,6 +196,9 @@ impl TextSize {
         match self {
             TextSize::TextMicro | TextSize::TextMini => Task::TextClassification,
             TextSize::GptMicro | TextSize::GptMini | TextSize::GptSmall => Task::LanguageModel,
+            TextSize::CompressMicro | TextSize::CompressMini | TextSize::CompressSmall => {
+                Task::TokenCompression
+            }
         }
     }
 
@@ -195,6 +210,9 @@ impl TextSize {
             TextSize::GptMicro => "gpt_micro",
             TextSize::GptMini => "gpt_mini",
             TextSize::GptSmall => "gpt_small",
+            TextSize::CompressMicro => "compress_micro",
+            TextSize::CompressMini => "compress_mini",
+            TextSize::CompressSmall => "compress_small",
         }
     }
 
@@ -206,6 +224,9 @@ impl TextSize {
             TextSize::GptMicro => "GPT-Micro",
             TextSize::GptMini => "GPT-Mini",
             TextSize::GptSmall => "GPT-Small",
+            TextSize::CompressMicro => "Compress-Micro",
+            TextSize::CompressMini => "Compress-Mini",
+            TextSize::CompressSmall => "Compress-Small",
         }
     }
 
@@ -217,6 +238,18 @@ impl TextSize {
             TextSize::GptMicro => (192, 4, 6),
             TextSize::GptMini => (384, 6, 6),
             TextSize::GptSmall => (768, 12, 12),
+            TextSize::CompressMicro => (128, 3, 4),
+            TextSize::CompressMini => (384, 6, 6),
+            TextSize::CompressSmall => (768, 12, 12),
+        }
+    }
+
+    /// The same of the policy of a token compression.
+    fn policy_sizes(self) -> (usize, usize, usize) {
+        match self {
+            TextSize::CompressSmall => (512, 12, 8),
+            TextSize::CompressMini => (192, 3, 3),
+            _ => (64, 2, 4),
         }
     }
 }
@@ -224,7 +257,25 @@ impl TextSize {
 impl TextModel {
     /// All sizes of the network.
     pub fn shape(self) -> SequenceShape {
-        let (width, depth, heads) = self.size.sizes();
+        self.sized(self.size.sizes())
+    }
+
+    /// All sizes of a token compression: the policy is there where it is learnt.
+    pub fn compressor(self) -> CompressorShape {
+        let learnt = self.policy == Some(DropPolicy::Learned);
+        CompressorShape {
+            model: self.shape(),
+            policy: learnt.then(|| self.sized(self.size.policy_sizes())),
+        }
+    }
+
+    /// Blocks that can be checkpointed.
+    pub fn blocks(self) -> u32 {
+        let policy = self.compressor().policy.map_or(0, |policy| policy.depth);
+        (self.shape().depth + policy) as u32
+    }
+
+    fn sized(self, (width, depth, heads): (usize, usize, usize)) -> SequenceShape {
         SequenceShape {
             tokens: self.tokens as usize,
             vocabulary: self.vocabulary as usize,

@@ -1,6 +1,8 @@
 //! What is trained on: photographs, labelled texts or documents, as far as a plan depends on which. Reads no file.
 
-use super::{Augmentation, ModelKind, TextModel, TextSize, chosen, image_size, setting};
+use super::{
+    Augmentation, Compression, ModelKind, TextModel, TextSize, chosen, image_size, setting,
+};
 use crate::error::{Result, TrainError};
 use crate::origin::Origin;
 use dataset::{DEFAULT_SEED, Found, Inspection, Part, SplitKind, Task, TextInspection, Tokenizer};
@@ -52,6 +54,7 @@ pub(super) struct Subject {
     pub epochs: u64,
     pub label_smoothing: f64,
     pub augment: Augmentation,
+    pub compression: Option<Compression>,
 }
 
 /// Samples that make a default run long enough: small folders get more epochs.
@@ -64,6 +67,8 @@ const VOCABULARY: u32 = 4096;
 const TOKEN_BYTES: u64 = 4;
 /// Tokens of a window of documents unless asked otherwise.
 const WINDOW: u32 = 256;
+/// Tokens of a window that is compressed unless asked otherwise.
+const COMPRESSED: u32 = 128;
 /// Most tokens of a text unless asked otherwise.
 const TEXT_TOKENS: (u32, u32) = (32, 256);
 
@@ -73,6 +78,21 @@ impl Dropped<'_> {
         match self {
             Dropped::Photographs(_) => Task::ImageClassification,
             Dropped::Texts(found) => found.task,
+        }
+    }
+
+    /// What a config wants learnt from it: what it is found to be, or to compress its documents.
+    pub(super) fn task_of(self, config: &RunConfig) -> Result<Task> {
+        let task = self.task();
+        let asked = config.task.as_deref().unwrap_or(task.name());
+        let compression = Task::TokenCompression;
+        match task {
+            Task::LanguageModel => chosen(
+                "task",
+                asked,
+                &[(task.name(), task), (compression.name(), compression)],
+            ),
+            _ => chosen("task", asked, &[(task.name(), task)]),
         }
     }
 
@@ -146,6 +166,7 @@ fn photographs(
     refuse("tokens", config.tokens, foreign)?;
     refuse("vocabulary", config.vocabulary, foreign)?;
     refuse("class_weights", config.class_weights.as_ref(), foreign)?;
+    refuse("policy", config.policy.as_ref(), foreign)?;
     Ok(Subject {
         folder: found.folder.clone(),
         name: found.name.clone(),
@@ -167,6 +188,7 @@ fn photographs(
         },
         label_smoothing: 0.1,
         augment: Augmentation::Standard,
+        compression: None,
     })
 }
 
@@ -175,9 +197,10 @@ fn texts(
     found: &TextInspection,
     (kind, origin): (&str, Option<&Origin>),
 ) -> Result<Subject> {
+    let task = Dropped::Texts(found).task_of(config)?;
     let sizes: Vec<(&str, TextSize)> = TextSize::ALL
         .into_iter()
-        .filter(|size| size.task() == found.task)
+        .filter(|size| size.task() == task)
         .map(|size| (size.name(), size))
         .collect();
     let usual = sizes.first().map_or("", |(name, _)| name);
@@ -194,6 +217,12 @@ fn texts(
         "it is for photographs; --tokens sets the length of texts",
     )?;
     let is_language = found.task == Task::LanguageModel;
+    if task != Task::TokenCompression {
+        let foreign = "it is for --task token-compression; leave it out";
+        refuse("policy", config.policy.as_ref(), foreign)?;
+        refuse("kept_fraction", config.kept_fraction, foreign)?;
+        refuse("kept_cost", config.kept_cost, foreign)?;
+    }
     if is_language {
         let none = "documents have no classes; leave it out";
         refuse("class_weights", config.class_weights.as_ref(), none)?;
@@ -206,6 +235,10 @@ fn texts(
         let own = "published weights bring their own; leave it out";
         refuse("vocabulary", config.vocabulary, own)?;
     }
+    let tokens = match task {
+        Task::TokenCompression => COMPRESSED,
+        _ => tokens,
+    };
     let room = origin
         .and_then(Origin::room)
         .map_or(u32::MAX, |(room, _)| room);
@@ -215,6 +248,11 @@ fn texts(
             format!("the published weights have room for {room} tokens; write at most that");
         return Err(setting("tokens", tokens, allowed));
     }
+    let seed = config.seed.unwrap_or(seed(found.split));
+    let compression = match task {
+        Task::TokenCompression => Some(Compression::check(config, seed)?),
+        _ => None,
+    };
     let bytes_of_token = match (origin, config.vocabulary) {
         (None, None) => 1,
         (Some(_), _) | (_, Some(_)) => TOKEN_BYTES,
@@ -232,6 +270,7 @@ fn texts(
                 size,
                 tokens,
                 vocabulary: config.vocabulary.unwrap_or(vocabulary),
+                policy: compression.map(|compression| compression.policy),
             }),
             (None, Some(origin)) => published(config, origin)?,
             (None, None) => return Err(setting("model", usual, "choose a model")),
@@ -241,8 +280,10 @@ fn texts(
         class_weights: class_weights(config, found)?,
         train_samples,
         held_out_samples: count(Part::HeldOut),
-        seed: seed(found.split),
+        seed,
         effective_batch: match (is_language, kind) {
+            // Eight pieces of four, where memory is short.
+            _ if compression.is_some() => 32,
             (true, "metal" | "cuda") => 32,
             (true, _) => 8,
             (false, "metal" | "cuda") => 64,
@@ -255,6 +296,7 @@ fn texts(
         },
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
+        compression,
     })
 }
 

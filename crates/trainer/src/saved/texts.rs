@@ -10,7 +10,7 @@ use tape::Cancel;
 impl SavedRun {
     /// Evaluates on texts or documents.
     pub(super) fn of_texts(&self, found: &TextInspection) -> Result<Evaluated> {
-        if found.task != self.task() {
+        if found.task != self.task().looked_for() {
             return Err(self.wrong_task(&format!("a folder for a {}", found.task.label())));
         }
         let part = part(
@@ -20,13 +20,14 @@ impl SavedRun {
         )?;
         let tokens = self.plan.image_size as usize;
         let (mut feed, bytes) = match found.task {
-            Task::LanguageModel => {
+            Task::LanguageModel | Task::TokenCompression => {
                 let documents = Documents::open(found, part, &self.tokenizer)?;
                 let bytes = documents.bytes();
                 let boundary = boundary(&self.tokenizer)?;
-                let documents = Arc::new(documents);
+                let (documents, reading) = (Arc::new(documents), self.reading.clone());
+                let tokens = self.plan.image_size;
                 (
-                    HeldOut::of_documents(documents, self.plan.image_size, boundary),
+                    HeldOut::of_documents(documents, tokens, boundary, reading),
                     bytes,
                 )
             }

@@ -58,6 +58,10 @@ impl Session<'_> {
                     "Finished at step {step}: best held-out {:.3} bits per byte",
                     -best
                 ),
+                Task::TokenCompression => format!(
+                    "Finished at step {step}: best held-out loss {:.3} nats a token",
+                    -best
+                ),
                 Task::ImageClassification | Task::TextClassification => format!(
                     "Finished at step {step}: best held-out accuracy {:.1} %",
                     100.0 * best
@@ -77,7 +81,7 @@ impl Session<'_> {
             why,
             step: self.state.step,
             accuracy: match self.plan.task() {
-                Task::LanguageModel => None,
+                Task::LanguageModel | Task::TokenCompression => None,
                 _ => self.state.evaluation.map(|(_, accuracy)| accuracy),
             },
         })

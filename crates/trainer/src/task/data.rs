@@ -1,9 +1,12 @@
 //! What a run is trained on, opened: photographs by name, texts and documents as tokens in memory.
 
 use super::corpus::{Corpus, boundary, learnt};
+use super::{Sample, Sequence, shares};
 use crate::error::Result;
 use crate::plan::Plan;
-use dataset::{Documents, Found, Inspection, Packing, Part, Task, TextInspection, Tokenizer};
+use dataset::{
+    Documents, Found, Inspection, Packing, Part, Task, TextInspection, Tokenizer, Window,
+};
 use runlog::{RunFolder, format_count};
 use std::sync::Arc;
 
@@ -26,7 +29,33 @@ pub enum Data {
         held_out: Arc<Documents>,
         /// The token between them.
         boundary: u32,
+        /// What their windows are read for.
+        reading: Reading,
     },
+}
+
+/// What windows of documents are read for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reading {
+    /// The next token of each.
+    Next,
+    /// To be compressed: the share of each token of the vocabulary in the texts trained on.
+    Whole(Arc<[f32]>),
+}
+
+impl Reading {
+    /// A window as a sample: number `index` of its epoch, seen in `step`.
+    pub fn sample(&self, window: Window, index: u32, step: u64) -> Sample {
+        match self {
+            Reading::Next => Sample::Window(window),
+            Reading::Whole(shares) => Sample::Sequence(Sequence {
+                index,
+                step,
+                ids: window.inputs,
+                shares: Arc::clone(shares),
+            }),
+        }
+    }
 }
 
 impl Data {
@@ -60,7 +89,7 @@ impl Data {
                     held_out: part(Part::HeldOut)?,
                 })
             }
-            _ => Data::documents(found, &Data::tokenizer(plan, found, run)?),
+            _ => Data::documents(plan, found, run),
         }
     }
 
@@ -73,14 +102,21 @@ impl Data {
         }
     }
 
-    fn documents(found: &TextInspection, tokenizer: &Tokenizer) -> Result<Self> {
+    fn documents(plan: &Plan, found: &TextInspection, run: &RunFolder) -> Result<Self> {
+        let tokenizer = &Data::tokenizer(plan, found, run)?;
         let part = |part| -> Result<Arc<Documents>> {
             Ok(Arc::new(Documents::open(found, part, tokenizer)?))
         };
+        let train = part(Part::Train)?;
+        let reading = match plan.compression {
+            None => Reading::Next,
+            Some(_) => Reading::Whole(shares::counted(&train, run)?),
+        };
         Ok(Data::Documents {
-            train: part(Part::Train)?,
+            train,
             held_out: part(Part::HeldOut)?,
             boundary: boundary(tokenizer)?,
+            reading,
         })
     }
 
@@ -90,6 +126,7 @@ impl Data {
             train,
             held_out,
             boundary,
+            ..
         } = self
         else {
             return None;

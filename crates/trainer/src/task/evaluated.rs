@@ -1,5 +1,6 @@
 //! What pieces of evaluation add up to, and the metrics that this comes to for each task.
 
+use super::Sums;
 use dataset::Task;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ pub struct EvaluatedPiece {
     pub samples: u64,
     /// Which class was taken for which, of texts.
     pub confusion: Confusion,
+    /// What else was measured.
+    pub measures: Sums,
 }
 
 impl EvaluatedPiece {
@@ -29,6 +32,7 @@ impl EvaluatedPiece {
         self.in_top_5 += other.in_top_5;
         self.samples += other.samples;
         self.confusion.add(&other.confusion);
+        self.measures.add(&other.measures);
     }
 }
 
@@ -72,9 +76,10 @@ pub struct Metrics {
     pub samples: u64,
     /// Mean loss, in nats.
     pub loss: f64,
-    /// By name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte` in bits.
+    /// By name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte` in bits; of a token compression `kept_fraction`,
+    /// `reconstruction_loss`, `loss_per_dropped` and `reward`.
     pub by_name: BTreeMap<String, f64>,
-    /// Larger is better: the accuracy, or the bits per byte below 0.
+    /// Larger is better: the accuracy, or the bits per byte or the loss below 0.
     pub score: f64,
 }
 
@@ -95,6 +100,7 @@ impl Metrics {
                 )
             }
             Task::LanguageModel => (vec![("bits_per_byte", bits)], -bits),
+            Task::TokenCompression => (Vec::new(), -loss),
         };
         let named = named
             .into_iter()
@@ -102,7 +108,7 @@ impl Metrics {
         Metrics {
             samples: sum.samples,
             loss,
-            by_name: named.collect(),
+            by_name: named.chain(sum.measures.means()).collect(),
             score,
         }
     }

@@ -1,7 +1,7 @@
 //! Held-out samples in order, whatever they are: texts by length, so that little is padded; windows from the first token on.
 
 use super::supply::photograph;
-use super::{Corpus, Data, Sample};
+use super::{Corpus, Data, Reading, Sample};
 use crate::feed::{Ahead, HeldOutFeed};
 use crate::plan::Plan;
 use dataset::{Documents, Packing, Part, SampleError};
@@ -22,6 +22,7 @@ pub enum HeldOut {
 /// Windows of documents from the first token on.
 pub struct WindowsInOrder {
     documents: Arc<Documents>,
+    reading: Reading,
     tokens: usize,
     boundary: u32,
     /// Those still to come.
@@ -43,15 +44,27 @@ impl HeldOut {
             }
             Data::Texts { held_out, .. } => HeldOut::of_texts(Arc::clone(held_out)),
             Data::Documents {
-                held_out, boundary, ..
-            } => HeldOut::of_documents(Arc::clone(held_out), plan.image_size, *boundary),
+                held_out,
+                boundary,
+                reading,
+                ..
+            } => {
+                let (documents, tokens) = (Arc::clone(held_out), plan.image_size);
+                HeldOut::of_documents(documents, tokens, *boundary, reading.clone())
+            }
         }
     }
 
-    /// Windows of `tokens` of these documents, with this token between them.
-    pub fn of_documents(documents: Arc<Documents>, tokens: u32, boundary: u32) -> Self {
+    /// Windows of `tokens` of these documents, with this token between them, read as `reading` says.
+    pub fn of_documents(
+        documents: Arc<Documents>,
+        tokens: u32,
+        boundary: u32,
+        reading: Reading,
+    ) -> Self {
         HeldOut::Windows(WindowsInOrder {
             documents,
+            reading,
             tokens: tokens as usize,
             boundary,
             rest: 0..0,
@@ -98,8 +111,8 @@ impl HeldOut {
                 let end = windows.rest.end.min(windows.rest.start + count);
                 let next = windows.rest.start..end;
                 windows.rest.start = end;
-                let packing = windows.packing();
-                next.map(|place| Ok(Sample::Window(packing.window(place))))
+                let (packing, reading) = (windows.packing(), &windows.reading);
+                next.map(|place| Ok(reading.sample(packing.window(place), place as u32, 0)))
                     .collect()
             }
         }

@@ -1,7 +1,7 @@
 //! Language model: the next token of each window of documents. The loss is summed over tokens, and tokens are what it is
 //! divided by; a window that is shorter than the model's is filled up with tokens that do not count.
 
-use super::{EvaluatedPiece, TrainedPiece, Work};
+use super::{EvaluatedPiece, Sums, TrainedPiece, Work};
 use crate::error::Result;
 use crate::models::Gpt;
 use dataset::Window;
@@ -32,6 +32,7 @@ impl<'a> LanguageTask<'a> {
             samples: windows.len(),
             // A window is cut anywhere in the documents: it has no name to be told by.
             not_finite: Vec::new(),
+            measures: Sums::default(),
         })
     }
 

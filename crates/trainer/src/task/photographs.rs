@@ -1,6 +1,6 @@
 //! Image classification: from samples to pixels on the device, to a loss and its gradients, to what a photograph shows.
 
-use super::{EvaluatedPiece, TrainedPiece};
+use super::{EvaluatedPiece, Sums, TrainedPiece};
 use crate::error::Result;
 use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
@@ -104,6 +104,7 @@ impl ImageTask<'_> {
             not_finite: not_finite
                 .map(|(_, sample)| sample.borrow().index)
                 .collect(),
+            measures: Sums::default(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! One sample of any task, as the loop carries it from the feed to the piece.
 
+use super::Sequence;
 use dataset::Window;
 
 /// A sample.
@@ -11,6 +12,8 @@ pub enum Sample {
     Text(Text),
     /// A window of documents, each token with the one that follows.
     Window(Window),
+    /// Tokens to be compressed.
+    Sequence(Sequence),
 }
 
 /// A text as tokens, at least one.
@@ -29,7 +32,7 @@ impl Sample {
     pub(super) fn photographs(samples: &[Sample]) -> Vec<&dataset::Sample> {
         let photographs = samples.iter().filter_map(|sample| match sample {
             Sample::Photograph(photograph) => Some(photograph),
-            Sample::Text(_) | Sample::Window(_) => None,
+            Sample::Text(_) | Sample::Window(_) | Sample::Sequence(_) => None,
         });
         photographs.collect()
     }
@@ -38,7 +41,7 @@ impl Sample {
     pub(super) fn texts(samples: &[Sample]) -> Vec<&Text> {
         let texts = samples.iter().filter_map(|sample| match sample {
             Sample::Text(text) => Some(text),
-            Sample::Photograph(_) | Sample::Window(_) => None,
+            Sample::Photograph(_) | Sample::Window(_) | Sample::Sequence(_) => None,
         });
         texts.collect()
     }
@@ -47,8 +50,17 @@ impl Sample {
     pub(super) fn windows(samples: &[Sample]) -> Vec<&Window> {
         let windows = samples.iter().filter_map(|sample| match sample {
             Sample::Window(window) => Some(window),
-            Sample::Photograph(_) | Sample::Text(_) => None,
+            Sample::Photograph(_) | Sample::Text(_) | Sample::Sequence(_) => None,
         });
         windows.collect()
+    }
+
+    /// The sequences among samples: all of them in a token compression.
+    pub(super) fn sequences(samples: &[Sample]) -> Vec<&Sequence> {
+        let sequences = samples.iter().filter_map(|sample| match sample {
+            Sample::Sequence(sequence) => Some(sequence),
+            Sample::Photograph(_) | Sample::Text(_) | Sample::Window(_) => None,
+        });
+        sequences.collect()
     }
 }

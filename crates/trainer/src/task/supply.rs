@@ -1,7 +1,7 @@
 //! Training samples by step, whatever they are: photographs decoded ahead, texts in batches of similar length, windows cut out
 //! of the documents of the epoch. Which sample stands in which step is a function of (seed, step) alone.
 
-use super::{Corpus, Data, Sample};
+use super::{Corpus, Data, Reading, Sample};
 use crate::feed::{Ahead, TrainFeed};
 use crate::plan::Plan;
 use dataset::{Buckets, Documents, Order, Packing, SampleError};
@@ -39,6 +39,7 @@ pub struct WindowSupply {
     tokens: usize,
     boundary: u32,
     order: Order,
+    reading: Reading,
     line: VecDeque<Sample>,
 }
 
@@ -62,7 +63,10 @@ impl Supply {
                 })
             }
             Data::Documents {
-                train, boundary, ..
+                train,
+                boundary,
+                reading,
+                ..
             } => {
                 let (tokens, boundary) = (plan.image_size as usize, *boundary);
                 let windows = Packing::in_order(train, tokens, boundary).len();
@@ -70,6 +74,7 @@ impl Supply {
                     documents: Arc::clone(train),
                     tokens,
                     boundary,
+                    reading: reading.clone(),
                     order: Order {
                         seed: plan.seed,
                         len: windows as u32,
@@ -211,8 +216,11 @@ impl WindowSupply {
         let (epoch, places) = self.order.step(step);
         let (tokens, boundary) = (self.tokens, self.boundary);
         let packing = Packing::shuffled(&self.documents, tokens, boundary, self.order.seed, epoch);
-        let windows = places.iter().map(|&place| packing.window(place as usize));
-        self.line = windows.map(Sample::Window).collect();
+        let windows = places.iter().map(|&place| {
+            let window = packing.window(place as usize);
+            self.reading.sample(window, place, step)
+        });
+        self.line = windows.collect();
         self.line.len()
     }
 }

@@ -1,7 +1,7 @@
 //! Text classification: from tokens, padded to the longest of the piece, to a loss and its gradients, to what a text is.
 
 use super::photographs::{Ranked, prediction, ranked};
-use super::{EvaluatedPiece, Prediction, Text, TrainedPiece, Work};
+use super::{EvaluatedPiece, Prediction, Sums, Text, TrainedPiece, Work};
 use crate::error::Result;
 use crate::models::TextEncoder;
 use tape::inplace::to_f64;
@@ -44,6 +44,7 @@ impl<'a> TextTask<'a> {
             weight,
             samples: texts.len(),
             not_finite: not_finite.map(|(_, text)| text.index).collect(),
+            measures: Sums::default(),
         })
     }
 

@@ -1,11 +1,15 @@
 //! A piece at work, whatever the task: forward and backward over its samples under one set of rules, and the sums that come of it.
 
-use super::{EvaluatedPiece, ImageTask, LanguageTask, Pixels, Prediction, Sample, Text, TextTask};
-use crate::error::Result;
-use crate::models::Network;
+use super::{
+    CompressionTask, EvaluatedPiece, ImageTask, LanguageTask, Pixels, Prediction, Sample, Sums,
+    Text, TextTask,
+};
+use crate::error::{Result, TrainError};
+use crate::models::{Compressor, Network};
+use crate::plan::Compression;
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Loss, Parameters, Tape};
+use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 
 /// What a piece of training gave: sums, not means. It owns its gradients; nothing else has been touched.
 pub struct TrainedPiece {
@@ -19,6 +23,8 @@ pub struct TrainedPiece {
     pub samples: usize,
     /// Samples whose own loss is not finite, by their place in the dataset.
     pub not_finite: Vec<u32>,
+    /// What else was measured.
+    pub measures: Sums,
 }
 
 /// Everything a piece needs beside its samples.
@@ -36,6 +42,8 @@ pub struct Work<'a> {
     pub label_smoothing: f64,
     /// How much each class counts; all alike where there are none.
     pub class_weights: Option<&'a [f64]>,
+    /// What a token compression is asked to do.
+    pub compression: Option<&'a Compression>,
     /// Blocks that keep their input only and run again in backward.
     pub checkpointed: usize,
     /// Element type of the computation.
@@ -62,6 +70,10 @@ impl<'a> Work<'a> {
             Network::Gpt(network) => {
                 LanguageTask::new(self, network).gradients(&Sample::windows(samples))
             }
+            Network::Compressor(network) => {
+                let sequences = Sample::sequences(samples);
+                self.of_compression(network)?.gradients(&sequences)
+            }
             Network::ResNet(_) | Network::Vit(_) => {
                 self.of_images().gradients(&Sample::photographs(samples))
             }
@@ -77,6 +89,10 @@ impl<'a> Work<'a> {
             Network::Gpt(network) => {
                 LanguageTask::new(self, network).evaluate(&Sample::windows(samples))
             }
+            Network::Compressor(network) => {
+                let sequences = Sample::sequences(samples);
+                self.of_compression(network)?.evaluate(&sequences)
+            }
             Network::ResNet(_) | Network::Vit(_) => {
                 self.of_images().evaluate(&Sample::photographs(samples))
             }
@@ -87,8 +103,18 @@ impl<'a> Work<'a> {
     pub fn classify(&self, texts: &[&Text]) -> Result<Vec<Prediction>> {
         match self.network {
             Network::TextEncoder(network) => TextTask::new(self, network).predict(texts),
-            Network::ResNet(_) | Network::Vit(_) | Network::Gpt(_) => Ok(Vec::new()),
+            Network::ResNet(_) | Network::Vit(_) | Network::Gpt(_) | Network::Compressor(_) => {
+                Ok(Vec::new())
+            }
         }
+    }
+
+    /// The same piece of a token compression.
+    pub fn of_compression(&'a self, network: &'a Compressor) -> Result<CompressionTask<'a>> {
+        let rule = self.compression.ok_or_else(|| TrainError::NotTrainable {
+            sentence: "nothing says how many tokens are kept".to_owned(),
+        })?;
+        Ok(CompressionTask::new(self, network, rule))
     }
 
     /// The same for photographs.
@@ -123,7 +149,16 @@ impl<'a> Work<'a> {
     /// Backward of one summed loss: a gradient for every parameter, and the loss of each row. Waits for the device.
     pub(super) fn backward(&self, tape: Tape, loss: Loss) -> Result<(Vec<Tensor>, Vec<f64>)> {
         let (per_row, root) = (loss.per_sample, loss.sum);
-        let gradients = tape.backward(vec![(root, self.loss_factor)])?;
+        let gradients = self.walk_back(tape, vec![(root, 1.0)])?;
+        Ok((gradients, to_f64(&per_row)?))
+    }
+
+    /// One walk back from all losses together, each with its factor: a gradient for every parameter. Waits for the device.
+    pub(super) fn walk_back(&self, tape: Tape, roots: Vec<(Value, f64)>) -> Result<Vec<Tensor>> {
+        let factored = roots
+            .into_iter()
+            .map(|(root, factor)| (root, factor * self.loss_factor));
+        let gradients = tape.backward(factored.collect())?;
         let gradients = gradients.into_iter().zip(self.parameters.iter());
         let gradients = gradients.map(|(gradient, parameter)| match gradient {
             Some(gradient) => Ok(gradient),
@@ -132,6 +167,6 @@ impl<'a> Work<'a> {
         });
         let gradients = gradients.collect::<Result<Vec<_>>>()?;
         self.device.synchronize()?;
-        Ok((gradients, to_f64(&per_row)?))
+        Ok(gradients)
     }
 }

@@ -247,5 +247,6 @@ fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> Traine
         weight: weight as f64,
         samples,
         not_finite: Vec::new(),
+        measures: Default::default(),
     }
 }

@@ -124,6 +124,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         label_smoothing: 0.1,
         clip_norm: 1.0,
         ema_decay: None,
+        compression: None,
         augment: Augmentation::None,
         precision: precision(dtype),
         checkpoint_blocks: 0,

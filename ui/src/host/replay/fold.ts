@@ -10,7 +10,7 @@ const number = (value: number | "nan" | "inf" | "-inf") => (typeof value === "nu
 const emptyFigures: Figures = {
   step: 0, epoch: 1, samples_per_second: null, seconds_left: null, own_bytes: null, budget_bytes: null, pressure: null,
   level: "normal", level_since_ms: 0, micro_batch: null, pieces: null, loss: null, smoothed_loss: null, held_out_loss: null,
-  accuracy: null, best_accuracy: null, learning_rate: null, changes: 0, skipped: 0,
+  accuracy: null, best_accuracy: null, learning_rate: null, changes: 0, skipped: 0, measures: {},
 };
 
 const arrayNames = {

@@ -2,8 +2,8 @@
 
 use super::Row;
 use crate::error::Result;
-use crate::ops::{Choice, NoiseKey, Positions};
-use crate::tape::Value;
+use crate::ops::{Choice, KeepRule, NoiseKey, Positions, Quota};
+use crate::tape::{Tape, Value};
 
 /// A key for as many samples as `x` has.
 fn keyed(x: &Value, run: impl Fn(&NoiseKey) -> Result<Value>) -> Result<Value> {
@@ -14,6 +14,28 @@ fn keyed(x: &Value, run: impl Fn(&NoiseKey) -> Result<Value>) -> Result<Value> {
         site: "case",
         samples: &samples,
         positions: Positions::Counted,
+    })
+}
+
+/// Softly keeps `kept` of the tokens of each sample, each of which is one shorter than the one before.
+fn keep(t: &Tape, x: &Value, kept: Option<usize>) -> Result<Value> {
+    let [samples, tokens] = [x.dims()[0], x.dims()[1]];
+    let quotas: Vec<Quota> = (0..samples)
+        .map(|i| Quota {
+            tokens: tokens - i % 3,
+            kept,
+        })
+        .collect();
+    keyed(x, |key| {
+        t.keep(
+            x,
+            &KeepRule {
+                quotas: &quotas,
+                temperature: 0.7,
+                choice: Choice::Soft,
+                noise: Some(*key),
+            },
+        )
     })
 }
 
@@ -43,6 +65,12 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         }),
         ("gumbel_softmax", vec![vec![n, 3, 7]], |t, v| {
             keyed(&v[0], |key| t.gumbel_softmax(&v[0], 0.7, Choice::Soft, key))
+        }),
+        ("keep three of some", vec![vec![n, 7]], |t, v| {
+            keep(t, &v[0], Some(3))
+        }),
+        ("keep what wants to be kept", vec![vec![n, 7]], |t, v| {
+            keep(t, &v[0], None)
         }),
     ]
 }

@@ -1,0 +1,81 @@
+//! A run that has learnt to leave tokens out: which tokens of a text it keeps, and what it makes of the gaps.
+
+use super::SavedRun;
+use crate::error::Result;
+use crate::models::Network;
+use crate::task::Sample;
+use dataset::Window;
+use tape::Cancel;
+
+/// A text that was compressed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compressed {
+    /// The tokens that are kept, as text.
+    pub kept: String,
+    /// The text with a gap for each dropped token.
+    pub marked: String,
+    /// What the language model fills in.
+    pub filled: String,
+    /// Share of the tokens that is kept.
+    pub kept_fraction: f64,
+    /// Share of the dropped tokens that is filled in right.
+    pub right_fraction: f64,
+}
+
+/// Stands for a dropped token where a text is shown.
+const GAP: char = '\u{b7}';
+
+impl SavedRun {
+    /// Which tokens of a text are kept. What is longer than a window is compressed in several.
+    ///
+    /// # Errors
+    /// The run has learnt something else.
+    pub fn compress(&self, text: &str) -> Result<Compressed> {
+        let Network::Compressor(network) = &self.learner.network else {
+            return Err(self.wrong_task("a text to be compressed"));
+        };
+        let work = self.learner.evaluation_work(Cancel::default());
+        let task = work.of_compression(network)?;
+        let ids = self.tokenizer.encode(text)?;
+        let (mut kept, mut filled) = (Vec::new(), Vec::new());
+        for (index, part) in ids.chunks(self.plan.image_size as usize).enumerate() {
+            let window = Window {
+                inputs: part.to_vec(),
+                ..Window::default()
+            };
+            if let Sample::Sequence(sequence) = self.reading.sample(window, index as u32, 0) {
+                let (of_part, made) = task.mark(&sequence)?;
+                kept.extend(of_part);
+                filled.extend(made);
+            }
+        }
+        Ok(self.shown(&ids, &kept, &filled))
+    }
+
+    fn shown(&self, ids: &[u32], kept: &[bool], filled: &[u32]) -> Compressed {
+        let places = || ids.iter().zip(kept);
+        let stay: Vec<u32> = places().filter(|(_, k)| **k).map(|(id, _)| *id).collect();
+        // Runs of kept bytes are decoded together: a letter may be several.
+        let (mut marked, mut run) = (String::new(), Vec::new());
+        for (id, kept) in places() {
+            match kept {
+                true => run.push(*id),
+                false => {
+                    marked += &self.tokenizer.decode(&std::mem::take(&mut run));
+                    marked.push(GAP);
+                }
+            }
+        }
+        marked += &self.tokenizer.decode(&run);
+        let dropped = ids.len() - stay.len();
+        let right = places().zip(filled);
+        let right = right.filter(|((id, kept), filled)| !**kept && id == filled);
+        Compressed {
+            kept: self.tokenizer.decode(&stay),
+            marked,
+            filled: self.tokenizer.decode(filled),
+            kept_fraction: stay.len() as f64 / ids.len().max(1) as f64,
+            right_fraction: right.count() as f64 / dropped.max(1) as f64,
+        }
+    }
+}
