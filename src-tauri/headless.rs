@@ -5,10 +5,12 @@ mod say;
 mod args;
 mod doctor;
 mod drill;
+mod attempt;
 mod bench;
 mod evaluate;
 mod export;
 mod failure;
+mod find_lr;
 mod generate;
 mod inspect;
 mod interrupt;
@@ -19,8 +21,10 @@ mod predict;
 mod progress;
 mod runs;
 mod show;
+mod sweep;
 mod texts;
 mod train;
+mod tune;
 mod verify_split;
 
 use args::{Command, Ebb};
@@ -53,6 +57,9 @@ pub fn run() -> ExitCode {
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::VerifySplit(args)) => verify_split::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::SweepBatch(args)) => sweep::run(&args),
+        Some(Command::FindLr(args)) => find_lr::run(&args),
+        Some(Command::Tune(args)) => tune::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use dataset::{Found, Task};
 use pressure::{DataNeed, DeviceRoom, ModelNeed, Policy, Processes, suggest_config};
 use runlog::RunConfig;
 use trainer::forecast::{Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
-use trainer::{Augmentation, ModelKind, Plan, TextModel, TextSize, foresee_kind};
+use trainer::{ModelKind, Plan, TextModel, TextSize, foresee_kind};
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
 const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
@@ -22,7 +22,7 @@ pub fn of(found: &Found, machine: &Told) -> trainer::Result<PlanView> {
             effective_batch: plan.effective_batch,
             epochs: plan.epochs(),
             learning_rate: plan.learning_rate,
-            augment: is_of_photographs(found).then(|| augmentation(plan.augment)),
+            augment: is_of_photographs(found).then(|| plan.augment.name().to_owned()),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
             politeness: plan.politeness.unwrap_or(Policy::default().politeness),
             seed: plan.seed,
@@ -46,14 +46,6 @@ pub fn of(found: &Found, machine: &Told) -> trainer::Result<PlanView> {
 
 fn is_of_photographs(found: &Found) -> bool {
     found.task() == Task::ImageClassification
-}
-
-fn augmentation(augment: Augmentation) -> String {
-    match augment {
-        Augmentation::None => "none",
-        Augmentation::Standard => "standard",
-    }
-    .to_owned()
 }
 
 /// The networks that learn what the plan learns, the suggested one first.

@@ -2,7 +2,9 @@
 
 mod compression;
 mod measuring;
+mod numbers;
 mod texts;
+mod tried;
 mod weights;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -13,7 +15,9 @@ use std::path::PathBuf;
 
 pub use compression::Compression;
 pub use measuring::{Bench, VerifySplit};
+pub use numbers::Numbers;
 pub use texts::{Generate, Texts};
+pub use tried::{FindLr, SweepBatch, Tune};
 pub use weights::Weights;
 
 /// Trains neural networks on your own computer without taking it over.
@@ -64,6 +68,12 @@ pub enum Command {
     VerifySplit(VerifySplit),
     /// Measure training steps of fixed workloads
     Bench(Bench),
+    /// Try several batches on a folder: time, memory, and which do not fit
+    SweepBatch(SweepBatch),
+    /// Find a learning rate: raise it step by step and watch the loss
+    FindLr(FindLr),
+    /// Search settings on a part of a folder, and keep the better ones
+    Tune(Tune),
     /// Open the window
     App(App),
 }
@@ -72,6 +82,8 @@ pub enum Command {
 pub struct Inspect {
     /// Folder of photographs or texts, or a file of texts
     pub folder: PathBuf,
+    #[command(flatten)]
+    pub numbers: Numbers,
     /// Guessed where absent
     #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model|token-compression")]
     pub task: Option<Task>,
@@ -103,6 +115,8 @@ pub struct Train {
     pub texts: Texts,
     #[command(flatten)]
     pub compression: Compression,
+    #[command(flatten)]
+    pub numbers: Numbers,
     /// Side of the square image in pixels
     #[arg(long, value_name = "PIXELS")]
     pub image_size: Option<u32>,
@@ -130,9 +144,15 @@ pub struct Train {
     /// Evaluate with a moving average of the weights, such as 0.999
     #[arg(long, value_name = "DECAY")]
     pub ema_decay: Option<f64>,
-    /// none or standard
+    /// none, standard or randaugment
     #[arg(long)]
     pub augment: Option<String>,
+    /// Mix photographs with one another: none, mixup, cutmix or both
+    #[arg(long)]
+    pub mix: Option<String>,
+    /// Share of each target that goes to all classes alike, 0 to 0.99
+    #[arg(long, value_name = "SHARE")]
+    pub label_smoothing: Option<f64>,
     /// auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
@@ -171,6 +191,9 @@ pub struct Train {
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// A quick run to see that everything works: few samples, few epochs
+    #[arg(long)]
+    pub dev_mode: bool,
     /// Train on this many samples only
     #[arg(long, value_name = "SAMPLES")]
     pub dev_samples: Option<u64>,
@@ -249,8 +272,8 @@ pub struct Resume {
 pub struct Evaluate {
     /// Id, beginning of a name, or path of a run
     pub run: String,
-    /// Folder with the same classes
-    pub folder: PathBuf,
+    /// Folder with the same classes; absent, the run's own test part, or what it held out
+    pub folder: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -1,4 +1,4 @@
-//! `ebb evaluate`: a run measured on a folder.
+//! `ebb evaluate`: a run measured on a folder, class by class and number by number.
 
 use super::args;
 use super::failure::Failure;
@@ -7,66 +7,174 @@ use super::train::{certificate_path, find};
 use dataset::{Task, look};
 use runlog::format_count;
 use serde_json::json;
-use trainer::{SavedRun, Wanted};
+use trainer::{EvaluationReport, SavedRun, Wanted};
+
+/// Mistakes that are named.
+const MISTAKES: usize = 5;
 
 /// The top-level entry point of `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
-    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&certificate_path()))?;
-    // The same split as in training, so that what was trained on is not measured on.
-    let found = look(&args.folder, &saved.split(), &saved.reading(), &|_| {})?;
-    let evaluated = saved.evaluate(&found)?;
-    let metrics = &evaluated.metrics;
+    let run = find(&args.run)?;
+    let saved = SavedRun::load(&run, Wanted::Auto, Some(&certificate_path()))?;
+    let evaluated = match &args.folder {
+        // The same split as in training, so that what was trained on is not measured on.
+        Some(folder) => {
+            saved.evaluate(&look(folder, &saved.split(), &saved.reading(), &|_| {})?)?
+        }
+        None => saved.evaluate_own(&run)?,
+    };
     for (file, reason) in &evaluated.skipped {
         aside!("Skipped {}: {reason}", file.display());
     }
-    if args.json {
-        let mut line = json!({
-            "step": saved.state.step, "samples": metrics.samples, "loss": metrics.loss, "skipped": evaluated.skipped.len(),
-        });
-        metrics
-            .by_name
-            .iter()
-            .for_each(|(name, value)| line[name] = json!(value));
-        out!("{line}");
-        return Ok(());
+    let report = &evaluated.report;
+    if args.folder.is_none() {
+        report.keep(&run)?;
     }
-    let percent = |name: &str| 100.0 * metrics.get(name).unwrap_or(f64::NAN);
-    let (count, samples) = (format_count(metrics.samples), saved.task().sample());
-    let (what, came_to) = match saved.task() {
-        Task::ImageClassification => (
-            format!("{count} {samples}s"),
-            format!(
-                "accuracy {:.1} %, among the five best {:.1} %",
-                percent("accuracy"),
-                percent("top_5")
-            ),
+    if !args.json {
+        return words(&saved, report);
+    }
+    let mut line = json!({
+        "step": report.step, "part": report.part, "samples": report.samples, "loss": report.loss,
+        "skipped": evaluated.skipped.len(),
+        "accuracy_interval": report.accuracy_interval,
+        "classes": report.classes, "confusion": report.confusion, "numbers": report.numbers,
+    });
+    for (name, value) in &report.metrics {
+        line[name] = json!(value);
+    }
+    out!("{line}");
+    Ok(())
+}
+
+fn words(saved: &SavedRun, report: &EvaluationReport) -> Result<(), Failure> {
+    let percent = |name: &str| 100.0 * report.metrics.get(name).unwrap_or(&f64::NAN);
+    let (count, samples) = (format_count(report.samples), saved.task().sample());
+    let interval = report
+        .accuracy_interval
+        .map(|(low, high)| format!(" (95 % interval {:.1} to {:.1})", 100.0 * low, 100.0 * high));
+    let accuracy = format!(
+        "accuracy {:.1} %{}, ",
+        percent("accuracy"),
+        interval.unwrap_or_default()
+    );
+    let macro_f1 = format!("macro-F1 {:.1} %, ", percent("macro_f1"));
+    let came_to = match saved.task() {
+        Task::ImageClassification if report.classes.is_empty() => String::new(),
+        Task::ImageClassification => format!(
+            "{accuracy}among the five best {:.1} %, {macro_f1}",
+            percent("top_5")
         ),
-        Task::TextClassification => (
-            format!("{count} {samples}s"),
-            format!(
-                "accuracy {:.1} %, macro-F1 {:.1} %",
-                percent("accuracy"),
-                percent("macro_f1")
-            ),
-        ),
-        Task::LanguageModel => (
-            format!("{count} windows of {samples}s"),
-            format!("{:.3} bits per byte", percent("bits_per_byte") / 100.0),
-        ),
-        Task::TokenCompression => (
-            format!("{count} windows of {samples}s"),
-            format!(
-                "{:.2} % of the tokens kept, {:.3} nats a dropped one, reward {:.3}",
-                percent("kept_fraction"),
-                percent("loss_per_dropped") / 100.0,
-                percent("reward") / 100.0
-            ),
+        Task::TextClassification => format!("{accuracy}{macro_f1}"),
+        Task::LanguageModel => {
+            format!("{:.3} bits per byte, ", percent("bits_per_byte") / 100.0)
+        }
+        Task::TokenCompression => format!(
+            "{:.2} % of the tokens kept, {:.3} nats a dropped one, reward {:.3}, ",
+            percent("kept_fraction"),
+            percent("loss_per_dropped") / 100.0,
+            percent("reward") / 100.0
         ),
     };
+    let windows = match saved.task() {
+        Task::LanguageModel | Task::TokenCompression => "windows of ",
+        Task::ImageClassification | Task::TextClassification => "",
+    };
     out!(
-        "{what}, checkpoint of step {}: {came_to}, loss {:.3}",
-        format_count(saved.state.step),
-        metrics.loss
+        "{count} {windows}{samples}s of the part {}, checkpoint of step {}: {came_to}loss {:.3}",
+        report.part,
+        format_count(report.step),
+        report.loss
     );
+    of_classes(report);
+    of_numbers(report);
     Ok(())
+}
+
+fn of_classes(report: &EvaluationReport) {
+    if report.classes.is_empty() {
+        return;
+    }
+    let widest = report
+        .classes
+        .iter()
+        .map(|class| class.name.chars().count());
+    let widest = widest.max().unwrap_or(0).max("Class".len());
+    out!("{:widest$}  samples  precision  recall      F1", "Class");
+    let share = |share: Option<f64>| match share {
+        Some(share) => format!("{:.1} %", 100.0 * share),
+        None => "-".to_owned(),
+    };
+    for class in &report.classes {
+        out!(
+            "{:widest$}  {:>7}  {:>9}  {:>6}  {:>6}",
+            class.name,
+            format_count(class.samples),
+            share(class.precision),
+            share(class.recall),
+            share(class.f1)
+        );
+    }
+    let absent = report.absent();
+    match absent.as_slice() {
+        [] => {}
+        [one] => out!("One class has no sample here: {one}."),
+        many => out!(
+            "{} classes have no sample here: {}.",
+            many.len(),
+            many.join(", ")
+        ),
+    }
+    let name = |class: u32| {
+        report
+            .classes
+            .get(class as usize)
+            .map_or("", |c| c.name.as_str())
+    };
+    for taken in report.mistakes(MISTAKES) {
+        let times = if taken.count == 1 { "once" } else { "times" };
+        let count = match taken.count {
+            1 => times.to_owned(),
+            n => format!("{} {times}", format_count(n)),
+        };
+        out!(
+            "{} was taken for {} {count}",
+            name(taken.class),
+            name(taken.taken_for)
+        );
+    }
+}
+
+fn of_numbers(report: &EvaluationReport) {
+    if report.numbers.is_empty() {
+        return;
+    }
+    let widest = report
+        .numbers
+        .iter()
+        .map(|number| number.name.chars().count());
+    let widest = widest.max().unwrap_or(0).max("Number".len());
+    out!(
+        "{:widest$}  samples  mean absolute error (95 %)      of the mean  better by (95 %)",
+        "Number"
+    );
+    for number in &report.numbers {
+        let digits = if number.of_the_mean.abs() < 10.0 {
+            2
+        } else {
+            1
+        };
+        let (low, high) = number.interval;
+        let error = format!(
+            "{:.digits$} ({low:.digits$} to {high:.digits$})",
+            number.mean_absolute_error
+        );
+        let (low, high) = number.better_by;
+        out!(
+            "{:widest$}  {:>7}  {error:<30}  {:>11.digits$}  {:.digits$} ({low:.digits$} to {high:.digits$})",
+            number.name,
+            format_count(number.samples),
+            number.of_the_mean,
+            number.of_the_mean - number.mean_absolute_error,
+        );
+    }
 }

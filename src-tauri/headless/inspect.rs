@@ -15,7 +15,11 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
         text_column: args.text_column.clone(),
         label_column: args.label_column.clone(),
     };
-    let found = look(&args.folder, &InspectOptions::default(), &options, &|_| {})?;
+    let split = InspectOptions {
+        table: args.numbers.table(),
+        ..InspectOptions::default()
+    };
+    let found = look(&args.folder, &split, &options, &|_| {})?;
     let refusal = match &found {
         Found::Photographs(inspection) if args.json => {
             out!("{}", as_json(inspection));
@@ -42,11 +46,15 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
 
 /// Says what was found.
 pub fn describe(inspection: &Inspection) {
+    let learnt = match (inspection.classes.len(), inspection.targets.len()) {
+        (classes, 0) => format!("in {classes} classes"),
+        (0, numbers) => format!("with {numbers} numbers and no classes"),
+        (classes, numbers) => format!("in {classes} classes, with {numbers} numbers"),
+    };
     out!(
-        "{}: {} photographs in {} classes, {}",
+        "{}: {} photographs {learnt}, {}",
         inspection.name,
         format_count(inspection.photographs()),
-        inspection.classes.len(),
         format_bytes(inspection.bytes)
     );
     if let Some((width, height)) = inspection.typical_size {
@@ -98,6 +106,9 @@ fn as_json(inspection: &Inspection) -> serde_json::Value {
         "bytes": inspection.bytes,
         "typical_size": inspection.typical_size,
         "classes": classes,
+        "table": inspection.table,
+        "targets": inspection.targets,
+        "groups": inspection.groups,
         "split": inspection.describe_split(),
         "skipped": skipped,
         "notes": inspection.notes,

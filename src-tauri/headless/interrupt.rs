@@ -3,17 +3,49 @@
 use super::failure::Failure;
 use super::say::aside;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trainer::{Control, Request};
 
 /// Turns the first interrupt into a stop, the second into the end of the process.
 pub fn heed(control: &Control) -> Result<(), Failure> {
-    let (control, asked) = (control.clone(), AtomicBool::new(false));
+    let control = control.clone();
+    ask_once(move || control.ask(Request::Stop))
+}
+
+/// The control of the training at work, where several follow one another.
+#[derive(Clone, Default)]
+pub struct AtWork(Arc<Mutex<Control>>);
+
+impl AtWork {
+    /// Heeds interrupts from now on. A process can do so once.
+    pub fn heeded() -> Result<AtWork, Failure> {
+        let at_work = AtWork::default();
+        let heard = at_work.clone();
+        ask_once(move || heard.lock().ask(Request::Stop))?;
+        Ok(at_work)
+    }
+
+    /// A control of its own for the next training.
+    pub fn next(&self) -> Control {
+        let control = Control::default();
+        *self.lock() = control.clone();
+        control
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Control> {
+        // A control is whole at any time.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ask_once(ask: impl Fn() + Send + 'static) -> Result<(), Failure> {
+    let asked = AtomicBool::new(false);
     let heard = move || {
         if asked.swap(true, Ordering::Relaxed) {
             aside!("\nebb: aborted; the last checkpoint is good");
             std::process::exit(1);
         }
-        control.ask(Request::Stop);
+        ask();
         aside!("\nStopping and saving a checkpoint. Ctrl-C again aborts.");
     };
     ctrlc::set_handler(heard).map_err(|error| {

@@ -102,11 +102,23 @@ fn best<'a>(
         .map(|&(label, p)| (saved.classes()[label as usize].as_str(), p))
 }
 
+/// Numbers by their columns, in the columns' units.
+fn numbers<'a>(
+    saved: &'a SavedRun,
+    prediction: &'a Prediction,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    let columns = saved.columns().iter().zip(&prediction.numbers);
+    columns.map(|(column, value)| (column.name.as_str(), column.in_units(*value)))
+}
+
 fn words(saved: &SavedRun, prediction: &Prediction, top: usize) -> String {
-    let parts: Vec<String> = best(saved, prediction, top)
-        .map(|(name, p)| format!("{name} {:.1} %", 100.0 * p))
-        .collect();
-    parts.join(", ")
+    let classes =
+        best(saved, prediction, top).map(|(name, p)| format!("{name} {:.1} %", 100.0 * p));
+    let numbers = numbers(saved, prediction).map(|(name, value)| {
+        let digits = if value.abs() < 10.0 { 2 } else { 1 };
+        format!("{name} {value:.digits$}")
+    });
+    classes.chain(numbers).collect::<Vec<_>>().join(", ")
 }
 
 fn line(
@@ -115,7 +127,15 @@ fn line(
     prediction: &Prediction,
     top: usize,
 ) -> serde_json::Value {
-    json!({"file": file.to_string_lossy(), "classes": classes(saved, prediction, top)})
+    let mut line =
+        json!({"file": file.to_string_lossy(), "classes": classes(saved, prediction, top)});
+    if !saved.columns().is_empty() {
+        line["numbers"] = numbers(saved, prediction)
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+    }
+    line
 }
 
 fn classes(saved: &SavedRun, prediction: &Prediction, top: usize) -> Vec<serde_json::Value> {

@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use trainer::forecast::settle;
 use trainer::{Control, Flight, Machine, MemoryScript, Replay};
 
+/// Samples of `--dev-mode`, and how often it sees them, unless asked otherwise.
+const DEV_SAMPLES: u64 = 100;
+const DEV_EPOCHS: u64 = 2;
+
 /// The top-level entry point of `ebb train`.
 pub fn start(args: args::Train) -> Result<(), Failure> {
     let config = config(&args)?;
@@ -50,6 +54,7 @@ pub fn options(config: &RunConfig) -> InspectOptions {
     InspectOptions {
         held_out_fraction: config.held_out_fraction.unwrap_or(usual.held_out_fraction),
         seed: config.seed.unwrap_or(usual.seed),
+        table: trainer::table_options(config),
     }
 }
 
@@ -122,6 +127,10 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         class_weights: args.texts.class_weights.clone(),
         text_column: args.texts.text_column.clone(),
         label_column: args.texts.label_column.clone(),
+        targets: args.numbers.targets.clone(),
+        target_weight: args.numbers.target_weight,
+        loss_balance: args.numbers.loss_balance.clone(),
+        group_by: args.numbers.group_by.clone(),
         epochs: args.epochs,
         steps: args.steps,
         effective_batch: args.effective_batch,
@@ -134,6 +143,8 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         weight_decay: args.weight_decay,
         ema_decay: args.ema_decay,
         augment: args.augment.clone(),
+        mix: args.mix.clone(),
+        label_smoothing: args.label_smoothing,
         device: args.device.clone(),
         precision: args.precision.clone(),
         checkpoint_blocks: args.checkpoint_blocks,
@@ -150,6 +161,12 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let mut config = args.weights.over(args.compression.over(typed)).over(base);
     if args.micro_batch == Some(MicroBatch::Auto) {
         config.micro_batch = None;
+    }
+    if args.dev_mode {
+        config.dev_samples = config.dev_samples.or(Some(DEV_SAMPLES));
+        if config.steps.is_none() {
+            config.epochs = config.epochs.or(Some(DEV_EPOCHS));
+        }
     }
     config.validate()?;
     Ok(config)

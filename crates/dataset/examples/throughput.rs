@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let options = ImageOptions {
         size,
         augment: Augment::Standard,
+        mix: dataset::Mix::None,
         seed: 0,
     };
     let dataset = ImageDataset::open(&inspection, Part::Train, options, None, CACHE_BYTES);

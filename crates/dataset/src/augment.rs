@@ -1,11 +1,18 @@
 //! Cuts a training sample out of a picture, and varies it: crop, mirror, light. Everything random comes from the stream
 //! that is given. Only operations that every machine rounds alike are used.
 
+mod mixing;
+mod rand_augment;
+
+pub use mixing::Mix;
+pub(crate) use mixing::draw;
+
 use crate::decode::{Picture, resample};
 use crate::stream::Stream;
 
-/// Share of the picture's area that a random crop keeps at least.
+/// Share of the picture's area that a random crop keeps at least; where samples are varied more, less.
 const MIN_CROP_AREA: f64 = 0.5;
+const MIN_CROP_AREA_STRONG: f64 = 0.25;
 /// Height over width, or width over height, of a random crop.
 const MIN_CROP_RATIO: f64 = 0.75;
 /// Crops tried before the largest allowed one is taken from the middle.
@@ -24,7 +31,7 @@ pub(crate) fn plain(picture: &Picture, size: u32) -> Vec<u8> {
 
 /// A random crop, mirrored half of the time, in slightly other light.
 pub(crate) fn standard(picture: &Picture, size: u32, stream: &mut Stream) -> Vec<u8> {
-    let part = random_part(picture, stream);
+    let part = random_part(picture, MIN_CROP_AREA, stream);
     let mut rgb = resample(picture, part, size, size).rgb;
     if stream.unit() < 0.5 {
         mirror(&mut rgb, size);
@@ -33,15 +40,27 @@ pub(crate) fn standard(picture: &Picture, size: u32, stream: &mut Stream) -> Vec
     planes(&rgb)
 }
 
+/// A random crop, smaller ones among them, mirrored half of the time, in other light and varied by RandAugment.
+pub(crate) fn rand_augment(picture: &Picture, size: u32, stream: &mut Stream) -> Vec<u8> {
+    let part = random_part(picture, MIN_CROP_AREA_STRONG, stream);
+    let mut rgb = resample(picture, part, size, size).rgb;
+    if stream.unit() < 0.5 {
+        mirror(&mut rgb, size);
+    }
+    light(&mut rgb, stream);
+    rand_augment::vary(&mut rgb, size, stream);
+    planes(&rgb)
+}
+
 fn middle(picture: &Picture, width: f64, height: f64) -> Part {
     let (w, h) = (f64::from(picture.width), f64::from(picture.height));
     ((w - width) / 2.0, (h - height) / 2.0, width, height)
 }
 
-fn random_part(picture: &Picture, stream: &mut Stream) -> Part {
+fn random_part(picture: &Picture, least_area: f64, stream: &mut Stream) -> Part {
     let (w, h) = (f64::from(picture.width), f64::from(picture.height));
     for _ in 0..CROP_TRIES {
-        let area = w * h * stream.between(MIN_CROP_AREA, 1.0);
+        let area = w * h * stream.between(least_area, 1.0);
         // Upright and lying alike; a logarithm would round differently from one system's library to another's.
         let slim = stream.between(MIN_CROP_RATIO, 1.0);
         let ratio = if stream.unit() < 0.5 {
@@ -124,7 +143,8 @@ mod tests {
         for (w, h) in [(200, 100), (64, 64), (1, 1), (3, 150), (1, 50)] {
             let picture = gradient(w, h);
             for n in 0..500 {
-                let (left, top, width, height) = random_part(&picture, &mut Stream::keyed(&[n]));
+                let (left, top, width, height) =
+                    random_part(&picture, MIN_CROP_AREA, &mut Stream::keyed(&[n]));
                 let (w, h) = (f64::from(w), f64::from(h));
                 assert!(
                     left >= 0.0

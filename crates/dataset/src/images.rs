@@ -1,13 +1,14 @@
 //! The photographs of one part of an inspected folder as samples: plain arrays, each a function of (seed, epoch, index)
 //! alone. Whoever asks, in whatever order, on whatever thread, gets the same bytes.
 
-use crate::augment;
+use crate::augment::{self, Mix};
 use crate::cache::Cache;
 use crate::decode::{Picture, decode};
 use crate::error::SampleError;
 use crate::inspection::{ImageFile, Inspection, Part};
 use crate::split;
 use crate::stream::Stream;
+use crate::table::TargetColumn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub struct ImageOptions {
     pub size: u32,
     /// How samples are varied.
     pub augment: Augment,
+    /// How samples are mixed with others of the dataset.
+    pub mix: Mix,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -30,10 +33,12 @@ pub enum Augment {
     None,
     /// Random crop, mirror, brightness, contrast and saturation.
     Standard,
+    /// The same with smaller crops, and two operations of RandAugment.
+    RandAugment,
 }
 
 /// One photograph ready for a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sample {
     /// Its place in the dataset.
     pub index: u32,
@@ -41,6 +46,13 @@ pub struct Sample {
     pub label: u32,
     /// Three planes red, green, blue of `size * size` bytes each, rows from the top.
     pub pixels: Vec<u8>,
+    /// The class and the share of the sample that was mixed in, where one was.
+    pub partner: Option<(u32, f32)>,
+    /// Its numbers, each in deviations from the mean of its column; nothing where one is missing.
+    pub targets: Vec<Option<f32>>,
+    /// What the loss of each number is multiplied by, so that the batch's sum over its samples comes to the mean over the
+    /// numbers that are there; 1 for each where this is empty.
+    pub factors: Vec<f64>,
 }
 
 /// The photographs of one part of a folder.
@@ -48,6 +60,7 @@ pub struct Sample {
 pub struct ImageDataset {
     folder: PathBuf,
     files: Vec<ImageFile>,
+    columns: Vec<TargetColumn>,
     options: ImageOptions,
     cache: Cache,
 }
@@ -85,6 +98,7 @@ impl ImageDataset {
         Self {
             folder: inspection.folder.clone(),
             files,
+            columns: inspection.targets.clone(),
             options,
             cache: Cache::new(cache_bytes),
         }
@@ -105,6 +119,15 @@ impl ImageDataset {
         self.files[index].label
     }
 
+    /// Its numbers, in deviations from the mean of their columns; `index` must be below `len`.
+    pub fn targets(&self, index: u32) -> Vec<Option<f32>> {
+        let numbers = self.files[index as usize].numbers.iter();
+        let columns = numbers.zip(&self.columns);
+        columns
+            .map(|(number, column)| number.map(|n| column.standardised(n) as f32))
+            .collect()
+    }
+
     /// Its path relative to the folder; `index` must be below `len`.
     pub fn file(&self, index: usize) -> &Path {
         &self.files[index].path
@@ -117,20 +140,35 @@ impl ImageDataset {
 
     /// Decodes and varies one photograph; `index` must be below `len`.
     pub fn sample(&self, index: u32, epoch: u64) -> Result<Sample, SampleError> {
-        let file = &self.files[index as usize];
-        let picture = self.picture(index, file)?;
-        let size = self.options.size;
-        let pixels = match self.options.augment {
-            Augment::None => augment::plain(&picture, size),
-            Augment::Standard => {
-                let place = [self.options.seed, epoch, u64::from(index)];
-                augment::standard(&picture, size, &mut Stream::keyed(&place))
-            }
-        };
+        let mut pixels = self.varied(index, epoch)?;
+        let (seed, len) = (self.options.seed, self.files.len() as u32);
+        let mixture = augment::draw(self.options.mix, seed, epoch, index, len);
+        // A partner that cannot be read is skipped in its own place; here the sample stays unmixed.
+        let mixed = mixture.and_then(|m| Some((m, self.varied(m.partner, epoch).ok()?)));
+        let partner = mixed.map(|(mixture, other)| {
+            let share = mixture.blend(&mut pixels, &other, self.options.size);
+            (self.files[mixture.partner as usize].label, share)
+        });
         Ok(Sample {
             index,
-            label: file.label,
+            label: self.files[index as usize].label,
             pixels,
+            partner,
+            targets: self.targets(index),
+            factors: Vec::new(),
+        })
+    }
+
+    /// One photograph as it stands in an epoch, before it is mixed with any other.
+    fn varied(&self, index: u32, epoch: u64) -> Result<Vec<u8>, SampleError> {
+        let picture = self.picture(index, &self.files[index as usize])?;
+        let size = self.options.size;
+        let place = [self.options.seed, epoch, u64::from(index)];
+        let stream = &mut Stream::keyed(&place);
+        Ok(match self.options.augment {
+            Augment::None => augment::plain(&picture, size),
+            Augment::Standard => augment::standard(&picture, size, stream),
+            Augment::RandAugment => augment::rand_augment(&picture, size, stream),
         })
     }
 

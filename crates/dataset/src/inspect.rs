@@ -7,6 +7,7 @@ use crate::inspection::{Class, ImageFile, Inspection, Part, SkippedFile, SplitKi
 use crate::layout::{Layout, lay_out};
 use crate::roster;
 use crate::sentences::{self, Situation};
+use crate::table::{self, Table, TableOptions, TargetColumn, placing};
 use crate::walk::{Entry, Walk, walk};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,12 +26,14 @@ const NOUN: &str = "photograph";
 pub const DEFAULT_SEED: u64 = 7;
 
 /// How a folder is looked at.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct InspectOptions {
     /// Held out of each class where the folder brings no split, `0.0..=0.9`.
     pub held_out_fraction: f64,
     /// Chooses which photographs are held out.
     pub seed: u64,
+    /// How tables beside photographs are read.
+    pub table: TableOptions,
 }
 
 impl Default for InspectOptions {
@@ -38,6 +41,7 @@ impl Default for InspectOptions {
         Self {
             held_out_fraction: 0.2,
             seed: DEFAULT_SEED,
+            table: TableOptions::default(),
         }
     }
 }
@@ -73,7 +77,13 @@ pub fn inspect(
         .iter()
         .map(|(entry, _)| entry.names.as_slice())
         .collect();
-    let layout = lay_out(&names);
+    let mut layout = lay_out(&names);
+    let table = beside(&root, &mut found, &images, &options.table)?;
+    let mut groups = None;
+    if let Some(table) = &table {
+        placing::place(&mut layout, table, &options.table);
+        groups = placing::together(table, &images.entries(), &options.table);
+    }
     let barren = barren_folders(&found, &names);
     let fraction = options.fraction();
     let split = match layout.parts.contains(&Part::HeldOut) {
@@ -84,11 +94,30 @@ pub fn inspect(
         },
     };
     let strays = layout.places.iter().filter(|place| place.is_err()).count() as u64;
-    let mut placed = roster::place(images.found, &layout, &mut found.skipped);
+    let said = roster::Said {
+        table: table.as_ref(),
+        groups: groups.as_ref(),
+    };
+    let mut placed = roster::place(images.found, &layout, said, &mut found.skipped);
     if let SplitKind::Seeded { fraction, seed } = split {
-        roster::hold_out(&mut placed, fraction, seed);
+        roster::hold_out(&mut placed, groups.is_some(), fraction, seed);
     }
-    let (classes, files) = roster::label(placed, &mut found.skipped);
+    let mut about = Vec::new();
+    let groups = groups.map(|groups| {
+        let (count, words) = placing::words(&groups, &roster::parts(&placed));
+        about.extend(words);
+        (groups.by, count)
+    });
+    let (classes, mut files) = roster::label(placed, &mut found.skipped);
+    let mut targets = Vec::new();
+    if let Some(table) = &table {
+        let (kept, dropped) = placing::targets(&table.targets, &mut files);
+        let trained = files.iter().filter(|file| file.part == Part::Train).count() as u64;
+        let numbers = placing::sentence(&kept, trained);
+        let notes = table.notes.iter().cloned().chain(numbers).chain(dropped);
+        about.splice(0..0, notes);
+        targets = kept;
+    }
     let situation = Situation {
         classes: &classes,
         strays,
@@ -102,15 +131,58 @@ pub fn inspect(
         name: last_name(&root),
         typical_size: typical_size(&files),
         bytes: files.iter().map(|f| f.bytes).sum(),
-        refusal: sentences::refusal(&situation),
-        notes: notes(&classes, &layout, split, &images.formats, &barren),
+        refusal: refusal(&situation, &files, &targets),
+        notes: about
+            .into_iter()
+            .chain(notes(&classes, &layout, split, &images.formats, &barren))
+            .collect(),
         folder: root,
         classes,
+        targets,
+        table: table.map(|table| PathBuf::from(table.file)),
+        groups,
         files,
         skipped: found.skipped,
         ignored: found.ignored,
         split,
         split_folders: layout.split_folders,
+    })
+}
+
+/// The table beside the photographs. It is no longer among the files passed over.
+fn beside(
+    root: &Path,
+    found: &mut Walk,
+    images: &Images,
+    options: &TableOptions,
+) -> Result<Option<Table>, DatasetError> {
+    let mut left_out = Vec::new();
+    let table = table::read(
+        root,
+        &found.files,
+        &images.entries(),
+        options,
+        &mut left_out,
+    )?;
+    let table = table.filter(|table| !table.targets.is_empty() || table.label.is_some());
+    if let Some(table) = &table {
+        let mut named: BTreeSet<PathBuf> = left_out.iter().map(|file| file.path.clone()).collect();
+        named.insert(PathBuf::from(&table.file));
+        found.ignored.other = found.ignored.other.saturating_sub(named.len() as u64);
+        found.skipped.extend(left_out);
+    }
+    Ok(table)
+}
+
+/// Why the folder cannot be trained. Numbers can be learnt without classes.
+fn refusal(situation: &Situation, files: &[ImageFile], targets: &[TargetColumn]) -> Option<String> {
+    if targets.is_empty() || !situation.classes.is_empty() {
+        return sentences::refusal(situation);
+    }
+    let trained = files.iter().filter(|file| file.part == Part::Train).count();
+    (trained < 2).then(|| {
+        "There are too few photographs with numbers to train on. Add photographs, and rows that name them."
+            .to_owned()
     })
 }
 
@@ -137,6 +209,13 @@ struct Images {
     found: Vec<(Entry, (u32, u32))>,
     /// Image formats that are not read.
     formats: BTreeMap<&'static str, u64>,
+}
+
+impl Images {
+    /// Photographs as they were listed.
+    fn entries(&self) -> Vec<&Entry> {
+        self.found.iter().map(|(entry, _)| entry).collect()
+    }
 }
 
 /// Judges every listed file, many at a time; names those left out.

@@ -2,6 +2,7 @@
 //! composed Unicode (NFC), whatever the file system keeps.
 
 use crate::sentences::grouped;
+use crate::table::TargetColumn;
 use std::path::PathBuf;
 
 /// What a folder is, and why it cannot be trained where it cannot.
@@ -13,6 +14,12 @@ pub struct Inspection {
     pub name: String,
     /// Classes in label order: sorted by name.
     pub classes: Vec<Class>,
+    /// Numbers that are learnt, from a table beside the photographs; mostly none.
+    pub targets: Vec<TargetColumn>,
+    /// The table that tells classes or numbers, relative to the folder.
+    pub table: Option<PathBuf>,
+    /// What keeps photographs together, and in how many groups.
+    pub groups: Option<(String, u64)>,
     /// Photographs that can be used, sorted by composed relative path.
     pub files: Vec<ImageFile>,
     /// Files and folders left out, by name.
@@ -54,7 +61,7 @@ impl Class {
 }
 
 /// One photograph that can be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ImageFile {
     /// Relative to the folder, as the file system spells it.
     pub path: PathBuf,
@@ -68,6 +75,8 @@ pub struct ImageFile {
     pub height: u32,
     /// Bytes on disk.
     pub bytes: u64,
+    /// Its number in each of `Inspection::targets`, where it has one.
+    pub numbers: Vec<Option<f64>>,
 }
 
 /// What a sample serves for.
@@ -127,12 +136,19 @@ impl Inspection {
     /// "20 % of each class, 243 photographs, chosen by seed 7" or "folders train, val, test".
     pub fn describe_split(&self) -> String {
         let SplitKind::Seeded { fraction, seed } = self.split else {
-            return format!("folders {}", self.split_folders.join(", "));
+            return match self.split_folders.is_empty() {
+                true => "as the table says".to_owned(),
+                false => format!("folders {}", self.split_folders.join(", ")),
+            };
         };
         let percent = (fraction * 1000.0).round() / 10.0;
         let held_out = grouped(self.count(Part::HeldOut));
-        let chosen =
-            format!("{percent} % of each class, {held_out} photographs, chosen by seed {seed}");
+        let of_what = match (&self.groups, self.classes.is_empty()) {
+            (Some((by, _)), _) => format!("about {percent} %, in whole groups by {by}"),
+            (None, true) => format!("{percent} %"),
+            (None, false) => format!("{percent} % of each class"),
+        };
+        let chosen = format!("{of_what}, {held_out} photographs, chosen by seed {seed}");
         match self.count(Part::Test) {
             0 => chosen,
             test => format!("{chosen}; {} kept apart in folder test", grouped(test)),

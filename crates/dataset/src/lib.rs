@@ -13,9 +13,11 @@ mod walk;
 mod header;
 mod promise;
 
+mod groups;
 mod layout;
 mod roster;
 mod split;
+mod table;
 
 mod sentences;
 
@@ -44,6 +46,7 @@ mod look;
 // The folder while the window is open.
 mod watch;
 
+pub use augment::Mix;
 pub use error::{DatasetError, SampleError};
 pub use images::{Augment, ImageDataset, ImageOptions, Sample};
 pub use inspect::{DEFAULT_SEED, InspectOptions, inspect};
@@ -51,6 +54,7 @@ pub use inspection::{Class, Ignored, ImageFile, Inspection, Part, SkippedFile, S
 pub use loader::{Loader, LoaderOptions};
 pub use look::{Found, look};
 pub use order::Order;
+pub use table::{TableOptions, TargetColumn};
 pub use text::{
     Buckets, Column, Documents, EncodingFound, KeptTexts, Lengths, Packing, Role, SkippedRows,
     Task, TextFile, TextInspection, TextOptions, TextRows, TextSample, Tokenizer, Vocabulary,

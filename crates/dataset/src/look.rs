@@ -70,11 +70,16 @@ pub fn look(
     let wants_texts = matches!(
         texts.task,
         Some(Task::TextClassification | Task::LanguageModel)
-    ) || texts.text_column.is_some()
-        || texts.label_column.is_some();
+    ) || texts.text_column.is_some();
+    let is_image_task = texts.task == Some(Task::ImageClassification);
+    let options = &match wants_texts {
+        true => options.clone(),
+        false => of_photographs(options, texts),
+    };
     let photographs = inspect(&root, options, seen)?;
     let listed = walk(&root)?;
-    let is_image_task = texts.task == Some(Task::ImageClassification);
+    // A column of classes may be that of a table beside photographs.
+    let wants_texts = wants_texts || texts.label_column.is_some() && photographs.table.is_none();
     if is_image_task || !wants_texts && are_the_matter(&photographs, &listed) {
         return Ok(Found::Photographs(photographs));
     }
@@ -85,6 +90,15 @@ pub fn look(
     }
 }
 
+/// A column of labels that a user names is looked for beside photographs too.
+fn of_photographs(options: &InspectOptions, texts: &TextOptions) -> InspectOptions {
+    let mut options = options.clone();
+    if options.table.label_column.is_none() {
+        options.table.label_column.clone_from(&texts.label_column);
+    }
+    options
+}
+
 /// There are classes of photographs, and no crowd of texts in which a few were found.
 fn are_the_matter(photographs: &Inspection, listed: &Walk) -> bool {
     let texts = listed
@@ -92,7 +106,8 @@ fn are_the_matter(photographs: &Inspection, listed: &Walk) -> bool {
         .iter()
         .filter(|file| claims_text(&file.path))
         .count() as u64;
-    !photographs.classes.is_empty() && photographs.photographs() * 2 >= texts
+    let is_matter = !photographs.classes.is_empty() || !photographs.targets.is_empty();
+    is_matter && photographs.photographs() * 2 >= texts
 }
 
 /// Fewer documents than files that claim to be photographs.

@@ -149,7 +149,7 @@ pub(crate) fn barren(folders: &[String]) -> Option<String> {
 }
 
 /// "a, b, c and 4 more".
-fn listed(names: &[String]) -> String {
+pub(crate) fn listed(names: &[String]) -> String {
     let shown = names
         .iter()
         .take(NAMES_SHOWN)

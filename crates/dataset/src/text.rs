@@ -45,7 +45,10 @@ pub use packing::{Packing, Window};
 pub use rows::TextRows;
 pub use tokens::{Tokenizer, Vocabulary};
 
-use source::Claim;
+pub(crate) use cells::Row;
+pub(crate) use columns::is_named_label;
+pub(crate) use sheets::{Sheet, open as open_tables};
+pub(crate) use source::{Claim, Source};
 
 use crate::error::DatasetError;
 use crate::inspect::InspectOptions;

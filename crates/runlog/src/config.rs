@@ -70,6 +70,18 @@ pub struct RunConfig {
     /// The same at the last step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_temperature: Option<f64>,
+    /// Columns of a table beside photographs whose numbers are learnt, with commas between; absent, every column of numbers is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub targets: Option<String>,
+    /// How much the numbers' mean loss counts beside the class loss, `0.001..=1000.0`; absent means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_weight: Option<f64>,
+    /// `fixed`, or `uncertainty`: the weights of the losses are learnt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_balance: Option<String>,
+    /// The column by which photographs stay together on one side of the split, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<String>,
     /// Epochs, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
@@ -97,6 +109,9 @@ pub struct RunConfig {
     /// Steps of linear warm-up as a fraction of all steps, `0.0..=1.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_fraction: Option<f64>,
+    /// `cosine`, or `rising`: the rate grows to its peak by the same factor every step, to see where the loss falls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// Label smoothing, `0.0..=0.99`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_smoothing: Option<f64>,
@@ -106,9 +121,12 @@ pub struct RunConfig {
     /// Decay of a moving average of the weights, `0.0..=0.999999`; absent means none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema_decay: Option<f64>,
-    /// `none` or `standard` (crop, flip, colour).
+    /// `none`, `standard` (crop, flip, colour) or `randaugment` (the same, and RandAugment).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub augment: Option<String>,
+    /// How photographs are mixed with one another: `none`, `mixup`, `cutmix` or `both`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<String>,
     /// Share of each class held out when the folder has no split, `0.0..=0.99`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out_fraction: Option<f64>,
@@ -222,6 +240,10 @@ impl RunConfig {
             kept_cost: self.kept_cost.or(base.kept_cost),
             temperature: self.temperature.or(base.temperature),
             last_temperature: self.last_temperature.or(base.last_temperature),
+            targets: self.targets.or(base.targets),
+            target_weight: self.target_weight.or(base.target_weight),
+            loss_balance: self.loss_balance.or(base.loss_balance),
+            group_by: self.group_by.or(base.group_by),
             epochs: self.epochs.or(base.epochs),
             steps: self.steps.or(steps),
             effective_batch: self.effective_batch.or(base.effective_batch),
@@ -235,10 +257,12 @@ impl RunConfig {
             learning_rate: self.learning_rate.or(base.learning_rate),
             weight_decay: self.weight_decay.or(base.weight_decay),
             warmup_fraction: self.warmup_fraction.or(base.warmup_fraction),
+            schedule: self.schedule.or(base.schedule),
             label_smoothing: self.label_smoothing.or(base.label_smoothing),
             clip_norm: self.clip_norm.or(base.clip_norm),
             ema_decay: self.ema_decay.or(base.ema_decay),
             augment: self.augment.or(base.augment),
+            mix: self.mix.or(base.mix),
             held_out_fraction: self.held_out_fraction.or(base.held_out_fraction),
             device: self.device.or(base.device),
             precision: self.precision.or(base.precision),

@@ -125,7 +125,8 @@ pub enum RunEvent {
         #[serde(with = "crate::finite")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
-        /// Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`.
+        /// Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`; `mae.COLUMN`, the mean absolute error
+        /// in the column's unit, and `mae_of_mean.COLUMN`, the same of the mean of what is trained on.
         #[serde(deserialize_with = "crate::finite::map_or_null")]
         metrics: BTreeMap<String, f64>,
         /// The best evaluation of the run so far.
@@ -226,6 +227,9 @@ pub struct Started {
     pub model: String,
     /// Class names in label order.
     pub classes: Vec<String>,
+    /// Numbers that are learnt, by the names of their columns; none in runs of an earlier version.
+    #[serde(default)]
+    pub targets: Vec<String>,
     /// Samples trained on.
     pub train_samples: u64,
     /// Samples held out.

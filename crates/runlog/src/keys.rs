@@ -55,7 +55,7 @@ const MODELS: &[&str] = &[
 ];
 
 /// Every key of [`RunConfig`](crate::RunConfig), in its order.
-pub(crate) const KEYS: [(&str, Allowed); 48] = [
+pub(crate) const KEYS: [(&str, Allowed); 54] = [
     ("folder", Path),
     (
         "task",
@@ -90,6 +90,10 @@ pub(crate) const KEYS: [(&str, Allowed); 48] = [
     ("kept_cost", Number(0.0, 100.0)),
     ("temperature", Number(0.01, 100.0)),
     ("last_temperature", Number(0.01, 100.0)),
+    ("targets", Name),
+    ("target_weight", Number(0.001, 1000.0)),
+    ("loss_balance", Word(&["fixed", "uncertainty"])),
+    ("group_by", Name),
     ("epochs", Whole(1, 100_000)),
     ("steps", Whole(1, 100_000_000)),
     ("effective_batch", Whole(1, 65_536)),
@@ -99,10 +103,12 @@ pub(crate) const KEYS: [(&str, Allowed); 48] = [
     ("learning_rate", Number(1e-9, 10.0)),
     ("weight_decay", Number(0.0, 10.0)),
     ("warmup_fraction", Number(0.0, 1.0)),
+    ("schedule", Word(&["cosine", "rising"])),
     ("label_smoothing", Number(0.0, 0.99)),
     ("clip_norm", Number(1e-6, 1e6)),
     ("ema_decay", Number(0.0, 0.999_999)),
-    ("augment", Word(&["none", "standard"])),
+    ("augment", Word(&["none", "standard", "randaugment"])),
+    ("mix", Word(&["none", "mixup", "cutmix", "both"])),
     ("held_out_fraction", Number(0.0, 0.99)),
     ("device", Word(&["auto", "metal", "cuda", "cpu"])),
     ("precision", Word(&["f32", "bf16", "f16", "f64"])),

@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::models::Network;
 use crate::plan::ModelKind;
-use crate::task::ImageTask;
+use crate::task::{Heads, ImageTask};
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
 use tape::check::{Case, cases, large_cases, run};
@@ -187,6 +187,7 @@ fn gradients(
         parameters: &parameters,
         image_size: IMAGE_SIZE,
         label_smoothing: 0.1,
+        heads: Heads::of_classes(CLASSES),
         checkpointed: 0,
         dtype,
         loss_factor: 1.0,
@@ -221,6 +222,7 @@ fn samples(count: usize) -> Vec<Sample> {
             pixels: (0..pixels as u64)
                 .map(|i| (stream.uniform(i) * 256.0) as u8)
                 .collect(),
+            ..Sample::default()
         }
     };
     (0..count).map(sample).collect()

@@ -3,8 +3,8 @@
 
 use crate::plan::{Augmentation, Plan};
 use dataset::{
-    Augment, ImageDataset, ImageOptions, Inspection, Loader, LoaderOptions, Order, Part, Sample,
-    SampleError,
+    Augment, ImageDataset, ImageOptions, Inspection, Loader, LoaderOptions, Mix, Order, Part,
+    Sample, SampleError,
 };
 use pressure::Prefetch;
 use std::path::Path;
@@ -132,19 +132,22 @@ pub struct TrainFeed {
     supply: Supply,
     requested: u64,
     last: u64,
+    /// What the loss of each number is multiplied by in the step at work.
+    factors: Vec<f64>,
 }
 
 fn open(
     plan: &Plan,
     inspection: &Inspection,
     part: Part,
-    augment: Augment,
+    (augment, mix): (Augment, Mix),
     limit: Option<u64>,
     cache_bytes: u64,
 ) -> ImageDataset {
     let options = ImageOptions {
         size: plan.image_size,
         augment,
+        mix,
         seed: plan.seed,
     };
     ImageDataset::open(
@@ -156,15 +159,32 @@ fn open(
     )
 }
 
+/// For each number, samples of an effective batch over those that have it, counted before the first piece: the batch divides by
+/// its samples, and the loss of a number is to be the mean over those that have it.
+fn factors(dataset: &ImageDataset, samples: &[u32]) -> Vec<f64> {
+    let mut present: Vec<u64> = Vec::new();
+    for &index in samples {
+        let targets = dataset.targets(index);
+        present.resize(targets.len(), 0);
+        for (present, target) in present.iter_mut().zip(&targets) {
+            *present += u64::from(target.is_some());
+        }
+    }
+    let factor = |&present: &u64| samples.len() as f64 / present.max(1) as f64;
+    present.iter().map(factor).collect()
+}
+
 impl TrainFeed {
     /// Samples from `step` on. The threads live as long as the feed.
     pub fn start(plan: &Plan, inspection: &Inspection, ahead: Ahead, step: u64) -> Self {
         let augment = match plan.augment {
             Augmentation::None => Augment::None,
             Augmentation::Standard => Augment::Standard,
+            Augmentation::RandAugment => Augment::RandAugment,
         };
         let (part, limit) = (Part::Train, plan.dev_samples);
-        let dataset = open(plan, inspection, part, augment, limit, ahead.cache_bytes);
+        let varied = (augment, plan.mix);
+        let dataset = open(plan, inspection, part, varied, limit, ahead.cache_bytes);
         let order = Order {
             seed: plan.seed,
             len: dataset.len() as u32,
@@ -175,6 +195,7 @@ impl TrainFeed {
             supply: Supply::open(dataset, ahead),
             requested: step,
             last: plan.steps,
+            factors: Vec::new(),
         }
     }
 
@@ -201,12 +222,20 @@ impl TrainFeed {
             self.supply.loader.request(epoch, &indices);
             self.requested += 1;
         }
-        self.order.step(step).1.len()
+        let samples = self.order.step(step).1;
+        self.factors = factors(&self.supply.dataset, &samples);
+        samples.len()
     }
 
     /// The next `count` samples of the step; a file that could not be read is an error in its place.
     pub fn fetch(&mut self, count: usize) -> Vec<Result<Sample, SampleError>> {
-        self.supply.loader.take(count)
+        let mut samples = self.supply.loader.take(count);
+        if !self.factors.is_empty() {
+            for sample in samples.iter_mut().flatten() {
+                sample.factors.clone_from(&self.factors);
+            }
+        }
+        samples
     }
 
     /// The file of a sample, relative to the folder; `index` is the sample's place in the dataset.
@@ -242,7 +271,7 @@ impl HeldOutFeed {
             plan,
             inspection,
             part,
-            Augment::None,
+            (Augment::None, Mix::None),
             None,
             ahead.cache_bytes,
         );

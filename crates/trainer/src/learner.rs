@@ -10,7 +10,9 @@ use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
-use crate::task::{EvaluatedPiece, ImageTask, Pixels, Sample, TrainedPiece, Work};
+use crate::task::{
+    BALANCE, Balance, EvaluatedPiece, Heads, ImageTask, Pixels, Sample, TrainedPiece, Work,
+};
 use candle_core::Device;
 use pressure::{Moments, Reserve};
 use std::path::Path;
@@ -39,6 +41,7 @@ pub struct Learner {
     device: Device,
     image_size: usize,
     pixels: Pixels,
+    heads: Heads,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,
     compression: Option<Compression>,
@@ -66,6 +69,11 @@ impl Learner {
         if plan.precision.is_half() && plan.ema_decay.is_none() {
             parameters.round_frozen(plan.precision.dtype())?;
         }
+        let heads = plan.heads();
+        if heads.balance == Balance::Uncertainty {
+            let (dtype, zeros) = (plan.precision.master_dtype(), vec![0.0; heads.terms()]);
+            parameters.add(BALANCE.to_owned(), zeros, &[heads.terms()], dtype, device)?;
+        }
         let optimizer =
             Optimizer::new(plan.optimizer, plan.weight_decay, &parameters)?.with_seed(plan.seed);
         let average = plan
@@ -81,6 +89,7 @@ impl Learner {
                 peak: plan.learning_rate,
                 warmup: plan.warmup_steps,
                 steps: plan.steps,
+                course: plan.course,
             },
             clip_norm: plan.clip_norm,
             precision: plan.precision,
@@ -89,6 +98,7 @@ impl Learner {
             device: device.clone(),
             image_size: plan.image_size as usize,
             pixels: plan.pixels(),
+            heads,
             label_smoothing: plan.label_smoothing,
             class_weights: plan.class_weights.clone(),
             compression: plan.compression,
@@ -160,6 +170,7 @@ impl Learner {
             parameters: self.rounded.as_ref().unwrap_or(&self.parameters),
             image_size: self.image_size,
             pixels: self.pixels,
+            heads: self.heads,
             label_smoothing: self.label_smoothing,
             class_weights: self.class_weights.as_deref(),
             compression: self.compression.as_ref(),

@@ -48,11 +48,14 @@ pub use plan::{
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use saved::{Compressed, Evaluated, SavedRun, Wording};
+pub use saved::{Compressed, Evaluated, SavedRun, Wording, table_options};
+pub use schedule::Course;
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge};
-pub use task::{Metrics, Prediction};
+pub use task::{
+    Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken, wilson,
+};
 pub use train::{Ending, Flight, on_threads, resume, start};
 
 /// The rooms behind the surface, opened for this crate's own claims.

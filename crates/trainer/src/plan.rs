@@ -4,7 +4,9 @@ use crate::error::{Result, TrainError};
 use crate::origin::{Origin, trains_name};
 use crate::precision::Precision;
 use crate::published::Trains;
-use dataset::{Task, Tokenizer};
+use crate::schedule::Course;
+use crate::task::{Balance, Heads};
+use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +34,10 @@ pub struct Plan {
     pub image_size: u32,
     /// Class names in label order; none of a language model.
     pub classes: Vec<String>,
+    /// Numbers that are learnt from photographs, beside classes or alone.
+    pub columns: Vec<TargetColumn>,
+    /// How their losses are weighed against that of the classes.
+    pub balance: Balance,
     /// How much each class counts; all alike where there are none.
     pub class_weights: Option<Vec<f64>>,
     /// Samples trained on.
@@ -54,6 +60,8 @@ pub struct Plan {
     pub learning_rate: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
+    /// How the learning rate goes.
+    pub course: Course,
     /// Steps of warm-up.
     pub warmup_steps: u64,
     /// Label smoothing.
@@ -66,6 +74,8 @@ pub struct Plan {
     pub compression: Option<Compression>,
     /// Augmentation.
     pub augment: Augmentation,
+    /// How photographs are mixed.
+    pub mix: Mix,
     /// What pieces are computed in.
     pub precision: Precision,
     /// Blocks that keep their input only and run again in backward.
@@ -119,10 +129,7 @@ impl Plan {
             config.optimizer.as_deref().unwrap_or("adamw"),
             &optimizers,
         )?;
-        let augments = [
-            ("standard", Augmentation::Standard),
-            ("none", Augmentation::None),
-        ];
+        let augments = Augmentation::ALL.map(|a| (a.name(), a));
         let augment = config.augment.as_deref();
         let augment = augment.map(|augment| chosen("augment", augment, &augments));
         let augment = augment.transpose()?;
@@ -168,12 +175,15 @@ impl Plan {
         let rate = usual_rate(optimizer, origin.as_ref());
         let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
         let warmup = config.warmup_fraction.unwrap_or(0.05);
+        let mix = mix(config, data.task(), &subject.columns)?;
         let mut plan = Plan {
             folder: subject.folder,
             name: subject.name,
             model,
             image_size: subject.resolution,
             classes: subject.classes,
+            balance: balance(config, &subject.columns)?,
+            columns: subject.columns,
             class_weights: subject.class_weights,
             train_samples,
             held_out_samples: subject.held_out_samples,
@@ -185,6 +195,11 @@ impl Plan {
             optimizer,
             learning_rate: config.learning_rate.unwrap_or(rate),
             weight_decay: config.weight_decay.unwrap_or(0.05),
+            course: chosen(
+                "schedule",
+                config.schedule.as_deref().unwrap_or("cosine"),
+                &[("cosine", Course::Cosine), ("rising", Course::Rising)],
+            )?,
             warmup_steps: warmup_steps(steps, warmup),
             label_smoothing: config.label_smoothing.unwrap_or(subject.label_smoothing),
             clip_norm: config.clip_norm.unwrap_or(1.0),
@@ -194,6 +209,7 @@ impl Plan {
                 ..compression
             }),
             augment: augment.unwrap_or(subject.augment),
+            mix,
             precision,
             checkpoint_blocks: 0,
             device,
@@ -221,6 +237,15 @@ impl Plan {
     /// What is learnt.
     pub fn task(&self) -> Task {
         self.model.task()
+    }
+
+    /// What the network gives.
+    pub fn heads(&self) -> Heads {
+        Heads {
+            classes: self.classes.len(),
+            numbers: self.columns.len(),
+            balance: self.balance,
+        }
     }
 
     /// Side of the image in pixels, where samples are images.
@@ -321,14 +346,7 @@ impl Plan {
             warmup_fraction: Some(warmup),
             label_smoothing: Some(self.label_smoothing),
             clip_norm: Some(self.clip_norm),
-            augment: Some(
-                if self.augment == Augmentation::None {
-                    "none"
-                } else {
-                    "standard"
-                }
-                .to_owned(),
-            ),
+            augment: Some(self.augment.name().to_owned()),
             precision: Some(self.precision.name().to_owned()),
             checkpoint_blocks: Some(Blocks::Count(self.checkpoint_blocks)),
             seed: Some(self.seed),
@@ -378,6 +396,45 @@ fn usual_rate(optimizer: OptimizerKind, origin: Option<&Origin>) -> f64 {
         OptimizerKind::AdamW | OptimizerKind::AdamW8bit => adam,
         OptimizerKind::Sgd => 20.0 * adam,
     }
+}
+
+/// How photographs are mixed: a mixed photograph has shares of two classes, but it has no mass.
+fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> Result<Mix> {
+    let asked = config.mix.as_deref().unwrap_or("none");
+    let mix = chosen("mix", asked, &choices::MIXES)?;
+    let why = match (mix, task) {
+        (Mix::None, _) => return Ok(mix),
+        (_, Task::ImageClassification) if columns.is_empty() => return Ok(mix),
+        (_, Task::ImageClassification) => {
+            "numbers are learnt from this folder, and a mixed photograph has none; leave it out"
+        }
+        (_, Task::TextClassification | Task::LanguageModel | Task::TokenCompression) => {
+            "it is for photographs; leave it out for texts"
+        }
+    };
+    Err(setting("mix", asked, why))
+}
+
+/// How the losses of numbers are weighed, where there are any.
+fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Balance> {
+    let asked = config.loss_balance.as_deref();
+    if columns.is_empty() && (asked.is_some() || config.target_weight.is_some()) {
+        let why = "the folder has no table with numbers to learn; leave it out";
+        return Err(match asked {
+            Some(asked) => setting("loss_balance", asked, why),
+            None => setting(
+                "target_weight",
+                config.target_weight.unwrap_or_default(),
+                why,
+            ),
+        });
+    }
+    let weight = config.target_weight.unwrap_or(1.0);
+    let choices = [
+        ("fixed", Balance::Fixed(weight)),
+        ("uncertainty", Balance::Uncertainty),
+    ];
+    chosen("loss_balance", asked.unwrap_or("fixed"), &choices)
 }
 
 fn image_size(asked: Option<u32>, model: ModelKind, usual: (u32, u32)) -> Result<u32> {

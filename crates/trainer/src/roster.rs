@@ -4,7 +4,8 @@
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
 use dataset::{
-    Class, Found, Ignored, ImageFile, Inspection, KeptTexts, Part, SplitKind, TextInspection,
+    Class, Found, Ignored, ImageFile, Inspection, KeptTexts, Part, SplitKind, TargetColumn,
+    TextInspection,
 };
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,12 @@ struct Roster {
     classes: Vec<String>,
     /// Path, label, part (0 train, 1 held out, 2 test), width, height, bytes.
     files: Vec<(PathBuf, u32, u8, u32, u32, u64)>,
+    /// Numbers learnt, with the statistics that they are standardised by; none in runs of an earlier version.
+    #[serde(default)]
+    targets: Vec<TargetColumn>,
+    /// The numbers of each file, where there are any.
+    #[serde(default)]
+    numbers: Vec<Vec<Option<f64>>>,
 }
 
 /// One of the two lists, as it stands in the file.
@@ -68,6 +75,11 @@ fn roster(inspection: &Inspection) -> Roster {
             .map(|class| class.name.clone())
             .collect(),
         files: files.collect(),
+        targets: inspection.targets.clone(),
+        numbers: match inspection.targets.is_empty() {
+            true => Vec::new(),
+            false => inspection.files.iter().map(|f| f.numbers.clone()).collect(),
+        },
     }
 }
 
@@ -83,7 +95,10 @@ pub fn read(run: &RunFolder) -> Result<Found> {
 }
 
 fn photographs(roster: Roster) -> Inspection {
-    let files: Vec<ImageFile> = roster.files.into_iter().map(file).collect();
+    let mut files: Vec<ImageFile> = roster.files.into_iter().map(file).collect();
+    for (file, numbers) in files.iter_mut().zip(roster.numbers) {
+        file.numbers = numbers;
+    }
     let count = |label: usize, part: Part| {
         files
             .iter()
@@ -104,6 +119,9 @@ fn photographs(roster: Roster) -> Inspection {
         folder: roster.folder,
         name: roster.name,
         classes: classes.collect(),
+        targets: roster.targets,
+        table: None,
+        groups: None,
         bytes: files.iter().map(|f| f.bytes).sum(),
         files,
         skipped: Vec::new(),
@@ -129,6 +147,7 @@ fn file((path, label, part, width, height, bytes): (PathBuf, u32, u8, u32, u32, 
         width,
         height,
         bytes,
+        numbers: Vec::new(),
     }
 }
 

@@ -18,9 +18,14 @@ use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::published::{Exported, Trained};
 use crate::roster;
-use crate::task::{EvaluatedPiece, Metrics, Reading, Sample, TOKENIZER, kept_shares};
-use dataset::{Class, Found, InspectOptions, Part, SampleError, Task, TextOptions, Tokenizer};
-use runlog::RunFolder;
+use crate::task::{
+    EvaluatedPiece, EvaluationReport, Metrics, Reading, Sample, TOKENIZER, kept_shares,
+};
+use dataset::{
+    Class, Found, InspectOptions, Part, SampleError, TableOptions, TargetColumn, Task, TextOptions,
+    Tokenizer,
+};
+use runlog::{RunConfig, RunFolder};
 use std::path::{Path, PathBuf};
 use tape::Cancel;
 use tape::device::{Wanted, piece_scope};
@@ -47,6 +52,8 @@ pub struct SavedRun {
 pub struct Evaluated {
     /// What it came to.
     pub metrics: Metrics,
+    /// The same class by class and number by number.
+    pub report: EvaluationReport,
     /// Files that could not be read: name and reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
@@ -97,6 +104,28 @@ impl SavedRun {
         self.plan.task()
     }
 
+    /// Numbers that the run has learnt.
+    pub fn columns(&self) -> &[TargetColumn] {
+        &self.plan.columns
+    }
+
+    /// What sums over samples of `part` come to.
+    fn evaluated(
+        &self,
+        (sum, skipped): (EvaluatedPiece, Vec<(PathBuf, String)>),
+        bytes: u64,
+        part: Part,
+    ) -> Evaluated {
+        let about = (self.plan.heads(), self.plan.columns.as_slice());
+        let metrics = Metrics::of(&sum, self.task(), bytes, about);
+        let names = (self.plan.classes.as_slice(), self.plan.columns.as_slice());
+        Evaluated {
+            report: EvaluationReport::of(&sum, &metrics, names, (self.state.step, part)),
+            metrics,
+            skipped,
+        }
+    }
+
     /// How the run's own folder was looked at.
     pub fn reading(&self) -> TextOptions {
         let config = &self.plan.config;
@@ -117,6 +146,7 @@ impl SavedRun {
             kind: self.plan.model,
             side: self.plan.image_size,
             classes: &self.plan.classes,
+            columns: &self.plan.columns,
             parameters: average.map_or(&self.learner.parameters, |a| &a.parameters),
             origin: self.plan.origin.as_deref(),
         };
@@ -130,7 +160,16 @@ impl SavedRun {
         InspectOptions {
             held_out_fraction: held_out.unwrap_or(default.held_out_fraction),
             seed: self.plan.seed,
+            table: table_options(&self.plan.config),
         }
+    }
+
+    /// Evaluates on the run's own samples: its test part where there is one, else the held-out part.
+    ///
+    /// # Errors
+    /// The list of samples is damaged, or files of texts changed since.
+    pub fn evaluate_own(&self, run: &RunFolder) -> Result<Evaluated> {
+        self.evaluate(&roster::read(run)?)
     }
 
     /// Evaluates on what was found in a folder: its test part where it has one, else the held-out part, else all of it. Classes
@@ -198,6 +237,21 @@ impl SavedRun {
             })
         };
         classes.iter().map(label).collect()
+    }
+}
+
+/// How a config wants tables beside photographs read.
+pub fn table_options(config: &RunConfig) -> TableOptions {
+    let names = |names: &String| {
+        names
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .collect()
+    };
+    TableOptions {
+        label_column: None,
+        group_by: config.group_by.clone(),
+        targets: config.targets.as_ref().map(names),
     }
 }
 

@@ -1,9 +1,22 @@
-//! The learning rate as a pure function of the step: linear warm-up, then half a cosine down to a hundredth.
+//! The learning rate as a pure function of the step: linear warm-up, then half a cosine down to a hundredth; or a rise over many
+//! powers of ten, to see at which rates the loss falls.
 
 use std::f64::consts::PI;
 
 /// Share of the peak rate that remains at the end.
 const FLOOR: f64 = 0.01;
+
+/// By what factor a rising rate grows over the run.
+const RISE: f64 = 1e6;
+
+/// How the rate goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    /// Up to the peak, and down by half a cosine.
+    Cosine,
+    /// From a millionth of the peak to the peak, by the same factor every step (Smith 2017): a range test.
+    Rising,
+}
 
 /// A learning-rate schedule.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,11 +27,18 @@ pub struct Schedule {
     pub warmup: u64,
     /// All steps.
     pub steps: u64,
+    /// How the rate goes.
+    pub course: Course,
 }
 
 impl Schedule {
     /// Rate of step `step`, counted from 0 (Loshchilov and Hutter 2017 without restarts).
     pub fn rate(&self, step: u64) -> f64 {
+        if self.course == Course::Rising {
+            let last = self.steps.saturating_sub(1).max(1) as f64;
+            let done = (step as f64 / last).min(1.0);
+            return self.peak * RISE.powf(done - 1.0);
+        }
         if step < self.warmup {
             return self.peak * (step + 1) as f64 / self.warmup as f64;
         }
@@ -38,6 +58,7 @@ mod tests {
             peak: 2.0,
             warmup: 4,
             steps: 104,
+            course: Course::Cosine,
         };
         let check = |step, expected: f64| {
             let rate = schedule.rate(step);
@@ -52,5 +73,24 @@ mod tests {
         check(54, 2.0 * (FLOOR + (1.0 - FLOOR) * 0.5));
         check(104, 0.02);
         check(1000, 0.02);
+    }
+
+    #[test]
+    fn a_rising_rate_grows_by_the_same_factor_every_step() {
+        let schedule = Schedule {
+            peak: 1.0,
+            warmup: 5,
+            steps: 61,
+            course: Course::Rising,
+        };
+        assert!((schedule.rate(0) - 1e-6).abs() < 1e-18);
+        assert!((schedule.rate(60) - 1.0).abs() < 1e-12);
+        for step in 0..60 {
+            let factor = schedule.rate(step + 1) / schedule.rate(step);
+            assert!(
+                (factor - 10f64.powf(0.1)).abs() < 1e-9,
+                "step {step}: {factor}"
+            );
+        }
     }
 }

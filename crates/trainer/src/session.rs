@@ -185,6 +185,7 @@ impl<'a> Session<'a> {
             task: plan.config.task.clone().unwrap_or_default(),
             model: plan.model.name().to_owned(),
             classes: plan.classes.clone(),
+            targets: plan.columns.iter().map(|c| c.name.clone()).collect(),
             train_samples: plan.train_samples,
             held_out_samples: plan.held_out_samples,
             parameters: self.learner.parameters.count() as u64,

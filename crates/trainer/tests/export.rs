@@ -55,6 +55,7 @@ fn classes() -> Vec<String> {
 fn written(kind: ModelKind, parameters: &Parameters, folder: &Path) {
     let classes = classes();
     let trained = Trained {
+        columns: &[],
         kind,
         side: SIDE,
         classes: &classes,
@@ -149,6 +150,7 @@ fn a_folder_with_something_in_it_is_left_alone() {
     fs::write(folder.path().join("notes.txt"), "mine").unwrap();
     let classes = classes();
     let trained = Trained {
+        columns: &[],
         kind: ModelKind::ConvNet,
         side: SIDE,
         classes: &classes,

@@ -212,6 +212,7 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
     let samples = made.samples(SAMPLES, 3);
     let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
     let schedule = Schedule {
+        course: trainer::Course::Cosine,
         peak: 1e-3,
         warmup: STEPS / 20,
         steps: STEPS,

@@ -345,6 +345,7 @@ fn the_last_batch_of_an_epoch_is_short_and_weighted_as_what_it_is() {
 fn a_schedule_without_room_for_warm_up_stays_finite_and_never_exceeds_its_peak() {
     for (warmup, steps) in [(0, 1), (1, 1), (5, 5), (9, 3), (3, 50)] {
         let schedule = Schedule {
+            course: trainer::Course::Cosine,
             peak: 0.3,
             warmup,
             steps,

@@ -169,7 +169,8 @@ samples: number,
  */
 loss: number | "nan" | "inf" | "-inf", 
 /**
- * Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`.
+ * Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`; `mae.COLUMN`, the mean absolute error
+ * in the column's unit, and `mae_of_mean.COLUMN`, the same of the mean of what is trained on.
  */
 metrics: { [key in string]: number }, 
 /**

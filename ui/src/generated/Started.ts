@@ -37,6 +37,10 @@ model: string,
  */
 classes: Array<string>, 
 /**
+ * Numbers that are learnt, by the names of their columns; none in runs of an earlier version.
+ */
+targets: Array<string>, 
+/**
  * Samples trained on.
  */
 train_samples: number, 

@@ -93,6 +93,13 @@ pub(crate) fn named_like_a_column(cell: &str) -> bool {
     TEXT_NAMES.contains(&cell.as_str()) || LABEL_NAMES[..11].contains(&cell.as_str())
 }
 
+/// A column of such a name holds classes.
+pub(crate) fn is_named_label(name: &str) -> bool {
+    let name = plain(name);
+    LABEL_NAMES[..12].contains(&name.as_str())
+        || ["food", "dish", "species"].contains(&name.as_str())
+}
+
 fn plain(name: &str) -> String {
     name.trim().to_lowercase()
 }

@@ -52,6 +52,7 @@ fn looking_again_finds_the_same_and_another_seed_another_split() {
         folder.inspect_with(InspectOptions {
             held_out_fraction: 0.2,
             seed,
+            ..InspectOptions::default()
         })
     };
     assert_eq!(with(1), with(1));

@@ -196,6 +196,7 @@ fn read_everything(folder: &Path) {
     let all = InspectOptions {
         held_out_fraction: 0.0,
         seed: 0,
+        ..InspectOptions::default()
     };
     let found = inspect(folder, &all, &|_| {}).expect("the folder can be read");
     let ant = folder.join("ant");

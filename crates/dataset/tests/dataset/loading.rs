@@ -13,10 +13,12 @@ fn open(folder: &Folder, cache_bytes: u64) -> Arc<ImageDataset> {
     let found = folder.inspect_with(InspectOptions {
         held_out_fraction: 0.0,
         seed: 0,
+        ..InspectOptions::default()
     });
     let options = ImageOptions {
         size: 16,
         augment: Augment::Standard,
+        mix: dataset::Mix::None,
         seed: 9,
     };
     Arc::new(ImageDataset::open(

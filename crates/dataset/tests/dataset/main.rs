@@ -1,4 +1,4 @@
-//! Claims about real shapes of folders and files, all generated here: no network, no clock, no file of this machine.
+//! Claims about real shapes of folders and files, generated here: no network, no clock, no file of this machine but in `contract.rs`.
 
 mod support;
 
@@ -12,6 +12,7 @@ mod loading;
 mod choices;
 mod corpora;
 mod hostile_texts;
+mod tables;
 mod texts;
 
 mod watching;

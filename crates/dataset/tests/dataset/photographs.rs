@@ -11,6 +11,7 @@ use std::fs;
 const VARIED: ImageOptions = ImageOptions {
     size: 24,
     augment: Augment::Standard,
+    mix: dataset::Mix::None,
     seed: 5,
 };
 
@@ -19,6 +20,7 @@ fn open_all(folder: &Folder) -> Inspection {
     folder.inspect_with(InspectOptions {
         held_out_fraction: 0.0,
         seed: 0,
+        ..InspectOptions::default()
     })
 }
 

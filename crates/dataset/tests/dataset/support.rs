@@ -48,6 +48,7 @@ impl Folder {
         self.inspect_with(InspectOptions {
             held_out_fraction: 0.2,
             seed: 7,
+            ..InspectOptions::default()
         })
     }
 
@@ -61,6 +62,7 @@ pub fn plain(inspection: &Inspection, size: u32) -> ImageDataset {
     let options = ImageOptions {
         size,
         augment: Augment::None,
+        mix: dataset::Mix::None,
         seed: 1,
     };
     ImageDataset::open(inspection, Part::Train, options, None, 0)

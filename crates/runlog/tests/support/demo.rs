@@ -258,6 +258,7 @@ fn started() -> Started {
     let classes = "Leopards Motorbikes airplanes bonsai butterfly chandelier dalmatian grand_piano hawksbill ibis \
                    kangaroo ketch laptop llama menorah scorpion starfish sunflower trilobite watch";
     Started {
+        targets: Vec::new(),
         at_ms: 0,
         unix_ms: 1_795_180_920_000,
         process: 4242,

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::models::Network;
 use crate::plan::{Compression, ModelKind, Plan};
 use crate::precision::Precision;
-use crate::task::{Pixels, Sample, Sequence, Text, Work};
+use crate::task::{Heads, Pixels, Sample, Sequence, Text, Work};
 use crate::train::on_threads;
 use candle_core::{DType, Device};
 use dataset::Window;
@@ -65,6 +65,7 @@ pub(super) struct PlanPiece {
     parameters: Parameters,
     image_size: usize,
     pixels: Pixels,
+    heads: Heads,
     label_smoothing: f64,
     precision: Precision,
     compression: Option<Compression>,
@@ -86,6 +87,7 @@ impl PlanPiece {
             parameters,
             image_size: image_size as usize,
             pixels: plan.pixels(),
+            heads: plan.heads(),
             label_smoothing: plan.label_smoothing,
             precision: plan.precision,
             compression: plan.compression,
@@ -101,6 +103,9 @@ impl PlanPiece {
                 index,
                 label: 0,
                 pixels: vec![0; 3 * self.image_size * self.image_size],
+                targets: vec![Some(0.0); self.heads.numbers],
+                factors: Vec::new(),
+                partner: None,
             }),
             Network::TextEncoder(_) => Sample::Text(Text {
                 index,
@@ -139,6 +144,7 @@ impl PlanPiece {
             parameters: &self.parameters,
             image_size: self.image_size,
             pixels: self.pixels,
+            heads: self.heads,
             label_smoothing: self.label_smoothing,
             class_weights: None,
             compression: self.compression.as_ref(),

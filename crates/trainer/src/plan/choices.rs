@@ -2,7 +2,7 @@
 
 use super::DropPolicy;
 use crate::models::{CompressorShape, SequenceShape};
-use dataset::Task;
+use dataset::{Mix, Task};
 
 /// Networks by the name the user writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -383,4 +383,32 @@ pub enum Augmentation {
     None,
     /// Crop, flip and colour.
     Standard,
+    /// The same with smaller crops, and RandAugment.
+    RandAugment,
 }
+
+impl Augmentation {
+    /// All of them, the suggested one first.
+    pub const ALL: [Augmentation; 3] = [
+        Augmentation::Standard,
+        Augmentation::RandAugment,
+        Augmentation::None,
+    ];
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Augmentation::None => "none",
+            Augmentation::Standard => "standard",
+            Augmentation::RandAugment => "randaugment",
+        }
+    }
+}
+
+/// How samples may be mixed, by the names the user writes.
+pub(super) const MIXES: [(&str, Mix); 4] = [
+    ("none", Mix::None),
+    ("mixup", Mix::Mixup),
+    ("cutmix", Mix::CutMix),
+    ("both", Mix::Both),
+];

@@ -14,7 +14,7 @@ impl Plan {
     /// # Errors
     /// The published weights cannot be read, or the device has no room.
     pub(crate) fn network(&self, device: &Device) -> Result<(Network, Parameters)> {
-        let (side, classes) = (self.image_size as usize, self.classes.len());
+        let (side, classes) = (self.image_size as usize, self.heads().outputs());
         let dtype = self.precision.master_dtype();
         match &self.origin {
             Some(origin) => origin.build(&self.purpose(self.image_size, device)),
@@ -30,7 +30,7 @@ impl Plan {
         model: ModelKind,
         image_size: u32,
     ) -> Result<(Network, Parameters)> {
-        let (classes, dtype) = (self.classes.len(), self.precision.master_dtype());
+        let (classes, dtype) = (self.heads().outputs(), self.precision.master_dtype());
         match (&self.origin, model) {
             (Some(origin), ModelKind::Published(_)) => {
                 origin.of_zeros(&self.purpose(image_size, &Device::Cpu))
@@ -56,7 +56,7 @@ impl Plan {
     fn purpose<'a>(&self, side: u32, device: &'a Device) -> Purpose<'a> {
         Purpose {
             side: side as usize,
-            classes: self.classes.len(),
+            classes: self.heads().outputs(),
             seed: self.seed,
             dtype: self.precision.master_dtype(),
             device,

@@ -5,7 +5,9 @@ use super::{
 };
 use crate::error::{Result, TrainError};
 use crate::origin::Origin;
-use dataset::{DEFAULT_SEED, Found, Inspection, Part, SplitKind, Task, TextInspection, Tokenizer};
+use dataset::{
+    DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection, Tokenizer,
+};
 use runlog::RunConfig;
 use std::path::PathBuf;
 
@@ -46,6 +48,7 @@ pub(super) struct Subject {
     pub model: ModelKind,
     pub resolution: u32,
     pub classes: Vec<String>,
+    pub columns: Vec<TargetColumn>,
     pub class_weights: Option<Vec<f64>>,
     pub train_samples: u64,
     pub held_out_samples: u64,
@@ -59,6 +62,8 @@ pub(super) struct Subject {
 
 /// Samples that make a default run long enough: small folders get more epochs.
 const SAMPLES_SEEN: u64 = 30_000;
+/// Side of images from which numbers are learnt unless asked otherwise, in pixels.
+const NUMBERS_SIDE: u32 = 224;
 /// Windows of a default run of a language model.
 const WINDOWS_SEEN: u64 = 9_000;
 /// Tokens that are learnt from texts unless asked otherwise.
@@ -171,8 +176,9 @@ fn photographs(
         folder: found.folder.clone(),
         name: found.name.clone(),
         model,
-        resolution: image_size(config.image_size, model, side)?,
+        resolution: image_size(config.image_size.or(usual_side(found, origin)), model, side)?,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
+        columns: found.targets.clone(),
         class_weights: None,
         train_samples,
         held_out_samples: found.count(Part::HeldOut),
@@ -190,6 +196,11 @@ fn photographs(
         augment: Augmentation::Standard,
         compression: None,
     })
+}
+
+/// Numbers are read off details, a plate's in photographs of a dish; published weights know their own side.
+fn usual_side(found: &Inspection, origin: Option<&Origin>) -> Option<u32> {
+    (!found.targets.is_empty() && origin.is_none()).then_some(NUMBERS_SIDE)
 }
 
 fn texts(
@@ -277,6 +288,7 @@ fn texts(
         },
         resolution: tokens,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
+        columns: Vec::new(),
         class_weights: class_weights(config, found)?,
         train_samples,
         held_out_samples: count(Part::HeldOut),

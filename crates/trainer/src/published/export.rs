@@ -13,9 +13,9 @@ use crate::error::{Result, TrainError, at};
 use crate::models::{Branch, ImageShape, ResNetShape, Stem, VitShape, VitStyle, merged};
 use crate::origin::Origin;
 use crate::plan::ModelKind;
-use crate::task::{DEVIATION, MEAN};
+use crate::task::{BALANCE, DEVIATION, MEAN};
 use candle_core::{DType, Device, Tensor};
-use dataset::Task;
+use dataset::{TargetColumn, Task};
 use safetensors::tensor::serialize_to_file;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -38,6 +38,8 @@ pub struct Trained<'a> {
     pub side: u32,
     /// Class names in label order.
     pub classes: &'a [String],
+    /// Numbers that it gives behind the scores of the classes, in deviations from their means.
+    pub columns: &'a [TargetColumn],
     /// Its parameters.
     pub parameters: &'a Parameters,
     /// What it began with, and its adapters; absent, it was drawn anew.
@@ -77,6 +79,10 @@ impl Trained<'_> {
     pub fn write(&self, folder: &Path) -> Result<Exported> {
         if matches!(self.kind, ModelKind::Texts(_)) {
             return Err(of_texts(folder));
+        }
+        if self.origin.is_some() && !self.columns.is_empty() {
+            let reason = "published weights that learnt numbers are not exported yet; the run itself stays usable";
+            return Err(refusal(folder, reason.to_owned()));
         }
         let filled = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
         if filled || folder.is_file() {
@@ -153,16 +159,16 @@ impl Trained<'_> {
         };
         let tensors = match ImageShape::of(self.kind, self.side as usize) {
             Some(ImageShape::Vit(shape)) => {
-                write(CONFIG, &pretty(&with_classes(vit(shape), self.classes)))?;
+                write(CONFIG, &pretty(&self.described(vit(shape))))?;
                 let folder = VitFolder::own(shape, VitStyle::own(shape));
                 published(&merged(self.parameters, None)?, &folder.table())?
             }
             None => return Err(of_texts(draft)),
             Some(ImageShape::ResNet(shape, style)) => {
                 let settings = resnet(&shape, style.branch);
-                write(CONFIG, &pretty(&with_classes(settings, self.classes)))?;
+                write(CONFIG, &pretty(&self.described(settings)))?;
                 write(MODELING, MODELING_TEXT)?;
-                let named = self.parameters.iter();
+                let named = self.parameters.iter().filter(|p| p.name != BALANCE);
                 let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
                 named
                     .map(|p| Ok((p.name.clone(), cpu(&p.tensor)?)))
@@ -174,6 +180,18 @@ impl Trained<'_> {
         let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         serialize_to_file(tensors, Some(format), &path)
             .map_err(|error| refusal(&path, error.to_string()))
+    }
+
+    /// The settings of a network with the names of its outputs.
+    fn described(&self, config: Value) -> Value {
+        let columns = self.columns.iter().map(|column| column.name.clone());
+        let outputs: Vec<String> = self.classes.iter().cloned().chain(columns).collect();
+        let mut config = with_classes(config, &outputs);
+        if !self.columns.is_empty() {
+            // What the last outputs are to be multiplied by and added to, to be in the columns' units.
+            config["ebb_numbers"] = json!(self.columns);
+        }
+        config
     }
 
     /// The largest square from the middle, brought to the side that was trained at.

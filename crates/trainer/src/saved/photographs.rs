@@ -3,7 +3,7 @@
 use super::{Evaluated, PIECE, SavedRun, part};
 use crate::error::Result;
 use crate::feed::{Ahead, HeldOutFeed};
-use crate::task::{HeldOut, Metrics, Prediction};
+use crate::task::{HeldOut, Prediction};
 use dataset::{Augment, ImageDataset, ImageFile, ImageOptions, Inspection, Part, Task};
 use std::path::{Path, PathBuf};
 use tape::Cancel;
@@ -21,7 +21,8 @@ impl SavedRun {
         found
             .files
             .iter_mut()
-            .for_each(|file| file.label = labels[file.label as usize]);
+            .for_each(|file| file.label = labels.get(file.label as usize).copied().unwrap_or(0));
+        self.measured_as_learnt(&mut found);
         let ahead = Ahead {
             depth_samples: 4 * PIECE,
             cache_bytes: 0,
@@ -30,11 +31,21 @@ impl SavedRun {
         let feed = HeldOutFeed::open(&self.plan, &found, part, ahead);
         let mut feed = HeldOut::Photographs(feed);
         feed.begin();
-        let (sum, skipped) = self.sums(|| feed.fetch(PIECE))?;
-        Ok(Evaluated {
-            metrics: Metrics::of(&sum, self.task(), 0),
-            skipped,
-        })
+        let sums = self.sums(|| feed.fetch(PIECE))?;
+        Ok(self.evaluated(sums, 0, part))
+    }
+
+    /// Numbers go by the names of their columns, and are standardised as they were in training; one that the folder does not tell
+    /// is missing.
+    fn measured_as_learnt(&self, found: &mut Inspection) {
+        let place = |name: &String| found.targets.iter().position(|column| column.name == *name);
+        let columns = self.columns().iter();
+        let places: Vec<Option<usize>> = columns.map(|column| place(&column.name)).collect();
+        for file in &mut found.files {
+            let number = |place: &Option<usize>| file.numbers.get((*place)?).copied().flatten();
+            file.numbers = places.iter().map(number).collect();
+        }
+        found.targets = self.columns().to_vec();
     }
 
     /// What each photograph shows, or why it cannot be read.
@@ -70,6 +81,7 @@ impl SavedRun {
         ImageOptions {
             size: self.plan.image_size,
             augment: Augment::None,
+            mix: dataset::Mix::None,
             seed: self.plan.seed,
         }
     }
@@ -84,6 +96,7 @@ fn alone(file: &Path) -> Inspection {
         width: 0,
         height: 0,
         bytes: 0,
+        numbers: Vec::new(),
     };
     let name = file.file_name().map(PathBuf::from).unwrap_or_default();
     let folder = file
@@ -94,6 +107,9 @@ fn alone(file: &Path) -> Inspection {
         folder: folder.to_owned(),
         name: name.display().to_string(),
         classes: Vec::new(),
+        targets: Vec::new(),
+        table: None,
+        groups: None,
         files: vec![image(name)],
         skipped: Vec::new(),
         ignored: Default::default(),

@@ -2,7 +2,7 @@
 
 use super::{Evaluated, PIECE, SavedRun, part};
 use crate::error::Result;
-use crate::task::{Corpus, HeldOut, Metrics, Prediction, Text, boundary};
+use crate::task::{Corpus, HeldOut, Prediction, Text, boundary};
 use dataset::{Documents, Task, TextInspection};
 use std::sync::Arc;
 use tape::Cancel;
@@ -38,11 +38,8 @@ impl SavedRun {
             }
         };
         feed.begin();
-        let (sum, skipped) = self.sums(|| feed.fetch(PIECE))?;
-        Ok(Evaluated {
-            metrics: Metrics::of(&sum, self.task(), bytes),
-            skipped,
-        })
+        let sums = self.sums(|| feed.fetch(PIECE))?;
+        Ok(self.evaluated(sums, bytes, part))
     }
 
     /// What each text is.

@@ -62,6 +62,10 @@ impl Session<'_> {
                     "Finished at step {step}: best held-out loss {:.3} nats a token",
                     -best
                 ),
+                Task::ImageClassification if self.plan.classes.is_empty() => format!(
+                    "Finished at step {step}: best held-out mean absolute error {:.2} deviations",
+                    -best
+                ),
                 Task::ImageClassification | Task::TextClassification => format!(
                     "Finished at step {step}: best held-out accuracy {:.1} %",
                     100.0 * best
@@ -81,7 +85,7 @@ impl Session<'_> {
             why,
             step: self.state.step,
             accuracy: match self.plan.task() {
-                Task::LanguageModel | Task::TokenCompression => None,
+                _ if self.plan.classes.is_empty() => None,
                 _ => self.state.evaluation.map(|(_, accuracy)| accuracy),
             },
         })

@@ -3,7 +3,8 @@
 use super::Session;
 use crate::error::Result;
 use crate::pending::Pending;
-use crate::task::{EvaluatedPiece, Metrics};
+use crate::task::{EvaluatedPiece, EvaluationReport, Metrics};
+use dataset::Part;
 use pressure::{Action, Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::ops::ControlFlow;
@@ -98,7 +99,12 @@ impl Session<'_> {
                 ),
             );
         }
-        let metrics = Metrics::of(&sum, self.plan.task(), self.held_out_bytes);
+        let metrics = Metrics::of(
+            &sum,
+            self.plan.task(),
+            self.held_out_bytes,
+            (self.plan.heads(), &self.plan.columns),
+        );
         let (loss, score) = (metrics.loss, metrics.score);
         let better = self.state.best.is_none_or(|(before, _)| score > before);
         // JSON has no word for NaN: a checkpoint keeps finite numbers only.
@@ -114,10 +120,17 @@ impl Session<'_> {
             epoch: self.state.step.div_ceil(self.plan.steps_per_epoch.max(1)),
             samples: sum.samples,
             loss,
-            metrics: metrics.by_name,
+            metrics: metrics.by_name.clone(),
             best,
         })?;
         if best {
+            let names = (self.plan.classes.as_slice(), self.plan.columns.as_slice());
+            let about = (self.state.step, Part::HeldOut);
+            let kept = EvaluationReport::of(&sum, &metrics, names, about).keep(&self.run);
+            if let Err(error) = kept {
+                // A table less; the training does not end for it.
+                self.journal.warn("metrics_not_kept", error.to_string())?;
+            }
             self.save_if_possible(CheckpointReason::Best)?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What pieces of evaluation add up to, and the metrics that this comes to for each task.
 
-use super::Sums;
-use dataset::Task;
+use super::{Balance, Heads, NumberErrors, Sums, Taken, errors};
+use dataset::{TargetColumn, Task};
 use std::collections::BTreeMap;
 
 /// What a piece of evaluation gave: sums again.
@@ -17,10 +17,12 @@ pub struct EvaluatedPiece {
     pub in_top_5: u64,
     /// Samples.
     pub samples: u64,
-    /// Which class was taken for which, of texts.
+    /// Which class was taken for which.
     pub confusion: Confusion,
     /// What else was measured.
     pub measures: Sums,
+    /// How far each number was off.
+    pub numbers: Vec<NumberErrors>,
 }
 
 impl EvaluatedPiece {
@@ -33,6 +35,7 @@ impl EvaluatedPiece {
         self.samples += other.samples;
         self.confusion.add(&other.confusion);
         self.measures.add(&other.measures);
+        errors::add(&mut self.numbers, other.numbers);
     }
 }
 
@@ -44,6 +47,15 @@ impl Confusion {
     /// One sample of class `label` was taken for `found`.
     pub fn count(&mut self, label: u32, found: u32) {
         *self.0.entry((label, found)).or_default() += 1;
+    }
+
+    /// How often each class was taken for which, by label, pairs that occurred alone.
+    pub fn pairs(&self) -> impl Iterator<Item = Taken> + '_ {
+        self.0.iter().map(|(&(class, taken_for), &count)| Taken {
+            class,
+            taken_for,
+            count,
+        })
     }
 
     fn add(&mut self, other: &Confusion) {
@@ -76,39 +88,60 @@ pub struct Metrics {
     pub samples: u64,
     /// Mean loss, in nats.
     pub loss: f64,
-    /// By name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte` in bits; of a token compression `kept_fraction`,
-    /// `reconstruction_loss`, `loss_per_dropped` and `reward`.
+    /// By name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte` in bits, `mae.COLUMN` in the column's unit; of a
+    /// token compression `kept_fraction`, `reconstruction_loss`, `loss_per_dropped` and `reward`.
     pub by_name: BTreeMap<String, f64>,
-    /// Larger is better: the accuracy, or the bits per byte or the loss below 0.
+    /// Larger is better: the accuracy, else the bits per byte, the loss, or the mean absolute error in deviations, below 0.
     pub score: f64,
 }
 
 impl Metrics {
-    /// What sums come to. `bytes` is how long the texts of documents are.
-    pub fn of(sum: &EvaluatedPiece, task: Task, bytes: u64) -> Self {
+    /// What sums come to. `bytes` is how long the texts of documents are; `heads` and `columns` tell the numbers of photographs.
+    pub fn of(
+        sum: &EvaluatedPiece,
+        task: Task,
+        bytes: u64,
+        (heads, columns): (Heads, &[TargetColumn]),
+    ) -> Self {
         let samples = sum.samples.max(1) as f64;
-        let loss = sum.loss / sum.weight.max(f64::MIN_POSITIVE);
+        let mut loss = sum.loss / sum.weight.max(f64::MIN_POSITIVE);
         let (accuracy, top_5) = (sum.right as f64 / samples, sum.in_top_5 as f64 / samples);
         let bits = sum.loss / std::f64::consts::LN_2 / bytes.max(1) as f64;
-        let (named, score) = match task {
-            Task::ImageClassification => (vec![("accuracy", accuracy), ("top_5", top_5)], accuracy),
-            Task::TextClassification => {
-                let macro_f1 = sum.confusion.macro_f1();
-                (
-                    vec![("accuracy", accuracy), ("macro_f1", macro_f1)],
-                    accuracy,
-                )
-            }
+        let macro_f1 = || ("macro_f1", sum.confusion.macro_f1());
+        let (named, mut score) = match task {
+            Task::ImageClassification if heads.classes == 0 => (Vec::new(), 0.0),
+            Task::ImageClassification => (
+                vec![("accuracy", accuracy), ("top_5", top_5), macro_f1()],
+                accuracy,
+            ),
+            Task::TextClassification => (vec![("accuracy", accuracy), macro_f1()], accuracy),
             Task::LanguageModel => (vec![("bits_per_byte", bits)], -bits),
             Task::TokenCompression => (Vec::new(), -loss),
         };
+        if !sum.numbers.is_empty() {
+            let mean = |of: fn(&NumberErrors) -> f64| {
+                sum.numbers.iter().map(of).sum::<f64>() / sum.numbers.len() as f64
+            };
+            // What is learnt decides what counts, but for weights that are learnt themselves.
+            let weight = match heads.balance {
+                Balance::Fixed(weight) => weight,
+                Balance::Uncertainty => 1.0,
+            };
+            loss += weight * mean(NumberErrors::mean_loss);
+            if heads.classes == 0 {
+                score = -mean(NumberErrors::mean_absolute);
+            }
+        }
         let named = named
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value));
         Metrics {
             samples: sum.samples,
             loss,
-            by_name: named.chain(sum.measures.means()).collect(),
+            by_name: named
+                .chain(sum.measures.means())
+                .chain(errors::named(&sum.numbers, columns))
+                .collect(),
             score,
         }
     }
@@ -146,7 +179,7 @@ mod tests {
             samples: 2,
             ..EvaluatedPiece::default()
         };
-        let metrics = Metrics::of(&sum, Task::LanguageModel, 50);
+        let metrics = Metrics::of(&sum, Task::LanguageModel, 50, (Heads::of_classes(0), &[]));
         assert!((metrics.by_name["bits_per_byte"] - 2.0).abs() < 1e-12);
         assert!((metrics.score + 2.0).abs() < 1e-12);
     }

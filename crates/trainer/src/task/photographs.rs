@@ -1,6 +1,7 @@
 //! Image classification: from samples to pixels on the device, to a loss and its gradients, to what a photograph shows.
 
-use super::{EvaluatedPiece, Sums, TrainedPiece};
+use super::heads::{BALANCE, DELTA, targets};
+use super::{EvaluatedPiece, Heads, NumberErrors, Sums, TrainedPiece};
 use crate::error::Result;
 use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
@@ -8,7 +9,7 @@ use dataset::Sample;
 use rayon::prelude::*;
 use std::borrow::Borrow;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Tape, Value};
+use tape::{Cancel, ClassRule, ClassTargets, Kernels, NumberTargets, Parameters, Tape, Value};
 
 /// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
 pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
@@ -37,6 +38,8 @@ impl Default for Pixels {
 pub struct Prediction {
     /// Label and probability.
     pub classes: Vec<(u32, f64)>,
+    /// Numbers, in deviations from the mean of their columns.
+    pub numbers: Vec<f64>,
 }
 
 /// Everything a piece needs beside its samples.
@@ -53,6 +56,8 @@ pub struct ImageTask<'a> {
     pub label_smoothing: f64,
     /// Blocks that keep their input only and run again in backward.
     pub checkpointed: usize,
+    /// What the network gives, and how much each loss counts.
+    pub heads: Heads,
     /// Element type of the computation.
     pub dtype: DType,
     /// Factor on the loss before backward: 1 but in f16, where the gradients carry it.
@@ -76,25 +81,55 @@ impl ImageTask<'_> {
             self.kernels,
             self.limit_bytes,
         );
-        let loss = {
+        let weights = self.heads.weights(self.parameters)?;
+        // The loss of each sample, and of each term over the piece.
+        let (mut losses, mut sums) = (vec![0.0; samples.len()], vec![0.0; weights.len()]);
+        let mut terms = Vec::with_capacity(weights.len());
+        {
             let images = Value::constant(self.images(samples)?);
-            let scores = self.network.forward(&tape, &images, self.checkpointed)?;
-            tape.cross_entropy(&scores, &labels(samples), self.label_smoothing)?
-        };
-        let (per_sample, root) = (loss.per_sample, loss.sum);
-        let gradients = tape.backward(vec![(root, self.loss_factor)])?;
+            let outputs = self.network.forward(&tape, &images, self.checkpointed)?;
+            if let Some(scores) = self.heads.scores(&tape, &outputs)? {
+                terms.push((self.class_loss(&tape, &scores, samples)?, 1.0));
+            }
+            for k in 0..self.heads.numbers {
+                let (values, present, factor) = targets(samples, k);
+                let targets = NumberTargets {
+                    values: &values,
+                    present: Some(&present),
+                };
+                let number = self.heads.number(&tape, &outputs, k)?;
+                terms.push((tape.huber(&number, targets, DELTA)?, factor));
+            }
+        }
+        let mut roots = Vec::with_capacity(terms.len());
+        let mut by_term = Vec::with_capacity(terms.len());
+        for ((loss, factor), (weight, _)) in terms.into_iter().zip(&weights) {
+            roots.push((loss.sum, weight * factor * self.loss_factor));
+            by_term.push((loss.per_sample, factor));
+        }
+        let gradients = tape.backward(roots)?;
+        self.device.synchronize()?;
+        // Summed on the host in f64, sample by sample: the split cannot change it beyond each sample's own rounding.
+        for (((per_sample, factor), (weight, offset)), sum) in
+            by_term.into_iter().zip(&weights).zip(&mut sums)
+        {
+            for (loss, own) in losses.iter_mut().zip(to_f64(&per_sample)?) {
+                *loss += weight * factor * own + offset;
+                *sum += factor * own;
+            }
+        }
         let gradients = gradients
             .into_iter()
             .zip(self.parameters.iter())
             .map(|(gradient, parameter)| match gradient {
                 Some(gradient) => Ok(gradient),
+                None if parameter.name == BALANCE => {
+                    self.of_balance(&parameter.tensor, &weights, &sums, samples.len())
+                }
                 // A parameter that took no part in this piece.
                 None => Ok(parameter.tensor.zeros_like()?),
             })
             .collect::<Result<Vec<_>>>()?;
-        self.device.synchronize()?;
-        // Summed on the host in f64, sample by sample: the split cannot change it beyond each sample's own rounding.
-        let losses = to_f64(&per_sample)?;
         let not_finite = losses.iter().zip(samples).filter(|(l, _)| !l.is_finite());
         Ok(TrainedPiece {
             gradients,
@@ -108,26 +143,84 @@ impl ImageTask<'_> {
         })
     }
 
+    /// Cross-entropy; mixed samples have shares of two classes.
+    fn class_loss<S: Borrow<Sample>>(
+        &self,
+        tape: &Tape,
+        scores: &Value,
+        samples: &[S],
+    ) -> Result<tape::Loss> {
+        let rule = ClassRule {
+            smoothing: self.label_smoothing,
+            class_weights: None,
+        };
+        if samples
+            .iter()
+            .all(|sample| sample.borrow().partner.is_none())
+        {
+            let labels = labels(samples);
+            return Ok(tape.class_cross_entropy(scores, ClassTargets::Labels(&labels), &rule)?);
+        }
+        let shares = shares(samples, self.heads.classes);
+        Ok(tape.class_cross_entropy(scores, ClassTargets::Probabilities(&shares), &rule)?)
+    }
+
+    /// The gradient of `exp(-s) sum + n s / 2` by each log variance `s`.
+    fn of_balance(
+        &self,
+        like: &Tensor,
+        weights: &[(f64, f64)],
+        sums: &[f64],
+        samples: usize,
+    ) -> Result<Tensor> {
+        let of = |((weight, _), sum): (&(f64, f64), &f64)| {
+            self.loss_factor * (samples as f64 / 2.0 - weight * sum)
+        };
+        let values: Vec<f64> = weights.iter().zip(sums).map(of).collect();
+        Ok(Tensor::new(values, self.device)?.to_dtype(like.dtype())?)
+    }
+
     /// Forward over one piece of held-out samples. Metrics become plain numbers at once.
     pub fn evaluate<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<EvaluatedPiece> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
-        let scores = self
-            .network
-            .forward(&tape, &Value::constant(self.images(samples)?), 0)?;
-        let labels = labels(samples);
-        let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
-        self.device.synchronize()?;
+        let images = Value::constant(self.images(samples)?);
+        let outputs = self.network.forward(&tape, &images, 0)?;
         let mut piece = EvaluatedPiece {
             samples: samples.len() as u64,
             weight: samples.len() as f64,
             ..Default::default()
         };
-        piece.loss = to_f64(&losses)?.iter().sum();
-        let classes = scores.tensor().dim(1)?;
-        for (scores, &label) in to_f64(scores.tensor())?.chunks_exact(classes).zip(&labels) {
-            let better = ranked(scores, label).better;
-            piece.right += u64::from(better == 0);
-            piece.in_top_5 += u64::from(better < 5);
+        if let Some(scores) = self.heads.scores(&tape, &outputs)? {
+            let labels = labels(samples);
+            let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
+            self.device.synchronize()?;
+            piece.loss = to_f64(&losses)?.iter().sum();
+            let scores = to_f64(scores.tensor())?;
+            for (scores, &label) in scores.chunks_exact(self.heads.classes).zip(&labels) {
+                let Ranked { better, best } = ranked(scores, label);
+                piece.right += u64::from(better == 0);
+                piece.in_top_5 += u64::from(better < 5);
+                piece.confusion.count(label, best);
+            }
+        }
+        for k in 0..self.heads.numbers {
+            let (values, present, _) = targets(samples, k);
+            let rule = NumberTargets {
+                values: &values,
+                present: Some(&present),
+            };
+            let number = self.heads.number(&tape, &outputs, k)?;
+            let losses = tape.huber(&number, rule, DELTA)?.per_sample;
+            self.device.synchronize()?;
+            let found = to_f64(number.tensor())?;
+            let targets = values.iter().map(|&value| f64::from(value)).zip(&present);
+            let errors = found.iter().zip(targets).filter(|(_, (_, there))| **there);
+            piece.numbers.push(NumberErrors {
+                loss: to_f64(&losses)?.iter().sum(),
+                absolute: errors
+                    .map(|(found, (value, _))| ((found - value).abs(), value.abs()))
+                    .collect(),
+            });
         }
         Ok(piece)
     }
@@ -135,13 +228,19 @@ impl ImageTask<'_> {
     /// What each photograph shows.
     pub fn predict<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<Vec<Prediction>> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
-        let scores = self
-            .network
-            .forward(&tape, &Value::constant(self.images(samples)?), 0)?;
-        let classes = scores.tensor().dim(1)?;
-        Ok(to_f64(scores.tensor())?
-            .chunks_exact(classes)
-            .map(prediction)
+        let images = Value::constant(self.images(samples)?);
+        let outputs = self.network.forward(&tape, &images, 0)?;
+        let rows = to_f64(outputs.tensor())?;
+        let row = |row: &[f64]| {
+            let (scores, numbers) = row.split_at(self.heads.classes);
+            Prediction {
+                numbers: numbers.to_vec(),
+                ..prediction(scores)
+            }
+        };
+        Ok(rows
+            .chunks_exact(self.heads.outputs().max(1))
+            .map(row)
             .collect())
     }
 
@@ -181,6 +280,18 @@ fn labels<S: Borrow<Sample>>(samples: &[S]) -> Vec<u32> {
     samples.iter().map(|sample| sample.borrow().label).collect()
 }
 
+/// The shares of all classes in each sample, [samples, classes].
+fn shares<S: Borrow<Sample>>(samples: &[S], classes: usize) -> Vec<f32> {
+    let mut shares = vec![0.0; samples.len() * classes];
+    for (row, sample) in shares.chunks_exact_mut(classes.max(1)).zip(samples) {
+        let sample = sample.borrow();
+        let (partner, share) = sample.partner.unwrap_or((sample.label, 0.0));
+        row[sample.label as usize] += 1.0 - share;
+        row[partner as usize] += share;
+    }
+    shares
+}
+
 /// Where the right class stands among the scores of one sample.
 pub(super) struct Ranked {
     /// Classes with a better score.
@@ -218,5 +329,8 @@ pub(super) fn prediction(scores: &[f64]) -> Prediction {
         .map(|(i, e)| (i as u32, e / total))
         .collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    Prediction { classes }
+    Prediction {
+        classes,
+        numbers: Vec::new(),
+    }
 }

@@ -1,8 +1,8 @@
 //! A piece at work, whatever the task: forward and backward over its samples under one set of rules, and the sums that come of it.
 
 use super::{
-    CompressionTask, EvaluatedPiece, ImageTask, LanguageTask, Pixels, Prediction, Sample, Sums,
-    Text, TextTask,
+    CompressionTask, EvaluatedPiece, Heads, ImageTask, LanguageTask, Pixels, Prediction, Sample,
+    Sums, Text, TextTask,
 };
 use crate::error::{Result, TrainError};
 use crate::models::{Compressor, Network};
@@ -44,6 +44,8 @@ pub struct Work<'a> {
     pub class_weights: Option<&'a [f64]>,
     /// What a token compression is asked to do.
     pub compression: Option<&'a Compression>,
+    /// What a network for photographs gives.
+    pub heads: Heads,
     /// Blocks that keep their input only and run again in backward.
     pub checkpointed: usize,
     /// Element type of the computation.
@@ -125,6 +127,7 @@ impl<'a> Work<'a> {
             image_size: self.image_size,
             pixels: self.pixels,
             label_smoothing: self.label_smoothing,
+            heads: self.heads,
             checkpointed: self.checkpointed,
             dtype: self.dtype,
             loss_factor: self.loss_factor,

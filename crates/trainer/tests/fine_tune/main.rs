@@ -319,6 +319,7 @@ fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
             kind: plan.model,
             side: plan.image_size,
             classes: &plan.classes,
+            columns: &[],
             parameters: &tuned.parameters,
             origin: plan.origin.as_deref(),
         };

@@ -9,7 +9,7 @@ use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
 use trainer::models::Network;
 use trainer::rooms::{EffectiveBatch, ImageTask, Learner, Whole};
-use trainer::{Augmentation, ModelKind, OptimizerKind, Plan, Precision, Wanted};
+use trainer::{Augmentation, Balance, Heads, ModelKind, OptimizerKind, Plan, Precision, Wanted};
 
 /// Side of the images in pixels: the least that every model takes twice.
 pub const SIDE: usize = 16;
@@ -28,6 +28,7 @@ pub fn samples(count: usize, seed: u64) -> Vec<Sample> {
                 index,
                 label,
                 pixels,
+                ..Sample::default()
             }
         })
         .collect()
@@ -85,6 +86,7 @@ pub fn task<'a>(
         parameters,
         image_size: SIDE,
         label_smoothing: 0.1,
+        heads: Heads::of_classes(CLASSES),
         checkpointed: 0,
         dtype,
         loss_factor: 1.0,
@@ -109,6 +111,8 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         model,
         image_size: SIDE as u32,
         classes: (0..CLASSES).map(|i| format!("class {i}")).collect(),
+        columns: Vec::new(),
+        balance: Balance::Fixed(1.0),
         class_weights: None,
         train_samples: 60,
         held_out_samples: 0,
@@ -120,12 +124,14 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         optimizer,
         learning_rate: 1e-3,
         weight_decay: 0.05,
+        course: trainer::Course::Cosine,
         warmup_steps: (steps / 20).max(1),
         label_smoothing: 0.1,
         clip_norm: 1.0,
         ema_decay: None,
         compression: None,
         augment: Augmentation::None,
+        mix: dataset::Mix::None,
         precision: precision(dtype),
         checkpoint_blocks: 0,
         device: Wanted::Cpu,

@@ -1,0 +1,102 @@
+//! Arguments of what tries settings on a folder: `ebb sweep-batch`, `ebb find-lr` and `ebb tune`. Knows no command's work.
+
+use clap::Args;
+use dataset::Task;
+use runlog::RunConfig;
+use std::path::PathBuf;
+
+/// What is tried, and on which machine.
+#[derive(Args)]
+pub struct Tried {
+    /// Folder of photographs or texts, or a file of texts
+    pub folder: PathBuf,
+    /// Guessed where absent
+    #[arg(long, value_parser = super::task, value_name = "image-classification|text-classification|language-model")]
+    pub task: Option<Task>,
+    /// A model, as `ebb train` takes it
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Side of the square image in pixels
+    #[arg(long, value_name = "PIXELS")]
+    pub image_size: Option<u32>,
+    /// Train on this many samples only
+    #[arg(long, value_name = "SAMPLES")]
+    pub dev_samples: Option<u64>,
+    /// auto, metal, cuda or cpu
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Threads of the CPU kernels
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// Largest footprint, such as 8GB
+    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
+    pub memory_cap: Option<u64>,
+    /// Seed of everything random
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// A config file, TOML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Tried {
+    /// The config that every trial begins with.
+    pub fn config(&self) -> Result<RunConfig, runlog::RunlogError> {
+        let typed = RunConfig {
+            folder: Some(self.folder.clone()),
+            task: self.task.map(|task| task.name().to_owned()),
+            model: self.model.clone(),
+            image_size: self.image_size,
+            dev_samples: self.dev_samples,
+            device: self.device.clone(),
+            threads: self.threads,
+            memory_cap_bytes: self.memory_cap,
+            seed: self.seed,
+            ..RunConfig::default()
+        };
+        let file = self.config.as_deref().map(RunConfig::load).transpose()?;
+        Ok(typed.over(file.unwrap_or_default()))
+    }
+}
+
+#[derive(Args)]
+pub struct SweepBatch {
+    #[command(flatten)]
+    pub tried: Tried,
+    /// Samples a step, each worked in one piece
+    #[arg(long, value_delimiter = ',', default_value = "4,8,16,24,32", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batches: Vec<u32>,
+    /// Steps measured of each, after one that is not
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub steps: u64,
+    /// The one batch of a process of its own
+    #[arg(long, hide = true)]
+    pub alone: bool,
+}
+
+#[derive(Args)]
+pub struct FindLr {
+    #[command(flatten)]
+    pub tried: Tried,
+    /// Steps from the lowest rate to the highest
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(20..=10_000))]
+    pub steps: u64,
+    /// The highest rate; the lowest is a millionth of it
+    #[arg(long, default_value_t = 1.0, value_name = "RATE")]
+    pub highest: f64,
+}
+
+#[derive(Args)]
+pub struct Tune {
+    #[command(flatten)]
+    pub tried: Tried,
+    /// Settings tried at first
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub trials: u32,
+    /// Times each sees its samples in the first round; three times as often in each further one
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub epochs: u64,
+}
