@@ -3,6 +3,7 @@
 mod support;
 
 mod folders;
+mod contract;
 mod hostile;
 
 mod photographs;
