@@ -125,7 +125,7 @@ fn models(base: &RunConfig, task: Task) -> Vec<String> {
         return vec![model.clone()];
     }
     let names: Vec<&str> = match task {
-        Task::ImageClassification => trainer::ModelKind::ALL
+        Task::ImageClassification => trainer::ModelKind::SMALL
             .iter()
             .map(|model| model.name())
             .collect(),
