@@ -131,7 +131,13 @@ fn messages_are_told_apart_by_published_weights_that_are_gone_when_they_are_aske
         let sms = place.path("sms.tsv").display().to_string();
         let found = parsed(&words(&["evaluate", &run, &sms, "--json"]));
         assert!(found["accuracy"].as_f64() > Some(0.95), "{found}");
-        let out = words(&["predict", &run, "win cash now", "see you home", "--json"]);
+        let out = words(&[
+            "predict",
+            &run,
+            "win home cash town now",
+            "see you home Ann",
+            "--json",
+        ]);
         let best: Vec<Value> = out
             .lines()
             .map(|line| parsed(line)["classes"][0]["class"].clone())
@@ -232,26 +238,26 @@ fn a_run_whose_weights_were_changed_is_not_gone_on_with() {
 fn weights_that_do_not_fit_the_task_are_refused_with_what_would() {
     let place = messages();
     published(&place, "vit");
-    let said = place.run("train {sms.tsv} --from {vit}").ended(1).err;
+    let said = place.run("train {sms.tsv} --from {vit}").ended(2).err;
     for word in ["ViT", "text classification", "bert"] {
         assert!(said.contains(word), "{word}: {said}");
     }
+    let said = place.run("train {sms.tsv} --adapter 4").ended(2).err;
+    assert!(said.contains("--from"), "{said}");
+    let said = place
+        .run("train {sms.tsv} --from {bert} --model text_mini")
+        .ended(2)
+        .err;
+    assert!(
+        said.contains("BERT") && said.contains("leave --from out"),
+        "{said}"
+    );
     fs::remove_file(place.path("bert/tokenizer.json")).expect("it is there");
     let said = place
         .run("train {sms.tsv} --from {bert} --tokens 12")
         .ended(1)
         .err;
     assert!(said.contains("no tokenizer.json"), "{said}");
-    let said = place.run("train {sms.tsv} --adapter 4").ended(1).err;
-    assert!(said.contains("--from"), "{said}");
-    let said = place
-        .run("train {sms.tsv} --from {bert} --model text_mini")
-        .ended(1)
-        .err;
-    assert!(
-        said.contains("BERT") && said.contains("leave --from out"),
-        "{said}"
-    );
 }
 
 #[test]

@@ -129,7 +129,11 @@ impl Origin {
     pub(crate) fn fits(&self, task: Task) -> Result<()> {
         let family = self.family();
         if family.task() == task {
-            return Ok(());
+            return match task {
+                Task::ImageClassification => Ok(()),
+                // Before anything is created for the run.
+                _ => self.vocabulary_file().map(drop),
+            };
         }
         let fitting: Vec<&str> = Family::ALL
             .into_iter()
@@ -213,26 +217,29 @@ impl Origin {
     /// # Errors
     /// The folder has none, or one that its network has no room for.
     pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
-        let refuse = |reason: String| TrainError::Published {
-            path: self.path.clone(),
-            reason,
-        };
-        let Some(file) = self.folder.tokenizer() else {
-            return Err(refuse(
-                "there is no tokenizer.json in it, and Ebb reads no other vocabulary; download that file too"
-                    .to_owned(),
-            ));
-        };
-        let tokenizer = Tokenizer::load(file)?;
+        let tokenizer = Tokenizer::load(self.vocabulary_file()?)?;
         let room = self.room().map_or(0, |(_, vocabulary)| vocabulary as usize);
         if tokenizer.vocabulary() > room {
-            return Err(refuse(format!(
+            return Err(self.refuse(format!(
                 "its tokenizer.json has {} tokens and its weights have rows for {}; download both from one place",
                 format_count(tokenizer.vocabulary() as u64),
                 format_count(room as u64)
             )));
         }
         Ok(tokenizer)
+    }
+
+    fn vocabulary_file(&self) -> Result<&Path> {
+        let none = "there is no tokenizer.json in it, and Ebb reads no other vocabulary; download that file too";
+        let file = self.folder.tokenizer();
+        file.ok_or_else(|| self.refuse(none.to_owned()))
+    }
+
+    fn refuse(&self, reason: String) -> TrainError {
+        TrainError::Published {
+            path: self.path.clone(),
+            reason,
+        }
     }
 
     /// The network with its published weights and a new head.

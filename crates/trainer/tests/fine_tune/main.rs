@@ -4,6 +4,7 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
+mod exported;
 mod refused;
 
 #[path = "../folders/mod.rs"]
