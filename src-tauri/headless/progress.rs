@@ -172,7 +172,7 @@ impl Progress {
         let started = self.run.started();
         let unified = started.is_some_and(|started| started.device.starts_with("metal"));
         let compresses = started.is_some_and(|started| started.task == "token-compression");
-        if compresses && (step % compressed::EVERY == 0 || step == 1) {
+        if compresses && (step.is_multiple_of(compressed::EVERY) || step == 1) {
             let memory = self.memory.as_ref();
             self.say(&compressed::line(step, unified, memory, self.run.figures()));
         }

@@ -129,11 +129,13 @@ fn models(base: &RunConfig, task: Task) -> Vec<String> {
             .iter()
             .map(|model| model.name())
             .collect(),
-        Task::TextClassification | Task::LanguageModel => trainer::TextSize::ALL
-            .iter()
-            .filter(|size| size.task() == task)
-            .map(|size| size.name())
-            .collect(),
+        Task::TextClassification | Task::LanguageModel | Task::TokenCompression => {
+            trainer::TextSize::ALL
+                .iter()
+                .filter(|size| size.task() == task)
+                .map(|size| size.name())
+                .collect()
+        }
     };
     names.into_iter().map(str::to_owned).collect()
 }
@@ -151,7 +153,7 @@ fn drawn(seed: u64, number: u32, models: &[String], task: Task) -> Settings {
         weight_decay: between(2, 0.005, 0.5),
         augment: (task == Task::ImageClassification).then(|| augments[pick(3, augments.len())]),
         label_smoothing: match task {
-            Task::LanguageModel => 0.0,
+            Task::LanguageModel | Task::TokenCompression => 0.0,
             _ => 0.2 * draws.unit(4),
         },
     }

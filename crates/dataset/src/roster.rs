@@ -145,7 +145,7 @@ pub(crate) fn label(
     for p in placed {
         let label = classes.binary_search_by(|c| c.name.cmp(&p.class));
         // Photographs of which numbers alone are learnt have no class.
-        let Ok(label) = label.or_else(|_| if p.class.is_empty() { Ok(0) } else { Err(()) }) else {
+        let Ok(label) = label.or(if p.class.is_empty() { Ok(0) } else { Err(()) }) else {
             let reason = format!(
                 "Its class, {}, has no photograph to train on. Add some to train.",
                 p.class

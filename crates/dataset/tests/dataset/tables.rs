@@ -172,7 +172,12 @@ fn class_folders_keep_their_classes_and_missing_numbers_are_missing() {
 #[test]
 fn a_column_of_classes_serves_where_folders_tell_none() {
     let folder = plates(8, "");
-    let row = |i: u32| format!("{i},{}\n", if i % 2 == 0 { "soup" } else { "salad" });
+    let row = |i: u32| {
+        format!(
+            "{i},{}\n",
+            if i.is_multiple_of(2) { "soup" } else { "salad" }
+        )
+    };
     let table = "name,label\n".to_owned() + &(0..8).map(row).collect::<String>();
     folder.put("labels.csv", table.as_bytes());
     let found = folder.inspect();

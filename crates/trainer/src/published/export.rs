@@ -291,7 +291,7 @@ pub(super) fn published(
     by_name: &HashMap<String, Tensor>,
     table: &Table,
 ) -> Result<HashMap<String, Tensor>> {
-    let mut tensors = BTreeMap::<String, (Vec<usize>, Vec<f32>)>::new();
+    let mut tensors = BTreeMap::<String, Shaped>::new();
     let body = table.body.iter().map(|row| (table.prefix, row));
     for (prefix, row) in body.chain(table.head.iter().map(|row| ("", row))) {
         let Named {
@@ -322,8 +322,11 @@ pub(super) fn published(
     tensors.into_iter().map(tensor).collect()
 }
 
+/// The sizes of a tensor and its numbers, row by row.
+type Shaped = (Vec<usize>, Vec<f32>);
+
 /// One factor or one term a channel as part of a BatchNorm of mean 0 and deviation 1.
-fn norm(name: &str, take: Take, ours: Vec<f32>) -> Vec<(String, (Vec<usize>, Vec<f32>))> {
+fn norm(name: &str, take: Take, ours: Vec<f32>) -> Vec<(String, Shaped)> {
     let channels = ours.len();
     let part = |part: &str, values: Vec<f32>| (format!("{name}.{part}"), (vec![channels], values));
     let variance = (1.0 - super::resnet::EPSILON) as f32;

@@ -72,6 +72,7 @@ fn check(python: &str, way: Tuned, folder: &Path) {
         kind: ModelKind::Published(kind),
         side: SIDE as u32,
         classes: if input == "documents" { &[] } else { &names },
+        columns: &[],
         parameters: &loaded.parameters,
         origin: Some(&origin),
     };
