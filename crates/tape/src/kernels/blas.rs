@@ -64,14 +64,12 @@ fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
     let (dims, steps) = (layout.dims(), layout.stride());
     let (rows, columns) = (dims[dims.len() - 2], dims[dims.len() - 1]);
     let (across, along) = (steps[steps.len() - 2], steps[steps.len() - 1]);
-    let (step, turned) = match () {
-        () if (along == 1 || columns == 1) && (across >= columns || rows == 1) => {
-            (across.max(columns), false)
-        }
-        () if (across == 1 || rows == 1) && (along >= rows || columns == 1) => {
-            (along.max(rows), true)
-        }
-        () => return Err(refused(tensor)),
+    let by_rows = (along == 1 || columns == 1) && (across >= columns || rows == 1);
+    let by_columns = (across == 1 || rows == 1) && (along >= rows || columns == 1);
+    let (step, turned) = match (by_rows, by_columns) {
+        (true, _) => (across.max(columns), false),
+        (false, true) => (along.max(rows), true),
+        (false, false) => return Err(refused(tensor)),
     };
     let stride = if dims.len() == 3 { steps[0] } else { 0 };
     let operand = Operand {

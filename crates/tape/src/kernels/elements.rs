@@ -1,7 +1,7 @@
 //! Kernels element by element: activations, biases, sums in place, axes moved about. Inputs are contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
+use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, single};
 use crate::error::Result;
 use crate::stream::Stream;
 use candle_core::Tensor;
@@ -30,11 +30,19 @@ impl Function {
     }
 }
 
+/// 1 where a kernel may read four numbers as one word: `size` is a multiple of 4, and so is the place where each tensor begins.
+pub(super) fn fours<'a>(tensors: &[&Tensor], size: usize) -> Argument<'a> {
+    let whole = |t: &&Tensor| t.layout().start_offset().is_multiple_of(4);
+    Count(usize::from(
+        size.is_multiple_of(4) && tensors.iter().all(whole),
+    ))
+}
+
 /// The function of every number.
 pub(crate) fn apply(function: Function, x: &Tensor) -> Result<Tensor> {
     let (y, n) = (fresh_like(x)?, x.elem_count());
     let kernel = Kernel::of(function.names().0, x);
-    let arguments = [In(x), Out(&y), Count(n)];
+    let arguments = [In(x), Out(&y), Count(n), fours(&[x], n)];
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }
@@ -43,7 +51,8 @@ pub(crate) fn apply(function: Function, x: &Tensor) -> Result<Tensor> {
 pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let (dx, dy, n) = (fresh_like(kept)?, alike(dy, kept)?, kept.elem_count());
     let kernel = Kernel::of(function.names().1, kept);
-    let arguments = [In(kept), In(&dy), Out(&dx), Count(n)];
+    let fours = fours(&[kept, &dy], n);
+    let arguments = [In(kept), In(&dy), Out(&dx), Count(n), fours];
     launch(kernel, Grid::elements(n), &arguments, kept.device())?;
     Ok(dx)
 }
@@ -51,7 +60,9 @@ pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> 
 /// `gelu(x + a)` of rows as wide as `a`.
 pub(crate) fn bias_gelu(x: &Tensor, a: &Tensor) -> Result<Tensor> {
     let (a, h, n) = (single(a)?, fresh_like(x)?, x.elem_count());
-    let arguments = [In(x), In(&a), Out(&h), Count(n), Count(a.elem_count())];
+    let (size, width) = (Count(n), Count(a.elem_count()));
+    let fours = fours(&[x, &a], a.elem_count());
+    let arguments = [In(x), In(&a), Out(&h), size, width, fours];
     let kernel = Kernel::of("bias_gelu", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(h)
@@ -60,7 +71,9 @@ pub(crate) fn bias_gelu(x: &Tensor, a: &Tensor) -> Result<Tensor> {
 /// Turns `x` into `dx` and `dh` into `h` where they stand.
 pub(crate) fn bias_gelu_backward(x: &Tensor, a: &Tensor, dh: &Tensor) -> Result<()> {
     let (a, n) = (single(a)?, x.elem_count());
-    let arguments = [Out(x), In(&a), Out(dh), Count(n), Count(a.elem_count())];
+    let (size, width) = (Count(n), Count(a.elem_count()));
+    let fours = fours(&[x, &a, dh], a.elem_count());
+    let arguments = [Out(x), In(&a), Out(dh), size, width, fours];
     let kernel = Kernel::of("bias_gelu_backward", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())
 }
@@ -71,7 +84,8 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
     let (size, width) = (Count(n), Count(b.elem_count()));
     match residual {
         None => {
-            let arguments = [Out(y), In(&b), size, width];
+            let fours = fours(&[y, &b], b.elem_count());
+            let arguments = [Out(y), In(&b), size, width, fours];
             launch(
                 Kernel::of("bias", y),
                 Grid::elements(n),
@@ -80,7 +94,8 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
             )
         }
         Some(residual) => {
-            let arguments = [Out(y), In(&b), In(residual), size, width];
+            let fours = fours(&[y, &b, residual], b.elem_count());
+            let arguments = [Out(y), In(&b), In(residual), size, width, fours];
             let kernel = Kernel::of("bias_residual", y);
             launch(kernel, Grid::elements(n), &arguments, y.device())
         }
@@ -103,7 +118,7 @@ pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
 /// `sum += other` of one type, in place.
 pub(crate) fn add_to(sum: &Tensor, other: &Tensor) -> Result<()> {
     let n = sum.elem_count();
-    let arguments = [Out(sum), In(other), Count(n)];
+    let arguments = [Out(sum), In(other), Count(n), fours(&[sum, other], n)];
     let kernel = Kernel::of("add_to", sum);
     launch(kernel, Grid::elements(n), &arguments, sum.device())
 }

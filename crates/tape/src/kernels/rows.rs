@@ -1,6 +1,7 @@
 //! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of rows. Inputs are contiguous.
 
 use super::Argument::{Count, In, Number, Out};
+use super::elements::fours;
 use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -31,6 +32,7 @@ pub(crate) fn layer_norm(
         Count(width),
         Count(rows),
         Number(epsilon),
+        fours(&[x, &w, &b], width),
     ];
     let kernel = Kernel::of("layer_norm", x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
@@ -59,6 +61,7 @@ pub(crate) fn layer_norm_backward(
         Count(rows),
         Number(epsilon),
         Count(usize::from(held.is_some())),
+        fours(&[x, &w, dy, held.as_ref().unwrap_or(x)], width),
     ];
     let kernel = Kernel::of("layer_norm_backward", x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;

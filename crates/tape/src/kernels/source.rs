@@ -31,9 +31,15 @@ fn element(dtype: DType) -> String {
         DType::F16 => ("ushort", "half_to_float", "float_to_half"),
         _ => ("float", "", ""),
     };
+    let four = |name: &str| match name {
+        "" => String::new(),
+        name => format!("{name}4"),
+    };
+    let (read4, write4) = (four(read), four(write));
     let suffix = suffix(dtype);
     format!(
-        "#define ELEMENT {held}\n#define NAME(n) n##_{suffix}\n#define LOAD(p, i) {read}((p)[i])\n#define STORE(p, i, v) (p)[i] = {write}(v)\n"
+        "#define ELEMENT {held}\n#define NAME(n) n##_{suffix}\n#define LOAD(p, i) {read}((p)[i])\n#define STORE(p, i, v) (p)[i] = {write}(v)\n\
+         #define LOAD4(p, i) {read4}(*(GLOBAL const {held}4*)(&(p)[i]))\n#define STORE4(p, i, v) *(GLOBAL {held}4*)(&(p)[i]) = {write4}(v)\n"
     )
 }
 
@@ -42,7 +48,7 @@ pub(super) fn module(module: Module) -> String {
     match module {
         Module::Whole => WHOLE.to_owned(),
         Module::Of(dtype) => {
-            let undone = "#undef ELEMENT\n#undef NAME\n#undef LOAD\n#undef STORE\n";
+            let undone = "#undef ELEMENT\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef LOAD4\n#undef STORE4\n";
             [&element(dtype), &TYPED.concat(), undone].concat()
         }
     }

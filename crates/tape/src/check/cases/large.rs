@@ -37,6 +37,12 @@ pub fn large_cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n, 61, 48]],
             |t, v| t.attention_padded(&v[0], ALL, &lengths(v[0].dims()[0], 61)),
         ),
+        // Heads that begin on no whole word, and more tokens than any square is made of.
+        (
+            "attention of a long sequence",
+            vec![vec![n, 520, 12]],
+            |t, v| t.attention_padded(&v[0], BEFORE, &lengths(v[0].dims()[0], 520)),
+        ),
         (
             "linear after attention of many queries",
             vec![vec![n, 61, 48], vec![5, 16]],

@@ -11,6 +11,10 @@ typedef unsigned long ulong;
 #define SHARED(T, n, size) __shared__ __align__(16) T n[size]
 // Four numbers of shared memory, from a whole word of 16 bytes on.
 #define QUAD(a, i) (*reinterpret_cast<const float4*>(&(a)[i]))
+// Memory of the device, in casts; and four numbers made one word.
+#define GLOBAL
+#define FLOAT4(a, b, c, d) make_float4(a, b, c, d)
+#define USHORT4(a, b, c, d) make_ushort4(a, b, c, d)
 #define UNROLL _Pragma("unroll")
 // Rows of a block of attention, keys that it reads at a time, and keys of a block whose gradients it sums: 48 KiB of shared memory.
 #define ATTEND_ROWS 64

@@ -79,6 +79,10 @@ template <class... A> static void call(void (*f)(A...), void** args) { Call<A...
 #define GRID
 #define SHARED(T, n, size) alignas(16) static T n[size]
 struct float4 { float x, y, z, w; };
+struct ushort4 { ushort x, y, z, w; };
+#define GLOBAL
+#define FLOAT4(a, b, c, d) float4{a, b, c, d}
+#define USHORT4(a, b, c, d) ushort4{a, b, c, d}
 #define QUAD(a, i) (*reinterpret_cast<const float4*>(&(a)[i]))
 #define UNROLL
 #define ATTEND_ROWS 32

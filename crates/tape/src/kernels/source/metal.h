@@ -9,6 +9,10 @@ using namespace metal;
 #define SHARED(T, n, size) alignas(16) threadgroup T n[size]
 // Four numbers of shared memory, from a whole word of 16 bytes on.
 #define QUAD(a, i) (*(threadgroup const float4*)(&(a)[i]))
+// Memory of the device, in casts; and four numbers made one word.
+#define GLOBAL device
+#define FLOAT4(a, b, c, d) float4(a, b, c, d)
+#define USHORT4(a, b, c, d) ushort4(a, b, c, d)
 #define UNROLL _Pragma("clang loop unroll(full)")
 // Rows of a block of attention, keys that it reads at a time, and keys of a block whose gradients it sums: 32 KiB of shared memory.
 #define ATTEND_ROWS 32

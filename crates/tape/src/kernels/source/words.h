@@ -3,6 +3,13 @@
 #define ROW (GROUP * SIMDS + SIMD)
 // Four elements a thread, side by side over the group's threads.
 #define EACH(i, n) for (uint k_ = 0u, i = GROUP * THREADS * 4u + THREAD; k_ < 4u && i < n; k_++, i += THREADS)
+// Four numbers of a vector of single precision.
+#define SINGLE4(p, i) (*(GLOBAL const float4*)(&(p)[i]))
+// Four elements a thread, one after the other and read as one word: `n` and where they begin are multiples of 4.
+#define FOURS(i, n) const uint i = (GROUP * THREADS + THREAD) * 4u; if (i < n)
+// `of` of each of four numbers, which it calls `v`; and of each with one of `b`, which it calls `g`.
+#define BY_FOUR(a, of) { { const float v = a.x; a.x = of; } { const float v = a.y; a.y = of; } { const float v = a.z; a.z = of; } { const float v = a.w; a.w = of; } }
+#define BY_FOUR_PAIRS(a, b, of) { { const float v = a.x, g = b.x; a.x = of; } { const float v = a.y, g = b.y; a.y = of; } { const float v = a.z, g = b.z; a.z = of; } { const float v = a.w, g = b.w; a.w = of; } }
 // The sum of `v` over the group; `s` is shared and as long as there are simdgroups. All threads take part.
 #define GROUP_SUM(v, s) do { const float sum_ = simd_sum(v); if (LANE == 0u) s[SIMD] = sum_; BARRIER; v = 0.0f; for (uint k_ = 0u; k_ < SIMDS; k_++) v += s[k_]; BARRIER; } while (0)
 #define GROUP_MAX(v, s) do { const float max_ = simd_max(v); if (LANE == 0u) s[SIMD] = max_; BARRIER; v = s[0]; for (uint k_ = 1u; k_ < SIMDS; k_++) v = max(v, s[k_]); BARRIER; } while (0)
@@ -12,6 +19,10 @@ INLINE ushort float_to_bf16(float v) {
     if ((u & 0x7fffffffu) > 0x7f800000u) return ushort((u >> 16) | 0x40u);
     return ushort((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
+INLINE float4 bf16_to_float4(ushort4 v) { return FLOAT4(bf16_to_float(v.x), bf16_to_float(v.y), bf16_to_float(v.z), bf16_to_float(v.w)); }
+INLINE ushort4 float_to_bf164(float4 v) { return USHORT4(float_to_bf16(v.x), float_to_bf16(v.y), float_to_bf16(v.z), float_to_bf16(v.w)); }
+INLINE float4 half_to_float4(ushort4 v) { return FLOAT4(half_to_float(v.x), half_to_float(v.y), half_to_float(v.z), half_to_float(v.w)); }
+INLINE ushort4 float_to_half4(float4 v) { return USHORT4(float_to_half(v.x), float_to_half(v.y), float_to_half(v.z), float_to_half(v.w)); }
 // Number `index` of a counter-based stream, 53 bits: SplitMix64, as the CPU draws it. A stream is two words, the low one first.
 INLINE ulong drawn(uint low, uint high, uint index) {
     ulong z = (ulong(high) << 32 | ulong(low)) + (ulong(index) + 1ul) * 0x9e3779b97f4a7c15ul;

@@ -2,9 +2,12 @@
 
 use crate::inplace::to_f64;
 use crate::kernels::lanes;
+use crate::kernels::rows::{self, Seen};
 use crate::stream::Stream;
 use crate::tape::{Cancel, Kernels, Tape, Value};
-use crate::{Activation, AttentionShape, Conv2dShape, Parameters, PoolShape, Result};
+use crate::{
+    Activation, AttentionShape, Conv2dShape, GeluLinear, Parameters, PoolDivisor, PoolShape, Result,
+};
 use candle_core::{DType, Device, Tensor};
 
 type Operation<'a> = &'a dyn Fn(&Tape, &[Value]) -> Result<Value>;
@@ -91,7 +94,15 @@ fn elements_past_the_last_whole_group() {
 
 #[test]
 fn attention_with_and_without_what_is_hidden() {
-    for (samples, tokens, heads, head) in [(1, 1, 1, 3), (2, 37, 2, 5), (3, 5, 1, 8)] {
+    // One row more than a block, heads as wide as a block holds and wider, and one that is no wider than its sequence is long.
+    for (samples, tokens, heads, head) in [
+        (1, 1, 1, 3),
+        (2, 37, 2, 5),
+        (3, 5, 1, 8),
+        (1, 70, 1, 64),
+        (2, 33, 1, 32),
+        (1, 67, 1, 65),
+    ] {
         let shape: &[usize] = &[samples, tokens, 3 * heads * head];
         for causal in [false, true] {
             let shape_of = AttentionShape { heads, causal };
@@ -151,6 +162,16 @@ fn images_of_any_size() {
         };
         check("conv2d", &shapes, &|t, v| t.conv2d(&v[0], &v[1], shape));
     }
+    // In groups of two channels, and of one.
+    for (groups, stride, padding) in [(3, 1, 1), (3, 2, 0), (6, 1, 2), (6, 3, 1)] {
+        let shapes: [&[usize]; 2] = [&[2, 6, 9, 7], &[12, 6 / groups, 3, 3]];
+        let shape = Conv2dShape {
+            stride,
+            padding,
+            groups,
+        };
+        check("conv2d", &shapes, &|t, v| t.conv2d(&v[0], &v[1], shape));
+    }
     for (kernel, stride, padding) in [(3, 2, 1), (2, 2, 0), (3, 1, 2)] {
         let shape = PoolShape {
             kernel,
@@ -160,6 +181,11 @@ fn images_of_any_size() {
         check("max_pool", &[&[2, 3, 9, 7]], &|t, v| {
             t.max_pool(&v[0], shape)
         });
+        for divisor in [PoolDivisor::Window, PoolDivisor::Pixels] {
+            check("avg_pool", &[&[2, 3, 9, 7]], &|t, v| {
+                t.avg_pool(&v[0], shape, divisor)
+            });
+        }
     }
 }
 
@@ -192,12 +218,75 @@ fn what_is_not_a_number_stays_in_its_row_and_is_not_lost() {
             [true, false, true]
         );
     }
+    let attend: Operation = &|t, v| {
+        let shape = AttentionShape {
+            heads: 1,
+            causal: true,
+        };
+        t.attention(&t.reshape(&v[0], &[3, 8, 9])?, shape)
+    };
+    assert_eq!(poisoned(f32::NAN, 72, attend), [true, false, true]);
+    assert_eq!(poisoned(f32::INFINITY, 72, attend), [true, false, true]);
     let loss: Operation = &|t, v| {
         Ok(Value::constant(
             t.cross_entropy(&v[0], &[0, 1, 2], 0.0)?.per_sample,
         ))
     };
     assert_eq!(poisoned(f32::NAN, 40, loss), [true, false, true]);
+}
+
+#[test]
+fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
+    for spent in [false, true] {
+        let parameters = Parameters::default();
+        let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+        let shapes: [&[usize]; 5] = [&[5, 8], &[8], &[4, 8], &[4], &[5, 4]];
+        let [x, x_bias, weight, bias, residual] =
+            std::array::from_fn(|at| tape.variable(drawn(shapes[at], at as u64, DType::F32)));
+        let before = to_f64(x.tensor()).expect("numbers");
+        let operands = GeluLinear {
+            x: x.clone(),
+            x_is_spent: spent,
+            x_bias,
+            weight,
+            bias,
+            residual,
+        };
+        lanes::with(|| {
+            let y = tape.gelu_linear(&operands).expect("shapes that fit");
+            let seed = drawn(&[5, 4], 9, DType::F32);
+            tape.walk_back(vec![(y, seed)], &[]).expect("a walk");
+        });
+        let kept = to_f64(x.tensor()).expect("numbers") == before;
+        assert_eq!(kept, !spent);
+    }
+}
+
+#[test]
+fn a_block_of_queries_sees_what_its_place_lets_it() {
+    // Queries 3..5 of 6 keys, as the last rows of the whole square.
+    let scores = drawn(&[2, 6, 6], 1, DType::F32);
+    let softmax = |scores: &Tensor, queries| {
+        let seen = Seen {
+            scale: 0.7,
+            queries,
+            keys: 6,
+            heads: 1,
+            causal: true,
+            lengths: None,
+        };
+        let scores = scores.force_contiguous().expect("small");
+        lanes::with(|| rows::softmax(&scores, &seen)).expect("a kernel");
+        scores
+    };
+    let whole = softmax(&scores, (6, 0));
+    let part = |t: &Tensor| t.narrow(1, 3, 2).and_then(|t| t.contiguous());
+    let some = softmax(&part(&scores).expect("rows"), (2, 3));
+    let whole = part(&whole).expect("rows");
+    assert_eq!(
+        to_f64(&some).expect("numbers"),
+        to_f64(&whole).expect("numbers")
+    );
 }
 
 #[test]
