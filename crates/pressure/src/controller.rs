@@ -146,10 +146,11 @@ pub fn should_cancel(policy: &Policy, state: &State, sample: &MemorySample) -> O
     let soon = used + rise_bytes(policy, state, policy.cancel_ahead_ms);
     // A single sample is cancelled for what is, not for what may come: there is nothing smaller to try instead.
     let gone_soon = state.last_micro_batch > 1 && soon > sample.total_bytes as f64;
-    let critical = over_line || gone_soon || sample.kernel_level == Some(Level::Critical);
+    if !(over_line || gone_soon || sample.kernel_level == Some(Level::Critical)) {
+        return None; // nearly always, ten times a second: the budget need not be worked out
+    }
     let budget = budget(policy, state, sample, policy.horizon_extra_ms);
-    (critical && sample.own_bytes > budget.bytes)
-        .then(|| why_less(policy, state, sample, &budget).1)
+    (sample.own_bytes > budget.bytes).then(|| why_less(policy, state, sample, &budget).1)
 }
 
 /// Takes a piece's speed in. The first piece of a size touches new memory, so the second replaces it.

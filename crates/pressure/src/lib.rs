@@ -27,6 +27,7 @@ mod stopping;
 mod suggest;
 mod turn;
 mod waiting;
+mod wake_up;
 mod words;
 
 pub use budget::{Budget, budget_bytes};

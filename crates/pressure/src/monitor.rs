@@ -1,5 +1,5 @@
 //! One thread that reads the machine ten times a second, so that a decision finds a fresh sample and a running piece can be
-//! cancelled. Decides nothing itself: it asks `should_cancel`.
+//! cancelled. Decides nothing itself: it asks `should_cancel`. Where the system tells of pressure by itself, that wakes it.
 
 use crate::controller::{notice, should_cancel};
 use crate::cost::thread_cpu_ms;
@@ -9,6 +9,7 @@ use crate::sample::MemorySample;
 use crate::signal::pressure;
 use crate::source::MemorySource;
 use crate::state::State;
+use crate::wake_up::WakeUp;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,18 +27,26 @@ const KEPT: usize = 600;
 pub struct Monitor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    _wake_up: Option<WakeUp>,
 }
 
 struct Shared {
     source: Mutex<Box<dyn MemorySource>>,
     readings: Mutex<Readings>,
-    ended: Mutex<bool>,
+    asked: Mutex<Asked>,
     wake: Condvar,
     cancel: Arc<AtomicBool>,
     peak_bytes: AtomicU64,
     ear: Mutex<Option<Ear>>,
     /// CPU time of the thread, nanoseconds.
     cpu_ns: AtomicU64,
+}
+
+/// What the thread is asked for between two beats.
+#[derive(Default)]
+struct Asked {
+    end: bool,
+    reading: bool,
 }
 
 /// Hears every sample as it is read.
@@ -58,7 +67,7 @@ impl Monitor {
         let shared = Arc::new(Shared {
             source: Mutex::new(source),
             readings: Mutex::default(),
-            ended: Mutex::new(false),
+            asked: Mutex::default(),
             wake: Condvar::new(),
             cancel,
             peak_bytes: AtomicU64::new(0),
@@ -75,10 +84,22 @@ impl Monitor {
                 "the monitor's thread could not be started: {error}"
             ));
         }
+        let woken = Arc::downgrade(&shared);
+        let wake_up = WakeUp::on_pressure(move || {
+            if let Some(shared) = woken.upgrade() {
+                shared.wake();
+            }
+        });
         Self {
             shared,
             thread: thread.ok(),
+            _wake_up: wake_up,
         }
+    }
+
+    /// The thread reads now instead of at its next beat. A stepped source is not sampled on the side.
+    pub fn wake(&self) {
+        self.shared.wake();
     }
 
     /// The newest sample, at most a beat old; `None` before the first.
@@ -157,7 +178,7 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        *locked(&self.shared.ended) = true;
+        locked(&self.shared.asked).end = true;
         self.shared.wake.notify_all();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by then, and there is nothing left to save.
@@ -167,18 +188,24 @@ impl Drop for Monitor {
 }
 
 impl Shared {
+    fn wake(&self) {
+        locked(&self.asked).reading = true;
+        self.wake.notify_all();
+    }
+
     /// The thread: read, look, wait.
     fn beat(&self) {
-        let mut ended = locked(&self.ended);
-        while !*ended {
-            drop(ended);
+        let mut asked = locked(&self.asked);
+        while !asked.end {
+            asked.reading = false;
+            drop(asked);
             let wait = self.read();
             let cpu_ns = (thread_cpu_ms() * 1e6) as u64;
             self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
-            ended = locked(&self.ended);
-            if !*ended {
-                let waited = self.wake.wait_timeout(ended, wait);
-                ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+            asked = locked(&self.asked);
+            if !asked.end && !asked.reading {
+                let waited = self.wake.wait_timeout(asked, wait);
+                asked = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
     }

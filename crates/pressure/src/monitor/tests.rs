@@ -78,6 +78,19 @@ fn the_thread_reads_by_itself() {
     assert!(!bench.monitor.take_samples().is_empty());
 }
 
+/// Forty readings, which the beat alone would take four seconds for.
+#[test]
+fn a_wake_up_reads_now() {
+    let bench = bench(sample(5, 8, 20), false);
+    bench.asked.recv().expect("the thread reads");
+    let begun = std::time::Instant::now();
+    for _ in 0..40 {
+        bench.monitor.wake();
+        bench.asked.recv().expect("it is woken");
+    }
+    assert!(begun.elapsed() < 20 * BEAT, "{:?}", begun.elapsed());
+}
+
 #[test]
 fn a_stepped_source_is_read_on_demand_only() {
     let bench = bench(sample(5, 8, 20), true);

@@ -17,7 +17,7 @@ use crate::error::PressureError;
 use crate::sample::MemorySample;
 use files::Kept;
 use group::Groups;
-use limits::Limits;
+use limits::{Limits, Pages};
 use stalls::Stalls;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -106,8 +106,7 @@ impl Machine {
 
 impl MemorySource for Machine {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
-        let pages = self.statm.numbers()?;
-        let page = |index: usize| pages.get(index).copied().unwrap_or(0) * self.page_bytes;
+        let pages: Pages = self.statm.numbers()?;
         let info = self.meminfo.named(MEMINFO)?;
         let [total, Some(available), swap, swap_free, kernel @ ..] = info else {
             return Err(self.meminfo.unexpected("no MemAvailable"));
@@ -117,7 +116,7 @@ impl MemorySource for Machine {
             at_ms: self.opened.elapsed().as_millis() as u64,
             total_bytes: bytes(total),
             available_bytes: available * 1024,
-            own_bytes: page(1),
+            own_bytes: pages[1] * self.page_bytes,
             system_bytes: kernel.into_iter().map(bytes).sum(),
             swap_used_bytes: bytes(swap).saturating_sub(bytes(swap_free)),
             ..MemorySample::default()
@@ -126,7 +125,7 @@ impl MemorySource for Machine {
             self.stalls.truncate(1);
             self.stalls.extend(Stalls::of(new_stalls));
         }
-        match self.groups.headroom() {
+        match self.groups.headroom(sample.at_ms) {
             Ok(Some((limit, headroom))) => narrow(&mut sample, limit, headroom),
             Ok(None) => {}
             Err(lost) => {
@@ -212,12 +211,7 @@ pub(super) fn own_footprint_bytes() -> u64 {
     let Some((statm, page)) = STATM.get_or_init(open) else {
         return 0;
     };
-    statm
-        .numbers()
-        .ok()
-        .and_then(|pages| pages.get(1).copied())
-        .unwrap_or(0)
-        * page
+    statm.numbers::<2>().map_or(0, |[_, resident]| resident) * page
 }
 
 /// The kernel's own high-water mark of the resident set, which is set back to the present by the same call.

@@ -4,11 +4,16 @@ use crate::error::PressureError;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-/// A kernel file kept open: one system call a reading, no path look-up.
+/// Bytes that a file is first read into; where they are filled there may be more.
+const FIRST_READ: usize = 512;
+
+/// A kernel file kept open: one system call a reading, no path look-up, and no allocation once it has been read.
 pub(super) struct Kept {
     file: File,
     path: PathBuf,
+    bytes: Mutex<Vec<u8>>,
 }
 
 impl Kept {
@@ -21,12 +26,17 @@ impl Kept {
         Ok(Self {
             file,
             path: path.to_owned(),
+            bytes: Mutex::new(vec![0; FIRST_READ]),
         })
     }
 
-    /// The whole file as it is now.
-    pub(super) fn text(&self) -> Result<String, PressureError> {
-        let mut bytes = vec![0u8; 8192];
+    /// Hands the whole file as it is now to `then`.
+    pub(super) fn read<R>(
+        &self,
+        then: impl FnOnce(&str) -> Result<R, PressureError>,
+    ) -> Result<R, PressureError> {
+        // Bytes that somebody left half read are read anew.
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut filled = 0;
         loop {
             let read = self
@@ -44,64 +54,77 @@ impl Kept {
             }
             bytes.resize(2 * filled, 0);
         }
-        bytes.truncate(filled);
-        String::from_utf8(bytes).map_err(|_| self.unexpected("bytes that are no text"))
+        match std::str::from_utf8(&bytes[..filled]) {
+            Ok(text) => then(text),
+            Err(_) => Err(self.unexpected("bytes that are no text")),
+        }
     }
 
-    /// All numbers of a file like `/proc/self/statm`.
-    pub(super) fn numbers(&self) -> Result<Vec<u64>, PressureError> {
-        let text = self.text()?;
-        let numbers = text
-            .split_whitespace()
-            .map(str::parse)
-            .collect::<Result<Vec<u64>, _>>();
-        numbers
-            .ok()
-            .filter(|n| !n.is_empty())
-            .ok_or_else(|| self.unexpected(&text))
+    /// The first numbers of a file like `/proc/self/statm`; 0 for those that it does not have.
+    pub(super) fn numbers<const N: usize>(&self) -> Result<[u64; N], PressureError> {
+        self.read(|text| {
+            let mut numbers = [0; N];
+            let mut words = text.split_ascii_whitespace().peekable();
+            let empty = words.peek().is_none();
+            let all = numbers
+                .iter_mut()
+                .zip(words)
+                .try_for_each(|(number, word)| {
+                    *number = word.parse().ok()?;
+                    Some(())
+                });
+            all.filter(|()| !empty)
+                .map(|()| numbers)
+                .ok_or_else(|| self.unexpected(text))
+        })
     }
 
     /// A file of one number, or `None` for "max" (no limit).
     pub(super) fn number(&self) -> Result<Option<u64>, PressureError> {
-        let text = self.text()?;
-        match text.trim() {
+        self.read(|text| match text.trim() {
             "max" => Ok(None),
             number => number
                 .parse()
                 .map(Some)
                 .map_err(|_| self.unexpected(number)),
-        }
+        })
     }
 
-    /// The numbers of lines like `MemFree:  12 kB` or `inactive_file 4096`, by name without the colon. No allocation for
-    /// the many lines that nobody asked for: this runs ten times a second.
+    /// The numbers of lines like `MemFree:  12 kB` or `inactive_file 4096`, by name without the colon. The file is read no further
+    /// than the last of them: this runs ten times a second.
     pub(super) fn named<const N: usize>(
         &self,
         names: [&str; N],
     ) -> Result<[Option<u64>; N], PressureError> {
-        let text = self.text()?;
-        let mut found = [None; N];
-        for line in text.lines() {
-            let mut words = line.split_ascii_whitespace();
-            let name = words.next().unwrap_or("").trim_end_matches(':');
-            if let Some(index) = names.iter().position(|wanted| *wanted == name) {
-                found[index] = words.next().and_then(|number| number.parse().ok());
+        self.read(|text| {
+            let (mut found, mut missing) = ([None; N], N);
+            for line in text.lines() {
+                let mut words = line.split_ascii_whitespace();
+                let name = words.next().unwrap_or("").trim_end_matches(':');
+                if let Some(index) = names.iter().position(|wanted| *wanted == name) {
+                    found[index] = words.next().and_then(|number| number.parse().ok());
+                    missing -= 1;
+                    if missing == 0 {
+                        break;
+                    }
+                }
             }
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     /// The number behind `mark` in the line that begins with `line`.
     pub(super) fn field(&self, line: &str, mark: &str) -> Result<u64, PressureError> {
-        let text = self.text()?;
-        let found = text.lines().find(|l| l.starts_with(line));
-        found
-            .and_then(|l| {
-                l.split_whitespace()
-                    .find_map(|word| word.strip_prefix(mark))
-            })
-            .and_then(|number| number.parse().ok())
-            .ok_or_else(|| self.unexpected(&text))
+        self.read(|text| {
+            let found = text.lines().find(|l| l.starts_with(line));
+            found
+                .and_then(|l| {
+                    l.split_ascii_whitespace()
+                        .find_map(|word| word.strip_prefix(mark))
+                })
+                .and_then(|number| number.parse().ok())
+                .ok_or_else(|| self.unexpected(text))
+        })
     }
 
     /// The error for content that nobody knows.

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 /// Version 1 writes "no limit" as a number near 2^63.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// Where this process's membership is looked at again, milliseconds: it may be moved while it runs.
+/// How often this process's membership is looked at again, and whether a group without a limit has got one, milliseconds.
 const LOOK_AGAIN_MS: u64 = 1_000;
 
 /// The groups of this process, version 2 and version 1; either may limit memory.
 pub(super) struct Groups {
     root: PathBuf,
+    /// `/proc/self/cgroup`.
+    member_file: Option<Kept>,
     membership: String,
     groups: Vec<Group>,
     looked_ms: u64,
@@ -23,6 +25,8 @@ pub(super) struct Groups {
 struct Group {
     version: Version,
     path: PathBuf,
+    /// The group of everything: what it counts is the machine's.
+    is_the_machine: bool,
     limited: Vec<Limited>,
 }
 
@@ -38,15 +42,19 @@ struct Limited {
     limits: Vec<Kept>,
     used: Kept,
     stat: Kept,
+    /// No limit is set as far as is known until then.
+    free_until_ms: u64,
 }
 
 impl Groups {
     /// The groups that this process is in.
     pub(super) fn find(root: &Path) -> Self {
-        let membership = membership(root);
+        let member_file = Kept::open(&root.join("proc/self/cgroup")).ok();
+        let membership = membership(member_file.as_ref());
         Self {
             root: root.to_owned(),
             groups: groups(root, &membership),
+            member_file,
             membership,
             looked_ms: 0,
         }
@@ -58,10 +66,12 @@ impl Groups {
             return None;
         }
         self.looked_ms = at_ms;
-        let membership = membership(&self.root);
-        if membership == self.membership {
+        let file = self.member_file.as_ref();
+        let same = file.map(|file| file.read(|text| Ok(text == self.membership)));
+        if same.is_none_or(|same| same.unwrap_or(self.membership.is_empty())) {
             return None;
         }
+        let membership = membership(file);
         self.groups = groups(&self.root, &membership);
         self.membership = membership;
         Some(self.stalls())
@@ -71,10 +81,10 @@ impl Groups {
     ///
     /// # Errors
     /// A limit that could be read before. It is left out from then on.
-    pub(super) fn headroom(&mut self) -> Result<Option<(u64, u64)>, PressureError> {
+    pub(super) fn headroom(&mut self, at_ms: u64) -> Result<Option<(u64, u64)>, PressureError> {
         let mut lost = None;
         let mut tightest: Option<(u64, u64)> = None;
-        self.groups.retain(|group| match group.headroom() {
+        self.groups.retain_mut(|group| match group.headroom(at_ms) {
             Ok(found) => {
                 let both = [tightest, found];
                 tightest = both
@@ -96,10 +106,8 @@ impl Groups {
 
     /// The groups' own stalls, which version 2 counts, also where version 1 holds the limit.
     pub(super) fn stalls(&self) -> Vec<Kept> {
-        let of_two = self
-            .groups
-            .iter()
-            .filter(|group| group.version == Version::Two);
+        let own = |group: &&Group| group.version == Version::Two && !group.is_the_machine;
+        let of_two = self.groups.iter().filter(own);
         of_two
             .filter_map(|group| Kept::open(&group.path.join("memory.pressure")).ok())
             .collect()
@@ -107,8 +115,7 @@ impl Groups {
 
     /// "the control group's limit (version 2)"; nothing where none is set.
     pub(super) fn describe(&self) -> Option<String> {
-        let set = |group: &&Group| matches!(group.headroom(), Ok(Some(_)));
-        let version = match self.groups.iter().find(set)?.version {
+        let version = match self.groups.iter().find(|group| group.is_limited())?.version {
             Version::One => 1,
             Version::Two => 2,
         };
@@ -117,8 +124,9 @@ impl Groups {
 }
 
 /// Which groups this process is in, as the kernel writes it; empty where it does not say.
-fn membership(root: &Path) -> String {
-    files::text(&root.join("proc/self/cgroup")).unwrap_or_default()
+fn membership(file: Option<&Kept>) -> String {
+    let text = file.map(|file| file.read(|text| Ok(text.to_owned())));
+    text.and_then(Result::ok).unwrap_or_default()
 }
 
 fn groups(root: &Path, membership: &str) -> Vec<Group> {
@@ -135,9 +143,12 @@ fn groups(root: &Path, membership: &str) -> Vec<Group> {
             let path = if path.is_dir() { path } else { top.clone() };
             let above = path.ancestors().take_while(|group| group.starts_with(&top));
             let limited = above.filter_map(|group| version.open(group)).collect();
+            // Only a group that has one above it has a type, in a container too.
+            let is_the_machine = path == top && !path.join("cgroup.type").exists();
             Some(Group {
                 version,
                 path: path.clone(),
+                is_the_machine,
                 limited,
             })
         })
@@ -146,14 +157,20 @@ fn groups(root: &Path, membership: &str) -> Vec<Group> {
 
 impl Group {
     /// `(limit, headroom)` of the tightest of this group and those above, in bytes.
-    fn headroom(&self) -> Result<Option<(u64, u64)>, PressureError> {
+    fn headroom(&mut self, at_ms: u64) -> Result<Option<(u64, u64)>, PressureError> {
         let mut tightest: Option<(u64, u64)> = None;
-        for limited in &self.limited {
-            let found = limited.headroom(self.version)?;
+        for limited in &mut self.limited {
+            let found = limited.headroom(self.version, at_ms)?;
             let both = [tightest, found].into_iter().flatten();
             tightest = both.min_by_key(|(_, headroom)| *headroom);
         }
         Ok(tightest)
+    }
+
+    /// This group or one above has a limit now.
+    fn is_limited(&self) -> bool {
+        let set = |limited: &Limited| matches!(limited.limit(), Ok(Some(_)));
+        self.limited.iter().any(set)
     }
 }
 
@@ -195,17 +212,31 @@ impl Version {
                 .collect(),
             used: Kept::open(&group.join(used)).ok()?,
             stat: Kept::open(&group.join("memory.stat")).ok()?,
+            free_until_ms: 0,
         })
     }
 }
 
 impl Limited {
-    fn headroom(&self, version: Version) -> Result<Option<(u64, u64)>, PressureError> {
+    /// The smallest of its limits, bytes.
+    fn limit(&self) -> Result<Option<u64>, PressureError> {
         let mut limit = None;
         for file in &self.limits {
             limit = [limit, file.number()?].into_iter().flatten().min();
         }
-        let Some(limit) = limit.filter(|&limit| limit < NO_LIMIT_BYTES) else {
+        Ok(limit.filter(|&limit| limit < NO_LIMIT_BYTES))
+    }
+
+    fn headroom(
+        &mut self,
+        version: Version,
+        at_ms: u64,
+    ) -> Result<Option<(u64, u64)>, PressureError> {
+        if at_ms < self.free_until_ms {
+            return Ok(None);
+        }
+        let Some(limit) = self.limit()? else {
+            self.free_until_ms = at_ms + LOOK_AGAIN_MS;
             return Ok(None);
         };
         let used = self.used.number()?.unwrap_or(0);

@@ -6,6 +6,7 @@
 //! filled, and what is never filled (stacks): the gaps are what pieces live in until the limit goes up again.
 
 use super::files::Kept;
+use rustix::process::{Resource, getrlimit};
 use std::path::Path;
 
 /// Places in `/proc/self/statm`, in pages.
@@ -14,18 +15,33 @@ const RESIDENT: usize = 1;
 const SHARED: usize = 2;
 const DATA: usize = 5;
 
-/// `/proc/self/limits`, kept open.
+/// Numbers of `/proc/self/statm` that are read.
+pub(super) type Pages = [u64; 6];
+
+/// The limits on this process.
 pub(super) struct Limits {
-    file: Option<Kept>,
+    from: From,
     /// The limits when Ebb began to read, bytes.
     first: [Option<u64>; 2],
+}
+
+/// Who says what they are.
+enum From {
+    /// The kernel: two calls, for which it writes no text.
+    Kernel,
+    /// A file like `/proc/self/limits`, kept open, below another root than the machine's.
+    File(Option<Kept>),
 }
 
 impl Limits {
     /// None are known where the file cannot be read.
     pub(super) fn open(root: &Path) -> Self {
+        let from = match root == Path::new("/") {
+            true => From::Kernel,
+            false => From::File(Kept::open(&root.join("proc/self/limits")).ok()),
+        };
         let mut limits = Self {
-            file: Kept::open(&root.join("proc/self/limits")).ok(),
+            from,
             first: [None; 2],
         };
         limits.first = limits.soft();
@@ -41,10 +57,10 @@ impl Limits {
     /// filled.
     pub(super) fn headrooms(
         &self,
-        pages: &[u64],
+        pages: &Pages,
         page_bytes: u64,
         idle_bytes: u64,
-    ) -> Vec<(u64, u64)> {
+    ) -> impl Iterator<Item = (u64, u64)> + use<> {
         let limits = self.soft();
         let used = match limits == self.first {
             true => mapped(pages, page_bytes),
@@ -55,35 +71,37 @@ impl Limits {
             .zip(used)
             .filter_map(|(limit, used)| limit.map(|limit| (limit, used)));
         set.map(|(limit, used)| (limit, limit.saturating_sub(used)))
-            .collect()
     }
 
     /// The least headroom under limits that nobody will move; nothing where one was lowered since the beginning: whoever did
     /// that may raise it again.
-    pub(super) fn lasting_headroom(&self, pages: &[u64], page_bytes: u64) -> Option<u64> {
+    pub(super) fn lasting_headroom(&self, pages: &Pages, page_bytes: u64) -> Option<u64> {
         if self.soft() != self.first {
             return None;
         }
         let headrooms = self.headrooms(pages, page_bytes, 0);
-        headrooms.into_iter().map(|(_, headroom)| headroom).min()
+        headrooms.map(|(_, headroom)| headroom).min()
     }
 
     fn soft(&self) -> [Option<u64>; 2] {
-        let text = self.file.as_ref().and_then(|file| file.text().ok());
-        let text = text.unwrap_or_default();
-        ["Max address space", "Max data size"].map(|name| soft_limit(&text, name))
+        match &self.from {
+            From::Kernel => [Resource::As, Resource::Data].map(|limit| getrlimit(limit).current),
+            From::File(file) => ["Max address space", "Max data size"].map(|name| {
+                let found = file.as_ref()?.read(|text| Ok(soft_limit(text, name)));
+                found.ok().flatten()
+            }),
+        }
     }
 }
 
 /// Bytes mapped of the address space and of the data size.
-fn mapped(pages: &[u64], page_bytes: u64) -> [u64; 2] {
-    [MAPPED, DATA].map(|index| pages.get(index).copied().unwrap_or(0) * page_bytes)
+fn mapped(pages: &Pages, page_bytes: u64) -> [u64; 2] {
+    [MAPPED, DATA].map(|index| pages[index] * page_bytes)
 }
 
 /// The same less what is mapped and may still be filled.
-fn filled(pages: &[u64], page_bytes: u64, idle_bytes: u64) -> [u64; 2] {
-    let [resident, shared] =
-        [RESIDENT, SHARED].map(|index| pages.get(index).copied().unwrap_or(0) * page_bytes);
+fn filled(pages: &Pages, page_bytes: u64, idle_bytes: u64) -> [u64; 2] {
+    let [resident, shared] = [RESIDENT, SHARED].map(|index| pages[index] * page_bytes);
     let [mapped, data] = mapped(pages, page_bytes);
     let filled = data.min(resident.saturating_sub(shared) + idle_bytes);
     [mapped.saturating_sub(data - filled), filled]
