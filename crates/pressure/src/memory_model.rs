@@ -8,7 +8,7 @@ mod stair;
 use crate::decision::{Outcome, Piece, PieceKind};
 use line::Line;
 use serde::{Deserialize, Serialize};
-use stair::{Stair, likeliest, possible};
+use stair::Stair;
 
 /// The upper bound is at least this share above the estimate.
 const LEAST_MARGIN: f64 = 0.02;
@@ -49,8 +49,8 @@ struct Fit {
     /// The same over rounded samples, for an allocator that rounds; else empty.
     #[serde(default)]
     stairs: Vec<Stair>,
-    /// Largest recent underestimate, bytes.
-    residual_bytes: f64,
+    /// Largest recent underestimate: bytes, or where an allocator rounds a share of the estimate.
+    residual: f64,
     /// `(samples, highest peak in bytes)`, by size.
     seen: Vec<(f64, f64)>,
     /// Confirmed pieces with a measured peak.
@@ -102,7 +102,7 @@ impl MemoryModel {
         let seen = seen.fold(0.0, f64::max);
         let upper = if fit.knows_slope() {
             let estimate = fit.estimate(samples);
-            estimate + (LEAST_MARGIN * estimate).max(RESIDUAL_MARGIN * fit.residual_bytes)
+            estimate + (LEAST_MARGIN * estimate).max(RESIDUAL_MARGIN * fit.residual_bytes(estimate))
         } else {
             let larger = fit
                 .seen
@@ -152,7 +152,7 @@ impl Fit {
                 Allocator::Exact => Vec::new(),
                 Allocator::PowerOfTwo => Stair::all(),
             },
-            residual_bytes: 0.0,
+            residual: 0.0,
             seen: Vec::new(),
             pieces: 0,
             largest: 0,
@@ -164,15 +164,25 @@ impl Fit {
     }
 
     fn state_bytes(&self) -> f64 {
-        likeliest(&self.stairs).map_or(self.line.state_bytes, |stair| stair.line.state_bytes)
+        stair::state_bytes(&self.stairs).unwrap_or(self.line.state_bytes)
     }
 
     /// Bytes at `samples`; where the edges of the allocator's classes are not known yet, the most that is possible.
     fn estimate(&self, samples: f64) -> f64 {
-        possible(&self.stairs)
-            .map(|stair| stair.estimate(samples))
-            .reduce(f64::max)
-            .unwrap_or_else(|| self.line.estimate(samples))
+        stair::estimate(&self.stairs, samples).unwrap_or_else(|| self.line.estimate(samples))
+    }
+
+    /// What is off in bytes is so at every size where another process holds more; between two classes of an allocator that rounds,
+    /// what is off at a large piece is less at a small one.
+    fn unit_of_residual(&self, estimate: f64) -> f64 {
+        match self.stairs.is_empty() {
+            true => 1.0,
+            false => estimate.max(1.0),
+        }
+    }
+
+    fn residual_bytes(&self, estimate: f64) -> f64 {
+        self.residual * self.unit_of_residual(estimate)
     }
 
     fn see(&mut self, samples: f64, peak: f64) {
@@ -196,12 +206,13 @@ impl Fit {
     fn learn(&mut self, x: f64, y: f64) {
         let known = self.knows_slope();
         if known {
-            let error = y - self.estimate(x);
-            self.residual_bytes = error.max(self.residual_bytes * RESIDUAL_DECAY);
+            let estimate = self.estimate(x);
+            let error = (y - estimate) / self.unit_of_residual(estimate);
+            self.residual = error.max(self.residual * RESIDUAL_DECAY);
         }
         self.line.learn(x, y, self.pieces);
         for stair in &mut self.stairs {
-            stair.learn(x, y, self.pieces, known);
+            stair.learn(x, y);
         }
     }
 }

@@ -110,6 +110,6 @@ fn an_exact_allocator_is_predicted_within_five_percent() {
 }
 
 #[test]
-fn unknown_edges_are_learnt_from_the_side_of_too_much() {
-    check(Allocator::PowerOfTwo, 0.05, 0.60, 0.01);
+fn unknown_edges_are_learnt_within_twelve_pieces() {
+    check(Allocator::PowerOfTwo, 0.05, 0.12, 0.01);
 }

@@ -173,50 +173,54 @@ fn and_on_machines_that_they_were_not() {
     check(HELD_OUT);
 }
 
-/// Where the edges of the allocator's classes must be found out on the way; the rule of one straight line made .805.
+/// Where the edges of the allocator's classes must be found out on the way, and not forgotten; the rule of one straight line made .805.
 #[test]
-fn an_allocator_of_powers_of_two_costs_a_tenth_at_most() {
+fn an_allocator_of_powers_of_two_is_flown_as_well() {
     let row = table(0..3, Allocator::PowerOfTwo);
     assert_eq!(row.killed, 0, "{row:?}");
-    assert!(row.of_oracle >= 0.86 && row.worst >= 0.55, "{row:?}");
+    assert!(row.of_oracle >= 0.92 && row.worst >= 0.75, "{row:?}");
     assert!(row.over_percent <= 1.0 && row.in_a_minute <= 6, "{row:?}");
 }
 
-/// Samples a second once the slow start is over.
-fn pace(done: &[(f64, f64)]) -> f64 {
-    let after: f64 = done.iter().filter(|d| d.0 >= STARTED).map(|d| d.1).sum();
-    after / (END - STARTED)
+/// Samples a second from `since` on.
+fn pace(done: &[(f64, f64)], since: f64) -> f64 {
+    let after: f64 = done.iter().filter(|d| d.0 >= since).map(|d| d.1).sum();
+    after / (END - since)
 }
 
-/// Whoever had known the machine would have chosen the best size that never crosses the line and is never refused.
+/// Whoever had known the machine would have chosen the best size that never crosses the line and is never refused. Above 1 are
+/// machines where that size is spoilt by a few heavy samples, of which the pilot takes fewer at a time.
 #[test]
 fn without_pressure_the_pilot_costs_a_hundredth_of_the_best_fixed_size() {
-    let mut shares = Vec::new();
+    let (mut steady, mut whole) = (Vec::new(), Vec::new());
     for seed in TUNED.start..HELD_OUT.end {
         let truth = Truth::of(seed, Allocator::Exact);
         let calm = others(Trace::Calm, seed);
         let ebb = fly(Trace::Calm, seed, Allocator::Exact).ebb;
         let fixed = (1..=64).rev().map(|pieces| 64u32.div_ceil(pieces));
-        let best = fixed.map(|size| {
+        let kept = fixed.filter_map(|size| {
             let fixed = run(Who::Flyer(&mut Fixed(size)), &truth, &calm, seed);
             let kept = fixed.refused == 0 && fixed.killed == 0 && fixed.over_s == 0.0;
-            if kept {
-                (pace(&fixed.finished), size)
-            } else {
-                (0.0, size)
-            }
+            kept.then_some((size, fixed.finished))
         });
-        let best = best.fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
-        let share = pace(&ebb.finished) / best.0;
+        let kept: Vec<_> = kept.collect();
+        let of_best = |since| {
+            let paces = kept.iter().map(|(size, done)| (*size, pace(done, since)));
+            let best = paces.fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+            (best.0, pace(&ebb.finished, since) / best.1)
+        };
+        let ((size, after), (_, all)) = (of_best(STARTED), of_best(0.0));
         println!(
-            "machine {seed}: {share:.3} of the best fixed size, {}",
-            best.1
+            "machine {seed}: {after:.3} of the best fixed size, {size}; {all:.3} with the slow start"
         );
-        shares.push(share);
+        steady.push(after);
+        whole.push(all);
     }
-    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-    println!("mean {mean:.3}");
-    assert!(mean >= 0.99, "{mean}");
+    for shares in [steady, whole] {
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        println!("mean {mean:.3}");
+        assert!(mean >= 0.99, "{mean}");
+    }
 }
 
 /// Of the same machine written independently in Python: trace, seed, mean use of others in GB, and for the oracle the samples

@@ -48,9 +48,9 @@ impl MemoryModel {
 
     fn move_state(&mut self, bytes: f64) {
         for (_, fit) in &mut self.fits {
-            let stairs = fit.stairs.iter_mut().map(|stair| &mut stair.line);
-            for line in stairs.chain([&mut fit.line]) {
-                line.state_bytes = (line.state_bytes + bytes).max(0.0);
+            fit.line.state_bytes = (fit.line.state_bytes + bytes).max(0.0);
+            for stair in &mut fit.stairs {
+                stair.move_state(bytes);
             }
             for (_, peak) in &mut fit.seen {
                 *peak = (*peak + bytes).max(0.0);

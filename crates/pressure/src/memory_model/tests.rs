@@ -88,6 +88,36 @@ fn the_staircase_of_powers_of_two_is_known() {
     );
 }
 
+/// Samples of uneven length at one size lie on both sides of an edge, thousands of times, wherever exactly it is.
+#[test]
+fn an_edge_that_is_met_again_and_again_is_never_taken_for_what_it_is_not() {
+    for edge in [1.0f64, 1.003, 1.0072, 1.4, 1.99] {
+        let room = |samples: f64| edge * (samples / edge).log2().ceil().exp2();
+        let truth = |samples: f64| (5.0 + 0.3 * room(samples)) * GB;
+        let mut model = MemoryModel::new(Allocator::PowerOfTwo);
+        let (mut under, mut over) = (0, 0);
+        for i in 0..3_000u32 {
+            let micro_batch = [1, 2, 4, 8, 32][(i as usize).min(4)];
+            // An even spread of a tenth to both sides of the edge nearest to the size.
+            let spread = f64::from(i.wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 24);
+            let length = edge * (0.9 + 0.2 * spread);
+            let piece = Piece {
+                cost: (1e4 * length) as u64 * u64::from(micro_batch),
+                ..piece(micro_batch, truth(f64::from(micro_batch) * length))
+            };
+            if let Some(error) = model.error_fraction(&piece).filter(|_| i >= 12) {
+                under += u32::from(error < -0.03);
+                over += u32::from(error > 0.12);
+            }
+            model.learn(&piece);
+        }
+        println!("edge {edge}: {under} under, {over} over of 2,988");
+        assert!(under <= 29, "edge {edge}: {under} too low");
+        // A tenth of the spread is what cannot be told apart.
+        assert!(over <= 600, "edge {edge}: {over} too high");
+    }
+}
+
 #[test]
 fn a_larger_piece_never_looks_cheaper_than_one_that_was_seen() {
     let mut model = taught(
