@@ -5,6 +5,7 @@ mod measuring;
 mod numbers;
 mod texts;
 mod tried;
+mod used;
 mod weights;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,6 +19,7 @@ pub use measuring::{Bench, VerifySplit};
 pub use numbers::Numbers;
 pub use texts::{Generate, Texts};
 pub use tried::{FindLr, SweepBatch, Tune};
+pub use used::{Evaluate, Predict};
 pub use weights::Weights;
 
 /// Trains neural networks on your own computer without taking it over.
@@ -264,32 +266,6 @@ pub struct Resume {
     #[command(flatten)]
     pub script: Script,
     /// Print the events, one JSON line each
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Evaluate {
-    /// Id, beginning of a name, or path of a run
-    pub run: String,
-    /// Folder with the same classes; absent, the run's own test part, or what it held out
-    pub folder: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Predict {
-    /// Id, beginning of a name, or path of a run
-    pub run: String,
-    /// Photographs; for a run that has learnt texts or to compress them, the texts themselves
-    #[arg(required = true, value_name = "PHOTOGRAPH|TEXT")]
-    pub files: Vec<PathBuf>,
-    /// Classes shown for each
-    #[arg(long, default_value_t = 3)]
-    pub top: usize,
-    /// Print JSON lines
     #[arg(long)]
     pub json: bool,
 }

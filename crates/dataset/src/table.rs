@@ -148,24 +148,35 @@ fn check_unused(
     }
 }
 
-/// How many of the first rows name a photograph in each column.
+/// How many photographs each column names. Whole numbers may count anything: they name photographs only where no other cell
+/// does.
 fn matches_by_column(root: &Path, sheet: &Sheet, photographs: &Photographs) -> Vec<usize> {
-    let mut counts = vec![0; sheet.glance.names.len()];
-    let Ok(source) = Source::open(&root.join(&sheet.entry.path), sheet.format) else {
-        return counts;
-    };
-    let beside = folder_of(sheet.entry);
-    let all: Vec<usize> = (0..counts.len()).collect();
-    source.visit(&all, &mut |_, row| {
-        if let Row::Cells(cells) = row {
-            for (count, cell) in counts.iter_mut().zip(cells) {
-                let found = cell.as_deref().map(|cell| photographs.find(beside, cell));
-                *count += usize::from(matches!(found, Some(Pointed::At(_))));
+    let mut named = vec![(BTreeSet::new(), BTreeSet::new()); sheet.glance.names.len()];
+    if let Ok(source) = Source::open(&root.join(&sheet.entry.path), sheet.format) {
+        let beside = folder_of(sheet.entry);
+        let all: Vec<usize> = (0..named.len()).collect();
+        source.visit(&all, &mut |_, row| {
+            let Row::Cells(cells) = row else { return true };
+            for ((words, digits), cell) in named.iter_mut().zip(cells) {
+                let Some(cell) = cell.as_deref() else {
+                    continue;
+                };
+                if let Pointed::At(place) = photographs.find(beside, cell) {
+                    match cell.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+                        true => digits.insert(place),
+                        false => words.insert(place),
+                    };
+                }
             }
-        }
-        true
-    });
-    counts
+            true
+        });
+    }
+    let by_words = named.iter().any(|(words, _)| !words.is_empty());
+    let count = |(words, digits): &(BTreeSet<usize>, BTreeSet<usize>)| match by_words {
+        true => words.len(),
+        false => digits.len(),
+    };
+    named.iter().map(count).collect()
 }
 
 fn folder_of(entry: &Entry) -> &[String] {

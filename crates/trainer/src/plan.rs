@@ -3,9 +3,8 @@
 use crate::error::{Result, TrainError};
 use crate::origin::{Origin, trains_name};
 use crate::precision::Precision;
-use crate::published::Trains;
 use crate::schedule::Course;
-use crate::task::{Balance, Heads};
+use crate::task::Balance;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
@@ -14,6 +13,7 @@ use tape::device::{Wanted, default_threads, foresee_kind};
 
 mod choices;
 mod compression;
+mod numbers;
 mod subject;
 mod network;
 
@@ -172,17 +172,17 @@ impl Plan {
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
         let epochs = config.epochs.unwrap_or(subject.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
-        let rate = usual_rate(optimizer, origin.as_ref());
+        let rate = numbers::usual_rate(optimizer, origin.as_ref());
         let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
         let warmup = config.warmup_fraction.unwrap_or(0.05);
-        let mix = mix(config, data.task(), &subject.columns)?;
+        let mix = numbers::mix(config, data.task(), &subject.columns)?;
         let mut plan = Plan {
             folder: subject.folder,
             name: subject.name,
             model,
             image_size: subject.resolution,
             classes: subject.classes,
-            balance: balance(config, &subject.columns)?,
+            balance: numbers::balance(config, &subject.columns)?,
             columns: subject.columns,
             class_weights: subject.class_weights,
             train_samples,
@@ -195,11 +195,7 @@ impl Plan {
             optimizer,
             learning_rate: config.learning_rate.unwrap_or(rate),
             weight_decay: config.weight_decay.unwrap_or(0.05),
-            course: chosen(
-                "schedule",
-                config.schedule.as_deref().unwrap_or("cosine"),
-                &[("cosine", Course::Cosine), ("rising", Course::Rising)],
-            )?,
+            course: numbers::course(config)?,
             warmup_steps: warmup_steps(steps, warmup),
             label_smoothing: config.label_smoothing.unwrap_or(subject.label_smoothing),
             clip_norm: config.clip_norm.unwrap_or(1.0),
@@ -237,15 +233,6 @@ impl Plan {
     /// What is learnt.
     pub fn task(&self) -> Task {
         self.model.task()
-    }
-
-    /// What the network gives.
-    pub fn heads(&self) -> Heads {
-        Heads {
-            classes: self.classes.len(),
-            numbers: self.columns.len(),
-            balance: self.balance,
-        }
     }
 
     /// Side of the image in pixels, where samples are images.
@@ -378,63 +365,6 @@ fn chosen<T: Copy>(key: &'static str, value: &str, choices: &[(&str, T)]) -> Res
 
 fn warmup_steps(steps: u64, fraction: f64) -> u64 {
     ((steps as f64 * fraction) as u64).clamp(1, steps.max(1))
-}
-
-/// The peak learning rate that suits an optimizer, and what it begins with: weights that know something are moved by less, a
-/// head alone by more.
-fn usual_rate(optimizer: OptimizerKind, origin: Option<&Origin>) -> f64 {
-    let adam = match origin.map(Origin::tuning) {
-        None => 1e-3,
-        Some(tuning) if tuning.adapter.is_some() => 1e-3,
-        Some(tuning) => match tuning.trains {
-            Trains::Head => 1e-2,
-            Trains::Last(_) => 3e-4,
-            Trains::All => 1e-4,
-        },
-    };
-    match optimizer {
-        OptimizerKind::AdamW | OptimizerKind::AdamW8bit => adam,
-        OptimizerKind::Sgd => 20.0 * adam,
-    }
-}
-
-/// How photographs are mixed: a mixed photograph has shares of two classes, but it has no mass.
-fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> Result<Mix> {
-    let asked = config.mix.as_deref().unwrap_or("none");
-    let mix = chosen("mix", asked, &choices::MIXES)?;
-    let why = match (mix, task) {
-        (Mix::None, _) => return Ok(mix),
-        (_, Task::ImageClassification) if columns.is_empty() => return Ok(mix),
-        (_, Task::ImageClassification) => {
-            "numbers are learnt from this folder, and a mixed photograph has none; leave it out"
-        }
-        (_, Task::TextClassification | Task::LanguageModel | Task::TokenCompression) => {
-            "it is for photographs; leave it out for texts"
-        }
-    };
-    Err(setting("mix", asked, why))
-}
-
-/// How the losses of numbers are weighed, where there are any.
-fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Balance> {
-    let asked = config.loss_balance.as_deref();
-    if columns.is_empty() && (asked.is_some() || config.target_weight.is_some()) {
-        let why = "the folder has no table with numbers to learn; leave it out";
-        return Err(match asked {
-            Some(asked) => setting("loss_balance", asked, why),
-            None => setting(
-                "target_weight",
-                config.target_weight.unwrap_or_default(),
-                why,
-            ),
-        });
-    }
-    let weight = config.target_weight.unwrap_or(1.0);
-    let choices = [
-        ("fixed", Balance::Fixed(weight)),
-        ("uncertainty", Balance::Uncertainty),
-    ];
-    chosen("loss_balance", asked.unwrap_or("fixed"), &choices)
 }
 
 fn image_size(asked: Option<u32>, model: ModelKind, usual: (u32, u32)) -> Result<u32> {
