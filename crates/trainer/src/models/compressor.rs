@@ -5,6 +5,7 @@
 use super::transformer::DEVIATION;
 use super::trunk::{SequenceShape, Trunk};
 use super::{Builder, Linear};
+use candle_core::Tensor;
 use std::sync::Arc;
 use tape::{Loss, ParameterId, Result, Tape, Value};
 
@@ -21,6 +22,7 @@ pub struct CompressorShape {
 #[derive(Debug, Clone)]
 pub struct Compressor {
     model: Trunk,
+    around: Around,
     /// Stands in the place of a dropped token.
     gap: ParameterId,
     policy: Option<Policy>,
@@ -29,6 +31,7 @@ pub struct Compressor {
 #[derive(Debug, Clone)]
 struct Policy {
     trunk: Trunk,
+    around: Around,
     head: Linear,
 }
 
@@ -40,6 +43,40 @@ pub struct Judgement {
     pub costs: Value,
 }
 
+/// What stands on both sides of each token, mapped and added to it: spelling is learnt from neighbours long before attention has found
+/// them.
+#[derive(Debug, Clone)]
+struct Around(Linear);
+
+/// Neighbours on each side.
+const REACH: usize = 4;
+
+impl Around {
+    fn build(b: &mut Builder, width: usize) -> Result<Self> {
+        let inputs = (2 * REACH + 1) * width;
+        let deviation = 1.0 / (inputs as f64).sqrt();
+        Ok(Around(Linear::build(
+            b, "around", inputs, width, deviation,
+        )?))
+    }
+
+    /// [samples, tokens, width] to the same; beyond both ends stands nothing.
+    fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        let (samples, tokens, width) = x.tensor().dims3()?;
+        let nothing = Tensor::zeros(
+            (samples, REACH, width),
+            x.tensor().dtype(),
+            x.tensor().device(),
+        )?;
+        let nothing = Value::constant(nothing);
+        let framed = tape.concat_along(&[&nothing, x, &nothing], 1)?;
+        let shifted = (0..=2 * REACH).map(|by| tape.narrow(&framed, 1, by..by + tokens));
+        let shifted = shifted.collect::<Result<Vec<Value>>>()?;
+        let side_by_side = tape.concat_along(&shifted.iter().collect::<Vec<_>>(), 2)?;
+        self.0.forward_add(tape, &side_by_side, x)
+    }
+}
+
 fn trunk(b: &mut Builder, shape: SequenceShape) -> Result<Trunk> {
     Trunk::build(b, shape, shape.block(false), 0)
 }
@@ -49,12 +86,14 @@ impl Compressor {
     pub fn build(b: &mut Builder, shape: CompressorShape) -> Result<Self> {
         Ok(Compressor {
             model: b.within("model", |b| trunk(b, shape.model))?,
+            around: b.within("model", |b| Around::build(b, shape.model.width))?,
             gap: b.normal("model.gap", &[shape.model.width], DEVIATION)?,
             policy: match shape.policy {
                 None => None,
                 Some(shape) => Some(b.within("policy", |b| {
                     Ok(Policy {
                         trunk: trunk(b, shape)?,
+                        around: Around::build(b, shape.width)?,
                         head: Linear::build(b, "head", shape.width, 2, DEVIATION)?,
                     })
                 })?),
@@ -82,11 +121,11 @@ impl Compressor {
             return Ok(None);
         };
         let checkpointed = checkpointed.saturating_sub(self.model.depth());
-        let x = policy
-            .trunk
-            .forward(tape, ids, samples, lengths, checkpointed)?;
-        let said = policy.head.forward(tape, &x)?;
         let dims = [samples, ids.len() / samples.max(1)];
+        let x = tape.embedding(&policy.trunk.embedding(tape), ids, &dims)?;
+        let x = policy.around.forward(tape, &x)?;
+        let x = policy.trunk.read(tape, x, lengths, checkpointed)?;
+        let said = policy.head.forward(tape, &x)?;
         let one = |n: usize| tape.reshape(&tape.narrow(&said, 2, n..n + 1)?, &dims);
         Ok(Some(Judgement {
             logits: one(0)?,
@@ -112,7 +151,7 @@ impl Compressor {
         // gap + kept (x - gap)
         let x = tape.broadcast_add(&x, &tape.scale(&gap, -1.0)?)?;
         let x = tape.broadcast_mul(&x, &tape.reshape(&kept, &[samples, tokens, 1])?)?;
-        let x = tape.broadcast_add(&x, &gap)?;
+        let x = self.around.forward(tape, &tape.broadcast_add(&x, &gap)?)?;
         self.model.read(tape, x, lengths, checkpointed)
     }
 

@@ -170,11 +170,11 @@ pub enum TextSize {
     GptMini,
     /// Language model, 12 blocks of 768: 85 million.
     GptSmall,
-    /// Token compression: a language model of 3 blocks of 128, a policy of 2 of 64: 0.7 million parameters.
+    /// Token compression: a language model of 3 blocks of 128, a policy of 2 of 64: 0.9 million parameters.
     CompressMicro,
-    /// 6 blocks of 384 and 3 of 192: 12.3 million.
+    /// 6 blocks of 384 and 3 of 192: 14 million.
     CompressMini,
-    /// 12 blocks of 768 and 12 of 512: 123 million.
+    /// 12 blocks of 768 and 8 of 512: 119 million.
     CompressSmall,
 }
 
@@ -247,7 +247,7 @@ impl TextSize {
     /// The same of the policy of a token compression.
     fn policy_sizes(self) -> (usize, usize, usize) {
         match self {
-            TextSize::CompressSmall => (512, 12, 8),
+            TextSize::CompressSmall => (512, 8, 8),
             TextSize::CompressMini => (192, 3, 3),
             _ => (64, 2, 4),
         }

@@ -61,18 +61,23 @@ impl Happened<'_> {
     }
 
     /// Gradient of the policy's loss by the log odds of each token: the advantages times the gradient of the log chance of what was
-    /// done, downhill, and `warmth` times that of the entropy. Where a fixed number is kept the decisions count as if each was free:
+    /// done, downhill. Where a fixed number is kept the decisions count as if each was free:
     /// that they add up ties them by one part in that number.
-    pub fn score(&self, warmth: f64) -> Vec<f64> {
+    pub fn score(&self) -> Vec<f64> {
         let advantages = self.advantages();
         let places = advantages.iter().zip(self.kept).zip(self.chances);
         places
-            .map(|((advantage, kept), p)| {
-                let slope = f64::from(*kept) - p;
-                // Of the entropy of a choice with log odds z: -z p (1 - p).
-                let z = (p.max(1e-12) / (1.0 - p).max(1e-12)).ln();
-                warmth * z * p * (1.0 - p) - advantage * slope
-            })
+            .map(|((advantage, kept), p)| -advantage * (f64::from(*kept) - p))
+            .collect()
+    }
+
+    /// Gradient by the log odds `z` of minus the entropy, `z p (1 - p)`: weighed by a temperature in nats it draws each `z` to what
+    /// keeping the token saves divided by the temperature (Haarnoja et al. 2018), so that nothing is decided before it is learnt.
+    pub fn sharpness(&self) -> Vec<f64> {
+        let odds = |p: &f64| (p.max(1e-12) / (1.0 - p).max(1e-12)).ln();
+        self.chances
+            .iter()
+            .map(|p| odds(p) * p * (1.0 - p))
             .collect()
     }
 
@@ -113,7 +118,7 @@ mod tests {
         assert!((advantages[3] - (0.75 - 0.25 * 2.0)).abs() < 1e-12);
         assert!((advantages[2] - (0.5 * -2.0 + 0.5 * 0.75)).abs() < 1e-12);
         // Downhill is up for the log odds of what should have been kept.
-        let score = HAPPENED.score(0.0);
+        let score = HAPPENED.score();
         assert!(score[1] < 0.0 && score[3] > 0.0, "{score:?}");
     }
 
@@ -126,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn warmth_draws_the_chances_together() {
+    fn entropy_draws_the_chances_together() {
         let decided = Happened {
             kept: &[true],
             losses: &[0.0],
@@ -134,7 +139,7 @@ mod tests {
             expected: &[1.0],
             cost: 1.0,
         };
-        assert!(decided.score(1.0)[0] > decided.score(0.0)[0]);
+        assert!(decided.sharpness()[0] > 0.0 && HAPPENED.sharpness()[0] == 0.0);
         assert!((HAPPENED.entropy() - 4.0 * std::f64::consts::LN_2).abs() < 1e-12);
     }
 }

@@ -11,7 +11,7 @@ pub use padded::Sequence;
 use super::{EvaluatedPiece, Sums, TrainedPiece, Work};
 use crate::error::Result;
 use crate::models::{Compressor, Judgement};
-use crate::plan::Compression;
+use crate::plan::{Compression, Learning};
 use candle_core::Tensor;
 use choice::Purpose;
 use credit::Happened;
@@ -21,8 +21,6 @@ use tape::{Choice, KeepRule, Loss, NoiseKey, NumberTargets, Positions, Tape, Val
 
 /// Softness of the relaxed choice (Maddison et al. 2016 found two thirds good for choices of two).
 const SOFTNESS: f64 = 2.0 / 3.0;
-/// How much of the entropy's gradient is added to the policy's, in nats.
-const WARMTH: f64 = 0.01;
 /// How much the learnt baseline's squared error counts beside the losses.
 const BASELINE: f64 = 0.25;
 
@@ -72,9 +70,17 @@ impl<'a> CompressionTask<'a> {
         let losses = to_f64(&loss.per_sample)?;
         let mut roots = vec![(loss.sum, 1.0)];
         let mut sums = Sums::default();
+        let step = sequences.first().map_or(0, |sequence| sequence.step);
         self.count(&batch, &made, &losses, &mut sums);
         if let Some(judgement) = &made.judgement {
-            roots.extend(self.policy_losses(&tape, &batch, &made, judgement, &losses, &mut sums)?);
+            roots.extend(self.policy_losses(
+                &tape,
+                (&batch, step),
+                &made,
+                judgement,
+                &losses,
+                &mut sums,
+            )?);
         }
         let gradients = self.work.walk_back(tape, roots)?;
         Ok(TrainedPiece {
@@ -220,13 +226,19 @@ impl<'a> CompressionTask<'a> {
     fn policy_losses(
         &self,
         tape: &Tape,
-        batch: &Padded,
+        (batch, step): (&Padded, u64),
         made: &Made,
         judgement: &Judgement,
         losses: &[f64],
         sums: &mut Sums,
     ) -> Result<Vec<(Value, f64)>> {
         let logits = to_f64(judgement.logits.tensor())?;
+        let temperature = self.rule.temperature_at(step);
+        // The entropy weighs as much against each of the two ways of learning.
+        let terms = match self.rule.learning {
+            Learning::Joint => 2.0,
+            Learning::Gumbel | Learning::PolicyGradient => 1.0,
+        };
         let expected = to_f64(judgement.costs.tensor())?;
         let (mut score, mut direct) = (vec![0.0; logits.len()], vec![0.0; logits.len()]);
         for (sample, quota) in batch.quotas.iter().enumerate() {
@@ -245,7 +257,16 @@ impl<'a> CompressionTask<'a> {
                 cost,
             };
             sums.put("policy_entropy", happened.entropy(), quota.tokens as f64);
-            score[range.clone()].copy_from_slice(&happened.score(WARMTH));
+            let warmth = temperature * terms;
+            for (slot, slope) in score[range.clone()].iter_mut().zip(happened.sharpness()) {
+                *slot = warmth * slope;
+            }
+            if self.rule.learning.scores() {
+                let slots = score[range.clone()].iter_mut();
+                slots
+                    .zip(happened.score())
+                    .for_each(|(slot, slope)| *slot += slope);
+            }
             direct[range].copy_from_slice(&happened.direct());
         }
         let dims = [batch.samples, batch.tokens];
@@ -256,10 +277,7 @@ impl<'a> CompressionTask<'a> {
                 .to_device(self.work.device)?;
             Ok(tape.total(&tape.mul(value, &Value::constant(by))?)?.sum)
         };
-        let mut roots = Vec::new();
-        if self.rule.learning.scores() {
-            roots.push((weighed(score, &judgement.logits)?, 1.0));
-        }
+        let mut roots = vec![(weighed(score, &judgement.logits)?, 1.0)];
         if self.rule.learning.relaxes() {
             roots.push((weighed(direct, &made.kept)?, 1.0));
         }
