@@ -12,13 +12,15 @@ use std::sync::Arc;
 use tape::device::{Wanted, default_threads, foresee_kind};
 
 mod choices;
+mod image_size;
 mod compression;
 mod numbers;
 mod subject;
 mod network;
 
-pub use choices::{Augmentation, Family, ImageSize, ModelKind, OptimizerKind, TextModel, TextSize};
+pub use choices::{Augmentation, Family, ModelKind, OptimizerKind, TextModel, TextSize};
 pub use compression::{Compression, DropPolicy, Learning};
+pub use image_size::ImageSize;
 pub use subject::Dropped;
 
 /// Everything a training does, decided.
