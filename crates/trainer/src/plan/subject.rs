@@ -233,6 +233,11 @@ fn texts(
         refuse("policy", config.policy.as_ref(), foreign)?;
         refuse("kept_fraction", config.kept_fraction, foreign)?;
         refuse("kept_cost", config.kept_cost, foreign)?;
+    } else {
+        let bytes = "texts are compressed byte by byte, from scratch; leave it out";
+        refuse("vocabulary", config.vocabulary, bytes)?;
+        let from = config.from.as_ref().map(|from| from.display().to_string());
+        refuse("from", from, bytes)?;
     }
     if is_language {
         let none = "documents have no classes; leave it out";
