@@ -48,7 +48,7 @@ mod tests {
     fn a_step_says_what_all_of_the_memory_holds_and_what_the_policy_does() {
         let sample = MemorySample {
             total_bytes: 48 << 30,
-            available_bytes: (48u64 << 30) * 4925 / 10_000,
+            available_bytes: (48u64 << 30) * 4932 / 10_000,
             ..MemorySample::default()
         };
         let mut figures = Figures::default();
@@ -64,7 +64,7 @@ mod tests {
         }
         assert_eq!(
             line(10, true, Some(&sample), &figures),
-            "step 10 · unified memory 24.4 GB (50.7 %) · loss 1.250 · kept 50.0 % · reward -1.750 · entropy 0.412 · NaN 0 · Inf 2"
+            "step 10 · unified memory 24.3 GB (50.7 %) · loss 1.250 · kept 50.0 % · reward -1.750 · entropy 0.412 · NaN 0 · Inf 2"
         );
         let bare = line(20, false, None, &Figures::default());
         assert!(bare.starts_with("step 20 · loss –"), "{bare}");
