@@ -1,6 +1,6 @@
 //! The contract about a class folder as users have it: each of its 122 files is used, or left out for the reason it deserves.
-//! The folder stands beside the checkout, in `../shared/data`, or where `EBB_DATA` says; without it the claims about hostile
-//! files in `hostile.rs` stand alone.
+//! The folder is unpacked from `malformed/dirty_folder.tar` where `EBB_DATA` says; without it the claims about hostile files in
+//! `hostile.rs` stand alone.
 
 use dataset::{InspectOptions, Inspection, inspect};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,7 @@ const REASONS: [(&str, &str); 7] = [
 ];
 
 fn data() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let data = std::env::var_os("EBB_DATA").map_or(beside, PathBuf::from);
+    let data = PathBuf::from(std::env::var_os("EBB_DATA")?);
     data.join("malformed/dirty_folder.tar")
         .is_file()
         .then(|| data.join("malformed"))
@@ -34,9 +33,7 @@ fn composed(path: &Path) -> String {
 #[test]
 fn every_file_of_the_dirty_folder_is_used_or_left_out_with_its_reason() {
     let Some(data) = data() else {
-        println!(
-            "skipped: there is no ../shared/data/malformed beside the checkout, nor where EBB_DATA says"
-        );
+        println!("skipped: EBB_DATA names no folder with malformed/dirty_folder.tar");
         return;
     };
     let place = tempfile::tempdir().expect("the system gives temporary folders");
