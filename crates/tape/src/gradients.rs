@@ -1,14 +1,17 @@
 //! Gradients on their way through backward. The first gradient of a value is moved in; a later one is added, in place
-//! where the memory belongs to nobody else.
+//! where the memory belongs to nobody else. Whoever brings one hears whether the piece is still wanted.
 
-use crate::error::Result;
+use crate::error::{Result, TapeError};
 use crate::inplace::add_assign;
+use crate::tape::Cancel;
 use candle_core::Tensor;
+use std::sync::atomic::Ordering;
 
 /// Gradients by value.
 #[derive(Debug, Default)]
 pub struct Gradients {
     slots: Vec<Option<Slot>>,
+    cancel: Cancel,
 }
 
 #[derive(Debug)]
@@ -18,10 +21,16 @@ struct Slot {
 }
 
 impl Gradients {
-    pub(crate) fn with_capacity(values: usize) -> Self {
+    pub(crate) fn with_capacity(values: usize, cancel: Cancel) -> Self {
         Gradients {
             slots: (0..values).map(|_| None).collect(),
+            cancel,
         }
+    }
+
+    /// The flag that ends the walk, for operations that look at it while they work.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// Adds a gradient whose memory nobody else holds.
@@ -46,6 +55,9 @@ impl Gradients {
     }
 
     fn add(&mut self, id: Option<usize>, gradient: Tensor, owned: bool) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(TapeError::Cancelled);
+        }
         let Some(id) = id else { return Ok(()) };
         let slot = &mut self.slots[id];
         match slot {

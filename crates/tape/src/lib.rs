@@ -27,6 +27,7 @@ mod saved;
 mod stream;
 mod tape;
 pub mod update;
+mod watch;
 
 pub use ending::Ending;
 pub use error::{Result, TapeError};

@@ -302,7 +302,8 @@ impl<'a> Tape<'a> {
         let Some(recording) = &self.recording else {
             return Ok(Walked::default());
         };
-        let mut gradients = Gradients::with_capacity(recording.borrow().values);
+        let mut gradients =
+            Gradients::with_capacity(recording.borrow().values, self.cancel.clone());
         for (root, seed) in roots {
             gradients.share(root.id, seed)?;
         }

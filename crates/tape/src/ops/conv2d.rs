@@ -17,7 +17,8 @@ use crate::cpu::{
 use crate::error::{Result, TapeError};
 use crate::half::widened_on_cpu;
 use crate::kept::held;
-use crate::tape::{Tape, Value};
+use crate::tape::{Cancel, Tape, Value};
+use crate::watch::Watch;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -40,7 +41,7 @@ impl Tape<'_> {
         let x_in = x.tensor().contiguous()?;
         let form = self.conv_form(&window, &x_in);
         let y = if form == Form::Cpu {
-            with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor()))?
+            with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor(), self.cancel()))?
         } else if form == Form::Device {
             device::forward(&window, &x_in, weight.tensor())?
         } else {
@@ -105,7 +106,7 @@ impl Tape<'_> {
                 if let Some(x) = saved_x {
                     let x = x.get()?;
                     let dw = if fused {
-                        with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy))?
+                        with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy, sink.cancel()))?
                             .reshape(&weight_shape)?
                     } else if form == Form::Device {
                         device::weight_gradient(&window, &x, &dy)?.reshape(&weight_shape)?
@@ -119,7 +120,7 @@ impl Tape<'_> {
                 if let Some(w) = saved_w {
                     let w = w.get()?;
                     let dx = if fused {
-                        with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy))?
+                        with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy, sink.cancel()))?
                     } else if form == Form::Device {
                         device::input_gradient(&window, &w, &dy)?
                     } else {
@@ -189,13 +190,21 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
 }
 
 /// Calls `work` for each sample's part of `out`: samples side by side when there are enough, else one after the other with
-/// parallel products. The last argument says whether the product itself may use all threads.
+/// parallel products. The last argument says whether the product itself may use all threads. A piece that is cancelled
+/// meanwhile ends with the sample in hand.
 fn each_sample<T: Float>(
     out: &mut [T],
     size: usize,
     scratch: usize,
+    cancel: &Cancel,
     work: impl Fn(usize, &mut [T], &mut [T], bool) + Sync,
-) {
+) -> Result<()> {
+    let watch = Watch::of(cancel);
+    let work = |n, out: &mut [T], columns: &mut [T], parallel| {
+        if watch.goes_on() {
+            work(n, out, columns, parallel);
+        }
+    };
     if out.len() / size.max(1) >= threads() {
         let _others = room_of_others::<T>(out.len() / size.max(1), scratch);
         out.par_chunks_mut(size).enumerate().for_each_init(
@@ -208,9 +217,15 @@ fn each_sample<T: Float>(
             .enumerate()
             .for_each(|(n, out)| work(n, out, &mut columns, true));
     }
+    watch.whole()
 }
 
-fn forward<T: Float>(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+fn forward<T: Float>(
+    window: &Window,
+    x: &Tensor,
+    weight: &Tensor,
+    cancel: &Cancel,
+) -> Result<Tensor> {
     let (samples, out) = (x.dim(0)?, weight.dim(0)?);
     let (xs, w) = (
         View::<T>::of("conv2d", x)?,
@@ -223,35 +238,46 @@ fn forward<T: Float>(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Ten
     } else {
         rows * pixels
     };
-    each_sample(&mut y, out * pixels, scratch, |n, y, columns, parallel| {
-        let x = &xs[n * window.sample()..(n + 1) * window.sample()];
-        for ((x, y), w) in x
-            .chunks_exact(window.group())
-            .zip(y.chunks_exact_mut(out / window.groups * pixels))
-            .zip(w.chunks_exact(out / window.groups * rows))
-        {
-            let columns: &[T] = if window.is_pointwise() {
-                x
-            } else {
-                gather(window, x, columns);
-                columns
-            };
-            product(
-                y,
-                pixels,
-                Matrix::rows(w, out / window.groups, rows),
-                Matrix::rows(columns, rows, pixels),
-                T::zero(),
-                T::one(),
-                parallel,
-            );
-        }
-    });
+    each_sample(
+        &mut y,
+        out * pixels,
+        scratch,
+        cancel,
+        |n, y, columns, parallel| {
+            let x = &xs[n * window.sample()..(n + 1) * window.sample()];
+            for ((x, y), w) in x
+                .chunks_exact(window.group())
+                .zip(y.chunks_exact_mut(out / window.groups * pixels))
+                .zip(w.chunks_exact(out / window.groups * rows))
+            {
+                let columns: &[T] = if window.is_pointwise() {
+                    x
+                } else {
+                    gather(window, x, columns);
+                    columns
+                };
+                product(
+                    y,
+                    pixels,
+                    Matrix::rows(w, out / window.groups, rows),
+                    Matrix::rows(columns, rows, pixels),
+                    T::zero(),
+                    T::one(),
+                    parallel,
+                );
+            }
+        },
+    )?;
     let (height, width) = window.out();
     tensor_of(y, &[samples, out, height, width])
 }
 
-fn input_gradient<T: Float>(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
+fn input_gradient<T: Float>(
+    window: &Window,
+    weight: &Tensor,
+    dy: &Tensor,
+    cancel: &Cancel,
+) -> Result<Tensor> {
     let (samples, out) = (dy.dim(0)?, weight.dim(0)?);
     let (w, dys) = (
         View::<T>::of("conv2d", weight)?,
@@ -268,6 +294,7 @@ fn input_gradient<T: Float>(window: &Window, weight: &Tensor, dy: &Tensor) -> Re
         &mut dx,
         window.sample(),
         scratch,
+        cancel,
         |n, dx, columns, parallel| {
             let part = out / window.groups;
             let dy = dys[n * out * pixels..(n + 1) * out * pixels].chunks_exact(part * pixels);
@@ -284,7 +311,7 @@ fn input_gradient<T: Float>(window: &Window, weight: &Tensor, dy: &Tensor) -> Re
                 scatter(window, columns, dx);
             }
         },
-    );
+    )?;
     let channels = window.channels * window.groups;
     tensor_of(dx, &[samples, channels, window.height, window.width])
 }
@@ -292,7 +319,12 @@ fn input_gradient<T: Float>(window: &Window, weight: &Tensor, dy: &Tensor) -> Re
 /// Bytes that partial weight gradients may take together.
 const PARTIAL_BYTES: usize = 32 << 20;
 
-fn weight_gradient<T: Float>(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+fn weight_gradient<T: Float>(
+    window: &Window,
+    x: &Tensor,
+    dy: &Tensor,
+    cancel: &Cancel,
+) -> Result<Tensor> {
     let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
     let (xs, dys) = (View::<T>::of("conv2d", x)?, View::<T>::of("conv2d", dy)?);
     let (rows, pixels) = (window.rows(), window.pixels());
@@ -308,12 +340,14 @@ fn weight_gradient<T: Float>(window: &Window, x: &Tensor, dy: &Tensor) -> Result
         rows * pixels
     };
     let _others = room_of_others::<T>(samples.div_ceil(length), scratch);
+    let watch = Watch::of(cancel);
     let partial: Vec<Vec<T>> = (0..samples.div_ceil(length))
         .into_par_iter()
         .map(|chunk| {
             let mut dw = buffer::<T>(out * rows);
             let mut columns = buffer::<T>(scratch);
-            for n in chunk * length..((chunk + 1) * length).min(samples) {
+            let samples = chunk * length..((chunk + 1) * length).min(samples);
+            for n in samples.take_while(|_| watch.goes_on()) {
                 let keep = if n == chunk * length {
                     T::zero()
                 } else {
@@ -338,5 +372,6 @@ fn weight_gradient<T: Float>(window: &Window, x: &Tensor, dy: &Tensor) -> Result
             dw
         })
         .collect();
+    watch.whole()?;
     tensor_of(add_in_order(partial, out * rows), &[out, rows])
 }
