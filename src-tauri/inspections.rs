@@ -173,8 +173,8 @@ fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, change
         view.reading = false;
         view.notes.extend(unwatched.map(str::to_owned));
         if let (Ok(found), None) = (&found, &view.refusal) {
-            match suggestion::of(found, &machine) {
-                Ok(plan) => view.plan = Some(plan),
+            match suggestion::all(found, &machine) {
+                Ok(plans) => view.plans = plans,
                 Err(error) => view.refusal = refused(error.to_string()),
             }
         }
@@ -229,6 +229,6 @@ fn beginning(folder: &Folder) -> InspectionView {
         skipped: Vec::new(),
         notes: Vec::new(),
         split: String::new(),
-        plan: None,
+        plans: Vec::new(),
     }
 }

@@ -7,16 +7,29 @@ use dataset::{Found, Task};
 use pressure::{DataNeed, DeviceRoom, ModelNeed, Policy, Processes, suggest_config};
 use runlog::RunConfig;
 use trainer::forecast::{Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
-use trainer::{ModelKind, Plan, TextModel, TextSize, foresee_kind};
+use trainer::{Dropped, ModelKind, Plan, TextModel, TextSize, foresee_kind};
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
 const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
 
-/// What Ebb would do with this folder if nobody said anything.
-pub fn of(found: &Found, machine: &Told) -> trainer::Result<PlanView> {
-    let plan = Plan::check(&RunConfig::default(), found)?;
+/// What Ebb would do with this folder if nobody said anything, and for each other task that it is good for.
+pub fn all(found: &Found, machine: &Told) -> trainer::Result<Vec<PlanView>> {
+    let tasks = Dropped::from(found).tasks();
+    tasks
+        .into_iter()
+        .map(|task| of(found, task, machine))
+        .collect()
+}
+
+fn of(found: &Found, task: Task, machine: &Told) -> trainer::Result<PlanView> {
+    let wanted = RunConfig {
+        task: Some(task.name().to_owned()),
+        ..RunConfig::default()
+    };
+    let plan = Plan::check(&wanted, found)?;
     Ok(PlanView {
         settings: PlanSettings {
+            task: task.name().to_owned(),
             model: plan.model.name().to_owned(),
             resolution: plan.image_size,
             effective_batch: plan.effective_batch,
@@ -27,9 +40,10 @@ pub fn of(found: &Found, machine: &Told) -> trainer::Result<PlanView> {
             politeness: plan.politeness.unwrap_or(Policy::default().politeness),
             seed: plan.seed,
         },
-        sample: match plan.task() {
+        task: task.label().to_owned(),
+        sample: match task {
             // Documents are packed into windows, and these are what a step counts.
-            Task::LanguageModel => "window".to_owned(),
+            Task::LanguageModel | Task::TokenCompression => "window".to_owned(),
             task => task.sample().to_owned(),
         },
         models: models(&plan)
@@ -154,6 +168,7 @@ pub fn config(settings: &PlanSettings, found: &Found) -> RunConfig {
         false => (None, Some(settings.resolution)),
     };
     RunConfig {
+        task: Some(settings.task.clone()),
         model: Some(settings.model.clone()),
         image_size: side,
         tokens,

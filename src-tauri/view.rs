@@ -110,8 +110,8 @@ pub struct InspectionView {
     pub notes: Vec<String>,
     /// "20 % of each class, 243 photographs, chosen by seed 7" or "folders train, val, test".
     pub split: String,
-    /// The settings Ebb suggests, when it can be trained.
-    pub plan: Option<PlanView>,
+    /// What can be learnt from it, each with the settings Ebb suggests, the usual first; empty where it cannot be trained.
+    pub plans: Vec<PlanView>,
 }
 
 /// One class of a folder.
@@ -139,6 +139,8 @@ pub struct SkippedView {
 pub struct PlanView {
     /// The settings themselves.
     pub settings: PlanSettings,
+    /// The task as it is said: "language model".
+    pub task: String,
     /// What one sample of a step is called: "photograph", "text", "window".
     pub sample: String,
     /// Models that can be chosen, value and label.
@@ -184,6 +186,8 @@ pub struct ForecastView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSettings {
+    /// What is learnt: "image-classification", "language-model", …
+    pub task: String,
     /// Model's name.
     pub model: String,
     /// Side of the square image in pixels; of texts, most tokens.

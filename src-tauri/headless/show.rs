@@ -6,10 +6,9 @@ use super::say::out;
 use super::train::find;
 use runlog::{
     Predicted, Run, RunFolder, RunStatus, format_bytes, format_count, format_duration,
-    format_percent,
+    format_percent, measured,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Changes of the micro-batch that are shown.
 const CHANGES: usize = 10;
@@ -66,7 +65,7 @@ fn write(folder: &RunFolder, run: &Run) {
             format_count(started.effective_batch.into())
         );
     }
-    section("Measures", measures(&run.figures().measures).into_iter());
+    section("Measures", measured(run.figures()).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
     let marks = run.marks();
     let changes = marks.iter().skip(marks.len().saturating_sub(CHANGES));
@@ -88,18 +87,6 @@ fn section(title: &str, lines: impl Iterator<Item = String>) {
         }
         out!("  {line}");
     }
-}
-
-/// "kept_fraction 0.5, …", where the task measures something beside its loss.
-fn measures(newest: &BTreeMap<String, f64>) -> Option<String> {
-    let words = newest
-        .iter()
-        .map(|(name, value)| match name.ends_with("_gradients") {
-            true => format!("{name} {value:.0}"),
-            false => format!("{name} {value:.4}"),
-        });
-    let words: Vec<String> = words.collect();
-    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// "14 compared: off by 0.9 % in the middle, 4.1 % at most. The newest: 812 MB for a piece of 16 that took 805 MB".

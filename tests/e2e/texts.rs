@@ -12,7 +12,9 @@ fn said(window: &Window) -> (String, String, String) {
         "a forecast",
         "const text = (selector) => document.querySelector(selector)?.textContent.trim() ?? ''; \
          if (document.querySelector('.figures.stale') || text('#peak').startsWith('–') || !text('#peak')) return null; \
-         return [text('#setting-task'), text('.figures > div:last-child span'), text('label[for=setting-resolution]')]",
+         const task = document.querySelector('#setting-task'); \
+         const chosen = task.selectedOptions ? task.selectedOptions[0].textContent.trim() : text('#setting-task'); \
+         return [chosen, text('.figures > div:last-child span'), text('label[for=setting-resolution]')]",
     );
     let word = |i: usize| shown[i].as_str().unwrap_or_default().to_owned();
     (word(0), word(1), word(2))
@@ -106,5 +108,47 @@ fn a_book_is_found_and_trained() {
             &started["effective_batch"]
         ),
         (&json!("language-model"), &json!("gpt_micro"), &json!(4))
+    );
+}
+
+/// Documents can also be compressed: the page offers it, suggests a plan of its own for it, and says what is kept.
+#[test]
+fn a_book_is_compressed_when_that_is_chosen() {
+    let home = Home::new();
+    let book = home.path().join("book.txt");
+    let lines = (0..4000).map(|i| format!("Line {i} of a book that nobody reads aloud.\n"));
+    std::fs::write(&book, lines.collect::<String>()).expect("it can be written");
+    let window = Window::open(&["app", &book.display().to_string()], home.path());
+    window.wait_for(
+        "a plan",
+        "return document.querySelector('#setting-task') ? true : null",
+    );
+    let set = |values: &str| {
+        window.run(&format!(
+            "for (const [id, value] of {values}) {{ const e = document.querySelector('#setting-' + id); e.value = value; \
+             e.dispatchEvent(new Event('input', {{bubbles: true}})); e.dispatchEvent(new Event('change', {{bubbles: true}})) }}"
+        ));
+    };
+    set("[['task', 'token-compression']]");
+    window.wait_for(
+        "the models of a compression",
+        "return document.querySelector('#setting-model').value === 'compress_micro' ? true : null",
+    );
+    set("[['resolution', '32'], ['effective-batch', '4']]");
+    assert_eq!(said(&window).0, "Token compression");
+    window.screenshot("compression");
+    window.click("#train");
+    let run = window.run_id();
+    window.wait_for(
+        "what is kept",
+        "return document.querySelector('#measured')?.textContent.includes('kept 50.0 %') ? true : null",
+    );
+    window.screenshot("compression-training");
+    window.click("#stop");
+    window.wait_for_status("stopped");
+    let started = &home.events(&run)[0];
+    assert_eq!(
+        (&started["task"], &started["model"]),
+        (&json!("token-compression"), &json!("compress_micro"))
     );
 }

@@ -107,7 +107,7 @@ fn settings(window: &Window) -> Value {
     let view = window
         .invoke("inspection", &json!({"id": "folder-1", "seen": 0}))
         .expect("it is open");
-    view["plan"]["settings"].clone()
+    view["plans"][0]["settings"].clone()
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
 
     let shown = place.run("runs show book").ended(0).out;
     assert!(
-        shown.contains("kept_fraction 0.5") && shown.contains("nan_gradients 0"),
+        shown.contains("held out: kept 50.0 %") && shown.contains("policy entropy"),
         "{shown}"
     );
     let out = place.run("verify-split book --double --json").ended(0).out;

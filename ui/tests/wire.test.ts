@@ -20,7 +20,7 @@ test.each(["", "x", "é, three bytes more", "a longer sentence"])("a pull with t
 });
 
 const settings: PlanSettings = {
-  model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", politeness: 0.9, seed: 7,
+  task: "image-classification", model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", politeness: 0.9, seed: 7,
 };
 
 test("settings within their ranges raise no complaint, others one at their field", () => {

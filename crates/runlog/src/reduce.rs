@@ -9,7 +9,7 @@ use crate::smooth::Smooth;
 use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
 use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Warnings and skipped files that are kept.
 const NOTES: usize = 20;
@@ -27,6 +27,8 @@ pub struct Evaluated {
     pub loss: f64,
     /// Held-out accuracy, as a fraction, where the task has one.
     pub accuracy: Option<f64>,
+    /// All that was measured beside the loss, by name.
+    pub metrics: BTreeMap<String, f64>,
 }
 
 /// One checkpoint as the events tell of it; it may have been removed since.
@@ -149,6 +151,7 @@ impl Run {
                     epoch: *epoch,
                     loss: *loss,
                     accuracy,
+                    metrics: metrics.clone(),
                 });
                 self.held_out_figures();
             }
@@ -364,6 +367,7 @@ impl Run {
         let last = self.evaluations.last();
         self.figures.held_out_loss = last.map(|evaluation| evaluation.loss);
         self.figures.accuracy = last.and_then(|evaluation| evaluation.accuracy);
+        self.figures.held_out = last.map_or_else(BTreeMap::new, |last| last.metrics.clone());
         self.figures.best_accuracy = self.best_evaluation().and_then(|best| best.accuracy);
     }
 

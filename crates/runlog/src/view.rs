@@ -71,6 +71,8 @@ pub struct Figures {
     pub skipped: u32,
     /// The newest of what the task measures beside its loss, by name. Those called `.._gradients` are counted over the whole run.
     pub measures: BTreeMap<String, f64>,
+    /// What the newest evaluation measured beside its loss, by name.
+    pub held_out: BTreeMap<String, f64>,
 }
 
 impl Figures {
@@ -168,6 +170,8 @@ pub struct PullHeader {
     pub marks: Vec<Mark>,
     /// Level stretches within the window.
     pub spans: Vec<LevelSpan>,
+    /// What the task measures beside its loss, in words: held out, then of the newest step.
+    pub measured: Vec<String>,
     /// Latest warnings and skipped files, newest last, at most 20.
     pub notes: Vec<String>,
     /// What the flight recorder says of the last two minutes of a run that ended without a word; else empty.

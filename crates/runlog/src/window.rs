@@ -2,6 +2,7 @@
 //! that `PullHeader` describes, not who reads it.
 
 use crate::decimate::{self, Thinned};
+use crate::measured::measured;
 use crate::reduce::Run;
 use crate::series::Series;
 use crate::view::{PackedArray, PullHeader};
@@ -107,6 +108,7 @@ impl Run {
                 .copied()
                 .collect(),
             notes: self.notes.iter().cloned().collect(),
+            measured: measured(&self.figures),
             last_minutes: self.last_minutes.clone(),
             arrays: Vec::new(),
         }

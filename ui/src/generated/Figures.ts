@@ -84,4 +84,8 @@ skipped: number,
 /**
  * The newest of what the task measures beside its loss, by name. Those called `.._gradients` are counted over the whole run.
  */
-measures: { [key in string]: number }, };
+measures: { [key in string]: number }, 
+/**
+ * What the newest evaluation measured beside its loss, by name.
+ */
+held_out: { [key in string]: number }, };

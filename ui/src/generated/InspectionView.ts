@@ -73,6 +73,6 @@ notes: Array<string>,
  */
 split: string, 
 /**
- * The settings Ebb suggests, when it can be trained.
+ * What can be learnt from it, each with the settings Ebb suggests, the usual first; empty where it cannot be trained.
  */
-plan: PlanView | null, };
+plans: Array<PlanView>, };

@@ -5,6 +5,10 @@
  */
 export type PlanSettings = { 
 /**
+ * What is learnt: "image-classification", "language-model", …
+ */
+task: string, 
+/**
  * Model's name.
  */
 model: string, 

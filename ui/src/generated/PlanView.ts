@@ -11,6 +11,10 @@ export type PlanView = {
  */
 settings: PlanSettings, 
 /**
+ * The task as it is said: "language model".
+ */
+task: string, 
+/**
  * What one sample of a step is called: "photograph", "text", "window".
  */
 sample: string, 

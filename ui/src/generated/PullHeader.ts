@@ -57,6 +57,10 @@ marks: Array<Mark>,
  */
 spans: Array<LevelSpan>, 
 /**
+ * What the task measures beside its loss, in words: held out, then of the newest step.
+ */
+measured: Array<string>, 
+/**
  * Latest warnings and skipped files, newest last, at most 20.
  */
 notes: Array<string>, 

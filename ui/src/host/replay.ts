@@ -42,7 +42,7 @@ export const host: Host = {
   openSample: async () => "demo",
   inspection: async (id, seen) => {
     if (seen === 1) return null;
-    if (id === "reading") return { ...inspection, id, reading: true, plan: null, skipped: [], notes: [], samples: 600, files_seen: 602 };
+    if (id === "reading") return { ...inspection, id, reading: true, plans: [], skipped: [], notes: [], samples: 600, files_seen: 602 };
     return id === "refused" ? refused : inspection;
   },
   forecast: async () => forecast,

@@ -65,7 +65,7 @@ const SAMPLES_SEEN: u64 = 30_000;
 /// Side of images from which numbers are learnt unless asked otherwise, in pixels.
 const NUMBERS_SIDE: u32 = 224;
 /// Windows of a default run of a language model.
-const WINDOWS_SEEN: u64 = 9_000;
+const WINDOWS_SEEN: u64 = 12_000;
 /// Tokens that are learnt from texts unless asked otherwise.
 const VOCABULARY: u32 = 4096;
 /// Bytes of a token of a vocabulary, before the documents were split: they are counted when they are.
@@ -86,19 +86,19 @@ impl Dropped<'_> {
         }
     }
 
-    /// What a config wants learnt from it: what it is found to be, or to compress its documents.
-    pub(super) fn task_of(self, config: &RunConfig) -> Result<Task> {
-        let task = self.task();
-        let asked = config.task.as_deref().unwrap_or(task.name());
-        let compression = Task::TokenCompression;
-        match task {
-            Task::LanguageModel => chosen(
-                "task",
-                asked,
-                &[(task.name(), task), (compression.name(), compression)],
-            ),
-            _ => chosen("task", asked, &[(task.name(), task)]),
+    /// All that can be learnt from it, what it is found to be first.
+    pub fn tasks(self) -> Vec<Task> {
+        match self.task() {
+            Task::LanguageModel => vec![Task::LanguageModel, Task::TokenCompression],
+            task => vec![task],
         }
+    }
+
+    /// What a config wants learnt from it: what it is found to be, unless it names another.
+    pub(super) fn task_of(self, config: &RunConfig) -> Result<Task> {
+        let asked = config.task.as_deref().unwrap_or(self.task().name());
+        let tasks: Vec<_> = self.tasks().into_iter().map(|t| (t.name(), t)).collect();
+        chosen("task", asked, &tasks)
     }
 
     /// Refuses a folder that cannot be trained, with why.

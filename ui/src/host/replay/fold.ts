@@ -10,7 +10,7 @@ const number = (value: number | "nan" | "inf" | "-inf") => (typeof value === "nu
 const emptyFigures: Figures = {
   step: 0, epoch: 1, samples_per_second: null, seconds_left: null, own_bytes: null, budget_bytes: null, pressure: null,
   level: "normal", level_since_ms: 0, micro_batch: null, pieces: null, loss: null, smoothed_loss: null, held_out_loss: null,
-  accuracy: null, best_accuracy: null, learning_rate: null, changes: 0, skipped: 0, measures: {},
+  accuracy: null, best_accuracy: null, learning_rate: null, changes: 0, skipped: 0, measures: {}, held_out: {},
 };
 
 const arrayNames = {
@@ -105,7 +105,7 @@ export const pullAt = (events: RunEvent[], moment: Moment, fromMs: number, toMs:
   const version = past.length + (moment.last ? 1 : 0);
   const header: Omit<PullHeader, "arrays"> = {
     version, unchanged: version === seen, status: moment.status, started, now_ms: moment.nowMs, from_ms: fromMs, to_ms: toMs,
-    figures: fold.figures, line: moment.last ?? fold.line, marks: fold.marks, spans: fold.spans, notes: fold.notes, last_minutes: [],
+    figures: fold.figures, line: moment.last ?? fold.line, marks: fold.marks, spans: fold.spans, measured: [], notes: fold.notes, last_minutes: [],
   };
   return pack(header, header.unchanged ? {} : cut(fold.arrays, fromMs, toMs, columns));
 };

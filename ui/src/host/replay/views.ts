@@ -47,14 +47,14 @@ export const inspection: InspectionView = {
   ],
   notes: ["The two smallest classes have 40: fewer than half of the largest."],
   split: "20 % of each class, 243 photographs, chosen by seed 7",
-  plan: {
+  plans: [{
     settings: {
-      model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
+      task: "image-classification", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
       checkpoint_every: "10min", politeness: 0.9, seed: 7,
     },
-    sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], resolutions: [64, 96, 128, 160, 224],
+    task: "image classification", sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
-  },
+  }],
 };
 
 export const forecast: ForecastView = {
@@ -64,5 +64,5 @@ export const forecast: ForecastView = {
 
 export const refused: InspectionView = {
   ...inspection, id: "refused", name: "butterflies", classes: [{ name: "butterfly", count: 60, small: false }], samples: 60, skipped: [],
-  notes: [], refusal: { code: "not_trainable", message: "This folder has one class, butterfly. Add a second sub-folder to train." }, plan: null,
+  notes: [], refusal: { code: "not_trainable", message: "This folder has one class, butterfly. Add a second sub-folder to train." }, plans: [],
 };
