@@ -1,12 +1,12 @@
-//! `ebb export`: a run's best weights as a folder that PyTorch and transformers open.
+//! `ebb export`: a run's best weights as a folder that PyTorch and transformers open, or as an ONNX file.
 
 use super::failure::Failure;
 use super::say::out;
 use super::train::{certificate_path, find};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
-use trainer::{SavedRun, Wanted};
+use trainer::{Format, SavedRun, Wanted};
 
 /// Words after `ebb export`.
 #[derive(Args)]
@@ -15,15 +15,32 @@ pub struct Export {
     pub run: String,
     /// New or empty folder to write to
     pub folder: PathBuf,
+    /// hugging-face: settings and weights that transformers opens; onnx: one file that onnxruntime runs
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Form,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
+/// In what form a run leaves.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Form {
+    #[default]
+    HuggingFace,
+    Onnx,
+}
+
 /// The top-level entry point of `ebb export`.
 pub fn run(args: &Export) -> Result<(), Failure> {
     let saved = SavedRun::load(&find(&args.run)?, Wanted::Cpu, Some(&certificate_path()))?;
-    let exported = saved.export(&args.folder)?;
+    let exported = saved.export(
+        &args.folder,
+        match args.format {
+            Form::HuggingFace => Format::HuggingFace,
+            Form::Onnx => Format::Onnx,
+        },
+    )?;
     if args.json {
         out!(
             "{}",

@@ -18,6 +18,7 @@ mod journal;
 mod learner;
 mod machine;
 pub mod models;
+mod onnx;
 pub mod published;
 mod origin;
 mod optimizer;
@@ -48,7 +49,7 @@ pub use plan::{
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use saved::{Compressed, Evaluated, SavedRun, Wording, table_options};
+pub use saved::{Compressed, Evaluated, Format, SavedRun, Wording, table_options};
 pub use schedule::Course;
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};

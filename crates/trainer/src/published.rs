@@ -31,17 +31,20 @@ mod vit;
 mod resnet;
 mod gpt2;
 mod preprocessor;
+mod whole;
 mod export;
 mod again;
+mod onnx;
 
 pub use bert::BertFolder;
-pub use export::{Exported, Trained};
+pub use export::Trained;
 pub use gpt2::Gpt2Folder;
 pub use making::{Classes, Loaded, Make};
 pub use preprocessor::Preprocessor;
 pub use resnet::ResNetFolder;
 pub use tuning::{Trains, Tuning};
 pub use vit::{VitFamily, VitFolder};
+pub use whole::Exported;
 
 use crate::error::{Result, TrainError};
 use crate::models::{Gelu, Norms};

@@ -47,6 +47,16 @@ pub struct SavedRun {
     pub device: String,
 }
 
+/// In what form a run leaves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// As the Hugging Face hub has them: settings and safetensors.
+    #[default]
+    HuggingFace,
+    /// One ONNX file with what goes with it.
+    Onnx,
+}
+
 /// Held-out numbers of a saved run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluated {
@@ -139,8 +149,8 @@ impl SavedRun {
     /// Writes the weights that evaluate best as a folder that other programs load.
     ///
     /// # Errors
-    /// The folder has something in it, or cannot be written.
-    pub fn export(&self, folder: &Path) -> Result<Exported> {
+    /// The folder has something in it, or cannot be written; the format has no words for the network.
+    pub fn export(&self, folder: &Path, format: Format) -> Result<Exported> {
         let average = self.learner.average.as_ref();
         let trained = Trained {
             kind: self.plan.model,
@@ -149,8 +159,12 @@ impl SavedRun {
             columns: &self.plan.columns,
             parameters: average.map_or(&self.learner.parameters, |a| &a.parameters),
             origin: self.plan.origin.as_deref(),
+            tokenizer: Some(&self.tokenizer),
         };
-        trained.write(folder)
+        match format {
+            Format::HuggingFace => trained.write(folder),
+            Format::Onnx => trained.write_onnx(folder),
+        }
     }
 
     /// How the run's own folder was split: by this its held-out part is found again.

@@ -61,6 +61,7 @@ fn written(kind: ModelKind, parameters: &Parameters, folder: &Path) {
         classes: &classes,
         parameters,
         origin: None,
+        tokenizer: None,
     };
     let exported = trained.write(folder).unwrap();
     let on_disk = exported.files.iter().map(|name| folder.join(name));
@@ -156,6 +157,7 @@ fn a_folder_with_something_in_it_is_left_alone() {
         classes: &classes,
         parameters: &parameters,
         origin: None,
+        tokenizer: None,
     };
     let said = trained.write(folder.path()).unwrap_err().to_string();
     assert!(said.contains("new or empty"), "{said}");

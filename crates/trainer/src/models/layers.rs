@@ -170,8 +170,8 @@ pub struct GroupNorm {
     groups: usize,
 }
 
-/// Added to a variance.
-const EPSILON: f64 = 1e-5;
+/// What GroupNorm adds to a variance.
+pub(crate) const GROUP_EPSILON: f64 = 1e-5;
 
 impl GroupNorm {
     /// Norm of `channels` in `groups`.
@@ -191,7 +191,7 @@ impl GroupNorm {
         let parameters = (&tape.parameter(self.weight), &tape.parameter(self.bias));
         of(
             &self.name,
-            tape.group_norm(x, self.groups, parameters, EPSILON, activation),
+            tape.group_norm(x, self.groups, parameters, GROUP_EPSILON, activation),
         )
     }
 }

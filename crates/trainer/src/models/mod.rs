@@ -19,6 +19,7 @@ pub use builder::Builder;
 pub use compressor::{Compressor, CompressorShape, Judgement};
 pub use gpt::{Gpt, GptShape};
 pub use images::ImageShape;
+pub(crate) use layers::GROUP_EPSILON;
 pub use layers::{ChannelScale, Conv, GroupNorm, LayerNorm, Linear};
 pub(crate) use resnet::keeps_last;
 pub use resnet::{Branch, ResNet, ResNetNorm, ResNetShape, ResNetStyle, Stem};

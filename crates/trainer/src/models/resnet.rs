@@ -68,7 +68,7 @@ impl ResNetStyle {
 
 impl Branch {
     /// Outputs, side and stride of each convolution of a block.
-    fn convolutions(self, outputs: usize, stride: usize) -> Vec<(usize, usize, usize)> {
+    pub(crate) fn convolutions(self, outputs: usize, stride: usize) -> Vec<(usize, usize, usize)> {
         match self {
             Branch::Basic => vec![(outputs, KERNEL, stride), (outputs, KERNEL, 1)],
             Branch::Bottleneck { strided } => {

@@ -5,12 +5,14 @@
 
 use super::export::{pretty, published, with_classes};
 use super::settings::refusal;
+use super::whole::write;
 use super::{Architecture, CONFIG, PREPROCESSOR, PublishedFolder, TOKENIZER};
 use crate::error::{Result, at};
 use crate::models::{Pooling, VitReads};
+use crate::onnx::Classifier;
 use candle_core::Tensor;
 use safetensors::tensor::serialize_to_file;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -27,8 +29,8 @@ pub(crate) struct Rewritten<'a> {
     pub folder: &'a PublishedFolder,
     /// Its parameters by Ebb's names, adapters merged.
     pub values: HashMap<String, Tensor>,
-    /// Class names in label order; none of a language model.
-    pub classes: &'a [String],
+    /// Names of its classes in label order, and of numbers behind them; none of a language model.
+    pub outputs: Vec<String>,
     /// Side of its images in pixels, where it sees images.
     pub side: usize,
 }
@@ -50,17 +52,8 @@ impl Rewritten<'_> {
         }
     }
 
-    /// Writes its files into a folder that is there.
-    pub fn fill(&self, draft: &Path) -> Result<()> {
-        let write = |name: &str, text: &str| {
-            let path = draft.join(name);
-            fs::write(&path, text).map_err(at(&path))
-        };
-        let mut config = self.folder.config.json().clone();
-        config["torch_dtype"] = json!("float32");
-        if !self.classes.is_empty() {
-            config = with_classes(config, self.classes);
-        }
+    /// Writes its files into a folder that is there, with such settings.
+    pub fn fill(&self, draft: &Path, mut config: Value) -> Result<()> {
         let (class, table) = match self.folder.architecture() {
             Architecture::Bert(bert) => {
                 let class = match bert.style.pooling {
@@ -73,7 +66,7 @@ impl Rewritten<'_> {
                             Pooling::Mean => "mean",
                             Pooling::First | Pooling::FirstMapped => "first",
                         });
-                        write(MODELING, MODELING_TEXT)?;
+                        write(draft, MODELING, MODELING_TEXT)?;
                         class
                     }
                 };
@@ -85,14 +78,13 @@ impl Rewritten<'_> {
                 if vit.style.reads == VitReads::ClassAndTeacher {
                     vit.style.reads = VitReads::Class;
                 }
-                config["image_size"] = json!(self.side);
                 (vit.class(), vit.table())
             }
             Architecture::ResNet(resnet) => ("ResNetForImageClassification", resnet.table()),
             Architecture::Gpt2(gpt) => ("GPT2LMHeadModel", gpt.table()),
         };
         config["architectures"] = json!([class]);
-        write(CONFIG, &pretty(&config))?;
+        write(draft, CONFIG, &pretty(&config))?;
         self.take_along(draft)?;
         let path = draft.join(MODEL);
         let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
@@ -100,23 +92,51 @@ impl Rewritten<'_> {
             .map_err(|error| refusal(&path, error.to_string()))
     }
 
+    /// The settings with its own classes and side.
+    pub fn described(&self) -> Value {
+        let mut config = self.folder.config.json().clone();
+        config["torch_dtype"] = json!("float32");
+        if !self.outputs.is_empty() {
+            config = with_classes(config, &self.outputs);
+        }
+        if let Architecture::Vit(_) = self.folder.architecture() {
+            config["image_size"] = json!(self.side);
+        }
+        config
+    }
+
+    /// The network that classifies, as it was trained: a teacher's head is not trained on. None tells classes of documents.
+    pub fn classifier(&self) -> Option<Classifier> {
+        Some(match self.folder.architecture() {
+            Architecture::Bert(bert) => Classifier::TextEncoder(bert.shape, bert.style),
+            Architecture::ResNet(resnet) => Classifier::ResNet(resnet.shape.clone(), resnet.style),
+            Architecture::Vit(vit) => {
+                let (mut shape, mut style) = (vit.shape, vit.style);
+                shape.image = self.side;
+                if style.reads == VitReads::ClassAndTeacher {
+                    style.reads = VitReads::Class;
+                }
+                Classifier::Vit(shape, style)
+            }
+            Architecture::Gpt2(_) => return None,
+        })
+    }
+
     /// What is done to samples first stays as it was, but for the side of images.
-    fn take_along(&self, draft: &Path) -> Result<()> {
+    pub fn take_along(&self, draft: &Path) -> Result<()> {
         let from = self.folder.tensors.folder();
         if let Some(mut settings) = super::Settings::read(from, PREPROCESSOR)?
             .map(|settings| settings.json().clone())
             .filter(|_| self.side > 0)
         {
             settings["size"] = json!({"height": self.side, "width": self.side});
-            let path = draft.join(PREPROCESSOR);
-            fs::write(&path, pretty(&settings)).map_err(at(&path))?;
+            write(draft, PREPROCESSOR, pretty(&settings))?;
         }
         if let Some(tokenizer) = self.folder.tokenizer() {
             let to = draft.join(TOKENIZER);
             fs::copy(tokenizer, &to).map_err(at(tokenizer))?;
-            let path = draft.join(TOKENIZER_CONFIG);
             let settings = json!({"tokenizer_class": "PreTrainedTokenizerFast"});
-            fs::write(&path, pretty(&settings)).map_err(at(&path))?;
+            write(draft, TOKENIZER_CONFIG, pretty(&settings))?;
         }
         Ok(())
     }

@@ -8,19 +8,19 @@ use super::again::Rewritten;
 use super::names::{Named, Table, Take};
 use super::settings::refusal;
 use super::vit::VitFolder;
+use super::whole::{Exported, whole, write};
 use super::{CONFIG, PREPROCESSOR};
-use crate::error::{Result, TrainError, at};
+use crate::error::{Result, TrainError};
 use crate::models::{Branch, ImageShape, ResNetShape, Stem, VitShape, VitStyle, merged};
 use crate::origin::Origin;
 use crate::plan::ModelKind;
 use crate::task::{BALANCE, DEVIATION, MEAN};
 use candle_core::{DType, Device, Tensor};
-use dataset::{TargetColumn, Task};
+use dataset::{TargetColumn, Task, Tokenizer};
 use safetensors::tensor::serialize_to_file;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tape::{Activation, Parameters};
 
 const MODEL: &str = "model.safetensors";
@@ -44,25 +44,8 @@ pub struct Trained<'a> {
     pub parameters: &'a Parameters,
     /// What it began with, and its adapters; absent, it was drawn anew.
     pub origin: Option<&'a Origin>,
-}
-
-/// What was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exported {
-    /// The folder.
-    pub folder: PathBuf,
-    /// Names of its files, in alphabetical order.
-    pub files: Vec<String>,
-    /// Bytes of all of them.
-    pub bytes: u64,
-    /// How Python opens it.
-    pub opened_by: &'static str,
-}
-
-/// An empty folder to write in.
-fn prepare(draft: &Path) -> Result<()> {
-    let _ = fs::remove_dir_all(draft);
-    fs::create_dir_all(draft).map_err(at(draft))
+    /// What its texts were read with; of photographs it says nothing.
+    pub tokenizer: Option<&'a Tokenizer>,
 }
 
 /// The refusal of a network that this format has no words for yet.
@@ -80,94 +63,48 @@ impl Trained<'_> {
         if matches!(self.kind, ModelKind::Texts(_)) {
             return Err(of_texts(folder));
         }
-        if self.origin.is_some() && !self.columns.is_empty() {
-            let reason = "published weights that learnt numbers are not exported yet; the run itself stays usable";
-            return Err(refusal(folder, reason.to_owned()));
-        }
-        let filled = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-        if filled || folder.is_file() {
-            let reason = "there is something already; choose a folder that is new or empty";
-            return Err(refusal(folder, reason.to_owned()));
-        }
-        let name = folder
-            .file_name()
-            .ok_or_else(|| refusal(folder, "it has no name; choose another folder".to_owned()))?;
-        let parent = folder.parent().filter(|p| !p.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        let draft = format!(".{}.{}", name.to_string_lossy(), std::process::id());
-        let draft = parent.join(draft);
-        let rewritten = self
-            .origin
-            .map(|origin| self.rewritten(origin))
-            .transpose()?;
-        let filled = match &rewritten {
-            Some(rewritten) => prepare(&draft).and_then(|()| rewritten.fill(&draft)),
-            None => self.fill(&draft),
-        };
-        let written = filled.and_then(|()| {
-            if folder.is_dir() {
-                fs::remove_dir(folder).map_err(at(folder))?;
+        let rewritten = self.rewritten(self.outputs()).transpose()?;
+        whole(folder, |draft| match &rewritten {
+            Some(rewritten) => rewritten.fill(draft, self.with_numbers(rewritten.described())),
+            None => self.fill(draft),
+        })?;
+        let opened_by = match (&rewritten, self.kind) {
+            (Some(rewritten), _) => rewritten.opened_by(),
+            (None, kind) if is_residual(kind) => {
+                "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
             }
-            fs::rename(&draft, folder).map_err(at(folder))
-        });
-        if let Err(error) = written {
-            let _ = fs::remove_dir_all(&draft);
-            return Err(error);
-        }
-        self.told(folder, rewritten.map(|rewritten| rewritten.opened_by()))
+            (None, _) => "AutoModelForImageClassification.from_pretrained(FOLDER)",
+        };
+        Exported::of(folder, opened_by)
     }
 
-    fn told(&self, folder: &Path, opened_by: Option<&'static str>) -> Result<Exported> {
-        let (mut files, mut bytes) = (Vec::new(), 0);
-        for entry in fs::read_dir(folder).map_err(at(folder))? {
-            let entry = entry.map_err(at(folder))?;
-            files.push(entry.file_name().to_string_lossy().into_owned());
-            bytes += entry.metadata().map_err(at(folder))?.len();
-        }
-        files.sort();
-        Ok(Exported {
-            folder: folder.to_owned(),
-            files,
-            bytes,
-            opened_by: match (opened_by, self.kind) {
-                (Some(opened_by), _) => opened_by,
-                (None, kind) if is_residual(kind) => {
-                    "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
-                }
-                (None, _) => "AutoModelForImageClassification.from_pretrained(FOLDER)",
-            },
-        })
-    }
-
-    fn rewritten<'a>(&'a self, origin: &'a Origin) -> Result<Rewritten<'a>> {
-        Ok(Rewritten {
+    /// What it began with, to be written again with these names of outputs; nothing where it was drawn anew.
+    pub(super) fn rewritten(&self, outputs: Vec<String>) -> Option<Result<Rewritten<'_>>> {
+        let origin = self.origin?;
+        let merged = merged(self.parameters, origin.tuning().adapter);
+        Some(merged.map(|values| Rewritten {
             folder: origin.folder(),
-            values: merged(self.parameters, origin.tuning().adapter)?,
-            classes: self.classes,
+            values,
+            outputs,
             side: match origin.family().task() {
                 Task::ImageClassification => self.side as usize,
                 _ => 0,
             },
-        })
+        }))
     }
 
     fn fill(&self, draft: &Path) -> Result<()> {
-        prepare(draft)?;
-        let write = |name: &str, text: &str| {
-            let path = draft.join(name);
-            fs::write(&path, text).map_err(at(&path))
-        };
         let tensors = match ImageShape::of(self.kind, self.side as usize) {
             Some(ImageShape::Vit(shape)) => {
-                write(CONFIG, &pretty(&self.described(vit(shape))))?;
+                write(draft, CONFIG, &pretty(&self.described(vit(shape))))?;
                 let folder = VitFolder::own(shape, VitStyle::own(shape));
                 published(&merged(self.parameters, None)?, &folder.table())?
             }
             None => return Err(of_texts(draft)),
             Some(ImageShape::ResNet(shape, style)) => {
                 let settings = resnet(&shape, style.branch);
-                write(CONFIG, &pretty(&self.described(settings)))?;
-                write(MODELING, MODELING_TEXT)?;
+                write(draft, CONFIG, &pretty(&self.described(settings)))?;
+                write(draft, MODELING, MODELING_TEXT)?;
                 let named = self.parameters.iter().filter(|p| p.name != BALANCE);
                 let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
                 named
@@ -175,7 +112,7 @@ impl Trained<'_> {
                     .collect::<Result<_>>()?
             }
         };
-        write(PREPROCESSOR, &pretty(&self.preprocessor()))?;
+        write(draft, PREPROCESSOR, &pretty(&self.preprocessor()))?;
         let path = draft.join(MODEL);
         let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         serialize_to_file(tensors, Some(format), &path)
@@ -184,18 +121,25 @@ impl Trained<'_> {
 
     /// The settings of a network with the names of its outputs.
     fn described(&self, config: Value) -> Value {
+        self.with_numbers(with_classes(config, &self.outputs()))
+    }
+
+    /// Names of the classes, and of the numbers behind them.
+    fn outputs(&self) -> Vec<String> {
         let columns = self.columns.iter().map(|column| column.name.clone());
-        let outputs: Vec<String> = self.classes.iter().cloned().chain(columns).collect();
-        let mut config = with_classes(config, &outputs);
+        self.classes.iter().cloned().chain(columns).collect()
+    }
+
+    /// The settings with what the last outputs are to be multiplied by and added to, to be in the columns' units.
+    fn with_numbers(&self, mut config: Value) -> Value {
         if !self.columns.is_empty() {
-            // What the last outputs are to be multiplied by and added to, to be in the columns' units.
             config["ebb_numbers"] = json!(self.columns);
         }
         config
     }
 
     /// The largest square from the middle, brought to the side that was trained at.
-    fn preprocessor(&self) -> Value {
+    pub(super) fn preprocessor(&self) -> Value {
         json!({
             "image_processor_type": "BitImageProcessor",
             "do_convert_rgb": true,
@@ -229,7 +173,7 @@ pub(super) fn with_classes(mut config: Value, classes: &[String]) -> Value {
     config
 }
 
-fn vit(shape: VitShape) -> Value {
+pub(super) fn vit(shape: VitShape) -> Value {
     let style = VitStyle::own(shape);
     json!({
         "architectures": ["ViTForImageClassification"],
@@ -256,7 +200,7 @@ fn is_residual(kind: ModelKind) -> bool {
     matches!(ImageShape::of(kind, 224), Some(ImageShape::ResNet(..)))
 }
 
-fn resnet(shape: &ResNetShape, branch: Branch) -> Value {
+pub(super) fn resnet(shape: &ResNetShape, branch: Branch) -> Value {
     json!({
         "architectures": ["EbbResNetForImageClassification"],
         "auto_map": {

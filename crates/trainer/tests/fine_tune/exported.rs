@@ -75,6 +75,7 @@ fn check(python: &str, way: Tuned, folder: &Path) {
         columns: &[],
         parameters: &loaded.parameters,
         origin: Some(&origin),
+        tokenizer: None,
     };
     let out = place.path().join("out");
     trained.write(&out).unwrap();

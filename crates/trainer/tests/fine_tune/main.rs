@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod exported;
+mod onnx;
 mod refused;
 
 #[path = "../folders/mod.rs"]
 mod folders;
+#[path = "../support/onnx.rs"]
+mod runtime;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -323,6 +326,7 @@ fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
             columns: &[],
             parameters: &tuned.parameters,
             origin: plan.origin.as_deref(),
+            tokenizer: None,
         };
         let folder = place.path().join("out");
         trained.write(&folder).unwrap();

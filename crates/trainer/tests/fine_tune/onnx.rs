@@ -1,0 +1,76 @@
+//! A fine-tuned network leaves as an ONNX file from which onnxruntime computes the same scores.
+
+use crate::Tuned;
+use crate::folders::{copied, fixture};
+use crate::runtime::{check, moved, runtime, scores};
+use candle_core::{DType, Device};
+use std::fs;
+use std::path::Path;
+use trainer::published::{Classes, Make, PublishedFolder};
+use trainer::rooms::Trained;
+use trainer::{ModelKind, Origin};
+
+const SIDE: usize = 16;
+
+fn written(python: &str, way: Tuned, folder: &Path) {
+    let origin = Origin::of(&way.config(folder)).unwrap().unwrap();
+    let make = Make {
+        classes: Classes::New(3),
+        tuning: origin.tuning(),
+        seed: 3,
+        dtype: DType::F32,
+        device: &Device::Cpu,
+    };
+    let published = PublishedFolder::open(folder).unwrap();
+    let mut loaded = published.network(Some(SIDE), &make).unwrap();
+    moved(&mut loaded.parameters);
+    let names = ["apple", "Brot & Käse", "\"soup\""].map(str::to_owned);
+    let trained = Trained {
+        kind: ModelKind::Published(origin.family()),
+        side: SIDE as u32,
+        classes: &names,
+        columns: &[],
+        parameters: &loaded.parameters,
+        origin: Some(&origin),
+        tokenizer: None,
+    };
+    let own = scores(&loaded.network, &loaded.parameters, SIDE);
+    check(python, &format!("{way:?}"), &trained, &own);
+}
+
+#[test]
+fn onnxruntime_computes_the_same_scores_from_an_exported_fine_tune() {
+    let Some(python) = runtime() else { return };
+    let of = |from: &'static str, adapter: Option<u32>| Tuned {
+        from,
+        adapter,
+        ..Tuned::default()
+    };
+    for way in [
+        of("vit", Some(2)),
+        of("deit", None),
+        of("deit-taught", None),
+        of("dinov2", Some(2)),
+        of("resnet-basic", None),
+        of("resnet-bottleneck", None),
+        of("resnet-early", None),
+        of("bert", Some(2)),
+    ] {
+        let copy = copied(way.from);
+        if way.from == "bert" {
+            // No vocabulary is published with the fixture, and one is taken along where it is.
+            fs::write(copy.path().join("tokenizer.json"), "{}").unwrap();
+        }
+        written(&python, way, copy.path());
+    }
+    let copy = copied("bert");
+    fs::write(copy.path().join("tokenizer.json"), "{}").unwrap();
+    for pooling in ["mean_tokens", "cls_token"] {
+        let folder = copy.path().join("1_Pooling");
+        fs::create_dir_all(&folder).unwrap();
+        let said = format!("{{\"pooling_mode_{pooling}\": true}}");
+        fs::write(folder.join("config.json"), said).unwrap();
+        written(&python, of("bert", None), copy.path());
+    }
+    assert!(!fixture("bert").join("tokenizer.json").exists());
+}
