@@ -53,7 +53,7 @@ pub use inspect::{DEFAULT_SEED, InspectOptions, inspect};
 pub use inspection::{Class, Ignored, ImageFile, Inspection, Part, SkippedFile, SplitKind};
 pub use loader::{Loader, LoaderOptions};
 pub use look::{Found, look};
-pub use order::Order;
+pub use order::{KeptOrder, Order};
 pub use table::{TableOptions, TargetColumn};
 pub use text::{
     Buckets, Column, Documents, EncodingFound, KeptTexts, Lengths, Packing, Role, SkippedRows,

@@ -2,6 +2,7 @@
 //! running the earlier ones. Knows nothing of pieces.
 
 use crate::stream::{self, Stream};
+use std::collections::VecDeque;
 
 /// The order of samples over a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +32,17 @@ impl Order {
         u64::from(self.len).div_ceil(u64::from(self.effective_batch.max(1)))
     }
 
-    /// The epoch and the samples of a step, counted from 0 over the whole run.
-    pub fn step(&self, step: u64) -> (u64, Vec<u32>) {
+    /// The epoch of a step, the place of its first sample there, and samples a step.
+    fn place(&self, step: u64) -> (u64, usize, usize) {
         let steps = self.steps_per_epoch().max(1);
-        let epoch = step / steps;
         let batch = self.effective_batch.max(1) as usize;
-        let first = (step % steps) as usize * batch;
+        (step / steps, (step % steps) as usize * batch, batch)
+    }
+
+    /// The epoch and the samples of a step, counted from 0 over the whole run. Costs a pass over `len`; [`KeptOrder`] is for
+    /// steps in turn.
+    pub fn step(&self, step: u64) -> (u64, Vec<u32>) {
+        let (epoch, first, batch) = self.place(step);
         (
             epoch,
             self.epoch(epoch)
@@ -48,9 +54,79 @@ impl Order {
     }
 }
 
+/// An order that keeps the epochs that were asked for last, so that a step costs its samples and not its epoch's.
+#[derive(Debug, Clone)]
+pub struct KeptOrder {
+    order: Order,
+    /// The newest behind; two, since whoever works ahead crosses into the next epoch before the step at work does.
+    epochs: VecDeque<(u64, Vec<u32>)>,
+    shuffles: u64,
+}
+
+/// Epochs kept.
+const KEPT: usize = 2;
+
+impl KeptOrder {
+    /// Nothing asked for yet.
+    pub fn new(order: Order) -> Self {
+        KeptOrder {
+            order,
+            epochs: VecDeque::with_capacity(KEPT),
+            shuffles: 0,
+        }
+    }
+
+    /// The order itself.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Passes over all samples so far: one an epoch where steps are asked for in turn.
+    pub fn shuffles(&self) -> u64 {
+        self.shuffles
+    }
+
+    /// As [`Order::step`].
+    pub fn step(&mut self, step: u64) -> (u64, &[u32]) {
+        let (epoch, first, batch) = self.order.place(step);
+        let found = self.epochs.iter().position(|(kept, _)| *kept == epoch);
+        let place = found.unwrap_or_else(|| {
+            if self.epochs.len() == KEPT {
+                self.epochs.pop_front();
+            }
+            self.epochs.push_back((epoch, self.order.epoch(epoch)));
+            self.shuffles += 1;
+            self.epochs.len() - 1
+        });
+        let samples = &self.epochs[place].1;
+        let end = (first + batch).min(samples.len());
+        (epoch, &samples[first.min(end)..end])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kept_order_is_the_same_and_shuffles_once_an_epoch() {
+        let order = Order {
+            seed: 3,
+            len: 100,
+            effective_batch: 8,
+        };
+        let mut kept = KeptOrder::new(order);
+        let steps = order.steps_per_epoch();
+        for step in 0..4 * steps {
+            // As whoever works one step ahead asks.
+            for asked in [step + 1, step] {
+                let (epoch, samples) = order.step(asked);
+                assert_eq!(kept.step(asked), (epoch, &samples[..]), "step {asked}");
+            }
+        }
+        assert_eq!(kept.shuffles(), 5, "of epochs 0 to 4");
+        assert_eq!(kept.step(1).1, order.step(1).1, "back again");
+    }
 
     #[test]
     fn an_epoch_holds_every_sample_once_in_its_own_order() {

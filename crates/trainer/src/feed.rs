@@ -3,8 +3,8 @@
 
 use crate::plan::{Augmentation, Plan};
 use dataset::{
-    Augment, ImageDataset, ImageOptions, Inspection, Loader, LoaderOptions, Mix, Order, Part,
-    Sample, SampleError,
+    Augment, ImageDataset, ImageOptions, Inspection, KeptOrder, Loader, LoaderOptions, Mix, Order,
+    Part, Sample, SampleError,
 };
 use pressure::Prefetch;
 use std::path::Path;
@@ -128,7 +128,7 @@ impl Supply {
 
 /// Training samples by step.
 pub struct TrainFeed {
-    order: Order,
+    order: KeptOrder,
     supply: Supply,
     requested: u64,
     last: u64,
@@ -191,7 +191,7 @@ impl TrainFeed {
             effective_batch: plan.effective_batch,
         };
         TrainFeed {
-            order,
+            order: KeptOrder::new(order),
             supply: Supply::open(dataset, ahead),
             requested: step,
             last: plan.steps,
@@ -219,11 +219,11 @@ impl TrainFeed {
     pub fn begin(&mut self, step: u64) -> usize {
         while self.requested <= step + 1 && self.requested < self.last {
             let (epoch, indices) = self.order.step(self.requested);
-            self.supply.loader.request(epoch, &indices);
+            self.supply.loader.request(epoch, indices);
             self.requested += 1;
         }
         let samples = self.order.step(step).1;
-        self.factors = factors(&self.supply.dataset, &samples);
+        self.factors = factors(&self.supply.dataset, samples);
         samples.len()
     }
 

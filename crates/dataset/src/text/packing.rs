@@ -6,11 +6,12 @@
 
 use super::documents::Documents;
 use crate::stream::{self, Stream};
+use std::ops::Deref;
 
-/// The windows of one epoch.
+/// The windows of one epoch, of documents that it borrows or shares.
 #[derive(Debug, Clone)]
-pub struct Packing<'a> {
-    documents: &'a Documents,
+pub struct Packing<D> {
+    documents: D,
     /// Tokens of a window; the last one of an epoch may be shorter.
     length: usize,
     /// Stands before the first and behind the last token of a document.
@@ -36,15 +37,9 @@ pub struct Window {
     pub positions: Vec<u32>,
 }
 
-impl<'a> Packing<'a> {
+impl<D: Deref<Target = Documents>> Packing<D> {
     /// The windows of an epoch of training: documents shuffled, begun somewhere.
-    pub fn shuffled(
-        documents: &'a Documents,
-        length: usize,
-        boundary: u32,
-        seed: u64,
-        epoch: u64,
-    ) -> Self {
+    pub fn shuffled(documents: D, length: usize, boundary: u32, seed: u64, epoch: u64) -> Self {
         let mut order: Vec<u32> = (0..documents.len() as u32).collect();
         let mut stream = Stream::keyed(&[stream::name("packing"), seed, epoch]);
         for last in (1..order.len()).rev() {
@@ -56,12 +51,12 @@ impl<'a> Packing<'a> {
     }
 
     /// The windows for measuring: documents in order, from the first token.
-    pub fn in_order(documents: &'a Documents, length: usize, boundary: u32) -> Self {
+    pub fn in_order(documents: D, length: usize, boundary: u32) -> Self {
         let order = (0..documents.len() as u32).collect();
         Self::of(documents, length, boundary, order)
     }
 
-    fn of(documents: &'a Documents, length: usize, boundary: u32, order: Vec<u32>) -> Self {
+    fn of(documents: D, length: usize, boundary: u32, order: Vec<u32>) -> Self {
         let mut total = 0;
         let ends = order
             .iter()
@@ -156,7 +151,7 @@ mod tests {
         all
     }
 
-    fn windows(packing: &Packing) -> Vec<Window> {
+    fn windows(packing: &Packing<&Documents>) -> Vec<Window> {
         (0..packing.len()).map(|i| packing.window(i)).collect()
     }
 

@@ -21,18 +21,10 @@ pub enum HeldOut {
 
 /// Windows of documents from the first token on.
 pub struct WindowsInOrder {
-    documents: Arc<Documents>,
+    packing: Packing<Arc<Documents>>,
     reading: Reading,
-    tokens: usize,
-    boundary: u32,
     /// Those still to come.
     rest: Range<usize>,
-}
-
-impl WindowsInOrder {
-    fn packing(&self) -> Packing<'_> {
-        Packing::in_order(&self.documents, self.tokens, self.boundary)
-    }
 }
 
 impl HeldOut {
@@ -63,10 +55,8 @@ impl HeldOut {
         reading: Reading,
     ) -> Self {
         HeldOut::Windows(WindowsInOrder {
-            documents,
+            packing: Packing::in_order(documents, tokens as usize, boundary),
             reading,
-            tokens: tokens as usize,
-            boundary,
             rest: 0..0,
         })
     }
@@ -84,7 +74,7 @@ impl HeldOut {
         match self {
             HeldOut::Photographs(feed) => feed.len(),
             HeldOut::Texts(corpus, ..) => corpus.len(),
-            HeldOut::Windows(windows) => windows.packing().len(),
+            HeldOut::Windows(windows) => windows.packing.len(),
         }
     }
 
@@ -111,7 +101,7 @@ impl HeldOut {
                 let end = windows.rest.end.min(windows.rest.start + count);
                 let next = windows.rest.start..end;
                 windows.rest.start = end;
-                let (packing, reading) = (windows.packing(), &windows.reading);
+                let (packing, reading) = (&windows.packing, &windows.reading);
                 next.map(|place| Ok(reading.sample(packing.window(place), place as u32, 0)))
                     .collect()
             }

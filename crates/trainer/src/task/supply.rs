@@ -4,7 +4,7 @@
 use super::{Corpus, Data, Reading, Sample};
 use crate::feed::{Ahead, TrainFeed};
 use crate::plan::Plan;
-use dataset::{Buckets, Documents, Order, Packing, SampleError};
+use dataset::{Buckets, Documents, KeptOrder, Order, Packing, SampleError};
 use pressure::Prefetch;
 use runlog::format_count;
 use std::collections::VecDeque;
@@ -38,7 +38,9 @@ pub struct WindowSupply {
     documents: Arc<Documents>,
     tokens: usize,
     boundary: u32,
-    order: Order,
+    order: KeptOrder,
+    /// The windows of the epoch that was asked for last.
+    packing: Option<(u64, Packing<Arc<Documents>>)>,
     reading: Reading,
     line: VecDeque<Sample>,
 }
@@ -69,17 +71,18 @@ impl Supply {
                 ..
             } => {
                 let (tokens, boundary) = (plan.image_size as usize, *boundary);
-                let windows = Packing::in_order(train, tokens, boundary).len();
+                let windows = Packing::in_order(&**train, tokens, boundary).len();
                 Supply::Windows(WindowSupply {
                     documents: Arc::clone(train),
                     tokens,
                     boundary,
                     reading: reading.clone(),
-                    order: Order {
+                    order: KeptOrder::new(Order {
                         seed: plan.seed,
                         len: windows as u32,
                         effective_batch: plan.effective_batch,
-                    },
+                    }),
+                    packing: None,
                     line: VecDeque::new(),
                 })
             }
@@ -171,7 +174,7 @@ impl Supply {
                 "Documents: {} of {} tokens in memory, {} windows an epoch",
                 format_count(windows.documents.len() as u64),
                 format_count(windows.documents.token_count() as u64),
-                format_count(u64::from(windows.order.len))
+                format_count(u64::from(windows.order.order().len))
             ),
         }
     }
@@ -213,9 +216,14 @@ impl TextSupply {
 
 impl WindowSupply {
     fn begin(&mut self, step: u64) -> usize {
+        let seed = self.order.order().seed;
         let (epoch, places) = self.order.step(step);
-        let (tokens, boundary) = (self.tokens, self.boundary);
-        let packing = Packing::shuffled(&self.documents, tokens, boundary, self.order.seed, epoch);
+        let kept = self.packing.take().filter(|(of, _)| *of == epoch);
+        let (_, packing) = self.packing.insert(kept.unwrap_or_else(|| {
+            let documents = Arc::clone(&self.documents);
+            let packing = Packing::shuffled(documents, self.tokens, self.boundary, seed, epoch);
+            (epoch, packing)
+        }));
         let windows = places.iter().map(|&place| {
             let window = packing.window(place as usize);
             self.reading.sample(window, place, step)
