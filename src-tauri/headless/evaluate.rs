@@ -4,7 +4,7 @@ use super::args;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::{certificate_path, find};
-use dataset::{Task, look};
+use dataset::Task;
 use runlog::format_count;
 use serde_json::json;
 use trainer::{EvaluationReport, SavedRun, Wanted};
@@ -17,10 +17,7 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     let run = find(&args.run)?;
     let saved = SavedRun::load(&run, Wanted::Auto, Some(&certificate_path()))?;
     let evaluated = match &args.folder {
-        // The same split as in training, so that what was trained on is not measured on.
-        Some(folder) => {
-            saved.evaluate(&look(folder, &saved.split(), &saved.reading(), &|_| {})?)?
-        }
+        Some(folder) => saved.evaluate(&saved.look(folder)?)?,
         None => saved.evaluate_own(&run)?,
     };
     for (file, reason) in &evaluated.skipped {
@@ -79,9 +76,12 @@ fn words(saved: &SavedRun, report: &EvaluationReport) -> Result<(), Failure> {
         Task::LanguageModel | Task::TokenCompression => "windows of ",
         Task::ImageClassification | Task::TextClassification => "",
     };
+    let measured = match report.part {
+        "whole" => "all that is there".to_owned(),
+        part => format!("of the part {part}"),
+    };
     out!(
-        "{count} {windows}{samples}s of the part {}, checkpoint of step {}: {came_to}loss {:.3}",
-        report.part,
+        "{count} {windows}{samples}s {measured}, checkpoint of step {}: {came_to}loss {:.3}",
         format_count(report.step),
         report.loss
     );

@@ -101,6 +101,29 @@ fn messages_are_told_apart_from_the_folder_to_the_answer() {
         "{words}"
     );
 
+    // Of a file that it has never seen nothing is held back, however the file is called.
+    for name in ["new.tsv", "test.tsv"] {
+        place.file(
+            name,
+            "spam\twin cash now\nham\tsee you at home\n".repeat(20),
+        );
+        let found = json(
+            &place
+                .run(&format!("evaluate sms {{{name}}} --json"))
+                .ended(0)
+                .out,
+        );
+        assert_eq!(
+            (&found["samples"], &found["part"]),
+            (&40.into(), &"whole".into())
+        );
+    }
+    let words = place.run("evaluate sms {new.tsv}").ended(0).out;
+    assert!(
+        words.contains("40 texts all that is there, checkpoint of step"),
+        "{words}"
+    );
+
     let mut ask = place.ebb([
         "predict",
         "sms",
@@ -140,6 +163,19 @@ fn documents_are_learnt_measured_in_bits_and_written_on() {
     let words = place.run("evaluate book {book}").ended(0).out;
     assert!(words.contains("bits per byte"), "{words}");
 
+    // One document that it has never seen is measured from its first byte to its last.
+    let one = "It rained all day and we stayed in.\n".repeat(30);
+    place.file("one.txt", &one);
+    let found = json(&place.run("evaluate book {one.txt} --json").ended(0).out);
+    assert_eq!(found["part"], "whole", "{found}");
+    assert_eq!(found["samples"], (one.len() + 1).div_ceil(32), "{found}");
+
+    // More tokens than there is room for: 32.
+    let long = place
+        .run("generate book --prompt It --tokens 90 --seed 3")
+        .ended(0)
+        .out;
+    assert!(long.len() > 80, "{long}");
     let write = |more: &str| {
         place
             .run(&format!("generate book --prompt It --tokens 24 {more}"))

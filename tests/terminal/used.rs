@@ -37,6 +37,14 @@ fn a_run_is_evaluated_and_asked() {
         "{words}"
     );
 
+    draw_classes(&place.path("others"), &["jay", "owl"], 10);
+    let found = json(&place.run("evaluate birds {others} --json").ended(0).out);
+    assert_eq!(
+        (&found["samples"], &found["part"]),
+        (&20.into(), &"whole".into()),
+        "{found}"
+    );
+
     let line = "predict birds {birds/jay/000.png} {birds/owl/001.jpg} --top 2 --json";
     let out = place.run(line).ended(0).out;
     let best: Vec<Value> = out

@@ -3,6 +3,7 @@
 
 mod compressed;
 mod generate;
+mod known;
 mod photographs;
 mod texts;
 
@@ -23,8 +24,9 @@ use crate::task::{
 };
 use dataset::{
     Class, Found, InspectOptions, Part, SampleError, TableOptions, TargetColumn, Task, TextOptions,
-    Tokenizer,
+    Tokenizer, look,
 };
+use known::Known;
 use runlog::{RunConfig, RunFolder};
 use std::path::{Path, PathBuf};
 use tape::Cancel;
@@ -41,6 +43,8 @@ pub struct SavedRun {
     tokenizer: Tokenizer,
     /// What windows of documents are read for.
     reading: Reading,
+    /// The files that it was trained on and measured by.
+    known: Known,
     /// What the checkpoint says of itself.
     pub state: RunState,
     /// Why this device.
@@ -72,7 +76,8 @@ impl SavedRun {
     /// Loads the best checkpoint of a run.
     /// `certificate` remembers whether a GPU was found right.
     pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
-        let mut plan = Plan::check(&config_of(run)?, &roster::read(run)?)?;
+        let list = roster::read(run)?;
+        let mut plan = Plan::check(&config_of(run)?, &list)?;
         let device = if plan.precision == Precision::F64 {
             Wanted::Cpu
         } else {
@@ -92,6 +97,7 @@ impl SavedRun {
             (Some(_), _) | (None, None) => Tokenizer::bytes(),
         };
         Ok(SavedRun {
+            known: Known::of(&list),
             tokenizer,
             reading: match plan.compression {
                 None => Reading::Next,
@@ -119,18 +125,18 @@ impl SavedRun {
         &self.plan.columns
     }
 
-    /// What sums over samples of `part` come to.
+    /// What sums over samples of what is named `measured` come to.
     fn evaluated(
         &self,
         (sum, skipped): (EvaluatedPiece, Vec<(PathBuf, String)>),
         bytes: u64,
-        part: Part,
+        measured: &'static str,
     ) -> Evaluated {
         let about = (self.plan.heads(), self.plan.columns.as_slice());
         let metrics = Metrics::of(&sum, self.task(), bytes, about);
         let names = (self.plan.classes.as_slice(), self.plan.columns.as_slice());
         Evaluated {
-            report: EvaluationReport::of(&sum, &metrics, names, (self.state.step, part)),
+            report: EvaluationReport::of(&sum, &metrics, names, (self.state.step, measured)),
             metrics,
             skipped,
         }
@@ -184,6 +190,23 @@ impl SavedRun {
     /// The list of samples is damaged, or files of texts changed since.
     pub fn evaluate_own(&self, run: &RunFolder) -> Result<Evaluated> {
         self.evaluate(&roster::read(run)?)
+    }
+
+    /// Looks at a folder or file as evaluating it needs: one with files of the run is split as in training, so that what was
+    /// trained on is not measured on; of one that the run has never seen nothing is held back, unless it brings parts of its own.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn look(&self, path: &Path) -> Result<Found> {
+        let found = look(path, &self.split(), &self.reading(), &|_| {})?;
+        if !self.known.is_new(&found) {
+            return Ok(found);
+        }
+        let whole = InspectOptions {
+            held_out_fraction: 0.0,
+            ..self.split()
+        };
+        Ok(look(path, &whole, &self.reading(), &|_| {})?)
     }
 
     /// Evaluates on what was found in a folder: its test part where it has one, else the held-out part, else all of it. Classes

@@ -32,6 +32,7 @@ pub use language::LanguageTask;
 pub use measures::Sums;
 pub(crate) use photographs::{DEVIATION, MEAN};
 pub use photographs::{ImageTask, Pixels, Prediction};
+pub(crate) use report::part_name;
 pub use report::{ClassReport, EvaluationReport, Taken, wilson};
 pub use sample::{Sample, Text};
 pub use shares::kept as kept_shares;

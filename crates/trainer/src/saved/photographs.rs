@@ -16,6 +16,7 @@ impl SavedRun {
             found.refusal.as_ref(),
             "photograph",
         )?;
+        let measured = self.known.measured(part, found);
         let labels = self.labels(&found.name, &found.classes)?;
         let mut found = found.clone();
         found
@@ -32,7 +33,7 @@ impl SavedRun {
         let mut feed = HeldOut::Photographs(feed);
         feed.begin();
         let sums = self.sums(|| feed.fetch(PIECE))?;
-        Ok(self.evaluated(sums, 0, part))
+        Ok(self.evaluated(sums, 0, measured))
     }
 
     /// Numbers go by the names of their columns, and are standardised as they were in training; one that the folder does not tell

@@ -39,7 +39,7 @@ impl SavedRun {
         };
         feed.begin();
         let sums = self.sums(|| feed.fetch(PIECE))?;
-        Ok(self.evaluated(sums, bytes, part))
+        Ok(self.evaluated(sums, bytes, self.known.measured(part, found)))
     }
 
     /// What each text is.

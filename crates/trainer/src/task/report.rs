@@ -43,7 +43,7 @@ pub struct Taken {
 pub struct EvaluationReport {
     /// Step of the checkpoint.
     pub step: u64,
-    /// `train`, `held-out` or `test`.
+    /// `train`, `held-out` or `test`; `whole` of what the run has never seen.
     pub part: &'static str,
     /// Samples evaluated.
     pub samples: u64,
@@ -76,7 +76,7 @@ impl EvaluationReport {
         sum: &EvaluatedPiece,
         metrics: &Metrics,
         (classes, columns): (&[String], &[TargetColumn]),
-        (step, part): (u64, Part),
+        (step, part): (u64, &'static str),
     ) -> Self {
         let confusion: Vec<Taken> = sum.confusion.pairs().collect();
         let by_class = (0..).zip(classes);
@@ -99,7 +99,7 @@ impl EvaluationReport {
         };
         EvaluationReport {
             step,
-            part: part_name(part),
+            part,
             samples: metrics.samples,
             loss: metrics.loss,
             metrics: metrics.by_name.clone(),
@@ -195,7 +195,7 @@ mod tests {
             0,
             (Heads::of_classes(4), &[]),
         );
-        let report = EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, Part::Test));
+        let report = EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Part::Test)));
         let [ant, bee, cicada, dragonfly] = &report.classes[..] else {
             panic!("{report:?}")
         };
