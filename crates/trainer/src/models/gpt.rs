@@ -1,7 +1,7 @@
 //! Decoder-only language model (Radford et al. 2019): learnt positions, causal blocks, output weights tied to the embedding.
 
 use super::trunk::{SequenceShape, Trunk};
-use super::{BlockShape, Builder};
+use super::{BlockShape, Builder, Past};
 use tape::{Loss, Result, Tape, Value};
 
 /// Sizes of a language model, all of whose sequences are as long as they may be.
@@ -38,8 +38,25 @@ impl Gpt {
     /// room for.
     pub fn next(&self, tape: &Tape, ids: &[u32]) -> Result<Value> {
         let x = self.0.forward(tape, ids, 1, None, 0)?;
+        self.of_last(tape, &x, ids.len())
+    }
+
+    /// As [`Gpt::next`] of what was read before and `ids` behind it: many at the beginning, then one at a time. What is kept of
+    /// them makes each further token cost a pass over that one alone.
+    pub fn follow(&self, tape: &Tape, ids: &[u32], past: &mut Past) -> Result<Value> {
+        let x = self.0.follow(tape, ids, past)?;
+        self.of_last(tape, &x, ids.len())
+    }
+
+    /// Nothing read yet.
+    pub fn past(&self) -> Past {
+        Past::of(self.0.depth())
+    }
+
+    /// Scores behind the last of so many tokens.
+    fn of_last(&self, tape: &Tape, x: &Value, tokens: usize) -> Result<Value> {
         let width = x.dims().last().copied().unwrap_or(0);
-        let last = tape.narrow(&x, 1, ids.len().saturating_sub(1)..ids.len())?;
+        let last = tape.narrow(x, 1, tokens.saturating_sub(1)..tokens)?;
         let last = tape.reshape(&last, &[1, width])?;
         tape.linear(&last, &self.0.embedding(tape), None)
     }

@@ -3,6 +3,7 @@
 
 use super::adapter::Adapter;
 use super::layers::{Map, of};
+use super::past::{Past, Seen};
 use super::{Builder, LayerNorm, Linear};
 use std::sync::Arc;
 use tape::{AttentionShape, Ending, GeluLinear, ParameterId, Result, Tape, Value};
@@ -131,13 +132,32 @@ impl Block {
         self.ending(tape, x, lengths)?.finish(tape)
     }
 
+    /// As [`Block::forward`] of tokens that follow others, which join what was seen.
+    fn follow(&self, tape: &Tape, x: &Value, seen: &mut Seen) -> Result<Value> {
+        let attend = |qkv: &Value| seen.attention(tape, qkv, self.attention);
+        self.around(tape, x, attend)?.finish(tape)
+    }
+
     /// As [`Block::forward`], the last operation still to be done where the tape can leave it out.
     fn ending(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Ending> {
+        self.around(tape, x, |qkv| match lengths {
+            Some(lengths) => tape.attention_padded(qkv, self.attention, lengths),
+            None => tape.attention(qkv, self.attention),
+        })
+    }
+
+    /// The block around its attention.
+    fn around(
+        &self,
+        tape: &Tape,
+        x: &Value,
+        attend: impl FnOnce(&Value) -> Result<Value>,
+    ) -> Result<Ending> {
         let x_in = match self.norms {
             Norms::Before => self.norm1.forward(tape, x)?,
             Norms::After => x.clone(),
         };
-        let y = self.attend(tape, &x_in, lengths)?;
+        let y = attend(&self.queries(tape, &x_in)?)?;
         let x = self.join(tape, &self.projection, 0, &y, x)?;
         match (self.norms, self.gelu, self.scales) {
             (Norms::Before, Gelu::Tanh, None) if self.down.is_plain(tape) => {
@@ -167,7 +187,8 @@ impl Block {
         }
     }
 
-    fn attend(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Value> {
+    /// Queries, keys and values, side by side.
+    fn queries(&self, tape: &Tape, x: &Value) -> Result<Value> {
         let (query, value) = (
             tape.parameter(self.query_bias),
             tape.parameter(self.value_bias),
@@ -179,11 +200,7 @@ impl Block {
             weight: self.qkv,
             adapter: self.qkv_adapter.as_ref(),
         };
-        let qkv = map.forward(tape, x, Some(&bias))?;
-        match lengths {
-            Some(lengths) => tape.attention_padded(&qkv, self.attention, lengths),
-            None => tape.attention(&qkv, self.attention),
-        }
+        map.forward(tape, x, Some(&bias))
     }
 
     /// What stands between the second branch's maps.
@@ -253,5 +270,13 @@ impl Blocks {
             };
         }
         Ok(x)
+    }
+
+    /// Runs all blocks over tokens that follow those of `past`, which they join.
+    pub fn follow(&self, tape: &Tape, x: Value, past: &mut Past) -> Result<Value> {
+        let blocks = self.blocks.iter().zip(past.blocks());
+        blocks
+            .into_iter()
+            .try_fold(x, |x, (block, seen)| block.follow(tape, &x, seen))
     }
 }

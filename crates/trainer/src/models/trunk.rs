@@ -3,7 +3,7 @@
 
 use super::layers::of;
 use super::transformer::{BlockShape, Blocks, DEVIATION, Norms};
-use super::{Builder, LayerNorm};
+use super::{Builder, LayerNorm, Past};
 use candle_core::Shape;
 use std::sync::Arc;
 use tape::{ParameterId, Result, Tape, TapeError, Value};
@@ -41,7 +41,7 @@ const EPSILON: f64 = 1e-5;
 
 impl SequenceShape {
     /// A block of the model: `causal` where a token sees itself and those before it only.
-    pub(super) fn block(&self, causal: bool) -> BlockShape {
+    pub(crate) fn block(&self, causal: bool) -> BlockShape {
         BlockShape {
             causal,
             epsilon: EPSILON,
@@ -112,14 +112,42 @@ impl Trunk {
                 found: Shape::from(ids.len()),
             });
         }
-        let x = match tape.quantised(self.embedding) {
-            Some(weight) => {
-                let rows = tape.quantised_embedding(weight, ids, &[samples, tokens])?;
-                tape.cast(&rows, tape.parameter(self.positions).tensor().dtype())?
-            }
-            None => tape.embedding(&self.embedding(tape), ids, &[samples, tokens])?,
-        };
+        let x = self.embed(tape, ids, [samples, tokens])?;
         self.read(tape, x, lengths, checkpointed)
+    }
+
+    fn embed(&self, tape: &Tape, ids: &[u32], sizes: [usize; 2]) -> Result<Value> {
+        match tape.quantised(self.embedding) {
+            Some(weight) => {
+                let rows = tape.quantised_embedding(weight, ids, &sizes)?;
+                tape.cast(&rows, tape.parameter(self.positions).tensor().dtype())
+            }
+            None => tape.embedding(&self.embedding(tape), ids, &sizes),
+        }
+    }
+
+    /// The same of one sequence whose `ids` follow those of `past`, which they join: many at its beginning, then one at a time.
+    /// Of blocks with their norms before the branches, as language models have them.
+    pub fn follow(&self, tape: &Tape, ids: &[u32], past: &mut Past) -> Result<Value> {
+        let (from, to) = (past.tokens(), past.tokens() + ids.len());
+        let fits = !ids.is_empty() && to <= self.shape.tokens && (from == 0 || ids.len() == 1);
+        if !fits || self.norms != Norms::Before {
+            return Err(TapeError::Shape {
+                op: "embedding",
+                what: "ids".to_owned(),
+                expected: format!(
+                    "a beginning or one token behind {from}, at most {} in all",
+                    self.shape.tokens
+                ),
+                found: Shape::from(ids.len()),
+            });
+        }
+        let x = self.embed(tape, ids, [1, ids.len()])?;
+        let positions = tape.narrow(&tape.parameter(self.positions), 0, from..to)?;
+        let x = of("positions", tape.add_repeated(&x, &positions))?;
+        let x = self.blocks.follow(tape, x, past)?;
+        past.read(ids.len());
+        self.norm.forward(tape, &x)
     }
 
     /// The same of tokens that are embedded already, [samples, tokens, width].

@@ -1,5 +1,5 @@
 //! A language model that writes on: one token after the other, each drawn from what the model thinks likely. The same prompt,
-//! wishes and seed give the same text.
+//! wishes and seed give the same text. What was read is kept, so a token costs a pass over itself alone.
 
 use super::SavedRun;
 use crate::error::Result;
@@ -21,8 +21,8 @@ pub struct Wording {
 }
 
 impl SavedRun {
-    /// What follows `prompt`, without it. Ends early where the model ends its document. Each token costs a pass over all tokens
-    /// before it that the model has room for.
+    /// What follows `prompt`, without it. Ends early where the model ends its document. A text that the model has no room for is
+    /// read again from where its last half begins, each time that it is full.
     ///
     /// # Errors
     /// The run is no language model.
@@ -39,14 +39,20 @@ impl SavedRun {
         let (first, room) = (ids.len(), self.plan.image_size as usize);
         let work = self.learner.evaluation_work(Cancel::default());
         let draws = Stream::new(wording.seed).site("generate");
+        let mut past = network.past();
         for number in 0..wording.tokens {
-            let seen = &ids[ids.len().saturating_sub(room)..];
-            let scores = network.next(&work.forward_only(), seen)?;
-            let next = drawn(
-                &to_f64(scores.tensor())?,
-                wording,
-                draws.uniform(number as u64),
-            );
+            // A new beginning leaves room behind it; a prompt is read as far as there is room.
+            let most = if number == 0 { room } else { (room / 2).max(1) };
+            if past.tokens() >= room {
+                past = network.past();
+            }
+            let new = match past.tokens() {
+                0 => &ids[ids.len().saturating_sub(most)..],
+                _ => &ids[ids.len() - 1..],
+            };
+            let scores = network.follow(&work.forward_only(), new, &mut past)?;
+            let scores = to_f64(scores.tensor())?;
+            let next = drawn(&scores, wording, draws.uniform(number as u64));
             if Some(next) == boundary {
                 break;
             }
