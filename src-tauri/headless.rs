@@ -7,6 +7,7 @@ mod doctor;
 mod drill;
 mod attempt;
 mod bench;
+mod brought;
 mod evaluate;
 mod export;
 mod failure;

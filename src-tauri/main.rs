@@ -3,6 +3,7 @@
 mod allocator;
 mod drill;
 mod headless;
+mod hub;
 
 #[cfg(feature = "desktop")]
 mod active;

@@ -3,6 +3,7 @@
 
 use super::args::FindLr;
 use super::attempt::{self, Attempt};
+use super::brought::brought;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::{aside, out};
@@ -27,7 +28,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
         schedule: Some("rising".to_owned()),
         evaluate_every_epochs: Some(100_000),
         checkpoint_every: Some("1000epochs".to_owned()),
-        ..args.tried.config()?
+        ..brought(args.tried.config()?)?
     };
     config.validate()?;
     let found = attempt::look(&config, &args.tried.folder)?;

@@ -7,7 +7,7 @@ mod table;
 use super::args::{Compression, Texts, Weights};
 use super::failure::Failure;
 use super::say::out;
-use super::train::{base_config, machine};
+use super::train::{base_config, brought, machine};
 use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
@@ -330,7 +330,7 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
     };
     let config = args.weights.over(args.compression.over(typed)).over(base);
     config.validate()?;
-    Ok(config)
+    brought(config)
 }
 
 impl Row {

@@ -3,6 +3,7 @@
 
 use super::args::SweepBatch;
 use super::attempt;
+use super::brought::brought;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::out;
@@ -36,7 +37,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
         return Ok(());
     }
     // What no batch can be tried on is said once.
-    let config = args.tried.config()?;
+    let config = brought(args.tried.config()?)?;
     config.validate()?;
     let found = attempt::look(&config, &args.tried.folder)?;
     trainer::Plan::check(&config, &found)?;
@@ -158,7 +159,7 @@ fn alone(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
         // One more than is worked, for the last step of a run is evaluated.
         steps: Some(wanted + 1),
         evaluate_every_epochs: Some(100_000),
-        ..args.tried.config()?
+        ..brought(args.tried.config()?)?
     };
     config.validate()?;
     let found = attempt::look(&config, &args.tried.folder)?;

@@ -1,6 +1,7 @@
 //! `ebb train` and `ebb resume`.
 
 use super::args::{self, MicroBatch, Script};
+pub use super::brought::brought;
 use super::failure::Failure;
 use super::progress::Progress;
 use super::say::aside;
@@ -169,7 +170,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
         }
     }
     config.validate()?;
-    Ok(config)
+    brought(config)
 }
 
 fn flight(script: &Script, replay: Option<Replay>) -> Result<Flight, Failure> {

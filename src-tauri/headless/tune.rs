@@ -3,6 +3,7 @@
 
 use super::args::Tune;
 use super::attempt;
+use super::brought::brought;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::{aside, out};
@@ -37,7 +38,7 @@ struct Outcome {
 
 /// The top-level entry point of `ebb tune`.
 pub fn run(args: &Tune) -> Result<(), Failure> {
-    let base = args.tried.config()?;
+    let base = brought(args.tried.config()?)?;
     base.validate()?;
     let base = RunConfig {
         dev_samples: base.dev_samples.or(Some(SAMPLES)),

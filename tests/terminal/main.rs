@@ -14,6 +14,7 @@ mod files;
 mod flown;
 mod informed;
 mod group;
+mod hub;
 mod kept;
 mod last_minutes;
 mod limits;

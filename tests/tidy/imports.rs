@@ -21,6 +21,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tokio", &["ebb"]),
     ("plotters", &["runlog"]),
     ("notify", &["dataset", "ebb"]),
+    ("ureq", &["ebb"]),
 ];
 
 fn forbidden(metadata: &Value) -> Vec<String> {

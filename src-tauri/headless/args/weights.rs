@@ -7,8 +7,9 @@ use std::path::PathBuf;
 /// What a training begins with.
 #[derive(Args, Default)]
 pub struct Weights {
-    /// Begin with the weights of a Hugging Face folder: BERT, ViT, DeiT, DINOv2, ResNet or GPT-2
-    #[arg(long, value_name = "FOLDER")]
+    /// Begin with the weights of a Hugging Face folder: BERT, ViT, DeiT, DINOv2, ResNet or GPT-2. A name such as org/model is
+    /// fetched once from the hub that the environment variable HF_ENDPOINT names
+    #[arg(long, value_name = "FOLDER|ORG/MODEL")]
     pub from: Option<PathBuf>,
     /// What of them trains: head (the new one alone), last:N blocks, or all
     #[arg(long, value_name = "head|last:N|all")]

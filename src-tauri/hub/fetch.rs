@@ -1,0 +1,230 @@
+//! One conversation with a hub: small answers, and large files that go on where they broke off.
+
+use super::listing::Listed;
+use super::{HubError, Repository, disk, remove};
+use indicatif::{ProgressBar, ProgressStyle};
+use runlog::format_bytes;
+use serde::de::DeserializeOwned;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::http::Response;
+
+/// Most bytes of a list of files.
+const MOST_LISTED: u64 = 32 << 20;
+/// How often a file is gone on with before the network is given up.
+const ATTEMPTS: u32 = 5;
+/// Wait before a file is gone on with, once more for each time.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(20);
+/// Longest wait for the beginning of an answer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// The slowest network that is worth waiting for, in bytes a second.
+const SLOWEST: u64 = 50_000;
+
+/// A hub that is asked for one repository.
+pub struct Hub<'a> {
+    repository: Repository<'a>,
+    agent: Agent,
+}
+
+/// What came of one attempt at a file.
+enum Attempt {
+    Done,
+    /// It broke off, and this is what the network said.
+    Broken(String),
+}
+
+impl<'a> Hub<'a> {
+    /// Asks nothing yet.
+    pub fn new(repository: Repository<'a>) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .timeout_recv_response(Some(ANSWER))
+            .user_agent(concat!("ebb/", env!("CARGO_PKG_VERSION")));
+        Hub {
+            repository,
+            agent: config.build().into(),
+        }
+    }
+
+    /// An answer about the repository.
+    pub fn json<T: DeserializeOwned>(&self, about: &str) -> Result<T, HubError> {
+        let Repository { name, endpoint } = self.repository;
+        let url = format!("{endpoint}/api/models/{name}/{about}");
+        let asked = self
+            .agent
+            .get(&url)
+            .config()
+            .timeout_recv_body(Some(ANSWER));
+        let answer = asked.build().call();
+        let mut answer = answer.map_err(|error| self.unreachable(name, error.to_string()))?;
+        self.expect_success(name, answer.status().as_u16())?;
+        let body = answer.body_mut().with_config().limit(MOST_LISTED);
+        let text = body
+            .read_to_vec()
+            .map_err(|error| self.unreachable(name, error.to_string()))?;
+        serde_json::from_slice(&text).map_err(|error| self.no_hub(error.to_string()))
+    }
+
+    /// Brings one file into `folder`, checked. What of it is there already is not asked for again.
+    pub fn fetch(
+        &self,
+        commit: &str,
+        file: &Listed,
+        folder: &Path,
+        say: &dyn Fn(&str),
+    ) -> Result<(), HubError> {
+        let path = folder.join(&file.path);
+        if file.fits(&path).is_ok() {
+            return Ok(());
+        }
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).map_err(disk(parent))?;
+        let draft = path.with_added_extension("part");
+        let there = fs::metadata(&draft).map_or(0, |found| found.len());
+        let rest = match there {
+            0 => String::new(),
+            there => format!(", of which {} are there", format_bytes(there)),
+        };
+        let (endpoint, size) = (self.repository.endpoint, format_bytes(file.size));
+        say(&format!(
+            "Fetching {} ({size}{rest}) from {endpoint}",
+            file.path
+        ));
+        let mut broken = String::new();
+        for attempt in 0..ATTEMPTS {
+            std::thread::sleep(PAUSE * attempt);
+            match self.attempt(commit, file, &draft)? {
+                Attempt::Done => {
+                    if let Err(reason) = file.fits(&draft) {
+                        remove(&draft)?;
+                        return Err(HubError::Damaged {
+                            name: self.repository.name.to_owned(),
+                            file: file.path.clone(),
+                            reason,
+                        });
+                    }
+                    return fs::rename(&draft, &path).map_err(disk(&path));
+                }
+                Attempt::Broken(reason) => broken = reason,
+            }
+        }
+        Err(self.unreachable(&file.path, broken))
+    }
+
+    /// Asks for what is missing of a file.
+    fn attempt(&self, commit: &str, file: &Listed, draft: &Path) -> Result<Attempt, HubError> {
+        let mut there = fs::metadata(draft).map_or(0, |found| found.len());
+        if there > file.size {
+            remove(draft)?;
+            there = 0;
+        }
+        if there == file.size && there > 0 {
+            return Ok(Attempt::Done);
+        }
+        let Repository { name, endpoint } = self.repository;
+        let url = format!("{endpoint}/{name}/resolve/{commit}/{}", file.path);
+        let slowest = Duration::from_secs(60 + (file.size - there) / SLOWEST);
+        let mut asked = self.agent.get(&url);
+        if there > 0 {
+            asked = asked.header("Range", format!("bytes={there}-"));
+        }
+        let asked = asked.config().timeout_recv_body(Some(slowest)).build();
+        let answer = match asked.call() {
+            Ok(answer) => answer,
+            Err(error) => return Ok(Attempt::Broken(error.to_string())),
+        };
+        let status = answer.status().as_u16();
+        // 416: what is there is longer than what the hub has, so it is something else.
+        if status == 416 || status >= 500 {
+            if status == 416 {
+                remove(draft)?;
+            }
+            return Ok(Attempt::Broken(format!("it answered {status}")));
+        }
+        self.expect_success(&file.path, status)?;
+        if status != 206 {
+            // It sends all of it.
+            remove(draft)?;
+            there = 0;
+        }
+        self.receive(answer, file, draft, there)
+    }
+
+    fn receive(
+        &self,
+        answer: Response<ureq::Body>,
+        file: &Listed,
+        draft: &Path,
+        there: u64,
+    ) -> Result<Attempt, HubError> {
+        let to = OpenOptions::new().create(true).append(true).open(draft);
+        let mut to = to.map_err(disk(draft))?;
+        let style = ProgressStyle::with_template("  {bytes} of {total_bytes}, {bytes_per_sec}");
+        let bar = ProgressBar::new(file.size).with_position(there);
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        // One byte more than there should be: then the size says that something is wrong.
+        let mut body = answer.into_body().into_reader().take(file.size - there + 1);
+        let mut buffer = vec![0; 1 << 16];
+        let broken = loop {
+            match body.read(&mut buffer) {
+                Ok(0) => break None,
+                Ok(read) => {
+                    to.write_all(&buffer[..read]).map_err(disk(draft))?;
+                    bar.inc(read as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Some(error.to_string()),
+            }
+        };
+        bar.finish_and_clear();
+        to.sync_all().map_err(disk(draft))?;
+        let size = fs::metadata(draft).map_err(disk(draft))?.len();
+        Ok(match broken {
+            None if size >= file.size => Attempt::Done,
+            None => Attempt::Broken(format!("it ended after {} bytes of {}", size, file.size)),
+            Some(reason) => Attempt::Broken(reason),
+        })
+    }
+
+    fn expect_success(&self, what: &str, status: u16) -> Result<(), HubError> {
+        let next = match status {
+            200..=299 => return Ok(()),
+            401 | 403 => {
+                "it gives it only to those who have an account and agreed to its terms, or there is no such thing; download it yourself and give the folder"
+            }
+            404 => "there is no such thing; look at the spelling",
+            429 => "it is asked too often; wait a while",
+            _ => "try again later",
+        };
+        Err(HubError::Refused {
+            what: what.to_owned(),
+            endpoint: self.repository.endpoint.to_owned(),
+            status,
+            next,
+        })
+    }
+
+    fn unreachable(&self, what: &str, reason: String) -> HubError {
+        HubError::Unreachable {
+            what: what.to_owned(),
+            endpoint: self.repository.endpoint.to_owned(),
+            reason,
+        }
+    }
+
+    /// What came is no answer of a hub.
+    pub fn no_hub(&self, reason: String) -> HubError {
+        HubError::NoHub {
+            endpoint: self.repository.endpoint.to_owned(),
+            reason,
+        }
+    }
+}
