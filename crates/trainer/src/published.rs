@@ -33,6 +33,7 @@ mod gpt2;
 mod preprocessor;
 mod whole;
 mod export;
+mod own_texts;
 mod again;
 mod onnx;
 

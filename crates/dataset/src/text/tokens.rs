@@ -2,6 +2,7 @@
 //! the texts themselves. A special token spelt out in a text is ordinary text here. Knows no files of texts and no model.
 
 use crate::error::DatasetError;
+use serde_json::{Value, json};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -187,6 +188,24 @@ impl Tokenizer {
         }
     }
 
+    /// The vocabulary as a `tokenizer.json` that other programs read; bytes are byte pairs none of which was learnt.
+    ///
+    /// # Errors
+    /// The library cannot write it.
+    pub fn published(&self) -> Result<String, DatasetError> {
+        match &self.kind {
+            Kind::Bytes => Ok(bytes_alone()),
+            Kind::Learnt(learnt) => {
+                learnt
+                    .to_string(true)
+                    .map_err(|error| DatasetError::Tokenizer {
+                        what: "The vocabulary".to_owned(),
+                        reason: error.to_string(),
+                    })
+            }
+        }
+    }
+
     /// The vocabulary as a `tokenizer.json`; nothing for bytes.
     pub fn to_json(&self) -> Option<String> {
         match &self.kind {
@@ -194,6 +213,35 @@ impl Tokenizer {
             Kind::Learnt(learnt) => learnt.to_string(false).ok(),
         }
     }
+}
+
+/// Bytes in the words of the format, which writes each as a character: one that can be seen as itself, the others as those from
+/// U+0100 on, in order (Radford et al. 2019).
+fn bytes_alone() -> String {
+    let seen = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    let others = (0..=u8::MAX).filter(|byte| !seen(*byte));
+    let others: Vec<u8> = others.collect();
+    let character = |byte: u8| match others.binary_search(&byte) {
+        Ok(place) => char::from_u32(0x100 + place as u32).unwrap_or_default(),
+        Err(_) => char::from(byte),
+    };
+    let ids = (0..=u8::MAX).map(|byte| (character(byte).to_string(), json!(byte)));
+    let ids: serde_json::Map<String, Value> = ids.collect();
+    let level = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
+    let boundary = json!({
+        "id": BYTE_BOUNDARY, "content": END, "special": true, "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false,
+    });
+    let all = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [boundary], "normalizer": null,
+        "pre_tokenizer": level(false), "post_processor": null, "decoder": level(true),
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": ids,
+            "merges": [],
+        },
+    });
+    format!("{all:#}\n")
 }
 
 fn byte_pairs<'t>(

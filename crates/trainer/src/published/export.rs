@@ -1,4 +1,4 @@
-//! A trained network as a folder that others load: `config.json`, `preprocessor_config.json` and `model.safetensors` under the
+//! A trained network as a folder that others load: `config.json`, what is done to samples first, and `model.safetensors` under the
 //! published names. A vision transformer goes by transformers' own `vit`. A residual network with GroupNorm has no name there:
 //! its folder carries the few lines of PyTorch that read it.
 //!
@@ -6,11 +6,12 @@
 
 use super::again::Rewritten;
 use super::names::{Named, Table, Take};
+use super::own_texts;
 use super::settings::refusal;
 use super::vit::VitFolder;
 use super::whole::{Exported, whole, write};
 use super::{CONFIG, PREPROCESSOR};
-use crate::error::{Result, TrainError};
+use crate::error::Result;
 use crate::models::{Branch, ImageShape, ResNetShape, Stem, VitShape, VitStyle, merged};
 use crate::origin::Origin;
 use crate::plan::ModelKind;
@@ -30,11 +31,11 @@ const MODELING_TEXT: &str = include_str!("modeling_ebb.py");
 /// Pillow's bilinear filter, in the words of the format.
 const BILINEAR: u32 = 2;
 
-/// A trained classifier of images.
+/// A trained network.
 pub struct Trained<'a> {
     /// Network.
     pub kind: ModelKind,
-    /// Side of its images in pixels.
+    /// Side of its images in pixels; of texts it says nothing.
     pub side: u32,
     /// Class names in label order.
     pub classes: &'a [String],
@@ -48,20 +49,17 @@ pub struct Trained<'a> {
     pub tokenizer: Option<&'a Tokenizer>,
 }
 
-/// The refusal of a network that this format has no words for yet.
-fn of_texts(folder: &Path) -> TrainError {
-    let reason = "networks for texts are not exported yet; choose a run of photographs";
-    refusal(folder, reason.to_owned())
-}
-
 impl Trained<'_> {
     /// Writes the folder: first one beside it, which takes its name when it is whole.
     ///
     /// # Errors
-    /// The folder has something in it, or cannot be written; the network is one for texts.
+    /// The folder has something in it, or cannot be written; the network compresses tokens.
     pub fn write(&self, folder: &Path) -> Result<Exported> {
-        if matches!(self.kind, ModelKind::Texts(_)) {
-            return Err(of_texts(folder));
+        if let ModelKind::Texts(model) = self.kind
+            && model.size.task() == Task::TokenCompression
+        {
+            let reason = "a token compression is two networks at once, and other programs have no words for that; the run itself stays usable";
+            return Err(refusal(folder, reason.to_owned()));
         }
         let rewritten = self.rewritten(self.outputs()).transpose()?;
         whole(folder, |draft| match &rewritten {
@@ -70,6 +68,7 @@ impl Trained<'_> {
         })?;
         let opened_by = match (&rewritten, self.kind) {
             (Some(rewritten), _) => rewritten.opened_by(),
+            (None, ModelKind::Texts(model)) => own_texts::opened_by(model),
             (None, kind) if is_residual(kind) => {
                 "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
             }
@@ -94,13 +93,29 @@ impl Trained<'_> {
     }
 
     fn fill(&self, draft: &Path) -> Result<()> {
-        let tensors = match ImageShape::of(self.kind, self.side as usize) {
+        let tensors = match self.kind {
+            ModelKind::Texts(model) => self.fill_with_texts(draft, model)?,
+            _ => self.fill_with_images(draft)?,
+        };
+        let path = draft.join(MODEL);
+        let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        serialize_to_file(tensors, Some(format), &path)
+            .map_err(|error| refusal(&path, error.to_string()))
+    }
+
+    /// Writes settings of a network for images; gives its tensors under the names that they leave by.
+    fn fill_with_images(&self, draft: &Path) -> Result<HashMap<String, Tensor>> {
+        write(draft, PREPROCESSOR, pretty(&self.preprocessor()))?;
+        Ok(match ImageShape::of(self.kind, self.side as usize) {
             Some(ImageShape::Vit(shape)) => {
                 write(draft, CONFIG, &pretty(&self.described(vit(shape))))?;
                 let folder = VitFolder::own(shape, VitStyle::own(shape));
                 published(&merged(self.parameters, None)?, &folder.table())?
             }
-            None => return Err(of_texts(draft)),
+            None => {
+                let reason = "its weights began as somebody else's, and those are not there";
+                return Err(refusal(draft, reason.to_owned()));
+            }
             Some(ImageShape::ResNet(shape, style)) => {
                 let settings = resnet(&shape, style.branch);
                 write(draft, CONFIG, &pretty(&self.described(settings)))?;
@@ -111,12 +126,7 @@ impl Trained<'_> {
                     .map(|p| Ok((p.name.clone(), cpu(&p.tensor)?)))
                     .collect::<Result<_>>()?
             }
-        };
-        write(draft, PREPROCESSOR, &pretty(&self.preprocessor()))?;
-        let path = draft.join(MODEL);
-        let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        serialize_to_file(tensors, Some(format), &path)
-            .map_err(|error| refusal(&path, error.to_string()))
+        })
     }
 
     /// The settings of a network with the names of its outputs.

@@ -3,15 +3,16 @@
 //! Refuses to know the format of the file.
 
 use super::export::{Trained, pretty, resnet, vit, with_classes};
+use super::own_texts::{encoder, write_vocabulary};
 use super::settings::refusal;
 use super::whole::{Exported, whole, write};
-use super::{CONFIG, PREPROCESSOR, TOKENIZER};
+use super::{CONFIG, PREPROCESSOR};
 use crate::error::Result;
 use crate::models::{ImageShape, TextEncoderStyle, VitStyle, merged};
 use crate::onnx::{Classifier, Source};
 use crate::plan::ModelKind;
 use dataset::Task;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::Path;
 
 /// The file's name.
@@ -53,8 +54,9 @@ impl Trained<'_> {
             match &rewritten {
                 Some(rewritten) => rewritten.take_along(draft)?,
                 None if of_texts => {
-                    let tokenizer = self.tokenizer.and_then(|tokenizer| tokenizer.to_json());
-                    write(draft, TOKENIZER, tokenizer.unwrap_or_default())?;
+                    if let Some(tokenizer) = self.tokenizer {
+                        write_vocabulary(draft, tokenizer, self.side as usize)?;
+                    }
                 }
                 None => write(draft, PREPROCESSOR, pretty(&self.preprocessor()))?,
             }
@@ -73,11 +75,7 @@ impl Trained<'_> {
         {
             let shape = model.shape();
             let style = TextEncoderStyle::own(shape);
-            let config = json!({
-                "model_type": "ebb_text_encoder",
-                "max_position_embeddings": shape.tokens,
-                "vocab_size": shape.vocabulary,
-            });
+            let config = encoder(&shape);
             let classifier = Classifier::TextEncoder(shape, style);
             return (Some(classifier), with_classes(config, self.classes));
         }
