@@ -61,6 +61,7 @@ check-macos: ui/dist/index.html
 rust-test: ui/dist/index.html
 	$(step) 'building and running every test (the first time: many minutes)'
 	scripts/with-display cargo nextest run --release --workspace
+	cargo test --release --workspace --doc --quiet
 
 fmt:
 	cargo fmt --all

@@ -4,10 +4,10 @@
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{Found, Task};
-use pressure::{DataNeed, DeviceRoom, ModelNeed, Policy, Processes, suggest_config};
+use pressure::{DeviceRoom, ModelNeed, Policy, Processes};
 use runlog::RunConfig;
-use trainer::forecast::{Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
-use trainer::{Dropped, ModelKind, Plan, TextModel, TextSize, foresee_kind};
+use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
+use trainer::{Dropped, ModelBuilder, ModelKind, Plan, TextModel, TextSize, foresee_kind};
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
 const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
@@ -92,7 +92,8 @@ pub fn forecast(
     found: &Found,
     machine: &Told,
 ) -> trainer::Result<ForecastView> {
-    let plan = Plan::check(&config(settings, found), found)?;
+    let builder = ModelBuilder::from_config(&config(settings, found), found)?;
+    let plan = builder.plan();
     let sample = &machine.sample;
     let device = DeviceRoom {
         total_bytes: sample.total_bytes,
@@ -101,10 +102,6 @@ pub fn forecast(
         politeness: settings.politeness,
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
-    let data = DataNeed {
-        effective_batch: plan.effective_batch,
-        fixed_micro_batch: None,
-    };
     let kind = foresee_kind(plan.device);
     // What an earlier forecast left with the allocator is no part of the program.
     crate::allocator::purge();
@@ -116,9 +113,9 @@ pub fn forecast(
         effective_batch: plan.effective_batch,
         waiting: Waiting::Counts,
     });
-    let forecast = Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?;
-    let need = forecast.need(plan.effective_batch, &[]);
-    let suggested = suggest_config(&need, &data, &device, &processes);
+    let estimate = builder.estimate(target, forms)?;
+    let (need, forecast) = (estimate.need(&[]), &estimate.forecast);
+    let suggested = estimate.suggest_config(&device, &processes, 1);
     let view = ForecastView {
         parameters: forecast.parameters,
         state_bytes: need.state_bytes,
@@ -141,7 +138,7 @@ pub fn forecast(
             ..view
         },
         Err(no) => ForecastView {
-            refusal: Some(does_not_fit(&forecast, &no, None).to_string()),
+            refusal: Some(does_not_fit(forecast, &no, None).to_string()),
             ..view
         },
     })

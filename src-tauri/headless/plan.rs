@@ -12,7 +12,7 @@ use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
 use dataset::Task;
-use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered, suggest_config};
+use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use std::time::Instant;
 use trainer::forecast::{
     Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, alignment, seconds_a_sample, seconds_of,
 };
-use trainer::{ModelKind, TextModel, TextSize, default_threads};
+use trainer::{Estimate, ModelBuilder, ModelKind, Parts, TextModel, TextSize, default_threads};
 
 /// The question.
 #[derive(Args)]
@@ -52,6 +52,9 @@ pub struct Plan {
     /// adamw, adamw8bit or sgd
     #[arg(long)]
     pub optimizer: Option<String>,
+    /// So many trainings like this one at once, each in an equal part of what is left
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub processes: u32,
     /// Keep a moving average of the weights too
     #[arg(long, value_name = "DECAY")]
     pub ema_decay: Option<f64>,
@@ -97,6 +100,7 @@ pub struct Plan {
 struct Row {
     forecast: Forecast,
     need: ModelNeed,
+    parts: Parts,
     suggested: Result<SuggestedConfig, DoesNotFit>,
 }
 
@@ -160,7 +164,11 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
     let effective_batch = args.effective_batch.unwrap_or(WORKLOAD_BATCH);
     let forms = fewest(&room, effective_batch, None);
     let forecast = Forecast::of_workload(workload, blocks, target, forms)?;
-    let row = row(forecast, effective_batch, None, &room);
+    let data = DataNeed {
+        effective_batch,
+        fixed_micro_batch: None,
+    };
+    let row = row(Estimate::of(forecast, data), &room);
     let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
     let seconds = match (&row.suggested, args.mac) {
         (Ok(config), None) => {
@@ -190,14 +198,15 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
         Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or give one in the config")
     })?;
     let found = super::train::look_at(&folder, &config)?;
-    let plan = trainer::Plan::check(&config, &found)?;
+    let builder = ModelBuilder::from_config(&config, &found)?;
+    let plan = builder.plan();
     let begun = Instant::now();
     let room = room(args, &config)?;
     let target = target(Some(plan.threads), &room);
     let wanted = (plan.model, plan.image_size);
     let mut rows = Vec::new();
     let mut chosen = 0;
-    for (model, side) in listed(args, &plan) {
+    for (model, side) in listed(args, plan) {
         let forms = match (model, side) == wanted {
             true => fewest(&room, plan.effective_batch, plan.fixed_micro_batch),
             false => Forms::Planned,
@@ -205,19 +214,13 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
         if (model, side) == wanted {
             chosen = rows.len();
         }
-        let forecast = Forecast::of_plan(&plan, model, side, target, forms)?;
-        rows.push(row(
-            forecast,
-            plan.effective_batch,
-            plan.fixed_micro_batch,
-            &room,
-        ));
+        rows.push(row(builder.estimate_as(model, side, target, forms)?, &room));
     }
     let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
     let seconds = match &rows[chosen].suggested {
         Ok(found) if args.mac.is_none() && target.kind == "cpu" => {
             let samples = TIMED.min(found.micro_batch as usize);
-            let each = seconds_a_sample(&plan, samples, found.checkpoint_blocks)?;
+            let each = seconds_a_sample(plan, samples, found.checkpoint_blocks)?;
             Some(each * plan.train_samples as f64)
         }
         _ => None,
@@ -269,17 +272,12 @@ fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
     pairs.filter(|&(model, side)| fits(model, side)).collect()
 }
 
-fn row(forecast: Forecast, effective_batch: u32, fixed: Option<u32>, room: &Room) -> Row {
-    let also: Vec<u32> = SHOWN.into_iter().chain(fixed).collect();
-    let need = forecast.need(effective_batch, &also);
-    let data = DataNeed {
-        effective_batch,
-        fixed_micro_batch: fixed,
-    };
+fn row(estimate: Estimate, room: &Room) -> Row {
     Row {
-        suggested: suggest_config(&need, &data, &room.device, &room.processes),
-        forecast,
-        need,
+        suggested: estimate.suggest_config(&room.device, &room.processes, room.trainings),
+        need: estimate.need(&SHOWN),
+        parts: estimate.parts(&SHOWN),
+        forecast: estimate.forecast,
     }
 }
 
@@ -370,7 +368,7 @@ impl Answer {
             let mut line = json!({
                 "model": row.forecast.model, "resolution": row.forecast.resolution, "parameters": row.forecast.parameters,
                 "state_bytes": row.need.state_bytes, "standing": row.forecast.standing, "precision": row.need.precision,
-                "forms": row.need.forms,
+                "forms": row.need.forms, "parts": row.parts,
             });
             match &row.suggested {
                 Ok(found) => line["suggested"] = json!(found),
@@ -385,7 +383,7 @@ impl Answer {
         let chosen = &self.rows[self.chosen];
         let mut line = json!({
             "subject": self.subject, "effective_batch": self.effective_batch, "optimizer": self.optimizer,
-            "device": self.room.kind, "room": self.room.device, "processes": self.room.processes,
+            "device": self.room.kind, "room": self.room.device, "processes": self.room.processes, "trainings": self.room.trainings,
             "assumed": self.room.assumed, "budget_bytes": self.room.budget_bytes(),
             "models": self.rows.iter().map(row).collect::<Vec<_>>(),
             "chosen": {"model": chosen.forecast.model, "resolution": chosen.forecast.resolution},

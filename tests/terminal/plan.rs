@@ -313,3 +313,36 @@ fn no_more_blocks_are_checkpointed_than_a_cap_asks_for() {
     assert_eq!(blocks[0], 0);
     assert!(blocks[1] > 0 && blocks[1] < blocks[2], "{blocks:?}");
 }
+
+#[test]
+fn several_trainings_share_what_is_left_and_each_part_is_told() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 8);
+    let line = "{birds} --model convnet --image-size 32 --for 16GB --effective-batch 16";
+    let (one, three) = (
+        plan(&place, line),
+        plan(&place, &format!("{line} --processes 3")),
+    );
+    let [one_bytes, three_bytes] =
+        [&one, &three].map(|plan| plan["budget_bytes"].as_u64().expect("a number"));
+    assert_eq!(three_bytes, one_bytes / 3);
+    let suggested = &three["models"][0]["suggested"];
+    assert_eq!(suggested["budget_bytes"], three_bytes, "{three}");
+    let parts = &one["models"][0]["parts"];
+    let bytes = |part: &str| parts[part].as_u64().expect("a number");
+    assert_eq!(bytes("weights_bytes"), 4 * bytes("parameters"));
+    assert_eq!(bytes("gradients_bytes"), bytes("weights_bytes"));
+    assert_eq!(bytes("optimizer_bytes"), 2 * bytes("weights_bytes"));
+    let activations = parts["activations"].as_array().expect("by micro-batch");
+    let peak = peak_bytes(&one["models"][0], 0, 16);
+    let standing = one["models"][0]["state_bytes"].as_f64().expect("a number");
+    let of_16 = activations
+        .iter()
+        .find(|pair| pair[0] == 16)
+        .expect("it was forecast");
+    let of_16 = of_16[1].as_f64().expect("a number");
+    assert!(
+        of_16 > 0.0 && standing + of_16 <= 1.01 * peak,
+        "{standing} {of_16} {peak}"
+    );
+}

@@ -217,15 +217,20 @@ impl Forecast {
         micro_batch: u32,
         effective_batch: u32,
     ) -> Option<u64> {
-        let mut forms = self.forms.iter();
-        let (_, heap) = forms.find(|(blocks, _)| *blocks == checkpointed)?;
-        let piece = heap.peak_bytes(micro_batch, self.target.allocator);
+        let piece = self.piece_bytes(checkpointed, micro_batch)?;
         let sums = match micro_batch < effective_batch {
             true => self.standing.gradients_bytes,
             false => 0,
         };
         let samples = u64::from(effective_batch) * self.batch_sample_bytes;
         Some(self.standing.held_bytes() + sums + samples + piece)
+    }
+
+    /// What a piece takes beside what stands, in bytes; nothing for a number of checkpointed blocks that was not forecast.
+    pub fn piece_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
+        let mut forms = self.forms.iter();
+        let (_, heap) = forms.find(|(blocks, _)| *blocks == checkpointed)?;
+        Some(heap.peak_bytes(micro_batch, self.target.allocator))
     }
 
     /// The same with nothing decoded ahead.

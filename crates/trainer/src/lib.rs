@@ -17,6 +17,7 @@ mod feed;
 mod journal;
 mod learner;
 mod machine;
+mod model_builder;
 pub mod models;
 mod onnx;
 pub mod published;
@@ -42,6 +43,7 @@ pub use certificate::Certificate;
 pub use control::{Control, Request};
 pub use error::{Result, TrainError};
 pub use machine::{Machine, MemoryScript, ScriptBy};
+pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use origin::Origin;
 pub use plan::{
     Augmentation, Compression, DropPolicy, Dropped, Family, ImageSize, Learning, ModelKind,

@@ -18,13 +18,16 @@ pub(super) struct Room {
     pub kind: &'static str,
     pub device: DeviceRoom,
     pub processes: Processes,
+    /// Trainings that share it.
+    pub trainings: u32,
     /// What was taken for granted because nobody could read it.
     pub assumed: Vec<String>,
 }
 
 impl Room {
+    /// What one of the trainings may use.
     pub fn budget_bytes(&self) -> u64 {
-        self.device.budget_bytes(&self.processes)
+        self.device.budget_bytes(&self.processes) / u64::from(self.trainings.max(1))
     }
 }
 
@@ -79,6 +82,7 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
             kind: "metal",
             device: device(total_bytes, limit_bytes),
             processes: Processes { others_bytes },
+            trainings: args.processes,
             assumed,
         });
     }
@@ -97,6 +101,7 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
         kind: foresee_kind(wanted),
         device: device(sample.total_bytes, sample.device_limit_bytes),
         processes: Processes { others_bytes },
+        trainings: args.processes,
         assumed: Vec::new(),
     })
 }

@@ -22,6 +22,12 @@ pub(super) fn show(answer: &Answer) {
         format_bytes(room.budget_bytes()),
         room.kind
     );
+    if room.trainings > 1 {
+        out!(
+            "So much is for each of {} trainings at once",
+            room.trainings
+        );
+    }
     for assumed in &room.assumed {
         out!("Assumed: {assumed}");
     }
