@@ -54,6 +54,8 @@ pub struct Standing {
     pub gradients_bytes: u64,
     /// Samples decoded ahead and photographs kept.
     pub waiting_bytes: u64,
+    /// Texts as tokens, which stay for the whole run.
+    pub texts_bytes: u64,
 }
 
 impl Standing {
@@ -69,6 +71,7 @@ impl Standing {
             + self.moments_bytes
             + self.averages_bytes
             + self.waiting_bytes
+            + self.texts_bytes
     }
 }
 
@@ -152,9 +155,9 @@ impl Forecast {
             averages_bytes,
             waiting_bytes: match plan.task() {
                 Task::ImageClassification => ahead.waiting_most_bytes(plan),
-                // Texts wait as tokens, which are few beside a network.
                 _ => 0,
             },
+            texts_bytes: plan.texts_bytes,
             ..standing(&masters, plan.optimizer, target)?
         };
         let forecast = Forecast {

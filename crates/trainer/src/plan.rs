@@ -46,6 +46,9 @@ pub struct Plan {
     pub train_samples: u64,
     /// Samples held out.
     pub held_out_samples: u64,
+    /// What texts take in memory as tokens, in bytes: those trained on and those held out. 0 where samples are decoded as they
+    /// are needed.
+    pub texts_bytes: u64,
     /// Samples a step.
     pub effective_batch: u32,
     /// The size of every piece, where the user fixed it.
@@ -189,6 +192,7 @@ impl Plan {
             class_weights: subject.class_weights,
             train_samples,
             held_out_samples: subject.held_out_samples,
+            texts_bytes: subject.texts_bytes,
             effective_batch,
             fixed_micro_batch: config.micro_batch,
             steps,

@@ -48,6 +48,15 @@ impl Ids {
         }
     }
 
+    /// Gives back what growing has left over.
+    fn shrink(&mut self) {
+        match self {
+            Self::Narrow(all) => all.shrink_to_fit(),
+            Self::Medium(all) => all.shrink_to_fit(),
+            Self::Wide(all) => all.shrink_to_fit(),
+        }
+    }
+
     fn at(&self, place: usize) -> u32 {
         match self {
             Self::Narrow(ids) => u32::from(ids[place]),
@@ -72,6 +81,7 @@ impl Documents {
             documents.push(&tokenizer.encode(text)?, text.len() as u64);
             Ok(())
         })?;
+        documents.ids.shrink();
         Ok(documents)
     }
 

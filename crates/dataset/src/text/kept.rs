@@ -64,15 +64,22 @@ impl From<&TextInspection> for KeptTexts {
 impl From<KeptTexts> for TextInspection {
     fn from(kept: KeptTexts) -> Self {
         let samples: Vec<TextSample> = kept.samples.into_iter().map(sample).collect();
-        let count = |label: usize, part: Part| {
-            let of = |s: &&TextSample| s.label as usize == label && s.part == part;
-            samples.iter().filter(of).count() as u32
-        };
-        let class = |(label, name)| Class {
+        let mut counts = vec![[0; 3]; kept.classes.len()];
+        for sample in &samples {
+            let place = match sample.part {
+                Part::Train => 0,
+                Part::HeldOut => 1,
+                Part::Test => 2,
+            };
+            if let Some(count) = counts.get_mut(sample.label as usize) {
+                count[place] += 1;
+            }
+        }
+        let class = |(name, [train, held_out, test]): (String, [u32; 3])| Class {
             name,
-            train: count(label, Part::Train),
-            held_out: count(label, Part::HeldOut),
-            test: count(label, Part::Test),
+            train,
+            held_out,
+            test,
         };
         let file = |(path, bytes, format, texts)| TextFile {
             path,
@@ -89,7 +96,7 @@ impl From<KeptTexts> for TextInspection {
             },
             why: String::new(),
             columns: Vec::new(),
-            classes: kept.classes.into_iter().enumerate().map(class).collect(),
+            classes: kept.classes.into_iter().zip(counts).map(class).collect(),
             files: kept.files.into_iter().map(file).collect(),
             lengths: Lengths::of(samples.iter().map(|s| s.characters).collect()),
             bytes: samples.iter().map(|s| u64::from(s.end - s.start)).sum(),

@@ -6,7 +6,8 @@ use super::{
 use crate::error::{Result, TrainError};
 use crate::origin::Origin;
 use dataset::{
-    DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection, Tokenizer,
+    DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection,
+    TextSample, Tokenizer,
 };
 use runlog::RunConfig;
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ pub(super) struct Subject {
     pub class_weights: Option<Vec<f64>>,
     pub train_samples: u64,
     pub held_out_samples: u64,
+    pub texts_bytes: u64,
     pub seed: u64,
     pub effective_batch: u32,
     pub epochs: u64,
@@ -70,6 +72,12 @@ const WINDOWS_SEEN: u64 = 12_000;
 const VOCABULARY: u32 = 4096;
 /// Bytes of a token of a vocabulary, before the documents were split: they are counted when they are.
 const TOKEN_BYTES: u64 = 4;
+/// Characters that a token of a learnt vocabulary holds: English takes some three for each.
+const TOKEN_CHARACTERS: u32 = 3;
+/// Bytes of a token that stays in memory: of a document read byte by byte, and of a labelled text.
+const KEPT_BYTES: (u64, u64) = (2, 4);
+/// What a document, or a text, takes beside its tokens: where it ends, its place in an epoch; its label, its file. Bytes.
+const BESIDE_BYTES: u64 = 20;
 /// Tokens of a window of documents unless asked otherwise.
 const WINDOW: u32 = 256;
 /// Tokens of a window that is compressed unless asked otherwise.
@@ -182,6 +190,7 @@ fn photographs(
         class_weights: None,
         train_samples,
         held_out_samples: found.count(Part::HeldOut),
+        texts_bytes: 0,
         seed: seed(found.split),
         effective_batch: match kind {
             "metal" => 64,
@@ -297,6 +306,7 @@ fn texts(
         class_weights: class_weights(config, found)?,
         train_samples,
         held_out_samples: count(Part::HeldOut),
+        texts_bytes: texts_bytes(found, tokens),
         seed,
         effective_batch: match (is_language, kind) {
             // Eight pieces of four, where memory is short.
@@ -331,10 +341,24 @@ fn published(config: &RunConfig, origin: &Origin) -> Result<ModelKind> {
     Err(setting("model", asked, allowed))
 }
 
-/// Tokens that nearly all texts have room in: English takes some three characters for each.
+/// What the texts of a run take as tokens, in bytes.
+fn texts_bytes(found: &TextInspection, most_tokens: u32) -> u64 {
+    let used = found
+        .samples
+        .iter()
+        .filter(|sample| sample.part != Part::Test);
+    let tokens = |sample: &TextSample| match found.task {
+        Task::LanguageModel => KEPT_BYTES.0 * u64::from(sample.end - sample.start),
+        // Two tokens frame a text.
+        _ => KEPT_BYTES.1 * u64::from((sample.characters / TOKEN_CHARACTERS + 2).min(most_tokens)),
+    };
+    used.map(|sample| tokens(sample) + BESIDE_BYTES).sum()
+}
+
+/// Tokens that nearly all texts have room in.
 fn usual_tokens(found: &TextInspection) -> u32 {
     let (least, most) = TEXT_TOKENS;
-    (found.lengths.p95_characters / 3)
+    (found.lengths.p95_characters / TOKEN_CHARACTERS)
         .clamp(least, most)
         .next_multiple_of(32)
 }

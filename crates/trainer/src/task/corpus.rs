@@ -50,6 +50,8 @@ impl Corpus {
             corpus.ends.push(corpus.ids.len());
             corpus.labels.push(label);
         }
+        // It stays for the whole run, and growing has left up to as much again.
+        corpus.ids.shrink_to_fit();
         Ok(corpus)
     }
 
