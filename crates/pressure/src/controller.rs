@@ -47,6 +47,7 @@ pub fn notice(policy: &Policy, mut state: State, sample: &MemorySample) -> State
 pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> (State, Decision) {
     let mut state = notice(policy, state, &ask.sample);
     let asked = ask;
+    state.notice_held(ask.sample.own_bytes.saturating_sub(ask.spare_bytes));
     let ask = &state.rungs.ask(asked);
     let remaining = ask.remaining.len().max(1) as u32;
     let track = state.track_mut(ask.kind);

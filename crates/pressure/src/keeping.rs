@@ -41,7 +41,7 @@ impl Turn<'_> {
         let waits = action != Action::Run;
         // A warning that a smaller piece answers needs no checkpoint.
         let critical = self.ask.sample.kernel_level == Some(Level::Critical);
-        let warns = waits || critical || self.little_is_left();
+        let warns = waits || critical || self.little_is_left(state);
         let before = std::mem::replace(&mut state.keeping.warned, warns);
         let warned = warns && !before;
         let apart = self.policy.checkpoint_apart_ms;
@@ -54,22 +54,24 @@ impl Turn<'_> {
     }
 
     /// Footprint of others, and of the run without a piece, in bytes.
-    fn without_a_piece(&self) -> Option<(f64, f64)> {
+    fn without_a_piece(&self, state: &State) -> Option<(f64, f64)> {
         let sample = &self.ask.sample;
-        let kept = self.model.state_bytes(self.ask.kind)?;
+        let kept = self.state_bytes(state)?;
         let used = sample.total_bytes.saturating_sub(sample.available_bytes);
         Some((used.saturating_sub(sample.own_bytes) as f64, kept as f64))
     }
 
-    fn little_is_left(&self) -> bool {
+    fn little_is_left(&self, state: &State) -> bool {
         let most = LITTLE_LEFT * self.ask.sample.total_bytes as f64;
-        let both = self.without_a_piece().map(|(others, kept)| others + kept);
+        let both = self
+            .without_a_piece(state)
+            .map(|(others, kept)| others + kept);
         both.is_some_and(|bytes| bytes > most)
     }
 
     /// Before a checkpoint could be written, others may need what the model itself takes.
     fn state_is_in_danger(&self, state: &State) -> bool {
-        let Some((others, kept)) = self.without_a_piece() else {
+        let Some((others, kept)) = self.without_a_piece(state) else {
             return false;
         };
         let takes_ms = state.keeping.took_ms.unwrap_or(kept / DISK_BYTES_PER_MS);

@@ -31,6 +31,10 @@ pub struct State {
     /// Kind of the decision before.
     pub(crate) last_kind: Option<PieceKind>,
     pub(crate) waiting: Waiting,
+    /// Footprint without a piece, as it was read while paused, bytes: caches are given back then.
+    pub(crate) held_bytes: Option<u64>,
+    /// Parking has dropped the state, which is not back yet.
+    pub(crate) dropped: bool,
     /// What the decision before was.
     pub(crate) last_action: Action,
     pub(crate) last_prefetch: Prefetch,
@@ -213,6 +217,16 @@ impl State {
             .is_some_and(|(at, _)| at + policy.history_ms < sample.at_ms)
         {
             self.others.pop_front();
+        }
+    }
+
+    /// Takes in what is left of the footprint once a pause has given caches back; a reading from before that would count them.
+    pub(crate) fn notice_held(&mut self, own_bytes: u64) {
+        match self.last_action {
+            Action::Park => self.dropped = true,
+            Action::Run => self.dropped = false,
+            Action::Pause if !self.dropped => self.held_bytes = Some(own_bytes),
+            Action::Pause | Action::Stop => {}
         }
     }
 

@@ -13,13 +13,16 @@ impl Turn<'_> {
         self.park(state).or_else(|| self.pause(state))
     }
 
+    /// Footprint of the run without a piece, bytes. Pieces of one size do not tell it apart from what they take: there it is
+    /// known once a pause has shown it, and a pause comes before any park. `None` knows nothing to give back.
+    pub(crate) fn state_bytes(&self, state: &State) -> Option<u64> {
+        let learnt = self.model.state_bytes(self.ask.kind);
+        learnt.filter(|kept| *kept > 0).or(state.held_bytes)
+    }
+
     fn park(&self, state: &mut State) -> Option<Verdict> {
         let sample = &self.ask.sample;
-        // A model that knows no state knows nothing to give back.
-        let kept = self
-            .model
-            .state_bytes(self.ask.kind)
-            .filter(|kept| *kept > 0)?;
+        let kept = self.state_bytes(state)?;
         let total = sample.total_bytes as f64;
         let used = sample.total_bytes.saturating_sub(sample.available_bytes);
         let others = used.saturating_sub(sample.own_bytes) as f64;

@@ -62,6 +62,47 @@ fn it_parks_when_the_state_itself_will_not_fit_and_comes_back() {
 }
 
 #[test]
+fn a_run_of_one_sample_a_step_parks_and_comes_back() {
+    let mut bench = Bench {
+        batch: 1,
+        remaining: 1,
+        ..Bench::default()
+    };
+    bench.turns(700);
+    let (mut changes, mut kept) = (Vec::new(), false);
+    for others in [28, 29, 30, 31, 31, 31] {
+        bench.others = others * GB;
+        let decision = bench.turn();
+        kept |= decision.checkpoint_first;
+        if decision.action == Action::Park {
+            bench.own = GB / 4;
+        }
+        changes.push(decision.change);
+    }
+    let at = |change| changes.iter().position(|it| *it == change);
+    let (paused, parked) = (at(Change::Pause), at(Change::Park));
+    assert!(parked.is_some() && paused < parked, "{changes:?}");
+    assert!(kept, "a park rests on a checkpoint");
+    assert_eq!(bench.decide().action, Action::Park);
+    // A pause that follows finds the state dropped: what it reads is not the state.
+    bench.others = 29 * GB;
+    bench.turns(60);
+    bench.others = 31 * GB;
+    bench.turns(20);
+    assert_ne!(bench.turn().action, Action::Run);
+    bench.others = 6 * GB;
+    bench.at_ms += 3_000;
+    let back = bench.turn();
+    assert_eq!(
+        (back.change, back.micro_batch()),
+        (Change::Continue, Some(1))
+    );
+    bench.others = 31 * GB;
+    let again = bench.turns(5);
+    assert_eq!(again[4].action, Action::Park, "{:?}", again[4]);
+}
+
+#[test]
 fn a_single_sample_that_was_cancelled_waits_until_it_fits_properly() {
     let mut bench = Bench::settled();
     let drift = |bench: &mut Bench, to: f64| {
