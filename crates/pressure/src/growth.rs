@@ -75,6 +75,11 @@ impl Turn<'_> {
             .last_up_ms
             .is_none_or(|at| now >= at + self.policy.grow_apart_ms);
         let gain = gain(track, up);
+        // A longer calm was asked for after growth that was undone; once it has been quiet for long, that is over.
+        let quiet = |at: u64| now > at + self.policy.quiet_ms;
+        if state.last_down_ms.is_none_or(quiet) {
+            state.calm_needed_ms = 0;
+        }
         let worth_ms = gain.map_or(u64::MAX, |gain| {
             (self.policy.change_cost_ms as f64 / gain.max(1e-3)) as u64
         });
@@ -101,12 +106,6 @@ impl Turn<'_> {
     fn rise(&self, state: &mut State, size: u32, reason: String) -> Verdict {
         let now = self.ask.sample.at_ms;
         state.last_up_ms = Some(now);
-        if state
-            .last_down_ms
-            .is_none_or(|at| now > at + self.policy.quiet_ms)
-        {
-            state.calm_needed_ms = 0;
-        }
         Verdict {
             voluntary: true,
             ..Verdict::run(size, Component::Headroom, reason)

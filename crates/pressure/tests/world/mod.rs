@@ -153,7 +153,8 @@ pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
         }
         over_kill = if used > 1.06 { over_kill + TICK } else { 0.0 };
         let level = system.update(t, used);
-        if used > LINE && theirs + truth.need(1.0) <= LINE * RAM {
+        let one = truth.one(working.as_ref().map(|piece| piece.length));
+        if used > LINE && theirs + one <= LINE * RAM {
             out.over_s += TICK;
             over_since.get_or_insert(t);
         } else if let Some(since) = over_since.take() {

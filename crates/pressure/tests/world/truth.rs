@@ -46,6 +46,15 @@ impl Truth {
         self.state + self.sample * samples
     }
 
+    /// What one sample needs while those at work have this length. Where an allocator rounds, one that is a little longer than most
+    /// takes twice the room of one that is a little shorter; elsewhere all are taken to be of ordinary length.
+    pub fn one(&self, length: Option<f64>) -> f64 {
+        match self.allocator {
+            Allocator::Exact => self.need(1.0),
+            Allocator::PowerOfTwo => self.need(length.unwrap_or(1.0)),
+        }
+    }
+
     pub fn seconds(&self, samples: f64) -> f64 {
         self.fixed_s + self.sample_s * (samples.powi(4) + self.knee.powi(4)).powf(0.25)
     }
