@@ -10,7 +10,7 @@ macro_rules! presets {
 }
 
 /// Name and text of every preset.
-const PRESETS: [(&str, &str); 11] = presets![
+const PRESETS: [(&str, &str); 12] = presets![
     "quick",
     "dev",
     "memory_debug",
@@ -21,6 +21,7 @@ const PRESETS: [(&str, &str); 11] = presets![
     "ultra_safe",
     "recognition_safe",
     "recognition",
+    "few_photographs",
     "token_compression",
 ];
 

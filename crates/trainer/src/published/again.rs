@@ -84,7 +84,7 @@ impl Rewritten<'_> {
             Architecture::Gpt2(gpt) => ("GPT2LMHeadModel", gpt.table()),
         };
         config["architectures"] = json!([class]);
-        write(draft, CONFIG, &pretty(&config))?;
+        write(draft, CONFIG, pretty(&config))?;
         self.take_along(draft)?;
         let path = draft.join(MODEL);
         let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);

@@ -108,7 +108,7 @@ impl Trained<'_> {
         write(draft, PREPROCESSOR, pretty(&self.preprocessor()))?;
         Ok(match ImageShape::of(self.kind, self.side as usize) {
             Some(ImageShape::Vit(shape)) => {
-                write(draft, CONFIG, &pretty(&self.described(vit(shape))))?;
+                write(draft, CONFIG, pretty(&self.described(vit(shape))))?;
                 let folder = VitFolder::own(shape, VitStyle::own(shape));
                 published(&merged(self.parameters, None)?, &folder.table())?
             }
@@ -118,7 +118,7 @@ impl Trained<'_> {
             }
             Some(ImageShape::ResNet(shape, style)) => {
                 let settings = resnet(&shape, style.branch);
-                write(draft, CONFIG, &pretty(&self.described(settings)))?;
+                write(draft, CONFIG, pretty(&self.described(settings)))?;
                 write(draft, MODELING, MODELING_TEXT)?;
                 let named = self.parameters.iter().filter(|p| p.name != BALANCE);
                 let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
