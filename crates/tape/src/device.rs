@@ -15,7 +15,7 @@ mod cuda;
 mod cuda;
 
 use crate::error::{Result, TapeError};
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 
 pub use platform::{piece_scope, system_version};
 
@@ -44,6 +44,25 @@ pub fn take_peak_bytes(device: &Device) -> u64 {
 pub fn trim(device: &Device) {
     cuda::trim(device);
 }
+
+/// A tensor of these numbers, as many as the shape says, on the device: many of them without waiting where it can be helped.
+///
+/// # Errors
+/// The device refuses the memory, or the shape is another.
+pub fn upload(values: &[f32], shape: &[usize], device: &Device) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(cuda) = device
+        && values.len() >= MANY
+        && values.len() == shape.iter().product::<usize>()
+    {
+        return crate::kernels::upload::upload(values, shape, cuda);
+    }
+    Ok(Tensor::from_slice(values, shape, device)?)
+}
+
+/// Numbers from which on their way to a CUDA device is worth preparing.
+#[cfg(feature = "cuda")]
+const MANY: usize = 1 << 18;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

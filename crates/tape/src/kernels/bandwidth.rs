@@ -126,8 +126,9 @@ fn by_element(x: &Tensor, note: &mut Note) -> Result<()> {
     })?;
     note("add", 3.0, &|| elements::add_to(&y, x))?;
     let streams: Vec<Stream> = (0..ROWS as u64).map(Stream::new).collect();
+    let words = elements::words(&streams, x)?;
     note("dropout", 2.0, &|| {
-        elements::dropout(x, &streams, 0.1, 1.1).map(drop)
+        elements::drop_by(x, &words, 0.1, 1.1).map(drop)
     })
 }
 
@@ -201,9 +202,9 @@ fn of_many(x: &Tensor, note: &mut Note) -> Result<()> {
         whole::square_sums(&all).map(drop)
     })?;
     let scores = x.copy()?;
-    let targets = vec![1u32; ROWS];
+    let targets = Tensor::new(vec![1u32; ROWS], x.device())?;
     note("cross-entropy", 2.0, &|| {
-        whole::cross_entropy(&scores, &targets, (1.0, 0.0)).map(drop)
+        whole::cross_entropy_of(&scores, &targets, (1.0, 0.0)).map(drop)
     })?;
     Ok(())
 }

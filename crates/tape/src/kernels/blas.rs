@@ -1,7 +1,9 @@
-//! Products by cuBLAS on candle's own handle and stream. cuBLAS stores by columns: a product by rows is the other way round,
+//! Products by cuBLAS on candle's own handle and stream, or on tensor cores where that pays. cuBLAS stores by columns: a product by rows is the other way round,
 //! `cᵀ = bᵀ aᵀ`.
 
 use super::fresh as new_tensor;
+use super::tensor_cores;
+use super::tiling::{Side, Work};
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::cublas::result::{gemm_ex, gemm_strided_batched_ex};
 use candle_core::cuda_backend::cudarc::cublas::sys;
@@ -20,6 +22,16 @@ struct Operand {
     turned: bool,
     /// Elements between two matrices of a batch.
     stride: i64,
+}
+
+impl Operand {
+    fn side(&self) -> Side {
+        Side {
+            address: self.address,
+            step: self.step as usize,
+            turned: self.turned,
+        }
+    }
 }
 
 pub(super) fn failed(error: impl std::fmt::Display) -> TapeError {
@@ -105,6 +117,20 @@ pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<
     let ((left, device), (right, _), (out, _)) = (operand(a)?, operand(b)?, operand(c)?);
     if out.turned {
         return Err(refused(c));
+    }
+    let single = [left.kind, right.kind, out.kind] == [sys::cudaDataType::CUDA_R_32F; 3];
+    if batch == 1 && single {
+        let work = Work {
+            sizes: [m, n, k],
+            a: left.side(),
+            b: right.side(),
+            c: out.side(),
+            keep,
+            many: None,
+        };
+        if tensor_cores::multiply(&work, &device)? {
+            return Ok(());
+        }
     }
     let turn = |operand: &Operand| match operand.turned {
         true => sys::cublasOperation_t::CUBLAS_OP_T,

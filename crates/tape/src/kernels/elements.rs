@@ -182,35 +182,51 @@ pub(super) const PART: usize = 512;
 pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
     let y = fresh(&[b, a, p], x.dtype(), x)?;
     let parts = p.div_ceil(PART).max(1);
-    let arguments = [In(x), Out(&y), Count(a), Count(b), Count(p), Count(parts)];
+    let fours = fours(&[x], p);
+    let arguments = [
+        In(x),
+        Out(&y),
+        Count(a),
+        Count(b),
+        Count(p),
+        Count(parts),
+        fours,
+    ];
     let kernel = Kernel::of("swap_axes", x);
     launch(kernel, Grid::rows(a * b * parts), &arguments, x.device())?;
     Ok(y)
 }
 
-/// Zeroes what the streams of the rows of `x` draw below `fraction`; the others times `kept`.
-pub(crate) fn dropout(x: &Tensor, streams: &[Stream], fraction: f64, kept: f64) -> Result<Tensor> {
+/// Streams as words for a device: two a stream, the low one first.
+pub(super) fn words(streams: &[Stream], x: &Tensor) -> Result<Tensor> {
     let words = streams.iter().map(|stream| stream.state());
     let words: Vec<u32> = words.flat_map(|s| [s as u32, (s >> 32) as u32]).collect();
-    let words = Tensor::new(words, x.device())?;
+    Ok(Tensor::new(words, x.device())?)
+}
+
+/// Zeroes what the streams of the rows of `x` draw below `fraction`; the others times `kept`.
+pub(crate) fn dropout(x: &Tensor, streams: &[Stream], fraction: f64, kept: f64) -> Result<Tensor> {
+    drop_by(x, &words(streams, x)?, fraction, kept)
+}
+
+/// As [`dropout`], by streams that are on the device.
+pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> Result<Tensor> {
     // A number of 53 bits is below the fraction where it is below this one.
     let limit = (fraction * (1u64 << 53) as f64).ceil() as u64;
     let (y, n) = (fresh_like(x)?, x.elem_count());
+    let width = n / (words.elem_count() / 2).max(1);
     let arguments = [
         In(x),
-        In(&words),
+        In(words),
         Out(&y),
         Count(n),
-        Count(n / streams.len().max(1)),
+        Count(width),
         Count(limit as u32 as usize),
         Count((limit >> 32) as usize),
         Number(kept),
+        fours(&[x], width),
     ];
-    launch(
-        Kernel::of("dropout", x),
-        Grid::elements(n),
-        &arguments,
-        x.device(),
-    )?;
+    let kernel = Kernel::of("dropout", x);
+    launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }

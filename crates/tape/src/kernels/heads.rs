@@ -3,6 +3,8 @@
 //! the device together.
 
 use super::elements::Heads;
+use super::tensor_cores;
+use super::tiling::{Side, Work};
 use super::{blas, fresh};
 use crate::error::Result;
 use candle_core::cuda_backend::cudarc::cublas::sys;
@@ -95,6 +97,11 @@ impl Table {
         })
     }
 
+    /// Every matrix begins where four numbers can be read as one word.
+    fn whole_words(&self) -> bool {
+        self.addresses.iter().all(|at| at.is_multiple_of(16))
+    }
+
     /// Sends the addresses to the device. None can be added afterwards.
     pub fn upload(&mut self) -> Result<()> {
         self.uploaded = Some(self.device.clone_htod(&self.addresses)?);
@@ -113,6 +120,23 @@ impl Table {
         };
         let (start, _guard) = uploaded.device_ptr(uploaded.stream());
         let at = |matrices: Matrices| start + 8 * matrices.first as u64;
+        let side = |matrices: Matrices| Side {
+            address: at(matrices),
+            step: matrices.step,
+            turned: matrices.turned,
+        };
+        let work = Work {
+            sizes: [m, n, k],
+            a: side(a),
+            b: side(b),
+            c: side(out),
+            keep,
+            many: Some(self.count()),
+        };
+        let single = self.kind == sys::cudaDataType::CUDA_R_32F;
+        if single && self.whole_words() && tensor_cores::multiply(&work, &self.device)? {
+            return Ok(());
+        }
         let turn = |matrices: Matrices| match matrices.turned {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,

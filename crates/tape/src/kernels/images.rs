@@ -1,7 +1,7 @@
 //! Kernels over images [samples, channels, height, width]: group norm, columns of convolutions, max pooling. Inputs are contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::elements::PART;
+use super::elements::{PART, fours};
 use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, rows, single};
 use crate::cpu::columns::Window;
 use crate::error::Result;
@@ -36,13 +36,22 @@ fn simds(size: usize) -> usize {
     size.div_ceil(128).clamp(1, 8)
 }
 
+/// Simdgroups that work one row of `size`, four numbers a lane at a time where that can be.
+fn simds_by_four(size: usize) -> usize {
+    match size.is_multiple_of(4) {
+        true => size.div_ceil(512).clamp(1, 8),
+        false => simds(size),
+    }
+}
+
 /// Mean and `r` of each group, [samples, groups, 2] in f32.
 pub(crate) fn group_moments(x: &Tensor, s: Groups, epsilon: f64) -> Result<Tensor> {
     let size = s.each * s.pixels;
     let groups = s.channels / s.each;
     let moments = fresh(&[x.dim(0)?, groups, 2], DType::F32, x)?;
-    let grid = Grid::groups(x.dim(0)? * groups, simds(size));
-    let arguments = [In(x), Out(&moments), Count(size), Number(epsilon)];
+    let grid = Grid::groups(x.dim(0)? * groups, simds_by_four(size));
+    let fours = fours(&[x], size);
+    let arguments = [In(x), Out(&moments), Count(size), Number(epsilon), fours];
     launch(Kernel::of("group_moments", x), grid, &arguments, x.device())?;
     Ok(moments)
 }
@@ -57,8 +66,9 @@ pub(crate) fn group_norm(
     let (w, b, y) = (single(weight)?, single(bias)?, fresh_like(x)?);
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), Out(&y)];
     arguments.extend(s.counts());
+    arguments.push(fours(&[x], s.pixels));
     let kernel = Kernel::of("group_norm", x);
-    let grid = Grid::groups(x.dim(0)? * s.channels, simds(s.pixels));
+    let grid = Grid::groups(x.dim(0)? * s.channels, simds_by_four(s.pixels));
     launch(kernel, grid, &arguments, x.device())?;
     Ok(y)
 }
@@ -76,7 +86,8 @@ pub(crate) fn group_norm_backward(
     let sums = fresh(&[samples, 2 * s.channels], DType::F32, x)?;
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), Out(&sums)];
     arguments.extend(s.counts());
-    let grid = Grid::groups(samples * s.channels, simds(s.pixels));
+    arguments.push(fours(&[x, dy], s.pixels));
+    let grid = Grid::groups(samples * s.channels, simds_by_four(s.pixels));
     let kernel = Kernel::of("group_norm_sums", x);
     launch(kernel, grid, &arguments, x.device())?;
     let groups = samples * s.channels / s.each;
@@ -96,6 +107,7 @@ pub(crate) fn group_norm_backward(
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), In(&means)];
     arguments.push(Out(&dx));
     arguments.extend(s.counts());
+    arguments.push(fours(&[x, dy], s.pixels));
     let kernel = Kernel::of("group_norm_backward", x);
     launch(kernel, grid, &arguments, x.device())?;
     let sums = rows::column_sums(&sums)?;

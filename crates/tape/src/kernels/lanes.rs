@@ -1,5 +1,6 @@
 //! Kernels on the CPU, for tests: the same text, compiled by the system's C++ compiler, every lane a coroutine.
 
+use super::rows::HELD;
 use super::{Argument, Grid, Kernel, Module, Seven, source, suffix};
 use crate::error::{Result, TapeError};
 use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Storage, Tensor};
@@ -61,6 +62,14 @@ pub(super) fn names(of: Module) -> Vec<String> {
             names.extend(of_macro);
             let plain = after(&text, "\nKERNEL(NAME(");
             names.extend(plain);
+            // These stand there once for each number of words.
+            let mut held = after(&text, "\nKERNEL(HELD_NAME(");
+            held.truncate(held.len() / HELD.len());
+            names.extend(HELD.into_iter().flat_map(|words| {
+                held.iter()
+                    .map(move |name| format!("{name}_{words}"))
+                    .collect::<Vec<_>>()
+            }));
             let suffix = suffix(dtype);
             names
                 .iter_mut()

@@ -26,11 +26,17 @@ pub(crate) mod lanes;
 mod metal;
 #[cfg(any(feature = "cuda", target_os = "macos", test))]
 mod source;
+#[cfg(feature = "cuda")]
+mod tensor_cores;
+#[cfg(any(feature = "cuda", test))]
+mod tiling;
+#[cfg(feature = "cuda")]
+pub(crate) mod upload;
 pub(crate) mod attention;
 pub mod bandwidth;
 pub(crate) mod elements;
 pub(crate) mod images;
-pub(crate) mod product;
+pub mod product;
 pub(crate) mod rows;
 pub(crate) mod whole;
 

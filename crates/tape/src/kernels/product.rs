@@ -1,6 +1,7 @@
 //! Matrix products of a GPU: into new memory, or added to what is there. On CUDA cuBLAS is called here, as candle calls it but for
 //! three things: one matrix is no batch (for which cuBLAS has fewer ways), the result may be single precision where the operands are
-//! halves, and it may be added to a sum. Elsewhere the device's own product runs. Full f32 without TF32 throughout.
+//! halves, and it may be added to a sum. f32 goes to Hopper's tensor cores where that pays, as sums of three bf16 that are as exact.
+//! Elsewhere the device's own product runs. Full f32 without TF32 throughout.
 
 #[cfg(feature = "cuda")]
 use super::blas;
@@ -8,6 +9,20 @@ use super::elements;
 use crate::error::Result;
 use crate::half::widened;
 use candle_core::Tensor;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Products of f32 are left to the device's own.
+static PLAIN: AtomicBool = AtomicBool::new(false);
+
+/// Whether products of f32 may run on tensor cores, as sums of bf16 that are as exact. They do until an examination finds one wrong.
+pub fn allow_tensor_cores(allowed: bool) {
+    PLAIN.store(!allowed, Ordering::Relaxed);
+}
+
+/// True where [`allow_tensor_cores`] has not left products of f32 to the device's own.
+pub fn tensor_cores_allowed() -> bool {
+    !PLAIN.load(Ordering::Relaxed)
+}
 
 /// `a b` of two matrices or of batches of them, in the operands' type. Each is stored by rows or by columns.
 pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {

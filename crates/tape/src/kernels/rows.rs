@@ -6,8 +6,27 @@ use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
+/// Words of four numbers that a lane holds of a row of up to 128 times as many: there are kernels for each.
+pub(super) const HELD: [usize; 3] = [2, 4, 8];
 /// Simdgroups that share 32 columns.
 const SIMDS: usize = 8;
+
+/// Which kernel works rows of this width: one that holds them, or `plain`; and whether it is the first. `names` are those of two,
+/// four and eight words of four a lane.
+fn by_width(
+    plain: &'static str,
+    names: [&'static str; 3],
+    (tensors, width): (&[&Tensor], usize),
+) -> (&'static str, bool) {
+    let whole = tensors
+        .iter()
+        .all(|t| t.layout().start_offset().is_multiple_of(4));
+    let holds = HELD.iter().position(|&words| width <= 128 * words);
+    match holds {
+        Some(i) if whole && width.is_multiple_of(4) => (names[i], true),
+        _ => (plain, false),
+    }
+}
 
 /// Rows of the last axis, and their width.
 fn rows_of(x: &Tensor) -> (usize, usize) {
@@ -24,7 +43,9 @@ pub(crate) fn layer_norm(
 ) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
     let (w, b, y) = (single(weight)?, single(bias)?, fresh_like(x)?);
-    let arguments = [
+    let names = ["layer_norm_2", "layer_norm_4", "layer_norm_8"];
+    let (name, holds) = by_width("layer_norm", names, (&[x, &w, &b], width));
+    let mut arguments = vec![
         In(x),
         In(&w),
         In(&b),
@@ -32,9 +53,11 @@ pub(crate) fn layer_norm(
         Count(width),
         Count(rows),
         Number(epsilon),
-        fours(&[x, &w, &b], width),
     ];
-    let kernel = Kernel::of("layer_norm", x);
+    if !holds {
+        arguments.push(fours(&[x, &w, &b], width));
+    }
+    let kernel = Kernel::of(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     Ok(y)
 }
@@ -50,7 +73,14 @@ pub(crate) fn layer_norm_backward(
     let (w, dx, dy) = (single(weight)?, fresh_like(x)?, &alike(dy, x)?);
     let held = held.map(|held| alike(held, x)).transpose()?;
     let moments = fresh(&[rows, 2], DType::F32, x)?;
-    let arguments = [
+    let read = [x, &w, dy, held.as_ref().unwrap_or(x)];
+    let names = [
+        "layer_norm_backward_2",
+        "layer_norm_backward_4",
+        "layer_norm_backward_8",
+    ];
+    let (name, holds) = by_width("layer_norm_backward", names, (&read, width));
+    let mut arguments = vec![
         In(x),
         In(&w),
         In(dy),
@@ -61,11 +91,13 @@ pub(crate) fn layer_norm_backward(
         Count(rows),
         Number(epsilon),
         Count(usize::from(held.is_some())),
-        fours(&[x, &w, dy, held.as_ref().unwrap_or(x)], width),
     ];
-    let kernel = Kernel::of("layer_norm_backward", x);
+    if !holds {
+        arguments.push(fours(&read, width));
+    }
+    let kernel = Kernel::of(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
-    let (parts, chunk) = parts(rows, width);
+    let (parts, chunk) = parts(rows, width.div_ceil(32));
     let sums = fresh(&[parts, 2 * width], DType::F32, x)?;
     let arguments = [
         In(x),
@@ -83,9 +115,9 @@ pub(crate) fn layer_norm_backward(
     Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
 }
 
-/// Parts of a sum over rows, and rows of a part: enough groups to fill a GPU, by the shape alone.
-fn parts(rows: usize, width: usize) -> (usize, usize) {
-    let most = 1024usize.div_ceil(width.div_ceil(32)).min(128);
+/// Parts of a sum over rows whose columns are so many groups' work, and rows of a part: enough groups to fill a GPU, by the shape alone.
+fn parts(rows: usize, blocks: usize) -> (usize, usize) {
+    let most = 1024usize.div_ceil(blocks.max(1)).min(128);
     let chunk = rows.div_ceil(most).max(4 * SIMDS);
     (rows.div_ceil(chunk).max(1), chunk)
 }
@@ -101,19 +133,28 @@ fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
         .map_err(Into::into)
 }
 
+/// Groups that work the columns of a part, and the kernel.
+fn blocks(x: &Tensor, width: usize) -> (usize, &'static str) {
+    match width.is_multiple_of(4) && x.layout().start_offset().is_multiple_of(4) {
+        true => (width.div_ceil(128), "column_sums_by_four"),
+        false => (width.div_ceil(32), "column_sums"),
+    }
+}
+
 fn summed(x: &Tensor, (parts, chunk): (usize, usize)) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
     let sums = fresh(&[parts, width], DType::F32, x)?;
     let arguments = [In(x), Out(&sums), Count(width), Count(rows), Count(chunk)];
-    let grid = Grid::groups(parts * width.div_ceil(32), SIMDS);
-    launch(Kernel::of("column_sums", x), grid, &arguments, x.device())?;
+    let (blocks, name) = blocks(x, width);
+    let grid = Grid::groups(parts * blocks, SIMDS);
+    launch(Kernel::of(name, x), grid, &arguments, x.device())?;
     Ok(sums)
 }
 
 /// The sum of all rows of `x` [rows, width], in f32.
 pub(crate) fn column_sums(x: &Tensor) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
-    let (parts, chunk) = parts(rows, width);
+    let (parts, chunk) = parts(rows, blocks(x, width).0);
     finished(summed(x, (parts, chunk))?, parts)
 }
 
@@ -150,7 +191,9 @@ pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
         Count(usize::from(seen.lengths.is_some())),
         Count(rows),
     ];
-    let kernel = Kernel::of("seen_softmax", scores);
+    let names = ["seen_softmax_2", "seen_softmax_4", "seen_softmax_8"];
+    let (name, _) = by_width("seen_softmax", names, (&[scores], seen.keys));
+    let kernel = Kernel::of(name, scores);
     launch(kernel, Grid::rows(rows), &arguments, scores.device())
 }
 
@@ -158,7 +201,13 @@ pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
 pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()> {
     let (rows, width) = rows_of(p);
     let arguments = [In(p), Out(dp), Number(scale), Count(width), Count(rows)];
-    let kernel = Kernel::of("softmax_backward", p);
+    let names = [
+        "softmax_backward_2",
+        "softmax_backward_4",
+        "softmax_backward_8",
+    ];
+    let (name, _) = by_width("softmax_backward", names, (&[p, dp], width));
+    let kernel = Kernel::of(name, p);
     launch(kernel, Grid::rows(rows), &arguments, p.device())
 }
 

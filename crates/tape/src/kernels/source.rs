@@ -1,6 +1,7 @@
 //! The kernels' text, put together for one compiler: its prelude, the words that all share, and a module. Refuses to know who
 //! compiles it.
 
+use super::rows::HELD;
 use super::{Module, suffix};
 use candle_core::DType;
 
@@ -23,6 +24,15 @@ const TYPED: [&str; 4] = [
     include_str!("source/images.kernel"),
     include_str!("source/attention.kernel"),
 ];
+
+/// Text that is compiled once for each number of words that a lane holds of its row.
+const HELD_TEXT: &str = include_str!("source/held.kernel");
+
+fn held(words: usize) -> String {
+    format!(
+        "#define HELD {words}u\n#define HELD_NAME(n) NAME(n##_{words})\n{HELD_TEXT}#undef HELD\n#undef HELD_NAME\n"
+    )
+}
 
 /// How elements are held, read and written.
 fn element(dtype: DType) -> String {
@@ -49,7 +59,8 @@ pub(super) fn module(module: Module) -> String {
         Module::Whole => WHOLE.to_owned(),
         Module::Of(dtype) => {
             let undone = "#undef ELEMENT\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef LOAD4\n#undef STORE4\n";
-            [&element(dtype), &TYPED.concat(), undone].concat()
+            let held: String = HELD.into_iter().map(held).collect();
+            [&element(dtype), &TYPED.concat(), &held, undone].concat()
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Kernels of single precision: cross-entropy, sums into an embedding's rows, and passes over many tensors, seven a launch.
 
 use super::Argument::{self, Count, In, Number, Out};
+use super::elements::fours;
 use super::{Grid, Kernel, Seven, fresh, launch};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -10,26 +11,32 @@ use candle_core::{DType, Tensor};
 pub(crate) fn cross_entropy(
     scores: &Tensor,
     targets: &[u32],
+    wanted: (f64, f64),
+) -> Result<Tensor> {
+    cross_entropy_of(scores, &Tensor::new(targets, scores.device())?, wanted)
+}
+
+/// As [`cross_entropy`], the targets on the device.
+pub(super) fn cross_entropy_of(
+    scores: &Tensor,
+    targets: &Tensor,
     (full, rest): (f64, f64),
 ) -> Result<Tensor> {
     let (rows, classes) = scores.dims2()?;
-    let targets = Tensor::new(targets, scores.device())?;
     let losses = fresh(&[rows], DType::F32, scores)?;
     let arguments = [
         Out(scores),
-        In(&targets),
+        In(targets),
         Out(&losses),
         Count(classes),
         Number(full),
         Number(rest),
+        fours(&[scores], classes),
     ];
-    let grid = Grid::groups(rows, classes.div_ceil(128).clamp(1, 8));
-    launch(
-        Kernel::whole("cross_entropy"),
-        grid,
-        &arguments,
-        scores.device(),
-    )?;
+    // As many as hold a row among them.
+    let grid = Grid::groups(rows, classes.div_ceil(1024).clamp(1, 32));
+    let kernel = Kernel::whole("cross_entropy");
+    launch(kernel, grid, &arguments, scores.device())?;
     Ok(losses)
 }
 
@@ -50,7 +57,7 @@ pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor
 
 /// Values that a group of threads works, and those of a sum.
 const EACH: usize = 1024;
-const EACH_SUMMED: usize = 8192;
+const EACH_SUMMED: usize = 16384;
 
 /// A launch over up to seven tensors, each with a number of its own.
 fn seven(sizes: impl Iterator<Item = (usize, f64)>, values: &[f64], each: usize) -> (Seven, usize) {
@@ -167,7 +174,8 @@ pub(crate) fn accumulate(pairs: &[(&Tensor, &Tensor)]) -> Result<()> {
         );
         let mut arguments = bind(some.iter().map(|(sum, _)| *sum), Out);
         arguments.extend(bind(some.iter().map(|(_, gradient)| *gradient), In));
-        arguments.push(Argument::Seven(&seven));
+        let all: Vec<_> = some.iter().flat_map(|&(sum, g)| [sum, g]).collect();
+        arguments.extend([Argument::Seven(&seven), fours(&all, 4)]);
         let device = some[0].0.device();
         launch(
             Kernel::whole("accumulate"),
@@ -193,7 +201,13 @@ pub(crate) fn square_sums(tensors: &[Tensor]) -> Result<Vec<f64>> {
     for some in tensors.chunks(7) {
         let (seven, groups) = seven(some.iter().map(|t| (t.elem_count(), 0.0)), &[], EACH_SUMMED);
         let mut arguments = bind(some.iter(), In);
-        arguments.extend([Out(&sums), Argument::Seven(&seven), Count(at)]);
+        let all: Vec<_> = some.iter().collect();
+        arguments.extend([
+            Out(&sums),
+            Argument::Seven(&seven),
+            Count(at),
+            fours(&all, 4),
+        ]);
         let kernel = Kernel::whole("square_sums");
         launch(kernel, Grid::groups(groups, 8), &arguments, first.device())?;
         at += groups;

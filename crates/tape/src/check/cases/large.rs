@@ -48,6 +48,17 @@ pub fn large_cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n, 61, 48], vec![5, 16]],
             |t, v| t.linear(&t.attention(&v[0], ALL)?, &v[1], None),
         ),
+        // Enough of both for tensor cores: sums that several groups share, and sums that one makes alone.
+        (
+            "linear of many rows",
+            vec![vec![n, 512, 512], vec![512, 512], vec![512]],
+            |t, v| t.linear(&v[0], &v[1], Some(&v[2])),
+        ),
+        (
+            "attention of many whole words, causal",
+            vec![vec![n, 132, 192]],
+            |t, v| t.attention(&v[0], BEFORE),
+        ),
         (
             "conv2d of many pixels",
             vec![vec![n, 3, 33, 31], vec![4, 3, 3, 3]],

@@ -34,5 +34,15 @@ INLINE float as_float(uint v) { return __uint_as_float(v); }
 INLINE uint as_uint(float v) { return __float_as_uint(v); }
 INLINE float half_to_float(ushort v) { float f; asm("{ cvt.f32.f16 %0, %1; }" : "=f"(f) : "h"(v)); return f; }
 INLINE ushort float_to_half(float v) { ushort h; asm("{ cvt.rn.f16.f32 %0, %1; }" : "=h"(h) : "f"(v)); return h; }
+// Within some units in the last place.
+INLINE float quick_exp(float x) { return __expf(x); }
+INLINE float quick_ratio(float a, float b) { return __fdividef(a, b); }
+INLINE float4 bf16_to_float4(ushort4 v) { return make_float4(__uint_as_float(uint(v.x) << 16), __uint_as_float(uint(v.y) << 16), __uint_as_float(uint(v.z) << 16), __uint_as_float(uint(v.w) << 16)); }
+INLINE uint two_halves(float low, float high) { uint d; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low)); return d; }
+INLINE ushort4 float_to_bf164(float4 v) {
+    const uint a = two_halves(v.x, v.y), b = two_halves(v.z, v.w);
+    return make_ushort4(ushort(a), ushort(a >> 16), ushort(b), ushort(b >> 16));
+}
+#define HAS_BF16_BY_FOUR
 INLINE float simd_sum(float v) { for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(0xffffffffu, v, o); return v; }
 INLINE float simd_max(float v) { for (int o = 16; o; o >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, o)); return v; }

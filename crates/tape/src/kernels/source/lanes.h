@@ -100,6 +100,8 @@ struct ushort4 { ushort x, y, z, w; };
 #define INFINITE std::numeric_limits<float>::infinity()
 INLINE float as_float(uint v) { float f; std::memcpy(&f, &v, 4); return f; }
 INLINE uint as_uint(float v) { uint u; std::memcpy(&u, &v, 4); return u; }
+INLINE float quick_exp(float x) { return exp(x); }
+INLINE float quick_ratio(float a, float b) { return a / b; }
 INLINE float half_to_float(ushort h) {
     const uint sign = uint(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, rest = h & 1023u;
     if (exponent == 31u) return as_float(sign | 0x7f800000u | rest << 13);

@@ -30,5 +30,7 @@ using namespace metal;
 #define INFINITE INFINITY
 INLINE float as_float(uint v) { return as_type<float>(v); }
 INLINE uint as_uint(float v) { return as_type<uint>(v); }
+INLINE float quick_exp(float x) { return exp(x); }
+INLINE float quick_ratio(float a, float b) { return a / b; }
 INLINE float half_to_float(ushort v) { return float(as_type<half>(v)); }
 INLINE ushort float_to_half(float v) { return as_type<ushort>(half(v)); }

@@ -10,6 +10,10 @@
 // `of` of each of four numbers, which it calls `v`; and of each with one of `b`, which it calls `g`.
 #define BY_FOUR(a, of) { { const float v = a.x; a.x = of; } { const float v = a.y; a.y = of; } { const float v = a.z; a.z = of; } { const float v = a.w; a.w = of; } }
 #define BY_FOUR_PAIRS(a, b, of) { { const float v = a.x, g = b.x; a.x = of; } { const float v = a.y, g = b.y; a.y = of; } { const float v = a.z, g = b.z; a.z = of; } { const float v = a.w, g = b.w; a.w = of; } }
+#define SUM4(a) ((a.x + a.y) + (a.z + a.w))
+#define NONE4 FLOAT4(0.0f, 0.0f, 0.0f, 0.0f)
+// Words of four that a thread holds of what its group works.
+#define KEPT 8u
 // The sum of `v` over the group; `s` is shared and as long as there are simdgroups. All threads take part.
 #define GROUP_SUM(v, s) do { const float sum_ = simd_sum(v); if (LANE == 0u) s[SIMD] = sum_; BARRIER; v = 0.0f; for (uint k_ = 0u; k_ < SIMDS; k_++) v += s[k_]; BARRIER; } while (0)
 #define GROUP_MAX(v, s) do { const float max_ = simd_max(v); if (LANE == 0u) s[SIMD] = max_; BARRIER; v = s[0]; for (uint k_ = 1u; k_ < SIMDS; k_++) v = max(v, s[k_]); BARRIER; } while (0)
@@ -19,8 +23,10 @@ INLINE ushort float_to_bf16(float v) {
     if ((u & 0x7fffffffu) > 0x7f800000u) return ushort((u >> 16) | 0x40u);
     return ushort((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
+#ifndef HAS_BF16_BY_FOUR
 INLINE float4 bf16_to_float4(ushort4 v) { return FLOAT4(bf16_to_float(v.x), bf16_to_float(v.y), bf16_to_float(v.z), bf16_to_float(v.w)); }
 INLINE ushort4 float_to_bf164(float4 v) { return USHORT4(float_to_bf16(v.x), float_to_bf16(v.y), float_to_bf16(v.z), float_to_bf16(v.w)); }
+#endif
 INLINE float4 half_to_float4(ushort4 v) { return FLOAT4(half_to_float(v.x), half_to_float(v.y), half_to_float(v.z), half_to_float(v.w)); }
 INLINE ushort4 float_to_half4(float4 v) { return USHORT4(float_to_half(v.x), float_to_half(v.y), float_to_half(v.z), float_to_half(v.w)); }
 // Number `index` of a counter-based stream, 53 bits: SplitMix64, as the CPU draws it. A stream is two words, the low one first.
@@ -30,9 +36,16 @@ INLINE ulong drawn(uint low, uint high, uint index) {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebul;
     return (z ^ (z >> 31)) >> 11;
 }
+// The same of a state that has been moved to its number, and all 64 bits of it: the next is one step further on.
+#define STREAM_STEP 0x9e3779b97f4a7c15ul
+INLINE ulong mixed(ulong z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ul;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebul;
+    return z ^ (z >> 31);
+}
 // Written by exponentials: fast mathematics has no exact tangent.
-INLINE float tangent(float u) { return 1.0f - 2.0f / (exp(2.0f * u) + 1.0f); }
-INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+INLINE float tangent(float u) { return 1.0f - quick_ratio(2.0f, quick_exp(2.0f * u) + 1.0f); }
+INLINE float sigmoid(float x) { return quick_ratio(1.0f, 1.0f + quick_exp(-x)); }
 INLINE float gelu(float x) { return 0.5f * x * (1.0f + tangent(0.7978845608f * (x + 0.044715f * x * x * x))); }
 INLINE float gelu_slope(float x) {
     const float t = tangent(0.7978845608f * (x + 0.044715f * x * x * x));
@@ -42,10 +55,10 @@ INLINE float gelu_slope(float x) {
 INLINE float normal_share(float x) {
     const float z = (x < 0.0f ? -x : x) * 0.7071067812f;
     const float t = 1.0f / (1.0f + 0.3275911f * z);
-    const float tail = 0.5f * t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f)))) * exp(-z * z);
+    const float tail = 0.5f * t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f)))) * quick_exp(-z * z);
     return x < 0.0f ? tail : 1.0f - tail;
 }
-INLINE float gelu_erf_slope(float x) { return normal_share(x) + x * 0.3989422804f * exp(-0.5f * x * x); }
+INLINE float gelu_erf_slope(float x) { return normal_share(x) + x * 0.3989422804f * quick_exp(-0.5f * x * x); }
 INLINE float silu_slope(float x) { const float s = sigmoid(x); return s * (1.0f + x * (1.0f - s)); }
 // What follows a norm: 0 nothing, 1 ReLU, 2 GELU.
 INLINE float activated(float z, uint f) { return f == 1u ? (z < 0.0f ? 0.0f : z) : f == 2u ? gelu(z) : z; }

@@ -59,7 +59,7 @@ fn check(what: &str, shapes: &[&[usize]], run: Operation) {
 
 #[test]
 fn rows_of_any_width_and_number() {
-    for (rows, width) in [(1, 1), (3, 33), (130, 31), (300, 65)] {
+    for (rows, width) in [(1, 1), (3, 33), (130, 31), (300, 65), (9, 64), (5, 1028)] {
         check(
             "layer_norm",
             &[&[rows, width], &[width], &[width]],
@@ -102,6 +102,7 @@ fn attention_with_and_without_what_is_hidden() {
         (1, 70, 1, 64),
         (2, 33, 1, 32),
         (1, 67, 1, 65),
+        (2, 40, 2, 4),
     ] {
         let shape: &[usize] = &[samples, tokens, 3 * heads * head];
         for causal in [false, true] {
@@ -117,7 +118,7 @@ fn attention_with_and_without_what_is_hidden() {
 
 #[test]
 fn losses_over_any_number_of_classes() {
-    for classes in [1, 33, 1000] {
+    for classes in [1, 33, 1000, 1100] {
         let labels: Vec<u32> = [0, classes / 2, classes - 1].map(|l| l as u32).to_vec();
         check("cross_entropy", &[&[3, classes]], &|t, v| {
             Ok(t.cross_entropy(&v[0], &labels, 0.1)?.sum)
@@ -148,10 +149,13 @@ fn an_embedding_whose_row_many_tokens_use() {
 #[test]
 fn images_of_any_size() {
     for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
-        let shapes: [&[usize]; 3] = [&[3, 6, 15, 11], &[6], &[6]];
-        check("group_norm", &shapes, &|t, v| {
-            t.group_norm(&v[0], 2, (&v[1], &v[2]), 1e-3, activation)
-        });
+        // By one and by four, a group that is held and one that is too large for it.
+        for images in [[3, 6, 15, 11], [3, 6, 8, 8], [1, 4, 68, 64]] {
+            let shapes: [&[usize]; 3] = [&images, &[images[1]], &[images[1]]];
+            check("group_norm", &shapes, &|t, v| {
+                t.group_norm(&v[0], 2, (&v[1], &v[2]), 1e-3, activation)
+            });
+        }
     }
     for (kernel, stride, padding) in [(3, 1, 1), (3, 2, 1), (1, 1, 0), (1, 2, 0), (5, 3, 2)] {
         let shapes: [&[usize]; 2] = [&[2, 3, 9, 7], &[4, 3, kernel, kernel]];
@@ -289,9 +293,56 @@ fn a_block_of_queries_sees_what_its_place_lets_it() {
     );
 }
 
+/// The same numbers, beginning where four of them are no whole word: kernels that hold rows leave them to the others.
+fn shifted(t: &Tensor) -> Tensor {
+    let flat = t.flatten_all().expect("a tensor");
+    let first = flat.narrow(0, 0, 1).expect("not empty");
+    let both = Tensor::cat(&[&first, &flat], 0).expect("one type");
+    let rest = both.narrow(0, 1, t.elem_count()).expect("one more");
+    rest.reshape(t.dims()).expect("as many")
+}
+
+fn held_rows() {
+    for width in [100, 252, 500, 1000, 1028] {
+        check("layer_norm", &[&[3, width], &[width], &[width]], &|t, v| {
+            t.layer_norm(&v[0], &v[1], &v[2], 1e-3)
+        });
+        // The last three of as many queries as keys, so that the last word is seen in part.
+        let seen = Seen {
+            scale: 0.7,
+            queries: (3, width - 3),
+            keys: width,
+            heads: 1,
+            causal: true,
+            lengths: None,
+        };
+        let p = drawn(&[2, 3, width], 1, DType::F32);
+        let dp = drawn(&[2, 3, width], 2, DType::F32);
+        let [others_p, others_dp] = [shifted(&p), shifted(&dp)];
+        lanes::with(|| {
+            for (p, dp) in [(&p, &dp), (&others_p, &others_dp)] {
+                rows::softmax(p, &seen)?;
+                rows::softmax_backward(p, dp, 0.7)?;
+            }
+            Ok::<_, crate::TapeError>(())
+        })
+        .expect("kernels");
+        for (held, others) in [(&p, &others_p), (&dp, &others_dp)] {
+            let apart = (held - others).and_then(|t| t.abs()?.max_all()?.to_scalar::<f32>());
+            assert!(apart.expect("numbers") <= 1e-6, "{width}");
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_held_come_to_what_the_others_come_to() {
+    held_rows();
+}
+
 #[test]
 fn every_kernel_is_run_by_these_claims() {
     super::hold(1, DType::F32, 1e-5);
+    held_rows();
     let ids = [1, 1, 0];
     check("embedding", &[&[3, 4]], &|t, v| {
         t.embedding(&v[0], &ids, &[3])

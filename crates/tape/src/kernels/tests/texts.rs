@@ -44,6 +44,23 @@ fn every_module_compiles_for_cuda_where_its_toolkit_is() {
     }
 }
 
+#[test]
+fn the_products_for_tensor_cores_compile_where_the_toolkit_is() {
+    let Some(nvcc) = nvcc() else {
+        println!("no nvcc here: the products were not compiled for CUDA");
+        return;
+    };
+    let text = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/kernels/source/tensor_cores.cu"
+    );
+    let out = scratch(&format!("ebb-{}-tensor-cores.ptx", std::process::id()));
+    let mut command = Command::new(&nvcc);
+    command.args(["-arch=sm_90a", "-ptx", "-o"]).arg(&out);
+    compile("tensor_cores.cu", command.arg(text));
+    std::fs::remove_file(out).expect("it was just made");
+}
+
 /// A syntax check only: Metal's own compiler runs on the user's Mac, where `ebb doctor` compares every kernel's numbers.
 #[test]
 fn every_module_is_cpp_behind_metals_prelude() {

@@ -1,0 +1,142 @@
+//! Which products of single precision go to tensor cores, and how they are cut: by shapes and times that were measured on an H200.
+//! Refuses to know the device that does it.
+
+/// Rows of a tile, and how many numbers of the summed axis are worked at a time: the text's ROWS and DEPTH.
+pub(super) const ROWS: usize = 128;
+const DEPTH: usize = 32;
+/// Widths of a tile, with the microseconds of a step on an H200 and those before and after all steps.
+pub(super) const WIDTHS: [(usize, f64, f64); 3] =
+    [(128, 1.25, 5.5), (96, 1.05, 4.0), (64, 0.95, 3.0)];
+/// Microseconds until the next group may add to a tile that several share.
+const TURN_US: f64 = 3.0;
+/// Longest sum that goes on without being added to the result.
+const LONGEST: usize = 1024;
+/// Groups that may share a tile.
+const PARTS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+/// Tiles that may be shared.
+pub(super) const SHARED_TILES: usize = 1024;
+
+/// An operand by address, or a list of addresses on the device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Side {
+    /// Where it begins.
+    pub address: u64,
+    /// Elements between two rows, or two columns where it is turned.
+    pub step: usize,
+    /// Stored by columns.
+    pub turned: bool,
+}
+
+/// `c = a b + keep c` of single precision.
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "without CUDA nothing is multiplied")
+)]
+pub(super) struct Work {
+    /// Rows of `a`, columns of `b`, and what is summed over.
+    pub sizes: [usize; 3],
+    /// First operand.
+    pub a: Side,
+    /// Second operand.
+    pub b: Side,
+    /// The result, by rows.
+    pub c: Side,
+    /// What stays of it.
+    pub keep: f32,
+    /// So many matrices by lists of addresses, or one by its address.
+    pub many: Option<usize>,
+}
+
+impl Work {
+    /// Four numbers can be read as one word wherever an operand is read, and two of the result written.
+    pub fn fits(&self) -> bool {
+        let [m, n, k] = self.sizes;
+        let (a, b) = (self.a, self.b);
+        let beside = [if a.turned { m } else { k }, if b.turned { k } else { n }];
+        let whole = |address: u64| self.many.is_some() || address.is_multiple_of(16);
+        let fours = [beside[0], beside[1], a.step, b.step];
+        fours.iter().all(|n| n.is_multiple_of(4))
+            && [n, self.c.step].iter().all(|n| n.is_multiple_of(2))
+            && [a.address, b.address, self.c.address]
+                .into_iter()
+                .all(whole)
+            && !self.c.turned
+    }
+
+    /// A tile's width and how many groups share it, where that is faster than cuBLAS, by what was measured on an H200.
+    pub fn plan(&self, multiprocessors: usize) -> Option<(usize, usize)> {
+        let [m, n, k] = self.sizes;
+        let (count, shares) = (self.many.unwrap_or(1), self.many.is_none());
+        let time = |&((width, step, fixed), parts): &((usize, f64, f64), usize)| {
+            let tiles = m.div_ceil(ROWS) * n.div_ceil(width) * count;
+            let each = each(k, parts);
+            let rounds = (tiles * parts).div_ceil(multiprocessors) as f64;
+            let again = (each.div_ceil(LONGEST) - 1) as f64 + (parts - 1) as f64;
+            rounds * ((each / DEPTH) as f64 * step + fixed) + again * TURN_US
+        };
+        let possible = |&((width, ..), parts): &((usize, f64, f64), usize)| {
+            let tiles = m.div_ceil(ROWS) * n.div_ceil(width);
+            let apart = shares && each(k, parts) <= LONGEST && tiles <= SHARED_TILES;
+            k.div_ceil(each(k, parts)) == parts && (parts == 1 || apart)
+        };
+        let all = WIDTHS
+            .into_iter()
+            .flat_map(|width| PARTS.map(|parts| (width, parts)));
+        let timed = all.filter(possible).map(|plan| (time(&plan), plan));
+        let (fastest, ((width, ..), parts)) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let operations = 2.0 * (m * n * k * count) as f64;
+        // What cuBLAS takes for it: many small matrices are far from its best.
+        let others = match self.many {
+            None => 10.0 + operations / 48e6,
+            Some(_) => 5.0 + operations / 15e6,
+        };
+        (fastest < others).then_some((width, parts))
+    }
+}
+
+/// Numbers of the summed axis for each of so many groups.
+pub(super) fn each(k: usize, parts: usize) -> usize {
+    k.div_ceil(parts).next_multiple_of(DEPTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(sizes: [usize; 3], many: Option<usize>) -> Work {
+        let side = |step| Side {
+            address: 256,
+            step,
+            turned: false,
+        };
+        Work {
+            sizes,
+            a: side(sizes[2]),
+            b: side(sizes[1]),
+            c: side(sizes[1]),
+            keep: 0.0,
+            many,
+        }
+    }
+
+    #[test]
+    fn a_large_product_goes_to_the_tensor_cores_and_a_long_sum_of_few_does_not() {
+        assert!(work([4096, 3072, 768], None).plan(132).is_some());
+        assert!(work([64, 64, 4096], None).plan(132).is_none());
+    }
+
+    #[test]
+    fn a_long_sum_is_cut_so_that_no_part_goes_on_for_too_long() {
+        let (_, parts) = work([768, 768, 4096], None).plan(132).expect("it pays");
+        assert!(parts > 1 && each(4096, parts) <= LONGEST, "{parts}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_by_four_is_left_to_cublas() {
+        assert!(work([4096, 768, 768], None).fits());
+        assert!(!work([4096, 767, 768], None).fits());
+        let mut odd = work([4096, 768, 768], None);
+        odd.a.address += 4;
+        assert!(!odd.fits());
+    }
+}
