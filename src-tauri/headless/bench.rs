@@ -8,7 +8,9 @@ use super::say::{aside, out};
 use super::verify_split::workload;
 use serde_json::json;
 use std::process::Command;
-use trainer::bench::{Case, Row, Workload, measure_kernels, peak_gflops, run as measure};
+use trainer::bench::{
+    Case, Row, Workload, gradients_against_f64, measure_kernels, peak_gflops, run as measure,
+};
 use trainer::{LossScale, Precision, choose, default_threads, on_threads};
 
 /// The top-level entry point of `ebb bench`.
@@ -18,6 +20,11 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     }
     let cases = cases(args)?;
     let threads = args.threads.unwrap_or(default_threads());
+    if args.gradients {
+        return cases
+            .into_iter()
+            .try_for_each(|case| gradients(case, args, threads));
+    }
     match cases.as_slice() {
         [case] => alone(*case, args, threads),
         cases => each_in_its_own_process(cases, args, threads),
@@ -51,6 +58,35 @@ fn kernels(args: &args::Bench) -> Result<(), Failure> {
                 "{name:24} {precision:5} {ms:8.3} ms {gb_per_s:7.0} GB/s {share:4.0} % of the copy"
             );
         }
+    }
+    Ok(())
+}
+
+/// How far a piece's gradients are from the CPU's in f64.
+fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
+    let device = wanted(Some(&args.device))?;
+    let (name, precision) = (case.workload.name(), case.precision.name());
+    let (kind, distance) = on_threads(threads, || {
+        let chosen = choose(device)?;
+        trainer::allow_kernels(!args.composed);
+        trainer::allow_tensor_cores(!args.plain_products);
+        Ok((chosen.kind, gradients_against_f64(case, &chosen.device)?))
+    })?;
+    if args.json {
+        let line = json!({
+            "workload": name, "batch": case.batch, "precision": precision, "device": kind, "loss": distance.loss,
+            "gradients": distance.all, "largest": distance.largest, "largest_of": distance.name,
+        });
+        out!("{line}");
+    } else {
+        out!(
+            "{name:10} {precision} batch {:>3} on {kind} against f64: gradients differ by {:.1e}, most that of {} by {:.1e}; the loss by {:.1e}",
+            case.batch,
+            distance.all,
+            distance.name,
+            distance.largest,
+            distance.loss
+        );
     }
     Ok(())
 }
@@ -97,6 +133,7 @@ fn alone(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> 
     let (row, kind, peak_rss_bytes, peak_gflops) = on_threads(threads, || {
         let chosen = choose(device)?;
         trainer::allow_kernels(!args.composed);
+        trainer::allow_tensor_cores(!args.plain_products);
         let row = measure(case, &chosen.device)?;
         // Read before the matrices that measure the machine.
         let peak_rss_bytes = peak_rss_bytes();
@@ -148,6 +185,7 @@ fn each_in_its_own_process(
         command.args(["--precision", &args.precision]);
         command.args(args.json.then_some("--json"));
         command.args(args.composed.then_some("--composed"));
+        command.args(args.plain_products.then_some("--plain-products"));
         let name = format!("{} at batch {}", case.workload.name(), case.batch);
         match command.status() {
             Ok(status) if status.success() => {}
@@ -203,6 +241,7 @@ impl Measured {
             "precision": case.precision.name(), "skipped_steps": row.skipped_steps,
             "checkpoint_blocks": case.checkpointed, "saved_mb": row.saved_bytes as f64 / MB,
             "peak_device_mb": row.peak_device_bytes as f64 / MB, "kernels": trainer::kernels_allowed(),
+            "tensor_cores": trainer::tensor_cores_allowed(),
             "gflop_per_step": row.flops / 1e9, "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
             "peak_fraction": self.gflops() / self.peak_gflops,
             "weights": row.fingerprint.map(|weights| format!("{weights:016x}")),

@@ -58,13 +58,13 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     if let Some(what) = certificate.failed_kernel() {
         out!("Ebb's own kernels are left out here: {what} is wrong in them");
     }
-    for half in ["bf16", "f16"] {
-        let of_half: Vec<Finding> = findings
+    for precision in ["f32", "bf16", "f16"] {
+        let of_one: Vec<Finding> = findings
             .iter()
-            .filter(|f| f.precision == half)
+            .filter(|f| f.precision == precision)
             .cloned()
             .collect();
-        out!("In {half}: {}", passed(&of_half));
+        out!("In {precision}: {}{}", passed(&of_one), furthest(&of_one));
     }
     out!(
         "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
@@ -109,6 +109,25 @@ fn passed(findings: &[Finding]) -> String {
         right.count(),
         findings.len()
     )
+}
+
+/// What is furthest from f64, and the furthest of the models apart from it.
+fn furthest(findings: &[Finding]) -> String {
+    let of = |models: bool| {
+        let some = findings
+            .iter()
+            .filter(|f| f.what.starts_with("model ") == models);
+        let most = some.max_by(|a, b| a.difference.total_cmp(&b.difference))?;
+        Some(format!(
+            "{} {:.1e} ({})",
+            most.what, most.difference, most.detail
+        ))
+    };
+    let named: Vec<String> = [of(false), of(true)].into_iter().flatten().collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(": {}", named.join(", ")),
+    }
 }
 
 fn describe(finding: &Finding) -> String {

@@ -4,6 +4,24 @@ use crate::support::Place;
 use serde_json::Value;
 
 #[test]
+fn gradients_are_measured_against_f64() {
+    let place = Place::new();
+    for (precision, least, most) in [("f32", 1e-9, 1e-5), ("bf16", 1e-4, 2e-2)] {
+        let line = format!(
+            "bench --gradients --workload bert_mini --batch 1 --device cpu --threads 2 --json --precision {precision}"
+        );
+        let said = place.run(&line).ended(0).out;
+        let line: Value = serde_json::from_str(&said).expect("JSON");
+        let apart = line["gradients"].as_f64().expect("a number");
+        assert!(apart > least && apart < most, "{line}");
+        assert!(
+            line["largest"].as_f64().expect("a number") >= apart,
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
     let place = Place::new();
     let line = "bench --workload bert_mini --batch 3,1 --micro 2 --steps 1 --device cpu --threads 2 --json";

@@ -5,9 +5,11 @@ mod workload;
 mod batch;
 mod flops;
 mod case;
+mod gradients;
 mod peak;
 
 pub use case::{Case, Row, Spread, run};
+pub use gradients::{Distance, gradients_against_f64};
 pub use peak::peak_gflops;
 pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
 pub(crate) use workload::Model;

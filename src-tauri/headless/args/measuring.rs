@@ -64,9 +64,15 @@ pub struct Bench {
     /// Without Ebb's own GPU kernels: every operation composed of stock ones
     #[arg(long)]
     pub composed: bool,
+    /// Products of f32 by the GPU's own library, not on tensor cores as sums of bf16
+    #[arg(long)]
+    pub plain_products: bool,
     /// Measure the GPU's kernels that only move memory, beside a copy, in the place of workloads
     #[arg(long)]
     pub kernels: bool,
+    /// Compare the gradients of one piece with the CPU's in f64, in the place of measuring steps
+    #[arg(long, conflicts_with = "kernels")]
+    pub gradients: bool,
     /// Print one JSON line a case
     #[arg(long)]
     pub json: bool,

@@ -6,7 +6,7 @@ use crate::models::{
     Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
 use crate::task::TrainedPiece;
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 
@@ -229,8 +229,8 @@ impl Model {
         checkpointed: usize,
     ) -> Result<Loss> {
         let images = || -> Result<Value> {
-            let shape = (batch.samples, 3, IMAGE, IMAGE);
-            let images = Tensor::from_slice(&batch.pixels, shape, device)?;
+            let shape = [batch.samples, 3, IMAGE, IMAGE];
+            let images = tape::device::upload(&batch.pixels, &shape, device)?;
             Ok(Value::constant(
                 images.to_dtype(parameters.at(0).tensor.dtype())?,
             ))

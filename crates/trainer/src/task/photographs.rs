@@ -250,8 +250,11 @@ impl ImageTask<'_> {
         let mut values = vec![0.0; samples.len() * 3 * plane];
         let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
         rows.for_each(|(row, sample)| normalise(row, sample.borrow(), plane, &self.pixels));
-        let shape = (samples.len(), 3, self.image_size, self.image_size);
-        let images = Tensor::from_vec(values, shape, self.device)?;
+        let shape = [samples.len(), 3, self.image_size, self.image_size];
+        let images = match self.device.is_cpu() {
+            true => Tensor::from_vec(values, &shape, self.device)?,
+            false => tape::device::upload(&values, &shape, self.device)?,
+        };
         Ok(if self.dtype == DType::F32 {
             images
         } else {
