@@ -14,12 +14,13 @@ const PART: usize = 8;
 /// Elements of a checkpointed block's input at a time on a GPU, whose products need more rows, but of which a sample may have many.
 const DEVICE_PART: usize = 1 << 21;
 
-/// Samples of `x` worked at a time. By the size of one sample alone: whatever the piece, the parts are the same.
-fn part(x: &Tensor) -> usize {
+/// Samples of `x` worked at a time, each of `values` or its own size, if that is more. By the size of one sample alone: whatever the
+/// piece, the parts are the same.
+fn part(x: &Tensor, values: usize) -> usize {
     let samples = x.dims().first().copied().unwrap_or(0).max(1);
     match x.device().is_cpu() {
         true => PART,
-        false => (DEVICE_PART / (x.elem_count() / samples).max(1)).max(1),
+        false => (DEVICE_PART / (x.elem_count() / samples).max(values).max(1)).max(1),
     }
 }
 
@@ -44,7 +45,17 @@ impl Tape<'_> {
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
         E: Into<Ending>,
     {
-        self.checkpoint_parts(x, part(x.tensor()), block)
+        self.checkpoint_samples_of(x, 0, block)
+    }
+
+    /// As [`Tape::checkpoint_samples`], for a block that needs meanwhile as much as so many `values` of each sample: fewer of them are
+    /// worked at a time on a GPU.
+    pub fn checkpoint_samples_of<F, E>(&self, x: &Value, values: usize, block: F) -> Result<Value>
+    where
+        F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
+        E: Into<Ending>,
+    {
+        self.checkpoint_parts(x, part(x.tensor(), values), block)
     }
 
     fn checkpoint_parts<F, E>(&self, x: &Value, size: usize, block: F) -> Result<Value>
@@ -76,13 +87,28 @@ impl Tape<'_> {
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
             let gradients = parts(&gradient.contiguous()?, size)?;
-            let mut inputs = Vec::with_capacity(gradients.len());
-            for (part, (_, gradient)) in parts(&input, size)?.into_iter().zip(gradients) {
-                inputs.extend(again.walk_back(part, gradient, &block, sink)?);
+            // Each part's gradient goes to its place at once: there are never two of the whole.
+            let mut whole = None::<Tensor>;
+            for (part, (samples, gradient)) in parts(&input, size)?.into_iter().zip(gradients) {
+                let Some(found) = again.walk_back(part, gradient, &block, sink)? else {
+                    continue;
+                };
+                whole = Some(match whole {
+                    None if found.dims() == input.dims() => found,
+                    None => {
+                        let whole = Tensor::zeros(input.dims(), found.dtype(), found.device())?;
+                        whole.slice_set(&found.contiguous()?, 0, samples.start)?;
+                        whole
+                    }
+                    Some(whole) => {
+                        whole.slice_set(&found.contiguous()?, 0, samples.start)?;
+                        whole
+                    }
+                });
             }
-            match inputs.is_empty() {
-                true => Ok(()),
-                false => sink.give(again.id, join(inputs)?),
+            match whole {
+                None => Ok(()),
+                Some(whole) => sink.give(again.id, whole),
             }
         }))
     }
