@@ -130,26 +130,22 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
 
 fn alone(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
-    let (row, kind, peak_rss_bytes, peak_gflops) = on_threads(threads, || {
+    let (row, kind, peaks, peak_gflops) = on_threads(threads, || {
         let chosen = choose(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
         let row = measure(case, &chosen.device)?;
         // Read before the matrices that measure the machine.
-        let peak_rss_bytes = peak_rss_bytes();
-        Ok((
-            row,
-            chosen.kind,
-            peak_rss_bytes,
-            peak_gflops(&chosen.device)?,
-        ))
+        let peaks = (peak_rss_bytes(), trainer::take_peak_bytes());
+        Ok((row, chosen.kind, peaks, peak_gflops(&chosen.device)?))
     })?;
     let measured = Measured {
         case,
         row,
         threads,
         kind,
-        peak_rss_bytes,
+        peak_rss_bytes: peaks.0,
+        peak_heap_bytes: peaks.1,
         peak_gflops,
     };
     if args.json {
@@ -215,6 +211,7 @@ struct Measured {
     threads: usize,
     kind: &'static str,
     peak_rss_bytes: u64,
+    peak_heap_bytes: u64,
     peak_gflops: f64,
 }
 
@@ -237,7 +234,8 @@ impl Measured {
             "micro": case.micro, "threads": self.threads, "ckpt": case.checkpointed > 0, "device": self.kind,
             "params": row.parameters, "steps": case.steps, "s_per_step": row.s_per_step, "warmup_s": row.warmup_s,
             "samples_per_s": self.samples_per_s(), "state_mb": row.state_bytes as f64 / MB,
-            "peak_rss_mb": self.peak_rss_bytes as f64 / MB, "loss": row.losses,
+            "peak_rss_mb": self.peak_rss_bytes as f64 / MB,
+            "peak_heap_mb": self.peak_heap_bytes as f64 / MB, "loss": row.losses,
             "precision": case.precision.name(), "skipped_steps": row.skipped_steps,
             "checkpoint_blocks": case.checkpointed, "saved_mb": row.saved_bytes as f64 / MB,
             "peak_device_mb": row.peak_device_bytes as f64 / MB, "kernels": trainer::kernels_allowed(),

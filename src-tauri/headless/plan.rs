@@ -294,6 +294,8 @@ fn fewest(room: &Room, effective_batch: u32, fixed: Option<u32>) -> Forms {
 fn target(threads: Option<u32>, room: &Room) -> Target {
     let threads = threads.map_or_else(default_threads, |n| n as usize);
     let cap = room.device.memory_cap_bytes.unwrap_or(u64::MAX);
+    // What reading the folder has left with the allocator is no part of the program.
+    crate::allocator::purge();
     Target::of(room.kind, threads, room.device.total_bytes.min(cap))
 }
 

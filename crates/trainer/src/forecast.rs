@@ -3,6 +3,7 @@
 //! [`pressure::suggest_config`]'s to say.
 
 mod alignment;
+mod arena;
 mod fewest;
 mod heap;
 mod reach;
@@ -19,7 +20,7 @@ use crate::bench::Workload;
 use crate::error::Result;
 use crate::feed::Ahead;
 use crate::optimizer::Optimizer;
-use crate::plan::{Family, ModelKind, OptimizerKind, Plan};
+use crate::plan::{ModelKind, OptimizerKind, Plan};
 use dataset::Task;
 use heap::Heap;
 use pressure::{Form, ModelNeed, Peak, sensible_sizes};
@@ -30,10 +31,10 @@ use tape::Parameters;
 
 /// Sides of images that suit every model, and that a plan lists.
 pub const IMAGE_SIZES: [u32; 8] = [32, 48, 64, 96, 128, 160, 192, 224];
-/// How long the rehearsals of one form may take; two sizes are rehearsed however long they take.
-const PATIENCE: Duration = Duration::from_millis(1200);
+/// How long the rehearsals of one form may take; one and two samples are rehearsed however long they take.
+const PATIENCE: Duration = Duration::from_millis(2000);
 /// The same for one of many that are listed.
-const HASTE: Duration = Duration::from_millis(100);
+const HASTE: Duration = Duration::from_millis(150);
 /// What a block computed twice costs, as a fraction of the time of a step with none: one more forward pass, a third of a step.
 const AGAIN_FRACTION: f64 = 0.33;
 
@@ -123,8 +124,6 @@ pub struct Forecast {
     batch_sample_bytes: u64,
     forms: Vec<(u32, Heap)>,
     blocks: u32,
-    /// The network is made of convolutions.
-    convolves: bool,
     target: Target,
 }
 
@@ -169,10 +168,6 @@ impl Forecast {
             batch_sample_bytes: 0,
             forms: Vec::new(),
             blocks: plan.blocks_of(model, image_size),
-            convolves: matches!(
-                model,
-                ModelKind::ConvNet | ModelKind::Published(Family::ResNet)
-            ),
             target,
         };
         forecast.rehearsed(&piece, plan.checkpoint_blocks, forms, patience)
@@ -195,7 +190,6 @@ impl Forecast {
             batch_sample_bytes: workload.sample_bytes(),
             forms: Vec::new(),
             blocks: workload.blocks() as u32,
-            convolves: workload == Workload::ResNet18,
             target,
         };
         forecast.rehearsed(&piece, checkpointed, forms, PATIENCE)
@@ -210,7 +204,19 @@ impl Forecast {
         effective_batch: u32,
     ) -> Option<u64> {
         let heap_bytes = self.heap_bytes(checkpointed, micro_batch, effective_batch)?;
-        Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes, self.convolves))
+        self.process_bytes(checkpointed, heap_bytes)
+    }
+
+    /// What the process takes where so much of its heap is in use.
+    fn process_bytes(&self, checkpointed: u32, heap_bytes: u64) -> Option<u64> {
+        let holes_bytes = self.form(checkpointed)?.holes_bytes();
+        Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes, holes_bytes))
+    }
+
+    fn form(&self, checkpointed: u32) -> Option<&Heap> {
+        let mut forms = self.forms.iter();
+        let (_, heap) = forms.find(|(blocks, _)| *blocks == checkpointed)?;
+        Some(heap)
     }
 
     /// What of it is in use on the heap, in bytes.
@@ -231,8 +237,7 @@ impl Forecast {
 
     /// What a piece takes beside what stands, in bytes; nothing for a number of checkpointed blocks that was not forecast.
     pub fn piece_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
-        let mut forms = self.forms.iter();
-        let (_, heap) = forms.find(|(blocks, _)| *blocks == checkpointed)?;
+        let heap = self.form(checkpointed)?;
         Some(heap.peak_bytes(micro_batch, self.target.allocator))
     }
 

@@ -56,7 +56,7 @@ pub use schedule::Course;
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
-pub use tape::memory::{Counting, Purge};
+pub use tape::memory::{Counting, Purge, take_peak_bytes};
 pub use task::{
     Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken, wilson,
 };

@@ -1,6 +1,7 @@
 //! What a piece takes from the heap, as a function of its samples: made from recordings of rehearsals of a few sizes, one
 //! interval between two operations at a time, since a large piece may peak elsewhere than a small one. Knows no tensor.
 
+use super::arena::holes_bytes;
 use pressure::Allocator;
 use std::collections::BTreeMap;
 use tape::HeapEvent;
@@ -24,11 +25,17 @@ struct Take {
 pub(super) struct Heap {
     /// By samples, smallest first.
     takes: Vec<Take>,
+    /// What the smallest leaves between its blocks, bytes.
+    holes_bytes: u64,
 }
 
 impl Heap {
     /// Adds the recording of a piece of `samples`, more than those before.
     pub fn add(&mut self, samples: u32, events: &[HeapEvent]) {
+        // Blocks that grow with the samples take each other's places; those that do not are in the smallest piece already.
+        if self.takes.is_empty() {
+            self.holes_bytes = holes_bytes(events);
+        }
         self.takes.push(Take {
             samples,
             intervals: intervals(events),
@@ -45,6 +52,11 @@ impl Heap {
             Allocator::PowerOfTwo => pooled(low, high, samples),
         };
         peak.max(0.0) as u64
+    }
+
+    /// Bytes that stay free but touched between the blocks of pieces, whatever their size.
+    pub fn holes_bytes(&self) -> u64 {
+        self.holes_bytes
     }
 
     /// The takes to go by: those around the size, else the last two.

@@ -14,13 +14,14 @@ use dataset::Window;
 use std::time::{Duration, Instant};
 use tape::{Cancel, Kernels, Parameters, rehearse};
 
-/// Sizes rehearsed, as far as there is time. Some operations need more with each of the first few samples and no more beyond:
-/// partial sums of convolutions' gradients.
-const SIZES: [u32; 4] = [1, 2, 4, 8];
-/// The same with checkpointed blocks, which work eight samples at a time.
-const SIZES_IN_PARTS: [u32; 4] = [1, 2, 8, 16];
-/// Without two sizes there is no line.
-const LEAST: usize = 2;
+/// Sizes rehearsed after one sample, as far as there is time. A convolution sums its gradient in parts, one for each sample up to
+/// eight, and then no more: a line through fewer would go on as if they did.
+const SIZES: [u32; 2] = [8, 16];
+/// The same with checkpointed blocks, which are worked eight samples at a time: one part is not cut and joined, so the line is
+/// drawn through two and three.
+const SIZES_IN_PARTS: [u32; 3] = [8, 16, 24];
+/// Where there is time for none of these, this second size makes a line.
+const SECOND: u32 = 2;
 
 /// A network that can be rehearsed, whatever it is fed with.
 pub(super) trait Piece: Sync {
@@ -38,22 +39,29 @@ pub(super) fn heap(
 ) -> Result<Heap> {
     on_threads(1, || {
         let (begun, mut heap) = (Instant::now(), Heap::default());
-        let mut last = (Duration::ZERO, 1);
-        let sizes = match checkpointed {
-            0 => SIZES,
-            _ => SIZES_IN_PARTS,
-        };
-        for (tried, &samples) in sizes.iter().enumerate() {
-            let expected = last.0 * samples / last.1;
-            if tried >= LEAST && begun.elapsed() + expected > patience {
-                break;
-            }
+        let mut rehearse_one = |samples: u32| -> Result<Duration> {
             let at = Instant::now();
             let work = || piece.work(samples as usize, checkpointed as usize, kernels);
             let (done, events) = rehearse(threads, work);
             done?;
             heap.add(samples, &events);
-            last = (at.elapsed(), samples);
+            Ok(at.elapsed())
+        };
+        // The first one also warms caches and the allocator: half of its time is a sample's.
+        let mut last = (rehearse_one(1)? / 2, 1);
+        let sizes: &[u32] = match checkpointed {
+            0 => &SIZES,
+            _ => &SIZES_IN_PARTS,
+        };
+        for &samples in sizes {
+            let expected = last.0 * samples / last.1;
+            if begun.elapsed() + expected > patience {
+                break;
+            }
+            last = (rehearse_one(samples)?, samples);
+        }
+        if last.1 == 1 {
+            rehearse_one(SECOND)?;
         }
         Ok(heap)
     })

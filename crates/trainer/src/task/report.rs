@@ -195,7 +195,8 @@ mod tests {
             0,
             (Heads::of_classes(4), &[]),
         );
-        let report = EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Part::Test)));
+        let report =
+            EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Part::Test)));
         let [ant, bee, cicada, dragonfly] = &report.classes[..] else {
             panic!("{report:?}")
         };

@@ -1,0 +1,285 @@
+//! What an allocator of size classes touches beyond what is in use: a recording is replayed on the rules of mimalloc, the heap of
+//! Ebb on Linux. Blocks up to half a MB share pages of their own class, larger ones stand alone in slices of 64 kB, and what is free
+//! stays touched for some seconds. Knows no tensor and no device.
+
+use std::collections::BTreeMap;
+use tape::HeapEvent;
+
+/// Arenas give out slices of so many bytes.
+const SLICE_BYTES: u64 = 64 << 10;
+/// Slices of a chunk, which no block crosses that is smaller.
+const CHUNK: usize = 512;
+/// Bytes that the system maps at once.
+const MAPPED_BYTES: u64 = 4 << 10;
+/// `(largest block of the page, slices of the page)`; what is larger stands alone.
+const PAGES: [(u64, usize); 3] = [(10 << 10, 1), (84 << 10, 8), (512 << 10, 64)];
+/// Times that a recording is replayed: from the second on the layout repeats.
+const TIMES: usize = 2;
+
+/// Bytes that stay touched beside the fullest moment of a piece, once pieces of this kind have been worked.
+pub(super) fn holes_bytes(events: &[HeapEvent]) -> u64 {
+    let mut arena = Arena::default();
+    for _ in 0..TIMES {
+        let mut held: BTreeMap<u64, Vec<Block>> = BTreeMap::new();
+        for event in events {
+            match *event {
+                HeapEvent::Taken(bytes) => held.entry(bytes).or_default().push(arena.take(bytes)),
+                // What was there before the recording is not given back here.
+                HeapEvent::Given(bytes) => {
+                    if let Some(block) = held.get_mut(&bytes).and_then(Vec::pop) {
+                        arena.give(block);
+                    }
+                }
+                HeapEvent::Operation => {}
+            }
+        }
+        held.into_values()
+            .flatten()
+            .for_each(|block| arena.give(block));
+    }
+    arena.touched_bytes.saturating_sub(arena.most_bytes)
+}
+
+/// A block in use.
+struct Block {
+    bytes: u64,
+    place: Place,
+}
+
+enum Place {
+    /// In slices of its own: the first, and how many.
+    Alone(usize, usize),
+    /// A part of a page.
+    Shared {
+        class_bytes: u64,
+        page: usize,
+        part: usize,
+    },
+}
+
+/// Equal blocks in a few slices.
+struct Page {
+    first: usize,
+    slices: usize,
+    used: usize,
+    /// Parts that were used before and are free, the newest last.
+    free: Vec<usize>,
+    /// Parts that were ever used.
+    begun: usize,
+}
+
+#[derive(Default)]
+struct Arena {
+    /// For each slice whether it is taken, and how much of it was ever touched.
+    taken: Vec<bool>,
+    touched: Vec<u64>,
+    /// For each chunk the kind of block that it was begun with.
+    kinds: Vec<Option<usize>>,
+    /// Pages by class; one that was given back leaves its place empty.
+    pages: BTreeMap<u64, Vec<Option<Page>>>,
+    in_use_bytes: u64,
+    most_bytes: u64,
+    touched_bytes: u64,
+}
+
+impl Arena {
+    fn take(&mut self, bytes: u64) -> Block {
+        self.in_use_bytes += bytes;
+        self.most_bytes = self.most_bytes.max(self.in_use_bytes);
+        let page = PAGES.iter().find(|(largest, _)| bytes <= *largest);
+        let place = match page {
+            Some(&(_, slices)) => self.share(bytes, slices),
+            None => {
+                let slices = bytes.div_ceil(SLICE_BYTES) as usize;
+                let first = self.find(slices);
+                self.touch(first as u64 * SLICE_BYTES, bytes);
+                Place::Alone(first, slices)
+            }
+        };
+        Block { bytes, place }
+    }
+
+    fn give(&mut self, block: Block) {
+        self.in_use_bytes -= block.bytes;
+        match block.place {
+            Place::Alone(first, slices) => self.free(first, slices),
+            Place::Shared {
+                class_bytes,
+                page,
+                part,
+            } => {
+                let pages = self.pages.entry(class_bytes).or_default();
+                let last = pages.iter().flatten().count() == 1;
+                let Some(Some(of)) = pages.get_mut(page) else {
+                    return;
+                };
+                of.used -= 1;
+                of.free.push(part);
+                // The last page of a class is kept.
+                if of.used == 0 && !last {
+                    let (first, slices) = (of.first, of.slices);
+                    pages[page] = None;
+                    self.free(first, slices);
+                }
+            }
+        }
+    }
+
+    /// A part of the first page of the class that has one.
+    fn share(&mut self, bytes: u64, slices: usize) -> Place {
+        let class_bytes = class_bytes(bytes);
+        let parts = ((slices as u64 * SLICE_BYTES - MAPPED_BYTES) / class_bytes) as usize;
+        let pages = self.pages.entry(class_bytes).or_default();
+        let open = |page: &Option<Page>| page.as_ref().is_some_and(|page| page.used < parts);
+        let index = match pages.iter().position(open) {
+            Some(index) => index,
+            None => {
+                let first = self.find(slices);
+                let pages = self.pages.entry(class_bytes).or_default();
+                pages.push(Some(Page {
+                    first,
+                    slices,
+                    used: 0,
+                    free: Vec::new(),
+                    begun: 0,
+                }));
+                pages.len() - 1
+            }
+        };
+        let pages = self.pages.entry(class_bytes).or_default();
+        let (mut first, mut part) = (0, 0);
+        if let Some(Some(page)) = pages.get_mut(index) {
+            page.used += 1;
+            first = page.first;
+            part = page.free.pop().unwrap_or(page.begun);
+            page.begun = page.begun.max(part + 1);
+        }
+        let from = first as u64 * SLICE_BYTES + MAPPED_BYTES + part as u64 * class_bytes;
+        self.touch(from, bytes);
+        Place::Shared {
+            class_bytes,
+            page: index,
+            part,
+        }
+    }
+
+    /// The first free slices in a row: among chunks begun with smaller kinds or its own, then in an untouched one.
+    fn find(&mut self, slices: usize) -> usize {
+        let kind = match slices {
+            1 => 0,
+            8 => 1,
+            64 => 2,
+            _ => 3,
+        };
+        let chunks = slices.div_ceil(CHUNK);
+        if chunks == 1 {
+            for wanted in (0..=kind).map(Some).chain([None]) {
+                for chunk in 0..self.kinds.len() {
+                    if self.kinds[chunk] != wanted {
+                        continue;
+                    }
+                    if let Some(first) = self.row_in(chunk, slices) {
+                        self.kinds[chunk].get_or_insert(kind);
+                        self.mark(first, slices, true);
+                        return first;
+                    }
+                }
+            }
+        }
+        let empty = |chunk: usize| self.kinds.get(chunk).is_none_or(Option::is_none);
+        let mut chunk = 0;
+        while !(chunk..chunk + chunks).all(empty) {
+            chunk += 1;
+        }
+        let most = (chunk + chunks).max(self.kinds.len());
+        self.kinds.resize(most, None);
+        self.taken.resize(most * CHUNK, false);
+        self.touched.resize(most * CHUNK, 0);
+        self.kinds[chunk..chunk + chunks].fill(Some(kind));
+        self.mark(chunk * CHUNK, slices, true);
+        chunk * CHUNK
+    }
+
+    fn row_in(&self, chunk: usize, slices: usize) -> Option<usize> {
+        let from = chunk * CHUNK;
+        let mut row = 0;
+        for slice in from..from + CHUNK {
+            row = if self.taken[slice] { 0 } else { row + 1 };
+            if row == slices {
+                return Some(slice + 1 - slices);
+            }
+        }
+        None
+    }
+
+    fn mark(&mut self, first: usize, slices: usize, taken: bool) {
+        self.taken[first..first + slices].fill(taken);
+    }
+
+    fn free(&mut self, first: usize, slices: usize) {
+        self.mark(first, slices, false);
+        for chunk in first / CHUNK..=(first + slices - 1) / CHUNK {
+            if !self.taken[chunk * CHUNK..(chunk + 1) * CHUNK].contains(&true) {
+                self.kinds[chunk] = None;
+            }
+        }
+    }
+
+    fn touch(&mut self, from: u64, bytes: u64) {
+        let end = (from + bytes).next_multiple_of(MAPPED_BYTES);
+        for slice in from / SLICE_BYTES..end.div_ceil(SLICE_BYTES) {
+            let here = (end - slice * SLICE_BYTES).min(SLICE_BYTES);
+            let touched = &mut self.touched[slice as usize];
+            self.touched_bytes += here.saturating_sub(*touched);
+            *touched = here.max(*touched);
+        }
+    }
+}
+
+/// The size that blocks of so many bytes are rounded up to: eight steps an octave.
+fn class_bytes(bytes: u64) -> u64 {
+    let step = (bytes.next_power_of_two() >> 3).max(16);
+    bytes.next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use HeapEvent::{Given, Taken};
+
+    const KB: u64 = 1 << 10;
+
+    fn check(events: &[HeapEvent], holes_kb: u64) {
+        assert_eq!(holes_bytes(events), holes_kb * KB);
+    }
+
+    #[test]
+    fn what_takes_the_place_of_what_was_given_back_leaves_no_hole() {
+        let block = 1024 * KB;
+        check(&[Taken(block), Given(block), Taken(block), Given(block)], 0);
+    }
+
+    #[test]
+    fn a_larger_block_does_not_fit_where_a_smaller_one_was() {
+        let (small, large, last) = (1024 * KB, 2048 * KB, 640 * KB);
+        // The last one holds the place behind the small one, so that the large one stands behind both.
+        let events = [
+            Taken(small),
+            Taken(last),
+            Given(small),
+            Taken(large),
+            Given(large),
+            Given(last),
+        ];
+        check(&events, 1024);
+    }
+
+    #[test]
+    fn blocks_of_two_classes_share_no_page() {
+        let (one, other) = (100 * KB, 200 * KB);
+        check(
+            &[Taken(one), Given(one), Taken(other), Given(other)],
+            100 + 8,
+        );
+    }
+}
