@@ -1,7 +1,7 @@
 //! The sentences of the status line: what was done, and what it means. Words only; what happened is decided elsewhere.
 
 use crate::event::{CheckpointReason, Started, StopReason};
-use crate::reduce::{Evaluated, Kept};
+use crate::milestones::{Evaluated, Kept};
 use crate::words::{format_count, format_percent};
 use pressure::{Action, Change, Decision, Level, Moments, Prefetch};
 

@@ -1,7 +1,8 @@
 //! What others read of a folded run, beside the window's pull: results, a spark line, a line of `ebb runs`.
 
 use crate::event::{Started, StopReason};
-use crate::reduce::{Evaluated, Kept, Predicted, Run};
+use crate::milestones::{Evaluated, Kept, Predicted};
+use crate::reduce::Run;
 use crate::view::{Figures, Mark, RunStatus, StatusLine};
 use crate::words::{format_count, format_duration, format_percent};
 

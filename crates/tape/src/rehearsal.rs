@@ -2,6 +2,8 @@
 //! most of the time and whose results decide nothing about memory, are left out. What the thread allocates meanwhile is
 //! recorded, by size and between which operations. Knows no model and no batch.
 
+use crate::error::Result;
+use candle_core::Tensor;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
@@ -77,6 +79,16 @@ pub fn rehearse<R>(threads: usize, work: impl FnOnce() -> R) -> (R, Vec<HeapEven
 /// The threads that this thread's rehearsal is for; nothing outside a rehearsal.
 pub(crate) fn rehearsed_threads() -> Option<usize> {
     with_recorder(|recorder| recorder.threads)
+}
+
+/// `a b` of matrices, or of batches of them, by stock operations; in a rehearsal a buffer of its size.
+pub(crate) fn stock_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if rehearsed_threads().is_none() {
+        return Ok(a.matmul(b)?);
+    }
+    let rows = &a.dims()[..a.rank().saturating_sub(1)];
+    let shape = [rows, &b.dims()[b.rank().saturating_sub(1)..]].concat();
+    Ok(Tensor::zeros(shape, a.dtype(), a.device())?)
 }
 
 /// The tape's next operation begins.

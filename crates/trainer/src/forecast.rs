@@ -204,12 +204,12 @@ impl Forecast {
         effective_batch: u32,
     ) -> Option<u64> {
         let heap_bytes = self.heap_bytes(checkpointed, micro_batch, effective_batch)?;
-        self.process_bytes(checkpointed, heap_bytes)
+        self.process_bytes(checkpointed, micro_batch, heap_bytes)
     }
 
-    /// What the process takes where so much of its heap is in use.
-    fn process_bytes(&self, checkpointed: u32, heap_bytes: u64) -> Option<u64> {
-        let holes_bytes = self.form(checkpointed)?.holes_bytes();
+    /// What the process takes where so much of its heap is in use by pieces of `micro_batch`.
+    fn process_bytes(&self, checkpointed: u32, micro_batch: u32, heap_bytes: u64) -> Option<u64> {
+        let holes_bytes = self.form(checkpointed)?.holes_bytes(micro_batch);
         Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes, holes_bytes))
     }
 

@@ -261,7 +261,9 @@ impl Pilot {
                 Change::Shrink
             };
         }
-        if decision.release_caches || decision.action != Action::Run {
+        // What smaller pieces left are holes that larger ones do not fit into.
+        let grows = decision.change == Change::Grow;
+        if decision.release_caches || decision.action != Action::Run || grows {
             release(&self.device, self.purge)?;
         }
         self.next = Some((kind, sample));

@@ -12,6 +12,7 @@ use crate::half::widened;
 use crate::kept::Kept;
 use crate::kernels::product::{add_product, product as by_device, wide_product};
 use crate::kernels::{elements, rows};
+use crate::rehearsal::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Shape, Tensor};
 use rayon::prelude::*;
@@ -154,7 +155,7 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
     if form != Form::Cpu {
         let mut y = match form {
             Form::Device => by_device(x, &weight.t()?)?,
-            _ => x.matmul(&weight.t()?)?,
+            _ => stock_product(x, &weight.t()?)?,
         };
         if let Some(bias) = added.bias {
             y = y.broadcast_add(&bias.to_dtype(y.dtype())?)?;
@@ -213,7 +214,7 @@ fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
 pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
     match form {
         Form::Device => return by_device(a, b),
-        Form::Composed => return Ok(a.matmul(b)?),
+        Form::Composed => return stock_product(a, b),
         Form::Cpu => {}
     }
     let ((m, k), n) = (a.dims2()?, b.dim(1)?);

@@ -12,6 +12,7 @@ use crate::half::widened;
 use crate::inplace::to_f64;
 use crate::kernels::product::{add_product, wide_product};
 use crate::kernels::whole;
+use crate::rehearsal::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
@@ -238,7 +239,7 @@ fn composed(
     for begin in (0..rows).step_by(chunk) {
         let targets = &targets[begin..(begin + chunk).min(rows)];
         let x = x.narrow(0, begin, targets.len())?;
-        let z = x.matmul(&weight.t()?)?;
+        let z = stock_product(&x, &weight.t()?)?;
         let host = |values: Vec<f64>, shape: &[usize]| {
             crate::parameters::host_tensor(values, shape, z.dtype(), z.device())
         };
@@ -261,8 +262,8 @@ fn composed(
         losses.push((loss * &counts)?.squeeze(1)?);
         if wanted {
             let dz = (exponentials.broadcast_div(&total)?.broadcast_mul(&counts)? - chosen)?;
-            dxs.push(dz.matmul(weight)?);
-            let part = dz.t()?.contiguous()?.matmul(&x)?;
+            dxs.push(stock_product(&dz, weight)?);
+            let part = stock_product(&dz.t()?.contiguous()?, &x)?;
             dw = Some(match dw {
                 Some(sum) => (sum + part)?,
                 None => part,

@@ -7,6 +7,7 @@ use super::expect_filled;
 use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, threads, with_float};
 use crate::error::{Result, TapeError};
 use crate::kept::held;
+use crate::rehearsal::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -80,9 +81,9 @@ fn expect_fit(a: &Value, b: &Value) -> Result<()> {
 fn multiply(a: &Tensor, b: &Tensor, across: Across, fused: bool) -> Result<Tensor> {
     if !fused {
         return Ok(match across {
-            Across::Neither => a.matmul(b)?,
-            Across::First => a.t()?.contiguous()?.matmul(b)?,
-            Across::Second => a.matmul(&b.t()?.contiguous()?)?,
+            Across::Neither => stock_product(a, b)?,
+            Across::First => stock_product(&a.t()?.contiguous()?, b)?,
+            Across::Second => stock_product(a, &b.t()?.contiguous()?)?,
         });
     }
     with_float!("matmul", a, T => {

@@ -9,6 +9,7 @@ use super::{Form, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, with_float};
 use crate::error::{Result, TapeError};
 use crate::quantised::Quantised;
+use crate::rehearsal::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -88,7 +89,7 @@ fn forward(x: &Tensor, weight: &Quantised, bias: Option<&Tensor>, fused: bool) -
     let ((rows, inputs), [outputs, _]) = (x.dims2()?, weight.dims());
     if !fused {
         let part = |(first, count)| -> Result<Tensor> {
-            Ok(x.matmul(&weight.tile(first, count, x.dtype())?.t()?)?)
+            stock_product(x, &weight.tile(first, count, x.dtype())?.t()?)
         };
         let parts = weight.tiles().map(part).collect::<Result<Vec<_>>>()?;
         let y = Tensor::cat(&parts, 1)?;
@@ -125,7 +126,7 @@ fn input_gradient(dy: &Tensor, weight: &Quantised, fused: bool) -> Result<Tensor
         let mut sum = None;
         for (first, count) in weight.tiles() {
             let dy_part = dy.narrow(1, first, count)?.contiguous()?;
-            let share = dy_part.matmul(&weight.tile(first, count, dy.dtype())?)?;
+            let share = stock_product(&dy_part, &weight.tile(first, count, dy.dtype())?)?;
             sum = Some(match sum {
                 None => share,
                 Some(sum) => (sum + share)?,

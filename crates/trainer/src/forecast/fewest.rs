@@ -62,7 +62,7 @@ impl Forecast {
             Waiting::GivesWay => {
                 let heap = self.heap_bytes(checkpointed, fit.micro_batch, fit.effective_batch);
                 let heap = heap.map(|bytes| bytes - self.standing.waiting_bytes);
-                heap.and_then(|bytes| self.process_bytes(checkpointed, bytes))
+                heap.and_then(|bytes| self.process_bytes(checkpointed, fit.micro_batch, bytes))
             }
         };
         peak.map_or(f64::INFINITY, |peak| peak as f64) - fit.budget_bytes as f64

@@ -18,6 +18,8 @@ struct Moment {
 struct Take {
     samples: u32,
     intervals: Vec<Moment>,
+    /// What such pieces leave between their blocks, bytes.
+    holes_bytes: u64,
 }
 
 /// The heap that pieces of one kind take.
@@ -25,20 +27,15 @@ struct Take {
 pub(super) struct Heap {
     /// By samples, smallest first.
     takes: Vec<Take>,
-    /// What the smallest leaves between its blocks, bytes.
-    holes_bytes: u64,
 }
 
 impl Heap {
     /// Adds the recording of a piece of `samples`, more than those before.
     pub fn add(&mut self, samples: u32, events: &[HeapEvent]) {
-        // Blocks that grow with the samples take each other's places; those that do not are in the smallest piece already.
-        if self.takes.is_empty() {
-            self.holes_bytes = holes_bytes(events);
-        }
         self.takes.push(Take {
             samples,
             intervals: intervals(events),
+            holes_bytes: holes_bytes(events),
         });
     }
 
@@ -54,9 +51,15 @@ impl Heap {
         peak.max(0.0) as u64
     }
 
-    /// Bytes that stay free but touched between the blocks of pieces, whatever their size.
-    pub fn holes_bytes(&self) -> u64 {
-        self.holes_bytes
+    /// Bytes that stay free but touched between the blocks of pieces of `samples`; of larger ones than were recorded, as much as of
+    /// the largest: their blocks take each other's places.
+    pub fn holes_bytes(&self, samples: u32) -> u64 {
+        let Some((low, high)) = self.around(samples) else {
+            return 0;
+        };
+        let (from, to) = (low.holes_bytes as f64, high.holes_bytes as f64);
+        let way = way(low, high, samples).min(1.0);
+        (from + way * (to - from)).max(0.0) as u64
     }
 
     /// The takes to go by: those around the size, else the last two.

@@ -54,8 +54,7 @@ impl Target {
         crate::session::workers(plan, self.kind)
     }
 
-    /// What the process takes for `heap_bytes` in use: on the CPU its allocator keeps `holes_bytes` between blocks, which do not
-    /// grow with a piece.
+    /// What the process takes for `heap_bytes` in use: on the CPU its allocator keeps `holes_bytes` between blocks.
     pub(super) fn kept_bytes(&self, heap_bytes: u64, holes_bytes: u64) -> u64 {
         match (self.allocator, self.kind) {
             (Allocator::Exact, "cpu") => heap_bytes + holes_bytes,

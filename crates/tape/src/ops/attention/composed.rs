@@ -5,6 +5,7 @@ use super::{Memory, Sizes};
 use crate::error::Result;
 use crate::half::widened;
 use crate::parameters::host_tensor;
+use crate::rehearsal::stock_product;
 use candle_core::{D, Tensor};
 
 /// Queries, keys and values [samples, heads, tokens, head], each contiguous.
@@ -62,7 +63,7 @@ fn visible(s: &Sizes, scores: &Tensor) -> Result<Option<Tensor>> {
 /// All weights `p` [samples, heads, tokens, tokens].
 pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
     let [q, k, _] = split(s, qkv)?;
-    let mut scores = (widened(&q.matmul(&k.t()?.contiguous()?)?)? * s.scale())?;
+    let mut scores = (widened(&stock_product(&q, &k.t()?.contiguous()?)?)? * s.scale())?;
     let visible = visible(s, &scores)?;
     if let Some(visible) = &visible {
         // 1 becomes 0, 0 becomes hidden.
@@ -83,8 +84,7 @@ pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
 pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
     let [_, _, v] = split(s, qkv)?;
     let p = weights(s, qkv)?;
-    let y = p
-        .matmul(&v)?
+    let y = stock_product(&p, &v)?
         .transpose(1, 2)?
         .contiguous()?
         .reshape((s.samples, s.tokens, s.width))?;
@@ -98,11 +98,14 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
 pub(super) fn backward(s: &Sizes, qkv: &Tensor, p: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let [q, k, v] = split(s, qkv)?;
     let dy = split_output(s, dy)?;
-    let dv = p.t()?.contiguous()?.matmul(&dy)?;
-    let (p, dp) = (widened(p)?, widened(&dy.matmul(&v.t()?.contiguous()?)?)?);
+    let dv = stock_product(&p.t()?.contiguous()?, &dy)?;
+    let (p, dp) = (
+        widened(p)?,
+        widened(&stock_product(&dy, &v.t()?.contiguous()?)?)?,
+    );
     let ds = (&p * dp.broadcast_sub(&(&dp * &p)?.sum_keepdim(D::Minus1)?)?)?;
     let ds = ds.to_dtype(qkv.dtype())?;
-    let dq = (ds.matmul(&k)? * s.scale())?;
-    let dk = (ds.t()?.contiguous()?.matmul(&q)? * s.scale())?;
+    let dq = (stock_product(&ds, &k)? * s.scale())?;
+    let dk = (stock_product(&ds.t()?.contiguous()?, &q)? * s.scale())?;
     joined(s, [&dq, &dk, &dv])
 }

@@ -8,6 +8,7 @@ use super::{Memory, Sizes};
 use crate::error::Result;
 use crate::half::widened;
 use crate::parameters::host_tensor;
+use crate::rehearsal::stock_product;
 use candle_core::{D, DType, Device, Tensor};
 
 /// Tokens of a block, and the longest sequence whose square is still computed whole. By tokens alone: whatever the piece, a
@@ -37,7 +38,7 @@ fn cut(tensor: &Tensor, axis: usize, (from, count): Span) -> Result<Tensor> {
 
 /// `a bᵀ` in f32 or f64.
 fn product_across(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    widened(&a.matmul(&b.t()?.contiguous()?)?)
+    widened(&stock_product(a, &b.t()?.contiguous()?)?)
 }
 
 impl<'a> Whole<'a> {
@@ -149,7 +150,7 @@ impl Running {
         };
         let p = scores.broadcast_sub(&highest)?.exp()?;
         let mut sum = p.sum_keepdim(D::Minus1)?;
-        let mut values = widened(&p.to_dtype(v.dtype())?.matmul(v)?)?;
+        let mut values = widened(&stock_product(&p.to_dtype(v.dtype())?, v)?)?;
         if let Some(before) = before {
             let fade = (before.highest - &highest)?.exp()?;
             sum = (sum + (before.sum * &fade)?)?;
@@ -211,13 +212,13 @@ pub(super) fn backward(
             let dp = product_across(&dy, &cut(&whole.v, 2, keys)?)?;
             let ds = (&p * dp.broadcast_sub(&met)?)?.to_dtype(dtype)?;
             let p = p.to_dtype(dtype)?;
-            let own = widened(&ds.matmul(&cut(&whole.k, 2, keys)?)?)?;
+            let own = widened(&stock_product(&ds, &cut(&whole.k, 2, keys)?)?)?;
             dq_sum = Some(match dq_sum {
                 Some(sum) => (sum + own)?,
                 None => own,
             });
             let [dk, dv] = [(&ds, &q), (&p, &dy)].map(|(weights, rows)| -> Result<Tensor> {
-                widened(&weights.t()?.contiguous()?.matmul(rows)?)
+                widened(&stock_product(&weights.t()?.contiguous()?, rows)?)
             });
             let (dk, dv) = (dk?, dv?);
             *of_keys = Some(match of_keys.take() {
