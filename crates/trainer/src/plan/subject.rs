@@ -75,7 +75,7 @@ const TOKEN_BYTES: u64 = 4;
 /// Characters that a token of a learnt vocabulary holds: English takes some three for each.
 const TOKEN_CHARACTERS: u32 = 3;
 /// Bytes of a token that stays in memory: of a document read byte by byte, and of a labelled text.
-const KEPT_BYTES: (u64, u64) = (2, 4);
+const KEPT_BYTES: (u64, u64) = (1, 4);
 /// What a document, or a text, takes beside its tokens: where it ends, its place in an epoch; its label, its file. Bytes.
 const BESIDE_BYTES: u64 = 20;
 /// Tokens of a window of documents unless asked otherwise.
