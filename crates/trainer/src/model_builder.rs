@@ -41,8 +41,8 @@
 //! assert!(2 * suggested.predicted_peak_bytes <= device.budget_bytes(&others));
 //!
 //! // What would help where nothing fits.
-//! let capped = DeviceRoom { memory_cap_bytes: Some(64 << 20), ..device };
-//! let no = estimate.suggest_config(&capped, &others, 1).expect_err("64 MB are too few");
+//! let capped = DeviceRoom { memory_cap_bytes: Some(16 << 20), ..device };
+//! let no = estimate.suggest_config(&capped, &others, 1).expect_err("16 MB are too few");
 //! assert!(!estimate.suggest_recovery(&no).is_empty());
 //!
 //! // And the network itself.
