@@ -36,12 +36,22 @@ impl Stream {
         self.0
     }
 
+    /// Number `index` of the stream, 64 bits.
+    fn bits(self, index: u64) -> u64 {
+        mix(self
+            .0
+            .wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN)))
+    }
+
     /// Value `index`, uniform in `0.0..1.0`, 53 bits.
     pub fn uniform(self, index: u64) -> f64 {
-        let bits = mix(self
-            .0
-            .wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN)));
-        (bits >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits(index) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// The two halves of number `index`, the low one first: for who asks often and for little, such as dropout.
+    pub(crate) fn halves(self, index: u64) -> [u32; 2] {
+        let bits = self.bits(index);
+        [bits as u32, (bits >> 32) as u32]
     }
 
     /// Value `index`, standard normal (Box and Muller 1958).
@@ -56,4 +66,9 @@ impl Stream {
             .map(|i| self.normal(i).clamp(-2.0, 2.0) * deviation)
             .collect()
     }
+}
+
+/// Below this are a `fraction` in `0.0..1.0` of all numbers of 32 bits, within 2^-32.
+pub(crate) fn share_of_u32(fraction: f64) -> u32 {
+    (fraction * (1u64 << 32) as f64) as u32
 }

@@ -3,7 +3,7 @@
 use super::Argument::{Count, In, Number, Out};
 use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, single};
 use crate::error::Result;
-use crate::stream::Stream;
+use crate::stream::{Stream, share_of_u32};
 use candle_core::Tensor;
 
 /// A function of one number.
@@ -30,12 +30,15 @@ impl Function {
     }
 }
 
-/// 1 where a kernel may read four numbers as one word: `size` is a multiple of 4, and so is the place where each tensor begins.
-pub(super) fn fours<'a>(tensors: &[&Tensor], size: usize) -> Argument<'a> {
+/// Whether a kernel may read four numbers as one word: `size` is a multiple of 4, and so is the place where each tensor begins.
+pub(super) fn by_four(tensors: &[&Tensor], size: usize) -> bool {
     let whole = |t: &&Tensor| t.layout().start_offset().is_multiple_of(4);
-    Count(usize::from(
-        size.is_multiple_of(4) && tensors.iter().all(whole),
-    ))
+    size.is_multiple_of(4) && tensors.iter().all(whole)
+}
+
+/// The same as a kernel hears it: 1 or 0.
+pub(super) fn fours<'a>(tensors: &[&Tensor], size: usize) -> Argument<'a> {
+    Count(usize::from(by_four(tensors, size)))
 }
 
 /// The function of every number.
@@ -211,8 +214,6 @@ pub(crate) fn dropout(x: &Tensor, streams: &[Stream], fraction: f64, kept: f64) 
 
 /// As [`dropout`], by streams that are on the device.
 pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> Result<Tensor> {
-    // A number of 53 bits is below the fraction where it is below this one.
-    let limit = (fraction * (1u64 << 53) as f64).ceil() as u64;
     let (y, n) = (fresh_like(x)?, x.elem_count());
     let width = n / (words.elem_count() / 2).max(1);
     let arguments = [
@@ -221,8 +222,7 @@ pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> R
         Out(&y),
         Count(n),
         Count(width),
-        Count(limit as u32 as usize),
-        Count((limit >> 32) as usize),
+        Count(share_of_u32(fraction) as usize),
         Number(kept),
         fours(&[x], width),
     ];

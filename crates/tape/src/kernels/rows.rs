@@ -1,7 +1,7 @@
 //! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of rows. Inputs are contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::elements::fours;
+use super::elements::{by_four, fours};
 use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -97,7 +97,11 @@ pub(crate) fn layer_norm_backward(
     }
     let kernel = Kernel::of(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
-    let (parts, chunk) = parts(rows, width.div_ceil(32));
+    let (blocks, name) = match by_four(&[x, dy], width) {
+        true => (width.div_ceil(128), "layer_norm_columns_by_four"),
+        false => (width.div_ceil(32), "layer_norm_columns"),
+    };
+    let (parts, chunk) = parts(rows, blocks);
     let sums = fresh(&[parts, 2 * width], DType::F32, x)?;
     let arguments = [
         In(x),
@@ -108,9 +112,8 @@ pub(crate) fn layer_norm_backward(
         Count(rows),
         Count(chunk),
     ];
-    let grid = Grid::groups(parts * width.div_ceil(32), SIMDS);
-    let kernel = Kernel::of("layer_norm_columns", x);
-    launch(kernel, grid, &arguments, x.device())?;
+    let grid = Grid::groups(parts * blocks, SIMDS);
+    launch(Kernel::of(name, x), grid, &arguments, x.device())?;
     let sums = finished(sums, parts)?;
     Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
 }
@@ -135,7 +138,7 @@ fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
 
 /// Groups that work the columns of a part, and the kernel.
 fn blocks(x: &Tensor, width: usize) -> (usize, &'static str) {
-    match width.is_multiple_of(4) && x.layout().start_offset().is_multiple_of(4) {
+    match by_four(&[x], width) {
         true => (width.div_ceil(128), "column_sums_by_four"),
         false => (width.div_ceil(32), "column_sums"),
     }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::kept::Again;
 use crate::kernels::elements;
 use crate::parameters::host_tensor;
-use crate::stream::Stream;
+use crate::stream::{Stream, share_of_u32};
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
@@ -45,32 +45,35 @@ impl Tape<'_> {
 fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> {
     let (x, streams) = (x.contiguous()?, noise.by_row(x.dims()));
     let width = if x.rank() > 1 { x.dim(D::Minus1)? } else { 1 };
-    let kept = 1.0 / (1.0 - fraction);
+    let (kept, limit) = (1.0 / (1.0 - fraction), share_of_u32(fraction));
     if form == Form::Device {
         return elements::dropout(&x, &streams, fraction, kept);
     }
     if form == Form::Composed {
-        let one = |stream: &Stream, i: u64| {
-            if stream.uniform(i) < fraction {
-                0.0
-            } else {
-                kept
-            }
+        let one = |stream: &Stream, i: usize| match is_dropped(stream, i, limit) {
+            true => 0.0,
+            false => kept,
         };
         let mask = streams
             .iter()
-            .flat_map(|stream| (0..width as u64).map(move |i| one(stream, i)));
+            .flat_map(|stream| (0..width).map(move |i| one(stream, i)));
         let mask = host_tensor(mask.collect(), x.dims(), x.dtype(), x.device())?;
         return Ok((x * mask)?);
     }
     with_float!("dropout", x, T => {
         let xs = View::<T>::of("dropout", &x)?;
-        tensor_of(masked(&xs, &streams, width, fraction, T::of(kept)), x.dims())
+        tensor_of(masked(&xs, &streams, width, (limit, T::of(kept))), x.dims())
     })
 }
 
-fn masked<T: Float>(x: &[T], streams: &[Stream], width: usize, fraction: f64, kept: T) -> Vec<T> {
+/// Two neighbours of a row share one number of its stream.
+fn is_dropped(stream: &Stream, place: usize, limit: u32) -> bool {
+    stream.halves(place as u64 / 2)[place % 2] < limit
+}
+
+fn masked<T: Float>(x: &[T], streams: &[Stream], width: usize, (limit, kept): (u32, T)) -> Vec<T> {
     let (mut y, rows) = (buffer::<T>(x.len()), row_chunks(width));
+    let one = |x: T, half: u32| if half < limit { T::zero() } else { x * kept };
     y.par_chunks_mut(rows * width)
         .zip(x.par_chunks(rows * width))
         .zip(streams.par_chunks(rows))
@@ -80,9 +83,14 @@ fn masked<T: Float>(x: &[T], streams: &[Stream], width: usize, fraction: f64, ke
                 wide(
                     #[inline(always)]
                     || {
-                        for (i, (y, &x)) in y.iter_mut().zip(x).enumerate() {
-                            let dropped = stream.uniform(i as u64) < fraction;
-                            *y = if dropped { T::zero() } else { x * kept };
+                        let (pairs, last) = y.as_chunks_mut::<2>();
+                        let (xs, last_x) = x.as_chunks::<2>();
+                        for (i, (y, x)) in pairs.iter_mut().zip(xs).enumerate() {
+                            let halves = stream.halves(i as u64);
+                            *y = [one(x[0], halves[0]), one(x[1], halves[1])];
+                        }
+                        if let ([y], [x]) = (last, last_x) {
+                            *y = one(*x, stream.halves(width as u64 / 2)[0]);
                         }
                     },
                 );

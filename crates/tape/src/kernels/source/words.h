@@ -29,14 +29,8 @@ INLINE ushort4 float_to_bf164(float4 v) { return USHORT4(float_to_bf16(v.x), flo
 #endif
 INLINE float4 half_to_float4(ushort4 v) { return FLOAT4(half_to_float(v.x), half_to_float(v.y), half_to_float(v.z), half_to_float(v.w)); }
 INLINE ushort4 float_to_half4(float4 v) { return USHORT4(float_to_half(v.x), float_to_half(v.y), float_to_half(v.z), float_to_half(v.w)); }
-// Number `index` of a counter-based stream, 53 bits: SplitMix64, as the CPU draws it. A stream is two words, the low one first.
-INLINE ulong drawn(uint low, uint high, uint index) {
-    ulong z = (ulong(high) << 32 | ulong(low)) + (ulong(index) + 1ul) * 0x9e3779b97f4a7c15ul;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ul;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebul;
-    return (z ^ (z >> 31)) >> 11;
-}
-// The same of a state that has been moved to its number, and all 64 bits of it: the next is one step further on.
+// A number of a counter-based stream, 64 bits: SplitMix64, as the CPU draws it. `z` is the stream's state moved to that number; the next
+// is one step further on. A stream is two words, the low one first.
 #define STREAM_STEP 0x9e3779b97f4a7c15ul
 INLINE ulong mixed(ulong z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ul;
