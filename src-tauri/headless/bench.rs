@@ -70,12 +70,16 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
         let chosen = choose(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
-        Ok((chosen.kind, gradients_against_f64(case, &chosen.device)?))
+        Ok((
+            chosen.kind,
+            gradients_against_f64(case, &chosen.device, args.nudges)?,
+        ))
     })?;
     if args.json {
         let line = json!({
             "workload": name, "batch": case.batch, "precision": precision, "device": kind, "loss": distance.loss,
             "gradients": distance.all, "largest": distance.largest, "largest_of": distance.name,
+            "own": distance.own,
         });
         out!("{line}");
     } else {
@@ -87,6 +91,11 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
             distance.largest,
             distance.loss
         );
+        if let Some(own) = distance.own {
+            out!(
+                "           f64's own move by {own:.1e} where the weights move in their last places"
+            );
+        }
     }
     Ok(())
 }

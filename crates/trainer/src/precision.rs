@@ -62,6 +62,16 @@ impl Precision {
         }
     }
 
+    /// The unit in the last place of 1: the spacing of the numbers that pieces are computed in.
+    pub fn epsilon(self) -> f64 {
+        match self {
+            Precision::F32 => f64::from(f32::EPSILON),
+            Precision::Bf16 => 2f64.powi(-7),
+            Precision::F16(_) => 2f64.powi(-10),
+            Precision::F64 => f64::EPSILON,
+        }
+    }
+
     /// Pieces are computed on a rounded copy of the weights.
     pub fn is_half(self) -> bool {
         self.dtype() != self.master_dtype()
