@@ -26,6 +26,7 @@ mod sweep;
 mod texts;
 mod train;
 mod tune;
+mod turns;
 mod verify_split;
 
 use args::{Command, Ebb};

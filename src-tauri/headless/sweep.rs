@@ -7,6 +7,7 @@ use super::brought::brought;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::out;
+use super::turns;
 use runlog::{RunConfig, RunEvent, RunStore, format_bytes, format_duration};
 use serde::{Deserialize, Serialize};
 use std::process::Command;
@@ -31,6 +32,9 @@ struct Row {
 
 /// The top-level entry point of `ebb sweep-batch`.
 pub fn run(args: &SweepBatch) -> Result<(), Failure> {
+    if args.pilot {
+        return turns::run(args);
+    }
     if args.alone {
         let row = alone(args, args.batches.first().copied().unwrap_or(1))?;
         out!("{}", as_line(&row));
