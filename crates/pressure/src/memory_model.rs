@@ -28,7 +28,8 @@ pub enum Allocator {
     /// Sizes are taken as they are (CPU, CUDA).
     #[default]
     Exact,
-    /// Every buffer is rounded up to a power of two (candle's Metal pool): peaks are a staircase.
+    /// Buffers are rounded up to powers of two (candle's Metal pool), but for an unknown share in classes so fine that they are none
+    /// (the outputs of kernels): peaks are a staircase that may lean.
     PowerOfTwo,
 }
 

@@ -12,6 +12,8 @@ const GB: f64 = (1u64 << 30) as f64;
 const TAUGHT: usize = 12;
 const COUNTED: usize = 60;
 const MACHINES: u32 = 400;
+/// Errors: their middle, what 95 % of them are within, and the share of those more than 3 % too low.
+const ALLOWED: (f64, f64, f64) = (0.05, 0.12, 0.01);
 
 /// What a piece really needs, GB.
 struct Machine {
@@ -19,32 +21,39 @@ struct Machine {
     state: f64,
     sample: f64,
     edge: f64,
+    /// Share of a sample's memory that lies in classes of an eighth of an octave, where the rest lies in powers of two.
+    fine: f64,
 }
 
 impl Machine {
-    fn draw(allocator: Allocator, random: &mut Random) -> Self {
+    fn draw(allocator: Allocator, fine: f64, random: &mut Random) -> Self {
         Self {
             allocator,
             state: random.between(0.5, 8.0),
             sample: random.between(0.02, 0.6),
             edge: random.between(0.0, 1.0).exp2(),
+            fine,
         }
     }
     fn need(&self, samples: f64) -> f64 {
         let room = match self.allocator {
             Allocator::Exact => samples,
-            Allocator::PowerOfTwo => self.edge * (samples / self.edge).log2().ceil().exp2(),
+            Allocator::PowerOfTwo => {
+                let coarse = self.edge * (samples / self.edge).log2().ceil().exp2();
+                let eighth = coarse / 16.0;
+                self.fine * (samples / eighth).ceil() * eighth + (1.0 - self.fine) * coarse
+            }
         };
         self.state + self.sample * room
     }
 }
 
 /// Relative errors of all predictions after the twelfth piece of every machine.
-fn errors(allocator: Allocator) -> Vec<f64> {
+fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
     let mut errors = Vec::new();
     for seed in 0..MACHINES {
         let mut random = Random::new(seed);
-        let machine = Machine::draw(allocator, &mut random);
+        let machine = Machine::draw(allocator, fine, &mut random);
         let mut model = MemoryModel::new(allocator);
         let mut largest = 1;
         for i in 0..TAUGHT + COUNTED {
@@ -88,14 +97,14 @@ fn errors(allocator: Allocator) -> Vec<f64> {
     errors
 }
 
-fn check(allocator: Allocator, median: f64, most: f64, under: f64) {
-    let errors = errors(allocator);
+fn check(allocator: Allocator, fine: f64, (median, most, under): (f64, f64, f64)) {
+    let errors = errors(allocator, fine);
     let mut sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
     sizes.sort_by(f64::total_cmp);
     let quantile = |q: f64| sizes[(q * (sizes.len() - 1) as f64) as usize];
     let below = errors.iter().filter(|error| **error < -0.03).count() as f64 / errors.len() as f64;
     println!(
-        "{allocator:?}: median {:.1} %, p95 {:.1} %, under by more than 3 % in {:.2} % of {} pieces",
+        "{allocator:?}, {fine} of it in eighths: median {:.1} %, p95 {:.1} %, under by more than 3 % in {:.2} % of {} pieces",
         100.0 * quantile(0.5),
         100.0 * quantile(0.95),
         100.0 * below,
@@ -106,10 +115,18 @@ fn check(allocator: Allocator, median: f64, most: f64, under: f64) {
 
 #[test]
 fn an_exact_allocator_is_predicted_within_five_percent() {
-    check(Allocator::Exact, 0.05, 0.12, 0.01);
+    check(Allocator::Exact, 0.0, ALLOWED);
 }
 
 #[test]
 fn unknown_edges_are_learnt_within_twelve_pieces() {
-    check(Allocator::PowerOfTwo, 0.05, 0.12, 0.01);
+    check(Allocator::PowerOfTwo, 0.0, ALLOWED);
+}
+
+/// Kernels' outputs lie in classes of their own, products in those of the device: the truth is no single staircase.
+#[test]
+fn finer_classes_beside_powers_of_two_are_predicted_as_well() {
+    for fine in [0.25, 0.5, 0.75, 1.0] {
+        check(Allocator::PowerOfTwo, fine, ALLOWED);
+    }
 }

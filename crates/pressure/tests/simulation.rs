@@ -4,11 +4,10 @@
 
 mod world;
 
-use pressure::Allocator;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use world::{END, Fixed, Flight, Outcome, TRACES, Trace, Truth, Who, fly, others, run};
+use world::{END, Fixed, Flight, Outcome, Rounding, TRACES, Trace, Truth, Who, fly, others, run};
 
 const TUNED: Range<u32> = 0..10;
 const HELD_OUT: Range<u32> = 10..20;
@@ -16,7 +15,7 @@ const HELD_OUT: Range<u32> = 10..20;
 const STARTED: f64 = 30.0;
 
 /// All runs of these machines, worked off by all cores.
-fn flights(seeds: Range<u32>, allocator: Allocator) -> Vec<(Trace, Flight)> {
+fn flights(seeds: Range<u32>, rounding: Rounding) -> Vec<(Trace, Flight)> {
     let jobs: Vec<_> = TRACES
         .into_iter()
         .flat_map(|trace| seeds.clone().map(move |seed| (trace, seed)))
@@ -24,7 +23,7 @@ fn flights(seeds: Range<u32>, allocator: Allocator) -> Vec<(Trace, Flight)> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(&(trace, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let flight = fly(trace, seed, allocator);
+            let flight = fly(trace, seed, rounding);
             done.lock().expect("no run panics").push((trace, flight));
         }
     };
@@ -107,12 +106,12 @@ impl Row {
 }
 
 /// Prints the table of these machines and gives its last line.
-fn table(seeds: Range<u32>, allocator: Allocator) -> Row {
+fn table(seeds: Range<u32>, rounding: Rounding) -> Row {
     println!(
         "{:9} seeds killed over % oracle-> worst react50   p99 voluntary in-60 chg/m recovery worst",
         "trace"
     );
-    let flights = flights(seeds.clone(), allocator);
+    let flights = flights(seeds.clone(), rounding);
     for trace in TRACES {
         let of = flights.iter().filter(|(t, _)| *t == trace);
         let of: Vec<_> = of.map(|(_, flight)| flight).collect();
@@ -150,8 +149,8 @@ fn tell_more(flights: &[&Flight]) {
     );
 }
 
-fn check(seeds: Range<u32>, allocator: Allocator) {
-    let row = table(seeds, allocator);
+fn check(seeds: Range<u32>, rounding: Rounding) {
+    let row = table(seeds, rounding);
     assert_eq!(row.killed, 0, "{row:?}");
     assert!(row.of_oracle >= 0.92 && row.worst >= 0.75, "{row:?}");
     assert!(row.over_percent <= 0.5, "{row:?}");
@@ -165,18 +164,24 @@ fn check(seeds: Range<u32>, allocator: Allocator) {
 
 #[test]
 fn nobody_is_killed_and_the_work_goes_on_on_the_machines_that_the_rules_were_tuned_on() {
-    check(TUNED, Allocator::Exact);
+    check(TUNED, Rounding::Exact);
 }
 
 #[test]
 fn and_on_machines_that_they_were_not() {
-    check(HELD_OUT, Allocator::Exact);
+    check(HELD_OUT, Rounding::Exact);
 }
 
 /// Where the edges of the allocator's classes must be found out on the way, and not forgotten; the rule of one straight line made .805.
 #[test]
 fn an_allocator_of_powers_of_two_is_flown_as_well() {
-    check(0..3, Allocator::PowerOfTwo);
+    check(0..3, Rounding::PowerOfTwo);
+}
+
+/// Half of a sample's memory in classes of a sixteenth of the room for it, as kernels' own outputs lie.
+#[test]
+fn and_one_of_powers_of_two_beside_finer_classes() {
+    check(0..3, Rounding::Mixed);
 }
 
 /// Samples a second from `since` on.
@@ -191,9 +196,9 @@ fn pace(done: &[(f64, f64)], since: f64) -> f64 {
 fn without_pressure_the_pilot_costs_a_hundredth_of_the_best_fixed_size() {
     let (mut steady, mut whole) = (Vec::new(), Vec::new());
     for seed in TUNED.start..HELD_OUT.end {
-        let truth = Truth::of(seed, Allocator::Exact);
+        let truth = Truth::of(seed, Rounding::Exact);
         let calm = others(Trace::Calm, seed);
-        let ebb = fly(Trace::Calm, seed, Allocator::Exact).ebb;
+        let ebb = fly(Trace::Calm, seed, Rounding::Exact).ebb;
         let fixed = (1..=64).rev().map(|pieces| 64u32.div_ceil(pieces));
         let kept = fixed.filter_map(|size| {
             let fixed = run(Who::Flyer(&mut Fixed(size)), &truth, &calm, seed);
@@ -255,7 +260,7 @@ const ELSEWHERE: [(Trace, u32, f64, f64, f64, u32, f64); 27] = [
 #[test]
 fn another_implementation_of_the_machine_does_the_same_work() {
     for (trace, seed, used, oracle, done, killed, over_s) in ELSEWHERE {
-        let (truth, others) = (Truth::of(seed, Allocator::Exact), others(trace, seed));
+        let (truth, others) = (Truth::of(seed, Rounding::Exact), others(trace, seed));
         let mean = others.iter().sum::<f64>() / others.len() as f64;
         let best = run(Who::Oracle, &truth, &others, seed);
         let fixed = run(Who::Flyer(&mut Fixed(16)), &truth, &others, seed);
@@ -278,7 +283,7 @@ fn another_implementation_of_the_machine_does_the_same_work() {
 #[test]
 fn a_step_of_8_gb_is_answered_before_the_first_critical_sample_and_speed_returns() {
     for seed in 0..3 {
-        let flight = fly(Trace::StepAndBack, seed, Allocator::Exact);
+        let flight = fly(Trace::StepAndBack, seed, Rounding::Exact);
         let o = flight.ebb;
         let before = o.size_at(119.0);
         let shrunk = o

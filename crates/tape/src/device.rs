@@ -40,9 +40,10 @@ pub fn take_peak_bytes(device: &Device) -> u64 {
     cuda::take_peak_bytes(device)
 }
 
-/// Gives back what the driver's pool holds and no tensor uses. After a synchronise; Metal's goes with that.
+/// Gives back what the pools of the driver and of the kernels hold and no tensor uses. After a synchronise; candle's goes with that.
 pub fn trim(device: &Device) {
     cuda::trim(device);
+    platform::trim(device);
 }
 
 /// A tensor of these numbers, as many as the shape says, on the device: many of them without waiting where it can be helped.

@@ -3,9 +3,13 @@
 //! A place keeps sums over all its points and forgets none: a wrong one misses a whole class somewhere, and while pieces stay within
 //! one class for an hour nothing shows that again. It is a small stretch, which overlaps with the next: what lies in it may belong
 //! to the class below or above.
+//!
+//! How much of a sample is rounded at all is not known either: for some shares of it every place is followed apart.
 
 use serde::{Deserialize, Serialize};
 
+/// Shares of a sample's memory that may lie in classes so fine that they are none, beside one of all of it.
+const FINE: [f64; 3] = [0.0, 1.0 / 3.0, 2.0 / 3.0];
 /// Places of the edges that are told apart within an octave.
 const PLACES: u32 = 64;
 /// By so much of a place its stretch reaches beyond it on both sides: costs are whole numbers, and peaks are not that exact.
@@ -22,6 +26,9 @@ const ONE_ROOM: f64 = 1e-6;
 /// One place of the edges, with what is needed for the straight line through its points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Stair {
+    /// Share of a sample's memory that is taken as it is; the rest is rounded up.
+    #[serde(default)]
+    fine: f64,
     /// In the stretch that holds an edge, samples: the others lie at twice, four times, half of it, and so on.
     edge: f64,
     /// How far into the stretch, `0.0..=1.0`, samples were seen that belong to the class below.
@@ -113,12 +120,22 @@ impl Sums {
 impl Stair {
     pub(super) fn all() -> Vec<Self> {
         let edge = |place| (f64::from(place) / f64::from(PLACES)).exp2();
-        let at = |place| Self {
+        let at = |fine, place| Self {
+            fine,
             edge: edge(place),
             below: 0.0,
             sums: Sums::default(),
         };
-        (0..PLACES).map(at).collect()
+        let rounded = FINE
+            .iter()
+            .flat_map(|&fine| (0..PLACES).map(move |place| at(fine, place)));
+        // Where nothing is rounded there is one place.
+        rounded.chain([at(1.0, 0)]).collect()
+    }
+
+    /// What a piece takes room for, in samples, where as many as `room` fit the class of what is rounded.
+    fn taken(&self, samples: f64, room: f64) -> f64 {
+        self.fine * samples + (1.0 - self.fine) * room
     }
 
     /// Samples that there is room for in the class below the next edge, and where they lie: in its stretch there may be room for twice
@@ -144,6 +161,7 @@ impl Stair {
             (room, Place::AtTheEdge(into)) if into > self.below => 2.0 * room,
             (room, _) => room,
         };
+        let room = self.taken(samples, room);
         match self.sums.line() {
             Some(line) => line.at(room),
             None => {
@@ -163,7 +181,7 @@ impl Stair {
             let Some(line) = self.sums.line() else {
                 return;
             };
-            let off = |room: f64| (line.at(room) - y).abs();
+            let off = |room: f64| (line.at(self.taken(samples, room)) - y).abs();
             if off(2.0 * below) < off(below) {
                 r = 2.0 * below;
                 self.below = self.below.min(into - ROUNDING).max(0.0);
@@ -171,7 +189,7 @@ impl Stair {
                 self.below = self.below.max(into + ROUNDING);
             }
         }
-        let weight = 1.0 / (y * y);
+        let (r, weight) = (self.taken(samples, r), 1.0 / (y * y));
         let sums = &mut self.sums;
         sums.one += weight;
         sums.r += weight * r;

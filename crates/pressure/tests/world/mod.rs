@@ -8,13 +8,13 @@ mod random;
 mod trace;
 mod truth;
 
-use pressure::{Action, Allocator, Level, Outcome as Ended, Policy};
+use pressure::{Action, Level, Outcome as Ended, Policy};
 use random::Random;
 
 pub use flyer::{Ebb, Fixed, Flyer};
 pub use outcome::Outcome;
 pub use trace::{TRACES, Trace, others};
-pub use truth::Truth;
+pub use truth::{Rounding, Truth};
 
 use flyer::{Seen, Wish, Worked, oracle};
 
@@ -55,10 +55,10 @@ pub struct Flight {
 }
 
 /// Ten minutes of Ebb and of the oracle on machine `seed`.
-pub fn fly(trace: Trace, seed: u32, allocator: Allocator) -> Flight {
-    let truth = Truth::of(seed, allocator);
+pub fn fly(trace: Trace, seed: u32, rounding: Rounding) -> Flight {
+    let truth = Truth::of(seed, rounding);
     let others = others(trace, seed);
-    let mut ebb = Ebb::new(Policy::default(), allocator);
+    let mut ebb = Ebb::new(Policy::default(), rounding.told());
     let ebb = run(Who::Flyer(&mut ebb), &truth, &others, seed);
     let oracle = run(Who::Oracle, &truth, &others, seed);
     Flight {

@@ -3,6 +3,25 @@
 use super::random::Random;
 use pressure::Allocator;
 
+/// How the machine's allocators round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rounding {
+    Exact,
+    PowerOfTwo,
+    /// Half of a sample's memory in powers of two, half in finer classes.
+    Mixed,
+}
+
+impl Rounding {
+    /// What the controller is told of it.
+    pub fn told(self) -> Allocator {
+        match self {
+            Rounding::Exact => Allocator::Exact,
+            Rounding::PowerOfTwo | Rounding::Mixed => Allocator::PowerOfTwo,
+        }
+    }
+}
+
 /// The truth that the controller has to find out: GB and seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Truth {
@@ -11,12 +30,12 @@ pub struct Truth {
     fixed_s: f64,
     sample_s: f64,
     knee: f64,
-    pub allocator: Allocator,
+    rounding: Rounding,
 }
 
 impl Truth {
     /// Machine 0 is given; the others are drawn.
-    pub fn of(seed: u32, allocator: Allocator) -> Self {
+    pub fn of(seed: u32, rounding: Rounding) -> Self {
         let mut r = Random::new(77 + seed);
         match seed {
             0 => Self {
@@ -25,7 +44,7 @@ impl Truth {
                 fixed_s: 0.020,
                 sample_s: 0.012,
                 knee: 6.0,
-                allocator,
+                rounding,
             },
             _ => Self {
                 state: r.between(3.0, 8.0),
@@ -33,15 +52,17 @@ impl Truth {
                 fixed_s: r.between(0.01, 0.05),
                 sample_s: r.between(0.004, 0.02),
                 knee: r.between(3.0, 14.0),
-                allocator,
+                rounding,
             },
         }
     }
 
     pub fn need(&self, samples: f64) -> f64 {
-        let samples = match self.allocator {
-            Allocator::Exact => samples,
-            Allocator::PowerOfTwo => samples.log2().ceil().exp2(),
+        let room = samples.log2().ceil().exp2();
+        let samples = match self.rounding {
+            Rounding::Exact => samples,
+            Rounding::PowerOfTwo => room,
+            Rounding::Mixed => 0.5 * room + 0.5 * (16.0 * samples / room).ceil() / 16.0 * room,
         };
         self.state + self.sample * samples
     }
@@ -49,9 +70,9 @@ impl Truth {
     /// What one sample needs while those at work have this length. Where an allocator rounds, one that is a little longer than most
     /// takes twice the room of one that is a little shorter; elsewhere all are taken to be of ordinary length.
     pub fn one(&self, length: Option<f64>) -> f64 {
-        match self.allocator {
-            Allocator::Exact => self.need(1.0),
-            Allocator::PowerOfTwo => self.need(length.unwrap_or(1.0)),
+        match self.rounding {
+            Rounding::Exact => self.need(1.0),
+            Rounding::PowerOfTwo | Rounding::Mixed => self.need(length.unwrap_or(1.0)),
         }
     }
 

@@ -57,6 +57,13 @@ pub(super) fn limit_bytes(device: &Device) -> u64 {
     })
 }
 
+/// Gives back the outputs of kernels that no tensor uses any longer.
+pub(super) fn trim(device: &Device) {
+    if let Device::Metal(metal) = device {
+        crate::kernels::metal::trim(metal);
+    }
+}
+
 /// The system's version: a new one brings a new compiler for the GPU's kernels.
 pub fn system_version() -> String {
     NSProcessInfo::processInfo()

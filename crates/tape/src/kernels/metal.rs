@@ -1,11 +1,14 @@
 //! Kernels on Metal: compiled from their text once a process, encoded into candle's own command buffers. Buffers go by
 //! `set_input_buffer` and `set_output_buffer`, which feed candle's tracking of hazards: the buffers themselves are untracked.
+//! Outputs lie in a pool of our own, whose classes are finer than the powers of two of candle's.
 
+use super::pool::Pool;
 use super::{Argument, Grid, Kernel, Module, expect_contiguous, source};
 use crate::error::{Result, TapeError};
 use candle_core::metal_backend::{DeviceId, MetalDevice};
-use candle_core::{Storage, Tensor};
-use candle_metal_kernels::metal::{ComputeCommandEncoder, ComputePipeline, Library};
+use candle_core::op::BackpropOp;
+use candle_core::{DType, MetalStorage, Storage, Tensor};
+use candle_metal_kernels::metal::{Buffer, ComputeCommandEncoder, ComputePipeline, Library};
 use objc2_metal::{MTLCompileOptions, MTLMathMode, MTLSize};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,6 +17,42 @@ thread_local! {
     /// One thread uses a device.
     static LIBRARIES: RefCell<HashMap<(DeviceId, Module), Library>> = RefCell::default();
     static PIPELINES: RefCell<HashMap<(DeviceId, Kernel), ComputePipeline>> = RefCell::default();
+    static POOLS: RefCell<HashMap<DeviceId, Pool<Buffer>>> = RefCell::default();
+}
+
+/// A tensor whose numbers are whatever its memory held. Where the device refuses the memory, what the pool holds and nobody uses goes
+/// first.
+pub(super) fn fresh(shape: &[usize], dtype: DType, device: &MetalDevice) -> Result<Tensor> {
+    let count = shape.iter().product::<usize>();
+    let bytes = count * dtype.size_in_bytes();
+    let take = || {
+        POOLS.with_borrow_mut(|pools| {
+            let make = |class| device.new_private_buffer(class, DType::U8, "");
+            pools.entry(device.id()).or_default().take(bytes, make)
+        })
+    };
+    let buffer = take().or_else(|_| {
+        device.wait_until_completed()?;
+        trim(device);
+        take()
+    })?;
+    let storage = MetalStorage::new(buffer, device.clone(), count, dtype);
+    let storage = Storage::Metal(storage);
+    Ok(Tensor::from_storage(
+        storage,
+        shape,
+        BackpropOp::none(),
+        false,
+    ))
+}
+
+/// Gives back what the pool holds and no tensor uses. After a synchronise: no command may still use it.
+pub(crate) fn trim(device: &MetalDevice) {
+    let idle = POOLS.with_borrow_mut(|pools| {
+        let pool = pools.get_mut(&device.id());
+        pool.map(Pool::idle).unwrap_or_default()
+    });
+    device.unregister_buffers(idle.iter().map(|buffer| &**buffer));
 }
 
 /// Runs a kernel.
@@ -50,11 +89,7 @@ pub(super) fn launch(
     Ok(())
 }
 
-fn bind(
-    kernel: Kernel,
-    tensor: &Tensor,
-    set: impl FnOnce(&candle_metal_kernels::metal::Buffer, usize),
-) -> Result<()> {
+fn bind(kernel: Kernel, tensor: &Tensor, set: impl FnOnce(&Buffer, usize)) -> Result<()> {
     let (guard, layout) = tensor.storage_and_layout();
     let start = expect_contiguous(kernel, layout)?;
     let Storage::Metal(storage) = &*guard else {

@@ -2,8 +2,8 @@
 //! tensors on a device; what a kernel computes stands in `source`, what an operation asks for in `rows`, `elements`, `images` and
 //! `whole`. Refuses to know tape and gradients.
 //!
-//! Outputs come from the device's allocator, numbers go by value. Reductions have an order that the shapes fix, and nothing is
-//! added atomically: the same input gives the same bits.
+//! Outputs come from the device's allocator, on Metal from a pool with classes of our own; numbers go by value. Reductions have an
+//! order that the shapes fix, and nothing is added atomically: the same input gives the same bits.
 
 #![cfg_attr(
     not(any(feature = "cuda", target_os = "macos", test)),
@@ -23,7 +23,9 @@ pub(crate) mod heads;
 #[cfg(test)]
 pub(crate) mod lanes;
 #[cfg(target_os = "macos")]
-mod metal;
+pub(crate) mod metal;
+#[cfg(any(target_os = "macos", test))]
+mod pool;
 #[cfg(any(feature = "cuda", target_os = "macos", test))]
 mod source;
 #[cfg(feature = "cuda")]
@@ -207,6 +209,10 @@ pub(crate) fn launch(
 
 /// A tensor that a kernel writes completely before anything reads it.
 pub(crate) fn fresh(shape: &[usize], dtype: DType, like: &Tensor) -> Result<Tensor> {
+    #[cfg(target_os = "macos")]
+    if let Device::Metal(device) = like.device() {
+        return metal::fresh(shape, dtype, device);
+    }
     // SAFETY: every element is a plain number, and the kernel that it is made for writes all of them first.
     Ok(unsafe { Tensor::empty(shape, dtype, like.device())? })
 }
