@@ -42,51 +42,54 @@ pub struct Shell {
 
 /// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder or id to show.
 pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
+    if !crate::page::has_display() {
+        return no_window("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)");
+    }
     crate::page::prepare();
     let shell = Arc::new(Shell::new(machine));
     let first = target.map(|target| shell.open(&target));
     *held(&shell.first) = first;
-    let built = tauri::Builder::default()
-        .plugin(tauri_plugin_dialog::init())
-        .manage(Arc::clone(&shell))
-        .invoke_handler(tauri::generate_handler![
-            commands::welcome,
-            commands::machine,
-            commands::runs,
-            commands::choose_folder,
-            commands::open_sample,
-            commands::inspection,
-            commands::forecast,
-            commands::train,
-            commands::resume,
-            commands::control,
-            commands::drill,
-            commands::pull,
-            commands::report_error,
-        ])
-        .on_page_load(|webview, page| {
-            if page.event() == PageLoadEvent::Started {
-                let shell = webview.state::<Arc<Shell>>();
-                shell.page_listens.store(false, Ordering::Relaxed);
-            }
-        })
-        .on_window_event(heed)
-        .setup(|app| {
-            stop_on_signal(app.handle().clone())?;
-            for window in app.webview_windows().values() {
-                crate::page::load_anew_when_killed(window)?;
-            }
-            Ok(())
-        })
-        .build(tauri::generate_context!());
+    let build = || {
+        tauri::Builder::default()
+            .plugin(tauri_plugin_dialog::init())
+            .manage(Arc::clone(&shell))
+            .invoke_handler(tauri::generate_handler![
+                commands::welcome,
+                commands::machine,
+                commands::runs,
+                commands::choose_folder,
+                commands::open_sample,
+                commands::inspection,
+                commands::forecast,
+                commands::train,
+                commands::resume,
+                commands::control,
+                commands::drill,
+                commands::pull,
+                commands::report_error,
+            ])
+            .on_page_load(|webview, page| {
+                if page.event() == PageLoadEvent::Started {
+                    let shell = webview.state::<Arc<Shell>>();
+                    shell.page_listens.store(false, Ordering::Relaxed);
+                }
+            })
+            .on_window_event(heed)
+            .setup(|app| {
+                stop_on_signal(app.handle().clone())?;
+                for window in app.webview_windows().values() {
+                    crate::page::load_anew_when_killed(window)?;
+                }
+                Ok(())
+            })
+            .build(tauri::generate_context!())
+    };
+    // The toolkit panics where a display does not answer.
+    let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(build));
     let app = match built {
-        Ok(app) => app,
-        Err(error) => {
-            eprintln!(
-                "ebb: the window cannot be opened: {error}. Train in the terminal instead: ebb train FOLDER"
-            );
-            return ExitCode::FAILURE;
-        }
+        Ok(Ok(app)) => app,
+        Ok(Err(error)) => return no_window(&error.to_string()),
+        Err(_) => return no_window("the display does not answer"),
     };
     app.run(|app, event| {
         if let RunEvent::Exit = event {
@@ -101,6 +104,13 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
         }
     });
     ExitCode::SUCCESS
+}
+
+fn no_window(why: &str) -> ExitCode {
+    eprintln!(
+        "ebb: the window cannot be opened: {why}. Train in the terminal instead: ebb train FOLDER"
+    );
+    ExitCode::FAILURE
 }
 
 fn heed(window: &Window, event: &WindowEvent) {

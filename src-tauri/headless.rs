@@ -30,12 +30,11 @@ mod turns;
 mod verify_split;
 
 use args::{Command, Ebb};
-use clap::Parser;
 use std::process::ExitCode;
 
 /// The top-level entry point of the terminal; the window opens from here too.
 pub fn run() -> ExitCode {
-    let ebb = Ebb::parse();
+    let ebb = Ebb::typed();
     let done = match ebb.command {
         None => return app(args::App::default()),
         Some(Command::App(app_args)) => return app(app_args),
@@ -63,7 +62,13 @@ pub fn run() -> ExitCode {
         Some(Command::FindLr(args)) => find_lr::run(&args),
         Some(Command::Tune(args)) => tune::run(&args),
     };
-    match done {
+    let lost = || match say::lost() {
+        Some(error) => Err(failure::Failure::new(format!(
+            "what was said could not be written: {error}"
+        ))),
+        None => Ok(()),
+    };
+    match done.and_then(|()| lost()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.say(),
     }

@@ -5,4 +5,4 @@
 #[cfg_attr(not(target_os = "linux"), path = "page/other.rs")]
 mod platform;
 
-pub use platform::{load_anew_when_killed, prepare};
+pub use platform::{has_display, load_anew_when_killed, prepare};

@@ -77,7 +77,7 @@ fn words(saved: &SavedRun, report: &EvaluationReport) -> Result<(), Failure> {
         Task::ImageClassification | Task::TextClassification => "",
     };
     let measured = match report.part {
-        "whole" => "all that is there".to_owned(),
+        "whole" => "(all that is there)".to_owned(),
         part => format!("of the part {part}"),
     };
     out!(

@@ -26,6 +26,14 @@ impl Failure {
         }
     }
 
+    /// The user stopped it before there was an answer: said, and exit code 0, as that of a training that was stopped.
+    pub fn stopped(sentence: impl Into<String>) -> Self {
+        Failure {
+            sentence: sentence.into(),
+            code: 0,
+        }
+    }
+
     /// Says it.
     pub fn say(self) -> ExitCode {
         aside!("ebb: {}", self.sentence);

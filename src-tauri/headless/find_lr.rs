@@ -32,7 +32,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
     };
     config.validate()?;
     let found = attempt::look(&config, &args.tried.folder)?;
-    let mut curve = Curve::default();
+    let (mut curve, mut whole) = (Curve::default(), false);
     // Nothing of value is in there: weights that a rate too high has spoilt.
     let place = std::env::temp_dir().join(format!("ebb-find-lr-{}", std::process::id()));
     let store = RunStore::open(&place);
@@ -53,6 +53,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
                 curve.take(*learning_rate, *loss);
                 // The last step would be evaluated.
                 if curve.is_over() || *step + 1 >= steps {
+                    whole = true;
                     control.ask(Request::Stop);
                 }
             }
@@ -62,6 +63,11 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
     let Attempt { plan, failed, .. } = tried?;
     if let Some(error) = failed {
         aside!("Ended by the rate itself: {error}");
+    } else if !whole {
+        return Err(Failure::stopped(format!(
+            "stopped by request at a rate of {:.1e}, before the loss had risen: too early to suggest one",
+            curve.points.last().map_or(0.0, |point| point.0)
+        )));
     }
     let Some(suggestion) = curve.suggestion() else {
         return Err(Failure::new(

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::say::out;
 use super::texts;
 use dataset::{Found, InspectOptions, Inspection, Task, TextOptions, look};
-use runlog::{format_bytes, format_count};
+use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
 
 /// The top-level entry point of `ebb inspect`.
@@ -20,6 +20,16 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
         ..InspectOptions::default()
     };
     let found = look(&args.folder, &split, &options, &|_| {})?;
+    if let Some(task) = args.task
+        && task.looked_for() != found.task()
+    {
+        return Err(Failure::usage(format!(
+            "--task {} does not fit what is there: {} is for {}",
+            task.name(),
+            args.folder.display(),
+            found.task().name()
+        )));
+    }
     let refusal = match &found {
         Found::Photographs(inspection) if args.json => {
             out!("{}", as_json(inspection));
@@ -46,15 +56,17 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
 
 /// Says what was found.
 pub fn describe(inspection: &Inspection) {
+    let classes = counted(inspection.classes.len() as u64, "class", "classes");
+    let numbers = counted(inspection.targets.len() as u64, "number", "numbers");
     let learnt = match (inspection.classes.len(), inspection.targets.len()) {
-        (classes, 0) => format!("in {classes} classes"),
-        (0, numbers) => format!("with {numbers} numbers and no classes"),
-        (classes, numbers) => format!("in {classes} classes, with {numbers} numbers"),
+        (_, 0) => format!("in {classes}"),
+        (0, _) => format!("with {numbers} and no classes"),
+        (_, _) => format!("in {classes}, with {numbers}"),
     };
     out!(
-        "{}: {} photographs {learnt}, {}",
+        "{}: {} {learnt}, {}",
         inspection.name,
-        format_count(inspection.photographs()),
+        counted(inspection.photographs(), "photograph", "photographs"),
         format_bytes(inspection.bytes)
     );
     if let Some((width, height)) = inspection.typical_size {

@@ -2,6 +2,7 @@
 //! and how long an epoch takes. Refuses to know how a forecast is made.
 
 mod asked;
+mod clock;
 mod table;
 
 use super::args::{Compression, Texts, Weights};
@@ -11,10 +12,12 @@ use super::train::{base_config, brought, machine};
 use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
+use clock::{Clock, by_cost};
 use dataset::Task;
 use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 use trainer::forecast::{
@@ -31,7 +34,8 @@ pub struct Plan {
     /// gpt, gpt125m, resnet18, vit_tiny or bert_mini, in the place of a folder
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
-    /// One model alone: convnet or vit_micro; for texts text_micro or text_mini; for documents gpt_micro, gpt_mini or gpt_small
+    /// One model alone: convnet, vit_micro, resnet18, resnet34, resnet50, vit_tiny, vit_small or vit_base; for texts text_micro or
+    /// text_mini; for documents gpt_micro, gpt_mini or gpt_small
     #[arg(long)]
     pub model: Option<String>,
     /// One image size alone, the side in pixels
@@ -91,6 +95,9 @@ pub struct Plan {
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Leave out of the list what is not forecast within so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub within: f64,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -113,6 +120,8 @@ struct Answer {
     rows: Vec<Row>,
     /// Which row is to be trained.
     chosen: usize,
+    /// Models and resolutions for which there was no time.
+    left_out: Vec<(String, u32)>,
     /// Seconds of an epoch, or of a step of a workload, where they are known.
     seconds: Option<Time>,
     forecast_ms: f64,
@@ -183,6 +192,7 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         optimizer: "adamw".to_owned(),
         rows: vec![row],
         chosen: 0,
+        left_out: Vec::new(),
         seconds: seconds.map(|seconds| Time {
             seconds,
             of: "step",
@@ -203,19 +213,28 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let begun = Instant::now();
     let room = room(args, &config)?;
     let target = target(Some(plan.threads), &room);
-    let wanted = (plan.model, plan.image_size);
-    let mut rows = Vec::new();
-    let mut chosen = 0;
-    for (model, side) in listed(args, plan) {
-        let forms = match (model, side) == wanted {
+    let listed = listed(args, plan);
+    let wanted = listed
+        .iter()
+        .position(|row| *row == (plan.model, plan.image_size));
+    let clock = Clock::new(begun, args.within);
+    let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
+    for place in by_cost(&listed, wanted.unwrap_or(0)) {
+        let (model, side) = listed[place];
+        let is_wanted = rows.is_empty();
+        if !is_wanted && !clock.has_time_for(side) {
+            left_out.push((model.name().to_owned(), side));
+            continue;
+        }
+        let forms = match is_wanted {
             true => fewest(&room, plan.effective_batch, plan.fixed_micro_batch),
             false => Forms::Planned,
         };
-        if (model, side) == wanted {
-            chosen = rows.len();
-        }
-        rows.push(row(builder.estimate_as(model, side, target, forms)?, &room));
+        let estimate = clock.timed(side, || builder.estimate_as(model, side, target, forms))?;
+        rows.insert(place, row(estimate, &room));
     }
+    let chosen = rows.keys().position(|place| Some(*place) == wanted);
+    let (chosen, rows) = (chosen.unwrap_or(0), rows.into_values().collect::<Vec<_>>());
     let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
     let seconds = match &rows[chosen].suggested {
         Ok(found) if args.mac.is_none() && target.kind == "cpu" => {
@@ -232,6 +251,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
         optimizer: plan.optimizer.name().to_owned(),
         rows,
         chosen,
+        left_out,
         seconds: seconds.map(|seconds| Time {
             seconds,
             of: "epoch",
@@ -389,6 +409,7 @@ impl Answer {
             "assumed": self.room.assumed, "budget_bytes": self.room.budget_bytes(),
             "models": self.rows.iter().map(row).collect::<Vec<_>>(),
             "chosen": {"model": chosen.forecast.model, "resolution": chosen.forecast.resolution},
+            "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
             "notes": self.notes(), "forecast_ms": self.forecast_ms,
         });
         if let Some(time) = &self.seconds {

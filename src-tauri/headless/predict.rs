@@ -6,6 +6,7 @@ use super::say::{aside, out};
 use super::train::{certificate_path, find};
 use dataset::Task;
 use serde_json::json;
+use std::path::PathBuf;
 use trainer::{Prediction, SavedRun, Wanted};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
@@ -43,20 +44,36 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
     }
 }
 
+/// The text itself, or the whole of a plain file of that name.
+fn text(given: &PathBuf) -> Result<String, Failure> {
+    if !given.is_file() {
+        return Ok(given.to_string_lossy().into_owned());
+    }
+    let plain = given
+        .extension()
+        .is_some_and(|kind| kind == "txt" || kind == "md");
+    let shown = given.display();
+    if !plain {
+        return Err(Failure::usage(format!(
+            "{shown} is a file of many texts: ebb evaluate RUN {shown} measures all of them; predict takes texts, and .txt or .md files"
+        )));
+    }
+    let bytes = std::fs::read(given)
+        .map_err(|error| Failure::new(format!("{shown} cannot be read: {error}")))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// What each text is.
 fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
-    let texts = args
-        .files
-        .iter()
-        .map(|text| text.to_string_lossy().into_owned());
-    let texts: Vec<String> = texts.collect();
-    for (text, prediction) in texts.iter().zip(saved.predict_texts(&texts)?) {
+    let texts: Vec<String> = args.files.iter().map(text).collect::<Result<_, _>>()?;
+    for (given, prediction) in args.files.iter().zip(saved.predict_texts(&texts)?) {
+        let given = given.display();
         match args.json {
             true => {
                 let classes = classes(saved, &prediction, args.top);
-                out!("{}", json!({"text": text, "classes": classes}));
+                out!("{}", json!({"text": given.to_string(), "classes": classes}));
             }
-            false => out!("{text}: {}", words(saved, &prediction, args.top)),
+            false => out!("{given}: {}", words(saved, &prediction, args.top)),
         }
     }
     Ok(())
@@ -64,8 +81,8 @@ fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
 
 /// What is kept of each text, and what the gaps are filled with.
 fn compressed(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
-    for text in &args.files {
-        let text = text.to_string_lossy();
+    for given in &args.files {
+        let text = text(given)?;
         let found = saved.compress(&text)?;
         match args.json {
             true => out!(

@@ -6,10 +6,22 @@ mod compressed;
 use super::say::aside;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pressure::{Level, MemorySample};
-use runlog::{MISSING, Run, RunEvent, Started, format_bytes, format_count, format_duration};
+use runlog::{
+    MISSING, Run, RunEvent, Started, counted, format_bytes, format_count, format_duration,
+};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
+
+/// "20 epochs", or "0.3 of an epoch".
+fn epochs(started: &Started) -> String {
+    let seen = started.steps as f64 * f64::from(started.effective_batch);
+    let epochs = seen / started.train_samples.max(1) as f64;
+    match epochs < 0.95 {
+        true => format!("{epochs:.1} of an epoch"),
+        false => counted(epochs.round() as u64, "epoch", "epochs"),
+    }
+}
 
 /// Distance of two plain status lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -159,10 +171,10 @@ impl Progress {
             }
         ));
         self.say(&format!(
-            "Plan: {} steps of {} samples ({} epochs of {} samples), {} held out",
-            format_count(started.steps),
+            "Plan: {} of {} samples ({} of {} samples), {} held out",
+            counted(started.steps, "step", "steps"),
             started.effective_batch,
-            format_count(started.epochs),
+            epochs(started),
             format_count(started.train_samples),
             format_count(started.held_out_samples)
         ));

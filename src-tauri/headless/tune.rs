@@ -211,7 +211,7 @@ fn trial(
         )
     });
     if requested {
-        return Err(Failure::new(
+        return Err(Failure::stopped(
             "stopped by request; the trials until now are in the list of runs",
         ));
     }

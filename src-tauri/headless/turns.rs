@@ -223,9 +223,9 @@ impl Trial {
         )?;
         match tried.failed {
             Some(error) => Err(error.into()),
-            None if pace.seconds.len() < self.steps as usize => {
-                Err(Failure::new("stopped before there was anything to compare"))
-            }
+            None if pace.seconds.len() < self.steps as usize => Err(Failure::stopped(
+                "stopped by request before there was anything to compare",
+            )),
             None => Ok(pace),
         }
     }

@@ -6,7 +6,7 @@ use super::doctor::wanted;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::{find, machine};
-use dataset::{InspectOptions, inspect};
+use dataset::{Found, InspectOptions, TextOptions, look};
 use runlog::{RunFolder, format_count};
 use std::path::Path;
 use trainer::bench::Workload;
@@ -59,9 +59,18 @@ fn receipt(args: &args::VerifySplit, question: &Question) -> Result<Receipt, Fai
     };
     let path = Path::new(target);
     // A folder of the user's own, not one that a run was kept in.
-    if path.is_dir() && RunFolder::open(path).is_err() {
-        let inspection = inspect(path, &InspectOptions::default(), &|_| {})?;
-        return Ok(of_folder(&inspection, question, &machine)?);
+    if path.exists() && RunFolder::open(path).is_err() {
+        return match look(
+            path,
+            &InspectOptions::default(),
+            &TextOptions::default(),
+            &|_| {},
+        )? {
+            Found::Photographs(found) => Ok(of_folder(&found, question, &machine)?),
+            Found::Texts(_) => Err(Failure::usage(format!(
+                "{target} holds texts; of those a run is looked at: train on them, if only for some steps, and name the run"
+            ))),
+        };
     }
     Ok(of_run(&find(target)?, question, &machine)?)
 }

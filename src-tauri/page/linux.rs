@@ -11,6 +11,12 @@ const PLAIN_BUFFERS: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
 /// Where the kernel offers its GPUs.
 const GPUS: &str = "/dev/dri";
 
+/// Whether there may be a display to open a window on: the toolkit panics without one.
+pub fn has_display() -> bool {
+    let named = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    named("DISPLAY") || named("WAYLAND_DISPLAY")
+}
+
 /// Chooses how pages are drawn. Before anything else starts a thread.
 pub fn prepare() {
     let gpu = Path::new(GPUS)

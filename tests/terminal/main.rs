@@ -11,6 +11,7 @@ mod checkpointed;
 mod compressed;
 mod drilled;
 mod files;
+mod first_hour;
 mod flown;
 mod informed;
 mod group;

@@ -128,11 +128,27 @@ fn a_folders_training_needs_what_was_forecast() {
 }
 
 #[test]
+fn sizes_for_which_there_is_no_time_are_named_and_the_one_to_train_is_not_among_them() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+    let found = plan(&place, "{birds} --for 8GB --within 0");
+    assert_eq!(found["models"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        found["models"][0]["resolution"],
+        found["chosen"]["resolution"]
+    );
+    assert_eq!(found["left_out"].as_array().map(Vec::len), Some(15));
+    let said = place.run("plan {birds} --for 8GB --within 0").ended(0).out;
+    assert!(said.contains("Not forecast in time: convnet 32"), "{said}");
+}
+
+#[test]
 fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
-    let found = plan(&place, "{birds} --device cpu");
+    let found = plan(&place, "{birds} --device cpu --within 600");
     let models = found["models"].as_array().expect("models");
+    assert_eq!(found["left_out"], serde_json::json!([]));
     assert_eq!(models.len(), 16, "two models at eight sizes");
     let took_ms = found["forecast_ms"].as_f64().expect("a number");
     println!("16 forecasts in {took_ms:.0} ms");

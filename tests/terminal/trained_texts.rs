@@ -120,7 +120,7 @@ fn messages_are_told_apart_from_the_folder_to_the_answer() {
     }
     let words = place.run("evaluate sms {new.tsv}").ended(0).out;
     assert!(
-        words.contains("40 texts all that is there, checkpoint of step"),
+        words.contains("40 texts (all that is there), checkpoint of step"),
         "{words}"
     );
 

@@ -15,7 +15,7 @@ pub enum DatasetError {
         folder: PathBuf,
     },
     /// Something else than a folder stands at the path.
-    #[error("{} is a file, not a folder. Choose the folder that holds the class folders.", path.display())]
+    #[error("{} is a file, not a folder, and not one of texts (csv, tsv, jsonl, parquet, txt, md). Choose the folder that holds the class folders, or a file of texts.", path.display())]
     NotAFolder {
         /// What was asked for.
         path: PathBuf,

@@ -38,6 +38,12 @@ const EXACT: u64 = (1 << 53) - 1;
 const MODELS: &[&str] = &[
     "convnet",
     "vit_micro",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "vit_tiny",
+    "vit_small",
+    "vit_base",
     "text_micro",
     "text_mini",
     "gpt_micro",

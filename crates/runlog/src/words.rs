@@ -20,8 +20,18 @@ pub fn format_bytes(bytes: u64) -> String {
         b if b >= 9.95 * MB => format!("{:.0} MB", b / MB),
         b if b >= 999.5 * KB => format!("{:.1} MB", b / MB),
         b if b >= KB => format!("{:.0} kB", b / KB),
+        1.0 => "1 byte".to_owned(),
         b => format!("{b:.0} bytes"),
     }
+}
+
+/// "1 class", "1,215 classes".
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!(
+        "{} {}",
+        format_count(count),
+        if count == 1 { one } else { many }
+    )
 }
 
 /// "1,215".

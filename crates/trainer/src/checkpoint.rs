@@ -104,6 +104,12 @@ pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Wri
 
 fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
     let _ = fs::remove_dir_all(draft);
+    let run = draft.parent().and_then(Path::parent);
+    if let Some(run) = run.filter(|run| !run.is_dir()) {
+        // A checkpoint alone could not be resumed: the folder is missed, not made anew.
+        let gone = format!("the run folder {} is no longer there", run.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, gone));
+    }
     fs::create_dir_all(draft)?;
     let by_name = |parameters: &Parameters| -> HashMap<String, Tensor> {
         let named = parameters.iter();

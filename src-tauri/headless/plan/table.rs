@@ -43,6 +43,16 @@ pub(super) fn show(answer: &Answer) {
     for row in &answer.rows {
         out!("{}", line(row));
     }
+    if !answer.left_out.is_empty() {
+        let left_out = answer.left_out.iter();
+        let left_out: Vec<String> = left_out
+            .map(|(model, side)| format!("{model} {side}"))
+            .collect();
+        out!(
+            "  Not forecast in time: {}; --within SECONDS gives them more, --model and --image-size forecast one alone",
+            left_out.join(", ")
+        );
+    }
     out!("");
     chosen(answer);
     for note in answer.notes() {

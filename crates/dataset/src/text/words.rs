@@ -59,8 +59,8 @@ pub(crate) fn refusal(found: &Found) -> Option<String> {
     if found.task == Task::LanguageModel {
         return (found.bytes < MIN_CORPUS_BYTES).then(|| {
             format!(
-                "{} of text are too few to learn from; add documents until there are {} at least.",
-                counted(found.bytes, "byte", "bytes"),
+                "{} too few to learn from; add documents until there are {} at least.",
+                counted(found.bytes, "byte of text is", "bytes of text are"),
                 grouped(MIN_CORPUS_BYTES)
             )
         });

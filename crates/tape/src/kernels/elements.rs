@@ -216,6 +216,11 @@ pub(crate) fn dropout(x: &Tensor, streams: &[Stream], fraction: f64, kept: f64) 
 pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> Result<Tensor> {
     let (y, n) = (fresh_like(x)?, x.elem_count());
     let width = n / (words.elem_count() / 2).max(1);
+    // Words of four that a thread works, 0 where there are none: what it works out for the first serves the second too.
+    let words_a_thread = match by_four(&[x], width) {
+        true if width.is_multiple_of(8) => 2,
+        whole => usize::from(whole),
+    };
     let arguments = [
         In(x),
         In(words),
@@ -224,9 +229,12 @@ pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> R
         Count(width),
         Count(share_of_u32(fraction) as usize),
         Number(kept),
-        fours(&[x], width),
+        Count(words_a_thread),
     ];
-    let kernel = Kernel::of("dropout", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    let grid = match words_a_thread {
+        2 => Grid::groups(n.div_ceil(2048), 8),
+        _ => Grid::elements(n),
+    };
+    launch(Kernel::of("dropout", x), grid, &arguments, x.device())?;
     Ok(y)
 }

@@ -351,3 +351,23 @@ pub(super) const MIXES: [(&str, Mix); 4] = [
     ("cutmix", Mix::CutMix),
     ("both", Mix::Both),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runlog::RunConfig;
+
+    #[test]
+    fn a_config_may_name_every_network_that_there_is() {
+        let own = ModelKind::of_photographs().map(ModelKind::name);
+        let texts = TextSize::ALL.into_iter().map(TextSize::name);
+        let published = Family::ALL.into_iter().map(Family::name);
+        for name in own.chain(texts).chain(published) {
+            let config = RunConfig {
+                model: Some(name.to_owned()),
+                ..RunConfig::default()
+            };
+            assert!(config.validate().is_ok(), "{name}");
+        }
+    }
+}

@@ -45,6 +45,9 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         ("dropout", vec![vec![n, 5, 7]], |t, v| {
             keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
         }),
+        ("dropout of whole words", vec![vec![n, 3, 16]], |t, v| {
+            keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
+        }),
         ("dropout of vectors", vec![vec![n, 9]], |t, v| {
             keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
         }),

@@ -6,7 +6,8 @@ use crate::kernels::rows::{self, Seen};
 use crate::stream::Stream;
 use crate::tape::{Cancel, Kernels, Tape, Value};
 use crate::{
-    Activation, AttentionShape, Conv2dShape, GeluLinear, Parameters, PoolDivisor, PoolShape, Result,
+    Activation, AttentionShape, Conv2dShape, GeluLinear, NoiseKey, Parameters, PoolDivisor,
+    PoolShape, Positions, Result,
 };
 use candle_core::{DType, Device, Tensor};
 
@@ -77,6 +78,26 @@ fn a_norms_gradient_is_added_to_what_is_there() {
         let y = t.layer_norm(&v[0], &v[1], &v[2], 1e-5)?;
         t.add(&y, &v[0])
     });
+}
+
+#[test]
+fn dropout_draws_the_cpus_numbers_whatever_words_its_rows_are_read_by() {
+    for width in [1, 2, 4, 5, 8, 12, 20, 24, 2056] {
+        check(
+            &format!("dropout, rows of {width}"),
+            &[&[2, 3, width]],
+            &|t, v| {
+                let key = NoiseKey {
+                    seed: 1,
+                    step: 2,
+                    site: "dropout",
+                    samples: &[7, 9],
+                    positions: Positions::Counted,
+                };
+                t.dropout(&v[0], 0.4, &key)
+            },
+        );
+    }
 }
 
 #[test]

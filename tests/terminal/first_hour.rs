@@ -1,0 +1,133 @@
+//! What somebody meets who tries everything in the first hour: every model that is named, a wrong number, a folder that goes, a name
+//! that steers terminals, a stop too early, no display, no room for the answer.
+
+use crate::support::{Place, draw_classes, said};
+use runlog::RunEvent;
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn birds() -> Place {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    place
+}
+
+#[test]
+fn the_larger_networks_that_help_names_are_trained() {
+    for model in ["resnet18", "vit_tiny"] {
+        let place = birds();
+        let line =
+            format!("{{birds}} --model {model} --image-size 32 --steps 1 --effective-batch 2");
+        let events = place.train(&line).ended(0).events();
+        let stepped = |event: &RunEvent| matches!(event, RunEvent::Step { step: 1, .. });
+        assert!(events.iter().any(stepped), "{model}: {events:?}");
+    }
+}
+
+#[test]
+fn a_run_folder_that_goes_is_missed_and_not_made_anew() {
+    let place = birds();
+    let mut live = place.listen("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
+    live.until(|event| matches!(event, RunEvent::Step { step: 3, .. }));
+    let run = place.only_run().path;
+    fs::remove_dir_all(&run).expect("it can be removed");
+    live.signal("INT");
+    assert_eq!(live.wait(), Some(1));
+    let said = fs::read_to_string(place.path("stderr")).expect("it was kept");
+    assert!(said.contains("is no longer there"), "{said}");
+    assert!(!run.exists(), "half a run is worse than none");
+}
+
+#[test]
+fn a_search_for_a_rate_that_is_stopped_early_suggests_none() {
+    let place = birds();
+    let line = [
+        "find-lr",
+        "birds",
+        "--steps",
+        "10000",
+        "--image-size",
+        "16",
+        "--device",
+        "cpu",
+    ];
+    let mut search = place.ebb(line);
+    let search = search.current_dir(place.path("."));
+    let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("ebb starts");
+    std::thread::sleep(Duration::from_secs(2));
+    let id = child.id().to_string();
+    let asked = Command::new("kill").args(["-INT", &id]).status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    let ended = child.wait_with_output().expect("it ends");
+    let [out, err] =
+        [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(ended.status.code(), Some(0), "{err}");
+    assert!(err.contains("too early to suggest"), "{err}");
+    assert!(!out.contains("Suggestion"), "{out}");
+}
+
+#[test]
+fn a_number_below_nothing_is_answered_by_what_is_allowed() {
+    let said = birds().run("train {birds} --learning-rate -1").ended(2);
+    assert!(said.err.contains("learning_rate"), "{said:?}");
+    assert!(!said.err.contains("unexpected argument"), "{said:?}");
+}
+
+#[test]
+fn a_task_that_the_folder_is_not_for_is_refused_by_inspect_too() {
+    let said = birds()
+        .run("inspect {birds} --task text-classification")
+        .ended(2);
+    assert!(said.err.contains("image-classification"), "{said:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_name_cannot_steer_the_terminal() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["\u{1b}[2Jjay", "owl"], 6);
+    let said = place.run("inspect {birds}").ended(0);
+    assert!(
+        !said.out.contains('\u{1b}') && said.out.contains("jay"),
+        "{said:?}"
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_answer_that_finds_no_room_is_no_success() {
+    let place = birds();
+    let full = File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("it is there");
+    let path = place.path("birds");
+    let ended = place
+        .ebb(["inspect".as_ref(), path.as_os_str()])
+        .stdout(full)
+        .output();
+    let ended = ended.expect("ebb starts");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{err}");
+    assert!(err.contains("could not be written"), "{err}");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", feature = "desktop"))]
+fn without_a_display_the_window_is_refused_in_a_sentence() {
+    let place = Place::new();
+    for display in [None, Some(":4711")] {
+        let mut window = place.ebb(Vec::<&str>::new());
+        window.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+        if let Some(display) = display {
+            window.env("DISPLAY", display);
+        }
+        let said = said(&mut window).ended(1);
+        assert!(
+            said.err.contains("Train in the terminal instead"),
+            "{said:?}"
+        );
+    }
+}
