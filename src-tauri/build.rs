@@ -22,6 +22,8 @@ const COMMANDS: &[&str] = &[
     "machine",
     "runs",
     "choose_folder",
+    "choose_weights",
+    "begin_with",
     "open_sample",
     "inspection",
     "forecast",

@@ -8,9 +8,10 @@ use crate::runs::Stretch;
 use crate::suggestion;
 use crate::view::{
     CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings,
-    RunRequest, RunRow, Welcome,
+    PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
 };
 use runlog::RunConfig;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::Response;
 use tauri::{State, WebviewWindow};
@@ -74,17 +75,51 @@ pub async fn runs(shell: State<'_, Arc<Shell>>) -> Answer<Vec<RunRow>> {
 pub async fn choose_folder(
     window: WebviewWindow,
     shell: State<'_, Arc<Shell>>,
-) -> Answer<Option<String>> {
-    let dialog = window
-        .dialog()
-        .file()
-        .set_parent(&window)
-        .set_title("Choose a folder of photographs or texts");
+) -> Answer<Option<Show>> {
+    let choose = dialog(&window, "Choose a folder of photographs or texts");
     aside(shell, move |shell| {
-        let chosen = dialog
-            .blocking_pick_folder()
-            .and_then(|path| path.into_path().ok());
-        Ok(chosen.map(|path| shell.inspections.open(&path)))
+        Ok(choose().map(|path| shell.open(&path)))
+    })
+    .await
+}
+
+/// The system's dialog for a folder; it waits for the user.
+fn dialog(window: &WebviewWindow, title: &str) -> impl FnOnce() -> Option<PathBuf> + use<> {
+    let dialog = window.dialog().file().set_parent(window).set_title(title);
+    move || dialog.blocking_pick_folder()?.into_path().ok()
+}
+
+/// Lets the user choose a folder of published weights in the system's dialog; nothing when it was cancelled.
+#[tauri::command]
+pub async fn choose_weights(
+    window: WebviewWindow,
+    shell: State<'_, Arc<Shell>>,
+) -> Answer<Option<WeightsView>> {
+    let choose = dialog(&window, "Choose a model that was published");
+    aside(shell, move |shell| {
+        Ok(choose().map(|path| shell.weights.open(&path)))
+    })
+    .await
+}
+
+/// What Ebb suggests where training begins with these weights and `trains` says what of them trains; as usual where it is absent.
+#[tauri::command]
+pub async fn begin_with(
+    shell: State<'_, Arc<Shell>>,
+    inspection: String,
+    weights: String,
+    trains: Option<String>,
+) -> Answer<PlanView> {
+    aside(shell, move |shell| {
+        let found = shell.inspections.take(&inspection, SEED)?;
+        let from = (&*weights, shell.weights.folder(&weights)?);
+        let machine = shell.readings.now();
+        Ok(suggestion::begun(
+            &found,
+            from,
+            trains.as_deref(),
+            &machine,
+        )?)
     })
     .await
 }
@@ -123,9 +158,13 @@ pub async fn forecast(
     aside(shell, move |shell| {
         // Which samples are held out decides nothing about memory.
         let found = shell.inspections.take(&inspection, SEED)?;
-        valid(&suggestion::config(&settings, &found))?;
-        let machine = shell.readings.now();
-        Ok(suggestion::forecast(&settings, &found, &machine)?)
+        let config = suggestion::config(&settings, &found, shell.weights.of(&settings)?);
+        valid(&config)?;
+        Ok(suggestion::forecast(
+            &config,
+            &found,
+            &shell.readings.now(),
+        )?)
     })
     .await
 }
@@ -140,7 +179,7 @@ pub async fn train(
     aside(shell, move |shell| {
         shell.is_free()?;
         let found = shell.inspections.take(&inspection, settings.seed)?;
-        let config = suggestion::config(&settings, &found);
+        let config = suggestion::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
         let plan = Plan::check(&config, &found)?;
         let folder = shell.runs.store().create(&plan.name)?;

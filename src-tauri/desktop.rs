@@ -9,6 +9,8 @@ use crate::inspections::Inspections;
 use crate::readings::Readings;
 use crate::runs::Runs;
 use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
+use crate::weights::Weights;
+use dataset::holds_weights;
 use runlog::RunStore;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,6 +28,8 @@ const SHOW: &str = "show";
 pub struct Shell {
     /// Folders.
     pub inspections: Inspections,
+    /// Published weights.
+    pub weights: Weights,
     /// The training of this process.
     pub active: Active,
     /// Runs of app and terminal.
@@ -58,6 +62,8 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
                 commands::machine,
                 commands::runs,
                 commands::choose_folder,
+                commands::choose_weights,
+                commands::begin_with,
                 commands::open_sample,
                 commands::inspection,
                 commands::forecast,
@@ -185,6 +191,7 @@ impl Shell {
         let readings = Arc::new(Readings::of(machine.clone()));
         Shell {
             inspections: Inspections::new(Arc::clone(&readings)),
+            weights: Weights::default(),
             active: Active::on(machine),
             runs: Runs::watch(RunStore::open(RunStore::default_root())),
             readings,
@@ -244,7 +251,7 @@ impl Shell {
     }
 
     /// Opens what stands at `path`: a run, else a folder to look at. Also takes the id of a run.
-    fn open(&self, path: &Path) -> Show {
+    pub fn open(&self, path: &Path) -> Show {
         let real = path.canonicalize().ok().filter(|real| real.is_dir());
         let folder = real.clone().or_else(|| {
             let run = self.runs.store().find(&path.to_string_lossy()).ok()?;
@@ -252,9 +259,13 @@ impl Shell {
         });
         match folder.and_then(|folder| self.runs.open(&folder).ok()) {
             Some(id) => Show::Run { id },
-            None => Show::Inspection {
-                id: self.inspections.open(real.as_deref().unwrap_or(path)),
-            },
+            None => {
+                let model = real.as_deref().filter(|real| holds_weights(real));
+                Show::Inspection {
+                    id: self.inspections.open(real.as_deref().unwrap_or(path)),
+                    weights: model.map(|model| self.weights.open(model)),
+                }
+            }
         }
     }
 

@@ -33,6 +33,8 @@ mod shown;
 mod suggestion;
 #[cfg(feature = "desktop")]
 mod view;
+#[cfg(feature = "desktop")]
+mod weights;
 
 use std::process::ExitCode;
 

@@ -1,41 +1,73 @@
 //! The plan that Ebb suggests for a folder, and the config that the page's settings make. Only known numbers: what is not
 //! measured or counted is absent.
 
+#[cfg(test)]
+mod tests;
+
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{Found, Task};
 use pressure::{DeviceRoom, ModelNeed, Policy, Processes};
-use runlog::RunConfig;
+use runlog::{RunConfig, format_count};
+use std::path::PathBuf;
 use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
-use trainer::{Dropped, ModelBuilder, ModelKind, Plan, TextModel, TextSize, foresee_kind};
+use trainer::{
+    Dropped, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize, foresee_kind,
+};
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
 const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
+/// The word for training everything.
+const ALL: &str = "all";
 
 /// What Ebb would do with this folder if nobody said anything, and for each other task that it is good for.
 pub fn all(found: &Found, machine: &Told) -> trainer::Result<Vec<PlanView>> {
     let tasks = Dropped::from(found).tasks();
-    tasks
-        .into_iter()
-        .map(|task| of(found, task, machine))
-        .collect()
+    let suggested = |task: Task| {
+        let wanted = RunConfig {
+            task: Some(task.name().to_owned()),
+            ..RunConfig::default()
+        };
+        Ok(view(&Plan::check(&wanted, found)?, None, machine))
+    };
+    tasks.into_iter().map(suggested).collect()
 }
 
-fn of(found: &Found, task: Task, machine: &Told) -> trainer::Result<PlanView> {
+/// The same where it begins with published weights, an id and its folder: what they learn, and all of them unless `trains` says less.
+/// Refused like in the terminal: weights that are not there, do not fit each other or the folder, or were pickled.
+pub fn begun(
+    found: &Found,
+    (id, from): (&str, PathBuf),
+    trains: Option<&str>,
+    machine: &Told,
+) -> trainer::Result<PlanView> {
     let wanted = RunConfig {
-        task: Some(task.name().to_owned()),
+        from: Some(from),
         ..RunConfig::default()
     };
-    let plan = Plan::check(&wanted, found)?;
-    Ok(PlanView {
+    let plan = Plan::check(&Origin::training(trains.unwrap_or(ALL), wanted), found)?;
+    // Every tensor is asked for, none is read.
+    plan.trained_numbers()?;
+    Ok(view(&plan, Some(id), machine))
+}
+
+fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
+    let task = plan.task();
+    let everything = || (ALL.to_owned(), "Everything".to_owned());
+    PlanView {
         settings: PlanSettings {
             task: task.name().to_owned(),
+            from: from.map(str::to_owned),
+            trains: plan
+                .origin
+                .as_ref()
+                .map_or(ALL.to_owned(), |origin| origin.chosen()),
             model: plan.model.name().to_owned(),
             resolution: plan.image_size,
             effective_batch: plan.effective_batch,
             epochs: plan.epochs(),
             learning_rate: plan.learning_rate,
-            augment: is_of_photographs(found).then(|| plan.augment.name().to_owned()),
+            augment: (task == Task::ImageClassification).then(|| plan.augment.name().to_owned()),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
             politeness: plan.politeness.unwrap_or(Policy::default().politeness),
             seed: plan.seed,
@@ -46,60 +78,75 @@ fn of(found: &Found, task: Task, machine: &Told) -> trainer::Result<PlanView> {
             Task::LanguageModel | Task::TokenCompression => "window".to_owned(),
             task => task.sample().to_owned(),
         },
-        models: models(&plan)
-            .map(|model| (model.name().to_owned(), model.label().to_owned()))
-            .collect(),
-        resolutions: resolutions(&plan),
+        models: models(plan),
+        can_begin: Family::ALL.iter().any(|family| family.task() == task),
+        trains: match &plan.origin {
+            None => vec![everything()],
+            Some(origin) => {
+                let choices = origin.choices().into_iter();
+                choices.map(|choice| (choice.word, choice.label)).collect()
+            }
+        },
+        resolutions: resolutions(plan),
         train_samples: plan.train_samples,
         held_out_samples: plan.held_out_samples,
         machine: machine.view(),
         budget_line_bytes: machine.budget_line_bytes(),
         leave_least_bytes: Policy::default().reserve_least_bytes(machine.sample.total_bytes),
-    })
+    }
 }
 
-fn is_of_photographs(found: &Found) -> bool {
-    found.task() == Task::ImageClassification
-}
-
-/// The networks that learn what the plan learns, the suggested one first.
-fn models(plan: &Plan) -> Box<dyn Iterator<Item = ModelKind>> {
-    let task = plan.task();
-    match plan.text_model() {
-        None => Box::new(ModelKind::of_photographs()),
-        Some(model) => {
+/// The networks that learn what the plan learns, value and label, the suggested one first; published weights are one.
+fn models(plan: &Plan) -> Vec<(String, String)> {
+    let named = |model: ModelKind| (model.name().to_owned(), model.label().to_owned());
+    match (&plan.origin, plan.text_model()) {
+        (Some(origin), _) => {
+            let numbers = format_count(origin.folder().numbers());
+            let label = format!("{}, {numbers} numbers", plan.model.label());
+            vec![(plan.model.name().to_owned(), label)]
+        }
+        (None, None) => ModelKind::of_photographs().map(named).collect(),
+        (None, Some(model)) => {
             let sizes = TextSize::ALL.into_iter();
-            let sizes = sizes.filter(move |size| size.task() == task);
-            Box::new(sizes.map(move |size| ModelKind::Texts(TextModel { size, ..model })))
+            let sizes = sizes.filter(|size| size.task() == plan.task());
+            sizes
+                .map(|size| named(ModelKind::Texts(TextModel { size, ..model })))
+                .collect()
         }
     }
 }
 
 fn resolutions(plan: &Plan) -> Vec<u32> {
-    let usual = match plan.text_model() {
-        None => IMAGE_SIZES.to_vec(),
-        Some(_) => TOKENS.to_vec(),
+    let usual = match plan.task() {
+        Task::ImageClassification => IMAGE_SIZES.to_vec(),
+        _ => TOKENS.to_vec(),
     };
-    let mut all: Vec<u32> = usual.into_iter().chain([plan.image_size]).collect();
+    let reads = |size: &u32| {
+        plan.origin
+            .as_ref()
+            .is_none_or(|origin| origin.reads(*size))
+    };
+    let usual = usual.into_iter().filter(reads);
+    let mut all: Vec<u32> = usual.chain([plan.image_size]).collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// What these settings will need on this machine as it is now. Takes about a second: it rehearses pieces.
+/// What a config will need on this machine as it is now. Takes about a second: it rehearses pieces.
 pub fn forecast(
-    settings: &PlanSettings,
+    config: &RunConfig,
     found: &Found,
     machine: &Told,
 ) -> trainer::Result<ForecastView> {
-    let builder = ModelBuilder::from_config(&config(settings, found), found)?;
+    let builder = ModelBuilder::from_config(config, found)?;
     let plan = builder.plan();
     let sample = &machine.sample;
     let device = DeviceRoom {
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
-        politeness: settings.politeness,
+        politeness: config.politeness.unwrap_or(Policy::default().politeness),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = foresee_kind(plan.device);
@@ -158,13 +205,14 @@ fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
     peaks
 }
 
-/// The config that these settings make for what was found; what the page cannot set is Ebb's choice.
-pub fn config(settings: &PlanSettings, found: &Found) -> RunConfig {
-    let (side, tokens) = match is_of_photographs(found) {
-        true => (Some(settings.resolution), None),
-        false => (None, Some(settings.resolution)),
+/// The config that these settings make for what was found, where they begin with the weights in `from` or anew; what the page cannot
+/// set is Ebb's choice.
+pub fn config(settings: &PlanSettings, found: &Found, from: Option<PathBuf>) -> RunConfig {
+    let (side, tokens) = match found.task() {
+        Task::ImageClassification => (Some(settings.resolution), None),
+        _ => (None, Some(settings.resolution)),
     };
-    RunConfig {
+    let config = RunConfig {
         task: Some(settings.task.clone()),
         model: Some(settings.model.clone()),
         image_size: side,
@@ -176,6 +224,11 @@ pub fn config(settings: &PlanSettings, found: &Found) -> RunConfig {
         checkpoint_every: Some(settings.checkpoint_every.clone()),
         politeness: Some(settings.politeness),
         seed: Some(settings.seed),
+        from,
         ..RunConfig::default()
+    };
+    match config.from {
+        Some(_) => Origin::training(&settings.trains, config),
+        None => config,
     }
 }

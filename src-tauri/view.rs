@@ -29,12 +29,23 @@ pub enum Show {
     Inspection {
         /// Its id.
         id: String,
+        /// The same as weights to begin with, where it holds a model: for whoever has a plan before him.
+        weights: Option<WeightsView>,
     },
     /// A run.
     Run {
         /// Its id.
         id: String,
     },
+}
+
+/// A folder of published weights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct WeightsView {
+    /// Its id.
+    pub id: String,
+    /// The folder's name.
+    pub name: String,
 }
 
 /// The bundled sample.
@@ -145,6 +156,10 @@ pub struct PlanView {
     pub sample: String,
     /// Models that can be chosen, value and label.
     pub models: Vec<(String, String)>,
+    /// Published weights may be what it begins with.
+    pub can_begin: bool,
+    /// What may train, word and label; everything where weights are drawn anew.
+    pub trains: Vec<(String, String)>,
     /// Sides of the image in pixels that can be chosen; of texts, most tokens.
     pub resolutions: Vec<u32>,
     /// Samples trained on.
@@ -188,6 +203,10 @@ pub struct ForecastView {
 pub struct PlanSettings {
     /// What is learnt: "image-classification", "language-model", …
     pub task: String,
+    /// Id of the published weights that it begins with; absent, they are drawn anew.
+    pub from: Option<String>,
+    /// What of them trains: "all", "last:2", "head", "adapter:8".
+    pub trains: String,
     /// Model's name.
     pub model: String,
     /// Side of the square image in pixels; of texts, most tokens.
@@ -291,6 +310,7 @@ mod tests {
         let fresh = tempfile::tempdir().expect("a temporary folder");
         let checked = runlog::bindings::check(&generated, fresh.path(), |config| {
             Welcome::export_all(config)?;
+            WeightsView::export_all(config)?;
             RunRow::export_all(config)?;
             InspectionView::export_all(config)?;
             RunRequest::export_all(config)?;

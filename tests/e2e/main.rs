@@ -15,6 +15,8 @@ mod texts;
 
 mod plan;
 
+mod weights;
+
 mod leave;
 
 mod terminal;

@@ -22,17 +22,10 @@ fn the_forecast_follows_what_is_chosen() {
     window.click("#open-sample");
     let suggested = figures(&window, "");
     window.screenshot("plan");
-    let choose = |id: &str, value: &str| {
-        let script = format!(
-            "const e = document.querySelector({id:?}); e.value = {value:?}; \
-             e.dispatchEvent(new Event('input', {{bubbles: true}})); e.dispatchEvent(new Event('change', {{bubbles: true}}))"
-        );
-        window.run(&script);
-    };
-    choose("#setting-resolution", "224");
+    window.set(&[("resolution", "224")]);
     let larger = figures(&window, &suggested);
     window.screenshot("plan-224");
-    choose("#setting-model", "vit_micro");
+    window.set(&[("model", "vit_micro")]);
     let other = figures(&window, &larger);
     window.screenshot("plan-vit");
     let parameters = |shown: &str| shown.rsplit(" | ").next().map(str::to_owned);

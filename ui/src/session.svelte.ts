@@ -1,8 +1,8 @@
 // What every view shares: the first answer, the machine, a folder hanging over the window, and the last refusal.
 import { host } from "./host/choose";
 import { refusal, type Drag } from "./host/host";
-import { go, inspectionHash, runHash } from "./route.svelte";
-import type { MachineView, Welcome } from "./types";
+import { go, inspectionHash, route, runHash, showHash } from "./route.svelte";
+import type { MachineView, Show, Welcome, WeightsView } from "./types";
 
 class Session {
   welcome = $state.raw<Welcome | null>(null);
@@ -10,6 +10,9 @@ class Session {
   drag = $state.raw<Drag>(null);
   /** What was refused, where, and the next move; shown until dismissed or something else is tried. */
   error = $state.raw<string | null>(null);
+  /** Published weights that were chosen or dropped, and those that were just dropped on a plan. */
+  weights = $state.raw<WeightsView[]>([]);
+  dropped = $state.raw<WeightsView | null>(null);
   /** Which run came from which inspection, as far as this page has seen it. */
   runOf = new Map<string, string>();
   inspectionOf = new Map<string, string>();
@@ -35,9 +38,25 @@ export const attempt = async (action: () => Promise<void>): Promise<boolean> => 
 
 export const chooseFolder = () =>
   attempt(async () => {
-    const id = await host.chooseFolder();
-    if (id !== null) go(inspectionHash(id));
+    const show = await host.chooseFolder();
+    if (show) follow(show);
   });
+
+export const remember = (weights: WeightsView) => {
+  if (!session.weights.some(({ id }) => id === weights.id)) session.weights = [...session.weights, weights];
+};
+
+/** Shows what was opened; a model that comes to a plan is what that plan begins with. */
+export const follow = (show: Show) => {
+  if (show.kind === "inspection" && show.weights) {
+    remember(show.weights);
+    if (route().view === "plan") {
+      session.dropped = show.weights;
+      return;
+    }
+  }
+  go(showHash(show));
+};
 
 export const openSample = () => attempt(async () => go(inspectionHash(await host.openSample())));
 

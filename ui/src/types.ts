@@ -18,4 +18,5 @@ export type { RunRow } from "./generated/RunRow";
 export type { RunStatus } from "./generated/RunStatus";
 export type { Show } from "./generated/Show";
 export type { StatusLine } from "./generated/StatusLine";
+export type { WeightsView } from "./generated/WeightsView";
 export type { Welcome } from "./generated/Welcome";

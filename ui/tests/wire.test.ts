@@ -1,6 +1,6 @@
 // What crosses the border: a pull's bytes, a setting's check, a value under the cursor.
 import { expect, test } from "vitest";
-import { checkpointName, complaints, rate, steps } from "../src/plan/settings";
+import { OTHER, begins, checkpointName, complaints, rate, steps } from "../src/plan/settings";
 import { parts, place } from "../src/plan/bar";
 import { indexAt } from "../src/training/reading";
 import { pack, unpack } from "../src/wire";
@@ -20,13 +20,19 @@ test.each(["", "x", "é, three bytes more", "a longer sentence"])("a pull with t
 });
 
 const settings: PlanSettings = {
-  task: "image-classification", model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", politeness: 0.9, seed: 7,
+  task: "image-classification", from: null, trains: "all", model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", politeness: 0.9, seed: 7,
 };
 
 test("settings within their ranges raise no complaint, others one at their field", () => {
   expect(complaints(settings)).toEqual({});
   const wrong = complaints({ ...settings, epochs: 0, effective_batch: 2.5, learning_rate: Number.NaN, seed: -1 });
   expect(Object.keys(wrong).sort()).toEqual(["effective_batch", "epochs", "learning_rate", "seed"]);
+});
+
+test("what was chosen before can be begun with again, and nothing where published weights do not fit", () => {
+  const weights = [{ id: "weights-1", name: "minilm" }];
+  expect(begins(true, weights)).toEqual([["", "Random weights"], ["weights-1", "minilm"], [OTHER, "Published weights…"]]);
+  expect(begins(false, weights)).toEqual([["", "Random weights"]]);
 });
 
 test("the last effective batch of an epoch is short, and counted", () => expect(steps(settings, 972)).toBe(480));

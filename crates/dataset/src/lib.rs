@@ -43,6 +43,8 @@ mod text;
 // A folder of any kind.
 mod look;
 
+mod weights;
+
 // The folder while the window is open.
 mod watch;
 
@@ -61,3 +63,4 @@ pub use text::{
     Window,
 };
 pub use watch::{Watch, watch};
+pub use weights::holds_weights;

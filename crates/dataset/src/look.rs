@@ -6,6 +6,7 @@ use crate::inspect::{InspectOptions, inspect, last_name, real};
 use crate::inspection::Inspection;
 use crate::text::{Task, TextInspection, TextOptions, claims_text, inspect_texts};
 use crate::walk::{Walk, alone, walk};
+use crate::weights::{self, holds_weights};
 use std::path::Path;
 
 /// What was found, by task.
@@ -82,6 +83,13 @@ pub fn look(
     let wants_texts = wants_texts || texts.label_column.is_some() && photographs.table.is_none();
     if is_image_task || !wants_texts && are_the_matter(&photographs, &listed) {
         return Ok(Found::Photographs(photographs));
+    }
+    if !wants_texts && holds_weights(&root) {
+        // Its vocabulary and its readme are no corpus.
+        return Ok(Found::Photographs(Inspection {
+            refusal: Some(weights::REFUSAL.to_owned()),
+            ..photographs
+        }));
     }
     match of_texts(&root, listed)? {
         // A readme among photographs that cannot be read is no corpus.

@@ -44,7 +44,7 @@ pub use control::{Control, Request};
 pub use error::{Result, TrainError};
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
-pub use origin::Origin;
+pub use origin::{Origin, TrainsChoice};
 pub use plan::{
     Augmentation, Compression, DropPolicy, Dropped, Family, ImageSize, Learning, ModelKind,
     OptimizerKind, Plan, TextModel, TextSize,

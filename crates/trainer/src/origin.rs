@@ -4,8 +4,10 @@
 //!
 //! Refuses to know samples and steps.
 
+mod choices;
 mod kept;
 
+pub use choices::TrainsChoice;
 pub use kept::config_of;
 
 use crate::error::{Result, TrainError};
@@ -92,22 +94,24 @@ impl Origin {
             folder,
             tuning,
         };
-        if origin.family() == Family::Gpt2
-            && origin.tuning.trains == Trains::Head
-            && origin.tuning.adapter.is_none()
-        {
+        origin.allowed()?;
+        Ok(Some(origin))
+    }
+
+    /// Refuses a tuning that its network has no place for.
+    fn allowed(&self) -> Result<()> {
+        let (family, tuning) = (self.family(), self.tuning);
+        if family == Family::Gpt2 && tuning.trains == Trains::Head && tuning.adapter.is_none() {
             let allowed = "a GPT-2 gets no new head that could train alone: its output weights are its embeddings; write all, last:N, or --adapter RANK";
             return Err(setting("train_only", "head", allowed));
         }
-        if origin.family() == Family::ResNet {
-            let none = "a ResNet is made of convolutions, which have none here; leave it out";
-            match (config.adapter_rank, config.quantize) {
-                (Some(rank), _) => return Err(setting("adapter_rank", rank, none)),
-                (_, Some(bits)) => return Err(setting("quantize", bits, none)),
-                (None, None) => {}
-            }
+        let none = "a ResNet is made of convolutions, which have none here; leave it out";
+        match (family, tuning.adapter, tuning.bits) {
+            (Family::ResNet, Some(shape), _) => Err(setting("adapter_rank", shape.rank, none)),
+            (Family::ResNet, _, Some(Bits::Eight)) => Err(setting("quantize", 8, none)),
+            (Family::ResNet, _, Some(Bits::Four)) => Err(setting("quantize", 4, none)),
+            _ => Ok(()),
         }
-        Ok(Some(origin))
     }
 
     /// Which of the published networks it is.
@@ -187,6 +191,14 @@ impl Origin {
             Architecture::ResNet(_) => (0, 0),
         };
         (width * depth) as u64
+    }
+
+    /// It reads images of this side in pixels, or texts of so many tokens.
+    pub fn reads(&self, resolution: u32) -> bool {
+        match self.room() {
+            Some((tokens, _)) => resolution <= tokens,
+            None => resolution.is_multiple_of(self.side().1),
+        }
     }
 
     /// Side of the images that it was published for, and what any side has to be a multiple of, in pixels.

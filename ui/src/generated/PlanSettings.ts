@@ -9,6 +9,14 @@ export type PlanSettings = {
  */
 task: string, 
 /**
+ * Id of the published weights that it begins with; absent, they are drawn anew.
+ */
+from: string | null, 
+/**
+ * What of them trains: "all", "last:2", "head", "adapter:8".
+ */
+trains: string, 
+/**
  * Model's name.
  */
 model: string, 

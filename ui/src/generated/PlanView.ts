@@ -23,6 +23,14 @@ sample: string,
  */
 models: Array<[string, string]>, 
 /**
+ * Published weights may be what it begins with.
+ */
+can_begin: boolean, 
+/**
+ * What may train, word and label; everything where weights are drawn anew.
+ */
+trains: Array<[string, string]>, 
+/**
  * Sides of the image in pixels that can be chosen; of texts, most tokens.
  */
 resolutions: Array<number>, 

@@ -1,5 +1,5 @@
 // What the window asks of the world outside the page. It knows ids only: no path, no Tauri, no file.
-import type { CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings, RunRequest, RunRow, Show, Welcome } from "../types";
+import type { CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings, PlanView, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
 
 /** A window of a run's life and how many pixel columns it is drawn on. `seen` is the version already drawn, or 0. */
 export interface PullQuery {
@@ -18,10 +18,14 @@ export interface Host {
   machine(): Promise<MachineView>;
   runs(): Promise<RunRow[]>;
   /** The system's folder dialog. `null` when it was cancelled. */
-  chooseFolder(): Promise<string | null>;
+  chooseFolder(): Promise<Show | null>;
+  /** The same for a folder of published weights. */
+  chooseWeights(): Promise<WeightsView | null>;
   openSample(): Promise<string>;
   /** `null` when nothing changed since version `seen`. */
   inspection(id: string, seen: number): Promise<InspectionView | null>;
+  /** What Ebb suggests where training begins with these weights; `trains` says what of them trains. */
+  beginWith(inspection: string, weights: string, trains: string | null): Promise<PlanView>;
   /** What these settings will need; takes about a second. */
   forecast(inspection: string, settings: PlanSettings): Promise<ForecastView>;
   train(inspection: string, settings: PlanSettings): Promise<string>;

@@ -3,7 +3,7 @@
 import type { RunEvent, RunRequest, RunStatus, StatusLine } from "../types";
 import { refusal, type Host } from "./host";
 import { pullAt } from "./replay/fold";
-import { forecast, inspection, machine, refused, rows, welcome } from "./replay/views";
+import { forecast, inspection, machine, published, refused, rows, weights, welcome } from "./replay/views";
 
 const query = new URLSearchParams(location.search);
 const number = (name: string, otherwise: number) => Number(query.get(name) ?? otherwise);
@@ -38,13 +38,15 @@ export const host: Host = {
   welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform }),
   machine: async () => machine,
   runs: async () => (query.has("empty") ? [] : rows.map((row) => (row.id === "demo" ? { ...row, status, can_resume: true } : row))),
-  chooseFolder: async () => "demo",
+  chooseFolder: async () => ({ kind: "inspection", id: "demo", weights: null }),
+  chooseWeights: async () => weights,
   openSample: async () => "demo",
   inspection: async (id, seen) => {
     if (seen === 1) return null;
     if (id === "reading") return { ...inspection, id, reading: true, plans: [], skipped: [], notes: [], samples: 600, files_seen: 602 };
     return id === "refused" ? refused : inspection;
   },
+  beginWith: async (_inspection, _weights, trains) => published(trains ?? "all"),
   forecast: async () => forecast,
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "One run is training already. Stop it first, then train this folder." };

@@ -1,5 +1,5 @@
 // What may be set before Train, checked in the page for a word at the field; Rust checks again.
-import type { PlanSettings } from "../types";
+import type { PlanSettings, WeightsView } from "../types";
 
 export type Complaints = Partial<Record<keyof PlanSettings, string>>;
 
@@ -28,3 +28,12 @@ export const checkpointName = (value: string) => {
 export const checkpointChoices = ["5min", "10min", "30min", "1epochs", "500steps"];
 
 export const steps = (settings: PlanSettings, samples: number) => settings.epochs * Math.ceil(samples / settings.effective_batch);
+
+/** Stands for weights that are not in the list yet. */
+export const OTHER = "…";
+
+/** What a training may begin with, value and label. */
+export const begins = (published: boolean, weights: WeightsView[]): [string, string][] => {
+  const known = weights.map(({ id, name }): [string, string] => [id, name]);
+  return published ? [["", "Random weights"], ...known, [OTHER, "Published weights…"]] : [["", "Random weights"]];
+};

@@ -2,7 +2,7 @@
 
 use crate::support::Folder;
 use crate::texts::{columns, found, look_at};
-use dataset::{DatasetError, InspectOptions, Part, Task, TextOptions, TextRows, look};
+use dataset::{DatasetError, Found, InspectOptions, Part, Task, TextOptions, TextRows, look};
 use std::fs;
 use std::path::Path;
 
@@ -114,6 +114,50 @@ fn photographs_come_first_and_a_single_file_is_enough() {
     assert_eq!(task(&nameless, &any), Ok(Task::TextClassification));
     let photo = task(&folder.path().join("ant/1.jpg"), &any).expect_err("it is no text");
     assert!(photo.contains("is a file, not a folder"), "{photo}");
+}
+
+#[test]
+fn a_published_model_is_no_data_unless_photographs_stand_beside_it() {
+    let refusal = |folder: &Folder, options: &TextOptions| match look(
+        folder.path(),
+        &InspectOptions::default(),
+        options,
+        &|_| {},
+    ) {
+        Ok(Found::Photographs(found)) => found.refusal.unwrap_or_default(),
+        Ok(Found::Texts(found)) => found.refusal.unwrap_or_default(),
+        Err(error) => error.to_string(),
+    };
+    let any = TextOptions::default();
+    for weights in ["model.safetensors", "pytorch_model.bin"] {
+        let folder = Folder::new();
+        folder.put("README.md", "A model of much.\n".repeat(40).as_bytes());
+        folder.put("vocab.txt", "word\n".repeat(900).as_bytes());
+        folder.put("config.json", b"{}");
+        assert_eq!(refusal(&folder, &any), "", "two documents");
+        folder.put(weights, b"weights");
+        let said = refusal(&folder, &any);
+        for part in [
+            "is a model, not data",
+            "Drop the photographs or texts",
+            "--from",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        let asked = TextOptions {
+            task: Some(Task::LanguageModel),
+            ..TextOptions::default()
+        };
+        assert_eq!(
+            refusal(&folder, &asked),
+            "",
+            "who asks for documents gets them"
+        );
+    }
+    let folder = Folder::of(&["ant/1.jpg", "ant/2.jpg", "bee/1.jpg", "bee/2.jpg"]);
+    folder.put("config.json", b"{}");
+    folder.put("model.safetensors", b"weights");
+    assert_eq!(refusal(&folder, &any), "");
 }
 
 #[test]

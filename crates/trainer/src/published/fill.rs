@@ -36,23 +36,30 @@ pub(super) struct Fill<'a> {
 }
 
 impl Fill<'_> {
+    /// Which published tensors fill which of `parameters`.
+    ///
+    /// # Errors
+    /// Tensors are missing, misshaped or not known; all of them are named, and none was read.
+    pub fn check(&self, parameters: &Parameters) -> Result<Rows> {
+        let (rows, complaints) = matched(parameters, self.tensors, self.table, self.head)?;
+        match complaints.is_empty() {
+            true => Ok(rows),
+            false => Err(TrainError::WeightsMisfit {
+                folder: self.tensors.folder().to_owned(),
+                complaints,
+            }),
+        }
+    }
+
     /// Fills `parameters`, trained and frozen ones; of those that are held in bits never more than one is there in full.
     pub fn run(self, parameters: &mut Parameters) -> Result<()> {
+        let rows = self.check(parameters)?;
         let Fill {
             tensors,
-            table,
-            head,
             epsilon,
             hold: (tuning, depth),
+            ..
         } = self;
-        let (rows, mut complaints) = matched(parameters, tensors, table, head)?;
-        if !complaints.is_empty() {
-            complaints.sort();
-            return Err(TrainError::WeightsMisfit {
-                folder: tensors.folder().to_owned(),
-                complaints,
-            });
-        }
         for (id, rows) in rows {
             let like = parameters.whole(id)?;
             let mut values = vec![0.0; like.elem_count()];
@@ -74,15 +81,15 @@ impl Fill<'_> {
     }
 }
 
-/// The published names and what is taken of them by the parameter that they fill, and what does not fit.
-type Matched = (BTreeMap<ParameterId, Vec<(String, Take)>>, Vec<String>);
+/// The published names and what is taken of them by the parameter that they fill.
+type Rows = BTreeMap<ParameterId, Vec<(String, Take)>>;
 
 fn matched(
     parameters: &Parameters,
     tensors: &Tensors,
     table: &Table,
     head: Head,
-) -> Result<Matched> {
+) -> Result<(Rows, Vec<String>)> {
     let prefixed = tensors.names().any(|name| name.starts_with(table.prefix));
     let prefix = if prefixed { table.prefix } else { "" };
     let body = table.body.iter().map(|row| (row, prefix, true));
@@ -90,7 +97,7 @@ fn matched(
         .head
         .iter()
         .map(|row| (row, "", head == Head::Published));
-    let (mut rows, mut complaints) = (BTreeMap::<ParameterId, Vec<_>>::new(), BTreeSet::new());
+    let (mut rows, mut complaints) = (Rows::new(), BTreeSet::new());
     let mut known = BTreeSet::new();
     let by_name: BTreeMap<&str, ParameterId> = parameters
         .ids()

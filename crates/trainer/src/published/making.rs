@@ -160,10 +160,11 @@ impl PublishedFolder {
         }
     }
 
-    /// The same network with zeros for parameters: its shapes, in no time and next to no memory.
+    /// The same network with zeros for parameters: its shapes, in no time and next to no memory. The tensors have to be there, though
+    /// their numbers are not read.
     ///
     /// # Errors
-    /// As [`PublishedFolder::image_classifier`], but for what the weights hold.
+    /// As [`PublishedFolder::image_classifier`], but for what the numbers are.
     pub fn of_zeros(&self, side: Option<usize>, make: &Make) -> Result<Loaded<Network>> {
         self.network_of(side, make, Numbers::Zeros)
     }
@@ -184,25 +185,29 @@ impl PublishedFolder {
     ) -> Result<Loaded<N>> {
         let (mut parameters, depth) = (Parameters::default(), self.depth());
         let builder = Builder::new(&mut parameters, make.seed, make.dtype, make.device);
-        let (builder, head) = match (numbers, make.classes) {
-            (Numbers::Zeros, _) => (builder.of_zeros(), Head::New),
-            (_, Classes::Published) => (builder.drawn_under(&[]), Head::Published),
-            (_, Classes::New(_)) => (builder.drawn_under(&["head"]), Head::New),
+        let (head, drawn): (_, &[_]) = match make.classes {
+            Classes::Published => (Head::Published, &[]),
+            Classes::New(_) => (Head::New, &["head"]),
+        };
+        let builder = match numbers {
+            Numbers::Zeros => builder.of_zeros(),
+            Numbers::Published => builder.drawn_under(drawn),
         };
         let network = build(&mut builder.adapting(make.tuning.adapter))?;
         parameters.freeze(|name| make.tuning.trains(name, depth));
+        let fill = Fill {
+            tensors: &self.tensors,
+            table,
+            head,
+            epsilon: resnet::EPSILON,
+            hold: (make.tuning, depth),
+        };
         match numbers {
-            Numbers::Zeros => make.tuning.hold(&mut parameters, depth)?,
-            Numbers::Published => {
-                let fill = Fill {
-                    tensors: &self.tensors,
-                    table,
-                    head,
-                    epsilon: resnet::EPSILON,
-                    hold: (make.tuning, depth),
-                };
-                fill.run(&mut parameters)?;
+            Numbers::Zeros => {
+                fill.check(&parameters)?;
+                make.tuning.hold(&mut parameters, depth)?;
             }
+            Numbers::Published => fill.run(&mut parameters)?,
         }
         Ok(Loaded {
             network,

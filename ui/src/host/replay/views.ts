@@ -1,5 +1,5 @@
 // Plausible answers for the views that no recorded run holds: the welcome page's rows and a folder's inspection.
-import type { ForecastView, InspectionView, MachineView, RunRow, RunStatus, Welcome } from "../../types";
+import type { ForecastView, InspectionView, MachineView, PlanView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
 
 const GB = 2 ** 30;
 
@@ -49,12 +49,26 @@ export const inspection: InspectionView = {
   split: "20 % of each class, 243 photographs, chosen by seed 7",
   plans: [{
     settings: {
-      task: "image-classification", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
+      task: "image-classification", from: null, trains: "all", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
       checkpoint_every: "10min", politeness: 0.9, seed: 7,
     },
-    task: "image classification", sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], resolutions: [64, 96, 128, 160, 224],
+    task: "image classification", sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], can_begin: true,
+    trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   }],
+};
+
+export const weights: WeightsView = { id: "weights-1", name: "vit-tiny-patch16-224" };
+
+/** The same plan where it begins with them. */
+export const published = (trains: string): PlanView => {
+  const [plan] = inspection.plans;
+  return {
+    ...plan!,
+    settings: { ...plan!.settings, from: weights.id, trains, model: "vit", learning_rate: trains === "all" ? 1e-4 : 3e-4 },
+    models: [["vit", "ViT, 5.7 M numbers"]],
+    trains: [["all", "Everything"], ["last:4", "The last 4 blocks"], ["adapter:8", "Adapters of rank 8 (LoRA)"], ["head", "A new head alone"]],
+  };
 };
 
 export const forecast: ForecastView = {

@@ -1,0 +1,68 @@
+//! What of published weights may be chosen to train: what is offered is allowed, and a word that nobody offered is refused.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+mod folders;
+
+use folders::{assert_says, copied, fixture};
+use runlog::RunConfig;
+use std::fs;
+use trainer::Origin;
+use trainer::published::{Classes, PublishedFolder};
+
+fn named(name: &str) -> RunConfig {
+    RunConfig {
+        from: Some(fixture(name)),
+        ..RunConfig::default()
+    }
+}
+
+fn words(name: &str) -> Vec<String> {
+    let choices = Origin::of(&named(name)).unwrap().unwrap().choices();
+    for choice in &choices {
+        let origin = Origin::of(&Origin::training(&choice.word, named(name)));
+        assert_eq!(origin.unwrap().unwrap().chosen(), choice.word);
+    }
+    choices.into_iter().map(|choice| choice.word).collect()
+}
+
+#[test]
+fn what_is_offered_is_what_the_network_has_a_place_for() {
+    assert_eq!(words("vit"), ["all", "last:1", "adapter:8", "head"]);
+    let none = "a GPT-2 gets no new head";
+    assert_eq!(words("gpt2"), ["all", "last:1", "adapter:8"], "{none}");
+    let resnet = words("resnet-basic");
+    assert_eq!((&*resnet[0], &**resnet.last().unwrap()), ("all", "head"));
+    let adapts = resnet.iter().any(|word| word.starts_with("adapter"));
+    assert!(!adapts, "convolutions have no adapters: {resnet:?}");
+}
+
+#[test]
+fn a_word_that_nobody_offered_is_refused() {
+    for word in ["adapter:", "adapter:x", "last:99", "some"] {
+        let said = Origin::of(&Origin::training(word, named("vit")));
+        assert_says(
+            said,
+            &["train_only", word, "write head, all, or last:1 to last:2"],
+        );
+    }
+}
+
+/// A forecast builds the network of zeros: what would be refused when training begins is refused here.
+#[test]
+fn a_network_of_zeros_asks_for_every_tensor_too() {
+    let copy = copied("vit");
+    let config = copy.path().join("config.json");
+    let described = fs::read_to_string(&config).unwrap();
+    let wider = described.replace("\"intermediate_size\": 40", "\"intermediate_size\": 48");
+    fs::write(&config, wider).unwrap();
+    let make = folders::make(Classes::New(3), candle_core::DType::F32);
+    let zeros = PublishedFolder::open(copy.path())
+        .unwrap()
+        .of_zeros(None, &make);
+    assert_says(
+        zeros,
+        &["intermediate.dense.weight is [40, 24] and must be [48, 24]"],
+    );
+}

@@ -1,0 +1,79 @@
+//! The folders of published weights that were chosen or dropped, by id. Refuses to know what is in them and what begins with them.
+
+use crate::held::held;
+use crate::view::{CommandError, PlanSettings, WeightsView};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Every such folder of this process, in the order in which it came.
+#[derive(Default)]
+pub struct Weights {
+    folders: Mutex<Vec<PathBuf>>,
+}
+
+impl Weights {
+    /// Remembers a folder, whatever it holds, and gives its id.
+    pub fn open(&self, path: &Path) -> WeightsView {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let name = name.to_string_lossy().into_owned();
+        let mut folders = held(&self.folders);
+        let known = folders.iter().position(|folder| *folder == path);
+        let place = known.unwrap_or_else(|| {
+            folders.push(path);
+            folders.len() - 1
+        });
+        let id = format!("weights-{}", place + 1);
+        WeightsView { id, name }
+    }
+
+    /// The folder of an id.
+    pub fn folder(&self, id: &str) -> Result<PathBuf, CommandError> {
+        let place = id
+            .strip_prefix("weights-")
+            .and_then(|place| place.parse::<usize>().ok());
+        let place = place.and_then(|place| place.checked_sub(1));
+        let folder = place.and_then(|place| held(&self.folders).get(place).cloned());
+        folder.ok_or_else(|| CommandError::unknown("folder of weights"))
+    }
+
+    /// What these settings begin with.
+    pub fn of(&self, settings: &PlanSettings) -> Result<Option<PathBuf>, CommandError> {
+        settings
+            .from
+            .as_deref()
+            .map(|id| self.folder(id))
+            .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_id_that_was_given_out_leads_to_a_folder() {
+        let weights = Weights::default();
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let (a, b) = (place.path().join("a"), place.path().join("b"));
+        std::fs::create_dir(&a).expect("it can be made");
+        let first = weights.open(&a);
+        assert_eq!((&*first.id, &*first.name), ("weights-1", "a"));
+        assert_eq!(weights.open(&b).id, "weights-2");
+        assert_eq!(weights.open(&a).id, "weights-1", "a folder has one id");
+        let real = a.canonicalize().expect("it is there");
+        assert_eq!(weights.folder("weights-1").ok(), Some(real));
+        for id in [
+            "weights-0",
+            "weights-3",
+            "weights-",
+            "1",
+            "/etc",
+            "../a",
+            "",
+        ] {
+            let code = weights.folder(id).map_err(|error| error.code);
+            assert_eq!(code, Err("unknown_id".to_owned()), "{id}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Published weights in the window: chosen in the system's dialog or dropped on a plan, trained from; a model is no data.
+
+use crate::support::drag::drag;
+use crate::support::home::Home;
+use crate::support::window::Window;
+use crate::support::{until, x11};
+use crate::{SOON, sample};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A published transformer for photographs, tiny and random, in the home of a test.
+fn published(home: &Home) -> PathBuf {
+    let fixture = "crates/trainer/tests/fixtures/published/vit";
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
+    let to = home.path().join("small-vit");
+    std::fs::create_dir(&to).expect("it can be made");
+    for entry in std::fs::read_dir(from).expect("the fixture is there") {
+        let entry = entry.expect("it can be listed");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("it can be copied");
+    }
+    to
+}
+
+/// Answers the dialog of this title: types a path into it, or nothing, and presses the key; again where it took no notice, since a
+/// dialog that is still being drawn loses keys.
+fn answer(title: &str, path: &str, key: &str) {
+    let dialog = x11::found(title);
+    let named = format!("^{title}$");
+    let mut tries = 0;
+    let pause = || std::thread::sleep(Duration::from_millis(700));
+    until("the dialog is answered", SOON, || {
+        pause();
+        let _ = x11::xdotool(&["windowactivate", "--sync", &dialog]);
+        tries += 1;
+        if !path.is_empty() && tries % 3 == 1 {
+            // In the place of what an earlier try left there.
+            let _ = x11::xdotool(&["key", "ctrl+a"]);
+            let _ = x11::xdotool(&["type", "--delay", "20", path]);
+        }
+        let _ = x11::xdotool(&["key", key]);
+        pause();
+        x11::xdotool(&["search", "--onlyvisible", "--name", &named])
+            .is_none()
+            .then_some(())
+    });
+}
+
+/// What the plan page says that it begins with, of what, and how much trains.
+fn begins(window: &Window) -> [String; 4] {
+    let shown = window.wait_for(
+        "a forecast",
+        "const text = (selector) => document.querySelector(selector)?.textContent.trim() ?? ''; \
+         if (document.querySelector('.figures.stale') || text('#peak').startsWith('–') || !text('#peak')) return null; \
+         const said = (id) => document.querySelector(id)?.selectedOptions?.[0].textContent ?? text(id); \
+         return [said('#setting-from'), said('#setting-trains'), said('#setting-model'), text('#parameters')]",
+    );
+    [0, 1, 2, 3].map(|i| shown[i].as_str().unwrap_or_default().to_owned())
+}
+
+const TITLE: &str = "Choose a model that was published";
+
+#[test]
+fn a_training_begins_with_weights_that_were_chosen() {
+    let home = Home::new();
+    let weights = published(&home);
+    let _manager = x11::manager();
+    let window = Window::open(&["app", &sample().display().to_string()], home.path());
+    let anew = begins(&window);
+    assert_eq!(anew[..2], ["Random weights", "Everything"]);
+    window.set(&[("from", "…")]);
+    answer(TITLE, "", "Escape");
+    assert_eq!(begins(&window), anew, "who cancels changes nothing");
+    window.set(&[("from", "…")]);
+    answer(TITLE, &weights.display().to_string(), "Return");
+    window.wait_for(
+        "the plan of what was chosen",
+        "return document.querySelector('#setting-from').selectedOptions[0].textContent === 'small-vit' || null",
+    );
+    let everything = begins(&window);
+    assert_eq!(everything[..2], ["small-vit", "Everything"]);
+    assert_eq!(everything[2], "ViT, 10,741 numbers");
+    window.screenshot("weights");
+    window.set(&[("trains", "head")]);
+    window.wait_for(
+        "the rate that suits a head",
+        "return document.querySelector('#setting-learning-rate').value === '0.01' || null",
+    );
+    let head = begins(&window);
+    assert_eq!(head[1], "A new head alone");
+    assert_ne!(head[3], everything[3], "fewer numbers train");
+    window.screenshot("weights-head");
+    // Steps are quick: there have to be many.
+    window.set(&[("epochs", "5000")]);
+    window.click("#train");
+    let run = window.run_id();
+    until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
+    window.click("#stop");
+    window.wait_for_status("stopped");
+    assert_eq!(home.events(&run)[0]["model"], json!("vit"));
+    let config = std::fs::read_to_string(home.run(&run).join("config.toml")).expect("it has one");
+    for line in ["model = \"vit\"", "train_only = \"head\"", "small-vit"] {
+        assert!(config.contains(line), "{line}: {config}");
+    }
+    let read = |folder: &Path| std::fs::read(folder.join("model.safetensors")).expect("weights");
+    let kept = home.run(&run).join("published");
+    assert!(
+        read(&kept) == read(&weights),
+        "the run keeps what it began with"
+    );
+}
+
+#[test]
+fn a_model_that_is_dropped_on_a_plan_is_what_it_begins_with() {
+    let home = Home::new();
+    let weights = published(&home);
+    let window = Window::open(&["app", &sample().display().to_string()], home.path());
+    begins(&window);
+    let dropped = || {
+        window.wait_for(
+            "the plan of what was dropped",
+            "return document.querySelector('#setting-from').selectedOptions[0].textContent === 'small-vit' || null",
+        );
+    };
+    drag(&weights, || (), dropped);
+    assert_eq!(begins(&window)[2], "ViT, 10,741 numbers");
+    window.set(&[("from", "")]);
+    window.wait_for(
+        "the plan without it",
+        "return document.querySelector('#setting-model').value === 'convnet' || null",
+    );
+    // Chosen again from the list, it has become something else meanwhile.
+    let (safe, pickled) = ("model.safetensors", "pytorch_model.bin");
+    std::fs::rename(weights.join(safe), weights.join(pickled)).expect("it is there");
+    window.set(&[("from", "weights-1")]);
+    let refused = window.wait_for(
+        "the refusal",
+        "return document.querySelector('[role=alert] p')?.textContent ?? null",
+    );
+    let refused = refused.as_str().unwrap_or_default();
+    assert!(
+        refused.contains("runs whatever program is in it"),
+        "{refused}"
+    );
+    assert_eq!(begins(&window)[0], "Random weights", "and the plan stays");
+    window.screenshot("weights-pickled");
+}
+
+#[test]
+fn a_model_without_data_is_told_apart() {
+    let home = Home::new();
+    let weights = published(&home);
+    let window = Window::open(&["app", &weights.display().to_string()], home.path());
+    let said = window.wait_for(
+        "a refusal",
+        "return document.querySelector('.proposal .refusal')?.textContent ?? null",
+    );
+    let said = said.as_str().unwrap_or_default();
+    assert!(said.contains("is a model, not data"), "{said}");
+    window.screenshot("weights-no-data");
+    window.run("location.hash = '#/'");
+    window.click("#open-sample");
+    begins(&window);
+    window.set(&[("from", "weights-1")]);
+    window.wait_for(
+        "its plan, from the list",
+        "return document.querySelector('#setting-from').selectedOptions[0].textContent === 'small-vit' || null",
+    );
+}
