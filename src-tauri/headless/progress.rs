@@ -7,7 +7,7 @@ use super::say::aside;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pressure::{Level, MemorySample};
 use runlog::{
-    MISSING, Run, RunEvent, Started, counted, format_bytes, format_count, format_duration,
+    MISSING, Run, RunEvent, Started, counted, format_bytes, format_count, format_duration, in_words,
 };
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -88,23 +88,11 @@ impl Progress {
                 best,
                 ..
             } => {
-                let percent = |name: &str, value: &f64| format!("{name} {:.1} %", 100.0 * value);
-                let numbers = numbers(self.run.started(), metrics);
-                let measured = match (metrics.get("accuracy"), metrics.get("bits_per_byte")) {
-                    (Some(accuracy), _) => percent("accuracy", accuracy),
-                    (None, Some(bits)) => format!("{bits:.3} bits per byte"),
-                    (None, None) if numbers.is_some() => String::new(),
-                    (None, None) => MISSING.to_owned(),
-                };
-                let balanced = metrics.get("macro_f1").map(|f1| percent(", macro-F1", f1));
-                let balanced = balanced.unwrap_or_default();
+                let words = evaluated(self.run.started(), *loss, metrics);
                 let best = if *best { ", the best so far" } else { "" };
                 self.say(&format!(
-                    "Evaluated at step {}: held-out loss {loss:.3}{}{measured}{balanced}{}{}{best}",
-                    format_count(*step),
-                    if measured.is_empty() { "" } else { ", " },
-                    if numbers.is_some() { "; " } else { "" },
-                    numbers.unwrap_or_default(),
+                    "Evaluated at step {}: {words}{best}",
+                    format_count(*step)
                 ));
             }
             RunEvent::Checkpoint {
@@ -246,6 +234,28 @@ impl Progress {
     }
 }
 
+/// "held-out loss 1.234, accuracy 93.4 %, macro-F1 92.8 %; mean absolute error: …": what the task measures, and nothing of what it does not.
+fn evaluated(started: Option<&Started>, loss: f64, metrics: &BTreeMap<String, f64>) -> String {
+    let numbers = numbers(started, metrics);
+    let percent = |of: &str, name: &str| {
+        let value = 100.0 * metrics.get(of)?;
+        Some(format!("{name} {value:.1} %"))
+    };
+    let bits = metrics.get("bits_per_byte");
+    let known = [
+        percent("accuracy", "accuracy"),
+        bits.map(|bits| format!("{bits:.3} bits per byte")),
+        percent("macro_f1", "macro-F1"),
+    ];
+    let mut parts: Vec<String> = known.into_iter().flatten().collect();
+    if parts.is_empty() && numbers.is_none() {
+        parts.extend(Some(in_words(metrics)).filter(|words| !words.is_empty()));
+    }
+    parts.insert(0, format!("held-out loss {loss:.3}"));
+    let parts = parts.join(", ");
+    numbers.map_or(parts.clone(), |numbers| format!("{parts}; {numbers}"))
+}
+
 /// "mean absolute error: calories 92.1 (of the mean 180.3), mass_g 41.2 (…)", in the columns' units.
 fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option<String> {
     let one = |name: &String| {
@@ -264,5 +274,42 @@ fn print_json(event: &RunEvent) {
     if let Ok(line) = serde_json::to_string(event) {
         // A reader that has gone away ends the output, not the training.
         let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_evaluation_says_what_the_task_measures_and_leaves_out_the_rest() {
+        let photographs = Started {
+            targets: vec!["calories".to_owned()],
+            ..Started::default()
+        };
+        let check = |measures: &[(&str, f64)], expected: &str| {
+            let metrics = measures
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value));
+            let said = evaluated(Some(&photographs), 1.25, &metrics.collect());
+            assert_eq!(said, expected);
+        };
+        check(&[], "held-out loss 1.250");
+        check(
+            &[("bits_per_byte", 2.5)],
+            "held-out loss 1.250, 2.500 bits per byte",
+        );
+        check(
+            &[("accuracy", 0.934), ("macro_f1", 0.9), ("top_5", 0.99)],
+            "held-out loss 1.250, accuracy 93.4 %, macro-F1 90.0 %",
+        );
+        check(
+            &[("mae.calories", 92.1), ("mae_of_mean.calories", 180.3)],
+            "held-out loss 1.250; mean absolute error: calories 92.1 (of the mean 180.3)",
+        );
+        check(
+            &[("kept_fraction", 0.5), ("reward", -1.75)],
+            "held-out loss 1.250, kept 50.0 %, reward -1.750",
+        );
     }
 }

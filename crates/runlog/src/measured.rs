@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 /// "held out: calories off by 118.9 (their mean by 215.3), 2.478 bits a byte" and "kept 50.0 %, reward -1.750", as far as there is
 /// any; the newest of each.
 pub fn measured(figures: &Figures) -> Vec<String> {
-    let held_out = said(&figures.held_out);
+    let held_out = in_words(&figures.held_out);
     let held_out = (!held_out.is_empty()).then(|| format!("held out: {held_out}"));
-    let newest = Some(said(&figures.measures)).filter(|said| !said.is_empty());
+    let newest = Some(in_words(&figures.measures)).filter(|words| !words.is_empty());
     held_out.into_iter().chain(newest).collect()
 }
 
-fn said(measures: &BTreeMap<String, f64>) -> String {
+/// Measures by name, in words: "kept 50.0 %, reward -1.750"; empty where there are none.
+pub fn in_words(measures: &BTreeMap<String, f64>) -> String {
     let words = measures
         .iter()
         .filter_map(|(name, value)| word(name, *value, measures));

@@ -30,6 +30,28 @@ fn fold(events: &[RunEvent]) -> Run {
 }
 
 #[test]
+fn a_task_without_accuracy_is_reported_by_its_loss() {
+    let mut events = support::demo::events();
+    for event in &mut events {
+        if let RunEvent::Evaluation { metrics, .. } = event {
+            *metrics = [("bits_per_byte".to_owned(), 2.5)].into();
+        }
+    }
+    let svg = |events: &[RunEvent]| {
+        let (_folder, place) = folder();
+        let (svg, _) = report(&fold(events), &place).expect("it can be drawn");
+        fs::read_to_string(svg).expect("it was written")
+    };
+    let said = svg(&events);
+    assert!(said.contains("best held-out loss") && !said.contains("accuracy"));
+    let none: Vec<RunEvent> = events
+        .into_iter()
+        .filter(|event| !matches!(event, RunEvent::Evaluation { .. }))
+        .collect();
+    assert!(svg(&none).contains("not yet evaluated"));
+}
+
+#[test]
 fn a_report_says_what_the_run_was_and_why_it_changed() {
     let (_folder, place) = folder();
     let (svg, png) = report(&fold(&support::demo::events()), &place).expect("it can be drawn");

@@ -113,11 +113,16 @@ fn figures(run: &Run, started: &Started) -> [(String, String, &'static str); 6] 
         Some((value, unit)) => (value.to_owned(), unit.to_owned()),
         None => (text, String::new()),
     };
-    let accuracy = figures
-        .best_accuracy
-        .map_or((MISSING.into(), String::new()), |a| {
-            split(format_percent(a))
-        });
+    let best = run.best_evaluation().map(|best| best.loss);
+    let (best, caption) = match (figures.best_accuracy, best) {
+        (Some(accuracy), _) => (split(format_percent(accuracy)), "best held-out accuracy"),
+        // A task that has none.
+        (None, Some(loss)) => ((format!("{loss:.3}"), String::new()), "best held-out loss"),
+        (None, None) => (
+            (MISSING.into(), String::new()),
+            "held out, not yet evaluated",
+        ),
+    };
     let loss = figures
         .smoothed_loss
         .map_or(MISSING.into(), |loss| format!("{loss:.3}"));
@@ -132,7 +137,7 @@ fn figures(run: &Run, started: &Started) -> [(String, String, &'static str); 6] 
             split(format_bytes(peak))
         });
     [
-        (accuracy.0, accuracy.1, "best held-out accuracy"),
+        (best.0, best.1, caption),
         (loss, String::new(), "smoothed loss"),
         (format_count(figures.step), planned, "steps"),
         (duration.0, duration.1, "duration"),
