@@ -44,7 +44,7 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
             &inspection.refusal
         }
         Found::Texts(inspection) => {
-            texts::describe(inspection);
+            texts::describe(inspection, inspection.task);
             &inspection.refusal
         }
     };

@@ -1,5 +1,7 @@
 //! `ebb predict`: what photographs show or texts are, by a run's best checkpoint.
 
+mod compressed;
+
 use super::args;
 use super::failure::Failure;
 use super::say::{aside, out};
@@ -16,7 +18,7 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
         return texts(&saved, args);
     }
     if saved.task() == Task::TokenCompression {
-        return compressed(&saved, args);
+        return compressed::run(&saved, args);
     }
     let mut unread = 0;
     for (file, outcome) in args.files.iter().zip(saved.predict(&args.files)?) {
@@ -74,34 +76,6 @@ fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
                 out!("{}", json!({"text": given.to_string(), "classes": classes}));
             }
             false => out!("{given}: {}", words(saved, &prediction, args.top)),
-        }
-    }
-    Ok(())
-}
-
-/// What is kept of each text, and what the gaps are filled with.
-fn compressed(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
-    for given in &args.files {
-        let text = text(given)?;
-        let found = saved.compress(&text)?;
-        match args.json {
-            true => out!(
-                "{}",
-                json!({
-                    "text": text, "kept": found.kept, "marked": found.marked, "filled": found.filled,
-                    "kept_fraction": found.kept_fraction, "right_fraction": found.right_fraction,
-                })
-            ),
-            false => {
-                let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
-                out!("{}", found.marked);
-                out!("  kept {}: {}", percent(found.kept_fraction), found.kept);
-                out!(
-                    "  filled in, {} of the gaps right: {}",
-                    percent(found.right_fraction),
-                    found.filled
-                );
-            }
         }
     }
     Ok(())

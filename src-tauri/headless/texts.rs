@@ -1,15 +1,15 @@
 //! What a folder of texts is, in words or JSON. Refuses to know how it was found out.
 
 use super::say::out;
-use dataset::TextInspection;
+use dataset::{Task, TextInspection};
 use runlog::{format_bytes, format_count};
 use serde_json::{Value, json};
 
 /// Classes listed; JSON has them all.
 const CLASSES_SHOWN: usize = 100;
 
-/// Says what was found.
-pub fn describe(found: &TextInspection) {
+/// Says what was found, and what is to be learnt from it.
+pub fn describe(found: &TextInspection, task: Task) {
     let samples = found.found();
     let classes = match found.classes.len() {
         0 => String::new(),
@@ -23,7 +23,7 @@ pub fn describe(found: &TextInspection) {
         found.noun(samples),
         format_bytes(found.bytes)
     );
-    out!("A {}: {}", found.task.label(), found.why);
+    out!("A {}: {}", task.label(), found.why);
     for column in &found.columns {
         out!(
             "The {} is {}: {}.",

@@ -32,7 +32,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     if !args.json {
         match &found {
             Found::Photographs(found) => inspect::describe(found),
-            Found::Texts(found) => texts::describe(found),
+            Found::Texts(found) => texts::describe(found, plan.task()),
         }
     }
     if let (Some(origin), false) = (&plan.origin, args.json) {

@@ -68,12 +68,6 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
         marked.chars().filter(|c| *c == '·').count(),
         text.len() - kept
     );
-    let words = said(&mut place.ebb(["predict", "book", text])).ended(0).out;
-    assert!(
-        words.contains("kept 50.0 %") && words.contains("of the gaps right"),
-        "{words}"
-    );
-
     let shown = place.run("runs show book").ended(0).out;
     assert!(
         shown.contains("held out: kept 50.0 %") && shown.contains("policy entropy"),
@@ -82,7 +76,77 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
     let out = place.run("verify-split book --double --json").ended(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
     let refused = place.run("generate book --prompt It").ended(1).err;
-    assert!(refused.contains("is token compression"), "{refused}");
+    for part in [
+        "is token compression",
+        "`ebb predict RUN \"a text\"` asks it",
+    ] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+}
+
+#[test]
+fn what_is_kept_of_a_text_is_shown_beside_its_gaps_and_what_fills_them() {
+    let place = book();
+    let trained = place
+        .run(&format!("train {BOOK} --steps 20 --threads 2"))
+        .ended(0);
+    assert!(
+        trained.out.contains("\nA token compression: "),
+        "{}",
+        trained.out
+    );
+    let evaluated = trained
+        .err
+        .lines()
+        .find(|line| line.starts_with("Evaluated"));
+    let evaluated = evaluated.unwrap_or_default();
+    assert!(evaluated.contains("kept 50.0 %"), "{evaluated}");
+    assert!(
+        !evaluated.contains('–'),
+        "nothing is said to be missing: {evaluated}"
+    );
+
+    let ask = |text: &str, more: &[&str]| {
+        let words = ["predict", "book", text]
+            .into_iter()
+            .chain(more.iter().copied());
+        said(&mut place.ebb(words)).ended(0).out
+    };
+    let shown = ask("It rained all day and we stayed in.", &[]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}");
+    for (line, part) in lines.iter().zip([
+        "kept 18 of 35 tokens (51.4 %): ",
+        "with gaps (·): ",
+        "filled in, ",
+    ]) {
+        assert!(line.starts_with(part), "{part}: {shown}");
+    }
+    assert!(lines[2].contains(" of 17 gaps right ("), "{shown}");
+
+    // A text that has the usual sign gets another one, so that gaps can be told from it.
+    let found = json(&ask("rain · rain · day", &["--json"]));
+    let (gap, marked) = (&found["gap"], found["marked"].as_str().unwrap_or_default());
+    assert_eq!(gap, "░", "{found}");
+    let gaps = marked.chars().filter(|c| *c == '░').count();
+    let kept = found["kept_places"].as_array().map_or(0, Vec::len);
+    assert_eq!(
+        Some((gaps + kept) as u64),
+        found["tokens"].as_u64(),
+        "{found}"
+    );
+
+    // A file stands for its text.
+    let file = place.file("two.txt", "It rained all day.\nWe stayed in.\n");
+    let file = file.display().to_string();
+    let shown = ask(&file, &[]);
+    let first = format!("{file}, kept 17 of 33 tokens (51.5 %)");
+    assert!(shown.starts_with(&first), "{shown}");
+    let found = json(&ask(&file, &["--json"]));
+    assert_eq!(found["text"], "It rained all day.\nWe stayed in.\n");
+    place.file("no.txt", b"\xff\xfe\x00");
+    let refused = place.run("predict book {no.txt}").ended(1).err;
+    assert!(refused.contains("give a file of UTF-8 text"), "{refused}");
 }
 
 #[test]

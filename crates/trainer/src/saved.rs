@@ -253,8 +253,13 @@ impl SavedRun {
 
     /// The refusal of what the run was not trained for.
     fn wrong_task(&self, what: &str) -> TrainError {
+        let ask = match self.task() {
+            Task::ImageClassification => "predict RUN PHOTOGRAPH",
+            Task::TextClassification | Task::TokenCompression => "predict RUN \"a text\"",
+            Task::LanguageModel => "generate RUN --prompt \"a text\"",
+        };
         let sentence = format!(
-            "the task of this run is {}; it has no use for {what}",
+            "the task of this run is {}; it has no use for {what}. `ebb {ask}` asks it",
             self.task().label()
         );
         TrainError::NotTrainable { sentence }

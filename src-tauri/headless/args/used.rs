@@ -18,7 +18,7 @@ pub struct Evaluate {
 pub struct Predict {
     /// Id, beginning of a name, or path of a run
     pub run: String,
-    /// Photographs; for a run that has learnt texts or to compress them, the texts themselves
+    /// Photographs; for a run that has learnt texts, the texts themselves; for one that compresses, texts or files of them
     #[arg(required = true, value_name = "PHOTOGRAPH|TEXT")]
     pub files: Vec<PathBuf>,
     /// Classes shown for each

@@ -14,16 +14,37 @@ pub struct Compressed {
     pub kept: String,
     /// The text with a gap for each dropped token.
     pub marked: String,
+    /// What stands for a gap: a sign that the text does not have.
+    pub gap: char,
     /// What the language model fills in.
     pub filled: String,
-    /// Share of the tokens that is kept.
-    pub kept_fraction: f64,
-    /// Share of the dropped tokens that is filled in right.
-    pub right_fraction: f64,
+    /// Tokens of the text.
+    pub tokens: usize,
+    /// Which of them are kept, counted from 0.
+    pub kept_places: Vec<usize>,
+    /// Dropped tokens that are filled in right.
+    pub right: usize,
 }
 
-/// Stands for a dropped token where a text is shown.
-const GAP: char = '\u{b7}';
+/// What may stand for a dropped token where a text is shown, the usual sign first.
+const GAPS: [char; 4] = ['\u{b7}', '\u{2591}', '\u{25a1}', '\u{2423}'];
+
+impl Compressed {
+    /// Tokens that are dropped.
+    pub fn dropped(&self) -> usize {
+        self.tokens - self.kept_places.len()
+    }
+
+    /// Share of the tokens that is kept; 0 of no tokens.
+    pub fn kept_fraction(&self) -> f64 {
+        self.kept_places.len() as f64 / self.tokens.max(1) as f64
+    }
+
+    /// Share of the dropped tokens that is filled in right; 0 where none was dropped.
+    pub fn right_fraction(&self) -> f64 {
+        self.right as f64 / self.dropped().max(1) as f64
+    }
+}
 
 impl SavedRun {
     /// Which tokens of a text are kept. What is longer than a window is compressed in several.
@@ -49,10 +70,11 @@ impl SavedRun {
                 filled.extend(made);
             }
         }
-        Ok(self.shown(&ids, &kept, &filled))
+        let gap = GAPS.into_iter().find(|gap| !text.contains(*gap));
+        Ok(self.shown(&ids, &kept, &filled, gap.unwrap_or(GAPS[0])))
     }
 
-    fn shown(&self, ids: &[u32], kept: &[bool], filled: &[u32]) -> Compressed {
+    fn shown(&self, ids: &[u32], kept: &[bool], filled: &[u32], gap: char) -> Compressed {
         let places = || ids.iter().zip(kept);
         let stay: Vec<u32> = places().filter(|(_, k)| **k).map(|(id, _)| *id).collect();
         // Runs of kept bytes are decoded together: a letter may be several.
@@ -62,20 +84,21 @@ impl SavedRun {
                 true => run.push(*id),
                 false => {
                     marked += &self.tokenizer.decode(&std::mem::take(&mut run));
-                    marked.push(GAP);
+                    marked.push(gap);
                 }
             }
         }
         marked += &self.tokenizer.decode(&run);
-        let dropped = ids.len() - stay.len();
         let right = places().zip(filled);
         let right = right.filter(|((id, kept), filled)| !**kept && id == filled);
         Compressed {
             kept: self.tokenizer.decode(&stay),
             marked,
             filled: self.tokenizer.decode(filled),
-            kept_fraction: stay.len() as f64 / ids.len().max(1) as f64,
-            right_fraction: right.count() as f64 / dropped.max(1) as f64,
+            gap,
+            tokens: ids.len(),
+            kept_places: (0..ids.len()).filter(|place| kept[*place]).collect(),
+            right: right.count(),
         }
     }
 }
