@@ -26,6 +26,12 @@ const UNMEASURED_PIECES: u32 = 4;
 
 /// Takes a sample in without deciding anything. Feed every sample of the monitor: the forecast lives on them.
 pub fn notice(policy: &Policy, mut state: State, sample: &MemorySample) -> State {
+    take_in(policy, &mut state, sample);
+    state
+}
+
+/// The same where the state lies.
+pub(crate) fn take_in(policy: &Policy, state: &mut State, sample: &MemorySample) {
     state.reading = pressure(sample);
     state.memory_reading = memory_pressure(sample);
     state.shown.update(sample.at_ms, state.reading.value);
@@ -38,9 +44,8 @@ pub fn notice(policy: &Policy, mut state: State, sample: &MemorySample) -> State
     }
     if !is_blind(sample) {
         state.remember(policy, sample);
-        refresh_margin(policy, &mut state, sample.at_ms);
+        refresh_margin(policy, state, sample.at_ms);
     }
-    state
 }
 
 /// What to do next.

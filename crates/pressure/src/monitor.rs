@@ -1,7 +1,7 @@
 //! One thread that reads the machine ten times a second, so that a decision finds a fresh sample and a running piece can be
 //! cancelled. Decides nothing itself: it asks `should_cancel`. Where the system tells of pressure by itself, that wakes it.
 
-use crate::controller::{notice, should_cancel};
+use crate::controller::{should_cancel, take_in};
 use crate::cost::thread_cpu_ms;
 use crate::error::PressureError;
 use crate::policy::Policy;
@@ -20,6 +20,8 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_millis(100);
 const FAST_BEAT: Duration = Duration::from_millis(50);
 const FAST_FROM: f64 = 0.5;
+/// Beats in a row that only glance while all is calm: what turns slowly is at most as many beats old.
+const GLANCES: u32 = 4;
 /// Samples kept for `take_samples`: half a minute at the fast beat.
 const KEPT: usize = 600;
 
@@ -195,11 +197,14 @@ impl Shared {
 
     /// The thread: read, look, wait.
     fn beat(&self) {
+        let mut glances = 0;
         let mut asked = locked(&self.asked);
         while !asked.end {
-            asked.reading = false;
+            if std::mem::take(&mut asked.reading) {
+                glances = 0; // whoever woke it knows more than the newest sample
+            }
             drop(asked);
-            let wait = self.read();
+            let wait = self.read(&mut glances);
             let cpu_ns = (thread_cpu_ms() * 1e6) as u64;
             self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
             asked = locked(&self.asked);
@@ -211,23 +216,19 @@ impl Shared {
     }
 
     /// One reading, and how long to wait for the next. A stepped source is not sampled on the side.
-    fn read(&self) -> Duration {
+    fn read(&self, glances: &mut u32) -> Duration {
         let mut source = locked(&self.source);
         if source.is_stepped() {
             self.peak_bytes
                 .fetch_max(source.own_bytes(), Ordering::Relaxed);
             return BEAT;
         }
-        let sample = source.sample();
+        let seen = look(source.as_mut(), glances);
         drop(source);
-        match sample {
-            Ok(sample) => {
+        match seen {
+            Ok((sample, alarming)) => {
                 self.take_in(sample);
-                if pressure(&sample).value >= FAST_FROM {
-                    FAST_BEAT
-                } else {
-                    BEAT
-                }
+                if alarming { FAST_BEAT } else { BEAT }
             }
             Err(error) => {
                 locked(&self.readings).last_error = Some(error.to_string());
@@ -249,17 +250,38 @@ impl Shared {
             readings.untaken.pop_front();
         }
         readings.untaken.push_back(sample);
-        if let Some((policy, state)) = readings.watched.take() {
-            let state = notice(&policy, state, &sample);
-            match should_cancel(&policy, &state, &sample) {
-                Some(reason) => {
-                    readings.cancel_reason = Some(reason);
-                    self.cancel.store(true, Ordering::Release);
-                }
-                None => readings.watched = Some((policy, state)),
-            }
+        let Some((policy, state)) = readings.watched.as_mut() else {
+            return;
+        };
+        take_in(policy, state, &sample);
+        if let Some(reason) = should_cancel(policy, state, &sample) {
+            readings.watched = None;
+            readings.cancel_reason = Some(reason);
+            self.cancel.store(true, Ordering::Release);
         }
     }
+}
+
+/// A glance where `glances` of them are left, else a sample; and whether it calls for the fast beat. A glance that does is made sure of.
+fn look(
+    source: &mut dyn MemorySource,
+    glances: &mut u32,
+) -> Result<(MemorySample, bool), PressureError> {
+    let alarming = |sample: &MemorySample| pressure(sample).value >= FAST_FROM;
+    if let Some(left) = glances.checked_sub(1) {
+        let glance = source.glance()?;
+        if !alarming(&glance) {
+            *glances = left;
+            return Ok((glance, false));
+        }
+    }
+    *glances = 0;
+    let sample = source.sample()?;
+    let alarming = alarming(&sample);
+    if !alarming {
+        *glances = GLANCES;
+    }
+    Ok((sample, alarming))
 }
 
 /// A panic elsewhere leaves the readings whole: every change is a single assignment.

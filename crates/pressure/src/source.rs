@@ -14,8 +14,15 @@ use std::time::Instant;
 
 /// Reads the machine's memory.
 pub trait MemorySource: Send {
-    /// One reading, now.
+    /// One reading, now, of everything.
     fn sample(&mut self) -> Result<MemorySample, PressureError>;
+
+    /// A look between two samples, for calm times: what can turn within a beat is read (what is available, this process's footprint,
+    /// stalls, the kernel's level), and what turns slowly (limits, swap, disk, heat) is the newest sample's. Where what it reads
+    /// calls for a sample it is one.
+    fn glance(&mut self) -> Result<MemorySample, PressureError> {
+        self.sample()
+    }
 
     /// What is read, for the user: "MemAvailable and memory stalls".
     fn describe(&self) -> String;

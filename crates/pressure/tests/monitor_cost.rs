@@ -1,6 +1,6 @@
 //! What the monitor's thread costs at ten readings a second, waking included. One test, alone in its process. A thousandth of a core
-//! is meant, and is said where it is missed: on an idle machine whose caches are cold at each beat a beat costs half as much again.
-//! What is held is the limit above which it would be felt.
+//! is meant, and is said where it is missed: on an idle machine, whose caches are cold at each beat, waking alone takes more than half
+//! of that. What is held has room for such a machine and for no reading more at each beat.
 
 use pressure::{DeviceReadings, Monitor, Policy, State, source};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Share of a core that is meant, and that is held.
 const MOST: f64 = 0.001;
-const LIMIT: f64 = 0.005;
+const LIMIT: f64 = 0.002;
 /// A machine is quiet while so little of its cores is used.
 const QUIET: f64 = 0.05;
 /// Time that is looked at, at most so often: what others do beside it is added to its cost, never taken from it.

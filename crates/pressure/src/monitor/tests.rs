@@ -175,3 +175,60 @@ fn an_ear_hears_every_sample_and_the_thread_counts_its_own_time() {
     let used = bench.monitor.cpu_ms();
     assert!(used > 0.0 && used < 1_000.0, "{used}");
 }
+
+/// Says of each reading whether it was a glance, and shows this share of memory as used.
+struct Apart(Sender<bool>, Receiver<u64>, u64);
+
+impl MemorySource for Apart {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        self.see(false)
+    }
+    fn glance(&mut self) -> Result<MemorySample, PressureError> {
+        self.see(true)
+    }
+    fn describe(&self) -> String {
+        "apart".into()
+    }
+}
+
+impl Apart {
+    fn see(&mut self, glance: bool) -> Result<MemorySample, PressureError> {
+        self.2 = self.1.try_iter().last().unwrap_or(self.2);
+        let _ = self.0.send(glance); // the test may have ended already
+        Ok(sample(0, 0, 36 - 36 * self.2 / 100))
+    }
+}
+
+#[test]
+fn four_beats_of_five_glance_while_all_is_calm_and_none_under_pressure() {
+    let (tell, told) = channel();
+    let (use_percent, used) = channel();
+    let mut source = Apart(tell, used, 10);
+    let mut glances = 0;
+    let mut beats = |count: usize| -> Vec<bool> {
+        for _ in 0..count {
+            look(&mut source, &mut glances).expect("it never fails");
+        }
+        told.try_iter().collect()
+    };
+    let (full, glance) = (false, true);
+    let five = [full, glance, glance, glance, glance];
+    assert_eq!(beats(10), [five, five].concat());
+    assert_eq!(beats(2), [full, glance]);
+    use_percent.send(90).expect("the source lives");
+    assert_eq!(beats(3), [glance, full, full, full], "made sure of at once");
+    use_percent.send(10).expect("the source lives");
+    assert_eq!(beats(5), five);
+}
+
+#[test]
+fn whoever_wakes_the_thread_gets_a_sample() {
+    let (tell, told) = channel();
+    let (_use, used) = channel();
+    let monitor = Monitor::start(Box::new(Apart(tell, used, 10)), Arc::default());
+    assert_eq!(told.recv(), Ok(false), "the first");
+    assert_eq!(told.recv(), Ok(true), "a beat later");
+    monitor.wake();
+    let next = [told.recv(), told.recv()];
+    assert!(next.contains(&Ok(false)), "{next:?}");
+}

@@ -23,24 +23,35 @@ impl<S: MemorySource> Lasting<S> {
             notice: None,
         }
     }
-}
 
-impl<S: MemorySource> MemorySource for Lasting<S> {
-    fn sample(&mut self) -> Result<MemorySample, PressureError> {
-        let error = match self.source.sample() {
+    /// The sample, or what is known without it.
+    fn lasting(&mut self, sample: Result<MemorySample, PressureError>) -> MemorySample {
+        let error = match sample {
             Err(error) => error,
-            sample => return sample,
+            Ok(sample) => return sample,
         };
         if !std::mem::replace(&mut self.said, true) {
             self.notice = Some(format!(
                 "{error} Until it can be read again Ebb knows its own footprint alone and works in small, slowly changing pieces."
             ));
         }
-        Ok(MemorySample {
+        MemorySample {
             at_ms: self.opened.elapsed().as_millis() as u64,
             own_bytes: self.source.own_bytes(),
             ..MemorySample::default()
-        })
+        }
+    }
+}
+
+impl<S: MemorySource> MemorySource for Lasting<S> {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        let sample = self.source.sample();
+        Ok(self.lasting(sample))
+    }
+
+    fn glance(&mut self) -> Result<MemorySample, PressureError> {
+        let glance = self.source.glance();
+        Ok(self.lasting(glance))
     }
 
     fn describe(&self) -> String {

@@ -5,10 +5,14 @@
 
 #[path = "linux/files.rs"]
 mod files;
+#[path = "linux/free.rs"]
+mod free;
 #[path = "linux/group.rs"]
 mod group;
 #[path = "linux/limits.rs"]
 mod limits;
+#[path = "linux/seen.rs"]
+mod seen;
 #[path = "linux/stalls.rs"]
 mod stalls;
 
@@ -16,8 +20,10 @@ use super::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
 use crate::sample::MemorySample;
 use files::Kept;
+use free::Free;
 use group::Groups;
 use limits::{Limits, Pages};
+use seen::Seen;
 use stalls::Stalls;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -26,9 +32,10 @@ use std::time::Instant;
 /// Bytes of a page of `/proc/self/statm` where the system does not say.
 const SMALLEST_PAGE_BYTES: u64 = 4096;
 
-/// What is read of `/proc/meminfo`; from the fifth on, what the kernel itself holds and cannot give back.
-const MEMINFO: [&str; 8] = [
+/// What is read of `/proc/meminfo`; from the sixth on, what the kernel itself holds and cannot give back.
+const MEMINFO: [&str; 9] = [
     "MemTotal",
+    "MemFree",
     "MemAvailable",
     "SwapTotal",
     "SwapFree",
@@ -43,6 +50,11 @@ pub(super) struct Machine {
     opened: Instant,
     meminfo: Kept,
     statm: Kept,
+    free: Free,
+    /// What the newest sample found of the machine, and that sample before any limit narrowed it.
+    seen: Option<(Seen, MemorySample)>,
+    /// Nothing has been concluded from it yet.
+    fresh: bool,
     stalls: Vec<Stalls>,
     groups: Groups,
     limits: Limits,
@@ -67,6 +79,9 @@ impl Machine {
             opened: Instant::now(),
             meminfo: Kept::open(&root.join("proc/meminfo"))?,
             statm: Kept::open(&root.join("proc/self/statm"))?,
+            free: Free::open(root),
+            seen: None,
+            fresh: false,
             stalls: Stalls::of(machine_stalls.into_iter().chain(groups.stalls())),
             groups,
             limits,
@@ -82,6 +97,64 @@ impl Machine {
     pub(super) fn with_device(mut self, device: DeviceReadings) -> Self {
         self.device = device;
         self
+    }
+
+    /// The machine before any limit narrows it, read in full.
+    fn machine(&mut self, own_bytes: u64) -> Result<MemorySample, PressureError> {
+        let info = self.meminfo.named(MEMINFO)?;
+        let [total, free, Some(available), swap, swap_free, kernel @ ..] = info else {
+            return Err(self.meminfo.unexpected("no MemAvailable"));
+        };
+        let bytes = |kilobytes: Option<u64>| kilobytes.unwrap_or(0) * 1024;
+        let sample = MemorySample {
+            at_ms: self.opened.elapsed().as_millis() as u64,
+            total_bytes: bytes(total),
+            available_bytes: available * 1024,
+            own_bytes,
+            system_bytes: kernel.into_iter().map(bytes).sum(),
+            swap_used_bytes: bytes(swap).saturating_sub(bytes(swap_free)),
+            ..MemorySample::default()
+        };
+        let seen = Seen {
+            total_bytes: sample.total_bytes,
+            available_bytes: sample.available_bytes,
+            free_bytes: bytes(free),
+            own_bytes,
+        };
+        (self.seen, self.fresh) = (Some((seen, sample)), true);
+        Ok(sample)
+    }
+
+    /// The machine before any limit narrows it, and its group's `(limit, headroom)`, from what is free; nothing where it takes a full reading.
+    fn glanced(&mut self, own_bytes: u64) -> Option<(MemorySample, Option<(u64, u64)>)> {
+        let fresh = std::mem::take(&mut self.fresh);
+        let (seen, newest) = self.seen.as_ref()?;
+        let available_bytes = seen.available_bytes(self.free.bytes()?, own_bytes, fresh)?;
+        let group = self.groups.glance(own_bytes, fresh)?;
+        let sample = MemorySample {
+            at_ms: self.opened.elapsed().as_millis() as u64,
+            available_bytes,
+            own_bytes,
+            ..*newest
+        };
+        Some((sample, group))
+    }
+
+    /// The same under the limits of its group and its own, with stalls and what the device says.
+    fn narrowed(
+        &mut self,
+        mut sample: MemorySample,
+        group: Option<(u64, u64)>,
+        pages: &Pages,
+    ) -> MemorySample {
+        let idle = (self.device.idle_bytes)();
+        let own = self.limits.headrooms(pages, self.page_bytes, idle);
+        for (limit, headroom) in group.into_iter().chain(own) {
+            narrow(&mut sample, limit, headroom);
+        }
+        sample.stall_fraction = self.stall_fraction();
+        self.device.fill(&mut sample);
+        sample
     }
 
     /// The largest share of the last second in which somebody waited for memory, of machine and group.
@@ -107,40 +180,30 @@ impl Machine {
 impl MemorySource for Machine {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
         let pages: Pages = self.statm.numbers()?;
-        let info = self.meminfo.named(MEMINFO)?;
-        let [total, Some(available), swap, swap_free, kernel @ ..] = info else {
-            return Err(self.meminfo.unexpected("no MemAvailable"));
-        };
-        let bytes = |kilobytes: Option<u64>| kilobytes.unwrap_or(0) * 1024;
-        let mut sample = MemorySample {
-            at_ms: self.opened.elapsed().as_millis() as u64,
-            total_bytes: bytes(total),
-            available_bytes: available * 1024,
-            own_bytes: pages[1] * self.page_bytes,
-            system_bytes: kernel.into_iter().map(bytes).sum(),
-            swap_used_bytes: bytes(swap).saturating_sub(bytes(swap_free)),
-            ..MemorySample::default()
-        };
+        let sample = self.machine(pages[1] * self.page_bytes)?;
+        self.limits.look();
         if let Some(new_stalls) = self.groups.follow(sample.at_ms) {
             self.stalls.truncate(1);
             self.stalls.extend(Stalls::of(new_stalls));
         }
-        match self.groups.headroom(sample.at_ms) {
-            Ok(Some((limit, headroom))) => narrow(&mut sample, limit, headroom),
-            Ok(None) => {}
-            Err(lost) => {
+        let group = self
+            .groups
+            .headroom(sample.at_ms, sample.own_bytes)
+            .unwrap_or_else(|lost| {
                 self.notice = Some(format!(
                     "The control group's limit can no longer be read ({lost}). Ebb goes on with MemAvailable."
                 ));
-            }
+                None
+            });
+        Ok(self.narrowed(sample, group, &pages))
+    }
+
+    fn glance(&mut self) -> Result<MemorySample, PressureError> {
+        let pages: Pages = self.statm.numbers()?;
+        match self.glanced(pages[1] * self.page_bytes) {
+            Some((sample, group)) => Ok(self.narrowed(sample, group, &pages)),
+            None => self.sample(),
         }
-        let idle = (self.device.idle_bytes)();
-        for (limit, headroom) in self.limits.headrooms(&pages, self.page_bytes, idle) {
-            narrow(&mut sample, limit, headroom);
-        }
-        sample.stall_fraction = self.stall_fraction();
-        self.device.fill(&mut sample);
-        Ok(sample)
     }
 
     fn describe(&self) -> String {

@@ -29,6 +29,8 @@ pub(super) struct Machine {
     opened: Instant,
     total_bytes: u64,
     device: DeviceReadings,
+    /// The newest sample.
+    newest: MemorySample,
 }
 
 impl Machine {
@@ -38,6 +40,7 @@ impl Machine {
             opened: Instant::now(),
             total_bytes: sysctl(c"hw.memsize")?,
             device: DeviceReadings::default(),
+            newest: MemorySample::default(),
         };
         machine.sample()?;
         Ok(machine)
@@ -50,15 +53,29 @@ impl Machine {
     }
 }
 
-impl MemorySource for Machine {
-    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+impl Machine {
+    /// What can turn within a beat, read anew over what turns slowly.
+    fn over(&self, slow: MemorySample) -> Result<MemorySample, PressureError> {
         let mut sample = MemorySample {
             at_ms: self.opened.elapsed().as_millis() as u64,
-            total_bytes: self.total_bytes,
             own_bytes: own_footprint_bytes(),
             kernel_level: sysctl::<u32>(c"kern.memorystatus_vm_pressure_level")
                 .ok()
                 .map(level),
+            ..slow
+        };
+        self.device.fill(&mut sample);
+        // Buffers that the driver has made and nobody has touched yet are missing in the footprint.
+        sample.own_bytes = sample.own_bytes.max(sample.device_allocated_bytes);
+        pages(&mut sample, &statistics()?, page_bytes());
+        Ok(sample)
+    }
+}
+
+impl MemorySource for Machine {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        let slow = MemorySample {
+            total_bytes: self.total_bytes,
             swap_used_bytes: sysctl::<libc::xsw_usage>(c"vm.swapusage")
                 .map_or(0, |swap| swap.xsu_used),
             disk_free_bytes: disk_free_bytes(DISK).or_else(|| disk_free_bytes(DISK_ELSE)),
@@ -66,11 +83,12 @@ impl MemorySource for Machine {
             low_power: Some(NSProcessInfo::processInfo().isLowPowerModeEnabled()),
             ..MemorySample::default()
         };
-        self.device.fill(&mut sample);
-        // Buffers that the driver has made and nobody has touched yet are missing in the footprint.
-        sample.own_bytes = sample.own_bytes.max(sample.device_allocated_bytes);
-        pages(&mut sample, &statistics()?, page_bytes());
-        Ok(sample)
+        self.newest = self.over(slow)?;
+        Ok(self.newest)
+    }
+
+    fn glance(&mut self) -> Result<MemorySample, PressureError> {
+        self.over(self.newest)
     }
 
     fn describe(&self) -> String {

@@ -2,6 +2,7 @@
 //! File cache is headroom: the kernel drops it before it kills anybody.
 
 use super::files::{self, Kept};
+use super::seen::Seen;
 use crate::error::PressureError;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,8 @@ struct Limited {
     stat: Kept,
     /// No limit is set as far as is known until then.
     free_until_ms: u64,
+    /// What the newest full reading found; nothing without a limit.
+    seen: Option<Seen>,
 }
 
 impl Groups {
@@ -77,31 +80,47 @@ impl Groups {
         Some(self.stalls())
     }
 
-    /// `(limit, headroom)` of the tightest group, in bytes; `None` when no limit is set.
+    /// `(limit, headroom)` of the tightest group, in bytes; `None` when no limit is set. `own_bytes` is what this process holds.
     ///
     /// # Errors
     /// A limit that could be read before. It is left out from then on.
-    pub(super) fn headroom(&mut self, at_ms: u64) -> Result<Option<(u64, u64)>, PressureError> {
+    pub(super) fn headroom(
+        &mut self,
+        at_ms: u64,
+        own_bytes: u64,
+    ) -> Result<Option<(u64, u64)>, PressureError> {
         let mut lost = None;
         let mut tightest: Option<(u64, u64)> = None;
-        self.groups.retain_mut(|group| match group.headroom(at_ms) {
-            Ok(found) => {
-                let both = [tightest, found];
-                tightest = both
-                    .into_iter()
-                    .flatten()
-                    .min_by_key(|(_, headroom)| *headroom);
-                true
-            }
-            Err(error) => {
-                lost = Some(error);
-                false
-            }
-        });
+        self.groups
+            .retain_mut(|group| match group.headroom(at_ms, own_bytes) {
+                Ok(found) => {
+                    let both = [tightest, found];
+                    tightest = both
+                        .into_iter()
+                        .flatten()
+                        .min_by_key(|(_, headroom)| *headroom);
+                    true
+                }
+                Err(error) => {
+                    lost = Some(error);
+                    false
+                }
+            });
         match lost {
             Some(error) => Err(error),
             None => Ok(tightest),
         }
+    }
+
+    /// The same between two full readings, from what is used alone; `None` where it takes a full reading.
+    /// `fresh`: the first since the last one.
+    pub(super) fn glance(&self, own_bytes: u64, fresh: bool) -> Option<Option<(u64, u64)>> {
+        let mut limited = self.groups.iter().flat_map(|group| &group.limited);
+        limited.try_fold(None, |tightest: Option<(u64, u64)>, limited| {
+            let found = limited.glance(own_bytes, fresh)?;
+            let both = [tightest, found].into_iter().flatten();
+            Some(both.min_by_key(|(_, headroom)| *headroom))
+        })
     }
 
     /// The groups' own stalls, which version 2 counts, also where version 1 holds the limit.
@@ -157,10 +176,14 @@ fn groups(root: &Path, membership: &str) -> Vec<Group> {
 
 impl Group {
     /// `(limit, headroom)` of the tightest of this group and those above, in bytes.
-    fn headroom(&mut self, at_ms: u64) -> Result<Option<(u64, u64)>, PressureError> {
+    fn headroom(
+        &mut self,
+        at_ms: u64,
+        own_bytes: u64,
+    ) -> Result<Option<(u64, u64)>, PressureError> {
         let mut tightest: Option<(u64, u64)> = None;
         for limited in &mut self.limited {
-            let found = limited.headroom(self.version, at_ms)?;
+            let found = limited.headroom(self.version, at_ms, own_bytes)?;
             let both = [tightest, found].into_iter().flatten();
             tightest = both.min_by_key(|(_, headroom)| *headroom);
         }
@@ -213,6 +236,7 @@ impl Version {
             used: Kept::open(&group.join(used)).ok()?,
             stat: Kept::open(&group.join("memory.stat")).ok()?,
             free_until_ms: 0,
+            seen: None,
         })
     }
 }
@@ -231,10 +255,12 @@ impl Limited {
         &mut self,
         version: Version,
         at_ms: u64,
+        own_bytes: u64,
     ) -> Result<Option<(u64, u64)>, PressureError> {
         if at_ms < self.free_until_ms {
             return Ok(None);
         }
+        self.seen = None;
         let Some(limit) = self.limit()? else {
             self.free_until_ms = at_ms + LOOK_AGAIN_MS;
             return Ok(None);
@@ -246,6 +272,23 @@ impl Limited {
         };
         let cached: u64 = self.stat.named(cached)?.into_iter().flatten().sum();
         let headroom = limit.saturating_sub(used.saturating_sub(cached));
+        self.seen = Some(Seen {
+            total_bytes: limit,
+            available_bytes: headroom,
+            free_bytes: limit.saturating_sub(used),
+            own_bytes,
+        });
         Ok(Some((limit, headroom)))
+    }
+
+    /// `(limit, headroom)` between two full readings; `None` where it takes a full reading.
+    fn glance(&self, own_bytes: u64, fresh: bool) -> Option<Option<(u64, u64)>> {
+        let Some(seen) = self.seen else {
+            return Some(None); // whether it has got a limit is looked at in full readings
+        };
+        let used = self.used.number().ok()??;
+        let free = seen.total_bytes.saturating_sub(used);
+        let headroom = seen.available_bytes(free, own_bytes, fresh)?;
+        Some(Some((seen.total_bytes, headroom)))
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Limits {
     from: From,
     /// The limits when Ebb began to read, bytes.
     first: [Option<u64>; 2],
+    /// One was set when they were last looked at.
+    set: bool,
 }
 
 /// Who says what they are.
@@ -43,9 +45,16 @@ impl Limits {
         let mut limits = Self {
             from,
             first: [None; 2],
+            set: false,
         };
         limits.first = limits.soft();
+        limits.look();
         limits
+    }
+
+    /// Looks whether one is set. Until then none is, and [`Limits::headrooms`] asks nobody.
+    pub(super) fn look(&mut self) {
+        self.set = self.are_set();
     }
 
     /// A limit is set now.
@@ -61,7 +70,10 @@ impl Limits {
         page_bytes: u64,
         idle_bytes: u64,
     ) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let limits = self.soft();
+        let limits = match self.set {
+            true => self.soft(),
+            false => [None; 2],
+        };
         let used = match limits == self.first {
             true => mapped(pages, page_bytes),
             false => filled(pages, page_bytes, idle_bytes),
@@ -75,7 +87,8 @@ impl Limits {
 
     /// The least headroom under limits that nobody will move; nothing where one was lowered since the beginning: whoever did
     /// that may raise it again.
-    pub(super) fn lasting_headroom(&self, pages: &Pages, page_bytes: u64) -> Option<u64> {
+    pub(super) fn lasting_headroom(&mut self, pages: &Pages, page_bytes: u64) -> Option<u64> {
+        self.look();
         if self.soft() != self.first {
             return None;
         }
