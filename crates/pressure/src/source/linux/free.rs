@@ -39,7 +39,7 @@ fn kernel() -> Option<u64> {
     }
     // SAFETY: the call succeeded and filled the struct of plain numbers, which was zeroed before.
     let said = unsafe { said.assume_init() };
-    Some(said.freeram as u64 * u64::from(said.mem_unit))
+    Some(said.freeram * u64::from(said.mem_unit))
 }
 
 #[cfg(test)]
