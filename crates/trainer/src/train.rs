@@ -18,7 +18,8 @@ use dataset::Found;
 use pressure::{Action, Outcome, Phase};
 use runlog::{RunFolder, StopReason};
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use tape::device::piece_scope;
 
 /// Stack of the training thread, in bytes.
@@ -93,20 +94,33 @@ pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<End
     })
 }
 
-/// Runs `work` on a pool of its own with `threads` threads, each with a stack for deep networks. A panic
-/// there becomes an error here: the window lives on.
+/// Runs `work` on the first thread of a pool of its own with `threads` threads, each with a stack for deep networks. A panic there
+/// becomes an error here: the window lives on.
+///
+/// The threads start one after the other, and work begins on the first: an allocator that gives each thread places of its own then
+/// lays the same work out in the same way each time.
 pub fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> Result<R> + Send) -> Result<R> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .stack_size(STACK_BYTES)
         .thread_name(|n| format!("training-{n}"))
+        .spawn_handler(begin)
         .build()
         .map_err(|error| TrainError::NoThreads(error.to_string()))?;
+    let work = Mutex::new(Some(work));
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        pool.install(|| {
+        let outcomes = pool.broadcast(|thread| {
+            let first = thread.index() == 0;
+            let work = first.then(|| work.lock().ok()?.take()).flatten()?;
             let _awake = Activity::begin();
-            work()
-        })
+            Some(work())
+        });
+        let unstarted = || Err(TrainError::NoThreads("the first one did not begin".into()));
+        outcomes
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or_else(unstarted)
     }));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -115,6 +129,26 @@ pub fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> Result<R> + Se
             text.unwrap_or_else(|| "no message".to_owned()),
         ))
     })
+}
+
+/// Starts a thread of a pool and waits until it has begun.
+fn begin(thread: rayon::ThreadBuilder) -> std::io::Result<()> {
+    let mut builder = std::thread::Builder::new();
+    if let Some(name) = thread.name() {
+        builder = builder.name(name.to_owned());
+    }
+    if let Some(bytes) = thread.stack_size() {
+        builder = builder.stack_size(bytes);
+    }
+    let (begun, waiting) = channel();
+    builder.spawn(move || {
+        // Nobody waits where the pool could not be made.
+        let _ = begun.send(());
+        thread.run();
+    })?;
+    // A thread that ended before it began ran nothing.
+    let _ = waiting.recv();
+    Ok(())
 }
 
 impl Session<'_> {
@@ -238,5 +272,25 @@ impl Session<'_> {
             self.say_resumed()?;
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_on_the_first_thread_of_its_pool_each_time() {
+        for _ in 0..50 {
+            let thread = on_threads(4, || Ok(rayon::current_thread_index()));
+            assert_eq!(thread.expect("it runs"), Some(0));
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        let panicked = on_threads(2, || -> Result<()> { panic!("deliberately") });
+        let error = panicked.expect_err("it panicked").to_string();
+        assert!(error.contains("deliberately"), "{error}");
     }
 }
