@@ -1,14 +1,19 @@
-//! What an allocator of size classes touches beyond what is in use: a recording is replayed on the rules of mimalloc, the heap of
+//! What an allocator of size classes touches beyond what is in use: a recording is replayed on the rules of mimalloc 3, the heap of
 //! Ebb on Linux. Blocks up to half a MB share pages of their own class, larger ones stand alone in slices of 64 kB, and what is free
-//! stays touched for some seconds. Knows no tensor and no device.
+//! stays touched for half a second. Knows no tensor and no device.
 
+#[path = "arena/chunk.rs"]
+mod chunk;
+
+use chunk::{CHUNK, Chunk, Kind};
 use std::collections::BTreeMap;
 use tape::HeapEvent;
 
 /// Arenas give out slices of so many bytes.
 const SLICE_BYTES: u64 = 64 << 10;
-/// Slices of a chunk, which no block crosses that is smaller.
-const CHUNK: usize = 512;
+/// What mimalloc counts for its own notes to a block that stands alone, though it keeps them elsewhere: a block of whole slices
+/// takes one slice more.
+const NOTES_BYTES: u64 = 128;
 /// Bytes that the system maps at once.
 const MAPPED_BYTES: u64 = 4 << 10;
 /// `(largest block of the page, slices of the page)`; what is larger stands alone.
@@ -70,11 +75,9 @@ struct Page {
 
 #[derive(Default)]
 struct Arena {
-    /// For each slice whether it is taken, and how much of it was ever touched.
-    taken: Vec<bool>,
+    chunks: Vec<Chunk>,
+    /// How much of each slice was ever touched.
     touched: Vec<u64>,
-    /// For each chunk the kind of block that it was begun with.
-    kinds: Vec<Option<usize>>,
     /// Pages by class; one that was given back leaves its place empty.
     pages: BTreeMap<u64, Vec<Option<Page>>>,
     in_use_bytes: u64,
@@ -90,7 +93,7 @@ impl Arena {
         let place = match page {
             Some(&(_, slices)) => self.share(bytes, slices),
             None => {
-                let slices = bytes.div_ceil(SLICE_BYTES) as usize;
+                let slices = (bytes + NOTES_BYTES).div_ceil(SLICE_BYTES) as usize;
                 let first = self.find(slices);
                 self.touch(first as u64 * SLICE_BYTES, bytes);
                 Place::Alone(first, slices)
@@ -128,7 +131,7 @@ impl Arena {
     /// A part of the first page of the class that has one.
     fn share(&mut self, bytes: u64, slices: usize) -> Place {
         let class_bytes = class_bytes(bytes);
-        let parts = ((slices as u64 * SLICE_BYTES - MAPPED_BYTES) / class_bytes) as usize;
+        let parts = (slices as u64 * SLICE_BYTES / class_bytes) as usize;
         let pages = self.pages.entry(class_bytes).or_default();
         let open = |page: &Option<Page>| page.as_ref().is_some_and(|page| page.used < parts);
         let index = match pages.iter().position(open) {
@@ -154,7 +157,7 @@ impl Arena {
             part = page.free.pop().unwrap_or(page.begun);
             page.begun = page.begun.max(part + 1);
         }
-        let from = first as u64 * SLICE_BYTES + MAPPED_BYTES + part as u64 * class_bytes;
+        let from = first as u64 * SLICE_BYTES + part as u64 * class_bytes;
         self.touch(from, bytes);
         Place::Shared {
             class_bytes,
@@ -163,66 +166,47 @@ impl Arena {
         }
     }
 
-    /// The first free slices in a row: among chunks begun with smaller kinds or its own, then in an untouched one.
+    /// The first free slices in a row, in the chunks where the kind may stand; else in untouched ones. mimalloc lets each thread begin
+    /// its search elsewhere; here it begins at the beginning.
     fn find(&mut self, slices: usize) -> usize {
-        let kind = match slices {
-            1 => 0,
-            8 => 1,
-            64 => 2,
-            _ => 3,
-        };
-        let chunks = slices.div_ceil(CHUNK);
-        if chunks == 1 {
-            for wanted in (0..=kind).map(Some).chain([None]) {
-                for chunk in 0..self.kinds.len() {
-                    if self.kinds[chunk] != wanted {
-                        continue;
-                    }
-                    if let Some(first) = self.row_in(chunk, slices) {
-                        self.kinds[chunk].get_or_insert(kind);
-                        self.mark(first, slices, true);
-                        return first;
-                    }
+        let kind = Kind::of(slices);
+        for begun in kind.stands_among() {
+            let chunks = self.chunks.iter_mut().enumerate();
+            for (index, chunk) in chunks.filter(|(_, chunk)| chunk.kind == begun) {
+                if let Some(first) = chunk.row(kind, slices) {
+                    chunk.kind.get_or_insert(kind);
+                    chunk.mark(first, slices, false);
+                    return index * CHUNK + first;
                 }
             }
         }
-        let empty = |chunk: usize| self.kinds.get(chunk).is_none_or(Option::is_none);
-        let mut chunk = 0;
-        while !(chunk..chunk + chunks).all(empty) {
-            chunk += 1;
+        // Several chunks, or one more: whole ones in a row.
+        let whole = slices.div_ceil(CHUNK);
+        let empty = |chunk: usize| self.chunks.get(chunk).is_none_or(Chunk::is_empty);
+        let mut from = 0;
+        while !(from..from + whole).all(empty) {
+            from += 1;
         }
-        let most = (chunk + chunks).max(self.kinds.len());
-        self.kinds.resize(most, None);
-        self.taken.resize(most * CHUNK, false);
+        let most = (from + whole).max(self.chunks.len());
+        self.chunks.resize(most, Chunk::default());
         self.touched.resize(most * CHUNK, 0);
-        self.kinds[chunk..chunk + chunks].fill(Some(kind));
-        self.mark(chunk * CHUNK, slices, true);
-        chunk * CHUNK
+        self.chunks[from..from + whole]
+            .iter_mut()
+            .for_each(|chunk| chunk.kind = Some(kind));
+        self.mark(from * CHUNK, slices, false);
+        from * CHUNK
     }
 
-    fn row_in(&self, chunk: usize, slices: usize) -> Option<usize> {
-        let from = chunk * CHUNK;
-        let mut row = 0;
-        for slice in from..from + CHUNK {
-            row = if self.taken[slice] { 0 } else { row + 1 };
-            if row == slices {
-                return Some(slice + 1 - slices);
-            }
+    fn mark(&mut self, first: usize, slices: usize, free: bool) {
+        let end = first + slices;
+        for chunk in first / CHUNK..end.div_ceil(CHUNK) {
+            let (from, to) = (first.max(chunk * CHUNK), end.min((chunk + 1) * CHUNK));
+            self.chunks[chunk].mark(from - chunk * CHUNK, to - from, free);
         }
-        None
-    }
-
-    fn mark(&mut self, first: usize, slices: usize, taken: bool) {
-        self.taken[first..first + slices].fill(taken);
     }
 
     fn free(&mut self, first: usize, slices: usize) {
-        self.mark(first, slices, false);
-        for chunk in first / CHUNK..=(first + slices - 1) / CHUNK {
-            if !self.taken[chunk * CHUNK..(chunk + 1) * CHUNK].contains(&true) {
-                self.kinds[chunk] = None;
-            }
-        }
+        self.mark(first, slices, true);
     }
 
     fn touch(&mut self, from: u64, bytes: u64) {
@@ -275,11 +259,29 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_whole_slices_takes_one_more() {
+        let (half, less) = (16 << 20, 15 << 20);
+        // Two halves do not fill a chunk: the second begins the next one, and the smaller block stands behind the first.
+        check(
+            &[Taken(half), Taken(half), Given(half), Taken(less)],
+            15 << 10,
+        );
+    }
+
+    #[test]
+    fn nothing_stands_behind_a_block_that_is_larger_than_a_chunk() {
+        let (huge, small) = (32 << 20, 1 << 20);
+        check(&[Taken(huge), Taken(small), Given(huge), Taken(huge)], 0);
+        // Nor does it stand where anything else does.
+        check(
+            &[Taken(huge), Given(huge), Taken(small), Taken(huge)],
+            31 << 10,
+        );
+    }
+
+    #[test]
     fn blocks_of_two_classes_share_no_page() {
         let (one, other) = (100 * KB, 200 * KB);
-        check(
-            &[Taken(one), Given(one), Taken(other), Given(other)],
-            100 + 8,
-        );
+        check(&[Taken(one), Given(one), Taken(other), Given(other)], 100);
     }
 }

@@ -6,6 +6,10 @@ use pressure::Allocator;
 use std::collections::BTreeMap;
 use tape::HeapEvent;
 
+/// Blocks from here on stand alone in the allocator. There are as many of them however many samples a piece has; of smaller ones a
+/// kernel may take one for each sample.
+const LARGE_BYTES: u64 = 512 << 10;
+
 /// The fullest moment of one interval: blocks in use by size.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Moment {
@@ -18,6 +22,7 @@ struct Moment {
 struct Take {
     samples: u32,
     intervals: Vec<Moment>,
+    events: Vec<HeapEvent>,
     /// What such pieces leave between their blocks, bytes.
     holes_bytes: u64,
 }
@@ -35,6 +40,7 @@ impl Heap {
         self.takes.push(Take {
             samples,
             intervals: intervals(events),
+            events: events.to_vec(),
             holes_bytes: holes_bytes(events),
         });
     }
@@ -51,12 +57,18 @@ impl Heap {
         peak.max(0.0) as u64
     }
 
-    /// Bytes that stay free but touched between the blocks of pieces of `samples`; of larger ones than were recorded, as much as of
-    /// the largest: their blocks take each other's places.
+    /// Bytes that stay free but touched between the blocks of pieces of `samples`. What larger pieces than were recorded would do is
+    /// drawn from the last two recordings; where those differ in more than sizes, they leave as much as the largest.
     pub fn holes_bytes(&self, samples: u32) -> u64 {
         let Some((low, high)) = self.around(samples) else {
             return 0;
         };
+        let large = |samples| Some(holes_bytes(&drawn(low, high, samples)?));
+        if samples > high.samples
+            && let (Some(here), Some(there)) = (large(high.samples), large(samples))
+        {
+            return (high.holes_bytes + there).saturating_sub(here);
+        }
         let (from, to) = (low.holes_bytes as f64, high.holes_bytes as f64);
         let way = way(low, high, samples).min(1.0);
         (from + way * (to - from)).max(0.0) as u64
@@ -95,6 +107,49 @@ fn exact(low: &Take, high: &Take, samples: u32) -> f64 {
             lines.fold(0.0, f64::max)
         }
         false => line((&fullest(low), &fullest(high))),
+    }
+}
+
+/// What a piece of `samples` would take and give back of large blocks, in order: each size is a straight line in samples. Nothing
+/// where the two recordings differ in more than sizes.
+fn drawn(low: &Take, high: &Take, samples: u32) -> Option<Vec<HeapEvent>> {
+    let way = way(low, high, samples);
+    let grows = u64::from(high.samples / low.samples.max(1));
+    let line = |low: u64, high: u64| (low as f64 + way * (high - low) as f64) as u64;
+    // What grows is as much larger in the one as its samples are more.
+    let mut lows = large(&low.events, LARGE_BYTES).peekable();
+    let mut highs = large(&high.events, grows * LARGE_BYTES);
+    let mut drawn = Vec::new();
+    let fits = |low: &HeapEvent, high: &HeapEvent| match (bytes(low), bytes(high)) {
+        (Some(low), Some(high)) => (low..=grows * low).contains(&high),
+        (low, high) => low == high,
+    };
+    for high in &mut highs {
+        // Of one size whatever the piece, and too small for the other recording.
+        let passed = |low: &&HeapEvent| bytes(low).is_some_and(|low| low < grows * LARGE_BYTES);
+        while !lows.peek().is_some_and(|low| fits(low, high)) {
+            lows.next_if(passed)?;
+        }
+        drawn.push(match (*lows.next()?, *high) {
+            (HeapEvent::Taken(low), HeapEvent::Taken(high)) => HeapEvent::Taken(line(low, high)),
+            (HeapEvent::Given(low), HeapEvent::Given(high)) => HeapEvent::Given(line(low, high)),
+            (HeapEvent::Operation, HeapEvent::Operation) => HeapEvent::Operation,
+            _ => return None,
+        });
+    }
+    Some(drawn)
+}
+
+/// Operations, and blocks of at least so many bytes.
+fn large(events: &[HeapEvent], least_bytes: u64) -> impl Iterator<Item = &HeapEvent> {
+    let large = move |event: &&HeapEvent| bytes(event).is_none_or(|bytes| bytes >= least_bytes);
+    events.iter().filter(large)
+}
+
+fn bytes(event: &HeapEvent) -> Option<u64> {
+    match event {
+        HeapEvent::Taken(bytes) | HeapEvent::Given(bytes) => Some(*bytes),
+        HeapEvent::Operation => None,
     }
 }
 
@@ -305,6 +360,33 @@ mod tests {
                 "{samples}"
             );
         }
+    }
+
+    #[test]
+    fn what_larger_pieces_leave_is_drawn_from_two_recordings() {
+        // Up to 40 MB, which is more than a chunk.
+        let piece = |samples: u64| {
+            let (whole, half) = (1024 * KB * samples, 512 * KB * samples);
+            [
+                Taken(whole),
+                Taken(half),
+                Given(whole),
+                Taken(half),
+                Taken(whole),
+            ]
+        };
+        let mut heap = Heap::default();
+        for samples in [1u32, 2] {
+            heap.add(samples, &piece(u64::from(samples)));
+        }
+        for samples in [4, 16, 40] {
+            let itself = holes_bytes(&piece(u64::from(samples)));
+            assert_eq!(heap.holes_bytes(samples), itself, "{samples}");
+        }
+        assert!(heap.holes_bytes(40) > 2 * heap.holes_bytes(2));
+        // One event more: as much as the largest.
+        heap.add(4, &[Taken(4096 * KB), Operation, Taken(4096 * KB)]);
+        assert_eq!(heap.holes_bytes(40), heap.holes_bytes(4));
     }
 
     #[test]
