@@ -1,6 +1,7 @@
 //! The plan that Ebb suggests for a folder, and the config that the page's settings make. Only known numbers: what is not
 //! measured or counted is absent.
 
+use crate::learnt::{asks, capital, learnt};
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{Found, Task};
@@ -27,6 +28,7 @@ fn of(found: &Found, task: Task, machine: &Told) -> trainer::Result<PlanView> {
         ..RunConfig::default()
     };
     let plan = Plan::check(&wanted, found)?;
+    let (classes, numbers) = (plan.classes.len(), plan.columns.len());
     Ok(PlanView {
         settings: PlanSettings {
             task: task.name().to_owned(),
@@ -40,7 +42,8 @@ fn of(found: &Found, task: Task, machine: &Told) -> trainer::Result<PlanView> {
             politeness: plan.politeness.unwrap_or(Policy::default().politeness),
             seed: plan.seed,
         },
-        task: task.label().to_owned(),
+        task: capital(&learnt(task.name(), classes, numbers)),
+        asks: asks(task, classes, numbers).to_owned(),
         sample: match task {
             // Documents are packed into windows, and these are what a step counts.
             Task::LanguageModel | Task::TokenCompression => "window".to_owned(),

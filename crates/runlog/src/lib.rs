@@ -42,7 +42,7 @@ pub use every::Every;
 pub use flight::{FlightRecord, FlightRing, read_flight};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use log::{EventReader, EventWriter, Tail, read_events};
-pub use measured::measured;
+pub use measured::{measured, result};
 pub use milestones::{Evaluated, Kept, Predicted};
 pub use preset::{preset, preset_names, preset_purpose};
 pub use reduce::Run;
