@@ -15,6 +15,8 @@ mod texts;
 
 mod plan;
 
+mod objected;
+
 mod leave;
 
 mod terminal;

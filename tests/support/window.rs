@@ -83,6 +83,15 @@ impl Window {
             .expect("it can be clicked");
     }
 
+    /// Sets fields of the plan, by what they are called there, as a person does who chooses or types and goes on.
+    pub fn set(&self, fields: &[(&str, &str)]) {
+        let fields = json!(fields);
+        self.run(&format!(
+            "for (const [id, value] of {fields}) {{ const e = document.querySelector('#setting-' + id); e.value = value; \
+             e.dispatchEvent(new Event('input', {{bubbles: true}})); e.dispatchEvent(new Event('change', {{bubbles: true}})) }}"
+        ));
+    }
+
     /// Waits until the page shows a run in this state.
     pub fn wait_for_status(&self, status: &str) {
         self.wait_for(
@@ -126,6 +135,18 @@ impl Window {
         let png = decoded(answer.as_str().expect("a screenshot is text"));
         std::fs::write(&path, png).expect("it can be written");
         path
+    }
+
+    /// Makes the window so large, in pixels.
+    pub fn resize(&self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height});
+        self.driver
+            .call("POST", "/window/rect", Some(&size))
+            .expect("a window can be resized");
+        self.wait_for(
+            "the page has that width",
+            &format!("return innerWidth === {width} || null"),
+        );
     }
 
     /// Processes of the window by the start of their name.
