@@ -15,7 +15,11 @@ mod texts;
 
 mod plan;
 
+mod found;
+
 mod objected;
+
+mod paused;
 
 mod leave;
 
