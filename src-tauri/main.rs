@@ -4,6 +4,7 @@ mod allocator;
 mod drill;
 mod headless;
 mod hub;
+mod learnt;
 
 #[cfg(feature = "desktop")]
 mod active;

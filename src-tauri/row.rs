@@ -1,9 +1,10 @@
 //! A run as one row of the list. Knows words, not where runs lie.
 
+use crate::learnt::{capital, learnt};
 use crate::view::RunRow;
-use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count};
+use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count, result};
 use std::time::UNIX_EPOCH;
-use trainer::{Family, ModelKind};
+use trainer::{Family, ModelKind, TextSize};
 
 /// Points of the small loss curve.
 const SPARK_POINTS: usize = 40;
@@ -33,7 +34,7 @@ pub fn of(id: &str, folder: &RunFolder, run: &Run) -> RunRow {
         here: false,
         line: line(run, " in the terminal"),
         spark: run.spark(SPARK_POINTS),
-        accuracy: figures.best_accuracy,
+        result: result(run),
         seconds_left: figures.seconds_left,
         can_resume: ended && run.status() != RunStatus::Finished && saved(),
         unix_ms: changed_unix_ms(folder),
@@ -51,21 +52,17 @@ pub fn here(id: &str, folder: &RunFolder, run: &Run) -> RunRow {
 
 /// "Image classification, ConvNet".
 fn what(started: &Started) -> String {
-    let task = started.task.replace('-', " ");
-    let mut letters = task.chars();
-    let task: String = letters
-        .next()
-        .map(|first| first.to_ascii_uppercase())
-        .into_iter()
-        .chain(letters)
-        .collect();
     let published = Family::ALL.map(ModelKind::Published);
-    let model = ModelKind::of_photographs()
-        .chain(published)
-        .find(|model| model.name() == started.model);
+    let photographs = ModelKind::of_photographs().chain(published);
+    let mut labels = photographs
+        .map(|model| (model.name(), model.label()))
+        .chain(TextSize::ALL.map(|size| (size.name(), size.label())));
+    let model = labels.find(|(name, _)| *name == started.model);
+    let (classes, numbers) = (started.classes.len(), started.targets.len());
     format!(
-        "{task}, {}",
-        model.map_or(&*started.model, |model| model.label())
+        "{}, {}",
+        capital(&learnt(&started.task, classes, numbers)),
+        model.map_or(&*started.model, |(_, label)| label)
     )
 }
 
@@ -102,24 +99,33 @@ mod tests {
 
     #[test]
     fn a_row_names_task_and_model_as_shown() {
-        let check = |task: &str, model: &str, shown: &str| {
+        let check = |task: &str, model: &str, targets: &[&str], shown: &str| {
             let started = Started {
                 task: task.into(),
                 model: model.into(),
+                targets: targets.iter().map(|name| (*name).to_owned()).collect(),
                 ..Started::default()
             };
             assert_eq!(what(&started), shown);
         };
+        let images = "image-classification";
+        check(images, "convnet", &[], "Image classification, ConvNet");
         check(
-            "image-classification",
-            "convnet",
-            "Image classification, ConvNet",
-        );
-        check(
-            "image-classification",
+            images,
             "vit_micro",
+            &[],
             "Image classification, ViT-Micro/8",
         );
-        check("", "of later", ", of later");
+        let calories = &["calories"];
+        check(images, "vit", calories, "Numbers of photographs, ViT");
+        let compressed = "Token compression, Compress-Micro";
+        check("token-compression", "compress_micro", &[], compressed);
+        check(
+            "text-classification",
+            "text_mini",
+            &[],
+            "Text classification, Text-Mini",
+        );
+        check("", "of later", &[], ", of later");
     }
 }

@@ -1,5 +1,6 @@
 //! From what was found in a folder to what the window shows of it. Refuses to know how a folder is read or followed.
 
+use crate::learnt::learnt;
 use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
 use dataset::{Class, Found, Inspection, SkippedFile, TextInspection};
 
@@ -9,12 +10,12 @@ const ROWS_SHOWN: usize = 50;
 /// What the window shows of a folder, before it has an id, a version and a plan.
 pub fn shown(found: &Found) -> InspectionView {
     let task = found.task();
-    let view = match found {
-        Found::Photographs(inspection) => photographs(inspection),
-        Found::Texts(inspection) => texts(inspection),
+    let (view, numbers) = match found {
+        Found::Photographs(inspection) => (photographs(inspection), inspection.targets.len()),
+        Found::Texts(inspection) => (texts(inspection), 0),
     };
     InspectionView {
-        task: task.label().to_owned(),
+        task: learnt(task.name(), view.classes.len(), numbers),
         sample: task.sample().to_owned(),
         ..view
     }

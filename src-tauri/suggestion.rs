@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::learnt::{asks, capital, learnt};
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{Found, Task};
@@ -53,6 +54,7 @@ pub fn begun(
 
 fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
     let task = plan.task();
+    let (classes, numbers) = (plan.classes.len(), plan.columns.len());
     let everything = || (ALL.to_owned(), "Everything".to_owned());
     PlanView {
         settings: PlanSettings {
@@ -72,7 +74,8 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             politeness: plan.politeness.unwrap_or(Policy::default().politeness),
             seed: plan.seed,
         },
-        task: task.label().to_owned(),
+        task: capital(&learnt(task.name(), classes, numbers)),
+        asks: asks(task, classes, numbers).to_owned(),
         sample: match task {
             // Documents are packed into windows, and these are what a step counts.
             Task::LanguageModel | Task::TokenCompression => "window".to_owned(),

@@ -76,8 +76,8 @@ pub struct RunRow {
     pub line: String,
     /// Smoothed loss, at most 40 points.
     pub spark: Vec<f64>,
-    /// Best held-out accuracy, as a fraction.
-    pub accuracy: Option<f64>,
+    /// What the best evaluation measured, and its name: "93.4 %", "accuracy".
+    pub result: Option<(String, String)>,
     /// Seconds left while it trains.
     pub seconds_left: Option<f64>,
     /// There is a checkpoint to go on from.
@@ -103,7 +103,7 @@ pub struct InspectionView {
     pub reading: bool,
     /// Why it cannot be trained, with the next move.
     pub refusal: Option<CommandError>,
-    /// What it is for: "image classification", "text classification", "language model"; empty while reading.
+    /// What it is for: "image classification", "numbers of photographs", "text classification", "language model"; empty while reading.
     pub task: String,
     /// What one sample is called: "photograph", "text", "document".
     pub sample: String,
@@ -150,8 +150,10 @@ pub struct SkippedView {
 pub struct PlanView {
     /// The settings themselves.
     pub settings: PlanSettings,
-    /// The task as it is said: "language model".
+    /// The task as it is said: "Language model".
     pub task: String,
+    /// What samples are for it: "One label per text."
+    pub asks: String,
     /// What one sample of a step is called: "photograph", "text", "window".
     pub sample: String,
     /// Models that can be chosen, value and label.

@@ -91,6 +91,9 @@ pub fn describe(inspection: &Inspection) {
     for note in &inspection.notes {
         out!("{note}");
     }
+    if inspection.is_grouped_unasked() {
+        out!("--group-by COLUMN groups by a column, --group-by none not at all.");
+    }
     if !inspection.skipped.is_empty() {
         out!("Skipped {}:", format_count(inspection.skipped.len() as u64));
     }

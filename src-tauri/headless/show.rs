@@ -4,6 +4,7 @@ use super::args;
 use super::failure::Failure;
 use super::say::out;
 use super::train::find;
+use crate::learnt::learnt;
 use runlog::{
     Predicted, Run, RunFolder, RunStatus, format_bytes, format_count, format_duration,
     format_percent, measured,
@@ -54,7 +55,7 @@ fn write(folder: &RunFolder, run: &Run) {
     if let Some(started) = run.started() {
         out!(
             "{}, {} at {} {} on {}, {} samples a step",
-            started.task,
+            learnt(&started.task, started.classes.len(), started.targets.len()),
             started.model,
             started.image_size,
             match started.task.as_str() {

@@ -32,6 +32,9 @@ pub fn describe(found: &TextInspection, task: Task) {
             column.why
         );
     }
+    if is_by_folders(found) {
+        out!("If the sub-folders are no classes, say --task language-model.");
+    }
     if samples > 0 {
         out!(
             "Characters of a {}: median {}, 95 % at most {}, longest {}",
@@ -49,6 +52,11 @@ pub fn describe(found: &TextInspection, task: Task) {
         out!("{note}");
     }
     describe_skipped(found);
+}
+
+/// Whether sub-folders of files tell the classes, and no column does.
+fn is_by_folders(found: &TextInspection) -> bool {
+    found.columns.is_empty() && found.classes.len() > 1
 }
 
 fn describe_classes(found: &TextInspection) {

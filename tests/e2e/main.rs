@@ -17,6 +17,12 @@ mod plan;
 
 mod weights;
 
+mod found;
+
+mod objected;
+
+mod paused;
+
 mod leave;
 
 mod terminal;

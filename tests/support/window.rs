@@ -137,6 +137,18 @@ impl Window {
         path
     }
 
+    /// Makes the window so large, in pixels.
+    pub fn resize(&self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height});
+        self.driver
+            .call("POST", "/window/rect", Some(&size))
+            .expect("a window can be resized");
+        self.wait_for(
+            "the page has that width",
+            &format!("return innerWidth === {width} || null"),
+        );
+    }
+
     /// Processes of the window by the start of their name.
     pub fn processes(&self, name: &str) -> Vec<String> {
         let asked = Command::new("pgrep")

@@ -78,6 +78,44 @@ fn every_command_is_declared_and_allowed() {
     );
 }
 
+/// Lines of code that advise to type a flag, without a word that it belongs to the terminal.
+fn flags_of_the_terminal(path: &str, code: &str) -> Vec<String> {
+    let advises = |line: &str| {
+        let flag = line
+            .split(" --")
+            .skip(1)
+            .any(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+        flag && !line.trim_start().starts_with("//") && !line.contains("in the terminal")
+    };
+    let lines = code.lines().filter(|line| advises(line));
+    lines
+        .map(|line| format!("{path} is shown in the window too: {}", line.trim()))
+        .collect()
+}
+
+#[test]
+fn what_is_found_in_a_folder_advises_no_flag_to_the_window() {
+    let mut folders = vec![root().join("crates/dataset/src")];
+    let mut complaints = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("it can be read") {
+            let path = entry.expect("it can be read").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => {
+                    let code = fs::read_to_string(&path).expect("a source file is text");
+                    complaints.extend(flags_of_the_terminal(&path.display().to_string(), &code));
+                }
+            }
+        }
+    }
+    none(&complaints);
+    assert_eq!(
+        flags_of_the_terminal("planted.rs", "\"held out. --group-by COLUMN\"").len(),
+        1
+    );
+}
+
 #[test]
 fn every_preset_says_for_whom_it_is() {
     let entries = fs::read_dir(root().join("configs")).expect("there are presets");

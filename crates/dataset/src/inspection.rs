@@ -133,6 +133,12 @@ impl Inspection {
         self.files.iter().filter(|f| f.part == part).count() as u64
     }
 
+    /// Whether photographs stay together by the times in their names, which nobody asked for.
+    pub fn is_grouped_unasked(&self) -> bool {
+        let by = self.groups.as_ref().map(|(by, _)| by.as_str());
+        by == Some(crate::table::placing::TIMES)
+    }
+
     /// "20 % of each class, 243 photographs, chosen by seed 7" or "folders train, val, test".
     pub fn describe_split(&self) -> String {
         let SplitKind::Seeded { fraction, seed } = self.split else {

@@ -86,7 +86,7 @@ pub enum Level {
     Critical,
 }
 
-/// Which part of the signal is the highest: the reason shown to the user.
+/// Which part of the signal is the highest, or who else spoke: the reason shown to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Component {
@@ -101,4 +101,6 @@ pub enum Component {
     Disk,
     /// The kernel's own level, where it is above every component.
     System,
+    /// No part of the signal: the user asked for it.
+    User,
 }

@@ -257,6 +257,7 @@ fn cause(component: Component, sample: &MemorySample) -> String {
         Component::Kernel => "the system was compressing other apps' memory".into(),
         Component::Disk => "the disk was nearly full".into(),
         Component::System => "the system reported memory pressure".into(),
+        Component::User => "you asked for it".into(),
     }
 }
 

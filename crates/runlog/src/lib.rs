@@ -42,7 +42,7 @@ pub use every::Every;
 pub use flight::{FlightRecord, FlightRing, read_flight};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use log::{EventReader, EventWriter, Tail, read_events};
-pub use measured::{in_words, measured};
+pub use measured::{in_words, measured, result};
 pub use milestones::{Evaluated, Kept, Predicted};
 pub use preset::{preset, preset_names, preset_purpose};
 pub use reduce::Run;

@@ -3,7 +3,7 @@
 use crate::event::{CheckpointReason, Started, StopReason};
 use crate::milestones::{Evaluated, Kept};
 use crate::words::{format_count, format_percent};
-use pressure::{Action, Change, Decision, Level, Moments, Prefetch};
+use pressure::{Action, Change, Component, Decision, Level, Moments, Prefetch};
 
 /// "Shrunk 16 to 8", beside a mark.
 pub(crate) fn short(decision: &Decision, from: u32) -> String {
@@ -39,10 +39,12 @@ pub(crate) fn meaning(decision: &Decision, effective_batch: u32, step: u64) -> S
     let size = decision.micro_batch;
     match decision.action {
         Action::Pause => {
+            let goes_on = match decision.cause {
+                Component::User => ". Continue goes on from there.",
+                _ => ", and the run continues by itself when memory is free.",
+            };
             let step = format_count(step);
-            return format!(
-                "Nothing is lost: step {step} stands, and the run continues by itself when memory is free."
-            );
+            return format!("Nothing is lost: step {step} stands{goes_on}");
         }
         Action::Park => {
             return "Everything is in the checkpoint. The run comes back by itself when memory is free.".into();
@@ -138,6 +140,27 @@ pub(crate) fn last_checkpoint(last: Option<&Kept>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_pause_for_memory_ends_by_itself() {
+        let check = |cause, expected: &str| {
+            let decision = Decision {
+                action: Action::Pause,
+                change: Change::Pause,
+                cause,
+                ..Decision::default()
+            };
+            assert_eq!(meaning(&decision, 16, 1069), expected);
+        };
+        check(
+            Component::User,
+            "Nothing is lost: step 1,069 stands. Continue goes on from there.",
+        );
+        check(
+            Component::Headroom,
+            "Nothing is lost: step 1,069 stands, and the run continues by itself when memory is free.",
+        );
+    }
 
     #[test]
     fn a_change_that_is_not_one_of_size_says_what_it_is() {

@@ -1,8 +1,32 @@
 //! What a task measures beside its loss, in words: one wording for window and terminal. Knows the names that events use, and
 //! nothing of how they are measured.
 
+use crate::reduce::Run;
 use crate::view::Figures;
+use crate::words::format_percent;
 use std::collections::BTreeMap;
+
+/// The one number that a run is known by in a list, and what it is, both in words: "93.4 %" and "accuracy", "149.3" and "calories off".
+/// Of the best evaluation; nothing before the first.
+pub fn result(run: &Run) -> Option<(String, String)> {
+    let best = run.best_evaluation()?;
+    let found = |name: &str| best.metrics.get(name).copied();
+    let targets = run.started().map_or(&[][..], |started| &started.targets);
+    let mut off = targets
+        .iter()
+        .filter_map(|column| Some((column, found(&format!("mae.{column}"))?)));
+    Some(if let Some(accuracy) = best.accuracy {
+        (format_percent(accuracy), "accuracy".to_owned())
+    } else if let Some((column, off)) = off.next() {
+        (format!("{off:.1}"), format!("{column} off"))
+    } else if let Some(bits) = found("bits_per_byte") {
+        (format!("{bits:.2}"), "bits per byte".to_owned())
+    } else if let Some(kept) = found("kept_fraction") {
+        (format_percent(kept), "kept".to_owned())
+    } else {
+        (format!("{:.2}", best.loss), "held-out loss".to_owned())
+    })
+}
 
 /// "held out: calories off by 118.9 (their mean by 215.3), 2.478 bits a byte" and "kept 50.0 %, reward -1.750", as far as there is
 /// any; the newest of each.
@@ -44,6 +68,7 @@ fn word(name: &str, value: f64, all: &BTreeMap<String, f64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{RunEvent, Started};
 
     fn named<const N: usize>(measures: [(&str, f64); N]) -> BTreeMap<String, f64> {
         measures
@@ -65,6 +90,50 @@ mod tests {
             measured(&figures),
             ["held out: accuracy 40.9 %, calories off by 118.9 (their mean by 215.3)"]
         );
+    }
+
+    #[test]
+    fn a_run_is_known_by_what_its_task_measures() {
+        let check = |metrics: BTreeMap<String, f64>, value: &str, name: &str| {
+            let started = Started {
+                targets: vec!["calories".into(), "mass_g".into()],
+                ..Started::default()
+            };
+            let mut run = Run::default();
+            run.apply(&RunEvent::Started(Box::new(started)));
+            assert_eq!(result(&run), None);
+            for loss in [2.139, 3.0] {
+                let metrics = if loss < 3.0 {
+                    metrics.clone()
+                } else {
+                    BTreeMap::new()
+                };
+                run.apply(&RunEvent::Evaluation {
+                    at_ms: 0,
+                    step: 1,
+                    epoch: 1,
+                    samples: 21,
+                    loss,
+                    metrics,
+                    best: true,
+                });
+            }
+            assert_eq!(result(&run), Some((value.into(), name.into())));
+        };
+        let numbers = [("mae.mass_g", 88.71), ("mae.calories", 149.27)];
+        check(named(numbers), "149.3", "calories off");
+        check(
+            named([("mae.calories", 149.27), ("accuracy", 0.934)]),
+            "93.4 %",
+            "accuracy",
+        );
+        check(named([("bits_per_byte", 1.942)]), "1.94", "bits per byte");
+        check(
+            named([("kept_fraction", 0.5), ("reward", -2.6)]),
+            "50.0 %",
+            "kept",
+        );
+        check(BTreeMap::new(), "2.14", "held-out loss");
     }
 
     #[test]

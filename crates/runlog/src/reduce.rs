@@ -19,6 +19,8 @@ const NOTES: usize = 20;
 pub struct Run {
     pub(crate) version: u64,
     pub(crate) now_ms: u64,
+    /// When this life began: on the run's clock and on the wall, in milliseconds.
+    pub(crate) begun: (u64, u64),
     pub(crate) started: Option<Started>,
     pub(crate) status: RunStatus,
     pub(crate) stopped: Option<StopReason>,
@@ -136,10 +138,14 @@ impl Run {
             RunEvent::Warning { message, .. } => self.note(message.clone()),
             RunEvent::Resumed {
                 at_ms,
+                unix_ms,
                 step,
                 device,
                 ..
-            } => self.resume(*at_ms, *step, device),
+            } => {
+                self.begun = (*at_ms, *unix_ms);
+                self.resume(*at_ms, *step, device);
+            }
             RunEvent::Stopped {
                 at_ms,
                 step,
@@ -177,6 +183,7 @@ impl Run {
         *self = Run {
             version,
             now_ms,
+            begun: (now_ms, started.unix_ms),
             started: Some(started.clone()),
             ..Run::default()
         };

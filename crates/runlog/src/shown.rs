@@ -72,6 +72,12 @@ impl Run {
         self.now_ms
     }
 
+    /// The same on the wall's clock: milliseconds since 1970.
+    pub fn now_unix_ms(&self) -> u64 {
+        let (at_ms, unix_ms) = self.begun;
+        unix_ms + self.now_ms.saturating_sub(at_ms)
+    }
+
     /// The evaluation with the highest accuracy, else the one with the lowest loss; the earlier one of two equals.
     pub fn best_evaluation(&self) -> Option<&Evaluated> {
         let better = |a: &Evaluated, b: &Evaluated| match (a.accuracy, b.accuracy) {
@@ -134,5 +140,41 @@ impl Run {
             line += &format!(", loss {loss:.3}");
         }
         line + ", " + &format_duration(self.now_ms as f64 / 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::RunEvent;
+
+    #[test]
+    fn an_end_has_its_time_on_the_wall_also_after_a_night_between_two_lives() {
+        let mut run = Run::default();
+        let mut check = |event, expected| {
+            run.apply(&event);
+            assert_eq!(run.now_unix_ms(), expected);
+        };
+        let stopped = |at_ms| RunEvent::Stopped {
+            at_ms,
+            step: 3,
+            why: StopReason::Requested,
+            sentence: String::new(),
+        };
+        let started = Started {
+            unix_ms: 1_000_000,
+            ..Started::default()
+        };
+        check(RunEvent::Started(Box::new(started)), 1_000_000);
+        check(stopped(5_000), 1_005_000);
+        let resumed = RunEvent::Resumed {
+            at_ms: 6_000,
+            unix_ms: 90_000_000,
+            step: 3,
+            process: 1,
+            device: String::new(),
+        };
+        check(resumed, 90_000_000);
+        check(stopped(8_500), 90_002_500);
     }
 }

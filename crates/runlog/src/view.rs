@@ -156,8 +156,10 @@ pub struct PullHeader {
     pub status: RunStatus,
     /// The run's head.
     pub started: Option<Started>,
-    /// The run's clock now.
+    /// The run's clock now; where it has ended, then.
     pub now_ms: u64,
+    /// The same on the wall's clock, milliseconds since 1970.
+    pub now_unix_ms: u64,
     /// Window shown.
     pub from_ms: u64,
     /// Window shown.

@@ -91,6 +91,7 @@ impl Run {
             status: self.status,
             started: self.started.clone(),
             now_ms: self.now_ms,
+            now_unix_ms: self.now_unix_ms(),
             from_ms,
             to_ms,
             figures: self.figures.clone(),

@@ -11,9 +11,13 @@ export type PlanView = {
  */
 settings: PlanSettings, 
 /**
- * The task as it is said: "language model".
+ * The task as it is said: "Language model".
  */
 task: string, 
+/**
+ * What samples are for it: "One label per text."
+ */
+asks: string, 
 /**
  * What one sample of a step is called: "photograph", "text", "window".
  */

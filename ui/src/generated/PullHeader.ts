@@ -29,9 +29,13 @@ status: RunStatus,
  */
 started: Started | null, 
 /**
- * The run's clock now.
+ * The run's clock now; where it has ended, then.
  */
 now_ms: number, 
+/**
+ * The same on the wall's clock, milliseconds since 1970.
+ */
+now_unix_ms: number, 
 /**
  * Window shown.
  */

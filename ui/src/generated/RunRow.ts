@@ -34,9 +34,9 @@ line: string,
  */
 spark: Array<number>, 
 /**
- * Best held-out accuracy, as a fraction.
+ * What the best evaluation measured, and its name: "93.4 %", "accuracy".
  */
-accuracy: number | null, 
+result: [string, string] | null, 
 /**
  * Seconds left while it trains.
  */

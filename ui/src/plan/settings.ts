@@ -9,7 +9,7 @@ export const complaints = (settings: PlanSettings): Complaints => {
   const wrong: Complaints = {};
   if (!wholeBetween(settings.effective_batch, 1, 65_536)) wrong.effective_batch = "Give a whole number from 1 to 65,536.";
   if (!wholeBetween(settings.epochs, 1, 100_000)) wrong.epochs = "Give a whole number from 1 to 100,000.";
-  if (!(settings.learning_rate > 0 && settings.learning_rate <= 1)) wrong.learning_rate = "Give a number above 0, at most 1: 0.001 or 5e-5.";
+  if (!(settings.learning_rate >= 1e-9 && settings.learning_rate <= 1)) wrong.learning_rate = "Give a number from 1e-9 to 1.";
   if (!wholeBetween(settings.seed, 0, Number.MAX_SAFE_INTEGER)) wrong.seed = "Give a whole number, 0 or larger.";
   return wrong;
 };

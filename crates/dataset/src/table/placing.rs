@@ -9,6 +9,9 @@ use crate::sentences::grouped;
 use crate::walk::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What keeps photographs together that nobody grouped.
+pub(crate) const TIMES: &str = "the times in their names";
+
 /// Groups of photographs, in the order these were listed.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
@@ -85,7 +88,7 @@ pub(crate) fn together(table: &Table, images: &[&Entry], options: &TableOptions)
         .map(|entry| entry.names.last().map_or("", String::as_str));
     let (of, _) = groups::by_time(names).filter(|_| !asked)?;
     Some(Groups {
-        by: "the times in their names".to_owned(),
+        by: TIMES.to_owned(),
         of,
     })
 }
@@ -105,10 +108,10 @@ pub(crate) fn words(groups: &Groups, parts: &[(Option<&str>, Part)]) -> (u64, Ve
         grouped(count),
         groups.by
     )];
-    if groups.by.starts_with("the times") {
+    if groups.by == TIMES {
         notes = vec![format!(
             "The names of the photographs hold times: those at most {} minutes after one another count as one group, {} in all, \
-             and no group is both trained on and held out. --group-by COLUMN groups by a column, --group-by none not at all.",
+             and no group is both trained on and held out.",
             groups::GAP_SECONDS / 60,
             grouped(count)
         )];

@@ -113,11 +113,7 @@ fn class_folders(
     if !clear && !asked {
         return None;
     }
-    let why = format!(
-        "there are {} sub-folders of .txt files; say --task {} if they are no classes.",
-        classes.len(),
-        Task::LanguageModel.name()
-    );
+    let why = format!("there are {} sub-folders of .txt files.", classes.len());
     let mut used = Vec::new();
     for (entry, place) in plain.iter().zip(layout.places) {
         match place {

@@ -236,7 +236,7 @@ pub(crate) fn column(role: Role, choice: &Choice) -> Column {
 pub(crate) fn unlabelled(sheets: &[Sheet], task: Task) -> Decision {
     let refusal = match sheets.first() {
         Some(sheet) => format!(
-            "No column of {} looks like labels; it has {}. Name the columns with --text-column and --label-column.",
+            "No column of {} looks like labels; it has {}. Call two of them text and label, or name them in the terminal with --text-column and --label-column.",
             shown(sheet.entry),
             words::listed(&sheet.glance.names)
         ),

@@ -69,7 +69,7 @@ pub(crate) fn refusal(found: &Found) -> Option<String> {
         [only] => Some(format!("All texts have one class, {}. {more}", only.name)),
         many if many.len() > MAX_SINGLE_LABELS && many.len() as u64 * 2 > found.trained => {
             Some(format!(
-                "{} classes in {} look like no labels. Name another column with --label-column.",
+                "{} classes in {} look like no labels. Call another column label, or name it in the terminal with --label-column.",
                 grouped(many.len() as u64),
                 counted(found.trained, "text", "texts")
             ))

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::control::Request;
 use crate::error::Result;
-use pressure::{Action, Change, Decision, Moments, Phase};
+use pressure::{Action, Change, Component, Decision, Moments, Phase};
 use runlog::{CheckpointReason, RunEvent};
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,7 @@ impl Session<'_> {
                 false => Moments::Resident,
             },
             budget_bytes: 0,
+            cause: Component::User,
             reason: reason.to_owned(),
             ..Decision::default()
         };

@@ -153,7 +153,7 @@ impl Data {
         match train.cut() + held_out.cut() {
             0 => None,
             cut => Some(format!(
-                "{} of {} texts are longer than {tokens} tokens and lose their end; --tokens sets how many are read",
+                "{} of {} texts are longer than {tokens} tokens and lose their end; a larger length (--tokens in the terminal) reads more",
                 format_count(cut),
                 format_count((train.len() + held_out.len()) as u64)
             )),

@@ -104,7 +104,7 @@ export const pullAt = (events: RunEvent[], moment: Moment, fromMs: number, toMs:
   if (started && fold.figures.step > 0) fold.figures.seconds_left = ((started.steps - fold.figures.step) * moment.nowMs) / 1000 / fold.figures.step;
   const version = past.length + (moment.last ? 1 : 0);
   const header: Omit<PullHeader, "arrays"> = {
-    version, unchanged: version === seen, status: moment.status, started, now_ms: moment.nowMs, from_ms: fromMs, to_ms: toMs,
+    version, unchanged: version === seen, status: moment.status, started, now_ms: moment.nowMs, now_unix_ms: (started?.unix_ms ?? 0) + moment.nowMs, from_ms: fromMs, to_ms: toMs,
     figures: fold.figures, line: moment.last ?? fold.line, marks: fold.marks, spans: fold.spans, measured: [], notes: fold.notes, last_minutes: [],
   };
   return pack(header, header.unchanged ? {} : cut(fold.arrays, fromMs, toMs, columns));

@@ -16,7 +16,7 @@ export const machine: MachineView = {
 const curve = (points: number) => Array.from({ length: points }, (_, i) => 0.4 + 2.6 * Math.exp(-i / 8) + 0.06 * Math.sin(i * 2.7));
 
 const row = (id: string, name: string, what: string, status: RunStatus, line: string, rest: Partial<RunRow>): RunRow => ({
-  id, name, what, status, line, here: false, spark: curve(status === "finished" ? 40 : 22), accuracy: null, seconds_left: null,
+  id, name, what, status, line, here: false, spark: curve(status === "finished" ? 40 : 22), result: null, seconds_left: null,
   can_resume: false, unix_ms: 0, ...rest,
 });
 
@@ -25,9 +25,9 @@ const image = "Image classification";
 export const rows: RunRow[] = [
   row("demo", "img_caltech101_20", `${image}, ViT-Micro`, "training", "Training here, epoch 17 of 30", { seconds_left: 544, here: true }),
   row("r2", "reviews", `${image}, ConvNet`, "training", "Training in the terminal, epoch 2 of 4", { seconds_left: 4320 }),
-  row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished today 14:20", { accuracy: 0.934 }),
+  row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished today 14:20", { result: ["93.4 %", "accuracy"] }),
   row("r4", "grocery shelves", `${image}, ConvNet`, "stopped", "Stopped by you at step 1,180", { can_resume: true }),
-  row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished 12 November", { accuracy: 0.781 }),
+  row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished 12 November", { result: ["78.1 %", "accuracy"] }),
   row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early; step 400 is safe", { can_resume: true }),
 ];
 
@@ -52,8 +52,8 @@ export const inspection: InspectionView = {
       task: "image-classification", from: null, trains: "all", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
       checkpoint_every: "10min", politeness: 0.9, seed: 7,
     },
-    task: "image classification", sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], can_begin: true,
-    trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
+    task: "Image classification", asks: "One sub-folder per class.", sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]],
+    can_begin: true, trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   }],
 };
