@@ -1,14 +1,17 @@
 //! One file to 8-bit RGB: bounded before it is decoded, turned as its EXIF says, laid on white where it is transparent,
 //! and shrunk to little more than training needs. Knows nothing of labels, seeds or crops.
 
+pub(crate) mod system;
+
 use crate::header::{beyond_limits, lost};
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::metadata::Orientation;
 use image::{ColorType, DynamicImage, ImageBuffer, ImageDecoder, ImageReader};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use system::Decoders;
 
 /// A decoded photograph: rows of red, green, blue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,12 +23,24 @@ pub(crate) struct Picture {
 }
 
 /// Decodes a file so that its shorter side is at most `short_side` pixels; smaller ones stay as they are.
-pub(crate) fn decode(path: &Path, short_side: u32) -> Result<Picture, String> {
+pub(crate) fn decode(path: &Path, short_side: u32, decoders: Decoders) -> Result<Picture, String> {
+    let file = File::open(path).map_err(|source| lost(&source))?;
+    let mut reader = BufReader::new(file);
+    let start = reader.fill_buf().map_err(|source| lost(&source))?;
+    let (picture, orientation) = match system::format(start) {
+        Some(format) => system::picture(decoders(format), &mut reader)
+            .map_err(|unread| unread.reason(format.name()))?,
+        None => own(reader)?,
+    };
+    Ok(turn(shrink(picture, short_side), orientation))
+}
+
+/// The picture as stored in a JPEG, PNG or WebP, and how it is to be turned.
+fn own(reader: BufReader<File>) -> Result<(Picture, Orientation), String> {
     let damaged = |error: image::ImageError| {
         format!("It cannot be decoded ({error}). Copy it here again, or remove it.")
     };
-    let file = File::open(path).map_err(|source| lost(&source))?;
-    let reader = ImageReader::new(BufReader::new(file))
+    let reader = ImageReader::new(reader)
         .with_guessed_format()
         .map_err(|source| lost(&source))?;
     let mut decoder = reader.into_decoder().map_err(damaged)?;
@@ -36,7 +51,7 @@ pub(crate) fn decode(path: &Path, short_side: u32) -> Result<Picture, String> {
     }
     let orientation = orientation(&mut decoder);
     let picture = flatten(DynamicImage::from_decoder(decoder).map_err(damaged)?);
-    Ok(turn(shrink(picture, short_side), orientation))
+    Ok((picture, orientation))
 }
 
 /// What the EXIF says. WebP files carry the six bytes `Exif\0\0` before it that belong to JPEG only.

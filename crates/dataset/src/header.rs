@@ -1,7 +1,8 @@
 //! Judges a file by its first bytes: what it is, how large it would be decoded, and whether it may be decoded at all.
 //! Reads headers only, never pixels, so that a few bytes that promise gigabytes cost nothing.
 
-use crate::promise;
+use crate::decode::system::{self, Decoders, Format, Unread};
+use crate::promise::{self, Promise};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
@@ -16,7 +17,7 @@ const MAX_ASPECT: u64 = 50;
 /// What a file is by its header.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// A JPEG, PNG or WebP within the limits.
+    /// A JPEG, PNG or WebP, or what the system decodes, within the limits.
     Image {
         /// Pixels as stored.
         width: u32,
@@ -34,12 +35,8 @@ pub(crate) enum Verdict {
     Other,
 }
 
-/// Judges the file of `bytes` on disk.
-pub(crate) fn judge(path: &Path, bytes: u64) -> Verdict {
-    let refused = |reason: String| Verdict::Refused {
-        reason,
-        format: None,
-    };
+/// Judges the file of `bytes` on disk, with what decodes the system's formats.
+pub(crate) fn judge(path: &Path, bytes: u64, decoders: Decoders) -> Verdict {
     let claims = claims_image(path);
     if bytes == 0 {
         let reason = "The file is empty. Copy it here again.".to_string();
@@ -72,20 +69,41 @@ pub(crate) fn judge(path: &Path, bytes: u64) -> Verdict {
             b'P',
             ..,
         ] => promise::webp(&start),
-        _ => return not_read(&start, claims),
-    };
-    match promise {
-        Ok(p) => {
-            let decoded_bytes = u64::from(p.width) * u64::from(p.height) * p.bytes_per_pixel;
-            match beyond_limits(p.width, p.height, decoded_bytes) {
-                Some(reason) => refused(reason),
-                None => Verdict::Image {
-                    width: p.width,
-                    height: p.height,
-                },
-            }
+        _ => {
+            return match system::format(&start) {
+                Some(format) => left_to(decoders, &mut reader, format),
+                None => not_read(&start, claims),
+            };
         }
-        Err(reason) => refused(reason),
+    };
+    promise.map_or_else(refused, within_limits)
+}
+
+/// What becomes of a file that only the system may decode.
+fn left_to(decoders: Decoders, reader: &mut BufReader<File>, format: Format) -> Verdict {
+    match system::judge(decoders(format), reader) {
+        Ok(promise) => within_limits(promise),
+        Err(unread) => Verdict::Refused {
+            format: (unread == Unread::Format).then_some(format.name()),
+            reason: unread.reason(format.name()),
+        },
+    }
+}
+
+fn within_limits(promise: Promise) -> Verdict {
+    match promise.beyond_limits() {
+        Some(reason) => refused(reason),
+        None => Verdict::Image {
+            width: promise.width,
+            height: promise.height,
+        },
+    }
+}
+
+fn refused(reason: String) -> Verdict {
+    Verdict::Refused {
+        reason,
+        format: None,
     }
 }
 
@@ -146,13 +164,6 @@ fn claims_image(path: &Path) -> bool {
 /// A file that is no JPEG, PNG or WebP: another image format, a page or pointer under an image's name, or no image.
 fn not_read(start: &[u8], claims: bool) -> Verdict {
     let format = match start {
-        [_, _, _, _, b'f', b't', b'y', b'p', brand @ ..] => match brand.get(..4) {
-            Some(b"avif" | b"avis") => Some("AVIF"),
-            Some(b"heic" | b"heix" | b"hevc" | b"hevx" | b"heim" | b"heis" | b"mif1" | b"msf1") => {
-                Some("HEIC")
-            }
-            _ => None,
-        },
         [b'G', b'I', b'F', b'8', ..] => Some("GIF"),
         [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => Some("TIFF or camera raw"),
         [0, 0, 0, 12, b'J', b'X', b'L', b' ', ..] => Some("JPEG XL"),
@@ -161,7 +172,7 @@ fn not_read(start: &[u8], claims: bool) -> Verdict {
         _ => None,
     };
     if let Some(name) = format {
-        let reason = format!("It is a {name} file, which is not read. Save it as JPEG or PNG.");
+        let reason = Unread::Format.reason(name);
         return Verdict::Refused { reason, format };
     }
     if !claims {
@@ -178,10 +189,7 @@ fn not_read(start: &[u8], claims: bool) -> Verdict {
     } else {
         "It is not a JPEG, PNG or WebP image. Copy it here again, or save it as one."
     };
-    Verdict::Refused {
-        reason: reason.to_string(),
-        format: None,
-    }
+    refused(reason.to_string())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use crate::augment::{self, Mix};
 use crate::cache::Cache;
+use crate::decode::system::{self, Decoders};
 use crate::decode::{Picture, decode};
 use crate::error::SampleError;
 use crate::inspection::{ImageFile, Inspection, Part};
@@ -63,6 +64,7 @@ pub struct ImageDataset {
     columns: Vec<TargetColumn>,
     options: ImageOptions,
     cache: Cache,
+    decoders: Decoders,
 }
 
 impl ImageDataset {
@@ -101,7 +103,15 @@ impl ImageDataset {
             columns: inspection.targets.clone(),
             options,
             cache: Cache::new(cache_bytes),
+            decoders: system::here,
         }
+    }
+
+    /// With other decoders than this machine's.
+    #[cfg(test)]
+    pub(crate) fn decoded_by(mut self, decoders: Decoders) -> Self {
+        self.decoders = decoders;
+        self
     }
 
     /// Number of photographs.
@@ -200,10 +210,12 @@ impl ImageDataset {
         let short_side = self.options.size.saturating_mul(3).div_ceil(2);
         let path = self.folder.join(&file.path);
         // The decoders are other people's and the files are hostile: a panic costs one file, not the training.
-        let decoded =
-            catch_unwind(AssertUnwindSafe(|| decode(&path, short_side))).unwrap_or_else(|_| {
-                Err("It makes its decoder fail. Save it again, or remove it.".to_string())
-            });
+        let decoded = catch_unwind(AssertUnwindSafe(|| {
+            decode(&path, short_side, self.decoders)
+        }))
+        .unwrap_or_else(|_| {
+            Err("It makes its decoder fail. Save it again, or remove it.".to_string())
+        });
         let picture = Arc::new(decoded.map_err(|reason| SampleError {
             file: file.path.clone(),
             reason,

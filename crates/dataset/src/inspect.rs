@@ -1,6 +1,7 @@
 //! Looks at a folder: lists it, judges every file by its header, reads classes and splits from the names, and says why
 //! it cannot be trained where it cannot. Decodes nothing and writes nothing.
 
+use crate::decode::system::{self, Decoders};
 use crate::error::DatasetError;
 use crate::header::{self, Verdict};
 use crate::inspection::{Class, ImageFile, Inspection, Part, SkippedFile, SplitKind};
@@ -62,6 +63,16 @@ pub fn inspect(
     options: &InspectOptions,
     seen: &dyn Fn(u64),
 ) -> Result<Inspection, DatasetError> {
+    inspect_by(folder, options, system::here, seen)
+}
+
+/// The same with what decodes the system's formats, which is a value: what follows from it can be seen on any machine.
+pub(crate) fn inspect_by(
+    folder: &Path,
+    options: &InspectOptions,
+    decoders: Decoders,
+    seen: &dyn Fn(u64),
+) -> Result<Inspection, DatasetError> {
     let root = real(folder)?;
     if !root.is_dir() {
         return Err(DatasetError::NotAFolder {
@@ -71,7 +82,7 @@ pub fn inspect(
     let mut found = walk(&root)?;
     let entries = (found.files.len() + found.folders.len() + found.skipped.len()) as u64
         + found.ignored.system;
-    let images = judge_all(&root, &mut found, seen);
+    let images = judge_all(&root, &mut found, decoders, seen);
     let names: Vec<&[String]> = images
         .found
         .iter()
@@ -219,7 +230,7 @@ impl Images {
 }
 
 /// Judges every listed file, many at a time; names those left out.
-fn judge_all(root: &Path, found: &mut Walk, seen: &dyn Fn(u64)) -> Images {
+fn judge_all(root: &Path, found: &mut Walk, decoders: Decoders, seen: &dyn Fn(u64)) -> Images {
     let mut images = Images {
         found: Vec::new(),
         formats: BTreeMap::new(),
@@ -228,7 +239,7 @@ fn judge_all(root: &Path, found: &mut Walk, seen: &dyn Fn(u64)) -> Images {
     for chunk in found.files.chunks(FILES_PER_REPORT) {
         let verdicts: Vec<Verdict> = chunk
             .par_iter()
-            .map(|entry| header::judge(&root.join(&entry.path), entry.bytes))
+            .map(|entry| header::judge(&root.join(&entry.path), entry.bytes, decoders))
             .collect();
         for (entry, verdict) in chunk.iter().zip(verdicts) {
             match verdict {

@@ -1,6 +1,7 @@
 //! The size that a JPEG, PNG or WebP header promises, found without decoding: each format keeps it elsewhere. Judges
 //! nothing but whether the header can be read.
 
+use crate::header::beyond_limits;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -16,6 +17,14 @@ pub(crate) struct Promise {
     pub height: u32,
     /// As decoded, at most.
     pub bytes_per_pixel: u64,
+}
+
+impl Promise {
+    /// Why an image of this size is not decoded; nothing when it may be.
+    pub(crate) fn beyond_limits(&self) -> Option<String> {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        beyond_limits(self.width, self.height, pixels * self.bytes_per_pixel)
+    }
 }
 
 type Judged<T> = Result<T, String>;
