@@ -1,28 +1,30 @@
 //! A table beside photographs: rows that name photographs, with numbers to be learnt, and perhaps classes, groups and parts.
 //! Opens tables of the folder alone; what a row names is looked up among the photographs that were listed.
 
-mod numbers;
-pub(crate) mod placing;
 mod pointing;
+
+mod rows;
+
+mod columns;
+mod numbers;
+
+pub(crate) mod placing;
 
 pub use numbers::TargetColumn;
 
 use crate::error::DatasetError;
 use crate::inspection::{Part, SkippedFile};
-use crate::layout::part_of;
 use crate::sentences::{grouped, listed};
-use crate::text::{Claim, Row, Sheet, Source, is_named_label, open_tables};
+use crate::text::{Claim, Row, Sheet, Source, open_tables};
 use crate::walk::Entry;
-use numbers::{Cell, cell, is_numbers, names_a_row};
+use columns::Columns;
 use pointing::{Photographs, Pointed};
+use rows::Rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Rows of one table that are named when they are left out; more are counted.
 const ROWS_NAMED: usize = 5;
-/// Names of columns that say what a row serves for.
-const PART_NAMES: [&str; 5] = ["split", "part", "set", "subset", "partition"];
-
 /// How tables beside photographs are read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableOptions {
@@ -58,12 +60,6 @@ pub(crate) struct Said {
     pub label: Option<String>,
     pub group: Option<String>,
     pub part: Option<Part>,
-}
-
-/// A row that names a photograph: all its cells.
-struct Matched {
-    photograph: usize,
-    cells: Vec<Option<String>>,
 }
 
 /// Reads the table that names most photographs; nothing where none does.
@@ -193,12 +189,8 @@ fn take(
     options: &TableOptions,
     skipped: &mut Vec<SkippedFile>,
 ) -> Result<Table, DatasetError> {
-    let names: Vec<String> = sheet
-        .glance
-        .names
-        .iter()
-        .map(|name| name.trim().to_owned())
-        .collect();
+    let names = sheet.glance.names.iter();
+    let names: Vec<String> = names.map(|name| name.trim().to_owned()).collect();
     let mut rows = Rows::default();
     let source = Source::open(&root.join(&sheet.entry.path), sheet.format);
     if let Ok(source) = source {
@@ -216,78 +208,19 @@ fn take(
             reason: format!("Line {line}: {reason}"),
         });
     }
-    let wanted = |name: &String| {
-        let place = names
-            .iter()
-            .position(|n| n.eq_ignore_ascii_case(name.trim()));
-        let number = || {
-            name.trim()
-                .parse()
-                .ok()
-                .filter(|n| (1..=names.len()).contains(n))
-        };
-        let place = place.or_else(|| number().map(|n: usize| n - 1));
-        place.ok_or_else(|| DatasetError::NoColumn {
-            column: name.clone(),
-            columns: listed(&names),
-        })
-    };
-    let group = options.group_by.as_ref().filter(|name| *name != "none");
-    let group = group.map(wanted).transpose()?;
-    let named_label = options.label_column.as_ref().map(wanted).transpose()?;
-    let targets = options.targets.as_ref();
-    let targets = targets
-        .map(|names| names.iter().map(wanted).collect::<Result<Vec<usize>, _>>())
-        .transpose()?;
-    let cells = |place: usize| {
-        rows.matched
-            .iter()
-            .map(move |row| row.cells[place].as_deref())
-    };
-    let free = |place: &usize| *place != image && Some(*place) != group;
-    let part = (0..names.len()).filter(free).find(|place| {
-        let named = PART_NAMES.contains(&names[*place].to_lowercase().as_str());
-        named && cells(*place).all(|cell| cell.is_some_and(|cell| part_of(cell.trim()).is_some()))
-    });
-    let label = named_label.or_else(|| {
-        let mut others = (0..names.len()).filter(|p| free(p) && Some(*p) != part);
-        others.find(|place| is_named_label(&names[*place]) && repeats(cells(*place)))
-    });
-    let targets = targets.unwrap_or_else(|| {
-        let others = (0..names.len()).filter(|p| free(p) && Some(*p) != part && Some(*p) != label);
-        others
-            .filter(|place| !names_a_row(&names[*place]) && is_numbers(cells(*place)))
-            .collect()
-    });
+    let columns = Columns::of(&names, image, &rows, options)?;
+    let name = |place: usize| names[place].clone();
     let mut table = Table {
         notes: rows.notes(&file),
         file,
-        targets: targets.iter().map(|place| names[*place].clone()).collect(),
+        targets: columns.targets.iter().copied().map(name).collect(),
         rows: vec![None; count],
-        label: label.map(|place| names[place].clone()),
-        group: group.map(|place| names[place].clone()),
+        label: columns.label.map(name),
+        group: columns.group.map(name),
     };
-    let mut words: BTreeMap<usize, u64> = BTreeMap::new();
+    let mut words = BTreeMap::new();
     for row in &rows.matched {
-        let text = |place: Option<usize>| {
-            let text = row.cells[place?].as_deref()?.trim();
-            (!text.is_empty()).then(|| text.to_owned())
-        };
-        let number = |place: &usize| match cell(row.cells[*place].as_deref()) {
-            Cell::Number(number) => Some(number),
-            Cell::Missing => None,
-            Cell::Words => {
-                *words.entry(*place).or_default() += 1;
-                None
-            }
-        };
-        let numbers = targets.iter().map(number).collect();
-        table.rows[row.photograph] = Some(Said {
-            numbers,
-            label: text(label),
-            group: text(group),
-            part: text(part).and_then(|text| part_of(&text)),
-        });
+        table.rows[row.photograph] = Some(columns.said(row, &mut words));
     }
     for (place, count) in words {
         let cells = if count == 1 { "cell" } else { "cells" };
@@ -298,96 +231,4 @@ fn take(
         ));
     }
     Ok(table)
-}
-
-/// Labels repeat, and there are two at least.
-fn repeats<'a>(cells: impl Iterator<Item = Option<&'a str>>) -> bool {
-    let (mut kinds, mut filled) = (BTreeSet::new(), 0);
-    for cell in cells
-        .flatten()
-        .map(str::trim)
-        .filter(|cell| !cell.is_empty())
-    {
-        kinds.insert(cell);
-        filled += 1;
-    }
-    kinds.len() >= 2 && kinds.len() * 2 <= filled
-}
-
-/// The rows of a table as they come.
-#[derive(Default)]
-struct Rows {
-    matched: Vec<Matched>,
-    /// Line and reason.
-    left_out: Vec<(u64, String)>,
-    rows: u64,
-    taken: BTreeSet<usize>,
-    outside: u64,
-}
-
-impl Rows {
-    fn take(
-        &mut self,
-        line: u64,
-        row: Row,
-        image: usize,
-        beside: &[String],
-        photographs: &Photographs,
-    ) {
-        self.rows += 1;
-        let cells = match row {
-            Row::Cells(cells) => cells,
-            Row::Fault(reason) => return self.left_out.push((line, reason)),
-        };
-        let Some(named) = cells.get(image).and_then(|cell| cell.as_deref()) else {
-            let reason = "It names no photograph.".to_owned();
-            return self.left_out.push((line, reason));
-        };
-        match photographs.find(beside, named) {
-            Pointed::At(photograph) if self.taken.insert(photograph) => {
-                let own = |cell: &Option<std::borrow::Cow<str>>| {
-                    cell.as_deref().map(str::to_owned)
-                };
-                self.matched.push(Matched {
-                    photograph,
-                    cells: cells.iter().map(own).collect(),
-                });
-            }
-            Pointed::At(_) => self.left_out.push((
-                line,
-                format!("{named} stands in an earlier row, which is used. Remove one of them."),
-            )),
-            Pointed::Outside => {
-                self.outside += 1;
-                self.left_out.push((
-                    line,
-                    format!("{named} lies outside the folder, where nothing is read. Put the photograph into the folder."),
-                ));
-            }
-            Pointed::Nowhere => self.left_out.push((
-                line,
-                format!("{named} is no photograph that can be read. Put it into the folder, or remove the row."),
-            )),
-        }
-    }
-
-    fn notes(&self, file: &str) -> Vec<String> {
-        let (used, left) = (self.matched.len() as u64, self.left_out.len() as u64);
-        let mut note = format!(
-            "{file}: {} rows, {} used",
-            grouped(self.rows),
-            grouped(used)
-        );
-        if left > 0 {
-            note.push_str(&format!(", {} left out", grouped(left)));
-        }
-        if self.outside > 0 {
-            note.push_str(&format!(
-                ", {} of these because they lead outside the folder",
-                grouped(self.outside)
-            ));
-        }
-        note.push('.');
-        vec![note]
-    }
 }
