@@ -140,17 +140,6 @@ impl Parameters {
         self.frozen.iter().map(|(name, values)| (&**name, values))
     }
 
-    /// One trained parameter.
-    ///
-    /// # Panics
-    /// It is frozen.
-    pub fn get(&self, id: ParameterId) -> &Parameter {
-        match self.places[id.0] {
-            Place::Trained(index) => &self.trained[index],
-            Place::Frozen(index) => panic!("{} is frozen", self.frozen[index].0),
-        }
-    }
-
     pub(crate) fn place(&self, id: ParameterId) -> Place {
         self.places[id.0]
     }

@@ -186,8 +186,8 @@ impl AdaptedLinear {
     /// One map that gives the same, its weight in full: `W + (alpha / rank) B A`.
     pub fn merged(&self, parameters: &Parameters) -> tape::Result<FrozenLinear> {
         let Adapter { down, up, factor } = self.adapter;
-        let (down, up) = (parameters.get(down), parameters.get(up));
-        let term = term(&down.tensor, &up.tensor, factor)?;
+        let (down, up) = (parameters.whole(down)?, parameters.whole(up)?);
+        let term = term(&down, &up, factor)?;
         let weight = self.base.whole_weight(term.dtype())?;
         let sum = (weight.to_dtype(term.dtype())? + term)?;
         Ok(FrozenLinear::whole(
