@@ -4,22 +4,20 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-use candle_core::{DType, Device, Tensor};
+mod exports;
+
+use candle_core::{DType, Device};
 use dataset::{Tokenizer, Vocabulary};
+use exports::{answer, assert_close, moved, python, scores};
 use runlog::RunConfig;
-use serde_json::Value as Json;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape};
+use tape::Parameters;
 use trainer::models::Network;
 use trainer::published::{Classes, Make, PublishedFolder, Tuning};
 use trainer::rooms::Trained;
 use trainer::{ModelKind, Origin, TextModel, TextSize};
 
-/// What the issue asks.
-const APART: f64 = 1e-4;
 const TOKENS: u32 = 24;
 const TEXTS: [&str; 3] = [
     "the cat and the hat",
@@ -45,29 +43,8 @@ fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelKind, Network, Parame
     });
     let built = Network::build(kind, 0, 3, 9, DType::F32, &Device::Cpu);
     let (network, mut parameters) = built.unwrap();
-    for index in 0..parameters.len() {
-        let like = parameters.at(index).tensor.clone();
-        let stream = Stream::new(index as u64);
-        let noise: Vec<f32> = (0..like.elem_count())
-            .map(|i| 0.1 * stream.normal(i as u64) as f32)
-            .collect();
-        let noise = Tensor::from_vec(noise, like.dims(), &Device::Cpu).unwrap();
-        parameters.set(index, (like + noise).unwrap()).unwrap();
-    }
+    moved(&mut parameters);
     (kind, network, parameters)
-}
-
-fn scores(network: &Network, parameters: &Parameters) -> Vec<f64> {
-    let tape = Tape::forward_only(parameters, Cancel::default(), Kernels::Fused);
-    let scores = match network {
-        Network::TextEncoder(network) => {
-            let ids = [1, 5, 9, 3, 7, 2, 4, 8, 0, 0];
-            network.forward(&tape, &ids, &[5, 3], 0)
-        }
-        Network::Gpt(network) => network.scores(&tape, &[1, 5, 9, 3, 7], 1),
-        _ => panic!("it is for texts"),
-    };
-    to_f64(scores.unwrap().tensor()).unwrap()
 }
 
 fn written(kind: ModelKind, parameters: &Parameters, tokenizer: &Tokenizer, folder: &Path) {
@@ -96,39 +73,15 @@ fn written(kind: ModelKind, parameters: &Parameters, tokenizer: &Tokenizer, fold
     }
 }
 
-fn apart(a: &[f64], b: &[f64]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    let each = a.iter().zip(b);
-    each.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
-}
-
 fn check(python: &str, size: TextSize, tokenizer: &Tokenizer, input: &str) {
     let (kind, network, parameters) = trained(size, tokenizer);
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
     written(kind, &parameters, tokenizer, &out);
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new(python)
-        .arg(here.join("tests/fixtures/export/own_texts.py"))
-        .arg(&out)
-        .arg(input)
-        .args(TEXTS)
-        .env("HF_HOME", place.path().join("cache"))
-        .env("HF_HUB_OFFLINE", "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{size:?}: {said}");
-    // Libraries may say something before.
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said: Json = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    let theirs: Vec<f64> = serde_json::from_value(said["logits"].clone()).unwrap();
-    let apart = apart(&scores(&network, &parameters), &theirs);
-    println!(
-        "{size:?} of {} tokens: {apart:.1e} apart",
-        tokenizer.vocabulary()
-    );
-    assert!(apart < APART, "{size:?}: {apart:e}");
+    let words = [&[input][..], &TEXTS].concat();
+    let said = answer(python, "own_texts.py", &out, &words);
+    let what = format!("{size:?} of {} tokens", tokenizer.vocabulary());
+    assert_close(&what, &scores(&network, &parameters, 0), &said["logits"]);
     let ids: Vec<Vec<u32>> = serde_json::from_value(said["ids"].clone()).unwrap();
     let own = TEXTS.map(|text| tokenizer.encode_framed(text).unwrap());
     assert_eq!(ids, own, "{size:?}");
@@ -153,14 +106,9 @@ fn check(python: &str, size: TextSize, tokenizer: &Tokenizer, input: &str) {
 
 #[test]
 fn transformers_computes_the_same_scores_from_texts_own_networks() {
-    let python = std::env::var("EBB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let there = Command::new(&python)
-        .args(["-c", "import torch, transformers"])
-        .output();
-    if !there.is_ok_and(|said| said.status.success()) {
-        println!("skipped: {python} has no torch and transformers; EBB_PYTHON names one that has");
+    let Some(python) = python("torch, transformers") else {
         return;
-    }
+    };
     check(
         &python,
         TextSize::TextMicro,
@@ -197,8 +145,8 @@ fn ebb_goes_on_with_its_own_language_model_as_a_published_one() {
             device: &Device::Cpu,
         };
         let loaded = folder.network(None, &make).unwrap();
-        let again = scores(&loaded.network, &loaded.parameters);
-        assert_eq!(scores(&network, &parameters), again);
+        let again = scores(&loaded.network, &loaded.parameters, 0);
+        assert_eq!(scores(&network, &parameters, 0), again);
         let config = RunConfig {
             from: Some(out.clone()),
             ..RunConfig::default()

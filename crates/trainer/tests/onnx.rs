@@ -3,23 +3,17 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/onnx.rs"]
-mod support;
+mod exports;
 
 use candle_core::{DType, Device};
 use dataset::{TargetColumn, Tokenizer, Vocabulary};
-use support::{check, moved, runtime, scores};
+use exports::onnx::{check, runtime};
+use exports::{classes, moved, scores};
 use trainer::models::Network;
 use trainer::rooms::Trained;
 use trainer::{ImageSize, ModelKind, TextModel, TextSize};
 
 const SIDE: usize = 32;
-
-fn classes() -> Vec<String> {
-    ["apple", "Brot & Käse", "\"soup\""]
-        .map(str::to_owned)
-        .to_vec()
-}
 
 fn texts(size: TextSize) -> ModelKind {
     ModelKind::Texts(TextModel {

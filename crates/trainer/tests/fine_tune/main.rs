@@ -8,10 +8,10 @@ mod exported;
 mod onnx;
 mod refused;
 
+#[path = "../exports/mod.rs"]
+mod exports;
 #[path = "../folders/mod.rs"]
 mod folders;
-#[path = "../support/onnx.rs"]
-mod runtime;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,8 +1,9 @@
 //! A fine-tuned network leaves as an ONNX file from which onnxruntime computes the same scores.
 
 use crate::Tuned;
+use crate::exports::onnx::{check, runtime};
+use crate::exports::{classes, moved, scores};
 use crate::folders::{copied, fixture};
-use crate::runtime::{check, moved, runtime, scores};
 use candle_core::{DType, Device};
 use std::fs;
 use std::path::Path;
@@ -24,11 +25,10 @@ fn written(python: &str, way: Tuned, folder: &Path) {
     let published = PublishedFolder::open(folder).unwrap();
     let mut loaded = published.network(Some(SIDE), &make).unwrap();
     moved(&mut loaded.parameters);
-    let names = ["apple", "Brot & Käse", "\"soup\""].map(str::to_owned);
     let trained = Trained {
         kind: ModelKind::Published(origin.family()),
         side: SIDE as u32,
-        classes: &names,
+        classes: &classes(),
         columns: &[],
         parameters: &loaded.parameters,
         origin: Some(&origin),
