@@ -3,6 +3,7 @@
 
 mod asked;
 mod clock;
+mod listed;
 mod table;
 
 use super::args::{Compression, Texts, Weights};
@@ -14,6 +15,7 @@ use asked::{Room, room};
 use clap::Args;
 use clock::{Clock, by_cost};
 use dataset::Task;
+use listed::{listed, unit};
 use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
@@ -21,9 +23,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 use trainer::forecast::{
-    Fit, Forecast, Forms, IMAGE_SIZES, Target, Waiting, alignment, seconds_a_sample, seconds_of,
+    Fit, Forecast, Forms, Target, Waiting, alignment, seconds_a_sample, seconds_of,
 };
-use trainer::{Estimate, ModelBuilder, ModelKind, Parts, TextModel, TextSize, default_threads};
+use trainer::{Estimate, ModelBuilder, Parts, default_threads};
 
 /// The question.
 #[derive(Args)]
@@ -117,6 +119,8 @@ struct Answer {
     room: Room,
     effective_batch: u32,
     optimizer: String,
+    /// What resolutions are counted in: "px" or "tokens".
+    unit: &'static str,
     rows: Vec<Row>,
     /// Which row is to be trained.
     chosen: usize,
@@ -190,6 +194,11 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         room,
         effective_batch,
         optimizer: "adamw".to_owned(),
+        unit: if workload.tokens() == 0 {
+            "px"
+        } else {
+            "tokens"
+        },
         rows: vec![row],
         chosen: 0,
         left_out: Vec::new(),
@@ -249,6 +258,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
         room,
         effective_batch: plan.effective_batch,
         optimizer: plan.optimizer.name().to_owned(),
+        unit: unit(plan.task()),
         rows,
         chosen,
         left_out,
@@ -259,37 +269,6 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
         }),
         forecast_ms,
     })
-}
-
-/// Models and image sizes of the table: the one to be trained among them.
-fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
-    if plan.origin.is_some() {
-        return vec![(plan.model, plan.image_size)];
-    }
-    if let Some(model) = plan.text_model() {
-        let sizes = TextSize::ALL
-            .into_iter()
-            .filter(|size| size.task() == plan.task());
-        let asked = sizes.filter(|size| args.model.is_none() || *size == model.size);
-        let sized = asked.map(|size| ModelKind::Texts(TextModel { size, ..model }));
-        return sized.map(|model| (model, plan.image_size)).collect();
-    }
-    let models = match args.model {
-        Some(_) => vec![plan.model],
-        None => ModelKind::SMALL.to_vec(),
-    };
-    let mut sizes: Vec<u32> = match args.image_size {
-        Some(_) => Vec::new(),
-        None => IMAGE_SIZES.to_vec(),
-    };
-    sizes.push(plan.image_size);
-    sizes.sort_unstable();
-    sizes.dedup();
-    let fits = |model: ModelKind, side: u32| side.is_multiple_of(model.multiple());
-    let pairs = models
-        .into_iter()
-        .flat_map(|model| sizes.iter().map(move |&side| (model, side)));
-    pairs.filter(|&(model, side)| fits(model, side)).collect()
 }
 
 fn row(estimate: Estimate, room: &Room) -> Row {

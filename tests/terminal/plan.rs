@@ -192,6 +192,32 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
 }
 
 #[test]
+fn networks_for_documents_are_listed_by_size_in_tokens() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("corpus")).expect("a folder can be made");
+    for part in ["train", "val"] {
+        let text = "the cat and the hat. ".repeat(90);
+        place.file(&format!("corpus/{part}.txt"), text);
+    }
+    let line = "plan {corpus} --device cpu --tokens 32 --effective-batch 4";
+    let words = place.run(line).ended(0).out;
+    let rows = words
+        .lines()
+        .skip_while(|line| !line.starts_with("  model"));
+    let rows: Vec<&str> = rows.take(4).collect();
+    assert_eq!(rows[0].split_whitespace().nth(1), Some("tokens"), "{words}");
+    let models: Vec<_> = rows[1..]
+        .iter()
+        .filter_map(|row| row.split_whitespace().next())
+        .collect();
+    assert_eq!(models, ["gpt_micro", "gpt_mini", "gpt_small"]);
+    assert!(
+        words.contains("To begin with: gpt_mini at 32 tokens"),
+        "{words}"
+    );
+}
+
+#[test]
 fn other_machines_and_busier_ones_leave_less() {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);

@@ -35,9 +35,9 @@ pub(super) fn show(answer: &Answer) {
     out!("Footprint by micro-batch, forecast");
     let sizes = SHOWN.map(|size| format!("{size:>8}")).concat();
     out!(
-        "  {:<10} {:>5} {:>10}{sizes}  fits",
+        "  {:<14} {:>6} {:>10}{sizes}  fits",
         "model",
-        "px",
+        answer.unit,
         "parameters"
     );
     for row in &answer.rows {
@@ -85,7 +85,7 @@ fn line(row: &Row) -> String {
         Err(_) => "no".to_owned(),
     };
     format!(
-        "  {:<10} {:>5} {:>10}{peaks}  {fits}",
+        "  {:<14} {:>6} {:>10}{peaks}  {fits}",
         forecast.model,
         forecast.resolution,
         format_count(forecast.parameters)
@@ -122,9 +122,10 @@ fn chosen(answer: &Answer) {
         Err(no) => return offers(&row.forecast.stuck(no)),
     };
     out!(
-        "To begin with: {} at {}, micro-batch {}, {} a step, {}, {}",
+        "To begin with: {} at {} {}, micro-batch {}, {} a step, {}, {}",
         row.forecast.model,
         row.forecast.resolution,
+        answer.unit,
         found.micro_batch,
         match found.accumulation {
             1 => "1 piece".to_owned(),

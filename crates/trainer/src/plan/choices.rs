@@ -96,8 +96,8 @@ pub struct TextModel {
     pub policy: Option<DropPolicy>,
 }
 
-/// Sizes of networks for texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Sizes of networks for texts; of each task the smallest comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TextSize {
     /// Encoder, 2 blocks of 128.
     TextMicro,

@@ -1,0 +1,46 @@
+//! Which models and resolutions the table has: the smallest first. Refuses to know what they need.
+
+use super::Plan;
+use dataset::Task;
+use trainer::forecast::IMAGE_SIZES;
+use trainer::{ModelKind, TextModel, TextSize};
+
+/// Models and image sizes of the table: the one to be trained among them.
+pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
+    if plan.origin.is_some() {
+        return vec![(plan.model, plan.image_size)];
+    }
+    if let Some(model) = plan.text_model() {
+        let all = TextSize::ALL.into_iter();
+        let mut sizes: Vec<TextSize> = all.filter(|size| size.task() == plan.task()).collect();
+        sizes.retain(|size| args.model.is_none() || *size == model.size);
+        sizes.sort_unstable();
+        let sized = sizes.into_iter();
+        let sized = sized.map(|size| ModelKind::Texts(TextModel { size, ..model }));
+        return sized.map(|model| (model, plan.image_size)).collect();
+    }
+    let models = match args.model {
+        Some(_) => vec![plan.model],
+        None => ModelKind::SMALL.to_vec(),
+    };
+    let mut sizes: Vec<u32> = match args.image_size {
+        Some(_) => Vec::new(),
+        None => IMAGE_SIZES.to_vec(),
+    };
+    sizes.push(plan.image_size);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let fits = |model: ModelKind, side: u32| side.is_multiple_of(model.multiple());
+    let pairs = models
+        .into_iter()
+        .flat_map(|model| sizes.iter().map(move |&side| (model, side)));
+    pairs.filter(|&(model, side)| fits(model, side)).collect()
+}
+
+/// What resolutions are counted in.
+pub(super) fn unit(task: Task) -> &'static str {
+    match task {
+        Task::ImageClassification => "px",
+        _ => "tokens",
+    }
+}
