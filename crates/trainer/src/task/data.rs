@@ -2,7 +2,7 @@
 
 use super::corpus::{Corpus, boundary, learnt};
 use super::{Sample, Sequence, shares};
-use crate::error::Result;
+use crate::error::{Result, TrainError};
 use crate::plan::Plan;
 use dataset::{
     Documents, Found, Inspection, Packing, Part, Task, TextInspection, Tokenizer, Window,
@@ -81,7 +81,7 @@ impl Data {
                 let tokenizer = Data::tokenizer(plan, found, run)?;
                 let most = plan.image_size as usize;
                 let part = |part| -> Result<Arc<Corpus>> {
-                    let corpus = Corpus::open(found, part, &tokenizer, most)?;
+                    let corpus = apart(|| Corpus::open(found, part, &tokenizer, most))?;
                     Ok(Arc::new(corpus))
                 };
                 Ok(Data::Texts {
@@ -105,7 +105,8 @@ impl Data {
     fn documents(plan: &Plan, found: &TextInspection, run: &RunFolder) -> Result<Self> {
         let tokenizer = &Data::tokenizer(plan, found, run)?;
         let part = |part| -> Result<Arc<Documents>> {
-            Ok(Arc::new(Documents::open(found, part, tokenizer)?))
+            let documents = apart(|| Ok(Documents::open(found, part, tokenizer)?))?;
+            Ok(Arc::new(documents))
         };
         let train = part(Part::Train)?;
         let reading = match plan.compression {
@@ -159,4 +160,16 @@ impl Data {
             )),
         }
     }
+}
+
+/// Splits texts on a thread of its own. The tokenizers' library keeps the words that a thread has split, up to 10,000 of each
+/// vocabulary, until that thread ends: on the training's own they would stay for the whole run.
+fn apart<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("tokens".to_owned());
+        let started = thread.spawn_scoped(scope, work);
+        let started = started.map_err(|error| TrainError::NoThreads(error.to_string()))?;
+        let ended = started.join();
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
