@@ -100,6 +100,16 @@ pub fn describe(inspection: &Inspection) {
     for file in &inspection.skipped {
         out!("  {}: {}", file.path.display(), file.reason);
     }
+    if inspection.ignored.other > 0 {
+        out!(
+            "Passed over: {}, no photographs by name or content",
+            counted(
+                inspection.ignored.other,
+                "file of another kind",
+                "files of other kinds"
+            )
+        );
+    }
 }
 
 fn as_json(inspection: &Inspection) -> serde_json::Value {
@@ -126,6 +136,7 @@ fn as_json(inspection: &Inspection) -> serde_json::Value {
         "groups": inspection.groups,
         "split": inspection.describe_split(),
         "skipped": skipped,
+        "passed_over": inspection.ignored.other,
         "notes": inspection.notes,
         "refusal": inspection.refusal,
     })

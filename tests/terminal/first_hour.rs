@@ -1,9 +1,9 @@
 //! What somebody meets who tries everything in the first hour: every model that is named, a wrong number, a folder that goes, a name
 //! that steers terminals, a stop too early, no display, no room for the answer.
 
-use crate::support::{Place, draw_classes, said};
+use crate::support::{Place, draw_classes};
 use runlog::RunEvent;
-use std::fs::{self, File};
+use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -84,7 +84,6 @@ fn a_task_that_the_folder_is_not_for_is_refused_by_inspect_too() {
 }
 
 #[test]
-#[cfg(unix)]
 fn a_name_cannot_steer_the_terminal() {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["\u{1b}[2Jjay", "owl"], 6);
@@ -95,39 +94,45 @@ fn a_name_cannot_steer_the_terminal() {
     );
 }
 
-#[test]
 #[cfg(target_os = "linux")]
-fn an_answer_that_finds_no_room_is_no_success() {
-    let place = birds();
-    let full = File::options()
-        .write(true)
-        .open("/dev/full")
-        .expect("it is there");
-    let path = place.path("birds");
-    let ended = place
-        .ebb(["inspect".as_ref(), path.as_os_str()])
-        .stdout(full)
-        .output();
-    let ended = ended.expect("ebb starts");
-    let err = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{err}");
-    assert!(err.contains("could not be written"), "{err}");
-}
+mod on_linux {
+    use super::birds;
+    use crate::support::{Place, said};
+    use std::fs::File;
 
-#[test]
-#[cfg(all(target_os = "linux", feature = "desktop"))]
-fn without_a_display_the_window_is_refused_in_a_sentence() {
-    let place = Place::new();
-    for display in [None, Some(":4711")] {
-        let mut window = place.ebb(Vec::<&str>::new());
-        window.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
-        if let Some(display) = display {
-            window.env("DISPLAY", display);
+    #[test]
+    fn an_answer_that_finds_no_room_is_no_success() {
+        let place = birds();
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("it is there");
+        let path = place.path("birds");
+        let ended = place
+            .ebb(["inspect".as_ref(), path.as_os_str()])
+            .stdout(full)
+            .output();
+        let ended = ended.expect("ebb starts");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{err}");
+        assert!(err.contains("could not be written"), "{err}");
+    }
+
+    #[test]
+    #[cfg(feature = "desktop")]
+    fn without_a_display_the_window_is_refused_in_a_sentence() {
+        let place = Place::new();
+        for display in [None, Some(":4711")] {
+            let mut window = place.ebb(Vec::<&str>::new());
+            window.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+            if let Some(display) = display {
+                window.env("DISPLAY", display);
+            }
+            let said = said(&mut window).ended(1);
+            assert!(
+                said.err.contains("Train in the terminal instead"),
+                "{said:?}"
+            );
         }
-        let said = said(&mut window).ended(1);
-        assert!(
-            said.err.contains("Train in the terminal instead"),
-            "{said:?}"
-        );
     }
 }

@@ -73,7 +73,7 @@ fn what_cannot_be_learnt_is_refused_with_the_next_move() {
     check(
         "b.csv",
         "name,price\nbread,3\nmilk,2\nsalt,1\n",
-        "No column of b.csv looks like labels; it has name, price. Name the columns with",
+        "No column of b.csv looks like labels; it has name, price. Call two of them text and label",
     );
     check(
         "c.csv",
