@@ -5,10 +5,11 @@ mod measuring;
 mod numbers;
 mod texts;
 mod tried;
+mod typed;
 mod used;
 mod weights;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use dataset::Task;
 use runlog::Blocks;
 use std::ops::RangeInclusive;
@@ -32,22 +33,6 @@ pub use weights::Weights;
 pub struct Ebb {
     #[command(subcommand)]
     pub command: Option<Command>,
-}
-
-impl Ebb {
-    /// What was typed. A number may be negative: then what is allowed is said, where the parser would take it for a flag.
-    pub fn typed() -> Self {
-        let matches = with_negative_numbers(Ebb::command()).get_matches();
-        Ebb::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
-    }
-}
-
-fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let command = command.mut_args(|arg| match arg.get_long() {
-        Some(_) => arg.allow_negative_numbers(true),
-        None => arg,
-    });
-    command.mut_subcommands(with_negative_numbers)
 }
 
 #[derive(Subcommand)]

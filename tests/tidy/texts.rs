@@ -100,12 +100,11 @@ fn what_is_found_in_a_folder_advises_no_flag_to_the_window() {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("it can be read") {
             let path = entry.expect("it can be read").path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => {
-                    let code = fs::read_to_string(&path).expect("a source file is text");
-                    complaints.extend(flags_of_the_terminal(&path.display().to_string(), &code));
-                }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let code = fs::read_to_string(&path).expect("a source file is text");
+                complaints.extend(flags_of_the_terminal(&path.display().to_string(), &code));
             }
         }
     }
