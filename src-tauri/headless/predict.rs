@@ -8,7 +8,7 @@ use super::say::{aside, out};
 use super::train::{certificate_path, find};
 use dataset::Task;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::Path;
 use trainer::{Prediction, SavedRun, Wanted};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
@@ -37,6 +37,11 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
             }
         }
     }
+    all_read(unread, args)
+}
+
+/// A failure where files could not be read.
+fn all_read(unread: usize, args: &args::Predict) -> Result<(), Failure> {
     match unread {
         0 => Ok(()),
         n => Err(Failure::new(format!(
@@ -46,30 +51,42 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
     }
 }
 
-/// The text itself, or the whole of a plain file of that name.
-fn text(given: &PathBuf) -> Result<String, Failure> {
-    if !given.is_file() {
-        return Ok(given.to_string_lossy().into_owned());
+/// The text that an argument is, or that stands in the file it names; why there is none otherwise.
+fn text(argument: &Path) -> Result<String, String> {
+    match argument.is_file() {
+        false => Ok(argument.to_string_lossy().into_owned()),
+        true => std::fs::read_to_string(argument)
+            .map_err(|error| format!("{}: {error}; give a file of UTF-8 text", argument.display())),
     }
-    let plain = given
-        .extension()
-        .is_some_and(|kind| kind == "txt" || kind == "md");
-    let shown = given.display();
-    if !plain {
-        return Err(Failure::usage(format!(
-            "{shown} is a file of many texts: ebb evaluate RUN {shown} measures all of them; predict takes texts, and .txt or .md files"
-        )));
+}
+
+/// A table holds many texts, and labels beside them.
+fn expect_no_table(argument: &Path) -> Result<(), Failure> {
+    let tables = ["csv", "tsv", "jsonl", "json", "parquet"];
+    let kind = argument.extension().and_then(|kind| kind.to_str());
+    if !argument.is_file() || !kind.is_some_and(|kind| tables.contains(&kind)) {
+        return Ok(());
     }
-    let bytes = std::fs::read(given)
-        .map_err(|error| Failure::new(format!("{shown} cannot be read: {error}")))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let table = argument.display();
+    Err(Failure::usage(format!(
+        "{table} is a table: `ebb evaluate RUN {table}` measures all its texts; predict takes a text, or a file that is one"
+    )))
 }
 
 /// What each text is.
 fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
-    let texts: Vec<String> = args.files.iter().map(text).collect::<Result<_, _>>()?;
-    for (given, prediction) in args.files.iter().zip(saved.predict_texts(&texts)?) {
-        let given = given.display();
+    let (mut given, mut texts) = (Vec::new(), Vec::new());
+    for argument in &args.files {
+        expect_no_table(argument)?;
+        match text(argument) {
+            Ok(text) => {
+                given.push(argument.display());
+                texts.push(text);
+            }
+            Err(why) => aside!("{why}"),
+        }
+    }
+    for (given, prediction) in given.iter().zip(saved.predict_texts(&texts)?) {
         match args.json {
             true => {
                 let classes = classes(saved, &prediction, args.top);
@@ -78,7 +95,7 @@ fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
             false => out!("{given}: {}", words(saved, &prediction, args.top)),
         }
     }
-    Ok(())
+    all_read(args.files.len() - texts.len(), args)
 }
 
 fn best<'a>(

@@ -1,6 +1,10 @@
 //! A run's weights leave as a folder for other programs.
 
+#[path = "../support/python.rs"]
+mod python;
+
 use crate::support::{Place, draw_classes, said};
+use python::python;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -28,19 +32,6 @@ fn a_run_is_exported_once_and_never_over_something() {
     assert_eq!(config["id2label"]["1"], "owl");
     let again = place.run("export birds {out}").ended(1);
     assert!(again.err.contains("new or empty"), "{again:?}");
-}
-
-/// A Python that has what it takes; where there is none, says so and gives nothing.
-fn python(needs: &str) -> Option<String> {
-    let python = std::env::var("EBB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let there = Command::new(&python)
-        .args(["-c", &format!("import {needs}")])
-        .output();
-    if there.is_ok_and(|said| said.status.success()) {
-        return Some(python);
-    }
-    println!("skipped: {python} has not all of {needs}; EBB_PYTHON names one that has");
-    None
 }
 
 /// Exports the only run to ONNX, and asks onnxruntime and `ebb predict` the same.

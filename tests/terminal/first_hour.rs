@@ -39,33 +39,56 @@ fn a_run_folder_that_goes_is_missed_and_not_made_anew() {
     assert!(!run.exists(), "half a run is worse than none");
 }
 
-#[test]
-fn a_search_for_a_rate_that_is_stopped_early_suggests_none() {
-    let place = birds();
-    let line = [
-        "find-lr",
-        "birds",
-        "--steps",
-        "10000",
-        "--image-size",
-        "16",
-        "--device",
-        "cpu",
-    ];
-    let mut search = place.ebb(line);
-    let search = search.current_dir(place.path("."));
-    let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+/// What a command says on stdout and stderr that is interrupted after two seconds; it ends well.
+fn interrupted(place: &Place, line: &str) -> [String; 2] {
+    let mut command = place.ebb(line.split(' '));
+    let command = command.current_dir(place.path("."));
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let child = child.expect("ebb starts");
     std::thread::sleep(Duration::from_secs(2));
     let id = child.id().to_string();
     let asked = Command::new("kill").args(["-INT", &id]).status();
     assert!(asked.is_ok_and(|status| status.success()));
     let ended = child.wait_with_output().expect("it ends");
-    let [out, err] =
-        [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert_eq!(ended.status.code(), Some(0), "{err}");
+    let said = [ended.stdout, ended.stderr];
+    let said = said.map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(ended.status.code(), Some(0), "{line}: {said:?}");
+    said
+}
+
+#[test]
+fn what_tries_settings_and_is_stopped_early_claims_nothing() {
+    let place = birds();
+    let small = "--image-size 16 --device cpu --threads 2";
+    let [out, err] = interrupted(&place, &format!("find-lr birds --steps 10000 {small}"));
     assert!(err.contains("too early to suggest"), "{err}");
     assert!(!out.contains("Suggestion"), "{out}");
+    let [out, err] = interrupted(&place, &format!("tune birds --epochs 10000 {small}"));
+    assert!(err.contains("stopped by request"), "{err}");
+    assert!(!out.contains("Best"), "{out}");
+    let [out, err] = interrupted(
+        &place,
+        &format!("sweep-batch birds --pilot --batches 4,8 --steps 10000 {small}"),
+    );
+    assert!(err.contains("stopped by request"), "{err}");
+    assert!(!out.contains("best fixed"), "{out}");
+}
+
+#[test]
+fn what_is_no_photograph_is_counted_and_texts_have_a_way_of_their_own() {
+    let place = birds();
+    place.file("birds/notes.odt", "of another kind");
+    let said = place.run("inspect {birds}").ended(0).out;
+    assert!(
+        said.contains("Passed over: 1 file of another kind"),
+        "{said}"
+    );
+    place.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
+    let said = place.run("verify-split {sms.tsv}").ended(2).err;
+    assert!(said.contains("holds texts"), "{said}");
 }
 
 #[test]

@@ -95,6 +95,14 @@ fn messages_are_told_apart_from_the_folder_to_the_answer() {
         found["accuracy"].as_f64(),
         accuracy.iter().copied().reduce(f64::max)
     );
+    place.file("one.txt", "WINNER! claim your free prize now");
+    let said = place.run("predict sms {one.txt}").ended(0).out;
+    assert!(said.contains("one.txt: "), "{said}");
+    let said = place.run("predict sms {sms.tsv}").ended(2).err;
+    assert!(said.contains("ebb evaluate"), "{said}");
+    place.file("odd.txt", b"\xff\xfe".as_slice());
+    let said = place.run("predict sms {odd.txt}").ended(1).err;
+    assert!(said.contains("UTF-8"), "{said}");
     let words = place.run("evaluate sms {sms.tsv}").ended(0).out;
     assert!(
         words.contains("32 texts") && words.contains("macro-F1"),

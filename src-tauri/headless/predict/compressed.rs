@@ -14,12 +14,11 @@ pub fn run(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
     let mut unread = 0;
     for argument in &args.files {
         let file = argument.is_file().then_some(argument.as_path());
-        let text = match file.map(std::fs::read_to_string) {
-            None => argument.to_string_lossy().into_owned(),
-            Some(Ok(text)) => text,
-            Some(Err(error)) => {
+        let text = match super::text(argument) {
+            Ok(text) => text,
+            Err(why) => {
                 unread += 1;
-                aside!("{}: {error}; give a file of UTF-8 text", argument.display());
+                aside!("{why}");
                 continue;
             }
         };
@@ -29,13 +28,7 @@ pub fn run(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
             false => out!("{}", words(file, &found)),
         }
     }
-    match unread {
-        0 => Ok(()),
-        n => Err(Failure::new(format!(
-            "{n} of {} files could not be read",
-            args.files.len()
-        ))),
-    }
+    super::all_read(unread, args)
 }
 
 fn line(file: Option<&Path>, text: &str, found: &Compressed) -> Value {

@@ -5,6 +5,11 @@
 
 pub mod onnx;
 
+#[path = "../../../../tests/support/python.rs"]
+mod python;
+
+pub use python::python;
+
 use candle_core::{Device, Tensor};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -21,19 +26,6 @@ pub fn classes() -> Vec<String> {
     ["apple", "Brot & Käse", "\"soup\""]
         .map(str::to_owned)
         .to_vec()
-}
-
-/// A Python that has what it takes ("torch, transformers"); where there is none, says so and gives nothing.
-pub fn python(needs: &str) -> Option<String> {
-    let python = std::env::var("EBB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let there = Command::new(&python)
-        .args(["-c", &format!("import {needs}")])
-        .output();
-    if there.is_ok_and(|said| said.status.success()) {
-        return Some(python);
-    }
-    println!("skipped: {python} has not all of {needs}; EBB_PYTHON names one that has");
-    None
 }
 
 /// As after some training: no parameter that trains stands where it began, norms and biases included.
