@@ -86,27 +86,20 @@ impl Tape<'_> {
         };
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
-            let gradients = parts(&gradient.contiguous()?, size)?;
-            // Each part's gradient goes to its place at once: there are never two of the whole.
-            let mut whole = None::<Tensor>;
-            for (part, (samples, gradient)) in parts(&input, size)?.into_iter().zip(gradients) {
-                let Some(found) = again.walk_back(part, gradient, &block, sink)? else {
-                    continue;
-                };
-                whole = Some(match whole {
-                    None if found.dims() == input.dims() => found,
-                    None => {
-                        let whole = Tensor::zeros(input.dims(), found.dtype(), found.device())?;
-                        whole.slice_set(&found.contiguous()?, 0, samples.start)?;
-                        whole
-                    }
-                    Some(whole) => {
-                        whole.slice_set(&found.contiguous()?, 0, samples.start)?;
-                        whole
-                    }
-                });
+            let own = sink.arrived_owned() || !gradient.is_contiguous();
+            let gradient = gradient.contiguous()?;
+            let mut whole = Whole {
+                dims: input.dims().to_vec(),
+                over: own.then(|| gradient.clone()),
+                joined: None,
+            };
+            let seeds = parts(&gradient, size)?;
+            for (part, (samples, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
+                if let Some(found) = again.walk_back(part, seed, &block, sink)? {
+                    whole.put(found, samples.start)?;
+                }
             }
-            match whole {
+            match whole.joined {
                 None => Ok(()),
                 Some(whole) => sink.give(again.id, whole),
             }
@@ -127,6 +120,38 @@ fn parts(x: &Tensor, size: usize) -> Result<Vec<(Range<usize>, Tensor)>> {
             Ok((from..from + count, x.narrow(0, from, count)?))
         })
         .collect()
+}
+
+/// The gradient of a whole input, of which each part's goes to its place at once: there are never two of the whole.
+struct Whole {
+    dims: Vec<usize>,
+    /// The output's gradient, where it may be written over: each part of it has been read when the input's comes.
+    over: Option<Tensor>,
+    joined: Option<Tensor>,
+}
+
+impl Whole {
+    fn put(&mut self, part: Tensor, from: usize) -> Result<()> {
+        if part.dims() == self.dims {
+            self.joined = Some(part);
+            return Ok(());
+        }
+        let joined = match self.joined.take() {
+            Some(joined) => joined,
+            None => self.place(&part)?,
+        };
+        joined.slice_set(&part.contiguous()?, 0, from)?;
+        self.joined = Some(joined);
+        Ok(())
+    }
+
+    fn place(&mut self, part: &Tensor) -> Result<Tensor> {
+        let fits = |over: &Tensor| over.dims() == self.dims && over.dtype() == part.dtype();
+        match self.over.take().filter(fits) {
+            Some(over) => Ok(over),
+            None => Ok(Tensor::zeros(&*self.dims, part.dtype(), part.device())?),
+        }
+    }
 }
 
 fn join(mut parts: Vec<Tensor>) -> Result<Tensor> {

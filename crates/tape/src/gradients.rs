@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 pub struct Gradients {
     slots: Vec<Option<Slot>>,
     cancel: Cancel,
+    /// The gradient that the operation at work was given belongs to nobody else.
+    arrived_owned: bool,
 }
 
 #[derive(Debug)]
@@ -25,6 +27,7 @@ impl Gradients {
         Gradients {
             slots: (0..values).map(|_| None).collect(),
             cancel,
+            arrived_owned: false,
         }
     }
 
@@ -97,7 +100,19 @@ impl Gradients {
         })
     }
 
-    pub(crate) fn take(&mut self, id: usize) -> Option<Tensor> {
+    /// The gradient of an operation's output, for its backward pass.
+    pub(crate) fn arrive(&mut self, id: usize) -> Option<Tensor> {
+        let slot = self.slots[id].take()?;
+        self.arrived_owned = slot.owned;
+        Some(slot.tensor)
+    }
+
+    /// Whoever was given the gradient that arrived last may write into it.
+    pub(crate) fn arrived_owned(&self) -> bool {
+        self.arrived_owned
+    }
+
+    fn take(&mut self, id: usize) -> Option<Tensor> {
         self.slots[id].take().map(|slot| slot.tensor)
     }
 }

@@ -312,7 +312,7 @@ impl<'a> Tape<'a> {
                 break;
             };
             self.poll()?;
-            if let Some(gradient) = gradients.take(node.output) {
+            if let Some(gradient) = gradients.arrive(node.output) {
                 (node.backward)(gradient, &mut gradients)?;
             }
             node.saved

@@ -41,8 +41,29 @@ fn block(tape: &Tape, x: &Value, ids: &[ParameterId]) -> Result<Value> {
     tape.add(x, &y)
 }
 
+/// What of the two blocks is checkpointed.
+#[derive(Debug, Clone, Copy)]
+enum Checkpointed {
+    Nothing,
+    Each,
+    /// Each, and both together around them.
+    Within,
+}
+
+fn blocks(tape: &Tape, x: &Value, ids: &[ParameterId], how: Checkpointed) -> Result<Value> {
+    let mut x = x.clone();
+    for _ in 0..2 {
+        let ids = ids.to_vec();
+        x = match how {
+            Checkpointed::Nothing => block(tape, &x, &ids)?,
+            _ => tape.checkpoint_samples(&x, move |tape, x, _| block(tape, x, &ids))?,
+        };
+    }
+    Ok(x)
+}
+
 /// Output and gradients of all parameters, of the block twice and the head.
-fn run(kernels: Kernels, checkpointed: bool) -> (Vec<f64>, Vec<Vec<f64>>) {
+fn run(kernels: Kernels, how: Checkpointed) -> (Vec<f64>, Vec<Vec<f64>>) {
     let (parameters, ids) = parameters();
     let tape = Tape::record(&parameters, Cancel::default(), kernels);
     let x = Tensor::from_vec(
@@ -50,15 +71,15 @@ fn run(kernels: Kernels, checkpointed: bool) -> (Vec<f64>, Vec<Vec<f64>>) {
         (SAMPLES, 2, WIDTH),
         &Device::Cpu,
     );
-    let mut x = Value::constant(x.unwrap());
-    for _ in 0..2 {
-        let ids = ids.clone();
-        x = match checkpointed {
-            true => tape.checkpoint_samples(&x, move |tape, x, _| block(tape, x, &ids)),
-            false => block(&tape, &x, &ids),
+    let x = Value::constant(x.unwrap());
+    let both = ids.clone();
+    let x = match how {
+        Checkpointed::Within => {
+            tape.checkpoint_samples(&x, move |tape, x, _| blocks(tape, x, &both, how))
         }
-        .unwrap();
-    }
+        _ => blocks(&tape, &x, &ids, how),
+    };
+    let x = x.unwrap();
     let scores = tape.linear(&x, &tape.parameter(ids[4]), None).unwrap();
     let rows = tape.reshape(&scores, &[SAMPLES * 2, 3]).unwrap();
     let labels: Vec<u32> = (0..SAMPLES as u32 * 2).map(|row| row % 3).collect();
@@ -78,14 +99,17 @@ fn furthest(a: &[f64], b: &[f64]) -> f64 {
 #[test]
 fn eight_samples_at_a_time_give_the_gradients_of_all_at_once() {
     for kernels in [Kernels::Fused, Kernels::Composed] {
-        let (kept, expected) = run(kernels, false);
-        let (output, gradients) = run(kernels, true);
-        assert!(furthest(&output, &kept) <= 1e-12, "{kernels:?}: the output");
-        let names = parameters().0;
-        for (i, (found, expected)) in gradients.iter().zip(&expected).enumerate() {
-            let error = furthest(found, expected);
-            let name = &names.at(i).name;
-            assert!(error <= 1e-12, "{kernels:?}: {name} differs by {error:.1e}");
+        let (kept, expected) = run(kernels, Checkpointed::Nothing);
+        for how in [Checkpointed::Each, Checkpointed::Within] {
+            let (output, gradients) = run(kernels, how);
+            let case = format!("{kernels:?}, {how:?}");
+            assert!(furthest(&output, &kept) <= 1e-12, "{case}: the output");
+            let names = parameters().0;
+            for (i, (found, expected)) in gradients.iter().zip(&expected).enumerate() {
+                let error = furthest(found, expected);
+                let name = &names.at(i).name;
+                assert!(error <= 1e-12, "{case}: {name} differs by {error:.1e}");
+            }
         }
     }
 }

@@ -86,3 +86,24 @@ fn no_two_gradients_that_leave_the_tape_share_memory() {
         assert_eq!(to_f64(&found[1]).unwrap(), before, "{name}");
     }
 }
+
+/// A checkpointed block that works some samples at a time puts its gradient where the one that came was, if that is its own.
+#[test]
+fn a_checkpointed_block_leaves_a_lent_gradient_alone() {
+    const SAMPLES: usize = 19;
+    let mut parameters = Parameters::default();
+    let ids = ["a", "b"].map(|name| {
+        let ones = vec![1.0; SAMPLES];
+        let added = parameters.add(name.into(), ones, &[SAMPLES, 1], DType::F64, &Device::Cpu);
+        added.unwrap()
+    });
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let [a, b] = ids.map(|id| tape.parameter(id));
+    let doubled = tape.checkpoint_samples(&a, |tape, a, _| tape.scale(a, 2.0));
+    let y = tape.add(&doubled.unwrap(), &b).unwrap();
+    let root = tape.total(&y).unwrap().sum;
+    let found = tape.backward(vec![(root, 1.0)]).unwrap();
+    for (gradient, expected) in found.iter().flatten().zip([2.0, 1.0]) {
+        assert_eq!(to_f64(gradient).unwrap(), vec![expected; SAMPLES]);
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::layers::Norm;
 use super::{Builder, Conv, Linear};
+use std::ops::Range;
 use tape::{Activation, Ending, PoolShape, Result, Tape, Value};
 
 /// Widths and depths.
@@ -132,6 +133,8 @@ impl ResNetShape {
 pub struct ResNet {
     stem: Entrance,
     blocks: Vec<Block>,
+    /// Blocks before the first that halves the side: what enters these is the largest of what all blocks keep.
+    first_stage: usize,
     head: Linear,
 }
 
@@ -239,6 +242,7 @@ impl ResNet {
         Ok(ResNet {
             stem,
             blocks,
+            first_stage: shape.blocks.iter().take_while(|b| b.1 == 1).count(),
             head: Linear::build(b, "head", channels, classes, HEAD_DEVIATION)?,
         })
     }
@@ -252,27 +256,61 @@ impl ResNet {
     /// is all of them the stem does too. On a GPU it always does: a value of the stem's costs few products, of which a GPU
     /// has plenty, and all of them together are the largest thing that a piece would keep.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
-        let lean = checkpointed >= self.blocks.len() || !images.tensor().device().is_cpu();
-        let mut x = if lean && tape.trains_under("stem.") {
-            let stem = self.stem.clone();
-            let values = match checkpointed >= self.blocks.len() {
-                true => stem.values(images),
-                false => 0,
-            };
-            tape.checkpoint_samples_of(images, values, move |tape, x, _| stem.forward(tape, x))?
-        } else {
-            self.stem.forward(tape, images)?
+        let on_gpu = !images.tensor().device().is_cpu();
+        let all = checkpointed >= self.blocks.len();
+        let begins = all && on_gpu && self.first_stage > 0;
+        let (begun, x) = match begins && self.trains_before(tape, self.first_stage) {
+            true => (self.first_stage, self.begin_lean(tape, images)?),
+            false => (0, self.enter(tape, images, all || on_gpu, all)?),
         };
-        for (i, block) in self.blocks.iter().enumerate() {
+        let x = self.through(tape, x, begun..self.blocks.len(), checkpointed)?;
+        self.head.forward(tape, &tape.mean_pool(&x)?)
+    }
+
+    fn trains_before(&self, tape: &Tape, block: usize) -> bool {
+        tape.trains_under("stem.") || (0..block).any(|i| tape.trains_under(&format!("blocks.{i}.")))
+    }
+
+    /// Stem and first stage as one checkpoint of a few samples at a time, within which stem and blocks are checkpoints too: their
+    /// inputs are kept for these few alone, for one more forward pass.
+    fn begin_lean(&self, tape: &Tape, images: &Value) -> Result<Value> {
+        let (network, stage) = (self.clone(), self.first_stage);
+        let values = self.stem.values(images) / 4;
+        tape.checkpoint_samples_of(images, values, move |tape, images, _| {
+            let x = network.enter(tape, images, true, true)?;
+            network.through(tape, x, 0..stage, stage)
+        })
+    }
+
+    /// The stem, run again in backward where that is `lean`: a few samples at a time where there are to be `few`.
+    fn enter(&self, tape: &Tape, images: &Value, lean: bool, few: bool) -> Result<Value> {
+        if !lean || !tape.trains_under("stem.") {
+            return self.stem.forward(tape, images);
+        }
+        let stem = self.stem.clone();
+        let values = if few { stem.values(images) } else { 0 };
+        tape.checkpoint_samples_of(images, values, move |tape, x, _| stem.forward(tape, x))
+    }
+
+    /// Some of the blocks, those before `checkpointed` run again in backward.
+    fn through(
+        &self,
+        tape: &Tape,
+        x: Value,
+        blocks: Range<usize>,
+        checkpointed: usize,
+    ) -> Result<Value> {
+        let mut x = x;
+        for i in blocks {
+            let block = &self.blocks[i];
             // A frozen block at the beginning keeps nothing as it is.
             let passes = x.needs_gradient() || tape.trains_under(&format!("blocks.{i}."));
-            x = if i < checkpointed && passes {
-                block.checkpointed(tape, &x)?
-            } else {
-                block.forward(tape, &x)?
+            x = match i < checkpointed && passes {
+                true => block.checkpointed(tape, &x)?,
+                false => block.forward(tape, &x)?,
             };
         }
-        self.head.forward(tape, &tape.mean_pool(&x)?)
+        Ok(x)
     }
 }
 

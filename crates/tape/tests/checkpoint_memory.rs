@@ -1,0 +1,41 @@
+//! What walking back over checkpointed blocks takes at once, by the counting allocator: their gradient has one place.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device};
+use tape::memory::{Counting, live_bytes, take_peak_bytes};
+use tape::{Cancel, Kernels, Parameters, Tape};
+
+#[global_allocator]
+static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
+
+const SAMPLES: usize = 64;
+const WIDTH: usize = 16 * 1024;
+
+#[test]
+fn blocks_as_wide_as_what_enters_them_write_their_gradient_over_the_one_that_came() {
+    let mut parameters = Parameters::default();
+    let added = parameters.add(
+        "x".into(),
+        vec![0.5; SAMPLES * WIDTH],
+        &[SAMPLES, WIDTH],
+        DType::F32,
+        &Device::Cpu,
+    );
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let mut x = tape.scale(&tape.parameter(added.unwrap()), 2.0).unwrap();
+    for _ in 0..3 {
+        let block = |tape: &Tape, x: &_, _| tape.gelu(x);
+        x = tape.checkpoint_samples(&x, block).unwrap();
+    }
+    let root = tape.total(&x).unwrap().sum;
+    drop(x);
+    let before = live_bytes();
+    take_peak_bytes();
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    let whole = (SAMPLES * WIDTH * size_of::<f32>()) as f64;
+    let taken = (take_peak_bytes() - before) as f64 / whole;
+    assert!(gradients[0].is_some());
+    assert!(taken < 1.6, "{taken:.2} times the gradient at once");
+}
