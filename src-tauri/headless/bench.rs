@@ -132,6 +132,7 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
         checkpointed: args.checkpoint_blocks.min(workload.blocks()),
         steps: args.steps,
         precision,
+        moments_in_file: args.moments_in_file,
     };
     let batches = |workload| args.batch.iter().map(move |&batch| case(workload, batch));
     Ok(workloads.into_iter().flat_map(batches).collect())
@@ -190,6 +191,7 @@ fn each_in_its_own_process(
         command.args(["--precision", &args.precision]);
         command.args(args.json.then_some("--json"));
         command.args(args.composed.then_some("--composed"));
+        command.args(args.moments_in_file.then_some("--moments-in-file"));
         command.args(args.plain_products.then_some("--plain-products"));
         let name = format!("{} at batch {}", case.workload.name(), case.batch);
         match command.status() {
@@ -246,7 +248,7 @@ impl Measured {
             "peak_rss_mb": self.peak_rss_bytes as f64 / MB,
             "peak_heap_mb": self.peak_heap_bytes as f64 / MB, "loss": row.losses,
             "precision": case.precision.name(), "skipped_steps": row.skipped_steps,
-            "checkpoint_blocks": case.checkpointed, "saved_mb": row.saved_bytes as f64 / MB,
+            "checkpoint_blocks": case.checkpointed, "moments_in_file": case.moments_in_file, "saved_mb": row.saved_bytes as f64 / MB,
             "peak_device_mb": row.peak_device_bytes as f64 / MB, "kernels": trainer::kernels_allowed(),
             "tensor_cores": trainer::tensor_cores_allowed(),
             "gflop_per_step": row.flops / 1e9, "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,

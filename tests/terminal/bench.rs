@@ -91,3 +91,21 @@ fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
     let ended = place.run("bench --workload bert_mini,nothing").ended(2);
     assert!(ended.err.contains("nothing"), "{}", ended.err);
 }
+
+#[test]
+fn moments_in_a_file_take_no_memory_and_change_no_bit() {
+    let place = Place::new();
+    let line = "bench --workload gpt --batch 1 --steps 2 --device cpu --threads 2 --json";
+    let [resident, filed] = ["", " --moments-in-file"].map(|flag| {
+        let said = place.run(&format!("{line}{flag}")).ended(0).out;
+        serde_json::from_str::<Value>(&said).expect("JSON")
+    });
+    assert_eq!(filed["moments_in_file"], true);
+    assert_eq!(resident["moments_in_file"], false);
+    // The last loss is that of weights stepped three times.
+    assert_eq!(resident["loss"], filed["loss"]);
+    let peak = |line: &Value| line["peak_heap_mb"].as_f64().expect("a number");
+    let moments = 0.5 * resident["state_mb"].as_f64().expect("a number");
+    let saved = peak(&resident) - peak(&filed);
+    assert!(saved > 0.3 * moments, "{saved} MB of {moments} MB");
+}

@@ -3,6 +3,7 @@
 
 mod mapped;
 pub mod saved_tensor;
+mod step;
 
 use crate::error::{Result, TrainError};
 use crate::plan::OptimizerKind;
@@ -11,9 +12,8 @@ use mapped::MappedMoments;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
-use tape::update::{
-    AdamW, ByteMoment, Member, Sgd, adamw, adamw_together, adamw8bit, sgd, sgd_together,
-};
+use step::Step;
+use tape::update::{AdamW, ByteMoment, Member};
 use tape::{Parameters, Stream};
 
 /// AdamW's decay of the moments and its epsilon (Loshchilov and Hutter 2019).
@@ -67,6 +67,15 @@ impl Moments {
             }
             OptimizerKind::AdamW | OptimizerKind::AdamW8bit => Moments::Full(zero()?, zero()?),
         })
+    }
+
+    /// Both moments where they are kept in full; SGD's only one stands in for the other, which it does not look at.
+    fn in_full(&self) -> Option<(&Tensor, &Tensor)> {
+        match self {
+            Moments::Momentum(only) => Some((only, only)),
+            Moments::Full(first, second) => Some((first, second)),
+            Moments::Bytes(..) => None,
+        }
     }
 
     /// Every tensor with its name in a checkpoint.
@@ -148,55 +157,36 @@ impl Optimizer {
         gradient_factor: f64,
         step: u64,
     ) -> Result<()> {
-        let adam = AdamW {
-            learning_rate,
-            beta1: BETAS.0,
-            beta2: BETAS.1,
-            epsilon: EPSILON,
-            weight_decay: 0.0,
-            step,
-            gradient_factor,
+        let step = Step {
+            adam: AdamW {
+                learning_rate,
+                beta1: BETAS.0,
+                beta2: BETAS.1,
+                epsilon: EPSILON,
+                weight_decay: 0.0,
+                step,
+                gradient_factor,
+            },
         };
-        if self.update_together(parameters, gradients, adam)? {
+        if self.update_together(parameters, gradients, step)? {
             return Ok(());
         }
-        for Group {
-            weight_decay,
-            parameters: members,
-        } in &self.groups
-        {
-            let adam = AdamW {
-                weight_decay: *weight_decay,
-                ..adam
-            };
-            for &index in members {
-                let (parameter, gradient) = (parameters.at(index), &gradients[index]);
+        for group in &self.groups {
+            let step = step.decaying(group.weight_decay);
+            for &index in &group.parameters {
+                let parameter = parameters.at(index);
+                let noise = self.noise.site(&parameter.name).at(step.adam.step);
                 let mut tensor = parameter.tensor.clone();
-                let mut fetched = None;
-                let moments = match &mut self.kept {
-                    Kept::Resident(all) => &mut all[index],
-                    Kept::Mapped(file) => fetched.insert(file.get(index)?),
-                };
-                match moments {
-                    Moments::Full(first, second) => {
-                        adamw(&mut tensor, first, second, gradient, adam)?;
+                let gradient = &gradients[index];
+                match &mut self.kept {
+                    Kept::Resident(all) => {
+                        step.alone(&mut tensor, &mut all[index], gradient, noise)?;
                     }
-                    Moments::Bytes(first, second) => {
-                        let noise = self.noise.site(&parameter.name).at(step);
-                        adamw8bit(&mut tensor, first, second, gradient, adam, noise)?;
+                    Kept::Mapped(file) => {
+                        let mut moments = file.get(index)?;
+                        step.alone(&mut tensor, &mut moments, gradient, noise)?;
+                        file.put(index, &moments)?;
                     }
-                    Moments::Momentum(momentum) => {
-                        let rule = Sgd {
-                            learning_rate,
-                            momentum: MOMENTUM,
-                            weight_decay: *weight_decay,
-                            gradient_factor,
-                        };
-                        sgd(&mut tensor, momentum, gradient, rule)?;
-                    }
-                }
-                if let (Kept::Mapped(file), Some(moments)) = (&self.kept, &fetched) {
-                    file.put(index, moments)?;
                 }
                 parameters.set(index, tensor)?;
             }
@@ -209,21 +199,16 @@ impl Optimizer {
         &self,
         parameters: &Parameters,
         gradients: &[Tensor],
-        rule: AdamW,
+        step: Step,
     ) -> Result<bool> {
         let Kept::Resident(all) = &self.kept else {
             return Ok(false);
         };
-        let (mut members, mut momentum) = (Vec::with_capacity(all.len()), false);
+        let mut members = Vec::with_capacity(all.len());
         for group in &self.groups {
             for &index in &group.parameters {
-                let (first, second) = match &all[index] {
-                    Moments::Full(first, second) => (first, second),
-                    Moments::Momentum(only) => {
-                        momentum = true;
-                        (only, only)
-                    }
-                    Moments::Bytes(..) => return Ok(false),
+                let Some((first, second)) = all[index].in_full() else {
+                    return Ok(false);
                 };
                 members.push(Member {
                     parameter: &parameters.at(index).tensor,
@@ -234,16 +219,8 @@ impl Optimizer {
                 });
             }
         }
-        if !momentum {
-            return Ok(adamw_together(&members, rule)?);
-        }
-        let rule = Sgd {
-            learning_rate: rule.learning_rate,
-            momentum: MOMENTUM,
-            weight_decay: 0.0,
-            gradient_factor: rule.gradient_factor,
-        };
-        Ok(sgd_together(&members, rule)?)
+        let momentum = all.iter().any(|m| matches!(m, Moments::Momentum(_)));
+        step.together(&members, momentum)
     }
 
     /// Drops all moments.

@@ -36,6 +36,7 @@ fn heaps_are_as_forecast() {
             checkpointed: checkpointed as usize,
             steps: 1,
             precision: Precision::F32,
+            moments_in_file: false,
         };
         let before = live_bytes();
         take_peak_bytes();

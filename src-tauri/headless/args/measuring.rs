@@ -49,6 +49,9 @@ pub struct Bench {
     /// Blocks that keep their input only
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     pub checkpoint_blocks: usize,
+    /// Moments in a memory-mapped file, as under the last rung before a run parks
+    #[arg(long, conflicts_with_all = ["kernels", "gradients"])]
+    pub moments_in_file: bool,
     /// f32, bf16 or f16; halves are slow on the CPU
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub precision: String,

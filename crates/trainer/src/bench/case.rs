@@ -27,6 +27,8 @@ pub struct Case {
     pub steps: usize,
     /// What pieces are computed in.
     pub precision: Precision,
+    /// Moments lie in a memory-mapped file, as where a training gives all else up before it parks.
+    pub moments_in_file: bool,
 }
 
 /// Smallest, middle and largest of several measurements.
@@ -79,6 +81,11 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
     let mut computed_on = rounded(&parameters, precision)?;
     let (mut skipped_steps, mut updates) = (0, 0);
     let mut optimizer = Optimizer::new(OptimizerKind::AdamW, WEIGHT_DECAY, &parameters)?;
+    if case.moments_in_file {
+        optimizer.map(&std::env::temp_dir(), device)?;
+        // What they took before they went is no part of a step.
+        tape::device::take_peak_bytes(device);
+    }
     let batch = case.workload.batch(case.batch);
     // Cut before the clock runs: the bench measures training, not copies on the host.
     let parts: Vec<_> = (0..case.batch)
