@@ -4,6 +4,7 @@ mod compression;
 mod measuring;
 mod numbers;
 mod texts;
+mod trained;
 mod tried;
 mod typed;
 mod used;
@@ -11,14 +12,14 @@ mod weights;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dataset::Task;
-use runlog::Blocks;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use trained::task;
 
 pub use compression::Compression;
 pub use measuring::{Bench, VerifySplit};
 pub use numbers::Numbers;
 pub use texts::{Generate, Texts};
+pub use trained::{Computing, Limits, Trained};
 pub use tried::{FindLr, SweepBatch, Tune};
 pub use used::{Evaluate, Predict};
 pub use weights::Weights;
@@ -105,13 +106,8 @@ pub struct Inspect {
 pub struct Train {
     /// Folder with one sub-folder of photographs per class, or a folder or file of texts
     pub folder: Option<PathBuf>,
-    /// Guessed where absent
-    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model|token-compression")]
-    pub task: Option<Task>,
-    /// convnet, vit_micro, resnet18, resnet34, resnet50, vit_tiny, vit_small or vit_base; for texts text_micro or text_mini;
-    /// for documents gpt_micro, gpt_mini or gpt_small, to compress them compress_micro, compress_mini or compress_small
-    #[arg(long)]
-    pub model: Option<String>,
+    #[command(flatten)]
+    pub trained: Trained,
     #[command(flatten)]
     pub weights: Weights,
     #[command(flatten)]
@@ -120,9 +116,6 @@ pub struct Train {
     pub compression: Compression,
     #[command(flatten)]
     pub numbers: Numbers,
-    /// Side of the square image in pixels
-    #[arg(long, value_name = "PIXELS")]
-    pub image_size: Option<u32>,
     /// Times every sample is seen
     #[arg(long)]
     pub epochs: Option<u64>,
@@ -135,18 +128,12 @@ pub struct Train {
     /// auto, or a fixed size for every piece
     #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
     pub micro_batch: Option<MicroBatch>,
-    /// adamw, adamw8bit (a quarter of the state) or sgd
-    #[arg(long)]
-    pub optimizer: Option<String>,
     /// Peak learning rate
     #[arg(long, value_name = "RATE")]
     pub learning_rate: Option<f64>,
     /// Decoupled weight decay
     #[arg(long, value_name = "DECAY")]
     pub weight_decay: Option<f64>,
-    /// Evaluate with a moving average of the weights, such as 0.999
-    #[arg(long, value_name = "DECAY")]
-    pub ema_decay: Option<f64>,
     /// none, standard or randaugment
     #[arg(long)]
     pub augment: Option<String>,
@@ -156,30 +143,13 @@ pub struct Train {
     /// Share of each target that goes to all classes alike, 0 to 0.99
     #[arg(long, value_name = "SHARE")]
     pub label_smoothing: Option<f64>,
-    /// auto, metal, cuda or cpu
-    #[arg(long)]
-    pub device: Option<String>,
-    /// f32, bf16 or f16; f64 on the CPU
-    #[arg(long)]
-    pub precision: Option<String>,
-    /// Blocks that keep their input only and run again in backward
-    #[arg(long, value_name = "N|all", value_parser = Blocks::parse)]
-    pub checkpoint_blocks: Option<Blocks>,
-    /// Threads of the CPU kernels
-    #[arg(long)]
-    pub threads: Option<u32>,
+    #[command(flatten)]
+    pub computing: Computing,
     /// Threads that decode ahead; 0 decodes in the training thread
     #[arg(long)]
     pub workers: Option<u32>,
-    /// Largest footprint, such as 8GB
-    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
-    pub memory_cap: Option<u64>,
-    /// The same as a share of all memory, 0.1 to 0.95; 0.67 leaves a third to you
-    #[arg(long, value_name = "SHARE", value_parser = memory_target)]
-    pub memory_target: Option<f64>,
-    /// Share of all memory that everybody together may fill, 0.5 to 0.95; less is kinder to other apps
-    #[arg(long, value_name = "SHARE", value_parser = politeness)]
-    pub politeness: Option<f64>,
+    #[command(flatten)]
+    pub limits: Limits,
     #[command(flatten)]
     pub script: Script,
     /// Repeat the schedule of a recorded run: micro-batches, and blocks computed twice
@@ -245,11 +215,6 @@ impl From<ScriptBy> for trainer::ScriptBy {
 pub enum MicroBatch {
     Auto,
     Fixed(u32),
-}
-
-pub fn task(text: &str) -> Result<Task, String> {
-    let named = Task::ALL.into_iter().find(|task| task.name() == text);
-    named.ok_or_else(|| format!("write one of {}", Task::ALL.map(Task::name).join(", ")))
 }
 
 fn micro_batch(text: &str) -> Result<MicroBatch, String> {
@@ -318,40 +283,11 @@ pub struct Memory {
 
 #[derive(Args)]
 pub struct Pilot {
-    /// Largest footprint, such as 8GB
-    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
-    pub memory_cap: Option<u64>,
-    /// The same as a share of all memory, 0.1 to 0.95
-    #[arg(long, value_name = "SHARE", value_parser = memory_target)]
-    pub memory_target: Option<f64>,
-    /// Share of memory that everybody together may fill, 0.5 to 0.95
-    #[arg(long, value_name = "SHARE", value_parser = politeness)]
-    pub politeness: Option<f64>,
+    #[command(flatten)]
+    pub limits: Limits,
     /// auto, or a fixed size for every piece
     #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
     pub micro_batch: Option<MicroBatch>,
-}
-
-pub fn politeness(text: &str) -> Result<f64, String> {
-    share(
-        text,
-        0.5..=0.95,
-        "write a share from 0.5 to 0.95, such as 0.9",
-    )
-}
-
-/// `--memory-target`: a share of all memory.
-pub fn memory_target(text: &str) -> Result<f64, String> {
-    share(
-        text,
-        0.1..=0.95,
-        "write a share from 0.1 to 0.95, such as 0.67",
-    )
-}
-
-fn share(text: &str, allowed: RangeInclusive<f64>, write: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| allowed.contains(share));
-    share.ok_or_else(|| write.to_owned())
 }
 
 #[derive(Args)]

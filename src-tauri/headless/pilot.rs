@@ -9,9 +9,9 @@ use std::io::{BufRead, Write};
 pub fn run(args: &args::Pilot) -> Result<(), Failure> {
     let standard = Policy::default();
     let mut pilot = LinePilot::new(Policy {
-        memory_cap_bytes: args.memory_cap,
-        memory_cap_fraction: args.memory_target,
-        politeness: args.politeness.unwrap_or(standard.politeness),
+        memory_cap_bytes: args.limits.memory_cap,
+        memory_cap_fraction: args.limits.memory_target,
+        politeness: args.limits.politeness.unwrap_or(standard.politeness),
         fixed_micro_batch: match args.micro_batch {
             Some(MicroBatch::Fixed(size)) => Some(size),
             _ => None,

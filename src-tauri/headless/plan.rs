@@ -6,7 +6,7 @@ mod clock;
 mod listed;
 mod table;
 
-use super::args::{Compression, Texts, Weights};
+use super::args::{Compression, Computing, Limits, Texts, Trained, Weights};
 use super::failure::Failure;
 use super::say::out;
 use super::train::{base_config, brought, machine};
@@ -14,7 +14,6 @@ use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
 use clock::{Clock, by_cost};
-use dataset::Task;
 use listed::{listed, unit};
 use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered};
 use runlog::{Blocks, RunConfig};
@@ -36,16 +35,8 @@ pub struct Plan {
     /// gpt, gpt125m, resnet18, vit_tiny or bert_mini, in the place of a folder
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
-    /// One model alone: convnet, vit_micro, resnet18, resnet34, resnet50, vit_tiny, vit_small or vit_base; for texts text_micro or
-    /// text_mini; for documents gpt_micro, gpt_mini or gpt_small
-    #[arg(long)]
-    pub model: Option<String>,
-    /// One image size alone, the side in pixels
-    #[arg(long, value_name = "PIXELS")]
-    pub image_size: Option<u32>,
-    /// Guessed where absent
-    #[arg(long, value_parser = super::args::task, value_name = "TASK")]
-    pub task: Option<Task>,
+    #[command(flatten)]
+    pub trained: Trained,
     #[command(flatten)]
     pub weights: Weights,
     #[command(flatten)]
@@ -55,36 +46,13 @@ pub struct Plan {
     /// Samples a step
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// adamw, adamw8bit or sgd
-    #[arg(long)]
-    pub optimizer: Option<String>,
     /// So many trainings like this one at once, each in an equal part of what is left
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
-    /// Keep a moving average of the weights too
-    #[arg(long, value_name = "DECAY")]
-    pub ema_decay: Option<f64>,
-    /// f32, bf16 or f16; f64 on the CPU
-    #[arg(long)]
-    pub precision: Option<String>,
-    /// Blocks that keep their input only and run again in backward
-    #[arg(long, value_name = "N|all", value_parser = Blocks::parse)]
-    pub checkpoint_blocks: Option<Blocks>,
-    /// auto, metal, cuda or cpu
-    #[arg(long)]
-    pub device: Option<String>,
-    /// Threads of the CPU kernels
-    #[arg(long)]
-    pub threads: Option<u32>,
-    /// Largest footprint, such as 8GB
-    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
-    pub memory_cap: Option<u64>,
-    /// The same as a share of all memory, 0.1 to 0.95; 0.67 leaves a third to you
-    #[arg(long, value_name = "SHARE", value_parser = super::args::memory_target)]
-    pub memory_target: Option<f64>,
-    /// Share of memory that all apps together may fill: the budget line
-    #[arg(long, value_name = "SHARE", value_parser = super::args::politeness)]
-    pub politeness: Option<f64>,
+    #[command(flatten)]
+    pub computing: Computing,
+    #[command(flatten)]
+    pub limits: Limits,
     /// Plan for a Mac with so much memory, such as 16GB
     #[arg(long = "for", value_name = "SIZE", value_parser = asked::mac)]
     pub mac: Option<u64>,
@@ -166,8 +134,8 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
 fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
     let (workload, begun) = (workload(name)?, Instant::now());
     let room = room(args, &RunConfig::default())?;
-    let target = target(args.threads, &room);
-    let blocks = args.checkpoint_blocks.unwrap_or(Blocks::Count(0));
+    let target = target(args.computing.threads, &room);
+    let blocks = args.computing.checkpoint_blocks.unwrap_or(Blocks::Count(0));
     let blocks = blocks.of(workload.blocks() as u32).ok_or_else(|| {
         Failure::usage(format!(
             "{name} has {} blocks; write 0 to {0}, or all",
@@ -306,27 +274,17 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
     let typed = RunConfig {
         folder: args.folder.clone(),
-        task: args.task.map(|task| task.name().to_owned()),
-        model: args.model.clone(),
-        image_size: args.image_size,
-        tokens: args.texts.tokens,
-        vocabulary: args.texts.vocabulary,
-        class_weights: args.texts.class_weights.clone(),
-        text_column: args.texts.text_column.clone(),
-        label_column: args.texts.label_column.clone(),
         effective_batch: args.effective_batch,
-        optimizer: args.optimizer.clone(),
-        ema_decay: args.ema_decay,
-        precision: args.precision.clone(),
-        checkpoint_blocks: args.checkpoint_blocks,
-        // Another Mac trains on Metal.
-        device: args.device.clone().or(args.mac.map(|_| "metal".to_owned())),
-        threads: args.threads,
-        memory_cap_bytes: args.memory_cap,
-        memory_cap_fraction: args.memory_target,
-        politeness: args.politeness,
         ..RunConfig::default()
     };
+    let typed = args
+        .limits
+        .over(args.computing.over(args.trained.over(typed)));
+    let mut typed = args.texts.over(typed);
+    // Another Mac trains on Metal.
+    if let (None, Some(_)) = (&typed.device, args.mac) {
+        typed.device = Some("metal".to_owned());
+    }
     let config = args.weights.over(args.compression.over(typed)).over(base);
     config.validate()?;
     brought(config)

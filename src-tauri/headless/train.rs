@@ -120,18 +120,6 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
     let typed = RunConfig {
         folder: args.folder.clone(),
-        task: args.task.map(|task| task.name().to_owned()),
-        model: args.model.clone(),
-        image_size: args.image_size,
-        tokens: args.texts.tokens,
-        vocabulary: args.texts.vocabulary,
-        class_weights: args.texts.class_weights.clone(),
-        text_column: args.texts.text_column.clone(),
-        label_column: args.texts.label_column.clone(),
-        targets: args.numbers.targets.clone(),
-        target_weight: args.numbers.target_weight,
-        loss_balance: args.numbers.loss_balance.clone(),
-        group_by: args.numbers.group_by.clone(),
         epochs: args.epochs,
         steps: args.steps,
         effective_batch: args.effective_batch,
@@ -139,26 +127,21 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
             Some(MicroBatch::Fixed(size)) => Some(size),
             Some(MicroBatch::Auto) | None => None,
         },
-        optimizer: args.optimizer.clone(),
         learning_rate: args.learning_rate,
         weight_decay: args.weight_decay,
-        ema_decay: args.ema_decay,
         augment: args.augment.clone(),
         mix: args.mix.clone(),
         label_smoothing: args.label_smoothing,
-        device: args.device.clone(),
-        precision: args.precision.clone(),
-        checkpoint_blocks: args.checkpoint_blocks,
-        threads: args.threads,
         workers: args.workers,
-        memory_cap_bytes: args.memory_cap,
-        memory_cap_fraction: args.memory_target,
-        politeness: args.politeness,
         seed: args.seed,
         dev_samples: args.dev_samples,
         checkpoint_every: args.checkpoint_every.clone(),
         ..RunConfig::default()
     };
+    let typed = args
+        .limits
+        .over(args.computing.over(args.trained.over(typed)));
+    let typed = args.numbers.over(args.texts.over(typed));
     let mut config = args.weights.over(args.compression.over(typed)).over(base);
     if args.micro_batch == Some(MicroBatch::Auto) {
         config.micro_batch = None;

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use dataset::TableOptions;
+use runlog::RunConfig;
 
 /// How numbers beside photographs are read and learnt.
 #[derive(Args, Default)]
@@ -21,12 +22,19 @@ pub struct Numbers {
 }
 
 impl Numbers {
+    /// The same in a config.
+    pub fn over(&self, config: RunConfig) -> RunConfig {
+        RunConfig {
+            targets: self.targets.clone(),
+            target_weight: self.target_weight,
+            loss_balance: self.loss_balance.clone(),
+            group_by: self.group_by.clone(),
+            ..config
+        }
+    }
+
     /// How tables are read.
     pub fn table(&self) -> TableOptions {
-        trainer::table_options(&runlog::RunConfig {
-            targets: self.targets.clone(),
-            group_by: self.group_by.clone(),
-            ..runlog::RunConfig::default()
-        })
+        trainer::table_options(&self.over(RunConfig::default()))
     }
 }

@@ -1,6 +1,7 @@
 //! Arguments about texts alone: how they are read, and `ebb generate`. Knows no command's work.
 
 use clap::Args;
+use runlog::RunConfig;
 
 /// How texts are read.
 #[derive(Args, Default)]
@@ -20,6 +21,20 @@ pub struct Texts {
     /// Column of labels, by name or number
     #[arg(long, value_name = "COLUMN")]
     pub label_column: Option<String>,
+}
+
+impl Texts {
+    /// The same in a config.
+    pub fn over(&self, config: RunConfig) -> RunConfig {
+        RunConfig {
+            tokens: self.tokens,
+            vocabulary: self.vocabulary,
+            class_weights: self.class_weights.clone(),
+            text_column: self.text_column.clone(),
+            label_column: self.label_column.clone(),
+            ..config
+        }
+    }
 }
 
 #[derive(Args)]

@@ -11,7 +11,7 @@ pub struct Tried {
     /// Folder of photographs or texts, or a file of texts
     pub folder: PathBuf,
     /// Guessed where absent
-    #[arg(long, value_parser = super::task, value_name = "image-classification|text-classification|language-model")]
+    #[arg(long, value_parser = super::trained::task, value_name = "image-classification|text-classification|language-model")]
     pub task: Option<Task>,
     /// A model, as `ebb train` takes it
     #[arg(long)]

@@ -55,8 +55,8 @@ fn working_set_bytes(total_bytes: u64) -> u64 {
 pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
     let politeness = config.politeness.unwrap_or(Policy::default().politeness);
     let cap = Policy {
-        memory_cap_bytes: args.memory_cap.or(config.memory_cap_bytes),
-        memory_cap_fraction: args.memory_target.or(config.memory_cap_fraction),
+        memory_cap_bytes: args.limits.memory_cap.or(config.memory_cap_bytes),
+        memory_cap_fraction: args.limits.memory_target.or(config.memory_cap_fraction),
         ..Policy::default()
     };
     let device = |total_bytes, limit_bytes| DeviceRoom {
@@ -91,7 +91,12 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
         Some(bytes) => bytes + sample.system_bytes,
         None => sample.system_bytes + sample.others_bytes(),
     };
-    let wanted = match args.device.as_deref().or(config.device.as_deref()) {
+    let wanted = match args
+        .computing
+        .device
+        .as_deref()
+        .or(config.device.as_deref())
+    {
         Some("cpu") => Wanted::Cpu,
         Some("metal") => Wanted::Metal,
         Some("cuda") => Wanted::Cuda,

@@ -13,17 +13,17 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)>
     if let Some(model) = plan.text_model() {
         let all = TextSize::ALL.into_iter();
         let mut sizes: Vec<TextSize> = all.filter(|size| size.task() == plan.task()).collect();
-        sizes.retain(|size| args.model.is_none() || *size == model.size);
+        sizes.retain(|size| args.trained.model.is_none() || *size == model.size);
         sizes.sort_unstable();
         let sized = sizes.into_iter();
         let sized = sized.map(|size| ModelKind::Texts(TextModel { size, ..model }));
         return sized.map(|model| (model, plan.image_size)).collect();
     }
-    let models = match args.model {
+    let models = match args.trained.model {
         Some(_) => vec![plan.model],
         None => ModelKind::SMALL.to_vec(),
     };
-    let mut sizes: Vec<u32> = match args.image_size {
+    let mut sizes: Vec<u32> = match args.trained.image_size {
         Some(_) => Vec::new(),
         None => IMAGE_SIZES.to_vec(),
     };
