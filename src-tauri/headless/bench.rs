@@ -9,7 +9,8 @@ use super::verify_split::workload;
 use serde_json::json;
 use std::process::Command;
 use trainer::bench::{
-    Case, Row, Workload, gradients_against_f64, measure_kernels, peak_gflops, run as measure,
+    Apart, Case, Parting, Row, Workload, gradients_against_f64, measure_kernels, peak_gflops,
+    run as measure,
 };
 use trainer::{LossScale, Precision, choose, default_threads, on_threads};
 
@@ -75,29 +76,71 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
             gradients_against_f64(case, &chosen.device, args.nudges)?,
         ))
     })?;
+    let (plain, along) = (&distance.plain, distance.along.as_ref());
     if args.json {
-        let line = json!({
-            "workload": name, "batch": case.batch, "precision": precision, "device": kind, "loss": distance.loss,
-            "gradients": distance.all, "largest": distance.largest, "largest_of": distance.name,
+        let mut line = json!({
+            "workload": name, "batch": case.batch, "precision": precision, "device": kind, "loss": plain.loss,
+            "gradients": plain.all, "largest": plain.largest, "largest_of": plain.name,
             "own": distance.own,
         });
+        if let Some((apart, parting)) = along {
+            line["same_branches"] = json!({
+                "loss": apart.loss, "gradients": apart.all, "largest": apart.largest, "largest_of": apart.name,
+                "branches": parting.taken, "other": parting.other, "farthest": said(parting.farthest),
+                "farthest_at": parting.farthest_at, "near": case.precision.near_a_kink(),
+            });
+        }
         out!("{line}");
     } else {
+        let differ = |apart: &Apart| {
+            format!(
+                "gradients differ by {:.1e}, most that of {} by {:.1e}; the loss by {:.1e}",
+                apart.all, apart.name, apart.largest, apart.loss
+            )
+        };
+        let batch = case.batch;
         out!(
-            "{name:10} {precision} batch {:>3} on {kind} against f64: gradients differ by {:.1e}, most that of {} by {:.1e}; the loss by {:.1e}",
-            case.batch,
-            distance.all,
-            distance.name,
-            distance.largest,
-            distance.loss
+            "{name:10} {precision} batch {batch:>3} on {kind} against f64: {}",
+            differ(plain)
         );
+        if let Some((apart, parting)) = along {
+            let Parting { taken, other, .. } = parting;
+            out!("           on the same branches: {}", differ(apart));
+            out!(
+                "           {other} of {taken} branches were not f64's own, the farthest {:.1e} of its operation's scale from the kink",
+                parting.farthest
+            );
+        }
         if let Some(own) = distance.own {
             out!(
                 "           f64's own move by {own:.1e} where the weights move in their last places"
             );
         }
     }
-    Ok(())
+    match distance.unexplained(case.precision) {
+        Some(parting) => Err(unexplained(&case, &parting)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses branches that rounding does not explain: on these the same gradient would hide a fault.
+fn unexplained(case: &Case, parting: &Parting) -> Failure {
+    Failure::new(format!(
+        "{} at batch {}: operation {} of those with kinks went another way than f64 {:.1e} of its scale from the kink, and rounding explains {:.1e}; `ebb doctor` examines single operations",
+        case.workload.name(),
+        case.batch,
+        parting.farthest_at + 1,
+        parting.farthest,
+        case.precision.near_a_kink()
+    ))
+}
+
+/// A number as events say it: JSON has none that is not finite.
+fn said(number: f64) -> serde_json::Value {
+    match number.is_finite() {
+        true => number.into(),
+        false => "inf".into(),
+    }
 }
 
 fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {

@@ -22,6 +22,25 @@ fn gradients_are_measured_against_f64() {
 }
 
 #[test]
+fn a_network_with_kinks_is_judged_on_its_own_branches() {
+    let place = Place::new();
+    for (precision, plain, most) in [("f32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)] {
+        let line = format!(
+            "bench --gradients --workload resnet18 --batch 1 --device cpu --threads 2 --precision {precision}"
+        );
+        let said = place.run(&format!("{line} --json")).ended(0).out;
+        let line: Value = serde_json::from_str(&said).expect("JSON");
+        let same = &line["same_branches"];
+        let number = |of: &Value, key: &str| of[key].as_f64().expect("a number");
+        // This sample has values within rounding of a kink: without their branches the figure says nothing.
+        assert!(number(&line, "gradients") > plain, "{line}");
+        assert!(number(same, "gradients") < most, "{line}");
+        assert!(number(same, "other") > 0.0, "{line}");
+        assert!(number(same, "farthest") < number(same, "near"), "{line}");
+    }
+}
+
+#[test]
 fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
     let place = Place::new();
     let line = "bench --workload bert_mini --batch 3,1 --micro 2 --steps 1 --device cpu --threads 2 --json";

@@ -1,5 +1,6 @@
 //! Activation checkpointing: a block runs forward without recording and again, recorded, when its gradient is needed.
 
+use crate::branches::Course;
 use crate::ending::Ending;
 use crate::error::Result;
 use crate::gradients::Gradients;
@@ -64,13 +65,23 @@ impl Tape<'_> {
         E: Into<Ending>,
     {
         self.poll()?;
-        let quiet = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
-        let quiet = quiet.inner();
+        let (course, all) = (
+            self.course().cloned(),
+            x.dims().first().copied().unwrap_or(0),
+        );
         let outputs = parts(x.tensor(), size)?
             .into_iter()
             .map(|(samples, part)| {
+                let quiet =
+                    Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
+                let within = course.as_ref().map(|course| course.within(&samples, all));
+                let quiet = quiet.inner().along(within);
                 let ending: Ending = block(&quiet, &Value::constant(part), samples)?.into();
-                Ok(ending.finish(&quiet)?.tensor().clone())
+                let y = ending.finish(&quiet)?;
+                if let (Some(course), Some(inner)) = (self.course(), quiet.course()) {
+                    course.pass(inner);
+                }
+                Ok(y.tensor().clone())
             })
             .collect::<Result<_>>()?;
         let y = join(outputs)?;
@@ -83,6 +94,7 @@ impl Tape<'_> {
             kernels: self.kernels(),
             keeping: self.keeping().clone(),
             id: x.id(),
+            course,
         };
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
@@ -94,9 +106,13 @@ impl Tape<'_> {
                 joined: None,
             };
             let seeds = parts(&gradient, size)?;
-            for (part, (samples, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
+            for ((samples, part), (_, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
+                let course = again.course.as_ref();
+                let course = course.map(|course| course.within(&samples, all).again());
+                let begins = samples.start;
+                let part = (samples, part, course);
                 if let Some(found) = again.walk_back(part, seed, &block, sink)? {
-                    whole.put(found, samples.start)?;
+                    whole.put(found, begins)?;
                 }
             }
             match whole.joined {
@@ -170,13 +186,15 @@ struct Again {
     keeping: Keeping,
     /// The input's, when it needs a gradient.
     id: Option<usize>,
+    /// As it was before the block.
+    course: Option<Course>,
 }
 
 impl Again {
     /// Runs `block` recorded and walks back: the parameters' gradients go to `sink`, the input's comes back.
     fn walk_back<E: Into<Ending>>(
         &self,
-        (samples, input): (Range<usize>, Tensor),
+        (samples, input, course): (Range<usize>, Tensor, Option<Course>),
         gradient: Tensor,
         block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
         sink: &mut Gradients,
@@ -187,7 +205,8 @@ impl Again {
             self.kernels,
             self.keeping.clone(),
         )
-        .inner();
+        .inner()
+        .along(course);
         // What needs no gradient gets none the second time either.
         let x = match self.id {
             Some(_) => tape.variable(input),

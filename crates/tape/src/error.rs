@@ -74,6 +74,14 @@ pub enum TapeError {
         /// Size of the axis.
         size: usize,
     },
+    /// A run that follows another one's branches, but does not do what that did.
+    #[error(
+        "operation {at} of those with kinks is not what the recorded run had there; follow a run of the same network on the same samples"
+    )]
+    OtherRun {
+        /// Operations with kinks before it.
+        at: usize,
+    },
     /// The device refused an allocation.
     #[error("the device refused an allocation: {0}")]
     Memory(String),

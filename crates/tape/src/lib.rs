@@ -4,6 +4,7 @@
 //! Refuses to know models, data, optimizers and pressure. Parameters are plain tensors; candle's own autograd is never
 //! involved (no `Var`, no `backward`).
 
+mod branches;
 pub mod check;
 mod checkpoint;
 /// Kernels and accessors of the CPU.
@@ -29,6 +30,7 @@ mod tape;
 pub mod update;
 mod watch;
 
+pub use branches::{Branches, Parting};
 pub use ending::Ending;
 pub use error::{Result, TapeError};
 pub use gradients::Gradients;

@@ -1,5 +1,6 @@
 //! The tape itself: values, recorded operations, and the walk back. What an operation computes stands in `ops`.
 
+use crate::branches::Course;
 use crate::error::{Result, TapeError};
 use crate::gradients::Gradients;
 use crate::kept::{Again, Kept};
@@ -110,6 +111,8 @@ pub struct Tape<'a> {
     kernels: Kernels,
     /// A checkpointed block runs on it: its operations are part of one of another tape's.
     inner: bool,
+    /// Another run's branches, or its own recorded; neither where training trains.
+    course: Option<Course>,
 }
 
 impl<'a> Tape<'a> {
@@ -157,6 +160,7 @@ impl<'a> Tape<'a> {
             cancel,
             kernels,
             inner: false,
+            course: None,
         }
     }
 
@@ -169,6 +173,7 @@ impl<'a> Tape<'a> {
             cancel,
             kernels,
             inner: false,
+            course: None,
         }
     }
 
@@ -178,6 +183,15 @@ impl<'a> Tape<'a> {
             inner: true,
             ..self
         }
+    }
+
+    /// The same tape with its branches recorded, or another run's taken.
+    pub(crate) fn along(self, course: Option<Course>) -> Self {
+        Tape { course, ..self }
+    }
+
+    pub(crate) fn course(&self) -> Option<&Course> {
+        self.course.as_ref()
     }
 
     /// A parameter as a value; a frozen one is a constant. A quantised matrix comes in full: whoever knows a form for it asks

@@ -9,8 +9,9 @@ mod gradients;
 mod peak;
 
 pub use case::{Case, Row, Spread, run};
-pub use gradients::{Distance, gradients_against_f64};
+pub use gradients::{Apart, Distance, gradients_against_f64};
 pub use peak::peak_gflops;
+pub use tape::Parting;
 pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
 pub(crate) use workload::Model;
 pub use workload::Workload;

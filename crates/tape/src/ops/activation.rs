@@ -3,9 +3,11 @@
 //! from which whoever needs the output computes it again.
 
 use super::Form;
+use crate::branches::{Kink, way};
 use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
 use crate::error::Result;
 use crate::half::widened;
+use crate::inplace::to_f64;
 use crate::kept::Again;
 use crate::kernels::elements::{Function, apply, apply_backward};
 use crate::tape::{Tape, Value};
@@ -36,6 +38,9 @@ impl Tape<'_> {
     /// `max(x, 0)`, element by element; its derivative at 0 is 0. NaN passes both ways.
     pub fn relu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
+        if let Some(ways) = self.taken(Kink::Rise, x.tensor().elem_count())? {
+            return self.relu_along(x, ways);
+        }
         let form = self.form(x.tensor());
         let y = pointwise(
             x.tensor(),
@@ -45,6 +50,7 @@ impl Tape<'_> {
             |x: f64| if x < 0.0 { 0.0 } else { x },
             |x: f32| if x < 0.0 { 0.0 } else { x },
         )?;
+        self.record_rises(&y)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
@@ -65,6 +71,23 @@ impl Tape<'_> {
                 tensor_of(map2(&y, &dy, |y, dy| if y <= zero { zero } else { dy }), kept.dims())
             })?;
             sink.give(id, dx)
+        }))
+    }
+
+    /// `x` where the run that this one follows rose, else 0.
+    fn relu_along(&self, x: &Value, ways: Vec<u8>) -> Result<Value> {
+        let xs = to_f64(x.tensor())?;
+        let others = xs.iter().zip(&ways);
+        let others = others.filter(|&(&x, &taken)| way(x) != taken);
+        self.part(ways.len(), &xs, others.map(|(x, _)| x.abs()));
+        let rises = Tensor::from_vec(ways, x.dims(), x.tensor().device())?;
+        let y = rises.where_cond(x.tensor(), &x.tensor().zeros_like()?)?;
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let (id, kept) = (x.id(), rises.clone());
+        Ok(self.push(y, &[&rises], move |dy, sink| {
+            sink.give(id, kept.where_cond(&dy, &dy.zeros_like()?)?)
         }))
     }
 

@@ -71,6 +71,10 @@ impl Tape<'_> {
         }
         expect_shape("group_norm", "weight", weight, &[channels])?;
         expect_shape("group_norm", "bias", bias, &[channels])?;
+        if activation == Activation::Relu && self.follows() {
+            let z = self.group_norm(x, groups, (weight, bias), epsilon, Activation::None)?;
+            return self.relu(&z);
+        }
         let norm = Norm {
             sizes: Sizes {
                 channels,
@@ -86,6 +90,9 @@ impl Tape<'_> {
         let input = x.tensor().contiguous()?;
         let moments = norm.moments(&input)?;
         let y = norm.forward(&input, &moments)?;
+        if activation == Activation::Relu {
+            self.record_rises(&y)?;
+        }
         if !self.records(&[x, weight, bias]) {
             return Ok(Value::constant(y));
         }

@@ -2,9 +2,11 @@
 //! image counts as minus infinity; of equal values the first gets the gradient. Saved: one byte an output, which value it was.
 
 use super::{Form, axes};
+use crate::branches::Kink;
 use crate::cpu::{Float, View, buffer, tensor_of, wide, with_float};
 use crate::error::{Result, TapeError};
 use crate::half::widened;
+use crate::inplace::to_f64;
 use crate::kernels::images;
 use crate::tape::{Tape, Value};
 use crate::update::Element;
@@ -98,6 +100,15 @@ impl Plane {
         let row = at / self.out_width * s.stride + place / s.kernel - s.padding;
         row * self.width + at % self.out_width * s.stride + place % s.kernel - s.padding
     }
+
+    /// [`Plane::pixel`], where the window has such a place and it lies inside the image.
+    fn pixel_inside(&self, at: usize, place: u8) -> Option<usize> {
+        let (s, place) = (self.shape, usize::from(place));
+        let row = (at / self.out_width * s.stride + place / s.kernel).checked_sub(s.padding)?;
+        let column = (at % self.out_width * s.stride + place % s.kernel).checked_sub(s.padding)?;
+        let inside = place < s.kernel.pow(2) && row < self.height && column < self.width;
+        inside.then_some(row * self.width + column)
+    }
 }
 
 impl Tape<'_> {
@@ -129,12 +140,17 @@ impl Tape<'_> {
         };
         let dims = [samples, channels, plane.out_height, plane.out_width];
         let input = x.tensor().contiguous()?;
-        if self.form(&input) == Form::Device {
+        if self.form(&input) == Form::Device && !self.follows() {
             return self.max_pool_by_kernels(x, &input, plane, &dims);
         }
         // Without a kernel the places are found on the host on every device: the stock gradient is wrong.
         let host = widened(&input.to_device(&Device::Cpu)?)?;
         let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
+        let (y, places) = match self.taken(Kink::Largest, places.len())? {
+            Some(taken) => (self.pool_along(plane, &host, &y, (&places, &taken))?, taken),
+            None => (y, places),
+        };
+        self.record_ways(Kink::Largest, places.len(), || Ok(places.clone()))?;
         let y = y.to_dtype(input.dtype())?.to_device(input.device())?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
@@ -167,6 +183,34 @@ impl Plane {
 }
 
 impl Tape<'_> {
+    /// What stands at the places that the run took which this one follows; `largest` at its own.
+    fn pool_along(
+        &self,
+        plane: Plane,
+        x: &Tensor,
+        largest: &Tensor,
+        (own, taken): (&[u8], &[u8]),
+    ) -> Result<Tensor> {
+        let (xs, largest_values) = (to_f64(x)?, to_f64(largest)?);
+        let (pixels, outputs) = (plane.height * plane.width, plane.outputs());
+        let stands = |(i, &place): (usize, &u8)| {
+            let outside = || TapeError::Index {
+                op: "max_pool",
+                place: i,
+                index: place.into(),
+                size: plane.shape.kernel.pow(2),
+            };
+            let pixel = plane.pixel_inside(i % outputs, place);
+            Ok(xs[i / outputs * pixels + pixel.ok_or_else(outside)?])
+        };
+        let y = taken.iter().enumerate().map(stands);
+        let y = y.collect::<Result<Vec<f64>>>()?;
+        let others = (0..taken.len()).filter(|&i| taken[i] != own[i]);
+        self.part(taken.len(), &xs, others.map(|i| largest_values[i] - y[i]));
+        let y = Tensor::from_vec(y, largest.shape(), &Device::Cpu)?;
+        Ok(y.to_dtype(x.dtype())?)
+    }
+
     fn max_pool_by_kernels(
         &self,
         x: &Value,
@@ -175,6 +219,9 @@ impl Tape<'_> {
         dims: &[usize],
     ) -> Result<Value> {
         let (y, places) = images::max_pool(input, dims, plane.pool())?;
+        self.record_ways(Kink::Largest, places.elem_count(), || {
+            Ok(places.flatten_all()?.to_vec1::<u8>()?)
+        })?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }

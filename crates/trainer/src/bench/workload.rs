@@ -195,6 +195,18 @@ impl Model {
         (checkpointed, loss_factor): (usize, f64),
     ) -> Result<(TrainedPiece, u64)> {
         let tape = Tape::record(parameters, Cancel::default(), kernels);
+        self.piece_on(tape, parameters, part, device, (checkpointed, loss_factor))
+    }
+
+    /// [`Model::piece`] on this tape, which records.
+    pub fn piece_on(
+        &self,
+        tape: Tape,
+        parameters: &Parameters,
+        part: &Batch,
+        device: &Device,
+        (checkpointed, loss_factor): (usize, f64),
+    ) -> Result<(TrainedPiece, u64)> {
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;
         let keeping = tape.keeping().clone();
         let (per_row, root) = (loss.per_sample, loss.sum);
