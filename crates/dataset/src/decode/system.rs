@@ -151,10 +151,19 @@ impl Unread {
     pub(crate) fn reason(self, format: &str) -> String {
         match self {
             Unread::Format => {
-                format!("It is a {format} file, which is not read. Save it as JPEG or PNG.")
+                let article = article(format);
+                format!("It is {article} {format} file, which is not read. Save it as JPEG or PNG.")
             }
             Unread::File(reason) => reason,
         }
+    }
+}
+
+/// The article before a format's name as it is spoken: "an ICO", "a GIF".
+fn article(format: &str) -> &'static str {
+    match format.starts_with(['A', 'I']) {
+        true => "an",
+        false => "a",
     }
 }
 

@@ -269,6 +269,19 @@ fn a_file_is_cut_when_a_box_it_needs_reaches_beyond_its_end() {
 }
 
 #[test]
+fn a_format_is_refused_in_english() {
+    for (format, said) in [
+        ("ICO", "It is an ICO file,"),
+        ("AVIF", "It is an AVIF file,"),
+        ("HEIC", "It is a HEIC file,"),
+        ("TIFF or camera raw", "It is a TIFF or camera raw file,"),
+    ] {
+        let reason = Unread::Format.reason(format);
+        assert!(reason.starts_with(said), "{reason}");
+    }
+}
+
+#[test]
 fn a_file_too_large_to_hold_is_refused() {
     let mut endless = std::io::repeat(0);
     let Err(Unread::File(reason)) = judge(Some(DECODER), &mut endless) else {
