@@ -152,7 +152,8 @@ fn open(path: &Path) -> io::Result<(BufReader<File>, Vec<u8>)> {
     Ok((reader, start))
 }
 
-fn claims_image(path: &Path) -> bool {
+/// Whether a file is named like an image.
+pub(crate) fn claims_image(path: &Path) -> bool {
     const NAMES: [&str; 15] = [
         "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff", "heic", "heif",
         "avif", "jxl", "ico",

@@ -63,4 +63,4 @@ pub use text::{
     Window,
 };
 pub use watch::{Watch, watch};
-pub use weights::holds_weights;
+pub use weights::is_model;

@@ -6,7 +6,7 @@ use crate::inspect::{InspectOptions, inspect, last_name, real};
 use crate::inspection::Inspection;
 use crate::text::{Task, TextInspection, TextOptions, claims_text, inspect_texts};
 use crate::walk::{Walk, alone, walk};
-use crate::weights::{self, holds_weights};
+use crate::weights::{self, is_model};
 use std::path::Path;
 
 /// What was found, by task.
@@ -84,7 +84,7 @@ pub fn look(
     if is_image_task || !wants_texts && are_the_matter(&photographs, &listed) {
         return Ok(Found::Photographs(photographs));
     }
-    if !wants_texts && holds_weights(&root) {
+    if !wants_texts && is_model(&root) {
         // Its vocabulary and its readme are no corpus.
         return Ok(Found::Photographs(Inspection {
             refusal: Some(weights::REFUSAL.to_owned()),

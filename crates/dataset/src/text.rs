@@ -76,6 +76,12 @@ pub(crate) fn claims_text(path: &Path) -> bool {
     Claim::of(path).is_some()
 }
 
+/// A file that claims by its name to be a table. JSON lines are as often a log.
+pub(crate) fn claims_table(path: &Path) -> bool {
+    let claim = Claim::of(path);
+    claim.is_some_and(|claim| matches!(claim, Claim::Csv | Claim::Tsv | Claim::Parquet))
+}
+
 /// Looks at the texts among listed files; nothing where there are none. Names of what was left out join `found.skipped`.
 pub(crate) fn inspect_texts(
     root: &Path,

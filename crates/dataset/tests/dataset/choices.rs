@@ -2,7 +2,9 @@
 
 use crate::support::Folder;
 use crate::texts::{columns, found, look_at};
-use dataset::{DatasetError, Found, InspectOptions, Part, Task, TextOptions, TextRows, look};
+use dataset::{
+    DatasetError, Found, InspectOptions, Part, Task, TextOptions, TextRows, is_model, look,
+};
 use std::fs;
 use std::path::Path;
 
@@ -158,6 +160,16 @@ fn a_published_model_is_no_data_unless_photographs_stand_beside_it() {
     folder.put("config.json", b"{}");
     folder.put("model.safetensors", b"weights");
     assert_eq!(refusal(&folder, &any), "");
+    assert!(!is_model(folder.path()));
+    let folder = Folder::new();
+    for file in ["config.json", "model.safetensors", "vocab.txt"] {
+        folder.put(file, b"{}");
+    }
+    assert!(is_model(folder.path()));
+    let rows = "ham\tgood day\nspam\twin now\n".repeat(6);
+    folder.put("train.tsv", format!("label\ttext\n{rows}").as_bytes());
+    assert_eq!(refusal(&folder, &any), "", "a table is data");
+    assert!(!is_model(folder.path()));
 }
 
 #[test]
