@@ -80,6 +80,24 @@ fn an_unreadable_file_is_said_and_the_others_are_answered() {
 }
 
 #[test]
+fn an_unknown_class_is_named_beside_those_most_like_it() {
+    let place = Place::new();
+    let known = ["ant", "bee", "cat", "dog", "jay", "owl", "wren"];
+    draw_classes(&place.path("animals"), &known, 4);
+    place
+        .train("{animals} --image-size 16 --steps 1 --effective-batch 4")
+        .ended(0);
+    draw_classes(&place.path("more"), &["ant", "wrens"], 2);
+    let said = place.run("evaluate animals {more}").ended(1).err;
+    assert!(
+        said.contains("the class wrens of more is unknown to this run, which knows 7 classes, most like it wren, "),
+        "{said}"
+    );
+    let named = known.iter().filter(|name| said.contains(**name)).count();
+    assert!(named < known.len(), "not all are listed: {said}");
+}
+
+#[test]
 fn runs_are_listed_and_an_unknown_one_is_refused() {
     let place = Place::new();
     assert!(place.run("runs").ended(0).out.contains("No runs yet"));

@@ -51,5 +51,6 @@ pub use store::RunStore;
 pub use view::{Figures, LevelSpan, Mark, PackedArray, PullHeader, RunStatus, StatusLine};
 pub use window::Pull;
 pub use words::{
-    MISSING, counted, format_bytes, format_count, format_duration, format_percent, parse_bytes,
+    MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,
+    parse_bytes,
 };

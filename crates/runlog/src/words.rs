@@ -110,6 +110,22 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
+/// The candidates most like `word`, `most` of them, the most like first.
+pub fn most_like<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+    most: usize,
+) -> Vec<&'a str> {
+    let lower = word.to_lowercase();
+    let mut ranked: Vec<_> = candidates
+        .into_iter()
+        .map(|candidate| (edits(&lower, &candidate.to_lowercase()), candidate))
+        .collect();
+    ranked.sort_unstable();
+    ranked.truncate(most);
+    ranked.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
 /// Letters to insert, remove or replace to come from one word to the other.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -200,5 +216,12 @@ mod tests {
         check("micro-batch", Some("micro_batch"));
         check("efective_batch", Some("effective_batch"));
         check("colour", None);
+    }
+
+    #[test]
+    fn the_words_most_like_another_come_first() {
+        let names = ["banana", "Apples", "pear", "grape", "apricot"];
+        assert_eq!(most_like("apple", names, 2), ["Apples", "grape"]);
+        assert_eq!(most_like("apple", names, 9).len(), 5);
     }
 }

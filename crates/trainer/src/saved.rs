@@ -27,13 +27,16 @@ use dataset::{
     Tokenizer, look,
 };
 use known::Known;
-use runlog::{RunConfig, RunFolder};
+use runlog::{RunConfig, RunFolder, format_count, most_like};
 use std::path::{Path, PathBuf};
 use tape::Cancel;
 use tape::device::{Wanted, piece_scope};
 
 /// Samples worked at once. Forward only: small beside a training piece.
 const PIECE: usize = 16;
+
+/// Classes that are named where a run knows more than one reads.
+const FEW_CLASSES: usize = 5;
 
 /// A run with the weights of its best checkpoint.
 pub struct SavedRun {
@@ -274,12 +277,22 @@ impl SavedRun {
                 sentence: format!(
                     "the class {} of {name} is unknown to this run, which knows {}; name the folder as in training or leave it out",
                     class.name,
-                    self.plan.classes.join(", ")
+                    some_of(known, &class.name)
                 ),
             })
         };
         classes.iter().map(label).collect()
     }
+}
+
+/// All of a few classes; of many their count, and those most like `name`.
+fn some_of(classes: &[String], name: &str) -> String {
+    if classes.len() <= FEW_CLASSES {
+        return classes.join(", ");
+    }
+    let like = most_like(name, classes.iter().map(String::as_str), FEW_CLASSES);
+    let count = format_count(classes.len() as u64);
+    format!("{count} classes, most like it {}", like.join(", "))
 }
 
 /// How a config wants tables beside photographs read.
