@@ -90,8 +90,8 @@ impl LinePilot {
         if line.trim().is_empty() {
             return Err("the line is empty; a trace has no holes".into());
         }
-        let value: Value =
-            serde_json::from_str(line).map_err(|e| format!("this is not JSON ({e})"))?;
+        let value: Value = serde_json::from_str(line)
+            .map_err(|e| format!("this is not JSON ({})", of_one_line(&e)))?;
         let Value::Object(mut object) = value else {
             return Err("this is not an object in braces".into());
         };
@@ -118,6 +118,15 @@ impl LinePilot {
                 "{} bytes are available of {} there are",
                 sample.available_bytes, sample.total_bytes
             ));
+        }
+        let shares = [
+            ("stall_fraction", sample.stall_fraction),
+            ("compressor_fraction", sample.compressor_fraction),
+        ];
+        for (key, share) in shares {
+            if let Some(share) = share.filter(|share| !(0.0..=1.0).contains(share)) {
+                return Err(format!("\"{key}\" is {share}; a share is from 0 to 1"));
+            }
         }
         if let Some(before) = self.sample.map(|before| before.at_ms) {
             if sample.at_ms < before {
@@ -211,6 +220,13 @@ const NO_SAMPLE: &str = "no sample stands before this; begin with one";
 fn read<T: for<'de> Deserialize<'de>>(object: Map<String, Value>, kind: &str) -> Result<T, String> {
     serde_json::from_value(Value::Object(object))
         .map_err(|error| format!("this is no {kind} ({error})"))
+}
+
+/// What the parser says, without its own count of lines: it saw one.
+fn of_one_line(error: &serde_json::Error) -> String {
+    error
+        .to_string()
+        .replace(" at line 1 column ", " at character ")
 }
 
 fn said(decision: &Decision) -> String {

@@ -135,7 +135,7 @@ fn check_refused(lines: &[&str], expected: &str) {
 fn bad_lines_are_refused_by_number() {
     for (line, expected) in [
         ("", "no holes"),
-        ("{", "not JSON"),
+        ("{", "not JSON (EOF while parsing an object at character 1)"),
         ("[1]", "not an object"),
         ("{}", "\"kind\" is missing"),
         (r#"{"kind":"tea"}"#, "\"tea\" is unknown"),
@@ -146,6 +146,10 @@ fn bad_lines_are_refused_by_number() {
         (
             r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":101,"own_bytes":1}"#,
             "101 bytes are available of 100",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50,"own_bytes":1,"stall_fraction":7}"#,
+            "\"stall_fraction\" is 7; a share is from 0 to 1",
         ),
         (&sample_at(4999), "4999 ms follows 5000 ms"),
         (&sample_at(15001), "10001 ms without a sample"),
