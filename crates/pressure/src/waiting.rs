@@ -61,7 +61,7 @@ impl Turn<'_> {
         };
         let free = (sample.available_bytes + needed).saturating_sub(to_continue);
         let reason = format!(
-            "other apps need the memory. Continues by itself at {} free",
+            "other apps need the memory. Continues by itself at about {} free",
             gb(free)
         );
         (needed > limit).then(|| self.waiting(state, Waiting::Paused, reason))

@@ -17,7 +17,7 @@ fn it_pauses_when_one_sample_does_not_fit_and_continues_at_the_named_amount() {
     let paused = bench.turn();
     let named = paused
         .reason
-        .strip_prefix("other apps need the memory. Continues by itself at ");
+        .strip_prefix("other apps need the memory. Continues by itself at about ");
     let named = named
         .and_then(|rest| rest.strip_suffix(" GB free"))
         .expect("the amount is named");
