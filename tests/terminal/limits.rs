@@ -18,6 +18,18 @@ fn under(limit: &str, how: &str) -> Said {
     said(shell.env("EBB", EBB).env("EBB_HOME", place.path("home")))
 }
 
+/// Who is told what a piece needs and what is there sees that the one is more than the other.
+fn is_short(said: &Said) {
+    let Some((_, rest)) = said.err.split_once(" needs ") else {
+        return;
+    };
+    let (needed, rest) = rest.split_once(", and ").expect("what is there");
+    let (there, _) = rest.split_once(" are there").expect("what is there");
+    let bytes = |text| runlog::parse_bytes(text).expect("a size");
+    assert!(bytes(needed) > bytes(there), "{said:#?}");
+    assert!(!said.err.contains("1 samples"), "{said:#?}");
+}
+
 #[test]
 fn a_limited_process_trains_in_smaller_pieces_or_refuses_in_a_sentence() {
     if cfg!(target_os = "macos") {
@@ -40,6 +52,9 @@ fn a_limited_process_trains_in_smaller_pieces_or_refuses_in_a_sentence() {
                 said.code,
                 said.err.lines().last().unwrap_or("")
             );
+            // Nobody else has what this process may not take.
+            assert!(!said.err.contains("other apps"), "{said:#?}");
+            is_short(&said);
             match said.code {
                 Some(0) => trained += 1,
                 Some(1) => {

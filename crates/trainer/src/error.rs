@@ -1,5 +1,6 @@
 //! What can go wrong in a training, in the user's words: what, where, and the next move. Stopping is not an error.
 
+use runlog::counted;
 use std::path::{Path, PathBuf};
 use tape::TapeError;
 use thiserror::Error;
@@ -45,7 +46,8 @@ pub enum TrainError {
     },
     /// Even the smallest piece that may be worked does not fit, and waiting would not help.
     #[error(
-        "a piece of {micro_batch} samples needs {needed}, and {available} are there for Ebb; {next}"
+        "a piece of {} needs {needed}, and {available} are there for Ebb; {next}",
+        samples(*.micro_batch)
     )]
     NoRoom {
         /// Samples of the piece.
@@ -59,7 +61,8 @@ pub enum TrainError {
     },
     /// The device refuses even the smallest piece that may be worked.
     #[error(
-        "a piece of {micro_batch} samples was refused {times} times in a row ({source}); {next}"
+        "a piece of {} was refused {times} times in a row ({source}); {next}",
+        samples(*.micro_batch)
     )]
     Refused {
         /// Samples of the piece.
@@ -191,6 +194,11 @@ fn last_good(checkpoint: Option<&str>) -> String {
         Some(path) => format!("the last good checkpoint is {path}"),
         None => "no checkpoint had been written".to_owned(),
     }
+}
+
+/// "1 sample", "8 samples".
+fn samples(count: u32) -> String {
+    counted(count.into(), "sample", "samples")
 }
 
 /// "the loss of owl/002.png".

@@ -28,6 +28,9 @@ const SAFETY: u64 = 4;
 const SMALLER: &str = "choose a smaller --micro-batch, or auto";
 const RAISE: &str = "use smaller images, shorter texts (--tokens) or another model, or raise the limit that is set on this process (ulimit -v, ulimit -d)";
 
+/// Why a run waits, or goes on small, where nobody else could help.
+const LIMITED: &str = "the limit set on this process leaves room for no more";
+
 /// Values that a block keeps of each token for its backward pass, in widths, roughly.
 const ROUGH_WIDTHS: u64 = 24;
 
@@ -173,7 +176,11 @@ impl Pilot {
         }
         self.stuck += 1;
         if self.stuck < STUCK_AFTER {
-            return Ok(decision);
+            // The controller knows no such limit and would blame other apps.
+            return Ok(Decision {
+                reason: LIMITED.to_owned(),
+                ..decision
+            });
         }
         let one = self.sample_cost;
         let rough = one * self.rough_cost_bytes * u64::from(self.element_bytes) / 4;
@@ -181,11 +188,12 @@ impl Pilot {
             Some(peak) => peak + self.spare_bytes,
             None => sample.own_bytes + rough,
         };
+        let safely = needed + needed / SAFETY;
         let there = sample.own_bytes + sample.available_bytes;
         // What a piece needed is still mapped: one of half its size finds it there.
         let worked = self.model.largest(kind) / 2;
-        if worked == 0 && needed + needed / SAFETY > there {
-            return Err(self.no_room((kind, 1), (needed, there), RAISE));
+        if worked == 0 && safely > there {
+            return Err(self.no_room((kind, 1), (safely, there), RAISE));
         }
         Ok(Decision {
             action: Action::Run,
@@ -195,7 +203,7 @@ impl Pilot {
                 _ => Change::Hold,
             },
             predicted_peak_bytes: needed,
-            reason: "the limit set on this process leaves room for no more".to_owned(),
+            reason: LIMITED.to_owned(),
             ..decision
         })
     }
