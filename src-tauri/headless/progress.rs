@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// "20 epochs", or "0.3 of an epoch".
+/// "20 epochs", "0.3 of an epoch", or "0.04 of an epoch".
 fn epochs(started: &Started) -> String {
     let seen = started.steps as f64 * f64::from(started.effective_batch);
     let epochs = seen / started.train_samples.max(1) as f64;
-    match epochs < 0.95 {
-        true => format!("{epochs:.1} of an epoch"),
-        false => counted(epochs.round() as u64, "epoch", "epochs"),
+    match epochs {
+        few if few < 0.095 => format!("{few:.2} of an epoch"),
+        part if part < 0.95 => format!("{part:.1} of an epoch"),
+        whole => counted(whole.round() as u64, "epoch", "epochs"),
     }
 }
 
@@ -280,6 +281,24 @@ fn print_json(event: &RunEvent) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_training_is_a_part_of_an_epoch_that_is_not_nothing() {
+        for (steps, said) in [
+            (1, "0.02 of an epoch"),
+            (30, "0.6 of an epoch"),
+            (49, "1 epoch"),
+            (1000, "20 epochs"),
+        ] {
+            let started = Started {
+                steps,
+                effective_batch: 4,
+                train_samples: 200,
+                ..Started::default()
+            };
+            assert_eq!(epochs(&started), said);
+        }
+    }
 
     #[test]
     fn an_evaluation_says_what_the_task_measures_and_leaves_out_the_rest() {

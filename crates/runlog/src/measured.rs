@@ -58,7 +58,8 @@ fn word(name: &str, value: f64, all: &BTreeMap<String, f64>) -> Option<String> {
         "bits_per_byte" => Some(format!("{value:.3} bits a byte")),
         "kept_fraction" => Some(format!("kept {:.1} %", 100.0 * value)),
         "top_5" => Some(format!("among the five best {:.1} %", 100.0 * value)),
-        "accuracy" | "macro_f1" => Some(format!("{spoken} {:.1} %", 100.0 * value)),
+        "accuracy" => Some(format!("accuracy {:.1} %", 100.0 * value)),
+        "macro_f1" => Some(format!("macro-F1 {:.1} %", 100.0 * value)),
         // Worth a word only where there are any.
         _ if name.ends_with("_gradients") => (value > 0.0).then(|| format!("{value:.0} {spoken}")),
         _ => Some(format!("{spoken} {value:.3}")),
@@ -83,12 +84,15 @@ mod tests {
                 ("mae.calories", 118.93),
                 ("mae_of_mean.calories", 215.26),
                 ("accuracy", 0.409),
+                ("macro_f1", 0.31),
             ]),
             ..Figures::default()
         };
         assert_eq!(
             measured(&figures),
-            ["held out: accuracy 40.9 %, calories off by 118.9 (their mean by 215.3)"]
+            [
+                "held out: accuracy 40.9 %, macro-F1 31.0 %, calories off by 118.9 (their mean by 215.3)"
+            ]
         );
     }
 
