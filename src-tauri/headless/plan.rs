@@ -13,8 +13,8 @@ use super::train::{base_config, brought, machine};
 use super::verify_split::workload;
 use asked::{Room, room};
 use clap::Args;
-use clock::{Clock, by_cost};
-use listed::{listed, unit};
+use clock::{Clock, Time, by_cost};
+use listed::{listed, others, unit};
 use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ pub struct Plan {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Leave out of the list what is not forecast within so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = asked::seconds)]
     pub within: f64,
     /// Print JSON
     #[arg(long)]
@@ -94,17 +94,11 @@ struct Answer {
     chosen: usize,
     /// Models and resolutions for which there was no time.
     left_out: Vec<(String, u32)>,
+    /// Networks that can be planned by name.
+    others: Vec<&'static str>,
     /// Seconds of an epoch, or of a step of a workload, where they are known.
     seconds: Option<Time>,
     forecast_ms: f64,
-}
-
-/// How long it takes.
-struct Time {
-    seconds: f64,
-    of: &'static str,
-    /// "a measured piece".
-    from: &'static str,
 }
 
 /// Micro-batches of the table.
@@ -170,6 +164,7 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         rows: vec![row],
         chosen: 0,
         left_out: Vec::new(),
+        others: Vec::new(),
         seconds: seconds.map(|seconds| Time {
             seconds,
             of: "step",
@@ -230,6 +225,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
         rows,
         chosen,
         left_out,
+        others: others(args, plan),
         seconds: seconds.map(|seconds| Time {
             seconds,
             of: "epoch",
@@ -347,7 +343,7 @@ impl Answer {
             "models": self.rows.iter().map(row).collect::<Vec<_>>(),
             "chosen": {"model": chosen.forecast.model, "resolution": chosen.forecast.resolution},
             "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
-            "notes": self.notes(), "forecast_ms": self.forecast_ms,
+            "by_name": self.others, "notes": self.notes(), "forecast_ms": self.forecast_ms,
         });
         if let Some(time) = &self.seconds {
             line[format!("seconds_per_{}", time.of)] = time.seconds.into();

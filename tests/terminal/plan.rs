@@ -186,6 +186,7 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
         "headroom",
         "One epoch",
         "a measured piece",
+        "By name, --model: resnet18, resnet34, resnet50, vit_tiny, vit_small, vit_base",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
@@ -257,6 +258,12 @@ fn nonsense_is_refused_with_what_would_do() {
         ("plan {birds} --for much", 2, &["--for"][..]),
         ("plan {birds} --for 1MB", 2, &["8GB, 16GB or 48GB"][..]),
         ("plan {birds} --what-if lots", 2, &["--what-if"][..]),
+        (
+            "plan {birds} --for 8GB --what-if 9GB",
+            2,
+            &["9.0 GB is more than the 8.0 GB"],
+        ),
+        ("plan {birds} --within nan", 2, &["seconds from 0 on"]),
         ("plan --workload gtp", 2, &["gpt"][..]),
         ("plan", 2, &["<FOLDER>"][..]),
     ] {

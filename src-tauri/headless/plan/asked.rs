@@ -40,6 +40,24 @@ pub(super) fn mac(text: &str) -> Result<u64, String> {
     }
 }
 
+/// `--within`: seconds.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| *value >= 0.0);
+    value.ok_or_else(|| "write seconds from 0 on, such as 60".to_owned())
+}
+
+/// `--what-if` of a machine with so much memory.
+fn taken(what_if: u64, total_bytes: u64) -> Result<u64, Failure> {
+    match what_if <= total_bytes {
+        true => Ok(what_if),
+        false => Err(Failure::usage(format!(
+            "--what-if {} is more than the {} that there are; write what other apps might take of them",
+            format_bytes(what_if),
+            format_bytes(total_bytes)
+        ))),
+    }
+}
+
 /// The GPU's recommended working set of a Mac with so much memory, as read on Macs of 16 to 64 GB; two thirds below.
 fn working_set_bytes(total_bytes: u64) -> u64 {
     let percent = match total_bytes >> 30 {
@@ -66,7 +84,7 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
         politeness,
     };
     if let Some(total_bytes) = args.mac {
-        let others_bytes = args.what_if.unwrap_or(OTHERS_BYTES);
+        let others_bytes = taken(args.what_if.unwrap_or(OTHERS_BYTES), total_bytes)?;
         let limit_bytes = working_set_bytes(total_bytes);
         let mut assumed = vec![format!(
             "the GPU may use {} there: macOS says so itself when Ebb runs on it",
@@ -88,7 +106,7 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
     }
     let sample = machine(&Script::default()).open()?.sample()?;
     let others_bytes = match args.what_if {
-        Some(bytes) => bytes + sample.system_bytes,
+        Some(bytes) => taken(bytes, sample.total_bytes)? + sample.system_bytes,
         None => sample.system_bytes + sample.others_bytes(),
     };
     let wanted = match args

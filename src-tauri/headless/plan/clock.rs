@@ -12,6 +12,14 @@ pub(super) struct Clock {
     pace_s: Cell<f64>,
 }
 
+/// How long it takes.
+pub(super) struct Time {
+    pub seconds: f64,
+    pub of: &'static str,
+    /// "a measured piece".
+    pub from: &'static str,
+}
+
 /// What a row costs, in any unit: photographs by their area.
 fn cost(side: u32) -> f64 {
     f64::from(side) * f64::from(side)

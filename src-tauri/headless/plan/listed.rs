@@ -37,6 +37,18 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)>
     pairs.filter(|&(model, side)| fits(model, side)).collect()
 }
 
+/// Networks that the table leaves out because they are large, where none was named.
+pub(super) fn others(args: &Plan, plan: &trainer::Plan) -> Vec<&'static str> {
+    if args.trained.model.is_some()
+        || plan.origin.is_some()
+        || plan.task() != Task::ImageClassification
+    {
+        return Vec::new();
+    }
+    let large = ModelKind::of_photographs().filter(|model| !ModelKind::SMALL.contains(model));
+    large.map(ModelKind::name).collect()
+}
+
 /// What resolutions are counted in.
 pub(super) fn unit(task: Task) -> &'static str {
     match task {

@@ -53,6 +53,9 @@ pub(super) fn show(answer: &Answer) {
             left_out.join(", ")
         );
     }
+    if !answer.others.is_empty() {
+        out!("  By name, --model: {}", answer.others.join(", "));
+    }
     out!("");
     chosen(answer);
     for note in answer.notes() {
