@@ -182,6 +182,9 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let found = super::train::look_at(&folder, &config)?;
     let builder = ModelBuilder::from_config(&config, &found)?;
     let plan = builder.plan();
+    if args.mac.is_none() {
+        plan.expect_computable()?;
+    }
     let begun = Instant::now();
     let room = room(args, &config)?;
     let target = target(Some(plan.threads), &room);

@@ -28,6 +28,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         None => 0,
     };
     let plan = settle(&config, &found, total_bytes)?;
+    plan.expect_computable()?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
         match &found {
@@ -40,12 +41,16 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     }
     let flight = flight(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;
-    if !args.json {
-        aside!("Run: {}", run.path.display());
-    }
     let mut progress = Progress::new(args.json);
-    trainer::start(plan, found, &run, flight, &mut |event| progress.hear(event))
-        .map_err(|error| discard_unstarted(&run, error))?;
+    let mut is_announced = args.json;
+    trainer::start(plan, found, &run, flight, &mut |event| {
+        // With its first word: a run that is refused before leaves no folder behind.
+        if !std::mem::replace(&mut is_announced, true) {
+            aside!("Run: {}", run.path.display());
+        }
+        progress.hear(event);
+    })
+    .map_err(|error| discard_unstarted(&run, error))?;
     Ok(())
 }
 

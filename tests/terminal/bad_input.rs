@@ -208,6 +208,31 @@ fn a_device_that_is_not_there_is_refused() {
     );
 }
 
+#[test]
+fn what_is_refused_is_never_announced_as_a_run() {
+    if cfg!(target_os = "macos") {
+        return println!("left out: this machine has Metal");
+    }
+    let place = place();
+    place.file("torn", "{\"at_ms\":\n");
+    for (flags, code, part) in [
+        ("--precision bf16", 2, "choose f32, or add --device cpu"),
+        ("--precision f16", 2, "precision = f16 does not work"),
+        ("--device metal", 1, "metal cannot be used"),
+        ("--memory-script {torn}", 1, "line 1"),
+    ] {
+        let line = format!("train {{birds}} {QUICK} {flags}");
+        check(&place, &line, code, &[part]);
+        let said = place.run(&line).ended(code);
+        assert!(!said.err.contains("Run: "), "{said:?}");
+    }
+    check(&place, "plan {birds} --precision bf16", 2, &["choose f32"]);
+    let line = format!("train {{birds}} {QUICK} --precision bf16");
+    let said = place.run(&line).ended(2);
+    let words = said.out + &said.err;
+    assert!(!words.contains("photographs"), "nothing was begun: {words}");
+}
+
 /// Runs a shell line with `$EBB` and the folders of a place. As root permissions bind only without two capabilities.
 fn bound_by_permissions(place: &Place, line: &str) -> Option<Said> {
     let script = format!("umask 022; {line}");

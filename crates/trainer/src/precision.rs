@@ -8,9 +8,10 @@
 //! relative to its norm. And in f16 a large piece may overflow where small ones do not, which costs a step and halves the scale.
 
 use crate::error::{Result, TrainError};
+use crate::plan::Plan;
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
-use tape::device::{Chosen, Wanted};
+use tape::device::{Chosen, Wanted, choose, foresee_kind};
 
 /// What a piece is computed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +121,21 @@ impl Precision {
         Ok(Some(format!(
             "{name} on the CPU is many times slower than f32 and saves little; it is meant for checking. Choose f32 to train here"
         )))
+    }
+}
+
+impl Plan {
+    /// Refuses a precision in which the device would not compute, before anything of a run is made, a GPU included. One that turns
+    /// out to be wrong in it is refused when the run begins.
+    ///
+    /// # Errors
+    /// A half precision where the device can only be the CPU and was not asked for by name.
+    pub fn expect_computable(&self) -> Result<()> {
+        if self.precision.is_half() && foresee_kind(self.device) == "cpu" {
+            self.precision
+                .allowed_on(&choose(self.device)?, self.device)?;
+        }
+        Ok(())
     }
 }
 
