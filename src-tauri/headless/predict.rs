@@ -101,12 +101,12 @@ fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
 fn best<'a>(
     saved: &'a SavedRun,
     prediction: &'a Prediction,
-    top: usize,
+    top: u32,
 ) -> impl Iterator<Item = (&'a str, f64)> {
     prediction
         .classes
         .iter()
-        .take(top.max(1))
+        .take(top as usize)
         .map(|&(label, p)| (saved.classes()[label as usize].as_str(), p))
 }
 
@@ -119,7 +119,7 @@ fn numbers<'a>(
     columns.map(|(column, value)| (column.name.as_str(), column.in_units(*value)))
 }
 
-fn words(saved: &SavedRun, prediction: &Prediction, top: usize) -> String {
+fn words(saved: &SavedRun, prediction: &Prediction, top: u32) -> String {
     let classes =
         best(saved, prediction, top).map(|(name, p)| format!("{name} {:.1} %", 100.0 * p));
     let numbers = numbers(saved, prediction).map(|(name, value)| {
@@ -133,7 +133,7 @@ fn line(
     saved: &SavedRun,
     file: &std::path::Path,
     prediction: &Prediction,
-    top: usize,
+    top: u32,
 ) -> serde_json::Value {
     let mut line =
         json!({"file": file.to_string_lossy(), "classes": classes(saved, prediction, top)});
@@ -146,7 +146,7 @@ fn line(
     line
 }
 
-fn classes(saved: &SavedRun, prediction: &Prediction, top: usize) -> Vec<serde_json::Value> {
+fn classes(saved: &SavedRun, prediction: &Prediction, top: u32) -> Vec<serde_json::Value> {
     let best = best(saved, prediction, top);
     best.map(|(name, p)| json!({"class": name, "probability": p}))
         .collect()
