@@ -22,7 +22,7 @@ pub struct Predict {
     #[arg(required = true, value_name = "PHOTOGRAPH|TEXT")]
     pub files: Vec<PathBuf>,
     /// Classes shown for each
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
     /// Print JSON lines
     #[arg(long)]
