@@ -120,7 +120,7 @@ fn closing_asks_while_it_trains() {
     // The window manager may not have given the window the keys yet.
     let ask_to_close = || {
         until("the question stands", SOON, || {
-            let _ = x11::xdotool(&["windowactivate", "--sync", &x11::found("Ebb")]);
+            x11::activate(&x11::found("Ebb"));
             let _ = x11::xdotool(&["key", "alt+F4"]);
             let asked = Instant::now();
             while question().is_none() && asked.elapsed() < Duration::from_secs(3) {}
@@ -128,7 +128,7 @@ fn closing_asks_while_it_trains() {
         })
     };
     let answer = |dialog: &str, key: &str| {
-        let _ = x11::xdotool(&["windowactivate", "--sync", dialog]);
+        x11::activate(dialog);
         let _ = x11::xdotool(&["key", key]);
         until("the question is answered", SOON, || {
             question().is_none().then_some(())

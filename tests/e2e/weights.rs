@@ -22,27 +22,31 @@ fn published(home: &Home) -> PathBuf {
     to
 }
 
-/// Answers the dialog of this title: types a path into it, or nothing, and presses the key; again where it took no notice, since a
-/// dialog that is still being drawn loses keys.
+/// Answers the dialog of this title: types a path into it, or nothing, and presses the key; again where it took no notice. A dialog
+/// that is still being drawn loses letters, and complains about the path that is left: that is closed first.
 fn answer(title: &str, path: &str, key: &str) {
     let dialog = x11::found(title);
     let named = format!("^{title}$");
-    let mut tries = 0;
+    let is_open = || x11::xdotool(&["search", "--onlyvisible", "--name", &named]).is_some();
     let pause = || std::thread::sleep(Duration::from_millis(700));
     until("the dialog is answered", SOON, || {
         pause();
-        let _ = x11::xdotool(&["windowactivate", "--sync", &dialog]);
-        tries += 1;
-        if !path.is_empty() && tries % 3 == 1 {
+        match (x11::activate(&dialog), is_open()) {
+            (_, false) => return Some(()),
+            (false, true) => {
+                let _ = x11::xdotool(&["key", "Return"]);
+                return None;
+            }
+            (true, true) => {}
+        }
+        if !path.is_empty() {
             // In the place of what an earlier try left there.
             let _ = x11::xdotool(&["key", "ctrl+a"]);
             let _ = x11::xdotool(&["type", "--delay", "20", path]);
         }
         let _ = x11::xdotool(&["key", key]);
         pause();
-        x11::xdotool(&["search", "--onlyvisible", "--name", &named])
-            .is_none()
-            .then_some(())
+        (!is_open()).then_some(())
     });
 }
 

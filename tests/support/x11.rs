@@ -2,10 +2,12 @@
 
 use super::until;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for a window to appear.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait for a window to have the keys.
+const GIVEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// A window manager, so that windows have focus and can be asked to close.
 pub fn manager() -> Running {
@@ -52,6 +54,20 @@ pub fn xdotool(args: &[&str]) -> Option<String> {
     let answer = asked.expect("xdotool is missing: run scripts/setup test");
     let text = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
     (answer.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// Gives a window the keys, and says whether it has them: what stands before it keeps them. Does not wait for ever, as
+/// xdotool's own `--sync` does for a quarter of a minute.
+pub fn activate(window: &str) -> bool {
+    let _ = xdotool(&["windowactivate", window]);
+    let begin = Instant::now();
+    while begin.elapsed() < GIVEN_WITHIN {
+        if xdotool(&["getactivewindow"]).as_deref() == Some(window) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
 }
 
 /// Position and size of a window: x, y, width, height.
