@@ -13,6 +13,10 @@ use serde_json::{Map, Value, json};
 
 /// Samples further apart than this leave a hole: the forecast cannot look across it, milliseconds.
 pub const HOLE_MS: u64 = 10_000;
+/// The largest number that every program reads alike; sums of a few stay far from the end of 64 bits.
+pub(crate) const LARGEST: u64 = 1 << 53;
+/// Parts of a whole: 0 to 1.
+const SHARES: [&str; 2] = ["stall_fraction", "compressor_fraction"];
 /// What a reading must hold; the rest may be absent.
 const NEEDED: [&str; 4] = ["at_ms", "total_bytes", "available_bytes", "own_bytes"];
 /// The largest batch that is taken: every sample of it is looked at.
@@ -96,6 +100,7 @@ impl LinePilot {
             return Err("this is not an object in braces".into());
         };
         let kind = object.remove("kind");
+        within_bounds(&object)?;
         match kind.as_ref().and_then(Value::as_str) {
             Some("sample") => self.see(object),
             Some("piece") => self.learn(object).map(|()| Vec::new()),
@@ -216,6 +221,20 @@ const KIND: PieceKind = PieceKind {
 };
 
 const NO_SAMPLE: &str = "no sample stands before this; begin with one";
+
+/// No number so large that sums of it would go round, no share above the whole.
+fn within_bounds(object: &Map<String, Value>) -> Result<(), String> {
+    for (key, value) in object {
+        let number = value.as_f64().unwrap_or(0.0);
+        if number > LARGEST as f64 {
+            return Err(format!("\"{key}\" is {value}; {LARGEST} is the most"));
+        }
+        if SHARES.contains(&key.as_str()) && !(0.0..=1.0).contains(&number) {
+            return Err(format!("\"{key}\" is {value}; a share is 0 to 1"));
+        }
+    }
+    Ok(())
+}
 
 fn read<T: for<'de> Deserialize<'de>>(object: Map<String, Value>, kind: &str) -> Result<T, String> {
     serde_json::from_value(Value::Object(object))

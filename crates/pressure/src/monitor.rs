@@ -2,7 +2,7 @@
 //! cancelled. Decides nothing itself: it asks `should_cancel`. Where the system tells of pressure by itself, that wakes it.
 
 use crate::controller::{should_cancel, take_in};
-use crate::cost::thread_cpu_ms;
+use crate::cost::cpu_ms_of;
 use crate::error::PressureError;
 use crate::policy::Policy;
 use crate::sample::MemorySample;
@@ -12,8 +12,8 @@ use crate::state::State;
 use crate::wake_up::WakeUp;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 /// Beat in calm and from pressure .5 on.
@@ -35,20 +35,14 @@ pub struct Monitor {
 struct Shared {
     source: Mutex<Box<dyn MemorySource>>,
     readings: Mutex<Readings>,
-    asked: Mutex<Asked>,
-    wake: Condvar,
+    /// The thread, which sleeps between two beats until it is unparked.
+    sleeper: OnceLock<Thread>,
+    /// Somebody woke it for a reading.
+    woken: AtomicBool,
+    end: AtomicBool,
     cancel: Arc<AtomicBool>,
     peak_bytes: AtomicU64,
     ear: Mutex<Option<Ear>>,
-    /// CPU time of the thread, nanoseconds.
-    cpu_ns: AtomicU64,
-}
-
-/// What the thread is asked for between two beats.
-#[derive(Default)]
-struct Asked {
-    end: bool,
-    reading: bool,
 }
 
 /// Hears every sample as it is read.
@@ -69,22 +63,25 @@ impl Monitor {
         let shared = Arc::new(Shared {
             source: Mutex::new(source),
             readings: Mutex::default(),
-            asked: Mutex::default(),
-            wake: Condvar::new(),
+            sleeper: OnceLock::new(),
+            woken: AtomicBool::new(false),
+            end: AtomicBool::new(false),
             cancel,
             peak_bytes: AtomicU64::new(0),
             ear: Mutex::default(),
-            cpu_ns: AtomicU64::new(0),
         });
         let seen = shared.clone();
         // Without a thread the monitor still answers `sample_now`; only cancelling and the polled peak are lost.
         let thread = std::thread::Builder::new()
             .name("pressure".into())
             .spawn(move || seen.beat());
-        if let Err(error) = &thread {
-            locked(&shared.readings).last_error = Some(format!(
-                "the monitor's thread could not be started: {error}"
-            ));
+        match &thread {
+            Ok(thread) => drop(shared.sleeper.set(thread.thread().clone())),
+            Err(error) => {
+                locked(&shared.readings).last_error = Some(format!(
+                    "the monitor's thread could not be started: {error}"
+                ));
+            }
         }
         let woken = Arc::downgrade(&shared);
         let wake_up = WakeUp::on_pressure(move || {
@@ -126,9 +123,10 @@ impl Monitor {
         *locked(&self.shared.ear) = Some(Box::new(ear));
     }
 
-    /// CPU time that the thread has used up to its newest beat, in milliseconds.
+    /// CPU time that the thread has used so far, in milliseconds; 0 without a thread. Asked from outside: the thread does not
+    /// pay for being measured.
     pub fn cpu_ms(&self) -> f64 {
-        self.shared.cpu_ns.load(Ordering::Relaxed) as f64 / 1e6
+        self.thread.as_ref().and_then(cpu_ms_of).unwrap_or(0.0)
     }
 
     /// A piece begins: cancel it when `should_cancel` says so. Call after each decision with the state it gave.
@@ -180,8 +178,8 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        locked(&self.shared.asked).end = true;
-        self.shared.wake.notify_all();
+        self.shared.end.store(true, Ordering::Release);
+        self.shared.rouse();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by then, and there is nothing left to save.
             let _ = thread.join();
@@ -191,27 +189,25 @@ impl Drop for Monitor {
 
 impl Shared {
     fn wake(&self) {
-        locked(&self.asked).reading = true;
-        self.wake.notify_all();
+        self.woken.store(true, Ordering::Release);
+        self.rouse();
+    }
+
+    fn rouse(&self) {
+        if let Some(sleeper) = self.sleeper.get() {
+            sleeper.unpark();
+        }
     }
 
     /// The thread: read, look, wait.
     fn beat(&self) {
         let mut glances = 0;
-        let mut asked = locked(&self.asked);
-        while !asked.end {
-            if std::mem::take(&mut asked.reading) {
+        while !self.end.load(Ordering::Acquire) {
+            if self.woken.swap(false, Ordering::AcqRel) {
                 glances = 0; // whoever woke it knows more than the newest sample
             }
-            drop(asked);
-            let wait = self.read(&mut glances);
-            let cpu_ns = (thread_cpu_ms() * 1e6) as u64;
-            self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
-            asked = locked(&self.asked);
-            if !asked.end && !asked.reading {
-                let waited = self.wake.wait_timeout(asked, wait);
-                asked = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
+            // Whoever rouses it while it reads is heard at once.
+            std::thread::park_timeout(self.read(&mut glances));
         }
     }
 

@@ -166,6 +166,26 @@ fn bad_lines_are_refused_by_number() {
             r#"{"kind":"piece","size":1,"ms":1,"outcome":"lost"}"#,
             "this is no piece",
         ),
+        (
+            &sample_at(i64::MAX),
+            "\"at_ms\" is 9223372036854775807; 9007199254740992 is the most",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":5000,"total_bytes":18446744073709551615,"available_bytes":0,"own_bytes":1}"#,
+            "\"total_bytes\" is 18446744073709551615",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":5000,"total_bytes":100,"available_bytes":0,"own_bytes":1,"stall_fraction":20}"#,
+            "\"stall_fraction\" is 20; a share is 0 to 1",
+        ),
+        (
+            r#"{"kind":"piece","size":1,"ms":1e300,"outcome":"ok"}"#,
+            "\"ms\" is 1e+300",
+        ),
+        (
+            r#"{"kind":"piece","size":1,"ms":1,"outcome":"ok","peak_bytes":18446744073709551615}"#,
+            "\"peak_bytes\" is 18446744073709551615",
+        ),
         (r#"{"kind":"ask","remaining":0}"#, "ask with 1 to"),
         (r#"{"kind":"ask","remaining":1,"and":2}"#, "this is no ask"),
     ] {

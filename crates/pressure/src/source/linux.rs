@@ -24,7 +24,7 @@ use free::Free;
 use group::Groups;
 use limits::{Limits, Pages};
 use seen::Seen;
-use stalls::Stalls;
+use stalls::{Stalls, Whose};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -55,7 +55,11 @@ pub(super) struct Machine {
     seen: Option<(Seen, MemorySample)>,
     /// Nothing has been concluded from it yet.
     fresh: bool,
+    /// What this process held when that was last read, and what was free then, bytes.
+    held: (Pages, u64),
     stalls: Vec<Stalls>,
+    /// The newest share of stalls, and whether a glance has gone by it.
+    stalled: (Option<f64>, bool),
     groups: Groups,
     limits: Limits,
     page_bytes: u64,
@@ -75,6 +79,8 @@ impl Machine {
         let groups = Groups::find(root);
         let limits = Limits::open(root);
         let machine_stalls = Kept::open(&root.join("proc/pressure/memory")).ok();
+        let stalls = Stalls::of(Whose::Machine, machine_stalls);
+        let stalls = stalls.chain(Stalls::of(Whose::Group, groups.stalls()));
         let mut machine = Self {
             opened: Instant::now(),
             meminfo: Kept::open(&root.join("proc/meminfo"))?,
@@ -82,7 +88,9 @@ impl Machine {
             free: Free::open(root),
             seen: None,
             fresh: false,
-            stalls: Stalls::of(machine_stalls.into_iter().chain(groups.stalls())),
+            held: Default::default(),
+            stalled: (None, false),
+            stalls: stalls.collect(),
             groups,
             limits,
             page_bytes: page_bytes(root),
@@ -100,7 +108,8 @@ impl Machine {
     }
 
     /// The machine before any limit narrows it, read in full.
-    fn machine(&mut self, own_bytes: u64) -> Result<MemorySample, PressureError> {
+    fn machine(&mut self, pages: &Pages) -> Result<MemorySample, PressureError> {
+        let own_bytes = pages[1] * self.page_bytes;
         let info = self.meminfo.named(MEMINFO)?;
         let [total, free, Some(available), swap, swap_free, kernel @ ..] = info else {
             return Err(self.meminfo.unexpected("no MemAvailable"));
@@ -122,69 +131,88 @@ impl Machine {
             own_bytes,
         };
         (self.seen, self.fresh) = (Some((seen, sample)), true);
+        self.held = (*pages, seen.free_bytes);
         Ok(sample)
     }
 
-    /// The machine before any limit narrows it, and its group's `(limit, headroom)`, from what is free; nothing where it takes a full reading.
-    fn glanced(&mut self, own_bytes: u64) -> Option<(MemorySample, Option<(u64, u64)>)> {
+    /// The machine between two full readings, from what is free; nothing where it takes one.
+    fn glanced(&mut self) -> Option<MemorySample> {
         let fresh = std::mem::take(&mut self.fresh);
-        let (seen, newest) = self.seen.as_ref()?;
-        let available_bytes = seen.available_bytes(self.free.bytes()?, own_bytes, fresh)?;
+        let (seen, newest) = self.seen?;
+        let free_bytes = self.free.bytes()?;
+        // What this process takes or gives back shows in what is free. A limit on it counts mappings, which do not.
+        if self.limits.were_set() || !seen.is_still(self.held.1, free_bytes) {
+            self.held = (self.statm.numbers().ok()?, free_bytes);
+        }
+        let pages = self.held.0;
+        let own_bytes = pages[1] * self.page_bytes;
+        let available_bytes = seen.available_bytes(free_bytes, own_bytes, fresh)?;
         let group = self.groups.glance(own_bytes, fresh)?;
         let sample = MemorySample {
             at_ms: self.opened.elapsed().as_millis() as u64,
             available_bytes,
             own_bytes,
-            ..*newest
+            ..newest
         };
-        Some((sample, group))
+        // While nobody stalls, that is looked at in every second beat.
+        if self.stalled.1 || self.stalled.0.is_some_and(|share| share > 0.0) {
+            self.read_stalls();
+        } else {
+            self.stalled.1 = true;
+        }
+        Some(self.narrowed(sample, group, &pages))
     }
 
-    /// The same under the limits of its group and its own, with stalls and what the device says.
+    /// A sample under the limits of its group and its own, with stalls and what the device says.
     fn narrowed(
-        &mut self,
+        &self,
         mut sample: MemorySample,
         group: Option<(u64, u64)>,
         pages: &Pages,
     ) -> MemorySample {
-        let idle = (self.device.idle_bytes)();
-        let own = self.limits.headrooms(pages, self.page_bytes, idle);
-        for (limit, headroom) in group.into_iter().chain(own) {
+        if let Some((limit, headroom)) = group {
             narrow(&mut sample, limit, headroom);
         }
-        sample.stall_fraction = self.stall_fraction();
+        if self.limits.were_set() {
+            let idle = (self.device.idle_bytes)();
+            for (limit, headroom) in self.limits.headrooms(pages, self.page_bytes, idle) {
+                narrow(&mut sample, limit, headroom);
+            }
+        }
+        sample.stall_fraction = self.stalled.0;
         self.device.fill(&mut sample);
         sample
     }
 
-    /// The largest share of the last second in which somebody waited for memory, of machine and group.
-    fn stall_fraction(&mut self) -> Option<f64> {
+    /// Reads the largest share of the last second in which somebody waited for memory, of machine and group.
+    fn read_stalls(&mut self) {
         let now_us = self.opened.elapsed().as_micros() as u64;
-        let counted = self.stalls.len();
-        let mut largest: Option<f64> = None;
-        self.stalls.retain_mut(|stalls| {
-            let fraction = stalls.fraction(now_us);
-            largest = [largest, fraction].into_iter().flatten().reduce(f64::max);
-            fraction.is_some()
-        });
-        if self.stalls.len() < counted {
-            self.notice = Some(match self.stalls.is_empty() {
-                true => "Memory stalls can no longer be read. Ebb goes on with what is available.",
-                false => "The stalls of the control group can no longer be read. Ebb goes on with the machine's.",
-            }.to_owned());
-        }
-        largest
+        let (share, lost) = stalls::largest(&mut self.stalls, now_us);
+        self.stalled = (share, false);
+        let said = match lost {
+            None => return,
+            Some(_) if self.stalls.is_empty() => {
+                "Memory stalls can no longer be read. Ebb goes on with what is available."
+            }
+            Some(Whose::Group) => {
+                "The stalls of the control group can no longer be read. Ebb goes on with the machine's."
+            }
+            Some(Whose::Machine) => {
+                "The machine's memory stalls can no longer be read. Ebb goes on with those of its control group."
+            }
+        };
+        self.notice = Some(said.to_owned());
     }
 }
 
 impl MemorySource for Machine {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
         let pages: Pages = self.statm.numbers()?;
-        let sample = self.machine(pages[1] * self.page_bytes)?;
+        let sample = self.machine(&pages)?;
         self.limits.look();
         if let Some(new_stalls) = self.groups.follow(sample.at_ms) {
-            self.stalls.truncate(1);
-            self.stalls.extend(Stalls::of(new_stalls));
+            self.stalls.retain(|stalls| stalls.whose == Whose::Machine);
+            self.stalls.extend(Stalls::of(Whose::Group, new_stalls));
         }
         let group = self
             .groups
@@ -195,13 +223,13 @@ impl MemorySource for Machine {
                 ));
                 None
             });
+        self.read_stalls();
         Ok(self.narrowed(sample, group, &pages))
     }
 
     fn glance(&mut self) -> Result<MemorySample, PressureError> {
-        let pages: Pages = self.statm.numbers()?;
-        match self.glanced(pages[1] * self.page_bytes) {
-            Some((sample, group)) => Ok(self.narrowed(sample, group, &pages)),
+        match self.glanced() {
+            Some(sample) => Ok(sample),
             None => self.sample(),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
+use crate::lines::LARGEST;
 use crate::sample::{Level, MemorySample};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -228,7 +229,8 @@ fn whole(object: &Map<String, Value>, key: &str) -> Result<u64, String> {
         None => Err(format!("\"{key}\" is missing")),
         Some(value) => value
             .as_u64()
-            .ok_or_else(|| format!("\"{key}\" is {value}, not a whole number from 0 up")),
+            .filter(|number| *number <= LARGEST)
+            .ok_or_else(|| format!("\"{key}\" is {value}, not a whole number from 0 to {LARGEST}")),
     }
 }
 

@@ -41,8 +41,11 @@ enum Version {
 /// One group with its limits; version 2 has a hard and a throttling one.
 struct Limited {
     limits: Vec<Kept>,
-    used: Kept,
-    stat: Kept,
+    /// What it uses; where that cannot be read a limit says nothing.
+    used_path: PathBuf,
+    used: Option<Kept>,
+    /// How much of that is cache, where it says.
+    stat: Option<Kept>,
     /// No limit is set as far as is known until then.
     free_until_ms: u64,
     /// What the newest full reading found; nothing without a limit.
@@ -223,18 +226,19 @@ impl Version {
         ours.then_some((mounted.trim_end_matches('/'), point))
     }
 
+    /// Nothing where a group cannot be limited at all, as the group of everything.
     fn open(self, group: &Path) -> Option<Limited> {
         let (limits, used): (&[&str], &str) = match self {
             Self::Two => (&["memory.max", "memory.high"], "memory.current"),
             Self::One => (&["memory.limit_in_bytes"], "memory.usage_in_bytes"),
         };
-        Some(Limited {
-            limits: limits
-                .iter()
-                .filter_map(|name| Kept::open(&group.join(name)).ok())
-                .collect(),
-            used: Kept::open(&group.join(used)).ok()?,
-            stat: Kept::open(&group.join("memory.stat")).ok()?,
+        let open = |name: &str| Kept::open(&group.join(name)).ok();
+        let limits: Vec<Kept> = limits.iter().filter_map(|name| open(name)).collect();
+        (!limits.is_empty()).then(|| Limited {
+            limits,
+            used_path: group.join(used),
+            used: open(used),
+            stat: open("memory.stat"),
             free_until_ms: 0,
             seen: None,
         })
@@ -265,12 +269,19 @@ impl Limited {
             self.free_until_ms = at_ms + LOOK_AGAIN_MS;
             return Ok(None);
         };
-        let used = self.used.number()?.unwrap_or(0);
+        let used_file = match self.used.take() {
+            Some(used) => used,
+            None => Kept::open(&self.used_path)?,
+        };
+        let used = self.used.insert(used_file).number()?.unwrap_or(0);
         let cached = match version {
             Version::Two => ["active_file", "inactive_file", "slab_reclaimable"],
             Version::One => ["total_active_file", "total_inactive_file", "-"],
         };
-        let cached: u64 = self.stat.named(cached)?.into_iter().flatten().sum();
+        let cached = match &self.stat {
+            Some(stat) => stat.named(cached)?.into_iter().flatten().sum(),
+            None => 0,
+        };
         let headroom = limit.saturating_sub(used.saturating_sub(cached));
         self.seen = Some(Seen {
             total_bytes: limit,
@@ -286,7 +297,7 @@ impl Limited {
         let Some(seen) = self.seen else {
             return Some(None); // whether it has got a limit is looked at in full readings
         };
-        let used = self.used.number().ok()??;
+        let used = self.used.as_ref()?.number().ok()??;
         let free = seen.total_bytes.saturating_sub(used);
         let headroom = seen.available_bytes(free, own_bytes, fresh)?;
         Some(Some((seen.total_bytes, headroom)))

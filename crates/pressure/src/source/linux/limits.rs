@@ -62,6 +62,11 @@ impl Limits {
         self.soft().iter().any(Option::is_some)
     }
 
+    /// One was set when that was last looked at.
+    pub(super) fn were_set(&self) -> bool {
+        self.set
+    }
+
     /// `(limit, headroom)` of each limit that is set, in bytes. `pages` is what statm says; `idle_bytes` are mapped and never
     /// filled.
     pub(super) fn headrooms(

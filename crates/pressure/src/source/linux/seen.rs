@@ -9,6 +9,10 @@ const MOVED: u64 = 256;
 /// Where less than this part of the whole is free the kernel may be giving its cache away, unseen by what is free.
 const SCARCE: u64 = 64;
 
+/// Free memory stands still while it moves by no more than this part of the whole, nor by more than this many bytes.
+const STILL: u64 = 4096;
+const STILL_MOST_BYTES: u64 = 16 << 20;
+
 /// What a full reading found, bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
@@ -23,6 +27,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Free memory has stood still since it was `then_bytes`: this process has not moved, unless others moved against it by as much.
+    pub(super) fn is_still(&self, then_bytes: u64, free_bytes: u64) -> bool {
+        then_bytes.abs_diff(free_bytes) <= (self.total_bytes / STILL).min(STILL_MOST_BYTES)
+    }
+
     /// Bytes available now, at most four thousandths of the whole off; nothing where that takes a full reading. `fresh` says that this
     /// is the first question: where little is free there is no second one.
     pub(super) fn available_bytes(
@@ -76,6 +85,27 @@ mod tests {
                 available,
                 "{free}"
             );
+        }
+    }
+
+    #[test]
+    fn free_memory_stands_still_within_a_part_of_the_whole_and_of_a_large_one_within_16_mb() {
+        let still = |total_bytes, moved| {
+            let then = 1 << 40;
+            let seen = Seen {
+                total_bytes,
+                ..SEEN
+            };
+            [then - moved, then + moved].map(|free| seen.is_still(then, free))
+        };
+        let gb = 1 << 30;
+        for (total, most) in [
+            (16 * gb, 4 << 20),
+            (64 * gb, 16 << 20),
+            (512 * gb, 16 << 20),
+        ] {
+            assert_eq!(still(total, most), [true, true], "{total}");
+            assert_eq!(still(total, most + 1), [false, false], "{total}");
         }
     }
 

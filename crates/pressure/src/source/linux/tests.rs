@@ -6,6 +6,8 @@ use tempfile::TempDir;
 
 #[path = "tests/glances.rs"]
 mod glances;
+#[path = "tests/losses.rs"]
+mod losses;
 
 const MB: u64 = 1 << 20;
 const GB: u64 = 1 << 30;

@@ -114,6 +114,10 @@ fn a_bad_script_is_refused_by_line_with_the_reason() {
             r#"{"at_ms":200,"total_bytes":9,"others_bytes":1,"disk_free_bytes":"2GB"}"#,
             r#""disk_free_bytes" is "2GB", not a whole number"#,
         ),
+        (
+            r#"{"at_ms":18446744073709551615,"total_bytes":9,"others_bytes":1}"#,
+            r#""at_ms" is 18446744073709551615, not a whole number from 0 to 9007199254740992"#,
+        ),
         ("[1]", "not an object"),
         (r#"{"at_ms":200"#, "this is not JSON"),
     ] {

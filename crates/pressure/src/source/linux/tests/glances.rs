@@ -91,7 +91,58 @@ fn a_glance_sees_stalls_and_moves_of_a_limit_that_is_set() {
         "some avg10=0.00 total=20005\n",
     );
     write(&root, "proc/self/limits", &limits(GB));
-    let glance = machine.glance().expect("readable");
-    assert!(glance.stall_fraction >= Some(0.1), "{glance:?}");
-    assert_eq!((glance.total_bytes, glance.available_bytes), (GB, 512 * MB));
+    let glances = [0, 1].map(|_| machine.glance().expect("readable"));
+    for glance in glances {
+        assert_eq!((glance.total_bytes, glance.available_bytes), (GB, 512 * MB));
+    }
+    let stalls = glances.map(|glance| glance.stall_fraction);
+    assert!(stalls[1] >= Some(0.1), "{stalls:?}");
+}
+
+#[test]
+fn stalls_are_looked_at_in_every_second_beat_while_there_are_none_and_then_in_each() {
+    let total = |us: u64| format!("some avg10=0.00 total={us}\n");
+    let root = tree(&[("proc/pressure/memory", &total(5))]);
+    write(&root, "proc/meminfo", &meminfo(8192, 10240));
+    let mut machine = open(&root);
+    let read = |machine: &mut Machine| {
+        let glance = machine.glance().expect("readable");
+        (!machine.stalled.1, glance.stall_fraction > Some(0.0))
+    };
+    let (by_the_last, calm, stalled) = ((false, false), (true, false), (true, true));
+    let beats = [0; 4].map(|_| read(&mut machine));
+    assert_eq!(beats, [by_the_last, calm, by_the_last, calm]);
+    write(&root, "proc/pressure/memory", &total(5_005));
+    let beats = [0; 4].map(|_| read(&mut machine));
+    assert_eq!(beats, [by_the_last, stalled, stalled, stalled]);
+}
+
+#[test]
+fn what_this_process_holds_is_read_where_free_memory_moves_or_its_mappings_are_limited() {
+    let statm = |mb: u64| format!("524288 {} 0 5 0 131072 0\n", mb << 8);
+    let own = |machine: &mut Machine| machine.glance().expect("readable").own_bytes / MB;
+    let root = tree(&[("proc/self/statm", &statm(256))]);
+    write(&root, "proc/meminfo", &meminfo(6144, 10240));
+    let mut machine = open(&root);
+    // 16 GB stand still within 4 MB, from where that was last looked at.
+    for (free, held, seen) in [
+        (6140, 260, 256),
+        (6139, 261, 261),
+        (6136, 264, 261),
+        (6134, 266, 266),
+        (6143, 257, 257),
+    ] {
+        write(&root, "proc/self/statm", &statm(held));
+        write(&root, "proc/meminfo", &meminfo(free, 77));
+        assert_eq!(own(&mut machine), seen, "{free} MB are free");
+    }
+    let limits = "Max data size  2147483648 unlimited bytes\n";
+    let root = tree(&[
+        ("proc/self/statm", &statm(256)),
+        ("proc/self/limits", limits),
+    ]);
+    write(&root, "proc/meminfo", &meminfo(6144, 10240));
+    let mut machine = open(&root);
+    write(&root, "proc/self/statm", &statm(257));
+    assert_eq!(own(&mut machine), 257);
 }
