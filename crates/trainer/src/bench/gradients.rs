@@ -216,6 +216,7 @@ mod tests {
             checkpointed: 0,
             steps: 1,
             precision: Precision::F32,
+            moments_in_file: false,
         };
         let mut judged = judged(case, &Device::Cpu).expect("a network");
         let whole = judged.in_f64().expect("a network");
