@@ -124,15 +124,6 @@ impl LinePilot {
                 sample.available_bytes, sample.total_bytes
             ));
         }
-        let shares = [
-            ("stall_fraction", sample.stall_fraction),
-            ("compressor_fraction", sample.compressor_fraction),
-        ];
-        for (key, share) in shares {
-            if let Some(share) = share.filter(|share| !(0.0..=1.0).contains(share)) {
-                return Err(format!("\"{key}\" is {share}; a share is from 0 to 1"));
-            }
-        }
         if let Some(before) = self.sample.map(|before| before.at_ms) {
             if sample.at_ms < before {
                 return Err(format!(

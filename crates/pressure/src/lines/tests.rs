@@ -149,7 +149,7 @@ fn bad_lines_are_refused_by_number() {
         ),
         (
             r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50,"own_bytes":1,"stall_fraction":7}"#,
-            "\"stall_fraction\" is 7; a share is from 0 to 1",
+            "\"stall_fraction\" is 7; a share is 0 to 1",
         ),
         (&sample_at(4999), "4999 ms follows 5000 ms"),
         (&sample_at(15001), "10001 ms without a sample"),
@@ -173,10 +173,6 @@ fn bad_lines_are_refused_by_number() {
         (
             r#"{"kind":"sample","at_ms":5000,"total_bytes":18446744073709551615,"available_bytes":0,"own_bytes":1}"#,
             "\"total_bytes\" is 18446744073709551615",
-        ),
-        (
-            r#"{"kind":"sample","at_ms":5000,"total_bytes":100,"available_bytes":0,"own_bytes":1,"stall_fraction":20}"#,
-            "\"stall_fraction\" is 20; a share is 0 to 1",
         ),
         (
             r#"{"kind":"piece","size":1,"ms":1e300,"outcome":"ok"}"#,
