@@ -39,7 +39,7 @@ impl Tape<'_> {
         self.poll()?;
         let window = window(x, weight, shape)?;
         let x_in = x.tensor().contiguous()?;
-        let form = self.conv_form(&window, &x_in);
+        let form = self.conv_form(&window, &x_in, weight);
         let y = if form == Form::Cpu {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor(), self.cancel()))?
         } else if form == Form::Device {
@@ -58,11 +58,10 @@ impl Tape<'_> {
         self.record_conv2d(x, weight, (shape, window), y)
     }
 
-    /// There is no kernel of a GPU for columns that its numbers cannot count.
-    fn conv_form(&self, window: &Window, x: &Tensor) -> Form {
-        let samples = x.dims().first().copied().unwrap_or(0);
+    /// There is no kernel of a GPU for more than its numbers can count.
+    fn conv_form(&self, window: &Window, x: &Tensor, weight: &Value) -> Form {
         match self.form(x) {
-            Form::Device if samples * window.rows() * window.pixels() >= 1 << 31 => Form::Composed,
+            Form::Device if !device::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
             form => form,
         }
     }
@@ -93,7 +92,7 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (x_id, w_id) = (x.id(), weight.id());
-        let form = self.conv_form(&window, x.tensor());
+        let form = self.conv_form(&window, x.tensor(), weight);
         let fused = form == Form::Cpu;
         let input_shape = x.tensor().shape().clone();
         let saved_x = w_id.is_some().then(|| x.keep());

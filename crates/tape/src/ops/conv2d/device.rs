@@ -9,21 +9,35 @@ use crate::kernels::images::{self, columns, image};
 use crate::kernels::product::{add_product, product, wide_product};
 use candle_core::Tensor;
 
-/// Columns that stand in memory at once, in elements: 32 MiB in f32.
+/// Columns that stand in memory at once, or what they give where that is more, in elements: 32 MiB in f32.
 const MOST: usize = 1 << 23;
 
+/// Numbers of the larger of one sample's columns and its result.
+fn of_a_sample(window: &Window, out: usize) -> usize {
+    window.rows().max(out) * window.pixels()
+}
+
+/// The kernels' numbers of 32 bits count what they work at once: of a convolution in groups the whole result, else one sample's part.
+pub(super) fn fits(window: &Window, samples: usize, out: usize) -> bool {
+    let at_once = match window.groups {
+        1 => of_a_sample(window, out),
+        _ => samples * out * window.pixels(),
+    };
+    at_once < 1 << 31
+}
+
 /// Samples worked at once.
-fn chunk(window: &Window, samples: usize) -> usize {
-    (MOST / (window.rows() * window.pixels()).max(1)).clamp(1, samples.max(1))
+fn chunk(window: &Window, samples: usize, out: usize) -> usize {
+    (MOST / of_a_sample(window, out).max(1)).clamp(1, samples.max(1))
 }
 
 /// `work` on each chunk of samples `from, count`.
 fn each<T>(
     window: &Window,
-    samples: usize,
+    (samples, out): (usize, usize),
     mut work: impl FnMut(usize, usize) -> Result<T>,
 ) -> Result<Vec<T>> {
-    let chunk = chunk(window, samples);
+    let chunk = chunk(window, samples, out);
     (0..samples)
         .step_by(chunk)
         .map(|from| work(from, chunk.min(samples - from)))
@@ -58,7 +72,7 @@ pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Te
     }
     let (out, (height, width)) = (weight.dim(0)?, window.out());
     let w = weight.contiguous()?.reshape((out, window.rows()))?;
-    let parts = each(window, x.dim(0)?, |from, count| {
+    let parts = each(window, (x.dim(0)?, out), |from, count| {
         let y = product(&w, &columns_of(window, &x.narrow(0, from, count)?)?)?;
         let y = swap_axes(&y, [out, count, window.pixels()])?;
         Ok(y.reshape((count, out, height, width))?)
@@ -71,7 +85,7 @@ pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Resul
         return images::grouped_weight(x, dy, window);
     }
     let mut sum = None::<Tensor>;
-    each(window, x.dim(0)?, |from, count| {
+    each(window, (x.dim(0)?, dy.dim(1)?), |from, count| {
         let columns = columns_of(window, &x.narrow(0, from, count)?)?;
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
         match &sum {
@@ -96,7 +110,7 @@ pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> R
     }
     let out = weight.dim(0)?;
     let w = weight.contiguous()?.reshape((out, window.rows()))?;
-    let parts = each(window, dy.dim(0)?, |from, count| {
+    let parts = each(window, (dy.dim(0)?, out), |from, count| {
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
         let columns = product(&w.t()?, &dy)?;
         if window.is_pointwise() {
@@ -105,4 +119,44 @@ pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> R
         image(&columns, count, window)
     })?;
     joined(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(channels: usize, side: usize, kernel: usize, groups: usize) -> Window {
+        Window {
+            channels,
+            height: side,
+            width: side,
+            kernel: (kernel, kernel),
+            stride: 1,
+            padding: kernel / 2,
+            groups,
+        }
+    }
+
+    #[test]
+    fn samples_worked_in_chunks_need_not_be_counted_together() {
+        // 64 channels at 56 px: 1.8 million columns a sample.
+        let (block, samples) = (window(64, 56, 3, 1), 4096);
+        assert!(fits(&block, samples, 64));
+        assert!(chunk(&block, samples, 64) * of_a_sample(&block, 64) <= MOST);
+        assert!(
+            !fits(&window(64, 2048, 3, 1), 1, 64),
+            "one sample's columns"
+        );
+    }
+
+    #[test]
+    fn what_is_worked_at_once_is_counted_whole() {
+        // Depthwise, eight results a channel: few columns, many results.
+        let depthwise = window(1, 112, 3, 64);
+        assert!(fits(&depthwise, 256, 512));
+        assert!(!fits(&depthwise, 512, 512));
+        // Few channels to many: a chunk is cut by what it gives.
+        let wide = window(3, 112, 1, 1);
+        assert!(chunk(&wide, 4096, 1024) * 1024 * wide.pixels() <= 2 * MOST);
+    }
 }
