@@ -3,7 +3,7 @@
 //! within rounding of a kink, and then have the gradients of two different pieces, each right for its own. So one run records its
 //! branches, and another takes them in the place of its own and counts where it would have parted, and how far from the kink.
 //!
-//! Refuses to know precisions and which distance is rounding. Huber's loss and the choices of Gumbel noise are not told. A tape
+//! Refuses to know precisions and which distance is rounding. Huber's slope does not jump; hard choices by Gumbel noise are not told. A tape
 //! without branches does nothing of this.
 
 use crate::error::{Result, TapeError};

@@ -19,7 +19,7 @@ pub type Cancel = Arc<AtomicBool>;
 /// Which form of an operation runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kernels {
-    /// The fused CPU kernel where there is one, else the composed form.
+    /// The GPU's kernel or the fused one of the CPU where there is one, else the composed form.
     #[default]
     Fused,
     /// Always the form composed of tensor primitives, which runs on every device.

@@ -1,6 +1,6 @@
 //! Kernels of our own for a GPU: one source for Metal, CUDA and the lanes that tests run on the CPU. This file binds one kernel to
-//! tensors on a device; what a kernel computes stands in `source`, what an operation asks for in `rows`, `elements`, `images` and
-//! `whole`. Refuses to know tape and gradients.
+//! tensors on a device; what a kernel computes stands in `source`, what an operation asks for in `rows`, `elements`, `images`,
+//! `attention` and `whole`. Refuses to know tape and gradients.
 //!
 //! Outputs come from the device's allocator, on Metal from a pool with classes of our own; numbers go by value. Reductions have an
 //! order that the shapes fix, and nothing is added atomically: the same input gives the same bits.

@@ -18,12 +18,9 @@ fn by_width(
     names: [&'static str; 3],
     (tensors, width): (&[&Tensor], usize),
 ) -> (&'static str, bool) {
-    let whole = tensors
-        .iter()
-        .all(|t| t.layout().start_offset().is_multiple_of(4));
     let holds = HELD.iter().position(|&words| width <= 128 * words);
     match holds {
-        Some(i) if whole && width.is_multiple_of(4) => (names[i], true),
+        Some(i) if by_four(tensors, width) => (names[i], true),
         _ => (plain, false),
     }
 }

@@ -1,5 +1,6 @@
-//! Every kernel on the CPU's lanes against f64, in odd sizes and all element types; and its text past two more compilers.
+//! Every kernel on the CPU's lanes against f64, in odd sizes, at kinks and in all element types; and its text past two more compilers.
 
+mod kinks;
 mod passes;
 mod sizes;
 mod texts;

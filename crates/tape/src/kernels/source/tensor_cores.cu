@@ -1,7 +1,8 @@
 // Products of single precision on Hopper's tensor cores, which take bf16: each number is the sum of three of them, exactly, and of
 // the nine products of two such sums the six largest are added up. CUDA alone knows this text: other devices have their own product.
-// What is left out is 2^-24 of a product. The tensor cores cut what they add, so that
-// the largest parts are summed apart from the others, and no more than 1,024 numbers of them before the sum is added to the result.
+// What is left out is 2^-24 of a product. What is infinite comes out as NaN, for its rest is infinity less infinity: no step takes it.
+// The tensor cores cut what they add, so that the largest parts are summed apart from the others, and no more than 1,024 numbers of
+// them before the sum is added to the result.
 typedef unsigned int uint;
 typedef unsigned long long word;
 #define INLINE static __device__ __forceinline__

@@ -56,4 +56,5 @@ INLINE float gelu_erf_slope(float x) { return normal_share(x) + x * 0.3989422804
 INLINE float silu_slope(float x) { const float s = sigmoid(x); return s * (1.0f + x * (1.0f - s)); }
 // What follows a norm: 0 nothing, 1 ReLU, 2 GELU.
 INLINE float activated(float z, uint f) { return f == 1u ? (z < 0.0f ? 0.0f : z) : f == 2u ? gelu(z) : z; }
-INLINE float activated_slope(float z, uint f) { return f == 1u ? (z <= 0.0f ? 0.0f : 1.0f) : f == 2u ? gelu_slope(z) : 1.0f; }
+// Its gradient, of the result's: where a ReLU is closed nothing passes, infinity neither.
+INLINE float activated_gradient(float z, float dy, uint f) { return f == 1u ? (z <= 0.0f ? 0.0f : dy) : f == 2u ? dy * gelu_slope(z) : dy; }
