@@ -66,6 +66,29 @@ fn step_and_samples(event: &RunEvent) -> Option<(u64, u32)> {
 }
 
 #[test]
+fn what_is_held_without_a_piece_is_told_apart_from_what_a_piece_takes() {
+    let place = Place::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 20);
+    let line = "{birds} --image-size 32 --steps 30 --effective-batch 8";
+    let events = place.train(line).ended(0).events();
+    let Some(RunEvent::Started(started)) = events.first() else {
+        panic!("{:?}", events.first());
+    };
+    let newest = events.iter().rev().find_map(|event| match event {
+        RunEvent::Memory {
+            sample,
+            state_bytes,
+            ..
+        } => Some((*state_bytes, sample.own_bytes)),
+        _ => None,
+    });
+    let (state, own) = newest.expect("memory is told");
+    // Weights, gradients and two moments of f32; the program takes more than that.
+    let network = 16 * started.parameters;
+    assert!(2 * network < state && state < own, "{state} bytes of {own}");
+}
+
+#[test]
 fn a_training_says_its_device_with_the_reason_and_its_loader() {
     let place = Place::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);

@@ -19,7 +19,8 @@ pub enum RunEvent {
         at_ms: u64,
         /// The reading itself.
         sample: MemorySample,
-        /// Weights, gradients and optimizer state, by Ebb's own count.
+        /// Footprint without any piece: weights, gradients and optimizer state by Ebb's own count, and once pieces have shown it
+        /// what the program and waiting samples take too.
         state_bytes: u64,
         /// Pressure, `0.0..=1.0`.
         #[serde(deserialize_with = "crate::finite::or_null")]

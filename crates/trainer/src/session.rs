@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
         Position {
             step: self.state.step,
             batch: self.plan.effective_batch,
-            state_bytes: self.learner.state_bytes(),
+            state_bytes: (self.learner.state_bytes()).max(self.pilot.standing_bytes()),
         }
     }
 

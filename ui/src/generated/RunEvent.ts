@@ -23,7 +23,8 @@ at_ms: number,
  */
 sample: MemorySample, 
 /**
- * Weights, gradients and optimizer state, by Ebb's own count.
+ * Footprint without any piece: weights, gradients and optimizer state by Ebb's own count, and once pieces have shown it
+ * what the program and waiting samples take too.
  */
 state_bytes: number, 
 /**

@@ -3,13 +3,20 @@
 
 use super::Pilot;
 use crate::error::Result;
-use pressure::Moments;
+use pressure::{Moments, Phase};
 use tape::memory::release;
 
 impl Pilot {
     /// The user's ceiling on this machine, in bytes.
     pub fn cap_bytes(&self) -> Option<u64> {
         self.policy.cap_bytes(self.total_bytes())
+    }
+
+    /// Footprint of the run without a piece, in bytes, with the program and what waits decoded; 0 until pieces of two sizes have
+    /// shown it.
+    pub fn standing_bytes(&self) -> u64 {
+        let kept = self.model.state_bytes(self.kind(Phase::Train));
+        kept.map_or(0, |kept| kept + self.spare_bytes)
     }
 
     /// What the footprint holds now that a shorter prefetch gives back, in bytes.
