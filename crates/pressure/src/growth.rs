@@ -140,7 +140,7 @@ impl Turn<'_> {
                 Verdict {
                     voluntary: true,
                     release: true,
-                    ..Verdict::run(knee, Component::Headroom, NO_FASTER)
+                    ..Verdict::run(knee, Component::Speed, NO_FASTER)
                 }
             }
             _ => hold(track, NO_FASTER),

@@ -103,4 +103,6 @@ pub enum Component {
     System,
     /// No part of the signal: the user asked for it.
     User,
+    /// No part of the signal: more would be no faster.
+    Speed,
 }

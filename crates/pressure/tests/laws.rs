@@ -1,8 +1,8 @@
 //! What holds on every machine and in every sequence of samples and pieces.
 
 use pressure::{
-    Action, Allocator, Ask, Change, Decision, Level, MemoryModel, MemorySample, Outcome, Piece,
-    PieceKind, Policy, SampleCost, State, decide, observe, pressure as reading, sentence,
+    Action, Allocator, Ask, Change, Component, Decision, Level, MemoryModel, MemorySample, Outcome,
+    Piece, PieceKind, Policy, SampleCost, State, decide, observe, pressure as reading, sentence,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -255,12 +255,11 @@ proptest! {
 
     #[test]
     fn no_minute_has_more_than_six_voluntary_changes(machine in machine(), turns in turns()) {
-        let knee = "a larger micro-batch is no faster here";
         let voluntary: Vec<u64> = play(&machine, &turns)
             .iter()
             .filter(|seen| {
                 let d = &seen.decision;
-                d.change == Change::Grow || (d.change == Change::Shrink && d.reason == knee)
+                d.change == Change::Grow || (d.change == Change::Shrink && d.cause == Component::Speed)
             })
             .map(|seen| seen.at_ms)
             .collect();

@@ -258,6 +258,7 @@ fn cause(component: Component, sample: &MemorySample) -> String {
         Component::Disk => "the disk was nearly full".into(),
         Component::System => "the system reported memory pressure".into(),
         Component::User => "you asked for it".into(),
+        Component::Speed => "more would have been no faster".into(),
     }
 }
 

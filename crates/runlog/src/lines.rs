@@ -60,6 +60,8 @@ pub(crate) fn meaning(decision: &Decision, effective_batch: u32, step: u64) -> S
         _ => format!("in {pieces} pieces of at most {size}"),
     };
     let (now, after) = match decision.change {
+        // Memory has no part in it.
+        Change::Shrink if decision.cause == Component::Speed => ("now ", ""),
         Change::Shrink | Change::Cancel => ("now ", " Grows back by itself when memory is free."),
         Change::Grow | Change::Continue => ("now ", ""),
         _ => ("", ""),
@@ -160,6 +162,23 @@ mod tests {
             Component::Headroom,
             "Nothing is lost: step 1,069 stands, and the run continues by itself when memory is free.",
         );
+    }
+
+    #[test]
+    fn only_what_memory_shrank_grows_back_when_memory_is_free() {
+        let check = |cause, expected: &str| {
+            let decision = Decision {
+                change: Change::Shrink,
+                micro_batch: 8,
+                cause,
+                ..Decision::default()
+            };
+            assert_eq!(meaning(&decision, 16, 9), expected);
+        };
+        let now = "The training is unchanged: 16 samples a step, now in 2 pieces of 8.";
+        check(Component::Speed, now);
+        let by_itself = format!("{now} Grows back by itself when memory is free.");
+        check(Component::Headroom, &by_itself);
     }
 
     #[test]

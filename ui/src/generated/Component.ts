@@ -3,4 +3,4 @@
 /**
  * Which part of the signal is the highest, or who else spoke: the reason shown to the user.
  */
-export type Component = "headroom" | "device" | "kernel" | "disk" | "system" | "user";
+export type Component = "headroom" | "device" | "kernel" | "disk" | "system" | "user" | "speed";
