@@ -89,5 +89,11 @@ fn a_killed_run_says_what_happened_in_its_last_minutes() {
         told.contains("The last reading was at") && told.contains("the micro-batch was"),
         "{told}"
     );
+    let mark = window.run("return document.querySelector('.now .mark').className");
+    let mark = mark.as_str().unwrap_or_default();
+    assert!(
+        mark.contains("warning"),
+        "no tick beside such an end: {mark}"
+    );
     window.screenshot("last-minutes");
 }
