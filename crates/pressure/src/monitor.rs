@@ -20,8 +20,8 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_millis(100);
 const FAST_BEAT: Duration = Duration::from_millis(50);
 const FAST_FROM: f64 = 0.5;
-/// Beats in a row that only glance while all is calm: what turns slowly is at most as many beats old.
-const GLANCES: u32 = 4;
+/// Beats in a row that only glance while all is calm: what turns slowly is read once a second.
+const GLANCES: u32 = 9;
 /// Samples kept for `take_samples`: half a minute at the fast beat.
 const KEPT: usize = 600;
 

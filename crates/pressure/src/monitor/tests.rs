@@ -200,7 +200,7 @@ impl Apart {
 }
 
 #[test]
-fn four_beats_of_five_glance_while_all_is_calm_and_none_under_pressure() {
+fn nine_beats_of_ten_glance_while_all_is_calm_and_none_under_pressure() {
     let (tell, told) = channel();
     let (use_percent, used) = channel();
     let mut source = Apart(tell, used, 10);
@@ -212,13 +212,14 @@ fn four_beats_of_five_glance_while_all_is_calm_and_none_under_pressure() {
         told.try_iter().collect()
     };
     let (full, glance) = (false, true);
-    let five = [full, glance, glance, glance, glance];
-    assert_eq!(beats(10), [five, five].concat());
+    let mut ten = [glance; 10];
+    ten[0] = full;
+    assert_eq!(beats(20), [ten, ten].concat());
     assert_eq!(beats(2), [full, glance]);
     use_percent.send(90).expect("the source lives");
     assert_eq!(beats(3), [glance, full, full, full], "made sure of at once");
     use_percent.send(10).expect("the source lives");
-    assert_eq!(beats(5), five);
+    assert_eq!(beats(10), ten);
 }
 
 #[test]
