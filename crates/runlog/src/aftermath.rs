@@ -219,6 +219,10 @@ impl Story<'_> {
     fn pressure(&self, highest: Read) -> String {
         let (value, at) = (highest.pressure.value, self.time(highest.unix_ms));
         match highest.pressure.level() {
+            // Ebb had given way, so that nobody else ran short: what was done says the rest.
+            Level::Normal if self.waited() => {
+                format!("The highest pressure of the last two minutes was {value:.2}, at {at}.")
+            }
             Level::Normal => format!(
                 "Memory was not short in the last two minutes: the highest pressure was {value:.2}, at {at}."
             ),
@@ -227,6 +231,12 @@ impl Story<'_> {
                 cause(highest.pressure.cause, &highest.sample)
             ),
         }
+    }
+
+    /// The run stood still for a while.
+    fn waited(&self) -> bool {
+        let still = |record: &&FlightRecord| matches!(record, FlightRecord::Standing { action, .. } if *action != Action::Run);
+        self.records.iter().any(still)
     }
 
     /// "14:02:11", with the day where it is not today.

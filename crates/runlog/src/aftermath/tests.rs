@@ -76,6 +76,17 @@ fn a_crisis_is_told_with_times_and_numbers() {
 }
 
 #[test]
+fn memory_was_not_plenty_where_the_run_had_to_wait() {
+    let mut records: Vec<_> = (0..50).map(|i| sample(5_000 - 100 * i, 3.0)).collect();
+    records.insert(9, standing(4_100, Action::Pause, 0));
+    records.push(standing(90, Action::Run, 4));
+    assert_eq!(
+        told(&records).sentences[2],
+        "The highest pressure of the last two minutes was 0.22, at 14:02:06."
+    );
+}
+
+#[test]
 fn a_calm_end_is_told_as_one() {
     let records: Vec<_> = (0..50).map(|i| sample(5_000 - 100 * i, 3.0)).collect();
     let told = told(&records);
