@@ -153,6 +153,14 @@ impl Allowed {
         }
     }
 
+    /// The value as written; a number of bytes also as one reads it.
+    fn found(&self, value: &Value) -> String {
+        match (self, value.as_u64()) {
+            (Bytes(_), Some(bytes)) => format!("{bytes} ({})", crate::words::format_bytes(bytes)),
+            _ => found(value),
+        }
+    }
+
     /// The value as the config holds it, or nothing when it is not allowed.
     fn accept(&self, value: &Value) -> Option<Value> {
         let fits = match self {
@@ -213,7 +221,7 @@ pub(crate) fn check(
             None => Err(RunlogError::ConfigValue {
                 place: place(&key),
                 key,
-                found: found(&value),
+                found: allowed.found(&value),
                 allowed: allowed.words(),
             }),
         }

@@ -87,6 +87,12 @@ fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
          or a number of bytes. Change it and start again.",
     );
     check(
+        "run.toml",
+        "memory_cap_bytes = 62914560",
+        "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of memory of at least 64 MB, as 8GB in \
+         quotes or a number of bytes. Change it and start again.",
+    );
+    check(
         "run.yaml",
         "epochs: 3",
         "run.yaml is no config: its name must end in .toml or .json.",
