@@ -30,7 +30,13 @@ pub fn drill_bytes(sample: &MemorySample, wished: Option<u64>) -> Result<u64, Pr
         );
     }
     let bytes = wished.unwrap_or((sample.available_bytes / PART).min(most));
-    if bytes > most || bytes == 0 {
+    if bytes == 0 {
+        return refuse(format!(
+            "A drill takes something: choose 1 to {} MB",
+            most >> 20
+        ));
+    }
+    if bytes > most {
         return refuse(format!(
             "A drill of {} MB would endanger this machine: choose 1 to {} MB, which leaves {} MB to everybody",
             bytes >> 20,
@@ -98,6 +104,11 @@ mod tests {
         assert!(
             large.contains("3072 MB") && large.contains("1 to 2048 MB"),
             "{large}"
+        );
+        let nothing = said(sample(4 * GB), Some(0));
+        assert!(
+            nothing.contains("1 to 2048 MB") && !nothing.contains("endanger"),
+            "{nothing}"
         );
         assert!(said(MemorySample::default(), None).contains("cannot be read"));
         let warned = MemorySample {
