@@ -99,11 +99,7 @@ mod tests {
             [then - moved, then + moved].map(|free| seen.is_still(then, free))
         };
         let gb = 1 << 30;
-        for (total, most) in [
-            (4 * gb, 1 << 20),
-            (16 * gb, 4 << 20),
-            (512 * gb, 4 << 20),
-        ] {
+        for (total, most) in [(4 * gb, 1 << 20), (16 * gb, 4 << 20), (512 * gb, 4 << 20)] {
             assert_eq!(still(total, most), [true, true], "{total}");
             assert_eq!(still(total, most + 1), [false, false], "{total}");
         }
