@@ -71,17 +71,13 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
         let chosen = choose(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
-        Ok((
-            chosen.kind,
-            gradients_against_f64(case, &chosen.device, args.nudges)?,
-        ))
+        Ok((chosen.kind, gradients_against_f64(case, &chosen.device)?))
     })?;
     let (plain, along) = (&distance.plain, distance.along.as_ref());
     if args.json {
         let mut line = json!({
             "workload": name, "batch": case.batch, "precision": precision, "device": kind, "loss": plain.loss,
             "gradients": plain.all, "largest": plain.largest, "largest_of": plain.name,
-            "own": distance.own,
         });
         if let Some((apart, parting)) = along {
             line["same_branches"] = json!({
@@ -109,11 +105,6 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
             out!(
                 "           {other} of {taken} branches were not f64's own, the farthest {:.1e} of its operation's scale from the kink",
                 parting.farthest
-            );
-        }
-        if let Some(own) = distance.own {
-            out!(
-                "           f64's own move by {own:.1e} where the weights move in their last places"
             );
         }
     }

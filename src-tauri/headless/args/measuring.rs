@@ -76,14 +76,6 @@ pub struct Bench {
     /// Compare the gradients of one piece with the CPU's in f64, in the place of measuring steps
     #[arg(long, conflicts_with = "kernels")]
     pub gradients: bool,
-    /// With --gradients: so often the weights are moved in their last places, to say how far the gradients in f64 move themselves
-    #[arg(
-        long,
-        value_name = "TIMES",
-        default_value_t = 0,
-        requires = "gradients"
-    )]
-    pub nudges: u64,
     /// Print one JSON line a case
     #[arg(long)]
     pub json: bool,

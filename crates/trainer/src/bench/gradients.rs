@@ -6,9 +6,9 @@ use super::workload::Model;
 use crate::error::Result;
 use crate::precision::Precision;
 use crate::task::TrainedPiece;
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use tape::inplace::to_f64;
-use tape::{Branches, Cancel, Kernels, Parameters, Parting, Stream, Tape};
+use tape::{Branches, Cancel, Kernels, Parameters, Parting, Tape};
 
 /// What was found of one piece.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,9 +17,6 @@ pub struct Distance {
     pub plain: Apart,
     /// From f64 on the branches of the run that is judged, and where those are not its own. `None` where the network has no kinks.
     pub along: Option<(Apart, Parting)>,
-    /// Of all gradients, both in f64: at most, between these weights and weights moved in the last places of the precision. Where a
-    /// network has kinks no gradient in that precision is nearer than this on branches of its own. `None` where not asked.
-    pub own: Option<f64>,
 }
 
 /// Relative differences: the length of what differs over the length of the whole.
@@ -35,8 +32,6 @@ pub struct Apart {
     pub name: String,
 }
 
-/// Weights are moved by at most this many units in the last place of their precision.
-const NUDGE_ULPS: f64 = 4.0;
 /// What goes another way within so many units in the last place, at the scale of its operation's values, went there by rounding: f32
 /// rounds each of the thousands of terms of a sum, a half what is stored.
 const NEAR_ULPS: f64 = 64.0;
@@ -120,10 +115,10 @@ fn relative(of: f64, over: f64) -> f64 {
 }
 
 /// The gradients of one piece of the whole batch on `device`, against those of the CPU in f64. Weights that are computed on in a half
-/// precision are the same rounded numbers on both sides. Then the weights are moved `nudges` times, for [`Distance::own`].
-pub fn gradients_against_f64(case: Case, device: &Device, nudges: u64) -> Result<Distance> {
+/// precision are the same rounded numbers on both sides.
+pub fn gradients_against_f64(case: Case, device: &Device) -> Result<Distance> {
     let judged = judged(case, device)?;
-    judged.against(&judged.in_f64()?, nudges)
+    judged.against(&judged.in_f64()?)
 }
 
 /// The run that is judged.
@@ -143,7 +138,7 @@ fn judged(case: Case, device: &Device) -> Result<Run<'_>> {
 
 impl Run<'_> {
     /// This run against `exact`, its like in f64.
-    fn against(&self, exact: &Run, nudges: u64) -> Result<Distance> {
+    fn against(&self, exact: &Run) -> Result<Distance> {
         let branches = Branches::default();
         let found = self.piece(&self.parameters, |tape| tape.recording_branches(&branches))?;
         let expected = exact.piece(&exact.parameters, |tape| tape)?;
@@ -154,18 +149,9 @@ impl Run<'_> {
                 Some((self.apart(&found, &along)?, branches.parting()))
             }
         };
-        let mut own = None::<f64>;
-        for i in 0..nudges {
-            let most = NUDGE_ULPS * self.case.precision.epsilon();
-            let near = nudged(&exact.parameters, Stream::new(i), most)?;
-            let moved = exact.piece(&near, |tape| tape)?;
-            let moved = exact.apart(&moved, &expected)?.all;
-            own = Some(own.map_or(moved, |own| own.max(moved)));
-        }
         Ok(Distance {
             plain: self.apart(&found, &expected)?,
             along,
-            own,
         })
     }
 
@@ -186,26 +172,28 @@ impl Run<'_> {
     }
 }
 
-/// The same parameters, every number moved by at most `most` of itself.
-fn nudged(parameters: &Parameters, stream: Stream, most: f64) -> Result<Parameters> {
-    let mut near = parameters.clone();
-    for (i, parameter) in parameters.iter().enumerate() {
-        let stream = stream.at(i as u64);
-        let mut values = to_f64(&parameter.tensor)?;
-        for (place, value) in values.iter_mut().enumerate() {
-            *value *= 1.0 + most * (2.0 * stream.uniform(place as u64) - 1.0);
-        }
-        let shape = parameter.tensor.shape();
-        let moved = Tensor::from_vec(values, shape, &Device::Cpu)?;
-        near.set(i, moved.to_dtype(parameter.tensor.dtype())?)?;
-    }
-    Ok(near)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::Workload;
+    use candle_core::Tensor;
+    use tape::Stream;
+
+    /// The same parameters, every number moved by at most `most` of itself.
+    fn nudged(parameters: &Parameters, stream: Stream, most: f64) -> Result<Parameters> {
+        let mut near = parameters.clone();
+        for (i, parameter) in parameters.iter().enumerate() {
+            let stream = stream.at(i as u64);
+            let mut values = to_f64(&parameter.tensor)?;
+            for (place, value) in values.iter_mut().enumerate() {
+                *value *= 1.0 + most * (2.0 * stream.uniform(place as u64) - 1.0);
+            }
+            let shape = parameter.tensor.shape();
+            let moved = Tensor::from_vec(values, shape, &Device::Cpu)?;
+            near.set(i, moved.to_dtype(parameter.tensor.dtype())?)?;
+        }
+        Ok(near)
+    }
 
     /// A ResNet of one sample, and one whose weights are moved by at most `moved` of themselves, judged by f64 on the same branches.
     fn of_moved_weights(moved: f64) -> Distance {
@@ -222,7 +210,7 @@ mod tests {
         let whole = judged.in_f64().expect("a network");
         let near = nudged(&judged.parameters, Stream::new(0), moved).expect("the same shapes");
         judged.parameters = near;
-        judged.against(&whole, 0).expect("the same network")
+        judged.against(&whole).expect("the same network")
     }
 
     #[test]
