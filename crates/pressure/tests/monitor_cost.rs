@@ -1,5 +1,5 @@
 //! What the monitor's thread costs at ten readings a second, waking included. One test, alone in its process. A thousandth of a core
-//! is meant, and is said where it is missed: on an idle machine, whose caches are cold at each beat, waking alone takes more than half
+//! is meant, and is said where it is missed: on an idle machine, whose caches are cold at each beat, waking alone takes about half
 //! of that. What is held has room for such a machine and for no reading more at each beat.
 
 use pressure::{DeviceReadings, Monitor, Policy, State, source};
