@@ -5,6 +5,7 @@ mod asked;
 mod clock;
 mod listed;
 mod table;
+mod threads;
 
 use super::args::{Compression, Computing, Limits, Texts, Trained, Weights};
 use super::failure::Failure;
@@ -110,19 +111,18 @@ const WORKLOAD_BATCH: u32 = 32;
 
 /// The top-level entry point of `ebb plan`.
 pub fn run(args: &Plan) -> Result<(), Failure> {
+    threads::run_stock_operations_alone();
     let answer = match &args.workload {
-        Some(name) => of_workload(args, name)?,
-        None => of_folder(args)?,
-    };
+        Some(name) => of_workload(args, name),
+        None => of_folder(args),
+    }?;
     match args.json {
         true => out!("{}", answer.as_json()),
         false => table::show(&answer),
     }
     let row = &answer.rows[answer.chosen];
-    match &row.suggested {
-        Ok(_) => Ok(()),
-        Err(no) => Err(answer.refusal(row, no)),
-    }
+    let found = row.suggested.as_ref().map(|_| ());
+    found.map_err(|no| answer.refusal(row, no))
 }
 
 fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
