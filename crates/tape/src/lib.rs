@@ -41,7 +41,7 @@ pub use ops::{
 };
 pub use parameters::{Frozen, Parameter, ParameterId, Parameters};
 pub use quantised::{Bits, Quantised};
-pub use rehearsal::{HeapEvent, rehearse};
+pub use rehearsal::{HeapBlock, HeapEvent, rehearse};
 pub use saved::Keeping;
 pub use stream::Stream;
 pub use tape::{Cancel, Kernels, Tape, Value};

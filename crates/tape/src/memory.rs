@@ -16,32 +16,40 @@ pub struct Counting<A>(pub A);
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size() as u64);
-        taken(layout.size());
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.0.alloc(layout) }
+        let pointer = unsafe { self.0.alloc(layout) };
+        taken(pointer, layout.size());
+        pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        given(layout.size());
+        given(pointer, layout.size());
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         grow(layout.size() as u64);
-        taken(layout.size());
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.0.alloc_zeroed(layout) }
+        let pointer = unsafe { self.0.alloc_zeroed(layout) };
+        taken(pointer, layout.size());
+        pointer
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         grow(size as u64);
         LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        taken(size);
-        given(layout.size());
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.0.realloc(pointer, layout, size) }
+        let moved = unsafe { self.0.realloc(pointer, layout, size) };
+        if moved == pointer {
+            given(pointer, layout.size());
+        }
+        taken(moved, size);
+        if moved != pointer && !moved.is_null() {
+            given(pointer, layout.size());
+        }
+        moved
     }
 }
 

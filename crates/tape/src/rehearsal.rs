@@ -9,16 +9,27 @@ use std::ptr;
 
 /// Allocations of fewer bytes are not recorded: they do not add up to anything.
 const LEAST_BYTES: usize = 1024;
-/// Most allocations that one recording holds: 16 MB of it, of which only what is used is ever touched.
+/// Most allocations that one recording holds: 32 MB of it, of which only what is used is ever touched.
 const MOST_EVENTS: usize = 1 << 20;
+
+/// A block of the heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeapBlock {
+    /// Its size.
+    pub bytes: u64,
+    /// Which of those in use: no two are the same at the same time.
+    pub number: usize,
+    /// The thread of the pool that takes it in a training; the first one is 0. Allocators give threads places of their own.
+    pub thread: usize,
+}
 
 /// What happened to the heap, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapEvent {
-    /// A block of so many bytes was taken.
-    Taken(u64),
-    /// A block of so many bytes was given back.
-    Given(u64),
+    /// A block was taken.
+    Taken(HeapBlock),
+    /// A block was given back, by whatever thread.
+    Given(HeapBlock),
     /// The next operation of the tape begins, forward or backward.
     Operation,
 }
@@ -27,6 +38,8 @@ pub enum HeapEvent {
 struct Recorder {
     events: RefCell<Vec<HeapEvent>>,
     threads: usize,
+    /// Whose work this thread does at the moment.
+    thread: Cell<usize>,
 }
 
 impl Recorder {
@@ -67,6 +80,7 @@ pub fn rehearse<R>(threads: usize, work: impl FnOnce() -> R) -> (R, Vec<HeapEven
     let recorder = Recorder {
         events: RefCell::new(Vec::with_capacity(MOST_EVENTS)),
         threads,
+        thread: Cell::new(0),
     };
     RECORDER.set(&raw const recorder);
     let result = {
@@ -96,16 +110,40 @@ pub(crate) fn operation() {
     with_recorder(|recorder| recorder.push(HeapEvent::Operation));
 }
 
-/// A block was taken.
-pub(crate) fn taken(bytes: usize) {
-    if bytes >= LEAST_BYTES {
-        with_recorder(|recorder| recorder.push(HeapEvent::Taken(bytes as u64)));
+/// Does the work of another thread of the pool: in a rehearsal what it takes is that thread's.
+pub(crate) fn as_thread<R>(thread: usize, work: impl FnOnce() -> R) -> R {
+    let own = with_recorder(|recorder| recorder.thread.replace(thread));
+    let result = work();
+    if let Some(own) = own {
+        with_recorder(|recorder| recorder.thread.set(own));
+    }
+    result
+}
+
+fn block(pointer: *mut u8, bytes: usize, thread: usize) -> HeapBlock {
+    HeapBlock {
+        bytes: bytes as u64,
+        number: pointer.addr(),
+        thread,
     }
 }
 
-/// A block was given back.
-pub(crate) fn given(bytes: usize) {
+/// A block was taken; nothing where there was no room.
+pub(crate) fn taken(pointer: *mut u8, bytes: usize) {
+    if bytes >= LEAST_BYTES && !pointer.is_null() {
+        with_recorder(|recorder| {
+            let block = block(pointer, bytes, recorder.thread.get());
+            recorder.push(HeapEvent::Taken(block));
+        });
+    }
+}
+
+/// A block is given back.
+pub(crate) fn given(pointer: *mut u8, bytes: usize) {
     if bytes >= LEAST_BYTES {
-        with_recorder(|recorder| recorder.push(HeapEvent::Given(bytes as u64)));
+        with_recorder(|recorder| {
+            let block = block(pointer, bytes, recorder.thread.get());
+            recorder.push(HeapEvent::Given(block));
+        });
     }
 }

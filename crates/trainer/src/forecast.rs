@@ -10,6 +10,7 @@ mod reach;
 mod refusal;
 mod rehearsal;
 mod seconds;
+mod stand;
 
 pub use alignment::alignment;
 pub use reach::Target;
@@ -21,6 +22,7 @@ use crate::error::Result;
 use crate::feed::Ahead;
 use crate::optimizer::Optimizer;
 use crate::plan::{ModelKind, OptimizerKind, Plan};
+use candle_core::DType;
 use dataset::Task;
 use heap::Heap;
 use pressure::{Form, ModelNeed, Peak, sensible_sizes};
@@ -57,6 +59,13 @@ pub struct Standing {
     pub waiting_bytes: u64,
     /// Texts as tokens, which stay for the whole run.
     pub texts_bytes: u64,
+}
+
+impl Fit {
+    /// Pieces of a step.
+    fn pieces(&self) -> u32 {
+        self.effective_batch.div_ceil(self.micro_batch.max(1))
+    }
 }
 
 impl Standing {
@@ -122,6 +131,8 @@ pub struct Forecast {
     pub precision: &'static str,
     /// Bytes that the host keeps of each sample of an effective batch until the step ends.
     batch_sample_bytes: u64,
+    /// Blocks that stand before any piece, bytes.
+    stand: Vec<u64>,
     forms: Vec<(u32, Heap)>,
     blocks: u32,
     target: Target,
@@ -159,6 +170,9 @@ impl Forecast {
             texts_bytes: plan.texts_bytes,
             ..standing(&masters, plan.optimizer, target)?
         };
+        let rounded = plan.precision.is_half().then(|| plan.precision.dtype());
+        let averaged = plan.ema_decay.map(|_| DType::F32);
+        let copies: Vec<DType> = rounded.into_iter().chain(averaged).collect();
         let forecast = Forecast {
             model: model.name().to_owned(),
             resolution: image_size,
@@ -166,6 +180,7 @@ impl Forecast {
             standing,
             precision: plan.precision.name(),
             batch_sample_bytes: 0,
+            stand: stand::blocks_bytes(&masters, plan.optimizer, &copies)?,
             forms: Vec::new(),
             blocks: plan.blocks_of(model, image_size),
             target,
@@ -188,6 +203,7 @@ impl Forecast {
             standing: standing(&parameters, OptimizerKind::AdamW, target)?,
             precision: "f32",
             batch_sample_bytes: workload.sample_bytes(),
+            stand: stand::blocks_bytes(&parameters, OptimizerKind::AdamW, &[])?,
             forms: Vec::new(),
             blocks: workload.blocks() as u32,
             target,
@@ -204,12 +220,18 @@ impl Forecast {
         effective_batch: u32,
     ) -> Option<u64> {
         let heap_bytes = self.heap_bytes(checkpointed, micro_batch, effective_batch)?;
-        self.process_bytes(checkpointed, micro_batch, heap_bytes)
+        let pieces = effective_batch.div_ceil(micro_batch.max(1));
+        self.process_bytes(checkpointed, (micro_batch, pieces), heap_bytes)
     }
 
-    /// What the process takes where so much of its heap is in use by pieces of `micro_batch`.
-    fn process_bytes(&self, checkpointed: u32, micro_batch: u32, heap_bytes: u64) -> Option<u64> {
-        let holes_bytes = self.form(checkpointed)?.holes_bytes(micro_batch);
+    /// What the process takes where so much of its heap is in use in steps of pieces of `micro_batch`.
+    fn process_bytes(
+        &self,
+        checkpointed: u32,
+        (micro_batch, pieces): (u32, u32),
+        heap_bytes: u64,
+    ) -> Option<u64> {
+        let holes_bytes = (self.form(checkpointed)?).holes_bytes(micro_batch, pieces);
         Some(self.standing.base_bytes + self.target.kept_bytes(heap_bytes, holes_bytes))
     }
 

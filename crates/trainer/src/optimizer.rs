@@ -263,6 +263,14 @@ impl Optimizer {
         }
     }
 
+    /// Bytes of each tensor of the moments in memory.
+    pub fn sizes_bytes(&self) -> Vec<u64> {
+        match &self.kept {
+            Kept::Resident(moments) => sizes_of(moments).collect(),
+            Kept::Mapped(_) => Vec::new(),
+        }
+    }
+
     /// Bytes of the moments in memory.
     pub fn resident_bytes(&self) -> u64 {
         match &self.kept {
@@ -347,8 +355,10 @@ impl Optimizer {
 }
 
 fn bytes_of(moments: &[Moments]) -> u64 {
+    sizes_of(moments).sum()
+}
+
+fn sizes_of(moments: &[Moments]) -> impl Iterator<Item = u64> {
     let tensors = moments.iter().flat_map(Moments::named);
-    tensors
-        .map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64)
-        .sum()
+    tensors.map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64)
 }

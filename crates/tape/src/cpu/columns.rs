@@ -1,6 +1,7 @@
 //! `im2col` and its transpose for one sample: a convolution as one matrix product.
 
 use crate::cpu::Float;
+use crate::rehearsal::rehearsed_threads;
 
 /// Sizes of one convolution of one group of one sample.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +73,10 @@ impl Window {
 
 /// Writes the columns of `x` [channels, height, width] to `columns` [rows, pixels]; outside the image is zero.
 pub(crate) fn gather<T: Float>(w: &Window, x: &[T], columns: &mut [T]) {
+    // Nobody reads them: the product is left out.
+    if rehearsed_threads().is_some() {
+        return;
+    }
     let (out_height, out_width) = w.out();
     let zero = T::zero();
     let mut rows = columns.chunks_exact_mut(out_height * out_width);
@@ -105,6 +110,10 @@ pub(crate) fn gather<T: Float>(w: &Window, x: &[T], columns: &mut [T]) {
 
 /// Adds `columns` [rows, pixels] back onto `x`: the transpose of [`gather`].
 pub(crate) fn scatter<T: Float>(w: &Window, columns: &[T], x: &mut [T]) {
+    // They are zeros.
+    if rehearsed_threads().is_some() {
+        return;
+    }
     let (out_height, out_width) = w.out();
     let mut rows = columns.chunks_exact(out_height * out_width);
     for image in x.chunks_exact_mut(w.height * w.width) {

@@ -10,7 +10,7 @@ mod reduce;
 mod product;
 pub(crate) mod columns;
 
-pub(crate) use product::{Matrix, product, room_of_others, threads};
+pub(crate) use product::{Matrix, buffer_of_job, product, room_of_others, threads};
 pub(crate) use reduce::{add_in_order, column_sums, map, map2, row_chunks};
 pub(crate) use view::{Float, View, buffer, is_fused, tensor_of};
 pub(crate) use wide::wide;

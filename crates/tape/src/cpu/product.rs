@@ -2,7 +2,7 @@
 
 use crate::cpu::Float;
 use crate::cpu::view::{Plain, buffer};
-use crate::rehearsal::rehearsed_threads;
+use crate::rehearsal::{as_thread, rehearsed_threads};
 use gemm::Parallelism;
 
 /// A matrix inside a slice, by strides in elements.
@@ -52,10 +52,18 @@ pub(crate) fn threads() -> usize {
 
 /// Room that the other threads of the pool take for themselves while `jobs` are done side by side, `len` numbers each. In a
 /// rehearsal one thread does their work; outside of one it is empty.
-pub(crate) fn room_of_others<T: Plain>(jobs: usize, len: usize) -> Vec<T> {
+pub(crate) fn room_of_others<T: Plain>(jobs: usize, len: usize) -> Vec<Vec<T>> {
+    let threads = rehearsed_threads().unwrap_or(0).min(jobs);
+    (1..threads)
+        .map(|thread| as_thread(thread, || buffer(len)))
+        .collect()
+}
+
+/// A buffer for job `job` of `jobs` that threads do side by side, each a row of them.
+pub(crate) fn buffer_of_job<T: Plain>(len: usize, job: usize, jobs: usize) -> Vec<T> {
     match rehearsed_threads() {
-        Some(threads) => buffer(threads.min(jobs).saturating_sub(1) * len),
-        None => Vec::new(),
+        Some(threads) => as_thread(job * threads.min(jobs) / jobs.max(1), || buffer(len)),
+        None => buffer(len),
     }
 }
 

@@ -11,8 +11,8 @@ mod device;
 use super::{Form, axes, expect_filled, expect_shape};
 use crate::cpu::columns::{Window, gather, scatter};
 use crate::cpu::{
-    Float, Matrix, View, add_in_order, buffer, product, room_of_others, tensor_of, threads,
-    with_float,
+    Float, Matrix, View, add_in_order, buffer, buffer_of_job, product, room_of_others, tensor_of,
+    threads, with_float,
 };
 use crate::error::{Result, TapeError};
 use crate::half::widened_on_cpu;
@@ -338,12 +338,13 @@ fn weight_gradient<T: Float>(
     } else {
         rows * pixels
     };
-    let _others = room_of_others::<T>(samples.div_ceil(length), scratch);
+    let jobs = samples.div_ceil(length);
+    let _others = room_of_others::<T>(jobs, scratch);
     let watch = Watch::of(cancel);
-    let partial: Vec<Vec<T>> = (0..samples.div_ceil(length))
+    let partial: Vec<Vec<T>> = (0..jobs)
         .into_par_iter()
         .map(|chunk| {
-            let mut dw = buffer::<T>(out * rows);
+            let mut dw = buffer_of_job::<T>(out * rows, chunk, jobs);
             let mut columns = buffer::<T>(scratch);
             let samples = chunk * length..((chunk + 1) * length).min(samples);
             for n in samples.take_while(|_| watch.goes_on()) {

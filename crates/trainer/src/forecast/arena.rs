@@ -7,7 +7,7 @@ mod chunk;
 
 use chunk::{CHUNK, Chunk, Kind};
 use std::collections::BTreeMap;
-use tape::HeapEvent;
+use tape::{HeapBlock, HeapEvent};
 
 /// Arenas give out slices of so many bytes.
 const SLICE_BYTES: u64 = 64 << 10;
@@ -18,29 +18,26 @@ const NOTES_BYTES: u64 = 128;
 const MAPPED_BYTES: u64 = 4 << 10;
 /// `(largest block of the page, slices of the page)`; what is larger stands alone.
 const PAGES: [(u64, usize); 3] = [(10 << 10, 1), (84 << 10, 8), (512 << 10, 64)];
-/// Times that a recording is replayed: from the second on the layout repeats.
-const TIMES: usize = 2;
+/// Steps that are replayed: from the second on the layout repeats.
+const STEPS: usize = 2;
+/// Pieces of a step that are replayed at most: those after the second find what it found.
+const PIECES: u32 = 2;
 
-/// Bytes that stay touched beside the fullest moment of a piece, once pieces of this kind have been worked.
-pub(super) fn holes_bytes(events: &[HeapEvent]) -> u64 {
+/// Bytes that stay touched beside the fullest moment of a step, once steps of so many pieces of this kind have been worked beside blocks
+/// that `stand`. What a recording does not give back is what its piece gave: that of a step's first piece becomes the sums, to which
+/// others are added, and stands where it was made until the step ends.
+pub(super) fn holes_bytes(stand: &[u64], events: &[HeapEvent], pieces: u32) -> u64 {
     let mut arena = Arena::default();
-    for _ in 0..TIMES {
-        let mut held: BTreeMap<u64, Vec<Block>> = BTreeMap::new();
-        for event in events {
-            match *event {
-                HeapEvent::Taken(bytes) => held.entry(bytes).or_default().push(arena.take(bytes)),
-                // What was there before the recording is not given back here.
-                HeapEvent::Given(bytes) => {
-                    if let Some(block) = held.get_mut(&bytes).and_then(Vec::pop) {
-                        arena.give(block);
-                    }
-                }
-                HeapEvent::Operation => {}
-            }
+    for &bytes in stand {
+        arena.take(bytes, 0);
+    }
+    for _ in 0..STEPS {
+        let sums = arena.work(events);
+        for _ in 1..pieces.min(PIECES) {
+            let added = arena.work(events);
+            added.into_iter().for_each(|block| arena.give(block));
         }
-        held.into_values()
-            .flatten()
-            .for_each(|block| arena.give(block));
+        sums.into_iter().for_each(|block| arena.give(block));
     }
     arena.touched_bytes.saturating_sub(arena.most_bytes)
 }
@@ -56,11 +53,14 @@ enum Place {
     Alone(usize, usize),
     /// A part of a page.
     Shared {
-        class_bytes: u64,
+        class: Class,
         page: usize,
         part: usize,
     },
 }
+
+/// Whose pages of which size.
+type Class = (usize, u64);
 
 /// Equal blocks in a few slices.
 struct Page {
@@ -78,23 +78,47 @@ struct Arena {
     chunks: Vec<Chunk>,
     /// How much of each slice was ever touched.
     touched: Vec<u64>,
-    /// Pages by class; one that was given back leaves its place empty.
-    pages: BTreeMap<u64, Vec<Option<Page>>>,
+    /// Pages by thread and class, which threads do not share; one that was given back leaves its place empty.
+    pages: BTreeMap<Class, Vec<Option<Page>>>,
     in_use_bytes: u64,
     most_bytes: u64,
     touched_bytes: u64,
 }
 
 impl Arena {
-    fn take(&mut self, bytes: u64) -> Block {
+    /// Works a recorded piece and leaves what it gave.
+    fn work(&mut self, events: &[HeapEvent]) -> Vec<Block> {
+        let mut held: BTreeMap<usize, Block> = BTreeMap::new();
+        for event in events {
+            match *event {
+                HeapEvent::Taken(HeapBlock {
+                    bytes,
+                    number,
+                    thread,
+                }) => {
+                    held.insert(number, self.take(bytes, thread));
+                }
+                // What was there before the recording is not given back here.
+                HeapEvent::Given(HeapBlock { number, .. }) => {
+                    if let Some(block) = held.remove(&number) {
+                        self.give(block);
+                    }
+                }
+                HeapEvent::Operation => {}
+            }
+        }
+        held.into_values().collect()
+    }
+
+    fn take(&mut self, bytes: u64, thread: usize) -> Block {
         self.in_use_bytes += bytes;
         self.most_bytes = self.most_bytes.max(self.in_use_bytes);
         let page = PAGES.iter().find(|(largest, _)| bytes <= *largest);
         let place = match page {
-            Some(&(_, slices)) => self.share(bytes, slices),
+            Some(&(_, slices)) => self.share((thread, class_bytes(bytes)), bytes, slices),
             None => {
                 let slices = (bytes + NOTES_BYTES).div_ceil(SLICE_BYTES) as usize;
-                let first = self.find(slices);
+                let first = self.find(slices, thread);
                 self.touch(first as u64 * SLICE_BYTES, bytes);
                 Place::Alone(first, slices)
             }
@@ -106,12 +130,8 @@ impl Arena {
         self.in_use_bytes -= block.bytes;
         match block.place {
             Place::Alone(first, slices) => self.free(first, slices),
-            Place::Shared {
-                class_bytes,
-                page,
-                part,
-            } => {
-                let pages = self.pages.entry(class_bytes).or_default();
+            Place::Shared { class, page, part } => {
+                let pages = self.pages.entry(class).or_default();
                 let last = pages.iter().flatten().count() == 1;
                 let Some(Some(of)) = pages.get_mut(page) else {
                     return;
@@ -129,16 +149,16 @@ impl Arena {
     }
 
     /// A part of the first page of the class that has one.
-    fn share(&mut self, bytes: u64, slices: usize) -> Place {
-        let class_bytes = class_bytes(bytes);
+    fn share(&mut self, class: Class, bytes: u64, slices: usize) -> Place {
+        let (thread, class_bytes) = class;
         let parts = (slices as u64 * SLICE_BYTES / class_bytes) as usize;
-        let pages = self.pages.entry(class_bytes).or_default();
+        let pages = self.pages.entry(class).or_default();
         let open = |page: &Option<Page>| page.as_ref().is_some_and(|page| page.used < parts);
         let index = match pages.iter().position(open) {
             Some(index) => index,
             None => {
-                let first = self.find(slices);
-                let pages = self.pages.entry(class_bytes).or_default();
+                let first = self.find(slices, thread);
+                let pages = self.pages.entry(class).or_default();
                 pages.push(Some(Page {
                     first,
                     slices,
@@ -149,7 +169,7 @@ impl Arena {
                 pages.len() - 1
             }
         };
-        let pages = self.pages.entry(class_bytes).or_default();
+        let pages = self.pages.entry(class).or_default();
         let (mut first, mut part) = (0, 0);
         if let Some(Some(page)) = pages.get_mut(index) {
             page.used += 1;
@@ -160,20 +180,23 @@ impl Arena {
         let from = first as u64 * SLICE_BYTES + part as u64 * class_bytes;
         self.touch(from, bytes);
         Place::Shared {
-            class_bytes,
+            class,
             page: index,
             part,
         }
     }
 
-    /// The first free slices in a row, in the chunks where the kind may stand; else in untouched ones. mimalloc lets each thread begin
-    /// its search elsewhere; here it begins at the beginning.
-    fn find(&mut self, slices: usize) -> usize {
-        let kind = Kind::of(slices);
+    /// The first free slices in a row, in the chunks where the kind may stand; else in untouched ones. Each thread begins its search
+    /// at another chunk.
+    fn find(&mut self, slices: usize, thread: usize) -> usize {
+        let (kind, chunks) = (Kind::of(slices), self.chunks.len());
         for begun in kind.stands_among() {
-            let chunks = self.chunks.iter_mut().enumerate();
-            for (index, chunk) in chunks.filter(|(_, chunk)| chunk.kind == begun) {
-                if let Some(first) = chunk.row(kind, slices) {
+            for at in 0..chunks {
+                let index = (at + thread) % chunks;
+                let chunk = &mut self.chunks[index];
+                if chunk.kind == begun
+                    && let Some(first) = chunk.row(kind, slices)
+                {
                     chunk.kind.get_or_insert(kind);
                     chunk.mark(first, slices, false);
                     return index * CHUNK + first;
@@ -229,18 +252,34 @@ fn class_bytes(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use HeapEvent::{Given, Taken};
 
     const KB: u64 = 1 << 10;
 
+    fn by(thread: usize, bytes: u64, number: usize) -> HeapBlock {
+        HeapBlock {
+            bytes,
+            number,
+            thread,
+        }
+    }
+
+    /// A block that is the only one of its size.
+    fn taken(bytes: u64) -> HeapEvent {
+        HeapEvent::Taken(by(0, bytes, bytes as usize))
+    }
+
+    fn given(bytes: u64) -> HeapEvent {
+        HeapEvent::Given(by(0, bytes, bytes as usize))
+    }
+
     fn check(events: &[HeapEvent], holes_kb: u64) {
-        assert_eq!(holes_bytes(events), holes_kb * KB);
+        assert_eq!(holes_bytes(&[], events, 1), holes_kb * KB);
     }
 
     #[test]
     fn what_takes_the_place_of_what_was_given_back_leaves_no_hole() {
         let block = 1024 * KB;
-        check(&[Taken(block), Given(block), Taken(block), Given(block)], 0);
+        check(&[taken(block), given(block), taken(block), given(block)], 0);
     }
 
     #[test]
@@ -248,12 +287,12 @@ mod tests {
         let (small, large, last) = (1024 * KB, 2048 * KB, 640 * KB);
         // The last one holds the place behind the small one, so that the large one stands behind both.
         let events = [
-            Taken(small),
-            Taken(last),
-            Given(small),
-            Taken(large),
-            Given(large),
-            Given(last),
+            taken(small),
+            taken(last),
+            given(small),
+            taken(large),
+            given(large),
+            given(last),
         ];
         check(&events, 1024);
     }
@@ -263,7 +302,12 @@ mod tests {
         let (half, less) = (16 << 20, 15 << 20);
         // Two halves do not fill a chunk: the second begins the next one, and the smaller block stands behind the first.
         check(
-            &[Taken(half), Taken(half), Given(half), Taken(less)],
+            &[
+                HeapEvent::Taken(by(0, half, 1)),
+                HeapEvent::Taken(by(0, half, 2)),
+                HeapEvent::Given(by(0, half, 2)),
+                taken(less),
+            ],
             15 << 10,
         );
     }
@@ -271,10 +315,10 @@ mod tests {
     #[test]
     fn nothing_stands_behind_a_block_that_is_larger_than_a_chunk() {
         let (huge, small) = (32 << 20, 1 << 20);
-        check(&[Taken(huge), Taken(small), Given(huge), Taken(huge)], 0);
+        check(&[taken(huge), taken(small), given(huge), taken(huge)], 0);
         // Nor does it stand where anything else does.
         check(
-            &[Taken(huge), Given(huge), Taken(small), Taken(huge)],
+            &[taken(huge), given(huge), taken(small), taken(huge)],
             31 << 10,
         );
     }
@@ -282,6 +326,46 @@ mod tests {
     #[test]
     fn blocks_of_two_classes_share_no_page() {
         let (one, other) = (100 * KB, 200 * KB);
-        check(&[Taken(one), Given(one), Taken(other), Given(other)], 100);
+        check(&[taken(one), given(one), taken(other), given(other)], 100);
+    }
+
+    #[test]
+    fn threads_share_no_page() {
+        let (one, other) = (by(0, 100 * KB, 1), by(1, 100 * KB, 2));
+        let events = |second| {
+            [
+                HeapEvent::Taken(one),
+                HeapEvent::Given(one),
+                HeapEvent::Taken(second),
+                HeapEvent::Given(second),
+            ]
+        };
+        check(&events(one), 0);
+        check(&events(other), 100);
+    }
+
+    #[test]
+    fn sums_stand_where_the_first_piece_made_them() {
+        let (kept, gradient, last) = (19 << 20, 12 << 20, 25 << 20);
+        let piece = [
+            taken(kept),
+            taken(gradient),
+            given(kept),
+            taken(last),
+            given(last),
+        ];
+        // The last block finds no room in the first chunk, beside the gradient.
+        assert_eq!(holes_bytes(&[], &piece, 1), kept);
+        // The second gradient takes the second chunk, and the last block of its piece the third.
+        assert_eq!(holes_bytes(&[], &piece, 2), kept + last - gradient);
+    }
+
+    #[test]
+    fn what_stands_leaves_room_at_the_end_of_its_chunk() {
+        let (stands, large, small) = (20 << 20, 13 << 20, 10 << 20);
+        // The large block does not fit behind what stands, the small one does.
+        let piece = [taken(large), given(large), taken(small), given(small)];
+        assert_eq!(holes_bytes(&[], &piece, 1), 0);
+        assert_eq!(holes_bytes(&[stands], &piece, 1), small);
     }
 }

@@ -1,7 +1,8 @@
 //! How many blocks to checkpoint: as planned where that fits, else as few as fit. Each number that is tried is rehearsed, so
 //! the fewest are guessed first, by a straight line between none and all.
 
-use super::rehearsal::{Piece, heap};
+use super::heap::Heap;
+use super::rehearsal::Piece;
 use super::{Fit, Forecast, Forms, Waiting};
 use crate::error::Result;
 use std::time::Duration;
@@ -50,7 +51,8 @@ impl Forecast {
 
     fn rehearse(&mut self, piece: &dyn Piece, checkpointed: u32, patience: Duration) -> Result<()> {
         let (threads, kernels) = (self.target.threads, self.target.kernels);
-        let heap = heap(piece, checkpointed, threads, kernels, patience)?;
+        let heap = Heap::beside(self.stand.clone());
+        let heap = heap.rehearsed(piece, checkpointed, (threads, kernels), patience)?;
         self.forms.push((checkpointed, heap));
         Ok(())
     }
@@ -62,7 +64,9 @@ impl Forecast {
             Waiting::GivesWay => {
                 let heap = self.heap_bytes(checkpointed, fit.micro_batch, fit.effective_batch);
                 let heap = heap.map(|bytes| bytes - self.standing.waiting_bytes);
-                heap.and_then(|bytes| self.process_bytes(checkpointed, fit.micro_batch, bytes))
+                heap.and_then(|bytes| {
+                    self.process_bytes(checkpointed, (fit.micro_batch, fit.pieces()), bytes)
+                })
             }
         };
         peak.map_or(f64::INFINITY, |peak| peak as f64) - fit.budget_bytes as f64

@@ -1,21 +1,18 @@
 //! What a piece takes from the heap, as a function of its samples: made from recordings of rehearsals of a few sizes, one
 //! interval between two operations at a time, since a large piece may peak elsewhere than a small one. Knows no tensor.
 
+#[path = "heap/interval.rs"]
+mod interval;
+
 use super::arena::holes_bytes;
+use interval::{Moment, intervals};
 use pressure::Allocator;
 use std::collections::BTreeMap;
-use tape::HeapEvent;
+use tape::{HeapBlock, HeapEvent};
 
 /// Blocks from here on stand alone in the allocator. There are as many of them however many samples a piece has; of smaller ones a
 /// kernel may take one for each sample.
 const LARGE_BYTES: u64 = 512 << 10;
-
-/// The fullest moment of one interval: blocks in use by size.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Moment {
-    bytes: i64,
-    blocks: BTreeMap<u64, i64>,
-}
 
 /// A rehearsed size.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +20,8 @@ struct Take {
     samples: u32,
     intervals: Vec<Moment>,
     events: Vec<HeapEvent>,
-    /// What such pieces leave between their blocks, bytes.
-    holes_bytes: u64,
+    /// What such pieces leave between blocks, bytes: where a step is one piece, and where it is several.
+    holes_bytes: [u64; 2],
 }
 
 /// The heap that pieces of one kind take.
@@ -32,16 +29,24 @@ struct Take {
 pub(super) struct Heap {
     /// By samples, smallest first.
     takes: Vec<Take>,
+    /// Blocks that stand before any piece, bytes.
+    stand: Vec<u64>,
 }
 
 impl Heap {
+    /// Nothing recorded yet, beside blocks that `stand`.
+    pub fn beside(stand: Vec<u64>) -> Self {
+        let takes = Vec::new();
+        Heap { takes, stand }
+    }
+
     /// Adds the recording of a piece of `samples`, more than those before.
     pub fn add(&mut self, samples: u32, events: &[HeapEvent]) {
         self.takes.push(Take {
             samples,
             intervals: intervals(events),
             events: events.to_vec(),
-            holes_bytes: holes_bytes(events),
+            holes_bytes: [1, 2].map(|pieces| holes_bytes(&self.stand, events, pieces)),
         });
     }
 
@@ -57,19 +62,26 @@ impl Heap {
         peak.max(0.0) as u64
     }
 
-    /// Bytes that stay free but touched between the blocks of pieces of `samples`. What larger pieces than were recorded would do is
-    /// drawn from the last two recordings; where those differ in more than sizes, they leave as much as the largest.
-    pub fn holes_bytes(&self, samples: u32) -> u64 {
+    /// Bytes that stay free but touched between the blocks of steps of `pieces` of `samples`. What larger pieces than were recorded would
+    /// do is drawn from the last two recordings; where those differ in more than sizes, they leave as much as the largest.
+    pub fn holes_bytes(&self, samples: u32, pieces: u32) -> u64 {
         let Some((low, high)) = self.around(samples) else {
             return 0;
         };
-        let large = |samples| Some(holes_bytes(&drawn(low, high, samples)?));
+        let of = |take: &Take| take.holes_bytes[usize::from(pieces > 1)];
+        let large = |samples| {
+            Some(holes_bytes(
+                &self.stand,
+                &drawn(low, high, samples)?,
+                pieces,
+            ))
+        };
         if samples > high.samples
             && let (Some(here), Some(there)) = (large(high.samples), large(samples))
         {
-            return (high.holes_bytes + there).saturating_sub(here);
+            return (of(high) + there).saturating_sub(here);
         }
-        let (from, to) = (low.holes_bytes as f64, high.holes_bytes as f64);
+        let (from, to) = (of(low) as f64, of(high) as f64);
         let way = way(low, high, samples).min(1.0);
         (from + way * (to - from)).max(0.0) as u64
     }
@@ -115,7 +127,10 @@ fn exact(low: &Take, high: &Take, samples: u32) -> f64 {
 fn drawn(low: &Take, high: &Take, samples: u32) -> Option<Vec<HeapEvent>> {
     let way = way(low, high, samples);
     let grows = u64::from(high.samples / low.samples.max(1));
-    let line = |low: u64, high: u64| (low as f64 + way * (high - low) as f64) as u64;
+    let line = |low: HeapBlock, high: HeapBlock| HeapBlock {
+        bytes: (low.bytes as f64 + way * (high.bytes - low.bytes) as f64) as u64,
+        ..high
+    };
     // What grows is as much larger in the one as its samples are more.
     let mut lows = large(&low.events, LARGE_BYTES).peekable();
     let mut highs = large(&high.events, grows * LARGE_BYTES);
@@ -148,7 +163,7 @@ fn large(events: &[HeapEvent], least_bytes: u64) -> impl Iterator<Item = &HeapEv
 
 fn bytes(event: &HeapEvent) -> Option<u64> {
     match event {
-        HeapEvent::Taken(bytes) | HeapEvent::Given(bytes) => Some(*bytes),
+        HeapEvent::Taken(block) | HeapEvent::Given(block) => Some(block.bytes),
         HeapEvent::Operation => None,
     }
 }
@@ -231,57 +246,27 @@ fn scaled(
     blocks
 }
 
-/// The fullest moment of each interval between two operations.
-fn intervals(events: &[HeapEvent]) -> Vec<Moment> {
-    let mut done = Vec::new();
-    let (mut live, mut blocks) = (0i64, BTreeMap::<u64, i64>::new());
-    let fullest = fullest_moments(events);
-    let mut next = fullest.into_iter().peekable();
-    for (at, event) in events.iter().enumerate() {
-        let (bytes, sign) = match *event {
-            HeapEvent::Taken(bytes) => (bytes, 1),
-            HeapEvent::Given(bytes) => (bytes, -1),
-            HeapEvent::Operation => (0, 0),
-        };
-        live += sign * bytes as i64;
-        if sign != 0 {
-            *blocks.entry(bytes).or_default() += sign;
-        }
-        while next.next_if_eq(&at).is_some() {
-            let in_use = blocks.iter().filter(|(_, count)| **count > 0);
-            done.push(Moment {
-                bytes: live,
-                blocks: in_use.map(|(&bytes, &count)| (bytes, count)).collect(),
-            });
-        }
-    }
-    done
-}
-
-/// Index of the event after which each interval is at its fullest; the last interval is what follows the last operation.
-fn fullest_moments(events: &[HeapEvent]) -> Vec<usize> {
-    let (mut all, mut live) = (Vec::new(), 0i64);
-    let mut best: Option<(i64, usize)> = None;
-    for (at, event) in events.iter().enumerate() {
-        match *event {
-            HeapEvent::Taken(bytes) => live += bytes as i64,
-            HeapEvent::Given(bytes) => live -= bytes as i64,
-            HeapEvent::Operation => {
-                all.extend(best.take().map(|(_, at)| at));
-            }
-        }
-        if best.is_none_or(|(most, _)| live > most) {
-            best = Some((live, at));
-        }
-    }
-    all.extend(best.map(|(_, at)| at));
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use HeapEvent::{Given, Operation, Taken};
+    use HeapEvent::Operation;
+
+    /// The only block of its size.
+    fn block(bytes: u64) -> HeapBlock {
+        HeapBlock {
+            bytes,
+            number: bytes as usize,
+            thread: 0,
+        }
+    }
+
+    fn taken(bytes: u64) -> HeapEvent {
+        HeapEvent::Taken(block(bytes))
+    }
+
+    fn given(bytes: u64) -> HeapEvent {
+        HeapEvent::Given(block(bytes))
+    }
 
     const KB: u64 = 1 << 10;
 
@@ -290,13 +275,13 @@ mod tests {
         let kept = 20 * KB * samples;
         vec![
             Operation,
-            Taken(kept),
+            taken(kept),
             Operation,
-            Taken(5 * KB),
-            Given(5 * KB),
+            taken(5 * KB),
+            given(5 * KB),
             Operation,
-            Given(kept),
-            Taken(60 * KB),
+            given(kept),
+            taken(60 * KB),
         ]
     }
 
@@ -331,7 +316,7 @@ mod tests {
             // Grows to four samples only.
             heap.add(
                 samples as u32,
-                &[Operation, Taken(10 * KB * samples.min(4))],
+                &[Operation, taken(10 * KB * samples.min(4))],
             );
         }
         for (samples, kb) in [(1, 10), (2, 20), (4, 40), (6, 40), (8, 40), (64, 40)] {
@@ -367,12 +352,16 @@ mod tests {
         // Up to 40 MB, which is more than a chunk.
         let piece = |samples: u64| {
             let (whole, half) = (1024 * KB * samples, 512 * KB * samples);
+            let second = |bytes| HeapBlock {
+                number: 1 + bytes as usize,
+                ..block(bytes)
+            };
             [
-                Taken(whole),
-                Taken(half),
-                Given(whole),
-                Taken(half),
-                Taken(whole),
+                taken(whole),
+                taken(half),
+                given(whole),
+                HeapEvent::Taken(second(half)),
+                HeapEvent::Taken(second(whole)),
             ]
         };
         let mut heap = Heap::default();
@@ -380,13 +369,13 @@ mod tests {
             heap.add(samples, &piece(u64::from(samples)));
         }
         for samples in [4, 16, 40] {
-            let itself = holes_bytes(&piece(u64::from(samples)));
-            assert_eq!(heap.holes_bytes(samples), itself, "{samples}");
+            let itself = holes_bytes(&[], &piece(u64::from(samples)), 1);
+            assert_eq!(heap.holes_bytes(samples, 1), itself, "{samples}");
         }
-        assert!(heap.holes_bytes(40) > 2 * heap.holes_bytes(2));
+        assert!(heap.holes_bytes(40, 1) > 2 * heap.holes_bytes(2, 1));
         // One event more: as much as the largest.
-        heap.add(4, &[Taken(4096 * KB), Operation, Taken(4096 * KB)]);
-        assert_eq!(heap.holes_bytes(40), heap.holes_bytes(4));
+        heap.add(4, &[taken(4096 * KB), Operation, taken(4096 * KB)]);
+        assert_eq!(heap.holes_bytes(40, 1), heap.holes_bytes(4, 1));
     }
 
     #[test]

@@ -7,64 +7,64 @@ use crate::error::Result;
 use crate::models::Network;
 use crate::plan::{Compression, ModelKind, Plan};
 use crate::precision::Precision;
-use crate::task::{Heads, Pixels, Sample, Sequence, Text, Work};
+use crate::task::{Heads, Pixels, Sample, Sequence, Text, TrainedPiece, Work};
 use crate::train::on_threads;
 use candle_core::{DType, Device};
 use dataset::Window;
 use std::time::{Duration, Instant};
 use tape::{Cancel, Kernels, Parameters, rehearse};
 
-/// Sizes rehearsed after one sample, as far as there is time. A convolution sums its gradient in parts, one for each sample up to
+/// Rehearsed however long they take: what makes a line.
+const FIRST: [u32; 2] = [1, 2];
+/// Sizes rehearsed after those, as far as there is time. A convolution sums its gradient in parts, one for each sample up to
 /// eight, and then no more: a line through fewer would go on as if they did.
 const SIZES: [u32; 2] = [8, 16];
 /// The same with checkpointed blocks, which are worked eight samples at a time: one part is not cut and joined, so the line is
 /// drawn through two and three.
 const SIZES_IN_PARTS: [u32; 3] = [8, 16, 24];
-/// Where there is time for none of these, this second size makes a line.
-const SECOND: u32 = 2;
-
 /// A network that can be rehearsed, whatever it is fed with.
 pub(super) trait Piece: Sync {
-    /// Works one piece of `samples` with `checkpointed` blocks and drops what it gave.
-    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()>;
+    /// Works one piece of `samples` with `checkpointed` blocks. What it gives is still held when a recording ends.
+    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece>;
 }
 
-/// What a piece takes, rehearsed for `threads` threads within `patience` where that can be.
-pub(super) fn heap(
-    piece: &dyn Piece,
-    checkpointed: u32,
-    threads: usize,
-    kernels: Kernels,
-    patience: Duration,
-) -> Result<Heap> {
-    on_threads(1, || {
-        let (begun, mut heap) = (Instant::now(), Heap::default());
-        let mut rehearse_one = |samples: u32| -> Result<Duration> {
-            let at = Instant::now();
-            let work = || piece.work(samples as usize, checkpointed as usize, kernels);
-            let (done, events) = rehearse(threads, work);
-            done?;
-            heap.add(samples, &events);
-            Ok(at.elapsed())
-        };
-        // The first one also warms caches and the allocator: half of its time is a sample's.
-        let mut last = (rehearse_one(1)? / 2, 1);
-        let sizes: &[u32] = match checkpointed {
-            0 => &SIZES,
-            _ => &SIZES_IN_PARTS,
-        };
-        for &samples in sizes {
-            let expected = last.0 * samples / last.1;
-            if begun.elapsed() + expected > patience {
-                break;
+impl Heap {
+    /// With what a piece takes, rehearsed for so many threads within `patience` where that can be.
+    pub fn rehearsed(
+        mut self,
+        piece: &dyn Piece,
+        checkpointed: u32,
+        (threads, kernels): (usize, Kernels),
+        patience: Duration,
+    ) -> Result<Self> {
+        on_threads(1, move || {
+            let begun = Instant::now();
+            let mut rehearse_one = |samples: u32| -> Result<Duration> {
+                let at = Instant::now();
+                let work = || piece.work(samples as usize, checkpointed as usize, kernels);
+                let (given, events) = rehearse(threads, work);
+                given?;
+                self.add(samples, &events);
+                Ok(at.elapsed())
+            };
+            let mut last = (Duration::ZERO, 1);
+            for samples in FIRST {
+                last = (rehearse_one(samples)?, samples);
             }
-            last = (rehearse_one(samples)?, samples);
-        }
-        if last.1 == 1 {
-            rehearse_one(SECOND)?;
-        }
-        Ok(heap)
-    })
+            let sizes: &[u32] = match checkpointed {
+                0 => &SIZES,
+                _ => &SIZES_IN_PARTS,
+            };
+            for &samples in sizes {
+                let expected = last.0 * samples / last.1;
+                if begun.elapsed() + expected > patience {
+                    break;
+                }
+                last = (rehearse_one(samples)?, samples);
+            }
+            Ok(self)
+        })
+    }
 }
 
 /// The network of a run.
@@ -168,10 +168,9 @@ impl PlanPiece {
 }
 
 impl Piece for PlanPiece {
-    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()> {
+    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece> {
         let samples: Vec<Sample> = (0..samples).map(|i| self.sample(i)).collect();
-        self.at_work(checkpointed, kernels).gradients(&samples)?;
-        Ok(())
+        self.at_work(checkpointed, kernels).gradients(&samples)
     }
 }
 
@@ -196,15 +195,10 @@ impl WorkloadPiece {
 }
 
 impl Piece for WorkloadPiece {
-    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<()> {
+    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece> {
         let (part, device) = (self.workload.blank(samples), Device::Cpu);
-        self.model.piece_by(
-            kernels,
-            &self.parameters,
-            &part,
-            &device,
-            (checkpointed, 1.0),
-        )?;
-        Ok(())
+        let how = (checkpointed, 1.0);
+        let (piece, _) = (self.model).piece_by(kernels, &self.parameters, &part, &device, how)?;
+        Ok(piece)
     }
 }
