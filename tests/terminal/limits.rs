@@ -44,6 +44,7 @@ fn a_limited_process_trains_in_smaller_pieces_or_refuses_in_a_sentence() {
         "-d 250000",
         "-d 300000",
         "-d 600000",
+        "-d 900000",
     ] {
         for how in ["", "--micro-batch 32"] {
             let said = under(limit, how);

@@ -161,6 +161,7 @@ impl Forecast {
             false => 0,
         };
         let standing = Standing {
+            base_bytes: target.training_base_bytes(),
             copy_bytes: rounded,
             averages_bytes,
             waiting_bytes: match plan.task() {

@@ -51,7 +51,10 @@ impl Forecast {
 
     fn rehearse(&mut self, piece: &dyn Piece, checkpointed: u32, patience: Duration) -> Result<()> {
         let (threads, kernels) = (self.target.threads, self.target.kernels);
-        let heap = Heap::beside(self.stand.clone());
+        let heap = match self.target.leaves_holes() {
+            true => Heap::beside(self.stand.clone()),
+            false => Heap::default(),
+        };
         let heap = heap.rehearsed(piece, checkpointed, (threads, kernels), patience)?;
         self.forms.push((checkpointed, heap));
         Ok(())

@@ -29,15 +29,17 @@ struct Take {
 pub(super) struct Heap {
     /// By samples, smallest first.
     takes: Vec<Take>,
-    /// Blocks that stand before any piece, bytes.
-    stand: Vec<u64>,
+    /// Blocks that stand before any piece, bytes; none where the allocator's layout is not asked for.
+    stand: Option<Vec<u64>>,
 }
 
 impl Heap {
-    /// Nothing recorded yet, beside blocks that `stand`.
+    /// Nothing recorded yet, of an allocator that lays pieces out beside blocks that `stand`.
     pub fn beside(stand: Vec<u64>) -> Self {
-        let takes = Vec::new();
-        Heap { takes, stand }
+        Heap {
+            takes: Vec::new(),
+            stand: Some(stand),
+        }
     }
 
     /// Adds the recording of a piece of `samples`, more than those before.
@@ -46,7 +48,7 @@ impl Heap {
             samples,
             intervals: intervals(events),
             events: events.to_vec(),
-            holes_bytes: [1, 2].map(|pieces| holes_bytes(&self.stand, events, pieces)),
+            holes_bytes: [1, 2].map(|pieces| self.replayed(events, pieces)),
         });
     }
 
@@ -65,17 +67,11 @@ impl Heap {
     /// Bytes that stay free but touched between the blocks of steps of `pieces` of `samples`. What larger pieces than were recorded would
     /// do is drawn from the last two recordings; where those differ in more than sizes, they leave as much as the largest.
     pub fn holes_bytes(&self, samples: u32, pieces: u32) -> u64 {
-        let Some((low, high)) = self.around(samples) else {
+        let (Some(_), Some((low, high))) = (&self.stand, self.around(samples)) else {
             return 0;
         };
         let of = |take: &Take| take.holes_bytes[usize::from(pieces > 1)];
-        let large = |samples| {
-            Some(holes_bytes(
-                &self.stand,
-                &drawn(low, high, samples)?,
-                pieces,
-            ))
-        };
+        let large = |samples| Some(self.replayed(&drawn(low, high, samples)?, pieces));
         if samples > high.samples
             && let (Some(here), Some(there)) = (large(high.samples), large(samples))
         {
@@ -84,6 +80,12 @@ impl Heap {
         let (from, to) = (of(low) as f64, of(high) as f64);
         let way = way(low, high, samples).min(1.0);
         (from + way * (to - from)).max(0.0) as u64
+    }
+
+    /// What steps of this recording leave between blocks, bytes.
+    fn replayed(&self, events: &[HeapEvent], pieces: u32) -> u64 {
+        let stand = self.stand.as_deref();
+        stand.map_or(0, |stand| holes_bytes(stand, events, pieces))
     }
 
     /// The takes to go by: those around the size, else the last two.
@@ -364,7 +366,7 @@ mod tests {
                 HeapEvent::Taken(second(whole)),
             ]
         };
-        let mut heap = Heap::default();
+        let mut heap = Heap::beside(Vec::new());
         for samples in [1u32, 2] {
             heap.add(samples, &piece(u64::from(samples)));
         }

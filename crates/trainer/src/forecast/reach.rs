@@ -9,9 +9,14 @@ use tape::memory::live_bytes;
 const KEPT: f64 = 1.03;
 
 /// What the process takes more once steps have run: 6 MB of pages of kernels and of the allocator's notes, packed panels of matrix
-/// products, which rehearsals leave out, and what a replay of the heap misses. Over the workloads of the bench a median of 20 MB
-/// was measured beside their holes: nothing for a text encoder, up to 40 MB for a language model.
-const KERNELS_BYTES: u64 = 20 << 20;
+/// products, which rehearsals leave out, and what a replay of the heap misses. Chosen over the workloads of the bench: beside their
+/// holes nothing was left to explain of a text encoder, and up to 40 MB of a language model.
+const KERNELS_BYTES: u64 = 16 << 20;
+
+/// What a whole training takes more than steps alone: threads that decode, watch, record and write, with what the allocator keeps for
+/// each, and evaluations between steps, which leave its blocks elsewhere. The middle of four trainings on photographs, of which two
+/// networks took 6 and 40 MB.
+const BESIDE_STEPS_BYTES: u64 = 24 << 20;
 
 /// The device that will train, as far as memory knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +55,19 @@ impl Target {
         }
     }
 
+    /// What a training takes before anything is built, and what it has beside its steps.
+    pub(super) fn training_base_bytes(&self) -> u64 {
+        self.base_bytes + BESIDE_STEPS_BYTES
+    }
+
     /// Decoding workers as the run will have them.
     pub(super) fn workers(&self, plan: &Plan) -> usize {
         crate::session::workers(plan, self.kind)
+    }
+
+    /// The allocator keeps what is free between blocks, and the layout of blocks says how much: on the CPU.
+    pub(super) fn leaves_holes(&self) -> bool {
+        self.kind == "cpu" && self.allocator == Allocator::Exact
     }
 
     /// What the process takes for `heap_bytes` in use: on the CPU its allocator keeps `holes_bytes` between blocks.
