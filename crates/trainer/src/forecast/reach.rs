@@ -72,11 +72,11 @@ impl Target {
 
     /// What the process takes for `heap_bytes` in use: on the CPU its allocator keeps `holes_bytes` between blocks.
     pub(super) fn kept_bytes(&self, heap_bytes: u64, holes_bytes: u64) -> u64 {
-        match (self.allocator, self.kind) {
-            (Allocator::Exact, "cpu") => heap_bytes + holes_bytes,
-            (Allocator::Exact, _) => (heap_bytes as f64 * KEPT) as u64,
+        match self.allocator {
+            _ if self.leaves_holes() => heap_bytes + holes_bytes,
+            Allocator::Exact => (heap_bytes as f64 * KEPT) as u64,
             // Counted block by block.
-            (Allocator::PowerOfTwo, _) => heap_bytes,
+            Allocator::PowerOfTwo => heap_bytes,
         }
     }
 }

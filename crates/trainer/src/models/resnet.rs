@@ -135,6 +135,16 @@ impl ResNet {
     /// has plenty, and all of them together are the largest thing that a piece would keep.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
         let on_gpu = !images.tensor().device().is_cpu();
+        self.forward_as(tape, images, checkpointed, on_gpu)
+    }
+
+    fn forward_as(
+        &self,
+        tape: &Tape,
+        images: &Value,
+        checkpointed: usize,
+        on_gpu: bool,
+    ) -> Result<Value> {
         let all = checkpointed >= self.blocks.len();
         let begins = all && on_gpu && self.first_stage > 0;
         let (begun, x) = match begins && self.trains_before(tape, self.first_stage) {
@@ -270,5 +280,64 @@ impl Block {
     fn join(&self, tape: &Tape, y: Value, x: &Value) -> Result<Value> {
         let y = self.last.1.forward(tape, &y, Activation::None)?;
         tape.activate(&tape.add(&y, x)?, self.activation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device, Tensor};
+    use tape::inplace::to_f64;
+    use tape::{Cancel, Kernels, Parameters, Stream};
+
+    /// More than one part of eight.
+    const SAMPLES: usize = 11;
+
+    /// Gradients of every parameter, where `checkpointed` blocks run again as on a GPU or as on the CPU.
+    fn gradients(checkpointed: usize, on_gpu: bool) -> Vec<(String, Vec<f64>)> {
+        let shape = ResNetShape {
+            stem: Stem::Pooled,
+            channels: 8,
+            blocks: vec![(8, 1), (8, 1), (16, 2)],
+            groups: 4,
+            activation: Activation::Relu,
+        };
+        let mut parameters = Parameters::default();
+        let mut builder = Builder::new(&mut parameters, 3, DType::F64, &Device::Cpu);
+        let network = ResNet::build(&mut builder, &shape, 3).expect("a network");
+        let stream = Stream::new(5);
+        let pixels = (0..SAMPLES as u64 * 3 * 256).map(|i| stream.normal(i));
+        let pixels: Vec<f64> = pixels.collect();
+        let images = Tensor::from_vec(pixels, (SAMPLES, 3, 16, 16), &Device::Cpu);
+        let images = Value::constant(images.expect("as many pixels"));
+        let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+        let scores = network.forward_as(&tape, &images, checkpointed, on_gpu);
+        let labels: Vec<u32> = (0..SAMPLES as u32).map(|sample| sample % 3).collect();
+        let loss = tape.cross_entropy(&scores.expect("scores"), &labels, 0.0);
+        let root = loss.expect("a loss").sum;
+        let found = tape.backward(vec![(root, 1.0)]).expect("gradients");
+        let named = parameters.iter().zip(found);
+        let named = named.map(|(parameter, gradient)| {
+            let gradient = gradient.expect("every parameter takes part");
+            let values = to_f64(&gradient).expect("numbers");
+            (parameter.name.clone(), values)
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn a_first_stage_in_one_checkpoint_has_the_gradients_of_one_that_is_kept() {
+        let kept = gradients(0, false);
+        for (checkpointed, on_gpu) in [(3, false), (0, true), (3, true)] {
+            for ((name, expected), (_, found)) in kept.iter().zip(gradients(checkpointed, on_gpu)) {
+                let scale = expected.iter().fold(1e-9f64, |most, v| most.max(v.abs()));
+                let apart = expected.iter().zip(found).map(|(a, b)| (a - b).abs());
+                let apart = apart.fold(0.0, f64::max) / scale;
+                assert!(
+                    apart < 1e-12,
+                    "{name}, {checkpointed} blocks, on a GPU {on_gpu}: {apart:.1e}"
+                );
+            }
+        }
     }
 }
