@@ -39,7 +39,27 @@ fn a_run_folder_that_goes_is_missed_and_not_made_anew() {
     assert!(!run.exists(), "half a run is worse than none");
 }
 
-/// What a command says on stdout and stderr that is interrupted after two seconds; it ends well.
+/// Waits until a process has worked for `seconds` of processor time, however busy the machine is. Where the system has no
+/// `/proc`, waits twice as long by the clock.
+fn until_worked(process: u32, seconds: u64) {
+    let worked = || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // Behind the name in parentheses, fields 12 and 13 are user and system time in ticks of 10 ms.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        ticks
+            .map(|word| word.parse::<u64>().ok())
+            .sum::<Option<u64>>()
+    };
+    if worked().is_none() {
+        return std::thread::sleep(Duration::from_secs(2 * seconds));
+    }
+    while worked().is_some_and(|ticks| ticks < 100 * seconds) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a command says on stdout and stderr that is interrupted while it works; it ends well.
 fn interrupted(place: &Place, line: &str) -> [String; 2] {
     let mut command = place.ebb(line.split(' '));
     let command = command.current_dir(place.path("."));
@@ -48,7 +68,7 @@ fn interrupted(place: &Place, line: &str) -> [String; 2] {
         .stderr(Stdio::piped())
         .spawn();
     let child = child.expect("ebb starts");
-    std::thread::sleep(Duration::from_secs(2));
+    until_worked(child.id(), 1);
     let id = child.id().to_string();
     let asked = Command::new("kill").args(["-INT", &id]).status();
     assert!(asked.is_ok_and(|status| status.success()));
