@@ -2,9 +2,12 @@
 //! stay out. Each rule is a function from text to complaints, tried once on the project and once on something planted.
 //! Refuses to know what the code does.
 
+mod functions;
 mod imports;
+mod modules;
 mod sources;
 mod texts;
+mod words;
 
 /// The checkout that is being tested.
 fn root() -> &'static std::path::Path {
