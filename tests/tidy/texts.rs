@@ -43,7 +43,7 @@ fn every_file_says_the_same_version() {
     let versions = ["package.json", "package-lock.json", "tauri.conf.json"].map(version);
     none(&odd_ones_out(&versions));
     assert!(
-        text("CHANGELOG.md").contains(&format!("## {}", env!("CARGO_PKG_VERSION"))),
+        text("CHANGELOG.md").contains(&format!("## [{}]", env!("CARGO_PKG_VERSION"))),
         "CHANGELOG.md tells of this version"
     );
     assert_eq!(odd_ones_out(&[("planted.json", "9.9.9".into())]).len(), 1);
