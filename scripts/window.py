@@ -33,6 +33,10 @@ class Window:
         with DIRECTLY.open(request, timeout=60) as answer:
             return json.load(answer)["value"]
 
+    def get(self, path):
+        with DIRECTLY.open(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+            return json.load(answer)["value"]
+
     def run(self, script):
         return self.ask(f"{self.session}/execute/sync", {"script": script, "args": []})
 
