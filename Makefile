@@ -1,9 +1,10 @@
-# Two commands: `make run` starts Ebb on the bundled sample, `make test` runs every test. Both install what is missing first.
-# One profile (release), one feature set, one target folder, so that nothing is compiled twice.
+# `make run` starts Ebb on the bundled sample, `make test` runs every test. Both install what is missing first.
+# `make check` is the quick gate for a change. One profile (release), one feature set and one target folder, so that nothing is
+# compiled twice.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: run test app check-macos lint fmt setup setup-test ui-test rust-test
+.PHONY: run test check test-long app docs check-macos lint fmt setup setup-test ui-test rust-test
 
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
@@ -20,6 +21,23 @@ run: setup ui/dist/index.html
 	fi
 
 test: setup-test ui-test lint check-macos rust-test
+
+# The quick gate: format, lints, the window's tests, unit tests and the rules of tests/tidy. No display, no built program.
+check: setup-test ui-test lint
+	$(step) 'running unit tests'
+	cargo nextest run --release --workspace --lib --bins --test tidy
+
+# Slow tests that CI runs at night: every test of `make test` three times, and the drills on real memory.
+test-long: setup-test ui/dist/index.html
+	$(step) 'running every test three times'
+	scripts/with-display cargo nextest run --release --workspace --stress-count 3
+	$(step) 'training under real memory pressure'
+	scripts/hog-trial 50
+
+# The guide as a book in target/book.
+docs:
+	@command -v mdbook >/dev/null || cargo install --quiet --locked mdbook
+	mdbook build docs
 
 app: setup ui/dist/index.html
 	$(step) 'building the bundle'

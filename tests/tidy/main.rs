@@ -4,6 +4,7 @@
 
 mod functions;
 mod imports;
+mod links;
 mod modules;
 mod sources;
 mod texts;
