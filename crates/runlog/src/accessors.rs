@@ -1,5 +1,5 @@
-//! Read access to a folded run: its status, records and result. The time range that the window draws
-//! is in `window.rs`.
+//! Read access to a folded run: its status, records and result. The time range that the window
+//! draws is in `window.rs`.
 
 use crate::event::{Started, StopReason};
 use crate::records::{self, CheckpointRecord, EvaluationRecord, PredictionRecord};
@@ -78,8 +78,8 @@ impl Run {
         self.life_start.unix_ms + self.now_ms.saturating_sub(self.life_start.at_ms)
     }
 
-    /// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy. Of
-    /// two equal evaluations the earlier one is returned.
+    /// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy.
+    /// Of two equal evaluations the earlier one is returned.
     pub fn best_evaluation(&self) -> Option<&EvaluationRecord> {
         records::best_evaluation(&self.evaluations)
     }

@@ -7,8 +7,8 @@ use ts_rs::{Config, ExportError};
 /// Environment variable that makes [`check`] rewrite the committed files.
 pub const UPDATE: &str = "EBB_UPDATE_BINDINGS";
 
-/// Calls `export` to write the types into the empty folder `fresh` and compares each file with the one in
-/// `committed`. With `EBB_UPDATE_BINDINGS=1` files that differ are rewritten instead.
+/// Calls `export` to write the types into the empty folder `fresh` and compares each file with the
+/// one in `committed`. With `EBB_UPDATE_BINDINGS=1` files that differ are rewritten instead.
 ///
 /// # Errors
 /// Names the first file that differs and how to rewrite it.

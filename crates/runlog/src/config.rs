@@ -1,5 +1,5 @@
-//! A run's configuration as the user wrote it. The trainer turns it into a `Plan`; this file knows no
-//! dataset.
+//! A run's configuration as the user wrote it. The trainer turns it into a `Plan`; this file knows
+//! no dataset.
 
 use crate::{Blocks, RunlogError, keys};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,8 @@ pub struct RunConfig {
     /// Which part of a pretrained model is trained: `head`, `last:N` blocks or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train_only: Option<String>,
-    /// Rank of the LoRA adapters beside frozen pretrained weights, 1..=1024; no adapters by default.
+    /// Rank of the LoRA adapters beside frozen pretrained weights, 1..=1024; no adapters by
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter_rank: Option<u32>,
     /// Scale of the adapters: their output is multiplied by alpha / rank, 0.001..=10000.
@@ -40,8 +41,8 @@ pub struct RunConfig {
     /// Longest text, or window of a document, in tokens, 8..=4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u32>,
-    /// Vocabulary size of a tokenizer trained on the texts, 300..=65536; documents are read as bytes by
-    /// default.
+    /// Vocabulary size of a tokenizer trained on the texts, 300..=65536; documents are read as
+    /// bytes by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vocabulary: Option<u32>,
     /// Class weights of text classification: `none`, or `balanced` for the inverse class frequency.
@@ -53,15 +54,15 @@ pub struct RunConfig {
     /// Column of the labels, by name or by number from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_column: Option<String>,
-    /// Policy that selects the tokens to keep in token compression: `learned`, or one of the baselines
-    /// `random`, `every-kth` and `frequency`.
+    /// Policy that selects the tokens to keep in token compression: `learned`, or one of the
+    /// baselines `random`, `every-kth` and `frequency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// Training method of a learned policy: `gumbel`, `policy-gradient` or `joint`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_learning: Option<String>,
-    /// Fraction of the tokens of each window that is kept, `0.01..=0.99`. If only `keep_cost` is given, the
-    /// policy chooses the fraction.
+    /// Fraction of the tokens of each window that is kept, `0.01..=0.99`. If only `keep_cost` is
+    /// given, the policy chooses the fraction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_fraction: Option<f64>,
     /// Cost of a kept token in nats, `0.0..=100.0`.
@@ -98,7 +99,8 @@ pub struct RunConfig {
     /// Fixed micro-batch, 1..=65536; automatic by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
-    /// Initial micro-batch if memory use cannot be estimated, 1..=65536. It is adjusted by measurement.
+    /// Initial micro-batch if memory use cannot be estimated, 1..=65536. It is adjusted by
+    /// measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_micro_batch: Option<u32>,
     /// `adamw`, `adamw8bit` or `sgd`.
@@ -113,7 +115,8 @@ pub struct RunConfig {
     /// Fraction of the steps with linear warm-up, `0.0..=1.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_fraction: Option<f64>,
-    /// `cosine`, or `rising` for a learning-rate range test: the rate grows exponentially to its peak.
+    /// `cosine`, or `rising` for a learning-rate range test: the rate grows exponentially to its
+    /// peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// Label smoothing, `0.0..=0.99`.
@@ -152,12 +155,12 @@ pub struct RunConfig {
     /// Largest footprint in bytes, at least 64 MB. A file may also contain "8GB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_cap_bytes: Option<u64>,
-    /// Largest footprint as a fraction of physical memory, `0.1..=0.95`. The smaller of the two limits
-    /// applies.
+    /// Largest footprint as a fraction of physical memory, `0.1..=0.95`. The smaller of the two
+    /// limits applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_cap_fraction: Option<f64>,
-    /// Fraction of physical memory that Ebb and all other apps may use together, `0.5..=0.95`. The rest is
-    /// left free.
+    /// Fraction of physical memory that Ebb and all other apps may use together, `0.5..=0.95`. The
+    /// rest is left free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_system_fraction: Option<f64>,
     /// A run that was suspended for this many minutes ends with its checkpoint on disk, 1..=100000.
@@ -195,9 +198,9 @@ pub struct Tier {
 }
 
 impl RunConfig {
-    /// Resolves `by_memory` for a machine with this much memory: the largest tier that it reaches applies,
-    /// or the smallest. Values outside the tiers win. Virtual machines report slightly less memory than
-    /// they have; 1/16 is tolerated.
+    /// Resolves `by_memory` for a machine with this much memory: the largest tier that it reaches
+    /// applies, or the smallest. Values outside the tiers win. Virtual machines report slightly
+    /// less memory than they have; 1/16 is tolerated.
     pub fn for_memory(self, total_bytes: u64) -> RunConfig {
         let total_bytes = total_bytes + total_bytes / 16;
         let reached = self
@@ -225,8 +228,8 @@ impl RunConfig {
         keys::check(entries, |_| "the run config".into()).map(drop)
     }
 
-    /// Merges two configs: values of `self` win over values of `base`. `epochs` in `self` also replaces
-    /// `steps` in `base`.
+    /// Merges two configs: values of `self` win over values of `base`. `epochs` in `self` also
+    /// replaces `steps` in `base`.
     // tidy: table
     pub fn over(self, base: RunConfig) -> RunConfig {
         let steps = base.steps.filter(|_| self.epochs.is_none());

@@ -1,5 +1,5 @@
-//! The crash report: what happened in the last two minutes of a run whose process exited without an end
-//! event. It is written from the events alone.
+//! The crash report: what happened in the last two minutes of a run whose process exited without an
+//! end event. It is written from the events alone.
 
 use crate::event::RunEvent;
 use crate::words::format_bytes;
@@ -36,8 +36,8 @@ pub struct CrashReport {
 
 impl CrashReport {
     /// Writes the report of the newest life in `events`; `None` if that life has no memory sample.
-    /// `modified_unix_ms` is the last change of the event file; `now` gives the current day and the time
-    /// zone of the report.
+    /// `modified_unix_ms` is the last change of the event file; `now` gives the current day and the
+    /// time zone of the report.
     pub(crate) fn from_events(
         events: &[RunEvent],
         modified_unix_ms: u64,
@@ -125,8 +125,8 @@ impl<'a> LastMinutes<'a> {
         (!minutes.samples.is_empty()).then_some(minutes)
     }
 
-    /// Adds an event of the newest life. Only the state of the run is taken from events before the last
-    /// two minutes.
+    /// Adds an event of the newest life. Only the state of the run is taken from events before the
+    /// last two minutes.
     fn add(&mut self, event: &'a RunEvent, unix_ms: u64, newest_unix_ms: u64) {
         let recent = unix_ms + REPORT_MS >= newest_unix_ms;
         match event {
@@ -191,8 +191,8 @@ impl<'a> LastMinutes<'a> {
         messages
     }
 
-    /// "The last memory sample was taken at 14:02:11, 0.4 s before the end: pressure 0.97, other apps had
-    /// taken 6.1 GB in the last 20 s; the micro-batch was 4 of 16."
+    /// "The last memory sample was taken at 14:02:11, 0.4 s before the end: pressure 0.97, other
+    /// apps had taken 6.1 GB in the last 20 s; the micro-batch was 4 of 16."
     fn last_sample_message(&self, last: &Sample) -> String {
         let seconds = self.end_unix_ms.saturating_sub(last.unix_ms) as f64 / 1000.0;
         let others = match self.growth(last) {

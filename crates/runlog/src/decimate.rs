@@ -1,5 +1,5 @@
-//! Selects a time range of a series and decimates it to the pixels it is drawn on: of each pixel column
-//! the minimum and the maximum of each value are kept.
+//! Selects a time range of a series and decimates it to the pixels it is drawn on: of each pixel
+//! column the minimum and the maximum of each value are kept.
 
 use crate::series::Series;
 
@@ -24,8 +24,8 @@ impl<const N: usize> Decimated<N> {
         }
     }
 
-    /// Adds two points for a pixel column: its first and last time, and the extremes of each value in
-    /// the order in which they occur.
+    /// Adds two points for a pixel column: its first and last time, and the extremes of each value
+    /// in the order in which they occur.
     fn extremes(&mut self, series: &Series<N>, from: usize, to: usize) {
         self.at_ms
             .extend([series.at_ms()[from], series.at_ms()[to - 1]]);
@@ -54,15 +54,16 @@ fn extremes(values: &[f32]) -> [f64; 2] {
     }
 }
 
-/// Milliseconds per pixel column. Two columns are reserved: one for the neighbours outside the range,
-/// one for the column that the edges of the range split.
+/// Milliseconds per pixel column. Two columns are reserved: one for the neighbours outside the
+/// range, one for the column that the edges of the range split.
 pub(crate) fn column_ms(from_ms: f64, to_ms: f64, columns: u32) -> f64 {
     (to_ms - from_ms) / f64::from(columns.max(4) - 2)
 }
 
-/// The range `from_ms..=to_ms` of a line, at most two points per pixel column. The nearest point outside
-/// each end is included, so that the line is drawn up to the edge. Columns are aligned to multiples of
-/// their width on the run's clock, so that a range that follows the run does not flicker.
+/// The range `from_ms..=to_ms` of a line, at most two points per pixel column. The nearest point
+/// outside each end is included, so that the line is drawn up to the edge. Columns are aligned to
+/// multiples of their width on the run's clock, so that a range that follows the run does not
+/// flicker.
 pub(crate) fn line<const N: usize>(
     series: &Series<N>,
     from_ms: f64,
@@ -99,8 +100,9 @@ pub(crate) fn line<const N: usize>(
     out
 }
 
-/// The range `from_ms..=to_ms` of a step function. It begins with the value at `from_ms` and ends with
-/// the value at `to_ms`. All changes are kept while they fit; then the extremes of each pixel column.
+/// The range `from_ms..=to_ms` of a step function. It begins with the value at `from_ms` and ends
+/// with the value at `to_ms`. All changes are kept while they fit; then the extremes of each pixel
+/// column.
 pub(crate) fn steps(series: &Series<1>, from_ms: f64, to_ms: f64, columns: u32) -> Decimated<1> {
     let at_ms = series.at_ms();
     let first = at_ms.partition_point(|at| *at < from_ms);

@@ -12,22 +12,23 @@ use ts_rs::TS;
 /// Something that happened in a run.
 ///
 /// `at_ms` is the run's clock: the milliseconds that the run has been trained, earlier lives
-/// included, so that charts have no gap after a resume. Only `Started` and `Resumed` hold wall-clock
-/// time.
+/// included, so that charts have no gap after a resume. Only `Started` and `Resumed` hold
+/// wall-clock time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunEvent {
     /// The first event of every run: what is trained, on which data, and how.
     Started(Box<Started>),
-    /// A memory sample: at most one per second, plus one with every decision that changes something.
+    /// A memory sample: at most one per second, plus one with every decision that changes
+    /// something.
     Memory {
         /// Milliseconds on the run's clock.
         at_ms: u64,
         /// The sample itself.
         sample: MemorySample,
-        /// Footprint without any micro-batch, in bytes. At first Ebb's own count of weights, gradients
-        /// and optimizer state; once micro-batches were measured, also the program itself and the
-        /// samples that wait to be trained on.
+        /// Footprint without any micro-batch, in bytes. At first Ebb's own count of weights,
+        /// gradients and optimizer state; once micro-batches were measured, also the program itself
+        /// and the samples that wait to be trained on.
         state_bytes: u64,
         /// Pressure, `0.0..=1.0`.
         #[serde(deserialize_with = "crate::finite::or_null")]
@@ -60,8 +61,8 @@ pub enum RunEvent {
         #[serde(alias = "sentence")]
         message: String,
     },
-    /// A predicted peak beside the measured one. Written for the first micro-batch of a new size and
-    /// once a minute, at most six times a minute.
+    /// A predicted peak beside the measured one. Written for the first micro-batch of a new size
+    /// and once a minute, at most six times a minute.
     Prediction {
         /// Milliseconds on the run's clock.
         at_ms: u64,
@@ -107,14 +108,14 @@ pub enum RunEvent {
         /// The sizes of the micro-batches in order: the exact schedule, for a replay.
         #[serde(alias = "pieces")]
         micro_batches: Vec<u32>,
-        /// Checkpointed blocks of each micro-batch: their activations were recomputed in the backward
-        /// pass. Empty if no block was, and in runs of early versions.
+        /// Checkpointed blocks of each micro-batch: their activations were recomputed in the
+        /// backward pass. Empty if no block was, and in runs of early versions.
         #[serde(default, alias = "blocks", skip_serializing_if = "Vec::is_empty")]
         #[ts(optional, as = "Option<Vec<u32>>")]
         checkpoint_blocks: Vec<u32>,
         /// Metrics of the task beside its loss, by name; often empty. Token compression reports
-        /// `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`, and
-        /// the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.
+        /// `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`,
+        /// and the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.
         #[serde(
             default,
             alias = "measures",
@@ -139,8 +140,8 @@ pub enum RunEvent {
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
         /// Metrics by name: `accuracy`, `top_5` and `macro_f1` as fractions; `bits_per_byte`;
-        /// `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`, the
-        /// error of always predicting the mean of the training samples.
+        /// `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`,
+        /// the error of always predicting the mean of the training samples.
         #[serde(deserialize_with = "crate::finite::map_or_null")]
         metrics: BTreeMap<String, f64>,
         /// True if this is the best evaluation of the run so far.
@@ -254,8 +255,8 @@ pub struct Started {
     pub held_out_samples: u64,
     /// Number of trained parameters.
     pub parameters: u64,
-    /// Input size of the network: the side of the square image in pixels, or the longest sequence in
-    /// tokens.
+    /// Input size of the network: the side of the square image in pixels, or the longest sequence
+    /// in tokens.
     #[serde(alias = "image_size")]
     pub input_size: u32,
     /// Samples per step.

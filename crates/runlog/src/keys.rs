@@ -1,5 +1,5 @@
-//! The keys of a run config and their allowed values: one table for files, presets, the terminal and the
-//! window. Knows models and tasks only by name.
+//! The keys of a run config and their allowed values: one table for files, presets, the terminal
+//! and the window. Knows models and tasks only by name.
 
 use crate::RunlogError;
 use crate::blocks;

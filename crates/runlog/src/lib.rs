@@ -1,8 +1,8 @@
-//! Runs on disk and in memory: configs, events, the run store, the fold of events, and reports. Knows neither
-//! tensors, datasets nor windows.
+//! Runs on disk and in memory: configs, events, the run store, the fold of events, and reports.
+//! Knows neither tensors, datasets nor windows.
 //!
-//! A run is a stream of [`RunEvent`]s in the file `events.jsonl` of its [`RunFolder`]. Everything that is
-//! shown of a run is folded from these events by [`Run`]:
+//! A run is a stream of [`RunEvent`]s in the file `events.jsonl` of its [`RunFolder`]. Everything
+//! that is shown of a run is folded from these events by [`Run`]:
 //!
 //! ```
 //! use runlog::{EventWriter, Run, RunEvent, RunStatus, RunStore, Started, StopReason, read_events};

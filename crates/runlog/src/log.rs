@@ -1,5 +1,5 @@
-//! `events.jsonl`: one event per line, written so that a crash at any instant costs at most the last
-//! line. Knows the file and its lines; `reduce.rs` knows what events mean.
+//! `events.jsonl`: one event per line, written so that a crash at any instant costs at most the
+//! last line. Knows the file and its lines; `reduce.rs` knows what events mean.
 
 use crate::RunlogError;
 use crate::event::RunEvent;
@@ -34,8 +34,8 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// Opens the file to append events, and creates it if it does not exist. An incomplete last line,
-    /// left by a crash, is removed.
+    /// Opens the file to append events, and creates it if it does not exist. An incomplete last
+    /// line, left by a crash, is removed.
     pub fn append(folder: &RunFolder) -> Result<EventWriter, RunlogError> {
         let path = folder.events_path();
         let open = || -> io::Result<(File, u64)> {
@@ -98,8 +98,8 @@ fn complete_lines(file: &mut File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads a file of events from its beginning. An incomplete last line is ignored; a damaged line before
-/// it is an error.
+/// Reads a file of events from its beginning. An incomplete last line is ignored; a damaged line
+/// before it is an error.
 #[derive(Debug)]
 pub struct EventReader {
     lines: BufReader<File>,
@@ -156,8 +156,8 @@ pub fn read_events(path: &Path) -> Result<Vec<RunEvent>, RunlogError> {
     EventReader::open(path)?.collect()
 }
 
-/// Parses one line. Returns `None` for an empty line and for a kind of a later version. Unknown fields
-/// are ignored.
+/// Parses one line. Returns `None` for an empty line and for a kind of a later version. Unknown
+/// fields are ignored.
 fn parse_line(line: &[u8], path: &Path, number: u64) -> Result<Option<RunEvent>, RunlogError> {
     if line.trim_ascii().is_empty() {
         return Ok(None);
@@ -196,8 +196,8 @@ impl Tail {
         }
     }
 
-    /// Returns the events written since the last call. A file that became shorter is a new file; it is
-    /// read from its beginning, and its `started` event resets the fold.
+    /// Returns the events written since the last call. A file that became shorter is a new file; it
+    /// is read from its beginning, and its `started` event resets the fold.
     pub fn poll(&mut self) -> Result<Vec<RunEvent>, RunlogError> {
         let bytes = match self.read_new_bytes() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

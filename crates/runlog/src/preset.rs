@@ -1,5 +1,5 @@
-//! The presets that come with Ebb, embedded in the binary. The first line of each file describes whom it
-//! is for.
+//! The presets that come with Ebb, embedded in the binary. The first line of each file describes
+//! whom it is for.
 
 use crate::RunConfig;
 

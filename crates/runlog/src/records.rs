@@ -46,8 +46,8 @@ pub struct PredictionRecord {
     pub error_fraction: f64,
 }
 
-/// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy. Of two
-/// equal evaluations the earlier one wins.
+/// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy. Of
+/// two equal evaluations the earlier one wins.
 pub(crate) fn best_evaluation(evaluations: &[EvaluationRecord]) -> Option<&EvaluationRecord> {
     let is_better = |a: &EvaluationRecord, b: &EvaluationRecord| match (a.accuracy, b.accuracy) {
         (Some(a), Some(b)) => a > b,

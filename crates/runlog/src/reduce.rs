@@ -1,6 +1,6 @@
-//! Folds events into what is shown of a run: figures, status line, marks and series. The window, the
-//! terminal, the report and the replay use this one fold. It knows neither pixels, files nor clocks;
-//! time comes in as `at_ms`.
+//! Folds events into what is shown of a run: figures, status line, marks and series. The window,
+//! the terminal, the report and the replay use this one fold. It knows neither pixels, files nor
+//! clocks; time comes in as `at_ms`.
 
 use crate::crash_report::CrashReport;
 use crate::event::{RunEvent, Started, StopReason};
@@ -108,8 +108,8 @@ impl Run {
         }
     }
 
-    /// Marks a run without an end event as ended early. Call it if no process trains the run. Returns
-    /// false and changes nothing if the run had already ended.
+    /// Marks a run without an end event as ended early. Call it if no process trains the run.
+    /// Returns false and changes nothing if the run had already ended.
     pub fn mark_process_exited(&mut self) -> bool {
         if self.status.has_ended() {
             return false;

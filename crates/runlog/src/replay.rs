@@ -1,5 +1,5 @@
-//! Opens a run from its folder: replays its events, and adds a crash report if its process exited without
-//! an end event.
+//! Opens a run from its folder: replays its events, and adds a crash report if its process exited
+//! without an end event.
 
 use crate::RunlogError;
 use crate::crash_report::CrashReport;
@@ -30,8 +30,8 @@ impl RunFolder {
         Ok(run)
     }
 
-    /// Marks a run without an end event as ended early and adds its crash report. Call it if no process
-    /// trains the run. Changes nothing if the run had already ended.
+    /// Marks a run without an end event as ended early and adds its crash report. Call it if no
+    /// process trains the run. Changes nothing if the run had already ended.
     pub fn mark_crashed(&self, run: &mut Run) {
         if run.mark_process_exited()
             // Without readable events there is no report, but the run has still ended.

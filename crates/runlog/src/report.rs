@@ -1,5 +1,5 @@
-//! One page about a run, as SVG and PNG: what was trained, how the training went, and how memory was used.
-//! It draws a folded `Run`; it folds nothing itself.
+//! One page about a run, as SVG and PNG: what was trained, how the training went, and how memory
+//! was used. It draws a folded `Run`; it folds nothing itself.
 
 mod page;
 mod scale;
@@ -35,8 +35,8 @@ impl Size {
     }
 }
 
-/// Draws the report of a run into its folder, as `report.svg` and `report.png`, and returns their paths.
-/// Each file is written to a temporary file and renamed into place.
+/// Draws the report of a run into its folder, as `report.svg` and `report.png`, and returns their
+/// paths. Each file is written to a temporary file and renamed into place.
 ///
 /// # Errors
 /// If the report cannot be drawn or written.

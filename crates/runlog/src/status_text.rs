@@ -145,8 +145,8 @@ pub(crate) fn stopped_detail(
     }
 }
 
-/// The process exited without an end event. `level` is the pressure level of the last seconds, if it
-/// is known.
+/// The process exited without an end event. `level` is the pressure level of the last seconds, if
+/// it is known.
 pub(crate) fn ended_early(step: u64, level: Option<Level>) -> String {
     let when = match step {
         0 => "Ended before the first step".to_owned(),

@@ -1,5 +1,5 @@
-//! The folder of all runs, shared by the app and the terminal. Knows the names and dates of run folders;
-//! `folder.rs` knows their content.
+//! The folder of all runs, shared by the app and the terminal. Knows the names and dates of run
+//! folders; `folder.rs` knows their content.
 
 use crate::folder::{RunFolder, is_run_folder};
 use crate::{RunlogError, words};
@@ -29,8 +29,8 @@ impl RunStore {
         RunStore { root: root.into() }
     }
 
-    /// `$EBB_HOME/runs`, or `ebb/runs` in the platform's data folder, or `ebb-data/runs` in the current
-    /// folder.
+    /// `$EBB_HOME/runs`, or `ebb/runs` in the platform's data folder, or `ebb-data/runs` in the
+    /// current folder.
     pub fn default_root() -> PathBuf {
         default_root(env::var_os(HOME_VARIABLE), dirs::data_dir())
     }
@@ -40,8 +40,8 @@ impl RunStore {
         &self.root
     }
 
-    /// Creates an empty run folder such as `2026-11-20-1402-img_caltech101_20`, named after the current
-    /// local time.
+    /// Creates an empty run folder such as `2026-11-20-1402-img_caltech101_20`, named after the
+    /// current local time.
     pub fn create(&self, name: &str) -> Result<RunFolder, RunlogError> {
         self.create_at(name, &Zoned::now())
     }

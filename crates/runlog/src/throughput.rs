@@ -87,7 +87,8 @@ mod tests {
         throughput.add_step(1_000, 64.0, 8.0);
         throughput.add_step(30_000, 64.0, 32.0);
         throughput.add_step(34_000, 64.0, 16.0);
-        // 128 samples in 2 + 4 s; the step at 1 s is too old, the time between the steps does not count.
+        // 128 samples in 2 + 4 s; the step at 1 s is too old, the time between the steps does not
+        // count.
         assert_eq!(throughput.samples_per_second(), Some(128.0 / 6.0));
     }
 

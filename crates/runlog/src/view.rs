@@ -151,8 +151,8 @@ pub struct PackedArray {
     /// memory.state memory.activations memory.budget` (bytes), `micro.value`, `loss.raw
     /// loss.smoothed`, `evaluation.loss`.
     ///
-    /// The budget is its line's position in the stack: system + others + the footprint that Ebb allows
-    /// itself. The micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
+    /// The budget is its line's position in the stack: system + others + the footprint that Ebb
+    /// allows itself. The micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
     pub name: String,
     /// Index of the first float.
     pub offset: u32,
@@ -161,8 +161,8 @@ pub struct PackedArray {
 }
 
 /// The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
-/// JSON, zeros up to a multiple of 8 bytes, then the packed arrays as little-endian 64-bit floats. An
-/// array has at most two points per pixel column.
+/// JSON, zeros up to a multiple of 8 bytes, then the packed arrays as little-endian 64-bit floats.
+/// An array has at most two points per pixel column.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct PullHeader {
     /// Number of changes so far.
@@ -189,7 +189,8 @@ pub struct PullHeader {
     pub marks: Vec<Mark>,
     /// Periods of warning and critical level within the time range.
     pub spans: Vec<LevelSpan>,
-    /// Metrics beside the loss as text: those of the latest evaluation, then those of the latest step.
+    /// Metrics beside the loss as text: those of the latest evaluation, then those of the latest
+    /// step.
     pub metrics_text: Vec<String>,
     /// Latest warnings and skipped files, newest last, at most 20.
     pub notes: Vec<String>,

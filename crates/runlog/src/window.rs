@@ -1,5 +1,5 @@
-//! One pull of the window: a time range of a run, decimated to its pixels and packed into bytes. Knows
-//! the wire format that `PullHeader` describes.
+//! One pull of the window: a time range of a run, decimated to its pixels and packed into bytes.
+//! Knows the wire format that `PullHeader` describes.
 
 use crate::decimate::{self, Decimated};
 use crate::metric_text::describe_metrics;
@@ -22,9 +22,9 @@ pub struct Pull {
 }
 
 impl Run {
-    /// Selects `from_ms..=to_ms` of the run for a chart of `columns` pixel columns (4..=16384). `None`
-    /// means the start of the run, or its clock now. If nothing changed since version `seen`, the pull
-    /// is empty and marked `unchanged`; pass 0 to always get everything.
+    /// Selects `from_ms..=to_ms` of the run for a chart of `columns` pixel columns (4..=16384).
+    /// `None` means the start of the run, or its clock now. If nothing changed since version
+    /// `seen`, the pull is empty and marked `unchanged`; pass 0 to always get everything.
     pub fn window(
         &self,
         from_ms: Option<u64>,

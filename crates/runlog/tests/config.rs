@@ -28,74 +28,83 @@ fn toml_and_json_are_equivalent() {
     );
 }
 
+fn refuses(name: &str, text: &str, message: &str) {
+    assert_eq!(load(name, text), Err(message.to_owned()), "{text}");
+}
+
 #[test]
-fn an_error_names_line_key_and_allowed_values() {
-    let check = |name: &str, text: &str, message: &str| {
-        assert_eq!(load(name, text), Err(message.to_owned()), "{text}");
-    };
-    check(
+fn an_unknown_key_is_refused_with_line_and_suggestion() {
+    refuses(
         "run.toml",
         "# mine\nseed = 7\nepoch = 3\n",
         "run.toml, line 3: there is no key `epoch`; did you mean `epochs`?",
     );
-    check(
+    refuses(
         "run.json",
         "{\n  \"model\": \"convnet\",\n  \"learning-rate\": 0.1\n}",
         "run.json, line 3: there is no key `learning-rate`; did you mean `learning_rate`?",
     );
-    check(
+}
+
+#[test]
+fn an_unknown_file_type_is_refused() {
+    refuses(
+        "run.yaml",
+        "epochs: 3",
+        "run.yaml is not a config: its name must end in .toml or .json",
+    );
+}
+
+#[test]
+fn an_invalid_value_is_refused_with_line_key_and_allowed_values() {
+    refuses(
         "run.toml",
         "image_size = 5000",
         "run.toml, line 1: `image_size` is 5000, but must be an integer from 16 to 1024; change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "\nepochs = \"three\"",
         "run.toml, line 2: `epochs` is `three`, but must be an integer from 1 to 100000; change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "effective_batch = 2.5",
         "run.toml, line 1: `effective_batch` is 2.5, but must be an integer from 1 to 65536; change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "max_system_fraction = nan",
         "run.toml, line 1: `max_system_fraction` is not a number, but must be a number from 0.5 to 0.95; change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "checkpoint_blocks = \"most\"",
         "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks, or `all`; \
          change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "device = \"tpu\"",
         "run.toml, line 1: `device` is `tpu`, but must be one of `auto`, `metal`, `cuda`, `cpu`; change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "checkpoint_every = \"often\"",
         "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval, as `10min`, `2epochs` or `500steps`; \
          change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "memory_cap_bytes = \"1MB\"",
         "run.toml, line 1: `memory_cap_bytes` is `1MB`, but must be a size of memory of at least 64 MB, as 8GB in quotes \
          or a number of bytes; change it and start again",
     );
-    check(
+    refuses(
         "run.toml",
         "memory_cap_bytes = 62914560",
         "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of memory of at least 64 MB, as 8GB in \
          quotes or a number of bytes; change it and start again",
-    );
-    check(
-        "run.yaml",
-        "epochs: 3",
-        "run.yaml is not a config: its name must end in .toml or .json",
     );
 }
 

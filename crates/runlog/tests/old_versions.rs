@@ -8,7 +8,8 @@ use runlog::{
 use std::fs;
 use std::path::PathBuf;
 
-/// A run folder written by version 0.1.0. It was stopped at step 5, resumed, and finished at step 24.
+/// A run folder written by version 0.1.0. It was stopped at step 5, resumed, and finished at step
+/// 24.
 fn old_run(name: &str) -> RunFolder {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).join(name);
     RunFolder::open(folder).expect("it is a run folder")

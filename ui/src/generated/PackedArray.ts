@@ -9,8 +9,8 @@ export type PackedArray = {
  * memory.state memory.activations memory.budget` (bytes), `micro.value`, `loss.raw
  * loss.smoothed`, `evaluation.loss`.
  *
- * The budget is its line's position in the stack: system + others + the footprint that Ebb allows
- * itself. The micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
+ * The budget is its line's position in the stack: system + others + the footprint that Ebb
+ * allows itself. The micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
  */
 name: string, 
 /**

@@ -9,8 +9,8 @@ import type { StatusLine } from "./StatusLine";
 
 /**
  * The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
- * JSON, zeros up to a multiple of 8 bytes, then the packed arrays as little-endian 64-bit floats. An
- * array has at most two points per pixel column.
+ * JSON, zeros up to a multiple of 8 bytes, then the packed arrays as little-endian 64-bit floats.
+ * An array has at most two points per pixel column.
  */
 export type PullHeader = { 
 /**
@@ -62,7 +62,8 @@ marks: Array<Mark>,
  */
 spans: Array<LevelSpan>, 
 /**
- * Metrics beside the loss as text: those of the latest evaluation, then those of the latest step.
+ * Metrics beside the loss as text: those of the latest evaluation, then those of the latest
+ * step.
  */
 metrics_text: Array<string>, 
 /**

@@ -13,8 +13,8 @@ import type { StopReason } from "./StopReason";
  * Something that happened in a run.
  *
  * `at_ms` is the run's clock: the milliseconds that the run has been trained, earlier lives
- * included, so that charts have no gap after a resume. Only `Started` and `Resumed` hold wall-clock
- * time.
+ * included, so that charts have no gap after a resume. Only `Started` and `Resumed` hold
+ * wall-clock time.
  */
 export type RunEvent = { "kind": "started" } & Started | { "kind": "memory", 
 /**
@@ -26,9 +26,9 @@ at_ms: number,
  */
 sample: MemorySample, 
 /**
- * Footprint without any micro-batch, in bytes. At first Ebb's own count of weights, gradients
- * and optimizer state; once micro-batches were measured, also the program itself and the
- * samples that wait to be trained on.
+ * Footprint without any micro-batch, in bytes. At first Ebb's own count of weights,
+ * gradients and optimizer state; once micro-batches were measured, also the program itself
+ * and the samples that wait to be trained on.
  */
 state_bytes: number, 
 /**
@@ -144,14 +144,14 @@ wait_ms: number,
  */
 micro_batches: Array<number>, 
 /**
- * Checkpointed blocks of each micro-batch: their activations were recomputed in the backward
- * pass. Empty if no block was, and in runs of early versions.
+ * Checkpointed blocks of each micro-batch: their activations were recomputed in the
+ * backward pass. Empty if no block was, and in runs of early versions.
  */
 checkpoint_blocks?: Array<number>, 
 /**
  * Metrics of the task beside its loss, by name; often empty. Token compression reports
- * `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`, and
- * the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.
+ * `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`,
+ * and the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.
  */
 metrics?: { [key in string]: number }, } | { "kind": "evaluation", 
 /**
@@ -176,8 +176,8 @@ samples: number,
 loss: number | "nan" | "inf" | "-inf", 
 /**
  * Metrics by name: `accuracy`, `top_5` and `macro_f1` as fractions; `bits_per_byte`;
- * `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`, the
- * error of always predicting the mean of the training samples.
+ * `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`,
+ * the error of always predicting the mean of the training samples.
  */
 metrics: { [key in string]: number }, 
 /**

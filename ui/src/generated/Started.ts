@@ -53,8 +53,8 @@ held_out_samples: number,
  */
 parameters: number, 
 /**
- * Input size of the network: the side of the square image in pixels, or the longest sequence in
- * tokens.
+ * Input size of the network: the side of the square image in pixels, or the longest sequence
+ * in tokens.
  */
 input_size: number, 
 /**

@@ -37,8 +37,8 @@ fn resumed(before: u64) -> RunEvent {
     }
 }
 
-/// A machine with 16 GB, of which Ebb uses 3 and other apps `others_gb`, `before` milliseconds before
-/// the end.
+/// A machine with 16 GB, of which Ebb uses 3 and other apps `others_gb`, `before` milliseconds
+/// before the end.
 fn memory(before: u64, others_gb: f64) -> RunEvent {
     let others = (others_gb * GB as f64) as u64;
     RunEvent::Memory {

@@ -88,8 +88,8 @@ pub(super) fn changes_micro_batch(change: Change) -> bool {
     )
 }
 
-/// Draws the symbol of a change. A filled triangle down is a smaller micro-batch, a hollow triangle up a
-/// larger one, two bars a pause, a square the end, a diamond any other change.
+/// Draws the symbol of a change. A filled triangle down is a smaller micro-batch, a hollow triangle
+/// up a larger one, two bars a pause, a square the end, a diamond any other change.
 pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point) -> Drawn {
     match mark.change {
         Change::Shrink | Change::Cancel => page.shape(

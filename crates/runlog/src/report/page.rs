@@ -1,5 +1,5 @@
-//! A page to draw on, in logical pixels. The same calls draw the SVG and the bitmap. Knows colours, fonts
-//! and shapes.
+//! A page to draw on, in logical pixels. The same calls draw the SVG and the bitmap. Knows colours,
+//! fonts and shapes.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -130,7 +130,8 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    /// Distance from a text's position to its baseline, in ems. It differs between plotters' backends.
+    /// Distance from a text's position to its baseline, in ems. It differs between plotters'
+    /// backends.
     fn baseline_offset(self) -> f64 {
         match self {
             Backend::Svg => 0.76,
@@ -230,8 +231,8 @@ impl<B: DrawingBackend> Page<B> {
             .map_err(message)
     }
 
-    /// Draws a small filled shape with an outline. The outline is a larger filled shape, because plotters
-    /// breaks thick outlines at sharp corners.
+    /// Draws a small filled shape with an outline. The outline is a larger filled shape, because
+    /// plotters breaks thick outlines at sharp corners.
     pub fn shape(&self, points: &[Point], inside: RGBColor, edge: RGBColor) -> Drawn {
         self.fill(points, edge)?;
         let count = points.len() as f64;

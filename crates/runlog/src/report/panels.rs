@@ -73,7 +73,8 @@ impl<B: DrawingBackend> Panels<'_, B> {
         self.legend(legend, MEMORY)
     }
 
-    /// The edges between stacked arrays: zeros, the first array, the sum of the first two, and so on.
+    /// The edges between stacked arrays: zeros, the first array, the sum of the first two, and so
+    /// on.
     fn stack<const N: usize>(&self, arrays: [&str; N]) -> Vec<Vec<f64>> {
         let mut edge = vec![0.0; self.pull.array("memory.at").len()];
         let mut edges = Vec::with_capacity(N + 1);
@@ -144,8 +145,8 @@ impl<B: DrawingBackend> Panels<'_, B> {
         self.legend(legend.into(), MICRO)
     }
 
-    /// Draws a dotted line through all panels for each change. Of overlapping labels the older one is left
-    /// out.
+    /// Draws a dotted line through all panels for each change. Of overlapping labels the older one
+    /// is left out.
     fn draw_marks(&self, top: f64) -> Drawn {
         let mut free = RIGHT;
         for mark in self.pull.header.marks.iter().rev() {
@@ -199,7 +200,8 @@ impl<B: DrawingBackend> Panels<'_, B> {
                 .filter(|v| v.is_finite())
                 .fold(0.0, f64::max)
         };
-        // An outlier must not flatten the curve: the raw line may leave the panel, the others may not.
+        // An outlier must not flatten the curve: the raw line may leave the panel, the others may
+        // not.
         let visible = max("loss.smoothed").max(max("evaluation.loss"));
         let scale = Scale::decimal(max("loss.raw").min(1.25 * visible).max(visible), 4.0);
         self.grid(LOSS, &scale, scale.top, 1.0)?;

@@ -1,6 +1,6 @@
-//! A synthetic run of 9:42 minutes: 64 samples per step on a Mac with 24 GB, while another app needs memory
-//! twice. It uses only additions, multiplications and divisions, so that every platform writes the same
-//! file.
+//! A synthetic run of 9:42 minutes: 64 samples per step on a Mac with 24 GB, while another app
+//! needs memory twice. It uses only additions, multiplications and divisions, so that every
+//! platform writes the same file.
 
 use super::Noise;
 use pressure::sentence;

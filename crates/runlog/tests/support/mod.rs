@@ -17,8 +17,8 @@ impl Noise {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Approximately normal with variance 1: the sum of twelve uniform numbers. It avoids transcendental
-    /// functions, which differ between platforms.
+    /// Approximately normal with variance 1: the sum of twelve uniform numbers. It avoids
+    /// transcendental functions, which differ between platforms.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
