@@ -216,7 +216,9 @@ impl Training {
             RunRequest::Checkpoint => Request::Checkpoint,
             RunRequest::Pause => Request::Pause,
             RunRequest::Continue => Request::Resume,
-            RunRequest::Leave { politeness } => Request::SetPoliteness(politeness),
+            RunRequest::Leave {
+                max_system_fraction,
+            } => Request::SetPoliteness(max_system_fraction),
         });
     }
 

@@ -217,9 +217,12 @@ pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
 #[tauri::command]
 pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -> Answer<()> {
     let training = shell.active.running().filter(|training| training.id == run);
-    if let RunRequest::Leave { politeness } = request {
+    if let RunRequest::Leave {
+        max_system_fraction,
+    } = request
+    {
         let asked = RunConfig {
-            politeness: Some(politeness),
+            max_system_fraction: Some(max_system_fraction),
             ..RunConfig::default()
         };
         valid(&asked)?;

@@ -28,7 +28,7 @@ impl From<RunlogError> for CommandError {
             RunlogError::Busy { .. } => "busy",
             _ => "failed",
         };
-        CommandError::new(code, error.to_string())
+        CommandError::new(code, sentence(&error.to_string()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::learnt::{capital, learnt};
 use crate::view::RunRow;
-use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count, result};
+use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count, headline_metric};
 use std::time::UNIX_EPOCH;
 use trainer::{Family, ModelKind, TextSize};
 
@@ -33,8 +33,8 @@ pub fn of(id: &str, folder: &RunFolder, run: &Run) -> RunRow {
         status: run.status(),
         here: false,
         line: line(run, " in the terminal"),
-        spark: run.spark(SPARK_POINTS),
-        result: result(run),
+        spark: run.sparkline(SPARK_POINTS),
+        result: headline_metric(run),
         seconds_left: figures.seconds_left,
         can_resume: ended && run.status() != RunStatus::Finished && saved(),
         unix_ms: changed_unix_ms(folder),
@@ -76,12 +76,12 @@ fn line(run: &Run, place: &str) -> String {
         RunStatus::Training => format!("Training{place}, epoch {epoch} of {epochs}"),
         RunStatus::Paused => format!("Paused{place} at step {step}"),
         RunStatus::Finished => format!("Finished after {step} steps"),
-        RunStatus::Stopped => match run.stopped() {
+        RunStatus::Stopped => match run.stop_reason() {
             Some(StopReason::Memory) => format!("Stopped at step {step}: parked for too long"),
             Some(StopReason::Disk) => format!("Stopped at step {step}: the disk is nearly full"),
             _ => format!("Stopped by you at step {step}"),
         },
-        RunStatus::Failed | RunStatus::EndedEarly => run.line().sentence.clone(),
+        RunStatus::Failed | RunStatus::EndedEarly => run.status_line().message.clone(),
     }
 }
 

@@ -187,7 +187,7 @@ impl Followed {
             Err(trouble) => self.trouble = Some(trouble),
         }
         if !alive && self.run.started().is_some() {
-            self.folder.tell_end(&mut self.run);
+            self.folder.mark_crashed(&mut self.run);
         }
     }
 }
@@ -254,8 +254,8 @@ mod tests {
         let stopped = RunEvent::Stopped {
             at_ms: 5,
             step: 3,
-            why: StopReason::Requested,
-            sentence: "Stopped at step 3".into(),
+            reason: StopReason::Requested,
+            message: "Stopped at step 3".into(),
         };
         writer.write(&stopped).expect("it can be written");
         assert_eq!(status(&runs), (RunStatus::Stopped, 2));

@@ -71,7 +71,9 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             learning_rate: plan.learning_rate,
             augment: (task == Task::ImageClassification).then(|| plan.augment.name().to_owned()),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
-            politeness: plan.politeness.unwrap_or(Policy::default().politeness),
+            max_system_fraction: plan
+                .max_system_fraction
+                .unwrap_or(Policy::default().max_system_fraction),
             seed: plan.seed,
         },
         task: capital(&learnt(task.name(), classes, numbers)),
@@ -149,7 +151,9 @@ pub fn forecast(
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
-        politeness: config.politeness.unwrap_or(Policy::default().politeness),
+        max_system_fraction: config
+            .max_system_fraction
+            .unwrap_or(Policy::default().max_system_fraction),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = foresee_kind(plan.device);
@@ -225,7 +229,7 @@ pub fn config(settings: &PlanSettings, found: &Found, from: Option<PathBuf>) -> 
         learning_rate: Some(settings.learning_rate),
         augment: settings.augment.clone(),
         checkpoint_every: Some(settings.checkpoint_every.clone()),
-        politeness: Some(settings.politeness),
+        max_system_fraction: Some(settings.max_system_fraction),
         seed: Some(settings.seed),
         from,
         ..RunConfig::default()

@@ -170,9 +170,9 @@ pub struct PlanView {
     pub held_out_samples: u64,
     /// Memory now, for the forecast bar.
     pub machine: MachineView,
-    /// Budget line at the suggested politeness, as footprint plus others.
+    /// Budget line at the suggested max_system_fraction, as footprint plus others.
     pub budget_line_bytes: u64,
-    /// The least that is left to others whatever the politeness.
+    /// The least that is left to others whatever the max_system_fraction.
     pub leave_least_bytes: u64,
 }
 
@@ -224,7 +224,7 @@ pub struct PlanSettings {
     /// `10min`, `2epochs`, `500steps`.
     pub checkpoint_every: String,
     /// Where the budget line stands: the share of all memory that everybody together may fill.
-    pub politeness: f64,
+    pub max_system_fraction: f64,
     /// Seed.
     pub seed: u64,
 }
@@ -267,7 +267,7 @@ pub enum RunRequest {
     /// Move the budget line.
     Leave {
         /// The share of all memory that everybody together may fill, from 0.5 to 0.95.
-        politeness: f64,
+        max_system_fraction: f64,
     },
 }
 

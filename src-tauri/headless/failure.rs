@@ -60,7 +60,7 @@ impl From<runlog::RunlogError> for Failure {
             | E::ConfigFormat { .. }
             | E::UnknownKey { .. }
             | E::ConfigValue { .. }
-            | E::NotARhythm { .. } => Failure::usage(sentence),
+            | E::InvalidInterval { .. } => Failure::usage(sentence),
             _ => Failure::new(sentence),
         }
     }

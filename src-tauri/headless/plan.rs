@@ -130,7 +130,7 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
     let room = room(args, &RunConfig::default())?;
     let target = target(args.computing.threads, &room);
     let blocks = args.computing.checkpoint_blocks.unwrap_or(Blocks::Count(0));
-    let blocks = blocks.of(workload.blocks() as u32).ok_or_else(|| {
+    let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
         Failure::usage(format!(
             "{name} has {} blocks; write 0 to {0}, or all",
             workload.blocks()

@@ -7,7 +7,8 @@ use super::say::aside;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pressure::{Level, MemorySample};
 use runlog::{
-    MISSING, Run, RunEvent, Started, counted, format_bytes, format_count, format_duration, in_words,
+    MISSING, Run, RunEvent, Started, counted, format_bytes, format_count, format_duration,
+    format_metrics,
 };
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -81,7 +82,9 @@ impl Progress {
                 self.refresh();
             }
             RunEvent::Prediction { .. } => {}
-            RunEvent::Decision { sentence, .. } => self.say(sentence),
+            RunEvent::Decision {
+                message: sentence, ..
+            } => self.say(sentence),
             RunEvent::Evaluation {
                 step,
                 loss,
@@ -97,7 +100,10 @@ impl Progress {
                 ));
             }
             RunEvent::Checkpoint {
-                step, bytes, ms, ..
+                step,
+                bytes,
+                duration_ms: ms,
+                ..
             } => {
                 let (step, size) = (format_count(*step), format_bytes(*bytes));
                 self.say(&format!(
@@ -105,14 +111,16 @@ impl Progress {
                     ms / 1000.0
                 ));
             }
-            RunEvent::Skipped { what, reason, .. } => {
-                self.say(&format!("Skipped {what}: {reason}"))
-            }
+            RunEvent::Skipped {
+                item: what, reason, ..
+            } => self.say(&format!("Skipped {what}: {reason}")),
             RunEvent::Warning { message, .. } => self.say(&format!("Warning: {message}")),
             RunEvent::Resumed { step, .. } => {
                 self.say(&format!("Resumed at step {}", format_count(*step)))
             }
-            RunEvent::Stopped { sentence, .. } => self.end(sentence),
+            RunEvent::Stopped {
+                message: sentence, ..
+            } => self.end(sentence),
             RunEvent::Failed { .. } => self.end("Failed"),
         }
     }
@@ -137,19 +145,19 @@ impl Progress {
             format_count(started.parameters),
             match started.task.as_str() {
                 "language-model" | "token-compression" => {
-                    format!("windows of {} tokens", started.image_size)
+                    format!("windows of {} tokens", started.input_size)
                 }
                 "text-classification" => format!(
                     "{} classes, texts of at most {} tokens",
                     started.classes.len(),
-                    started.image_size
+                    started.input_size
                 ),
                 _ => match (started.classes.len(), started.targets.len()) {
-                    (classes, 0) => format!("{classes} classes at {} px", started.image_size),
-                    (0, numbers) => format!("{numbers} numbers at {} px", started.image_size),
+                    (classes, 0) => format!("{classes} classes at {} px", started.input_size),
+                    (0, numbers) => format!("{numbers} numbers at {} px", started.input_size),
                     (classes, numbers) => format!(
                         "{classes} classes and {numbers} numbers at {} px",
-                        started.image_size
+                        started.input_size
                     ),
                 },
             },
@@ -250,7 +258,7 @@ fn evaluated(started: Option<&Started>, loss: f64, metrics: &BTreeMap<String, f6
     ];
     let mut parts: Vec<String> = known.into_iter().flatten().collect();
     if parts.is_empty() && numbers.is_none() {
-        parts.extend(Some(in_words(metrics)).filter(|words| !words.is_empty()));
+        parts.extend(Some(format_metrics(metrics)).filter(|words| !words.is_empty()));
     }
     parts.insert(0, format!("held-out loss {loss:.3}"));
     let parts = parts.join(", ");

@@ -1,4 +1,4 @@
-//! `ebb runs show`: one run in words or JSON, and what its flight recorder says where it ended without a word.
+//! `ebb runs show`: one run as text or JSON, with a crash report if its process exited unexpectedly.
 
 use super::args;
 use super::failure::Failure;
@@ -6,8 +6,8 @@ use super::say::out;
 use super::train::find;
 use crate::learnt::learnt;
 use runlog::{
-    Predicted, Run, RunFolder, RunStatus, format_bytes, format_count, format_duration,
-    format_percent, measured,
+    PredictionRecord, Run, RunFolder, RunStatus, describe_metrics, format_bytes, format_count,
+    format_duration, format_percent,
 };
 use serde_json::{Value, json};
 
@@ -26,8 +26,8 @@ pub fn run(args: &args::Show) -> Result<(), Failure> {
 }
 
 fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
-    let aftermath = match run.status() {
-        RunStatus::EndedEarly => folder.aftermath()?,
+    let crash_report = match run.status() {
+        RunStatus::EndedEarly => folder.crash_report()?,
         _ => None,
     };
     Ok(json!({
@@ -35,19 +35,19 @@ fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
         "path": folder.path.to_string_lossy(),
         "status": run.status(),
         "summary": run.summary_line(),
-        "line": run.line(),
+        "status_line": run.status_line(),
         "started": run.started(),
         "figures": run.figures(),
         "changes": run.marks(),
         "predictions": run.predictions(),
-        "aftermath": aftermath,
+        "crash_report": crash_report,
         "notes": run.notes().collect::<Vec<_>>(),
     }))
 }
 
 fn write(folder: &RunFolder, run: &Run) {
     out!("{}  {}", folder.id(), run.summary_line());
-    for line in [&run.line().sentence, &run.line().meaning] {
+    for line in [&run.status_line().message, &run.status_line().detail] {
         if !line.is_empty() {
             out!("{line}");
         }
@@ -57,7 +57,7 @@ fn write(folder: &RunFolder, run: &Run) {
             "{}, {} at {} {} on {}, {} samples a step",
             learnt(&started.task, started.classes.len(), started.targets.len()),
             started.model,
-            started.image_size,
+            started.input_size,
             match started.task.as_str() {
                 "image-classification" => "px",
                 _ => "tokens",
@@ -66,7 +66,7 @@ fn write(folder: &RunFolder, run: &Run) {
             format_count(started.effective_batch.into())
         );
     }
-    section("Measures", measured(run.figures()).into_iter());
+    section("Measures", describe_metrics(run.figures()).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
     let marks = run.marks();
     let changes = marks.iter().skip(marks.len().saturating_sub(CHANGES));
@@ -77,7 +77,10 @@ fn write(folder: &RunFolder, run: &Run) {
             format!("{at}  {}: {}", mark.short, mark.reason)
         }),
     );
-    section("Predicted peaks", predicted(run.predictions()).into_iter());
+    section(
+        "PredictionRecord peaks",
+        predicted(run.predictions()).into_iter(),
+    );
     section("Notes", run.notes().map(str::to_owned));
 }
 
@@ -91,7 +94,7 @@ fn section(title: &str, lines: impl Iterator<Item = String>) {
 }
 
 /// "14 compared: half of them off by at most 0.9 %, all by at most 4.1 %. The newest: 812 MB for a piece of 16 that took 805 MB".
-fn predicted(all: &[Predicted]) -> Option<String> {
+fn predicted(all: &[PredictionRecord]) -> Option<String> {
     let newest = all.last()?;
     let mut off: Vec<f64> = all.iter().map(|one| one.error_fraction.abs()).collect();
     off.sort_by(f64::total_cmp);
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn predicted_peaks_are_one_sentence() {
-        let one = |error_fraction| Predicted {
+        let one = |error_fraction| PredictionRecord {
             at_ms: 0,
             micro_batch: 16,
             predicted_peak_bytes: 812 << 20,

@@ -191,7 +191,7 @@ fn alone(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
             RunEvent::Step {
                 step,
                 samples_per_second,
-                pieces,
+                micro_batches: pieces,
                 ..
             } => {
                 // The first one warms caches and the allocator.

@@ -205,7 +205,7 @@ fn trial(
         matches!(
             event,
             RunEvent::Stopped {
-                why: runlog::StopReason::Requested,
+                reason: runlog::StopReason::Requested,
                 ..
             }
         )

@@ -205,7 +205,12 @@ impl Trial {
             (&self.store, None),
             &self.at_work,
             |event, control| {
-                let RunEvent::Step { step, pieces, .. } = event else {
+                let RunEvent::Step {
+                    step,
+                    micro_batches: pieces,
+                    ..
+                } = event
+                else {
                     return;
                 };
                 pace.seconds.push(begun.elapsed().as_secs_f64());

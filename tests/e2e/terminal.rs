@@ -76,7 +76,7 @@ fn a_killed_run_says_what_happened_in_its_last_minutes() {
     let window = Window::open(&["app"], home.path());
     window.wait_for(
         "its row says that it ended early",
-        "return document.querySelector('[data-run-row][data-run-status=ended_early]')?.textContent.includes('its process is gone') || null",
+        "return document.querySelector('[data-run-row][data-run-status=ended_early]')?.textContent.includes('the process exited') || null",
     );
     window.click(&format!("[data-run-row={run:?}] a"));
     window.wait_for_status("ended_early");

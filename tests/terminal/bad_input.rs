@@ -88,7 +88,7 @@ fn a_config_that_cannot_be_meant_is_refused_by_line() {
         &[
             "key.toml, line 2",
             "no key `epoch`",
-            "Did you mean `epochs`?",
+            "did you mean `epochs`?",
         ],
     );
     check(
@@ -105,12 +105,12 @@ fn a_config_that_cannot_be_meant_is_refused_by_line() {
     check(
         "config.yaml",
         2,
-        &["config.yaml is no config", ".toml or .json"],
+        &["config.yaml is not a config", ".toml or .json"],
     );
     check(
         "nowhere.toml",
         1,
-        &["nowhere.toml could not be read", "Check the path"],
+        &["nowhere.toml could not be read", "check the path"],
     );
 }
 
@@ -138,7 +138,7 @@ fn a_command_that_cannot_be_meant_is_refused() {
         ),
         (
             "--checkpoint-blocks most",
-            &["most", "no number of blocks", "all"],
+            &["most", "not a number of blocks", "all"],
         ),
         ("--workers 300", &["workers", "300", "0 to 256"]),
         ("--steps 0", &["steps", "0", "1 to"]),
@@ -303,7 +303,7 @@ fn a_store_without_permission_is_refused() {
         return;
     };
     let said = said.ended(1);
-    for part in ["runs could not be created", "home", "Allow Ebb to use it"] {
+    for part in ["runs could not be created", "home", "allow Ebb to use it"] {
         assert!(said.err.contains(part), "{said:?}");
     }
 }

@@ -50,8 +50,8 @@ fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) 
     let events = place.train(&line).ended(0).events();
     let Some(RunEvent::Stopped {
         step,
-        why: said,
-        sentence,
+        reason: said,
+        message: sentence,
         ..
     }) = events.last()
     else {
@@ -89,7 +89,7 @@ fn a_run_parked_for_longer_than_its_limit_ends_with_a_checkpoint() {
     let events = it_ends_and_goes_on(
         full,
         // Parked in the middle of the training, not of an evaluation.
-        "parked_most_minutes = 1\nevaluate_every_epochs = 1000",
+        "max_suspended_minutes = 1\nevaluate_every_epochs = 1000",
         StopReason::Memory,
         "other apps have needed the memory for 60 s",
     );

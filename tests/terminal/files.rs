@@ -10,7 +10,7 @@ fn skipped(events: &[RunEvent]) -> Vec<&str> {
 
 fn what_was_skipped(event: &RunEvent) -> Option<&str> {
     match event {
-        RunEvent::Skipped { what, .. } => Some(what),
+        RunEvent::Skipped { item: what, .. } => Some(what),
         _ => None,
     }
 }
@@ -20,7 +20,7 @@ fn has_finished(events: &[RunEvent]) -> bool {
         matches!(
             event,
             RunEvent::Stopped {
-                why: StopReason::Finished,
+                reason: StopReason::Finished,
                 ..
             }
         )

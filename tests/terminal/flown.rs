@@ -56,7 +56,7 @@ impl Flight {
 #[test]
 fn a_flight_by_lines_grows_shrinks_and_cancels() {
     let mut child = Command::new(EBB)
-        .args(["pilot", "--politeness", "0.9"])
+        .args(["pilot", "--max_system_fraction", "0.9"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

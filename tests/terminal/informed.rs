@@ -44,7 +44,10 @@ fn decision(event: &RunEvent) -> Option<(u32, &str)> {
 fn steps(events: &[RunEvent]) -> Vec<(u64, f64, Vec<u32>)> {
     let step = |event: &RunEvent| match event {
         RunEvent::Step {
-            step, loss, pieces, ..
+            step,
+            loss,
+            micro_batches: pieces,
+            ..
         } => Some((*step, *loss, pieces.clone())),
         _ => None,
     };

@@ -39,7 +39,7 @@ fn written_ahead(events: &[RunEvent]) -> Vec<(usize, u64)> {
     let step = |event: &RunEvent| match event {
         RunEvent::Checkpoint {
             step,
-            why: CheckpointReason::Pressure,
+            reason: CheckpointReason::Pressure,
             ..
         } => Some(*step),
         _ => None,
@@ -155,7 +155,7 @@ fn a_parked_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_fro
     let (code, rest) = live.end();
     let Some(RunEvent::Stopped {
         step,
-        why: StopReason::Requested,
+        reason: StopReason::Requested,
         ..
     }) = rest.last().filter(|_| code == Some(0))
     else {

@@ -35,7 +35,7 @@ fn waited(events: &[RunEvent]) -> (f64, f64) {
         RunEvent::Step {
             wait_ms,
             samples_per_second,
-            pieces,
+            micro_batches: pieces,
             ..
         } => {
             let samples: u32 = pieces.iter().sum();

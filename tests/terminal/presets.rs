@@ -66,7 +66,10 @@ fn a_presets_guess_is_overruled_by_the_first_measurements() {
         .events()
         .into_iter()
         .filter_map(|e| match e {
-            RunEvent::Step { pieces, .. } => Some(pieces),
+            RunEvent::Step {
+                micro_batches: pieces,
+                ..
+            } => Some(pieces),
             _ => None,
         })
         .collect();

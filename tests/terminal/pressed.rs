@@ -125,7 +125,9 @@ impl Drop for Flight {
 fn told(events: &[RunEvent]) -> Vec<String> {
     let sentence = |event: &RunEvent| match event {
         RunEvent::Decision {
-            at_ms, sentence, ..
+            at_ms,
+            message: sentence,
+            ..
         } => Some(format!("{at_ms} ms: {sentence}")),
         RunEvent::Failed { message, .. } => Some(message.clone()),
         _ => None,

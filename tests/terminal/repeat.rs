@@ -27,8 +27,8 @@ fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
     for event in runlog::read_events(&run.events_path()).expect("they can be read") {
         if let RunEvent::Step {
             step,
-            pieces,
-            blocks,
+            micro_batches: pieces,
+            checkpoint_blocks: blocks,
             ..
         } = event
         {

@@ -36,7 +36,9 @@ fn trained(others: &[u64], how: &str) -> Vec<RunEvent> {
 fn rungs(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
     fn rung(event: &RunEvent) -> Option<(Change, u32, Moments, &str)> {
         let RunEvent::Decision {
-            decision, sentence, ..
+            decision,
+            message: sentence,
+            ..
         } = event
         else {
             return None;

@@ -31,7 +31,7 @@ fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
     assert_eq!(live.end().0, Some(0));
     let Some(RunEvent::Stopped {
         step,
-        why: StopReason::Requested,
+        reason: StopReason::Requested,
         ..
     }) = last.last()
     else {
@@ -67,7 +67,7 @@ fn asked_twice_it_aborts_and_the_last_checkpoint_is_good() {
         matches!(
             event,
             RunEvent::Checkpoint {
-                why: CheckpointReason::Periodic,
+                reason: CheckpointReason::Periodic,
                 ..
             }
         )

@@ -41,7 +41,7 @@ fn every_line_of_a_training_is_an_event_in_order() {
     assert!(!started.device_reason.is_empty() && started.loader.contains("workers"));
     let Some(RunEvent::Stopped {
         step: 6,
-        why: StopReason::Finished,
+        reason: StopReason::Finished,
         ..
     }) = events.last()
     else {
@@ -60,7 +60,11 @@ fn every_line_of_a_training_is_an_event_in_order() {
 
 fn step_and_samples(event: &RunEvent) -> Option<(u64, u32)> {
     match event {
-        RunEvent::Step { step, pieces, .. } => Some((*step, pieces.iter().sum())),
+        RunEvent::Step {
+            step,
+            micro_batches: pieces,
+            ..
+        } => Some((*step, pieces.iter().sum())),
         _ => None,
     }
 }

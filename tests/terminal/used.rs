@@ -119,7 +119,7 @@ fn runs_are_listed_and_an_unknown_one_is_refused() {
     ] {
         let said = place.run(line).ended(1);
         assert!(
-            said.err.contains("There is no run `bords`"),
+            said.err.contains("there is no run `bords`"),
             "{line}: {said:?}"
         );
     }

@@ -101,7 +101,7 @@ fn a_receipt_that_cannot_be_had_is_refused_with_the_next_move() {
         }
     };
     check("", 2, &["RUN|FOLDER"]);
-    check("nowhere", 1, &["There is no run `nowhere`"]);
+    check("nowhere", 1, &["there is no run `nowhere`"]);
     check(
         "--workload bert",
         2,

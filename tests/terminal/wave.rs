@@ -49,7 +49,9 @@ fn changes(events: &[RunEvent]) -> Vec<&str> {
 
 fn sentence(event: &RunEvent) -> Option<&str> {
     match event {
-        RunEvent::Decision { sentence, .. } => Some(sentence),
+        RunEvent::Decision {
+            message: sentence, ..
+        } => Some(sentence),
         _ => None,
     }
 }

@@ -9,10 +9,10 @@ import type { ForecastView, MachineView, PlanSettings, PlanView, PullHeader } fr
 const GB = 2 ** 30;
 
 test.each(["", "x", "é, three bytes more", "a longer sentence"])("a pull with the sentence '%s' comes out as it went in", (sentence) => {
-  const header = { version: 7, line: { sentence } } as Omit<PullHeader, "arrays">;
+  const header = { version: 7, status_line: { message: sentence } } as Omit<PullHeader, "arrays">;
   const pull = unpack(pack(header, { "loss.at": [1, 2, 3], "loss.raw": [0.5, Number.NaN, 0.25], empty: [] }));
   expect(pull.header.version).toBe(7);
-  expect(pull.header.line.sentence).toBe(sentence);
+  expect(pull.header.status_line.message).toBe(sentence);
   expect([...pull.array("loss.raw")]).toEqual([0.5, Number.NaN, 0.25]);
   expect(pull.array("loss.at")[2]).toBe(3);
   expect(pull.array("empty")).toHaveLength(0);
@@ -20,7 +20,7 @@ test.each(["", "x", "é, three bytes more", "a longer sentence"])("a pull with t
 });
 
 const settings: PlanSettings = {
-  task: "image-classification", from: null, trains: "all", model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", politeness: 0.9, seed: 7,
+  task: "image-classification", from: null, trains: "all", model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", max_system_fraction: 0.9, seed: 7,
 };
 
 test("settings within their ranges raise no complaint, others one at their field", () => {

@@ -55,7 +55,7 @@ pub(crate) fn budget(
         .cap_bytes(sample.total_bytes)
         .map_or(f64::INFINITY, |cap| cap as f64);
     let bytes = machine.min(device).min(cap);
-    let pause_line = policy.pause_fraction.max(policy.politeness);
+    let pause_line = policy.pause_fraction.max(policy.max_system_fraction);
     Budget {
         bytes: bytes.max(0.0) as u64,
         machine_bytes: machine.max(0.0) as u64,
@@ -82,7 +82,7 @@ impl Budget {
 
 /// What is left to others and the system whatever happens, in bytes.
 pub(crate) fn reserve_bytes(policy: &Policy, sample: &MemorySample) -> u64 {
-    let by_share = (1.0 - policy.politeness) * sample.total_bytes as f64;
+    let by_share = (1.0 - policy.max_system_fraction) * sample.total_bytes as f64;
     (by_share as u64).max(policy.reserve_least_bytes(sample.total_bytes))
 }
 
@@ -250,7 +250,7 @@ mod tests {
         };
         check(&a_third, &state, &device, 1_000, 40.0 / 3.0);
         let polite = Policy {
-            politeness: 0.5,
+            max_system_fraction: 0.5,
             ..Policy::default()
         };
         check(&polite, &state, &sample(0, 10.0), 1_000, 8.8);

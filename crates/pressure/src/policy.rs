@@ -11,9 +11,9 @@ pub(crate) const GB: u64 = 1 << 30;
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// Budget line: the share of RAM that everybody together, Ebb included, may fill. The one constant that trades
-    /// politeness for speed (simulated: .86 costs 4 % of throughput, .92 puts six times as long over the line).
-    pub politeness: f64,
-    /// Least bytes left free whatever `politeness` says, so that a small machine keeps room; at most a fifth of RAM.
+    /// max_system_fraction for speed (simulated: .86 costs 4 % of throughput, .92 puts six times as long over the line).
+    pub max_system_fraction: f64,
+    /// Least bytes left free whatever `max_system_fraction` says, so that a small machine keeps room; at most a fifth of RAM.
     pub reserve_floor_bytes: u64,
     /// The user's ceiling on Ebb's footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
@@ -145,7 +145,7 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            politeness: 0.90,
+            max_system_fraction: 0.90,
             reserve_floor_bytes: 3 * GB / 2,
             memory_cap_bytes: None,
             memory_cap_fraction: None,

@@ -63,7 +63,7 @@ pub struct DeviceRoom {
     /// The user's cap on the footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
     /// Where the budget line stands, as a share of all memory.
-    pub politeness: f64,
+    pub max_system_fraction: f64,
 }
 
 /// Who else is there.
@@ -113,7 +113,7 @@ impl DeviceRoom {
     /// Footprint that Ebb would allow itself on this device beside those processes, in bytes.
     pub fn budget_bytes(&self, processes: &Processes) -> u64 {
         let policy = Policy {
-            politeness: self.politeness,
+            max_system_fraction: self.max_system_fraction,
             memory_cap_bytes: self.memory_cap_bytes,
             ..Policy::default()
         };

@@ -1,5 +1,4 @@
-//! Keeps the window's TypeScript types in step with the Rust ones: writes them anew and compares with what is
-//! committed. For tests only; knows no type by name.
+//! Checks that the committed TypeScript types match the Rust types, for tests only.
 
 use std::path::Path;
 use std::{fs, io};
@@ -8,14 +7,17 @@ use ts_rs::{Config, ExportError};
 /// Environment variable that makes [`check`] rewrite the committed files.
 pub const UPDATE: &str = "EBB_UPDATE_BINDINGS";
 
-/// Lets `export` write into the empty folder `fresh` and compares each file with its twin in `committed`. The error
-/// names the first file that differs and how to rewrite it; with `EBB_UPDATE_BINDINGS=1` the files are rewritten.
+/// Calls `export` to write the types into the empty folder `fresh` and compares each file with the
+/// one in `committed`. With `EBB_UPDATE_BINDINGS=1` files that differ are rewritten instead.
+///
+/// # Errors
+/// Names the first file that differs and how to rewrite it.
 pub fn check(
     committed: &Path,
     fresh: &Path,
     export: impl FnOnce(&Config) -> Result<(), ExportError>,
 ) -> Result<(), String> {
-    // 64-bit counts stay far below 2^53, so a plain number holds them.
+    // Counts stay far below 2^53, so a JavaScript number represents them exactly.
     let config = Config::new().with_large_int("number").with_out_dir(fresh);
     export(&config).map_err(|e| format!("the types could not be written: {e}"))?;
     compare(committed, fresh).map_err(|e| format!("{}: {e}", committed.display()))?
@@ -39,7 +41,7 @@ fn compare(committed: &Path, fresh: &Path) -> io::Result<Result<(), String>> {
         if !update {
             let file = twin.display();
             return Ok(Err(format!(
-                "{file} is not what the Rust types say. Run the same test with {UPDATE}=1 and commit the file."
+                "{file} does not match the Rust types. Run this test with {UPDATE}=1 and commit the file."
             )));
         }
         fs::create_dir_all(committed)?;

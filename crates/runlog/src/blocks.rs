@@ -1,19 +1,19 @@
-//! How many of a network's blocks are checkpointed, as the user writes it: a number, or `all`. Knows no network.
+//! The number of checkpointed blocks as the user writes it: a number, or `all`. Knows no network.
 
 use crate::RunlogError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The most that may be written: no network here has more blocks.
-pub(crate) const MOST: u64 = 10_000;
+/// Largest accepted number; no network in Ebb has more blocks.
+pub(crate) const MAX_COUNT: u64 = 10_000;
 
-/// A number of blocks.
+/// A number of blocks to checkpoint: their activations are recomputed in the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum Blocks {
-    /// So many, from the first on.
+    /// The first `n` blocks.
     Count(u32),
-    /// As many as the network has.
+    /// All blocks of the network.
     All,
 }
 
@@ -25,17 +25,20 @@ enum Written {
 }
 
 impl Blocks {
-    /// Reads `all` or a number from 0 on.
+    /// Parses `all` or a number of at least 0.
+    ///
+    /// # Errors
+    /// If the text is neither, or the number is greater than 10,000.
     pub fn parse(text: &str) -> Result<Blocks, RunlogError> {
         match (text, text.parse()) {
             ("all", _) => Ok(Blocks::All),
-            (_, Ok(count)) if u64::from(count) <= MOST => Ok(Blocks::Count(count)),
-            _ => Err(RunlogError::NotBlocks { text: text.into() }),
+            (_, Ok(count)) if u64::from(count) <= MAX_COUNT => Ok(Blocks::Count(count)),
+            _ => Err(RunlogError::InvalidBlocks { text: text.into() }),
         }
     }
 
-    /// How many that is in a network of `blocks`; `None` when it has fewer.
-    pub fn of(self, blocks: u32) -> Option<u32> {
+    /// Resolves the number for a network with this many blocks; `None` if the network has fewer.
+    pub fn resolve(self, blocks: u32) -> Option<u32> {
         match self {
             Blocks::All => Some(blocks),
             Blocks::Count(count) => Some(count).filter(|count| *count <= blocks),
@@ -77,21 +80,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_or_all_is_read_and_nothing_else() {
+    fn only_a_number_or_all_is_accepted() {
         assert_eq!(Blocks::parse("all").ok(), Some(Blocks::All));
         assert_eq!(Blocks::parse("3").ok(), Some(Blocks::Count(3)));
         for text in ["", "-1", "1.5", "10001", "most", "All"] {
             let message = Blocks::parse(text).map_err(|e| e.to_string());
-            let expected = format!("`{text}` is no number of blocks. Write 0, 4 or all.");
+            let expected = format!("`{text}` is not a number of blocks; write 0, 4 or all");
             assert_eq!(message, Err(expected));
         }
     }
 
     #[test]
-    fn a_network_has_all_of_its_blocks_and_no_more() {
-        assert_eq!(Blocks::All.of(6), Some(6));
-        assert_eq!(Blocks::Count(0).of(6), Some(0));
-        assert_eq!(Blocks::Count(6).of(6), Some(6));
-        assert_eq!(Blocks::Count(7).of(6), None);
+    fn a_count_beyond_the_network_is_not_resolved() {
+        assert_eq!(Blocks::All.resolve(6), Some(6));
+        assert_eq!(Blocks::Count(0).resolve(6), Some(0));
+        assert_eq!(Blocks::Count(6).resolve(6), Some(6));
+        assert_eq!(Blocks::Count(7).resolve(6), None);
     }
 }

@@ -1,100 +1,106 @@
-//! What the user asked for, as written: TOML or JSON, unknown keys refused. Checked into a `Plan` by the trainer;
-//! this file only parses and knows no data set.
+//! A run's configuration as the user wrote it. The trainer turns it into a `Plan`; this file knows
+//! no dataset.
 
 use crate::{Blocks, RunlogError, keys};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A run's configuration. Every key may be absent; `None` means "Ebb chooses".
+/// A run's configuration. Every key is optional; `None` means that Ebb chooses.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
-    /// The dropped folder.
+    /// The folder with the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// `image-classification`, `text-classification`, `language-model` or `token-compression`; absent, the folder says.
+    /// `image-classification`, `text-classification`, `language-model` or
+    /// `token-compression`; detected from the folder by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// `convnet` or `vit_micro`; of texts `text_micro` or `text_mini`; of documents `gpt_micro`, `gpt_mini` or `gpt_small`; with
-    /// `from` what that folder holds.
+    /// Name of the model; see `MODELS` in `keys.rs`. With `from` it is the model in that folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// A folder of published weights to begin with; absent, the network begins anew.
+    /// A folder with a pretrained model. By default the weights are initialized randomly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<PathBuf>,
-    /// What of published weights trains: `head`, `last:N` blocks or `all`.
+    /// Which part of a pretrained model is trained: `head`, `last:N` blocks or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train_only: Option<String>,
-    /// Rank of the adapters that train beside frozen published weights, 1..=1024; absent means none.
+    /// Rank of the LoRA adapters beside frozen pretrained weights, 1..=1024; no adapters by
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter_rank: Option<u32>,
-    /// What adapters are multiplied by, over their rank, 0.001..=10000.
+    /// Scale of the adapters: their output is multiplied by alpha / rank, 0.001..=10000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter_alpha: Option<f64>,
-    /// Bits of a frozen weight in memory: 8 or 4; absent means as precise as the rest.
+    /// Bits per frozen weight in memory: 8 or 4; not quantized by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantize: Option<u32>,
     /// Side of the square image in pixels, 16..=1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u32>,
-    /// Most tokens of a text, or the tokens of a window of documents, 8..=4096.
+    /// Longest text, or window of a document, in tokens, 8..=4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u32>,
-    /// Different tokens learnt from the texts, 300..=65536; absent, documents are read byte by byte.
+    /// Vocabulary size of a tokenizer trained on the texts, 300..=65536; documents are read as
+    /// bytes by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vocabulary: Option<u32>,
-    /// How much each class of texts counts: `none`, or `balanced`, all classes alike however many texts they have.
+    /// Class weights of text classification: `none`, or `balanced` for the inverse class frequency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_weights: Option<String>,
-    /// The column of texts, by name or by number from 1.
+    /// Column of the texts, by name or by number from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_column: Option<String>,
-    /// The column of labels, by name or by number from 1.
+    /// Column of the labels, by name or by number from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_column: Option<String>,
-    /// Who chooses the tokens that a token compression keeps: `learned`, or a baseline: `random`, `every-kth` or `frequency`.
+    /// Policy that selects the tokens to keep in token compression: `learned`, or one of the
+    /// baselines `random`, `every-kth` and `frequency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// What a learned policy learns by: `gumbel`, `policy-gradient` or `joint`.
+    /// Training method of a learned policy: `gumbel`, `policy-gradient` or `joint`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_learning: Option<String>,
-    /// Share of the tokens of each window that is kept, `0.01..=0.99`; left out beside a `kept_cost`, the policy weighs that.
+    /// Fraction of the tokens of each window that is kept, `0.01..=0.99`. If only `keep_cost` is
+    /// given, the policy chooses the fraction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept_fraction: Option<f64>,
-    /// What a kept token costs, in nats, `0.0..=100.0`.
+    pub keep_fraction: Option<f64>,
+    /// Cost of a kept token in nats, `0.0..=100.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept_cost: Option<f64>,
-    /// Temperature of the policy's choices at the first step, `0.01..=100.0`.
+    pub keep_cost: Option<f64>,
+    /// Temperature of the policy at the first step, `0.01..=100.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The same at the last step.
+    /// Temperature of the policy at the last step, `0.01..=100.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_temperature: Option<f64>,
-    /// Columns of a table beside photographs whose numbers are learnt, with commas between; absent, every column of numbers is.
+    pub final_temperature: Option<f64>,
+    /// Columns of regression targets in a table beside the images, separated by commas; all numeric
+    /// columns by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub targets: Option<String>,
-    /// How much the numbers' mean loss counts beside the class loss, `0.001..=1000.0`; absent means 1.
+    /// Weight of the mean regression loss beside the class loss, `0.001..=1000.0`; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_weight: Option<f64>,
-    /// `fixed`, or `uncertainty`: the weights of the losses are learnt.
+    /// Weights of the losses: `fixed`, or learned with `uncertainty` (Kendall et al. 2018).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_balance: Option<String>,
-    /// The column by which photographs stay together on one side of the split, or `none`.
+    /// Column of groups, or `none`. All images of a group are on the same side of the split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<String>,
-    /// Epochs, 1..=100000.
+    /// Number of epochs, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
-    /// Steps, 1..=100000000; overrides `epochs`.
+    /// Number of steps, 1..=100000000; overrides `epochs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Samples a step, 1..=65536. Never changed by pressure.
+    /// Samples per step, 1..=65536. Memory pressure never changes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_batch: Option<u32>,
-    /// Fixed micro-batch, 1..=65536; absent means automatic.
+    /// Fixed micro-batch, 1..=65536; automatic by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
-    /// Micro-batch to begin with where memory cannot be predicted, 1..=65536: a first guess, which measurement overrules.
+    /// Initial micro-batch if memory use cannot be estimated, 1..=65536. It is adjusted by
+    /// measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_micro_batch: Option<u32>,
     /// `adamw`, `adamw8bit` or `sgd`.
@@ -106,28 +112,29 @@ pub struct RunConfig {
     /// Decoupled weight decay, `0.0..=10.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
-    /// Steps of linear warm-up as a fraction of all steps, `0.0..=1.0`.
+    /// Fraction of the steps with linear warm-up, `0.0..=1.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_fraction: Option<f64>,
-    /// `cosine`, or `rising`: the rate grows to its peak by the same factor every step, to see where the loss falls.
+    /// `cosine`, or `rising` for a learning-rate range test: the rate grows exponentially to its
+    /// peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// Label smoothing, `0.0..=0.99`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_smoothing: Option<f64>,
-    /// Largest global gradient norm, `1e-6..=1e6`; absent means 1.
+    /// Gradients are clipped to this global norm, `1e-6..=1e6`; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
-    /// Decay of a moving average of the weights, `0.0..=0.999999`; absent means none.
+    /// Decay of an exponential moving average of the weights, `0.0..=0.999999`; none by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema_decay: Option<f64>,
-    /// `none`, `standard` (crop, flip, colour) or `randaugment` (the same, and RandAugment).
+    /// `none`, `standard` (crop, flip, colour) or `randaugment` (`standard` and RandAugment).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub augment: Option<String>,
-    /// How photographs are mixed with one another: `none`, `mixup`, `cutmix` or `both`.
+    /// Mixing of images: `none`, `mixup`, `cutmix` or `both`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<String>,
-    /// Share of each class held out when the folder has no split, `0.0..=0.99`.
+    /// Fraction of each class that is held out if the folder has no split, `0.0..=0.99`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out_fraction: Option<f64>,
     /// `auto`, `metal`, `cuda` or `cpu`.
@@ -136,61 +143,64 @@ pub struct RunConfig {
     /// `f32`, `bf16`, `f16` or `f64` (CPU only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
-    /// Blocks that keep their input only and run again in backward: 0 to all.
+    /// Number of blocks to checkpoint: their activations are recomputed in the backward pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_blocks: Option<Blocks>,
     /// Threads of the CPU kernels, 1..=1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Decoding workers, 0..=256; with 0 the training thread decodes.
+    /// Decoding threads, 0..=256. With 0 the training thread decodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
-    /// Largest footprint, in bytes, at least 64 MB. A file may also say "8GB".
+    /// Largest footprint in bytes, at least 64 MB. A file may also contain "8GB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_cap_bytes: Option<u64>,
-    /// The same as a share of all memory, `0.1..=0.95`: two thirds leave the user one. The smaller of the two counts.
+    /// Largest footprint as a fraction of physical memory, `0.1..=0.95`. The smaller of the two
+    /// limits applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_cap_fraction: Option<f64>,
-    /// Where the budget line stands, as a share of all memory, `0.5..=0.95`.
+    /// Fraction of physical memory that Ebb and all other apps may use together, `0.5..=0.95`. The
+    /// rest is left free.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub politeness: Option<f64>,
-    /// Longest time that a run may be parked before it ends with its checkpoint on disk, in minutes, 1..=100000.
+    pub max_system_fraction: Option<f64>,
+    /// A run that was suspended for this many minutes ends with its checkpoint on disk, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parked_most_minutes: Option<u64>,
-    /// Seed of everything random, below 2^53.
+    pub max_suspended_minutes: Option<u64>,
+    /// Seed of all random numbers, below 2^53.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Train on this many samples only, at least 1.
+    /// Trains on only this many samples, at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dev_samples: Option<u64>,
-    /// `10min`, `2epochs` or `500steps`.
+    /// Interval between checkpoints: `10min`, `2epochs` or `500steps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<String>,
-    /// Evaluate after this many epochs, 1..=100000.
+    /// Number of epochs between evaluations, 1..=100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluate_every_epochs: Option<u64>,
-    /// Values by the machine's memory; see [`RunConfig::for_memory`].
+    /// Values that depend on physical memory; see [`RunConfig::for_memory`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_memory: Vec<Tier>,
 }
 
-/// Values for machines with at least so much memory.
+/// Values for machines with at least this much memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tier {
-    /// Physical memory, in bytes. A file may also say "8GB".
+    /// Physical memory in bytes. A file may also contain "8GB".
     pub at_least: u64,
-    /// Samples a step.
+    /// Samples per step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_batch: Option<u32>,
-    /// Micro-batch to begin with.
+    /// Initial micro-batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_micro_batch: Option<u32>,
 }
 
 impl RunConfig {
-    /// The config for a machine with so much memory: of `by_memory` the largest tier that it reaches, else the smallest. What the
-    /// config says beside the tiers wins. A machine that holds back a little of its memory, as virtual ones do, counts as whole.
+    /// Resolves `by_memory` for a machine with this much memory: the largest tier that it reaches
+    /// applies, or the smallest. Values outside the tiers win. Virtual machines report slightly
+    /// less memory than they have; 1/16 is tolerated.
     pub fn for_memory(self, total_bytes: u64) -> RunConfig {
         let total_bytes = total_bytes + total_bytes / 16;
         let reached = self
@@ -208,15 +218,19 @@ impl RunConfig {
         }
     }
 
-    /// Refuses the first value that is out of its range.
+    /// Checks all values against their ranges.
+    ///
+    /// # Errors
+    /// Names the first value that is out of its range.
     pub fn validate(&self) -> Result<(), RunlogError> {
-        let written = serde_json::to_value(self).expect("a config is plain data with text keys");
-        let entries = written.as_object().cloned().unwrap_or_default();
-        keys::check(entries, |_| "The run config".into()).map(drop)
+        let json = serde_json::to_value(self).expect("a config is plain data with text keys");
+        let entries = json.as_object().cloned().unwrap_or_default();
+        keys::check(entries, |_| "the run config".into()).map(drop)
     }
 
-    /// Lays this config over `base`: what is given here wins, the rest comes from there. `epochs` given here also
-    /// takes the place of `steps` given there.
+    /// Merges two configs: values of `self` win over values of `base`. `epochs` in `self` also
+    /// replaces `steps` in `base`.
+    // tidy: table
     pub fn over(self, base: RunConfig) -> RunConfig {
         let steps = base.steps.filter(|_| self.epochs.is_none());
         RunConfig {
@@ -236,10 +250,10 @@ impl RunConfig {
             label_column: self.label_column.or(base.label_column),
             policy: self.policy.or(base.policy),
             policy_learning: self.policy_learning.or(base.policy_learning),
-            kept_fraction: self.kept_fraction.or(base.kept_fraction),
-            kept_cost: self.kept_cost.or(base.kept_cost),
+            keep_fraction: self.keep_fraction.or(base.keep_fraction),
+            keep_cost: self.keep_cost.or(base.keep_cost),
             temperature: self.temperature.or(base.temperature),
-            last_temperature: self.last_temperature.or(base.last_temperature),
+            final_temperature: self.final_temperature.or(base.final_temperature),
             targets: self.targets.or(base.targets),
             target_weight: self.target_weight.or(base.target_weight),
             loss_balance: self.loss_balance.or(base.loss_balance),
@@ -249,9 +263,10 @@ impl RunConfig {
             effective_batch: self.effective_batch.or(base.effective_batch),
             micro_batch: self.micro_batch.or(base.micro_batch),
             first_micro_batch: self.first_micro_batch.or(base.first_micro_batch),
-            by_memory: match self.by_memory.is_empty() {
-                true => base.by_memory,
-                false => self.by_memory,
+            by_memory: if self.by_memory.is_empty() {
+                base.by_memory
+            } else {
+                self.by_memory
             },
             optimizer: self.optimizer.or(base.optimizer),
             learning_rate: self.learning_rate.or(base.learning_rate),
@@ -271,8 +286,8 @@ impl RunConfig {
             workers: self.workers.or(base.workers),
             memory_cap_bytes: self.memory_cap_bytes.or(base.memory_cap_bytes),
             memory_cap_fraction: self.memory_cap_fraction.or(base.memory_cap_fraction),
-            politeness: self.politeness.or(base.politeness),
-            parked_most_minutes: self.parked_most_minutes.or(base.parked_most_minutes),
+            max_system_fraction: self.max_system_fraction.or(base.max_system_fraction),
+            max_suspended_minutes: self.max_suspended_minutes.or(base.max_suspended_minutes),
             seed: self.seed.or(base.seed),
             dev_samples: self.dev_samples.or(base.dev_samples),
             checkpoint_every: self.checkpoint_every.or(base.checkpoint_every),

@@ -1,4 +1,4 @@
-//! Reads a run config from TOML or JSON and says by line what is wrong with it. Knows no key by name.
+//! Reads a run config from TOML or JSON. Errors name the line. Knows no key by name.
 
 use crate::{RunConfig, RunlogError, keys};
 use serde_json::{Map, Value};
@@ -7,40 +7,47 @@ use std::fs;
 use std::path::Path;
 use toml::Spanned;
 
-type Entries = (Map<String, Value>, BTreeMap<String, usize>);
+/// The entries of a config file and the line of each key.
+struct Entries {
+    values: Map<String, Value>,
+    lines: BTreeMap<String, usize>,
+}
 
 impl RunConfig {
-    /// Reads a `.toml` or `.json` file. Unknown keys, wrong types and values out of range are refused by line.
+    /// Reads a `.toml` or `.json` file.
+    ///
+    /// # Errors
+    /// Names the line of a syntax error, an unknown key, a wrong type or a value out of range.
     pub fn load(path: &Path) -> Result<RunConfig, RunlogError> {
         let text = fs::read_to_string(path).map_err(RunlogError::disk("read", path))?;
         let name = path.display().to_string();
         match path.extension().and_then(|end| end.to_str()) {
             Some("toml") => RunConfig::from_toml(&text, &name),
-            Some("json") => checked(from_json(&text, &name)?, &name),
+            Some("json") => parse_entries(from_json(&text, &name)?, &name),
             _ => Err(RunlogError::ConfigFormat { path: path.into() }),
         }
     }
 
-    /// Reads TOML text; `name` stands in messages.
+    /// Parses TOML text. Error messages contain `name` as the name of the file.
     pub fn from_toml(text: &str, name: &str) -> Result<RunConfig, RunlogError> {
-        checked(from_toml(text, name)?, name)
+        parse_entries(from_toml(text, name)?, name)
     }
 
-    /// The config as TOML, keys that are absent left out.
+    /// Formats the config as TOML, without keys that are `None`.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a config is flat and its numbers are in range")
     }
 }
 
-fn checked((entries, lines): Entries, name: &str) -> Result<RunConfig, RunlogError> {
-    let place = |key: &str| match lines.get(key) {
+fn parse_entries(entries: Entries, name: &str) -> Result<RunConfig, RunlogError> {
+    let place = |key: &str| match entries.lines.get(key) {
         Some(line) => format!("{name}, line {line}"),
         None => name.to_owned(),
     };
-    let entries = keys::check(entries, place)?;
-    serde_json::from_value(Value::Object(entries)).map_err(|error| RunlogError::ConfigSyntax {
+    let values = keys::check(entries.values, place)?;
+    serde_json::from_value(Value::Object(values)).map_err(|error| RunlogError::ConfigSyntax {
         place: name.to_owned(),
-        why: error.to_string(),
+        reason: error.to_string(),
     })
 }
 
@@ -49,38 +56,38 @@ fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {
         let line = error.span().map_or(1, |span| line_at(text, span.start));
         RunlogError::ConfigSyntax {
             place: format!("{name}, line {line}"),
-            why: error.message().to_owned(),
+            reason: error.message().to_owned(),
         }
     })?;
-    let (mut entries, mut lines) = (Map::new(), BTreeMap::new());
+    let (mut values, mut lines) = (Map::new(), BTreeMap::new());
     for (key, value) in table {
         let line = line_at(text, key.span().start);
         let key = key.into_inner();
         lines.insert(key.clone(), line);
-        // A number that is not finite becomes null, which no key allows.
-        entries.insert(key, serde_json::to_value(value).unwrap_or(Value::Null));
+        // A number that is not finite becomes null, which is not valid for any key.
+        values.insert(key, serde_json::to_value(value).unwrap_or(Value::Null));
     }
-    Ok((entries, lines))
+    Ok(Entries { values, lines })
 }
 
 fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
-    let syntax = |line: usize, why: String| RunlogError::ConfigSyntax {
+    let syntax = |line: usize, reason: String| RunlogError::ConfigSyntax {
         place: format!("{name}, line {line}"),
-        why,
+        reason,
     };
     let value: Value =
         serde_json::from_str(text).map_err(|error| syntax(error.line(), error.to_string()))?;
-    let Value::Object(mut entries) = value else {
+    let Value::Object(mut values) = value else {
         return Err(syntax(1, "a config is a table of keys in { }".into()));
     };
-    // null is JSON's way to leave a key out.
-    entries.retain(|_, value| !value.is_null());
+    // In JSON, null is equivalent to leaving the key out.
+    values.retain(|_, value| !value.is_null());
     let line = |key: &String| json_line(text, key).map(|line| (key.clone(), line));
-    let lines = entries.keys().filter_map(line).collect();
-    Ok((entries, lines))
+    let lines = values.keys().filter_map(line).collect();
+    Ok(Entries { values, lines })
 }
 
-/// The line on which a key of flat JSON stands: JSON readers keep no places.
+/// Finds the line of a key in flat JSON; the JSON parser does not report positions.
 fn json_line(text: &str, key: &str) -> Option<usize> {
     let quoted = Value::from(key).to_string();
     let is_key = |&(at, _): &(usize, &str)| {

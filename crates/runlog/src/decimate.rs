@@ -1,17 +1,17 @@
-//! Cuts a time window out of series and thins it to the pixels it is drawn on: per pixel column each value keeps its
-//! least and its greatest. Knows numbers only.
+//! Selects a time range of a series and decimates it to the pixels it is drawn on: of each pixel
+//! column the minimum and the maximum of each value are kept.
 
 use crate::series::Series;
 
-/// What is left of a series: times, then one column a value. A value that is nowhere a number stays NaN.
-pub(crate) struct Thinned<const N: usize> {
+/// A decimated series: times, then one column per value. A value without any number stays NaN.
+pub(crate) struct Decimated<const N: usize> {
     pub at_ms: Vec<f64>,
     pub columns: [Vec<f64>; N],
 }
 
-impl<const N: usize> Thinned<N> {
-    fn with_room(points: usize) -> Self {
-        Thinned {
+impl<const N: usize> Decimated<N> {
+    fn with_capacity(points: usize) -> Self {
+        Decimated {
             at_ms: Vec::with_capacity(points),
             columns: std::array::from_fn(|_| Vec::with_capacity(points)),
         }
@@ -24,7 +24,8 @@ impl<const N: usize> Thinned<N> {
         }
     }
 
-    /// Two points for a whole pixel column: its first and last time, each value's extremes in the order they came.
+    /// Adds two points for a pixel column: its first and last time, and the extremes of each value
+    /// in the order in which they occur.
     fn extremes(&mut self, series: &Series<N>, from: usize, to: usize) {
         self.at_ms
             .extend([series.at_ms()[from], series.at_ms()[to - 1]]);
@@ -34,43 +35,45 @@ impl<const N: usize> Thinned<N> {
     }
 }
 
-/// Least and greatest in the order in which they came; NaN twice where there is no number.
+/// Minimum and maximum in the order in which they occur; NaN twice if there is no number.
 fn extremes(values: &[f32]) -> [f64; 2] {
-    let (mut least, mut greatest) = (f32::INFINITY, f32::NEG_INFINITY);
+    let (mut min, mut max) = (f32::INFINITY, f32::NEG_INFINITY);
     for value in values {
-        // f32::min leaves NaN out.
-        least = least.min(*value);
-        greatest = greatest.max(*value);
+        // f32::min ignores NaN.
+        min = min.min(*value);
+        max = max.max(*value);
     }
-    if least > greatest {
+    if min > max {
         return [f64::NAN; 2];
     }
-    let first = values.iter().find(|v| **v == least || **v == greatest);
-    match first == Some(&least) {
-        true => [least.into(), greatest.into()],
-        false => [greatest.into(), least.into()],
+    let first = values.iter().find(|v| **v == min || **v == max);
+    if first == Some(&min) {
+        [min.into(), max.into()]
+    } else {
+        [max.into(), min.into()]
     }
 }
 
-/// Milliseconds a pixel column. Two columns are spared for the neighbours outside the window and for the column that
-/// the window's edges cut in two.
+/// Milliseconds per pixel column. Two columns are reserved: one for the neighbours outside the
+/// range, one for the column that the edges of the range split.
 pub(crate) fn column_ms(from_ms: f64, to_ms: f64, columns: u32) -> f64 {
     (to_ms - from_ms) / f64::from(columns.max(4) - 2)
 }
 
-/// The window `from_ms..=to_ms` of a line, with the nearest point outside at either end so that the line runs off the
-/// edge: at most two points a pixel column. Columns lie at multiples of their width on the run's clock, so that a
-/// window that follows the run does not flicker.
+/// The range `from_ms..=to_ms` of a line, at most two points per pixel column. The nearest point
+/// outside each end is included, so that the line is drawn up to the edge. Columns are aligned to
+/// multiples of their width on the run's clock, so that a range that follows the run does not
+/// flicker.
 pub(crate) fn line<const N: usize>(
     series: &Series<N>,
     from_ms: f64,
     to_ms: f64,
     columns: u32,
-) -> Thinned<N> {
+) -> Decimated<N> {
     let at_ms = series.at_ms();
     let first = at_ms.partition_point(|at| *at < from_ms);
     let end = at_ms.partition_point(|at| *at <= to_ms);
-    let mut out = Thinned::with_room(2 * columns as usize);
+    let mut out = Decimated::with_capacity(2 * columns as usize);
     if first > 0 {
         out.copy(series, first - 1);
     }
@@ -81,11 +84,12 @@ pub(crate) fn line<const N: usize>(
         let mut from = first;
         while from < end {
             let border = ((at_ms[from] / width).floor() + 1.0) * width;
-            // At least one point, whatever rounding does to the border.
+            // At least one point, however the border was rounded.
             let to = from + at_ms[from..end].partition_point(|at| *at < border).max(1);
-            match to - from {
-                1 => out.copy(series, from),
-                _ => out.extremes(series, from, to),
+            if to - from == 1 {
+                out.copy(series, from);
+            } else {
+                out.extremes(series, from, to);
             }
             from = to;
         }
@@ -96,9 +100,10 @@ pub(crate) fn line<const N: usize>(
     out
 }
 
-/// The window of a value that holds until it changes: it begins with what is in force at `from_ms` and ends with what
-/// is at `to_ms`. All changes are kept while they fit; then each pixel column keeps its extremes.
-pub(crate) fn steps(series: &Series<1>, from_ms: f64, to_ms: f64, columns: u32) -> Thinned<1> {
+/// The range `from_ms..=to_ms` of a step function. It begins with the value at `from_ms` and ends
+/// with the value at `to_ms`. All changes are kept while they fit; then the extremes of each pixel
+/// column.
+pub(crate) fn steps(series: &Series<1>, from_ms: f64, to_ms: f64, columns: u32) -> Decimated<1> {
     let at_ms = series.at_ms();
     let first = at_ms.partition_point(|at| *at < from_ms);
     let end = at_ms.partition_point(|at| *at <= to_ms);
@@ -124,7 +129,7 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// A seeded stream, `0.0..1.0`.
+    /// Seeded random numbers, `0.0..1.0`.
     fn noise(seed: u64) -> impl FnMut() -> f64 {
         let mut state = seed;
         move || {
@@ -145,7 +150,7 @@ mod tests {
         series
     }
 
-    /// Least and greatest of each pixel column.
+    /// Minimum and maximum of each pixel column.
     fn ranges(
         at_ms: &[f64],
         values: impl Iterator<Item = f64>,
@@ -168,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn thinning_keeps_every_columns_range_and_the_limit() {
+    fn decimation_keeps_each_columns_range_within_the_limit() {
         let mut next = noise(11);
         for seed in 0..200 {
             let points = (next() * next() * 6000.0) as usize;
@@ -177,20 +182,20 @@ mod tests {
             let from = (next() * last).floor();
             let to = from + 1.0 + ((last - from) * next()).floor();
             let columns = 4 + (next() * 900.0) as u32;
-            let thin = line(&series, from, to, columns);
+            let decimated = line(&series, from, to, columns);
             assert!(
-                thin.at_ms.len() <= 2 * columns as usize,
+                decimated.at_ms.len() <= 2 * columns as usize,
                 "{seed}: {} of {columns}",
-                thin.at_ms.len()
+                decimated.at_ms.len()
             );
-            assert!(thin.at_ms.is_sorted());
+            assert!(decimated.at_ms.is_sorted());
             let width = column_ms(from, to, columns);
             for value in 0..2 {
                 let all = series.column(value).iter().map(|v| f64::from(*v));
-                let kept = thin.columns[value].iter().copied();
+                let kept = decimated.columns[value].iter().copied();
                 let (all, kept) = (
                     ranges(series.at_ms(), all, from, to, width),
-                    ranges(&thin.at_ms, kept, from, to, width),
+                    ranges(&decimated.at_ms, kept, from, to, width),
                 );
                 assert_eq!(all, kept, "seed {seed}");
             }
@@ -198,29 +203,29 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_not_touched_and_its_neighbours_come_along() {
+    fn a_range_that_fits_is_copied_with_its_neighbours() {
         let mut series = Series::<1>::default();
         (0..100).for_each(|i| series.push(f64::from(i) * 10.0, [f64::from(i)]));
-        let thin = line(&series, 201.0, 299.0, 50);
+        let decimated = line(&series, 201.0, 299.0, 50);
         assert_eq!(
-            thin.at_ms,
+            decimated.at_ms,
             [
                 200.0, 210.0, 220.0, 230.0, 240.0, 250.0, 260.0, 270.0, 280.0, 290.0, 300.0
             ]
         );
-        assert_eq!(thin.columns[0][1], 21.0);
+        assert_eq!(decimated.columns[0][1], 21.0);
     }
 
     #[test]
-    fn a_step_series_says_what_holds_at_both_edges() {
+    fn a_step_function_has_its_values_at_both_edges() {
         let mut series = Series::<1>::default();
         for (at, size) in [(0.0, 1.0), (100.0, 2.0), (400.0, 16.0), (900.0, 8.0)] {
             series.push(at, [size]);
         }
         let check = |from: f64, to: f64, at: &[f64], sizes: &[f64]| {
-            let thin = steps(&series, from, to, 100);
+            let decimated = steps(&series, from, to, 100);
             assert_eq!(
-                (thin.at_ms.as_slice(), thin.columns[0].as_slice()),
+                (decimated.at_ms.as_slice(), decimated.columns[0].as_slice()),
                 (at, sizes)
             );
         };
@@ -241,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn a_step_series_keeps_the_limit_too() {
+    fn a_step_function_keeps_the_point_limit() {
         let mut series = Series::<1>::default();
         (0..5000).for_each(|i| series.push(f64::from(i), [f64::from(i % 7)]));
         for (from, to) in [(0.0, 4999.0), (10.0, 4000.0), (4000.0, 9000.0)] {
-            let thin = steps(&series, from, to, 300);
-            assert!(thin.at_ms.len() <= 600, "{}", thin.at_ms.len());
-            assert!(thin.at_ms.is_sorted());
+            let decimated = steps(&series, from, to, 300);
+            assert!(decimated.at_ms.len() <= 600, "{}", decimated.at_ms.len());
+            assert!(decimated.at_ms.is_sorted());
         }
     }
 
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_points_are_thinned_within_30_ms() {
+    fn a_million_points_are_decimated_within_30_ms() {
         let mut series = Series::<5>::default();
         let mut next = noise(3);
         (0..1_000_000).for_each(|i| series.push(f64::from(i), std::array::from_fn(|_| next())));
@@ -277,8 +282,8 @@ mod tests {
                 begin.elapsed().as_secs_f64() * 1000.0
             })
             .fold(f64::INFINITY, f64::min);
-        println!("1,000,000 points of 5 values thinned in {best:.1} ms");
-        // Without the optimiser this measures nothing.
+        println!("1,000,000 points of 5 values decimated in {best:.1} ms");
+        // An unoptimized build says nothing about the speed.
         assert!(best < 30.0 || cfg!(debug_assertions), "{best} ms");
     }
 }

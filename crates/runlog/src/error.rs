@@ -1,47 +1,48 @@
-//! What can go wrong with configs, run folders and event files. Each message says what, where, and the next move.
+//! Errors of configs, run folders and event files. Each message says what happened, where, and what
+//! the user can do.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Everything this crate refuses or fails at.
+/// Every error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum RunlogError {
-    /// The system refused to read or write.
-    #[error("{path} could not be {what}: {source}. {}", next_move(source), path = path.display())]
+    /// A file or folder could not be read or written.
+    #[error("{path} could not be {operation}: {source}; {}", advice(source), path = path.display())]
     Disk {
-        /// "read", "written", …
-        what: &'static str,
+        /// The failed operation as a participle: "read", "written", …
+        operation: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A config is neither TOML nor JSON.
-    #[error("{place}: {why}. Correct this line and start again.")]
+    /// A config is not valid TOML or JSON.
+    #[error("{place}: {reason}; correct this line and start again")]
     ConfigSyntax {
         /// "run.toml, line 3".
         place: String,
-        /// What the parser says.
-        why: String,
+        /// The parser's message.
+        reason: String,
     },
-    /// A config's name ends neither in .toml nor in .json.
-    #[error("{path} is no config: its name must end in .toml or .json.", path = path.display())]
+    /// A config's file name ends neither in `.toml` nor in `.json`.
+    #[error("{path} is not a config: its name must end in .toml or .json", path = path.display())]
     ConfigFormat {
         /// The file.
         path: PathBuf,
     },
-    /// A config has a key that does not exist.
-    #[error("{place}: there is no key `{key}`. {hint}")]
+    /// A config has an unknown key.
+    #[error("{place}: there is no key `{key}`; {hint}")]
     UnknownKey {
         /// "run.toml, line 3".
         place: String,
         /// The key as written.
         key: String,
-        /// "Did you mean `epochs`?"
+        /// "did you mean `epochs`?"
         hint: String,
     },
     /// A config's value has the wrong type or is out of range.
-    #[error("{place}: `{key}` is {found}, but must be {allowed}. Change it and start again.")]
+    #[error("{place}: `{key}` is {found}, but must be {allowed}; change it and start again")]
     ConfigValue {
         /// "run.toml, line 3".
         place: String,
@@ -49,99 +50,103 @@ pub enum RunlogError {
         key: String,
         /// The value as written.
         found: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
-    /// Not a rhythm.
-    #[error("`{text}` does not say how often. Write 10min, 2epochs or 500steps.")]
-    NotARhythm {
-        /// As written.
+    /// The text is not an interval.
+    #[error("`{text}` is not an interval; write 10min, 2epochs or 500steps")]
+    InvalidInterval {
+        /// The text as written.
         text: String,
     },
-    /// Not a number of blocks.
-    #[error("`{text}` is no number of blocks. Write 0, 4 or all.")]
-    NotBlocks {
-        /// As written.
+    /// The text is not a number of blocks.
+    #[error("`{text}` is not a number of blocks; write 0, 4 or all")]
+    InvalidBlocks {
+        /// The text as written.
         text: String,
     },
-    /// Not a size in bytes.
+    /// The text is not a size in bytes.
     #[error("`{text}` is not a size of memory. Write 8GB, 512MB or a number of bytes.")]
     NotASize {
-        /// As written.
+        /// The text as written.
         text: String,
     },
-    /// The folder holds no run.
-    #[error("{path} is not a run folder: it holds neither events.jsonl nor config.toml. Choose a folder that `ebb runs` lists.", path = path.display())]
+    /// The folder does not contain a run.
+    #[error("{path} is not a run folder: it contains neither events.jsonl nor config.toml; choose a folder that `ebb runs` lists", path = path.display())]
     NotARun {
         /// The folder.
         path: PathBuf,
     },
-    /// No run has this name.
-    #[error("There is no run `{text}` in {root}. {hint}", root = root.display())]
+    /// No run matches the text.
+    #[error("there is no run `{text}` in {root}; {hint}", root = root.display())]
     UnknownRun {
-        /// As written.
+        /// The text as written.
         text: String,
-        /// The store.
+        /// The folder of all runs.
         root: PathBuf,
-        /// "Did you mean …?" or where to look.
+        /// "did you mean …?", or how to list the runs.
         hint: String,
     },
-    /// Several runs begin like this.
-    #[error("`{text}` fits {} runs: {}. Write more of the name.", matches.len(), first_five(matches))]
+    /// Several runs match the text.
+    #[error("`{text}` fits {} runs: {}; write more of the name", matches.len(), first_five(matches))]
     AmbiguousRun {
-        /// As written.
+        /// The text as written.
         text: String,
         /// Ids of the runs, newest first.
         matches: Vec<String>,
     },
     /// Another process trains this run.
-    #[error("{path} is being trained by {}. Stop it there first.", named(*process), path = path.display())]
+    #[error("{path} is being trained by {}; stop it there first", process_name(*process), path = path.display())]
     Busy {
         /// The run folder.
         path: PathBuf,
-        /// The other process, where it is known.
+        /// Id of the other process, if it is known.
         process: Option<u32>,
     },
-    /// A line that is not the last cannot be read.
-    #[error("{path}, line {line} is damaged: {why}. Remove this line to open the run.", path = path.display())]
+    /// A line of an event file is damaged, and it is not the unfinished last one.
+    #[error("{path}, line {line} is damaged: {reason}; remove this line to open the run", path = path.display())]
     DamagedEvent {
         /// The event file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What the parser says.
-        why: String,
+        /// The parser's message.
+        reason: String,
     },
     /// The report could not be drawn.
-    #[error("The report of {name} could not be drawn: {why}. The run itself is complete.")]
+    #[error("the report of {name} could not be drawn: {reason}; the run itself is complete")]
     Report {
-        /// The run's name.
+        /// Name of the run.
         name: String,
-        /// What the drawing says.
-        why: String,
+        /// The drawing library's message.
+        reason: String,
     },
 }
 
 impl RunlogError {
-    /// Wraps the system's refusal: `map_err(RunlogError::disk("read", path))`.
+    /// Wraps an I/O error: `map_err(RunlogError::disk("read", path))`.
     pub(crate) fn disk(
-        what: &'static str,
+        operation: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> RunlogError {
         let path = path.into();
-        move |source| RunlogError::Disk { what, path, source }
+        move |source| RunlogError::Disk {
+            operation,
+            path,
+            source,
+        }
     }
 }
 
-fn next_move(source: &io::Error) -> &'static str {
+fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::NotFound => "Check the path.",
-        io::ErrorKind::PermissionDenied => "Allow Ebb to use it, or choose another place.",
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => "allow Ebb to use it, or choose another place",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "Free some space on this disk, then try again."
+            "free some space on this disk, then try again"
         }
-        io::ErrorKind::ReadOnlyFilesystem => "Choose a place that can be written to.",
-        _ => "Check the disk, then try again.",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written to",
+        _ => "check the disk, then try again",
     }
 }
 
@@ -157,7 +162,7 @@ fn first_five(matches: &[String]) -> String {
     names.join(", ")
 }
 
-fn named(process: Option<u32>) -> String {
+fn process_name(process: Option<u32>) -> String {
     process.map_or_else(
         || "another process".to_owned(),
         |id| format!("process {id}"),

@@ -1,70 +1,80 @@
-//! The one stream of events that a run is: folded by the window, the terminal, the run folder and the report.
-//! An event holds plain data for its readers; it knows no tensor and no widget.
+//! The event stream of a run. The window, the terminal, the run folder and the report all read the
+//! same events. An event holds plain data: it knows neither tensors nor widgets.
+//!
+//! Fields are added and renamed, never reused: an old name stays as an `alias`, and unknown fields
+//! are ignored, so that every version reads the files of every other.
 
 use pressure::{Component, Decision, Level, MemorySample, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
 
-/// Something that happened in a run. `at_ms` counts milliseconds of the run's life, resumed lives included, so that a
-/// chart has no gap; wall-clock time stands in `Started` and `Resumed` only.
+/// Something that happened in a run.
+///
+/// `at_ms` is the run's clock: the milliseconds that the run has been trained, earlier lives
+/// included, so that charts have no gap after a resume. Only `Started` and `Resumed` hold
+/// wall-clock time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunEvent {
-    /// The first event of every run: what is trained, on what, and how.
+    /// The first event of every run: what is trained, on which data, and how.
     Started(Box<Started>),
-    /// One reading of the machine; at most one a second, and one with every decision that changes something.
+    /// A memory sample: at most one per second, plus one with every decision that changes
+    /// something.
     Memory {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// The reading itself.
+        /// The sample itself.
         sample: MemorySample,
-        /// Footprint without any piece: weights, gradients and optimizer state by Ebb's own count, and once pieces have shown it
-        /// what the program and waiting samples take too.
+        /// Footprint without any micro-batch, in bytes. At first Ebb's own count of weights,
+        /// gradients and optimizer state; once micro-batches were measured, also the program itself
+        /// and the samples that wait to be trained on.
         state_bytes: u64,
         /// Pressure, `0.0..=1.0`.
         #[serde(deserialize_with = "crate::finite::or_null")]
         pressure: f64,
         /// Pressure level, with hysteresis.
         level: Level,
-        /// Which component is the highest.
+        /// The component with the highest pressure.
         cause: Component,
-        /// Footprint that Ebb allows itself.
+        /// The footprint that Ebb allows itself, in bytes.
         budget_bytes: u64,
-        /// The micro-batch at work.
+        /// Samples of the current micro-batch.
         micro_batch: u32,
     },
-    /// The pilot decided something that differs from the decision before.
+    /// The memory controller made a decision that differs from the previous one.
     Decision {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done.
+        /// Completed optimizer steps.
         step: u64,
         /// Training or evaluation.
         phase: Phase,
-        /// Size before this decision; 0 at the start of a phase.
+        /// Micro-batch before this decision; 0 at the start of a phase.
         previous_micro_batch: u32,
-        /// Pieces that the effective batch will now take.
-        pieces: u32,
-        /// What was decided, and why.
+        /// Number of micro-batches that an effective batch now takes; 0 while the run waits.
+        #[serde(alias = "pieces")]
+        micro_batches: u32,
+        /// The decision and its reason.
         decision: Decision,
-        /// The sentence shown: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
-        sentence: String,
+        /// The decision as a sentence: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
+        #[serde(alias = "sentence")]
+        message: String,
     },
-    /// How far the predicted peak of a piece was off: with the first piece of a new size and once a minute, at most six a
-    /// minute.
+    /// A predicted peak beside the measured one. Written for the first micro-batch of a new size
+    /// and once a minute, at most six times a minute.
     Prediction {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done.
+        /// Completed optimizer steps.
         step: u64,
         /// Training or evaluation.
         phase: Phase,
-        /// Samples of the piece.
+        /// Samples of the micro-batch.
         micro_batch: u32,
-        /// Footprint that the piece was expected to reach.
+        /// The predicted peak footprint.
         predicted_peak_bytes: u64,
-        /// Footprint that it reached.
+        /// The measured peak footprint.
         measured_peak_bytes: u64,
         /// `predicted / measured - 1`: +0.04 is 4 % too high.
         #[serde(deserialize_with = "crate::finite::or_null")]
@@ -72,214 +82,224 @@ pub enum RunEvent {
     },
     /// One optimizer step.
     Step {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done, this one included.
+        /// Completed optimizer steps, including this one.
         step: u64,
-        /// Epoch that the step belongs to, from 0.
+        /// Epoch of this step, from 0.
         epoch: u64,
         /// Mean loss over the effective batch.
         #[serde(with = "crate::finite")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
-        /// Learning rate used.
+        /// Learning rate of this step.
         #[serde(deserialize_with = "crate::finite::or_null")]
         learning_rate: f64,
         /// Global norm of the gradient before clipping.
         #[serde(with = "crate::finite")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         gradient_norm: f64,
-        /// Samples worked per second of this step.
+        /// Throughput of this step, in samples per second.
         #[serde(deserialize_with = "crate::finite::or_null")]
         samples_per_second: f64,
-        /// Milliseconds that the step waited for data.
+        /// Milliseconds that this step waited for data.
         #[serde(deserialize_with = "crate::finite::or_null")]
         wait_ms: f64,
-        /// The pieces that were added, in order: the exact micro-batch schedule, for replay.
-        pieces: Vec<u32>,
-        /// Blocks that each of these kept the input of only; empty where none did, and in runs of an earlier version.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        /// The sizes of the micro-batches in order: the exact schedule, for a replay.
+        #[serde(alias = "pieces")]
+        micro_batches: Vec<u32>,
+        /// Checkpointed blocks of each micro-batch: their activations were recomputed in the
+        /// backward pass. Empty if no block was, and in runs of early versions.
+        #[serde(default, alias = "blocks", skip_serializing_if = "Vec::is_empty")]
         #[ts(optional, as = "Option<Vec<u32>>")]
-        blocks: Vec<u32>,
-        /// What the task measures beside its loss, by name; empty where it measures nothing. Of a token compression `kept_fraction`,
-        /// `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`, and how many values of the gradients were
-        /// not finite: `nan_gradients` and `infinite_gradients`.
+        checkpoint_blocks: Vec<u32>,
+        /// Metrics of the task beside its loss, by name; often empty. Token compression reports
+        /// `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`,
+        /// and the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.
         #[serde(
             default,
+            alias = "measures",
             skip_serializing_if = "BTreeMap::is_empty",
             deserialize_with = "crate::finite::map_or_null"
         )]
         #[ts(optional, as = "Option<BTreeMap<String, f64>>")]
-        measures: BTreeMap<String, f64>,
+        metrics: BTreeMap<String, f64>,
     },
     /// The held-out samples were evaluated.
     Evaluation {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done.
+        /// Completed optimizer steps.
         step: u64,
         /// Epochs begun.
         epoch: u64,
-        /// Held-out samples.
+        /// Number of held-out samples.
         samples: u64,
         /// Mean held-out loss.
         #[serde(with = "crate::finite")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
-        /// Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`; `mae.COLUMN`, the mean absolute error
-        /// in the column's unit, and `mae_of_mean.COLUMN`, the same of the mean of what is trained on.
+        /// Metrics by name: `accuracy`, `top_5` and `macro_f1` as fractions; `bits_per_byte`;
+        /// `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`,
+        /// the error of always predicting the mean of the training samples.
         #[serde(deserialize_with = "crate::finite::map_or_null")]
         metrics: BTreeMap<String, f64>,
-        /// The best evaluation of the run so far.
+        /// True if this is the best evaluation of the run so far.
         best: bool,
     },
-    /// A checkpoint is on disk, synced and renamed.
+    /// A checkpoint was written, synced and renamed into place.
     Checkpoint {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done.
+        /// Completed optimizer steps.
         step: u64,
         /// Folder inside the run folder: `checkpoints/step-000400`.
         path: String,
-        /// Bytes written.
+        /// Size in bytes.
         bytes: u64,
-        /// Milliseconds from request to durable.
-        #[serde(deserialize_with = "crate::finite::or_null")]
-        ms: f64,
+        /// Milliseconds from the request until the checkpoint was durable.
+        #[serde(alias = "ms", deserialize_with = "crate::finite::or_null")]
+        duration_ms: f64,
         /// Why it was written.
-        why: CheckpointReason,
+        #[serde(alias = "why")]
+        reason: CheckpointReason,
     },
-    /// Something was left out; the training goes on.
+    /// A file or an optimizer step was skipped; the training continues.
     Skipped {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done.
+        /// Completed optimizer steps.
         step: u64,
-        /// A file relative to the dropped folder, or a parameter's name.
-        what: String,
-        /// Why, and the next move.
+        /// A file relative to the dropped folder, or the gradient of a parameter.
+        #[serde(alias = "what")]
+        item: String,
+        /// Why it was skipped, and what the user can do.
         reason: String,
-        /// The gradients that were not finite, where a step was left out; empty for a file.
+        /// The gradients that were not finite if a step was skipped; empty for a file.
         #[serde(default)]
         gradients: Vec<NonFiniteGradient>,
     },
-    /// Something the user should know; the training goes on.
+    /// The user should know this; the training continues.
     Warning {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Code for the window to act on.
+        /// Identifies the warning for the window.
         code: String,
-        /// What, where, and the next move.
+        /// What happened, where, and what the user can do.
         message: String,
     },
-    /// The run goes on from a checkpoint. Steps after `step` of the earlier life are void.
+    /// The run was resumed from a checkpoint. Later steps of the previous life are void.
     Resumed {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
         /// Wall clock, milliseconds since 1970.
         unix_ms: u64,
         /// Step of the checkpoint.
         step: u64,
-        /// Process that trains now.
+        /// Id of the process that trains now.
         process: u32,
         /// Device of this life.
         device: String,
     },
-    /// The run ended as it should: finished, or by request.
+    /// The run finished, or it stopped for a known reason.
     Stopped {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done.
+        /// Completed optimizer steps.
         step: u64,
-        /// Why.
-        why: StopReason,
-        /// The sentence shown: "Stopped at step 258. Checkpoint saved in 0.8 s".
-        sentence: String,
+        /// Why the run ended.
+        #[serde(alias = "why")]
+        reason: StopReason,
+        /// The end as a sentence: "Stopped at step 258. Checkpoint saved in 0.8 s".
+        #[serde(alias = "sentence")]
+        message: String,
     },
-    /// The run ended by an error; the last checkpoint stands.
+    /// The run ended with an error. It can be resumed from its last checkpoint.
     Failed {
-        /// Milliseconds of the run's life.
+        /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// Optimizer steps done.
+        /// Completed optimizer steps.
         step: u64,
-        /// Code for the window to act on.
+        /// Identifies the error for the window.
         code: String,
-        /// What, where, and the next move.
+        /// What happened, where, and what the user can do.
         message: String,
     },
 }
 
-/// What is trained, on what, and how: the head of every run.
+/// The head of a run: what is trained, on which data, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct Started {
-    /// Milliseconds of the run's life: 0.
+    /// Milliseconds on the run's clock: 0.
     pub at_ms: u64,
     /// Wall clock, milliseconds since 1970.
     pub unix_ms: u64,
-    /// Process that trains.
+    /// Id of the process that trains.
     pub process: u32,
     /// Ebb's version.
     pub version: String,
-    /// Name shown: the dropped folder's.
+    /// Display name: the name of the dropped folder.
     pub name: String,
-    /// Task, in the words of `--task`.
+    /// Task, as written after `--task`.
     pub task: String,
-    /// Model, in the words of `--model`.
+    /// Model, as written after `--model`.
     pub model: String,
     /// Class names in label order.
     pub classes: Vec<String>,
-    /// Numbers that are learnt, by the names of their columns; none in runs of an earlier version.
+    /// Columns of the regression targets; empty in runs of early versions.
     #[serde(default)]
     pub targets: Vec<String>,
-    /// Samples trained on.
+    /// Number of training samples.
     pub train_samples: u64,
-    /// Samples held out.
+    /// Number of held-out samples.
     pub held_out_samples: u64,
-    /// Trained parameters.
+    /// Number of trained parameters.
     pub parameters: u64,
-    /// Side of the square image, in pixels; of texts, most tokens.
-    pub image_size: u32,
-    /// Samples a step.
+    /// Input size of the network: the side of the square image in pixels, or the longest sequence
+    /// in tokens.
+    #[serde(alias = "image_size")]
+    pub input_size: u32,
+    /// Samples per step.
     pub effective_batch: u32,
-    /// Epochs planned.
+    /// Planned epochs.
     pub epochs: u64,
-    /// Steps planned.
+    /// Planned steps.
     pub steps: u64,
-    /// Steps an epoch: ceil(train_samples / effective_batch).
+    /// Steps per epoch: `ceil(train_samples / effective_batch)`.
     pub steps_per_epoch: u64,
     /// Peak learning rate.
     pub learning_rate: f64,
-    /// Optimizer's name.
+    /// Name of the optimizer.
     pub optimizer: String,
-    /// `cpu`, `metal` or `cuda`, with the chip's name.
+    /// `cpu`, `metal` or `cuda`, with the name of the chip.
     pub device: String,
-    /// Why this device.
+    /// Why this device was selected.
     pub device_reason: String,
-    /// What pieces are computed in: `f32`, `bf16`, `f16` or `f64`.
+    /// Element type of activations: `f32`, `bf16`, `f16` or `f64`.
     pub precision: String,
-    /// Blocks that keep their input only and run again in backward.
+    /// Number of checkpointed blocks: their activations are recomputed in the backward pass.
     #[serde(default)]
     pub checkpoint_blocks: u32,
     /// Threads of the CPU kernels.
     pub threads: u32,
-    /// The loader's configuration in one line.
+    /// Configuration of the data loader in one line.
     pub loader: String,
-    /// Where memory readings come from.
+    /// Name of the memory source.
     pub memory_source: String,
-    /// Physical memory.
+    /// Physical memory, in bytes.
     pub total_bytes: u64,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 /// A gradient with values that are not finite.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct NonFiniteGradient {
-    /// The parameter's name.
+    /// Name of the parameter.
     pub parameter: String,
-    /// Values that are not a number.
+    /// Number of NaN values.
     pub nan: u64,
-    /// Values that are infinite.
+    /// Number of infinite values.
     pub infinite: u64,
 }
 
@@ -287,34 +307,34 @@ pub struct NonFiniteGradient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointReason {
-    /// `--checkpoint-every`.
+    /// The interval of `--checkpoint-every` had passed.
     Periodic,
-    /// The best evaluation so far.
+    /// The evaluation was the best so far.
     Best,
-    /// The run stops.
+    /// The run stopped.
     Stop,
-    /// "Checkpoint now".
+    /// The user asked for it.
     Requested,
-    /// Memory reached the warning level.
+    /// Memory pressure reached the warning level.
     Pressure,
 }
 
-/// Why a run ended as it should.
+/// Why a run ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// All planned steps are done.
     Finished,
-    /// Stop & checkpoint.
+    /// The user stopped it.
     Requested,
-    /// The run was parked for longer than it may be.
+    /// The run was suspended for longer than `max_suspended_minutes`.
     Memory,
-    /// The disk has too little room left for checkpoints.
+    /// The disk has too little space left for checkpoints.
     Disk,
 }
 
 impl RunEvent {
-    /// Milliseconds of the run's life at which this happened.
+    /// When this happened, in milliseconds on the run's clock.
     pub fn at_ms(&self) -> u64 {
         match self {
             RunEvent::Started(started) => started.at_ms,

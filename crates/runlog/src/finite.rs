@@ -1,9 +1,10 @@
-//! Floats in JSON: non-finite numbers are the strings "nan", "inf" and "-inf", since JSON has no number for them.
+//! Floats in JSON. JSON has no non-finite numbers; they are written as the strings "nan", "inf" and
+//! "-inf".
 
 use serde::{Deserialize, Deserializer, Serializer};
 use std::collections::BTreeMap;
 
-/// Writes a number, or its name when it is not finite.
+/// Serializes a number, or its name if it is not finite.
 pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     match *value {
         v if v.is_finite() => serializer.serialize_f64(v),
@@ -13,7 +14,7 @@ pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
     }
 }
 
-/// Reads a number or one of the three names.
+/// Deserializes a number or one of the three names.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -34,12 +35,13 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D:
     }
 }
 
-/// Reads a number, or null, which is what JSON writers make of a number that is not finite.
+/// Deserializes a number or null. JSON writers replace numbers that are not finite by null; it is
+/// read as NaN.
 pub fn or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Option::deserialize(deserializer).map(|value| value.unwrap_or(f64::NAN))
 }
 
-/// Reads numbers by name, null as [`or_null`] does.
+/// Deserializes a map of numbers; each may be null as in [`or_null`].
 pub fn map_or_null<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, f64>, D::Error> {

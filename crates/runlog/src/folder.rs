@@ -1,7 +1,7 @@
-//! One run folder: `config.toml`, `events.jsonl`, `checkpoints/step-000400`, and the lock that says who trains it.
-//! Refuses to know what stands in a checkpoint.
+//! One run folder: `config.toml`, `events.jsonl`, `checkpoints/step-000400`, and the lock of the
+//! process that trains the run. Knows nothing about the content of a checkpoint.
 
-use crate::{Run, RunConfig, RunlogError, read_events};
+use crate::{RunConfig, RunlogError};
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -12,82 +12,86 @@ const CONFIG: &str = "config.toml";
 const EVENTS: &str = "events.jsonl";
 const LOCK: &str = "lock";
 
-/// A folder that holds one run.
+/// The folder of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFolder {
-    /// Where it is.
+    /// Path of the folder.
     pub path: PathBuf,
 }
 
-/// A checkpoint in a run folder; its content is verified when it is loaded.
+/// A checkpoint in a run folder. Its content is verified when it is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedCheckpoint {
-    /// Optimizer steps done.
+    /// Completed optimizer steps.
     pub step: u64,
-    /// Its folder.
+    /// Path of its folder.
     pub path: PathBuf,
 }
 
-/// The right to train a run, held until it is dropped or the process ends, however it ends.
+/// The exclusive right to train a run. It ends when this value is dropped or the process exits.
 #[derive(Debug)]
 pub struct Claim {
     _lock: File,
 }
 
-/// The folder holds a run's config or events.
-pub(crate) fn is_run(path: &Path) -> bool {
+/// True if the folder contains a run's config or events.
+pub(crate) fn is_run_folder(path: &Path) -> bool {
     path.join(EVENTS).is_file() || path.join(CONFIG).is_file()
 }
 
 impl RunFolder {
-    /// Opens a run folder, wherever it lies. Nothing outside it is read, nothing is started.
+    /// Opens a run folder anywhere on the disk. Nothing is read yet.
+    ///
+    /// # Errors
+    /// If the folder contains neither a config nor events.
     pub fn open(path: impl Into<PathBuf>) -> Result<RunFolder, RunlogError> {
         let path = path.into();
-        match is_run(&path) {
-            true => Ok(RunFolder { path }),
-            false => Err(RunlogError::NotARun { path }),
+        if is_run_folder(&path) {
+            Ok(RunFolder { path })
+        } else {
+            Err(RunlogError::NotARun { path })
         }
     }
 
-    /// The folder's own name: the run's id.
+    /// The id of the run: the name of its folder.
     pub fn id(&self) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         name.to_string_lossy().into_owned()
     }
 
-    /// The config that the run was started with.
+    /// Loads the config that the run was started with.
     pub fn config(&self) -> Result<RunConfig, RunlogError> {
         RunConfig::load(&self.path.join(CONFIG))
     }
 
-    /// Writes the config: to a temporary file, synced, renamed.
+    /// Writes the config to a temporary file, syncs it and renames it into place.
     pub fn write_config(&self, config: &RunConfig) -> Result<(), RunlogError> {
-        let (path, fresh) = (self.path.join(CONFIG), self.path.join("config.toml.new"));
+        let (path, temporary) = (self.path.join(CONFIG), self.path.join("config.toml.new"));
         let write = || -> std::io::Result<()> {
-            let mut file = File::create(&fresh)?;
+            let mut file = File::create(&temporary)?;
             file.write_all(config.to_toml().as_bytes())?;
             file.sync_all()?;
-            fs::rename(&fresh, &path)
+            fs::rename(&temporary, &path)
         };
         write().map_err(RunlogError::disk("written", &path))
     }
 
-    /// Where the events stand; the file need not exist yet.
+    /// Path of the event file. The file need not exist yet.
     pub fn events_path(&self) -> PathBuf {
         self.path.join(EVENTS)
     }
 
-    /// Where the checkpoints stand; the folder need not exist yet.
+    /// Path of the folder of all checkpoints. The folder need not exist yet.
     pub fn checkpoints_path(&self) -> PathBuf {
         self.path.join("checkpoints")
     }
 
-    /// The name of a step's checkpoint inside the run folder: `checkpoints/step-000400`.
+    /// Path of a step's checkpoint inside the run folder: `checkpoints/step-000400`.
     pub fn checkpoint_name(step: u64) -> String {
         format!("checkpoints/step-{step:06}")
     }
 
-    /// All checkpoints that were renamed into place, by step.
+    /// All complete checkpoints, sorted by step.
     pub fn checkpoints(&self) -> Result<Vec<SavedCheckpoint>, RunlogError> {
         let folder = self.checkpoints_path();
         let entries = match fs::read_dir(&folder) {
@@ -107,7 +111,10 @@ impl RunFolder {
         Ok(found)
     }
 
-    /// Takes the right to train this run, or says which process has it.
+    /// Takes the exclusive right to train this run.
+    ///
+    /// # Errors
+    /// [`RunlogError::Busy`] with the id of the other process if another process trains it.
     pub fn claim(&self) -> Result<Claim, RunlogError> {
         let path = self.path.join(LOCK);
         let failed = RunlogError::disk("locked", &path);
@@ -121,16 +128,16 @@ impl RunFolder {
             Ok(lock) => lock,
             Err(error) => return Err(failed(error)),
         };
-        // Whoever asks `is_alive` holds a shared lock for an instant: a claim outlasts that.
+        // `is_alive` holds a shared lock for an instant; retrying for 200 ms outlasts it.
         for _ in 0..20 {
             match lock.try_lock() {
                 Ok(()) => {
-                    let sign = |lock: &mut File| {
+                    let write_process_id = |lock: &mut File| {
                         lock.set_len(0)?;
                         lock.rewind()?;
                         write!(lock, "{}", std::process::id())
                     };
-                    sign(&mut lock).map_err(failed)?;
+                    write_process_id(&mut lock).map_err(failed)?;
                     return Ok(Claim { _lock: lock });
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -148,39 +155,12 @@ impl RunFolder {
         })
     }
 
-    /// Some process, perhaps this one, trains the run now.
+    /// True if a process trains the run now. It may be this process.
     pub fn is_alive(&self) -> bool {
         let Ok(lock) = File::open(self.path.join(LOCK)) else {
             return false;
         };
         matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
-    }
-
-    /// The run as its events tell it; ended early when nobody trains it and it has no last word.
-    pub fn replay(&self) -> Result<Run, RunlogError> {
-        // Asked first: a run that ends in between has then written its last word.
-        let alive = self.is_alive();
-        let mut run = Run::default();
-        if self.events_path().exists() {
-            read_events(&self.events_path())?
-                .iter()
-                .for_each(|event| run.apply(event));
-        }
-        if !alive {
-            self.tell_end(&mut run);
-        }
-        Ok(run)
-    }
-
-    /// The caller saw that no process trains this run: without a last word it ended early, and its flight recorder says what
-    /// happened then. Changes nothing otherwise.
-    pub fn tell_end(&self, run: &mut Run) {
-        if run.mark_process_gone()
-            // A ring that cannot be read tells nothing; the end itself is told all the same.
-            && let Ok(Some(aftermath)) = self.aftermath()
-        {
-            run.recall(aftermath);
-        }
     }
 }
 
@@ -198,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_comes_back_as_it_was_written() {
+    fn a_config_round_trips() {
         let (_folder, run) = folder();
         let config = RunConfig {
             seed: Some(7),
@@ -212,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_are_sorted_by_step_and_unfinished_ones_left_out() {
+    fn incomplete_checkpoints_are_not_listed() {
         let (_folder, run) = folder();
         assert_eq!(run.checkpoints().ok(), Some(Vec::new()));
         for name in [
@@ -235,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn two_never_train_the_same_run() {
+    fn a_run_is_trained_by_one_process_at_a_time() {
         let (_folder, run) = folder();
         assert!(!run.is_alive());
         let claim = run.claim().expect("it is free");
         assert!(run.is_alive());
         let refused = run.claim().expect_err("it is taken").to_string();
-        let process = format!("is being trained by process {}.", std::process::id());
+        let process = format!("is being trained by process {};", std::process::id());
         assert!(refused.contains(&process), "{refused}");
         drop(claim);
         assert!(!run.is_alive());
@@ -249,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_survives_being_looked_at() {
+    fn a_claim_succeeds_while_others_ask_is_alive() {
         let (_folder, run) = folder();
         drop(run.claim().expect("it is free"));
         let done = AtomicBool::new(false);
@@ -266,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_run_folder_opens_as_one() {
+    fn only_a_run_folder_can_be_opened() {
         let (folder, _) = folder();
         let message = RunFolder::open(folder.path()).map_err(|e| e.to_string());
         assert!(message.is_err_and(|m| m.contains("is not a run folder")));

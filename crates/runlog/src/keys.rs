@@ -1,13 +1,13 @@
-//! The keys of a run config and what each may be: one table for files, presets, the terminal and the window.
-//! Knows the words of a model or task only as text.
+//! The keys of a run config and their allowed values: one table for files, presets, the terminal
+//! and the window. Knows models and tasks only by name.
 
 use crate::RunlogError;
 use crate::blocks;
-use crate::every::Every;
+use crate::interval::Interval;
 use crate::words::{nearest, parse_bytes};
 use serde_json::{Map, Value};
 
-/// What a value may be.
+/// The allowed values of a key.
 pub(crate) enum Allowed {
     /// Any path.
     Path,
@@ -15,26 +15,26 @@ pub(crate) enum Allowed {
     Name,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A whole number between two, both included.
-    Whole(u64, u64),
-    /// A number between two, both included.
+    /// An integer in this inclusive range.
+    Integer(u64, u64),
+    /// A number in this inclusive range.
     Number(f64, f64),
     /// `10min`, `2epochs` or `500steps`.
-    Rhythm,
+    Interval,
     /// A number of blocks, or `all`.
     Blocks,
-    /// A number of bytes, or words such as `8GB`.
+    /// A number of bytes of at least this, or a text such as `8GB`.
     Bytes(u64),
-    /// Values for machines with at least so much memory.
+    /// Values for machines with at least this much memory.
     Tiers,
 }
 
-use Allowed::{Blocks, Bytes, Name, Number, Path, Rhythm, Tiers, Whole, Word};
+use Allowed::{Blocks, Bytes, Integer, Name, Number, Path, Tiers, Word};
 
-/// Counts in the window are plain numbers, which are exact up to here.
-const EXACT: u64 = (1 << 53) - 1;
+/// Counts are JavaScript numbers in the window, which are exact up to here.
+const MAX_EXACT: u64 = (1 << 53) - 1;
 
-/// Networks: of photographs, of texts, of documents; published ones.
+/// Models for images, texts and documents; pretrained models; compressors.
 const MODELS: &[&str] = &[
     "convnet",
     "vit_micro",
@@ -75,12 +75,12 @@ pub(crate) const KEYS: [(&str, Allowed); 54] = [
     ("model", Word(MODELS)),
     ("from", Path),
     ("train_only", Name),
-    ("adapter_rank", Whole(1, 1024)),
+    ("adapter_rank", Integer(1, 1024)),
     ("adapter_alpha", Number(1e-3, 1e4)),
-    ("quantize", Whole(4, 8)),
-    ("image_size", Whole(16, 1024)),
-    ("tokens", Whole(8, 4096)),
-    ("vocabulary", Whole(300, 65_536)),
+    ("quantize", Integer(4, 8)),
+    ("image_size", Integer(16, 1024)),
+    ("tokens", Integer(8, 4096)),
+    ("vocabulary", Integer(300, 65_536)),
     ("class_weights", Word(&["none", "balanced"])),
     ("text_column", Name),
     ("label_column", Name),
@@ -92,19 +92,19 @@ pub(crate) const KEYS: [(&str, Allowed); 54] = [
         "policy_learning",
         Word(&["gumbel", "policy-gradient", "joint"]),
     ),
-    ("kept_fraction", Number(0.01, 0.99)),
-    ("kept_cost", Number(0.0, 100.0)),
+    ("keep_fraction", Number(0.01, 0.99)),
+    ("keep_cost", Number(0.0, 100.0)),
     ("temperature", Number(0.01, 100.0)),
-    ("last_temperature", Number(0.01, 100.0)),
+    ("final_temperature", Number(0.01, 100.0)),
     ("targets", Name),
     ("target_weight", Number(0.001, 1000.0)),
     ("loss_balance", Word(&["fixed", "uncertainty"])),
     ("group_by", Name),
-    ("epochs", Whole(1, 100_000)),
-    ("steps", Whole(1, 100_000_000)),
-    ("effective_batch", Whole(1, 65_536)),
-    ("micro_batch", Whole(1, 65_536)),
-    ("first_micro_batch", Whole(1, 65_536)),
+    ("epochs", Integer(1, 100_000)),
+    ("steps", Integer(1, 100_000_000)),
+    ("effective_batch", Integer(1, 65_536)),
+    ("micro_batch", Integer(1, 65_536)),
+    ("first_micro_batch", Integer(1, 65_536)),
     ("optimizer", Word(&["adamw", "adamw8bit", "sgd"])),
     ("learning_rate", Number(1e-9, 10.0)),
     ("weight_decay", Number(0.0, 10.0)),
@@ -119,32 +119,41 @@ pub(crate) const KEYS: [(&str, Allowed); 54] = [
     ("device", Word(&["auto", "metal", "cuda", "cpu"])),
     ("precision", Word(&["f32", "bf16", "f16", "f64"])),
     ("checkpoint_blocks", Blocks),
-    ("threads", Whole(1, 1024)),
-    ("workers", Whole(0, 256)),
+    ("threads", Integer(1, 1024)),
+    ("workers", Integer(0, 256)),
     ("memory_cap_bytes", Bytes(64 << 20)),
     ("memory_cap_fraction", Number(0.1, 0.95)),
-    ("politeness", Number(0.5, 0.95)),
-    ("parked_most_minutes", Whole(1, 100_000)),
-    ("seed", Whole(0, EXACT)),
-    ("dev_samples", Whole(1, EXACT)),
-    ("checkpoint_every", Rhythm),
-    ("evaluate_every_epochs", Whole(1, 100_000)),
+    ("max_system_fraction", Number(0.5, 0.95)),
+    ("max_suspended_minutes", Integer(1, 100_000)),
+    ("seed", Integer(0, MAX_EXACT)),
+    ("dev_samples", Integer(1, MAX_EXACT)),
+    ("checkpoint_every", Allowed::Interval),
+    ("evaluate_every_epochs", Integer(1, 100_000)),
     ("by_memory", Tiers),
 ];
 
+/// Keys of version 0.1.0 and their current names.
+const RENAMED: [(&str, &str); 5] = [
+    ("politeness", "max_system_fraction"),
+    ("parked_most_minutes", "max_suspended_minutes"),
+    ("kept_fraction", "keep_fraction"),
+    ("kept_cost", "keep_cost"),
+    ("last_temperature", "final_temperature"),
+];
+
 impl Allowed {
-    /// "16 to 1024", as the end of "must be …".
-    fn words(&self) -> String {
+    /// The end of the sentence "must be …": "an integer from 16 to 1024".
+    fn describe(&self) -> String {
         match self {
             Path => "a path in quotes".into(),
             Name => "a name in quotes".into(),
             Word([one]) => format!("`{one}`"),
             Word(words) => format!("one of `{}`", words.join("`, `")),
-            Whole(least, EXACT) => format!("a whole number of at least {least}"),
-            Whole(least, most) => format!("a whole number from {least} to {most}"),
+            Integer(least, MAX_EXACT) => format!("an integer of at least {least}"),
+            Integer(least, most) => format!("an integer from {least} to {most}"),
             Number(least, most) => format!("a number from {least} to {most}"),
-            Blocks => "a number of blocks from 0 on, or `all`".into(),
-            Rhythm => "how often, as `10min`, `2epochs` or `500steps`".into(),
+            Blocks => "a number of blocks, or `all`".into(),
+            Allowed::Interval => "an interval, as `10min`, `2epochs` or `500steps`".into(),
             Bytes(least) => format!(
                 "a size of memory of at least {}, as 8GB in quotes or a number of bytes",
                 crate::words::format_bytes(*least)
@@ -153,7 +162,7 @@ impl Allowed {
         }
     }
 
-    /// The value as written; a number of bytes also as one reads it.
+    /// The value as written; a number of bytes also in units.
     fn found(&self, value: &Value) -> String {
         match (self, value.as_u64()) {
             (Bytes(_), Some(bytes)) => format!("{bytes} ({})", crate::words::format_bytes(bytes)),
@@ -161,18 +170,20 @@ impl Allowed {
         }
     }
 
-    /// The value as the config holds it, or nothing when it is not allowed.
+    /// Converts the value to what the config stores; `None` if it is not allowed.
     fn accept(&self, value: &Value) -> Option<Value> {
         let fits = match self {
             Path | Name => value.is_string(),
             Word(words) => value.as_str().is_some_and(|v| words.contains(&v)),
-            Whole(least, most) => value.as_u64().is_some_and(|v| (least..=most).contains(&&v)),
+            Integer(least, most) => value.as_u64().is_some_and(|v| (least..=most).contains(&&v)),
             Number(least, most) => value.as_f64().is_some_and(|v| (least..=most).contains(&&v)),
             Blocks => match value {
                 Value::String(word) => word == "all",
-                number => number.as_u64().is_some_and(|count| count <= blocks::MOST),
+                number => number
+                    .as_u64()
+                    .is_some_and(|count| count <= blocks::MAX_COUNT),
             },
-            Rhythm => value.as_str().is_some_and(|v| Every::parse(v).is_ok()),
+            Allowed::Interval => value.as_str().is_some_and(|v| Interval::parse(v).is_ok()),
             Bytes(least) => {
                 let bytes = match value {
                     Value::String(text) => parse_bytes(text).ok()?,
@@ -186,12 +197,12 @@ impl Allowed {
     }
 }
 
-/// One table of [`Allowed::Tiers`] as the config holds it.
+/// Converts one table of [`Allowed::Tiers`].
 fn tier(value: &Value) -> Option<Value> {
     let accept = |(key, value): (&String, &Value)| {
         let allowed = match key.as_str() {
             "at_least" => Bytes(1),
-            "effective_batch" | "first_micro_batch" => Whole(1, 65_536),
+            "effective_batch" | "first_micro_batch" => Integer(1, 65_536),
             _ => return None,
         };
         Some((key.clone(), allowed.accept(value)?))
@@ -203,15 +214,28 @@ fn tier(value: &Value) -> Option<Value> {
         .then_some(Value::Object(accepted))
 }
 
-/// Checks each entry. `place` says where a key stands: "run.toml, line 3".
+/// Checks each entry and renames old keys. `place` describes where a key is: "run.toml, line 3".
 pub(crate) fn check(
     entries: Map<String, Value>,
     place: impl Fn(&str) -> String,
 ) -> Result<Map<String, Value>, RunlogError> {
+    let has_key = |key: &str| entries.contains_key(key);
+    let twice = RENAMED
+        .iter()
+        .find(|(old, new)| has_key(old) && has_key(new));
+    if let Some((old, new)) = twice {
+        return Err(RunlogError::UnknownKey {
+            place: place(old),
+            key: (*old).to_owned(),
+            hint: format!("it is called `{new}` now"),
+        });
+    }
     let accept = |(key, value): (String, Value)| {
+        let place = place(&key);
+        let key = current_name(key);
         let Some((_, allowed)) = KEYS.iter().find(|(known, _)| *known == key) else {
             return Err(RunlogError::UnknownKey {
-                place: place(&key),
+                place,
                 hint: hint(&key),
                 key,
             });
@@ -219,21 +243,29 @@ pub(crate) fn check(
         match allowed.accept(&value) {
             Some(value) => Ok((key, value)),
             None => Err(RunlogError::ConfigValue {
-                place: place(&key),
+                place,
                 key,
                 found: allowed.found(&value),
-                allowed: allowed.words(),
+                allowed: allowed.describe(),
             }),
         }
     };
     entries.into_iter().map(accept).collect()
 }
 
+/// The current name of a key that was renamed; otherwise the key itself.
+fn current_name(key: String) -> String {
+    match RENAMED.iter().find(|(old, _)| *old == key) {
+        Some((_, new)) => (*new).to_owned(),
+        None => key,
+    }
+}
+
 fn hint(key: &str) -> String {
     let known = KEYS.iter().map(|(known, _)| *known);
     match nearest(key, known.clone()) {
-        Some(near) => format!("Did you mean `{near}`?"),
-        None => format!("The keys are {}.", known.collect::<Vec<_>>().join(", ")),
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the keys are {}", known.collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -1,50 +1,89 @@
-//! Say and keep: run config, run events, run store, reports. Refuses to know tensors, data sets and windows.
+//! Runs on disk and in memory: configs, events, the run store, the fold of events, and reports.
+//! Knows neither tensors, datasets nor windows.
+//!
+//! A run is a stream of [`RunEvent`]s in the file `events.jsonl` of its [`RunFolder`]. Everything
+//! that is shown of a run is folded from these events by [`Run`]:
+//!
+//! ```
+//! use runlog::{EventWriter, Run, RunEvent, RunStatus, RunStore, Started, StopReason, read_events};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let root = tempfile::tempdir()?;
+//! let folder = RunStore::open(root.path()).create("birds")?;
+//! let mut writer = EventWriter::append(&folder)?;
+//! writer.write(&RunEvent::Started(Box::new(Started {
+//!     name: "birds".into(),
+//!     steps: 2,
+//!     ..Started::default()
+//! })))?;
+//! writer.write(&RunEvent::Stopped {
+//!     at_ms: 61_000,
+//!     step: 2,
+//!     reason: StopReason::Finished,
+//!     message: "Finished at step 2".into(),
+//! })?;
+//!
+//! let mut run = Run::default();
+//! for event in read_events(&folder.events_path())? {
+//!     run.apply(&event);
+//! }
+//! assert_eq!(run.status(), RunStatus::Finished);
+//! assert_eq!(run.summary_line(), "Finished at step 2 of 2, 1:01");
+//! # Ok(())
+//! # }
+//! ```
 
-mod aftermath;
-#[doc(hidden)]
-pub mod bindings;
+// Events, and the files that contain them.
+mod event;
+pub mod finite;
+mod folder;
+mod log;
+mod store;
+
+// The fold: what events say about a run.
+mod metric_text;
+mod records;
+mod reduce;
+mod series;
+mod smoothing;
+mod status_text;
+mod throughput;
+mod view;
+
+// Reading a folded run.
+mod accessors;
+mod crash_report;
+mod decimate;
+mod replay;
+mod report;
+mod window;
+
+// Settings.
 mod blocks;
 mod config;
 mod config_file;
-mod decimate;
-mod error;
-mod event;
-mod every;
-/// Floats that JSON cannot hold.
-pub mod finite;
-mod flight;
-mod folder;
-mod gone;
+mod interval;
 mod keys;
-mod lines;
-mod log;
-mod measured;
-mod milestones;
-mod pace;
 mod preset;
-mod reduce;
-mod report;
-mod resume;
-mod series;
-mod shown;
-mod smooth;
-mod store;
-mod view;
-mod window;
+
+// Errors and text.
+mod error;
 mod words;
 
-pub use aftermath::Aftermath;
+#[doc(hidden)]
+pub mod bindings;
+
 pub use blocks::Blocks;
 pub use config::{RunConfig, Tier};
+pub use crash_report::CrashReport;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
-pub use every::Every;
-pub use flight::{FlightRecord, FlightRing, read_flight};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
+pub use interval::Interval;
 pub use log::{EventReader, EventWriter, Tail, read_events};
-pub use measured::{in_words, measured, result};
-pub use milestones::{Evaluated, Kept, Predicted};
+pub use metric_text::{describe_metrics, format_metrics, headline_metric};
 pub use preset::{preset, preset_names, preset_purpose};
+pub use records::{CheckpointRecord, EvaluationRecord, PredictionRecord};
 pub use reduce::Run;
 pub use report::report;
 pub use store::RunStore;

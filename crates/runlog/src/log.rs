@@ -1,12 +1,14 @@
-//! `events.jsonl`: one event a line, written so that a crash at any instant costs the last line at most. Knows the
-//! file and its lines; what events mean is `reduce.rs`'s.
+//! `events.jsonl`: one event per line, written so that a crash at any instant costs at most the
+//! last line. Knows the file and its lines; `reduce.rs` knows what events mean.
 
-use crate::{RunEvent, RunFolder, RunlogError};
+use crate::RunlogError;
+use crate::event::RunEvent;
+use crate::folder::RunFolder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Every `kind` that this version knows. Others are skipped: they come from a later version.
+/// The kinds of events in this version. Other kinds come from a later version and are skipped.
 const KINDS: [&str; 12] = [
     "started",
     "memory",
@@ -27,17 +29,23 @@ const KINDS: [&str; 12] = [
 pub struct EventWriter {
     file: File,
     path: PathBuf,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     len: u64,
 }
 
 impl EventWriter {
-    /// Opens the file for more events, making it where it is missing. A torn last line, left by a crash, is cut off.
+    /// Opens the file to append events, and creates it if it does not exist. An incomplete last
+    /// line, left by a crash, is removed.
     pub fn append(folder: &RunFolder) -> Result<EventWriter, RunlogError> {
         let path = folder.events_path();
         let open = || -> io::Result<(File, u64)> {
-            let mut file = open_to_go_on(&path)?;
-            let len = whole_lines(&mut file)?;
+            let mut file = File::options()
+                .create(true)
+                .truncate(false)
+                .read(true)
+                .write(true)
+                .open(&path)?;
+            let len = complete_lines(&mut file)?;
             file.set_len(len)?;
             file.seek(SeekFrom::Start(len))?;
             Ok((file, len))
@@ -46,7 +54,7 @@ impl EventWriter {
         Ok(EventWriter { file, path, len })
     }
 
-    /// Writes one event and hands it to the system; what must outlive a power cut is synced to the disk.
+    /// Writes one event. Events that must survive a power failure are synced to the disk.
     pub fn write(&mut self, event: &RunEvent) -> Result<(), RunlogError> {
         let mut line = serde_json::to_vec(event).expect("an event is plain data with text keys");
         line.push(b'\n');
@@ -59,7 +67,8 @@ impl EventWriter {
             _ => Ok(()),
         });
         if let Err(error) = written {
-            // Half a line must not stand before the next one. If this fails too, the reader cuts it.
+            // Remove the half line before the next one is written. If this fails too, the next
+            // `append` removes it.
             let _ = self.file.set_len(self.len);
             let _ = self.file.seek(SeekFrom::Start(self.len));
             return Err(RunlogError::disk("written", &self.path)(error));
@@ -69,15 +78,8 @@ impl EventWriter {
     }
 }
 
-/// A file to be read and gone on with, made where it is missing.
-pub(crate) fn open_to_go_on(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.create(true).truncate(false);
-    options.read(true).write(true).open(path)
-}
-
-/// Bytes up to and with the last line break.
-fn whole_lines(file: &mut File) -> io::Result<u64> {
+/// Number of bytes up to and including the last line break.
+fn complete_lines(file: &mut File) -> io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
     let mut end = file.metadata()?.len();
     let mut block = Vec::new();
@@ -96,13 +98,14 @@ fn whole_lines(file: &mut File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads a file of events from its beginning. A torn last line is no event; a damaged line elsewhere is an error.
+/// Reads a file of events from its beginning. An incomplete last line is ignored; a damaged line
+/// before it is an error.
 #[derive(Debug)]
 pub struct EventReader {
     lines: BufReader<File>,
     path: PathBuf,
     line: u64,
-    unknown: u64,
+    skipped: u64,
 }
 
 impl EventReader {
@@ -113,13 +116,13 @@ impl EventReader {
             lines: BufReader::new(file),
             path: path.into(),
             line: 0,
-            unknown: 0,
+            skipped: 0,
         })
     }
 
-    /// Events of a later version that were skipped so far.
-    pub fn unknown(&self) -> u64 {
-        self.unknown
+    /// Number of events of later versions that were skipped so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 }
 
@@ -134,30 +137,34 @@ impl Iterator for EventReader {
                 return Some(Err(RunlogError::disk("read", &self.path)(error)));
             }
             self.line += 1;
-            // Without a line break it is the torn end, or the end.
+            // Without a line break it is an incomplete line, or the end of the file.
             let line = bytes.strip_suffix(b"\n")?;
-            match parsed(line, &self.path, self.line) {
+            match parse_line(line, &self.path, self.line) {
                 Ok(Some(event)) => return Some(Ok(event)),
-                Ok(None) => self.unknown += u64::from(!line.trim_ascii().is_empty()),
+                Ok(None) => self.skipped += u64::from(!line.trim_ascii().is_empty()),
                 Err(error) => return Some(Err(error)),
             }
         }
     }
 }
 
-/// All events of a file; see [`EventReader`].
+/// Reads all events of a file; see [`EventReader`].
+///
+/// # Errors
+/// If the file cannot be read, or a complete line is damaged.
 pub fn read_events(path: &Path) -> Result<Vec<RunEvent>, RunlogError> {
     EventReader::open(path)?.collect()
 }
 
-/// One line: an event, nothing for an empty line or a later version's kind, or an error.
-fn parsed(line: &[u8], path: &Path, number: u64) -> Result<Option<RunEvent>, RunlogError> {
+/// Parses one line. Returns `None` for an empty line and for a kind of a later version. Unknown
+/// fields are ignored.
+fn parse_line(line: &[u8], path: &Path, number: u64) -> Result<Option<RunEvent>, RunlogError> {
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let wrong = match serde_json::from_slice(line) {
+    let error = match serde_json::from_slice(line) {
         Ok(event) => return Ok(Some(event)),
-        Err(wrong) => wrong,
+        Err(error) => error,
     };
     let kind = serde_json::from_slice::<serde_json::Value>(line).ok();
     let kind = kind.as_ref().and_then(|value| value.get("kind")?.as_str());
@@ -166,7 +173,7 @@ fn parsed(line: &[u8], path: &Path, number: u64) -> Result<Option<RunEvent>, Run
         _ => Err(RunlogError::DamagedEvent {
             path: path.into(),
             line: number,
-            why: wrong.to_string(),
+            reason: error.to_string(),
         }),
     }
 }
@@ -180,7 +187,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Follows from the beginning; the file need not exist yet.
+    /// Starts at the beginning. The file need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Tail {
         Tail {
             path: path.into(),
@@ -189,26 +196,26 @@ impl Tail {
         }
     }
 
-    /// The whole lines written since the last time. A file that became shorter than what was read is a new one and is
-    /// read from its beginning, where a `started` begins the fold anew.
+    /// Returns the events written since the last call. A file that became shorter is a new file; it
+    /// is read from its beginning, and its `started` event resets the fold.
     pub fn poll(&mut self) -> Result<Vec<RunEvent>, RunlogError> {
-        let bytes = match self.fresh() {
+        let bytes = match self.read_new_bytes() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             bytes => bytes.map_err(RunlogError::disk("read", &self.path))?,
         };
         let mut events = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let Some(whole) = line.strip_suffix(b"\n") else {
+            let Some(complete) = line.strip_suffix(b"\n") else {
                 break;
             };
-            events.extend(parsed(whole, &self.path, self.line + 1)?);
+            events.extend(parse_line(complete, &self.path, self.line + 1)?);
             self.line += 1;
             self.offset += line.len() as u64;
         }
         Ok(events)
     }
 
-    fn fresh(&mut self) -> io::Result<Vec<u8>> {
+    fn read_new_bytes(&mut self) -> io::Result<Vec<u8>> {
         let mut file = File::open(&self.path)?;
         let len = file.metadata()?.len();
         if len < self.offset {

@@ -1,5 +1,5 @@
-//! The presets that come with Ebb, embedded so that they are there wherever the program is. Each file's first line
-//! says for whom it is.
+//! The presets that come with Ebb, embedded in the binary. The first line of each file describes
+//! whom it is for.
 
 use crate::RunConfig;
 
@@ -9,7 +9,7 @@ macro_rules! presets {
     };
 }
 
-/// Name and text of every preset.
+/// Name and text of each preset.
 const PRESETS: [(&str, &str); 12] = presets![
     "quick",
     "dev",
@@ -21,25 +21,34 @@ const PRESETS: [(&str, &str); 12] = presets![
     "ultra_safe",
     "recognition_safe",
     "recognition",
-    "few_photographs",
+    "few_images",
     "token_compression",
 ];
 
-/// The preset of this name, or nothing when there is none.
+/// The preset with this name, if there is one.
 pub fn preset(name: &str) -> Option<RunConfig> {
-    let (name, text) = PRESETS.iter().find(|(known, _)| *known == name)?;
+    let (name, text) = find(name)?;
     Some(RunConfig::from_toml(text, name).expect("a test loads every preset"))
 }
 
-/// All names, in the order in which they are shown.
+/// The names of all presets, in display order.
 pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> + Clone {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
-/// For whom a preset is: the first line of its file.
+/// Whom a preset is for: the first line of its file, if there is such a preset.
 pub fn preset_purpose(name: &str) -> Option<&'static str> {
-    let (_, text) = PRESETS.iter().find(|(known, _)| *known == name)?;
+    let (_, text) = find(name)?;
     text.lines()
         .next()
         .map(|line| line.trim_start_matches(['#', ' ']))
+}
+
+fn find(name: &str) -> Option<&'static (&'static str, &'static str)> {
+    // The name of `few_images` in version 0.1.0.
+    let name = match name {
+        "few_photographs" => "few_images",
+        name => name,
+    };
+    PRESETS.iter().find(|(known, _)| *known == name)
 }

@@ -1,49 +1,57 @@
-//! Folds events into what is shown of a run: figures, status line, marks, series. One fold for window, terminal,
-//! report and replay. Refuses to know pixels, files and clocks; time comes in as `at_ms`.
+//! Folds events into what is shown of a run: figures, status line, marks and series. The window,
+//! the terminal, the report and the replay use this one fold. It knows neither pixels, files nor
+//! clocks; time comes in as `at_ms`.
 
+use crate::crash_report::CrashReport;
 use crate::event::{RunEvent, Started, StopReason};
-use crate::lines;
-use crate::milestones::{Evaluated, Kept, Predicted};
-use crate::pace::Pace;
+use crate::records::{CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation};
 use crate::series::Series;
-use crate::smooth::Smooth;
+use crate::smoothing::LossSmoother;
+use crate::status_text::{self, StatusText};
+use crate::throughput::Throughput;
 use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
 use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Warnings and skipped files that are kept.
-const NOTES: usize = 20;
+/// Largest number of warnings and skipped files in memory.
+const MAX_NOTES: usize = 20;
 
 /// A run, folded from its events so far.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
     pub(crate) version: u64,
     pub(crate) now_ms: u64,
-    /// When this life began: on the run's clock and on the wall, in milliseconds.
-    pub(crate) begun: (u64, u64),
+    pub(crate) life_start: LifeStart,
     pub(crate) started: Option<Started>,
     pub(crate) status: RunStatus,
-    pub(crate) stopped: Option<StopReason>,
+    pub(crate) stop_reason: Option<StopReason>,
     pub(crate) figures: Figures,
-    pub(crate) line: StatusLine,
+    pub(crate) status_line: StatusLine,
     pub(crate) marks: Vec<Mark>,
     pub(crate) spans: Vec<LevelSpan>,
     pub(crate) notes: VecDeque<String>,
-    pub(crate) evaluations: Vec<Evaluated>,
-    pub(crate) checkpoints: Vec<Kept>,
-    pub(crate) predictions: Vec<Predicted>,
-    /// What the flight recorder says of an end without a word.
+    pub(crate) evaluations: Vec<EvaluationRecord>,
+    pub(crate) checkpoints: Vec<CheckpointRecord>,
+    pub(crate) predictions: Vec<PredictionRecord>,
+    /// The crash report of a run whose process exited; empty otherwise.
     pub(crate) last_minutes: Vec<String>,
     /// System, others, state, activations, budget line; in bytes.
     pub(crate) memory: Series<5>,
-    /// Micro-batch of training; a point at each change.
+    /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
-    /// Raw and smoothed.
+    /// Raw and smoothed loss.
     pub(crate) loss: Series<2>,
     /// Step of each point of `loss`.
-    pub(crate) steps: Vec<u64>,
-    pub(crate) smooth: Smooth,
-    pub(crate) pace: Pace,
+    steps: Vec<u64>,
+    smoother: LossSmoother,
+    throughput: Throughput,
+}
+
+/// When the current life of the run began, on the run's clock and on the wall clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LifeStart {
+    pub at_ms: u64,
+    pub unix_ms: u64,
 }
 
 impl Run {
@@ -52,34 +60,9 @@ impl Run {
         self.version += 1;
         self.now_ms = self.now_ms.max(event.at_ms());
         match event {
-            RunEvent::Started(started) => self.begin(started),
-            RunEvent::Memory {
-                at_ms,
-                sample,
-                state_bytes,
-                pressure,
-                level,
-                budget_bytes,
-                micro_batch,
-                ..
-            } => {
-                self.figures.pressure = Some(*pressure);
-                self.memory(*at_ms, sample, *state_bytes, *budget_bytes);
-                self.level(*at_ms, *level);
-                if self.micro.len() == 0 && *micro_batch > 0 {
-                    self.micro_batch(*at_ms, *micro_batch);
-                }
-            }
-            RunEvent::Decision {
-                at_ms,
-                phase,
-                previous_micro_batch,
-                decision,
-                sentence,
-                ..
-            } => {
-                self.decision(*at_ms, *phase, *previous_micro_batch, decision, sentence);
-            }
+            RunEvent::Started(started) => self.start(started),
+            RunEvent::Memory { .. } => self.apply_memory(event),
+            RunEvent::Decision { .. } => self.apply_decision(event),
             RunEvent::Prediction {
                 at_ms,
                 micro_batch,
@@ -87,55 +70,21 @@ impl Run {
                 measured_peak_bytes,
                 error_fraction,
                 ..
-            } => self.predictions.push(Predicted {
+            } => self.predictions.push(PredictionRecord {
                 at_ms: *at_ms,
                 micro_batch: *micro_batch,
                 predicted_peak_bytes: *predicted_peak_bytes,
                 measured_peak_bytes: *measured_peak_bytes,
                 error_fraction: *error_fraction,
             }),
-            RunEvent::Step { .. } => self.step(event),
-            RunEvent::Evaluation {
-                at_ms,
-                step,
-                epoch,
-                loss,
-                metrics,
-                ..
-            } => {
-                let accuracy = metrics.get("accuracy").copied().filter(|a| a.is_finite());
-                self.evaluations.push(Evaluated {
-                    at_ms: *at_ms,
-                    step: *step,
-                    epoch: *epoch,
-                    loss: *loss,
-                    accuracy,
-                    metrics: metrics.clone(),
-                });
-                self.held_out_figures();
-            }
-            RunEvent::Checkpoint {
-                at_ms,
-                step,
-                path,
-                ms,
-                why,
-                ..
-            } => {
-                self.checkpoints.push(Kept {
-                    at_ms: *at_ms,
-                    step: *step,
-                    path: path.clone(),
-                });
-                if let Some((sentence, meaning)) = lines::checkpoint(*step, *ms, *why) {
-                    self.say(*at_ms, sentence, meaning);
-                }
-            }
-            RunEvent::Skipped { what, reason, .. } => {
+            RunEvent::Step { .. } => self.apply_step(event),
+            RunEvent::Evaluation { .. } => self.apply_evaluation(event),
+            RunEvent::Checkpoint { .. } => self.apply_checkpoint(event),
+            RunEvent::Skipped { item, reason, .. } => {
                 self.figures.skipped += 1;
-                self.note(format!("{what}: {reason}"));
+                self.add_note(format!("{item}: {reason}"));
             }
-            RunEvent::Warning { message, .. } => self.note(message.clone()),
+            RunEvent::Warning { message, .. } => self.add_note(message.clone()),
             RunEvent::Resumed {
                 at_ms,
                 unix_ms,
@@ -143,68 +92,101 @@ impl Run {
                 device,
                 ..
             } => {
-                self.begun = (*at_ms, *unix_ms);
+                self.life_start = LifeStart {
+                    at_ms: *at_ms,
+                    unix_ms: *unix_ms,
+                };
                 self.resume(*at_ms, *step, device);
             }
-            RunEvent::Stopped {
-                at_ms,
-                step,
-                why,
-                sentence,
-            } => {
-                self.figures.step = *step;
-                self.stopped = Some(*why);
-                self.end(match why {
-                    StopReason::Finished => RunStatus::Finished,
-                    StopReason::Requested | StopReason::Memory | StopReason::Disk => {
-                        RunStatus::Stopped
-                    }
-                });
-                self.say(
-                    *at_ms,
-                    sentence.clone(),
-                    lines::stopped(*step, *why, self.best_evaluation()),
-                );
-            }
+            RunEvent::Stopped { .. } => self.apply_stopped(event),
             RunEvent::Failed { at_ms, message, .. } => {
                 self.end(RunStatus::Failed);
-                self.say(
-                    *at_ms,
-                    message.clone(),
-                    lines::last_checkpoint(self.checkpoints.last()),
-                );
-                self.line.level = Level::Critical;
+                let detail = status_text::resume_detail(self.checkpoints.last());
+                self.set_status_line(*at_ms, message.clone(), detail);
+                self.status_line.level = Level::Critical;
             }
         }
     }
 
-    fn begin(&mut self, started: &Started) {
+    /// Marks a run without an end event as ended early. Call it if no process trains the run.
+    /// Returns false and changes nothing if the run had already ended.
+    pub fn mark_process_exited(&mut self) -> bool {
+        if self.status.has_ended() {
+            return false;
+        }
+        self.version += 1;
+        self.end(RunStatus::EndedEarly);
+        let message = status_text::ended_early(self.figures.step, None);
+        let detail = status_text::resume_detail(self.checkpoints.last());
+        self.set_status_line(self.now_ms, message, detail);
+        true
+    }
+
+    /// Adds the crash report to a run that ended early.
+    pub fn set_crash_report(&mut self, report: CrashReport) {
+        self.version += 1;
+        self.status_line.message = status_text::ended_early(self.figures.step, Some(report.level));
+        self.status_line.level = report.level;
+        self.last_minutes = report.messages;
+    }
+
+    fn start(&mut self, started: &Started) {
         let (version, now_ms) = (self.version, started.at_ms);
         *self = Run {
             version,
             now_ms,
-            begun: (now_ms, started.unix_ms),
+            life_start: LifeStart {
+                at_ms: now_ms,
+                unix_ms: started.unix_ms,
+            },
             started: Some(started.clone()),
             ..Run::default()
         };
         self.figures.level_since_ms = now_ms;
-        let (sentence, meaning) = lines::started(started);
-        self.say(now_ms, sentence, meaning);
+        self.set_status_text(now_ms, status_text::started(started));
     }
 
-    fn memory(&mut self, at_ms: u64, sample: &MemorySample, state_bytes: u64, budget_bytes: u64) {
+    fn apply_memory(&mut self, event: &RunEvent) {
+        let RunEvent::Memory {
+            at_ms,
+            sample,
+            state_bytes,
+            pressure,
+            level,
+            budget_bytes,
+            micro_batch,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.figures.pressure = Some(*pressure);
+        self.add_sample(*at_ms, sample, *state_bytes, *budget_bytes);
+        self.set_level(*at_ms, *level);
+        if self.micro.len() == 0 && *micro_batch > 0 {
+            self.set_micro_batch(*at_ms, *micro_batch);
+        }
+    }
+
+    fn add_sample(
+        &mut self,
+        at_ms: u64,
+        sample: &MemorySample,
+        state_bytes: u64,
+        budget_bytes: u64,
+    ) {
         self.figures.own_bytes = Some(sample.own_bytes);
         self.figures.budget_bytes = Some(budget_bytes);
         let (system, others) = (sample.system_bytes as f64, sample.others_bytes() as f64);
         let state = state_bytes.min(sample.own_bytes) as f64;
         let activations = sample.own_bytes as f64 - state;
-        // The budget is a footprint; its line stands on top of what everybody else uses.
+        // The budget is a footprint; its line is drawn on top of the memory that others use.
         let line = system + others + budget_bytes as f64;
         self.memory
             .push(at_ms as f64, [system, others, state, activations, line]);
     }
 
-    fn level(&mut self, at_ms: u64, level: Level) {
+    fn set_level(&mut self, at_ms: u64, level: Level) {
         if let Some(span) = self
             .spans
             .last_mut()
@@ -216,7 +198,7 @@ impl Run {
             return;
         }
         (self.figures.level, self.figures.level_since_ms) = (level, at_ms);
-        self.line.level = level;
+        self.status_line.level = level;
         if level != Level::Normal {
             self.spans.push(LevelSpan {
                 from_ms: at_ms,
@@ -226,54 +208,55 @@ impl Run {
         }
     }
 
-    fn decision(
-        &mut self,
-        at_ms: u64,
-        phase: Phase,
-        from: u32,
-        decision: &Decision,
-        sentence: &str,
-    ) {
-        let resting = decision.action != Action::Run;
-        let moved = decision.change != Change::Start && decision.change != Change::Hold;
-        // An evaluation's pieces are its own affair, unless it has to wait.
-        if phase == Phase::Evaluate && !resting && self.status != RunStatus::Paused {
+    fn apply_decision(&mut self, event: &RunEvent) {
+        let RunEvent::Decision {
+            at_ms,
+            phase,
+            previous_micro_batch,
+            decision,
+            message,
+            ..
+        } = event
+        else {
+            return;
+        };
+        let waits = decision.action != Action::Run;
+        // The micro-batches of an evaluation are not shown, unless it has to wait.
+        if *phase == Phase::Evaluate && !waits && self.status != RunStatus::Paused {
             return;
         }
-        if resting {
+        if waits {
             self.status = RunStatus::Paused;
-            self.pace.interrupt();
+            self.throughput.reset();
             (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
         } else if self.status == RunStatus::Paused {
-            self.status = self.working();
+            self.status = self.active_status();
         }
-        if phase == Phase::Train || resting {
-            self.micro_batch(at_ms, decision.micro_batch);
+        if *phase == Phase::Train || waits {
+            self.set_micro_batch(*at_ms, decision.micro_batch);
         }
-        if moved {
-            self.marks.push(Mark {
-                at_ms,
-                change: decision.change,
-                from,
-                to: decision.micro_batch,
-                cause: decision.cause,
-                short: lines::short(decision, from),
-                reason: decision.reason.clone(),
-            });
-            self.figures.changes = self.marks.len() as u32;
+        if decision.change != Change::Start && decision.change != Change::Hold {
+            self.add_mark(*at_ms, *previous_micro_batch, decision);
         }
-        let effective = self
-            .started
-            .as_ref()
-            .map_or(0, |started| started.effective_batch);
-        self.say(
-            at_ms,
-            sentence.to_owned(),
-            lines::meaning(decision, effective, self.figures.step),
-        );
+        let detail =
+            status_text::decision_detail(decision, self.effective_batch(), self.figures.step);
+        self.set_status_line(*at_ms, message.clone(), detail);
     }
 
-    fn micro_batch(&mut self, at_ms: u64, size: u32) {
+    fn add_mark(&mut self, at_ms: u64, from: u32, decision: &Decision) {
+        self.marks.push(Mark {
+            at_ms,
+            change: decision.change,
+            from,
+            to: decision.micro_batch,
+            cause: decision.cause,
+            short: status_text::short(decision, from),
+            reason: decision.reason.clone(),
+        });
+        self.figures.changes = self.marks.len() as u32;
+    }
+
+    fn set_micro_batch(&mut self, at_ms: u64, size: u32) {
         if self
             .micro
             .last()
@@ -281,15 +264,12 @@ impl Run {
         {
             self.micro.push(at_ms as f64, [f64::from(size)]);
         }
-        let effective = self
-            .started
-            .as_ref()
-            .map_or(0, |started| started.effective_batch);
+        let effective = self.effective_batch();
         self.figures.micro_batch = (size > 0).then_some(size);
-        self.figures.pieces = (size > 0 && effective > 0).then(|| effective.div_ceil(size));
+        self.figures.micro_batches = (size > 0 && effective > 0).then(|| effective.div_ceil(size));
     }
 
-    fn step(&mut self, event: &RunEvent) {
+    fn apply_step(&mut self, event: &RunEvent) {
         let RunEvent::Step {
             at_ms,
             step,
@@ -297,8 +277,8 @@ impl Run {
             loss,
             learning_rate,
             samples_per_second,
-            pieces,
-            measures,
+            micro_batches,
+            metrics,
             ..
         } = event
         else {
@@ -307,60 +287,254 @@ impl Run {
         if !matches!(self.status, RunStatus::Training | RunStatus::Paused) {
             self.status = RunStatus::Training;
         }
-        let smoothed = self.smooth.next(*loss);
+        let smoothed = self.smoother.next(*loss);
         self.loss
             .push(*at_ms as f64, [*loss, smoothed.unwrap_or(f64::NAN)]);
         self.steps.push(*step);
-        if let Some(size) = pieces.iter().max().filter(|_| self.micro.len() == 0) {
-            self.micro_batch(*at_ms, *size);
+        if let Some(size) = micro_batches.iter().max().filter(|_| self.micro.len() == 0) {
+            self.set_micro_batch(*at_ms, *size);
         }
-        let samples = pieces.iter().map(|size| f64::from(*size)).sum();
-        self.pace.step(*at_ms, samples, *samples_per_second);
+        let samples = micro_batches.iter().map(|size| f64::from(*size)).sum();
+        self.throughput
+            .add_step(*at_ms, samples, *samples_per_second);
         let planned = self.started.as_ref().map_or(0, |started| started.steps);
         let figures = &mut self.figures;
         (figures.step, figures.epoch) = (*step, epoch + 1);
         (figures.loss, figures.smoothed_loss) = (Some(*loss), smoothed);
         figures.learning_rate = Some(*learning_rate);
-        figures.measure(measures);
-        figures.samples_per_second = self.pace.samples_per_second();
+        figures.add_step_metrics(metrics);
+        figures.samples_per_second = self.throughput.samples_per_second();
         let left = planned.checked_sub(*step).filter(|_| planned > 0);
-        figures.seconds_left = left.and_then(|left| self.pace.seconds_for(left));
+        figures.seconds_left = left.and_then(|left| self.throughput.seconds_for(left));
     }
 
-    pub(crate) fn held_out_figures(&mut self) {
-        let last = self.evaluations.last();
-        self.figures.held_out_loss = last.map(|evaluation| evaluation.loss);
-        self.figures.accuracy = last.and_then(|evaluation| evaluation.accuracy);
-        self.figures.held_out = last.map_or_else(BTreeMap::new, |last| last.metrics.clone());
-        self.figures.best_accuracy = self.best_evaluation().and_then(|best| best.accuracy);
+    fn apply_evaluation(&mut self, event: &RunEvent) {
+        let RunEvent::Evaluation {
+            at_ms,
+            step,
+            epoch,
+            loss,
+            metrics,
+            ..
+        } = event
+        else {
+            return;
+        };
+        let accuracy = metrics.get("accuracy").copied().filter(|a| a.is_finite());
+        self.evaluations.push(EvaluationRecord {
+            at_ms: *at_ms,
+            step: *step,
+            epoch: *epoch,
+            loss: *loss,
+            accuracy,
+            metrics: metrics.clone(),
+        });
+        self.update_held_out_figures();
     }
 
-    pub(crate) fn working(&self) -> RunStatus {
-        match self.steps.is_empty() {
-            true => RunStatus::Starting,
-            false => RunStatus::Training,
+    fn apply_checkpoint(&mut self, event: &RunEvent) {
+        let RunEvent::Checkpoint {
+            at_ms,
+            step,
+            path,
+            duration_ms,
+            reason,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.checkpoints.push(CheckpointRecord {
+            at_ms: *at_ms,
+            step: *step,
+            path: path.clone(),
+        });
+        if let Some(text) = status_text::checkpoint(*step, *duration_ms, *reason) {
+            self.set_status_text(*at_ms, text);
         }
     }
 
-    pub(crate) fn end(&mut self, status: RunStatus) {
+    fn apply_stopped(&mut self, event: &RunEvent) {
+        let RunEvent::Stopped {
+            at_ms,
+            step,
+            reason,
+            message,
+        } = event
+        else {
+            return;
+        };
+        self.figures.step = *step;
+        self.stop_reason = Some(*reason);
+        self.end(match reason {
+            StopReason::Finished => RunStatus::Finished,
+            StopReason::Requested | StopReason::Memory | StopReason::Disk => RunStatus::Stopped,
+        });
+        let best = best_evaluation(&self.evaluations);
+        let detail = status_text::stopped_detail(*step, *reason, best);
+        self.set_status_line(*at_ms, message.clone(), detail);
+    }
+
+    /// Returns to the checkpoint of `step`: everything after it is void.
+    fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
+        self.now_ms = at_ms;
+        let valid = self.steps.partition_point(|done| *done <= step);
+        self.steps.truncate(valid);
+        self.loss.truncate(valid);
+        self.evaluations
+            .retain(|evaluation| evaluation.step <= step);
+        self.checkpoints
+            .retain(|checkpoint| checkpoint.step <= step);
+        self.predictions
+            .retain(|prediction| prediction.at_ms <= at_ms);
+        self.last_minutes.clear();
+        // The clock may have been set back to that of the checkpoint.
+        self.memory.truncate_after(at_ms as f64);
+        self.micro.truncate_after(at_ms as f64);
+        self.marks.retain(|mark| mark.at_ms <= at_ms);
+        self.spans.retain(|span| span.from_ms <= at_ms);
+        for span in &mut self.spans {
+            span.to_ms = span.to_ms.min(at_ms);
+        }
+        self.smoother = LossSmoother::default();
+        for loss in self.loss.column(0) {
+            self.smoother.next(f64::from(*loss));
+        }
+        self.throughput.reset();
+        self.stop_reason = None;
+        self.figures = self.figures_at(at_ms, step);
+        self.update_held_out_figures();
+        self.status = self.active_status();
+        if let Some(started) = &mut self.started {
+            started.device = device.to_owned();
+        }
+        self.set_status_text(at_ms, status_text::resumed(step, device));
+    }
+
+    /// The figures of a run that was resumed at `step`.
+    fn figures_at(&mut self, at_ms: u64, step: u64) -> Figures {
+        let steps_per_epoch = self
+            .started
+            .as_ref()
+            .map_or(0, |started| started.steps_per_epoch);
+        let completed_epochs = step.saturating_sub(1).checked_div(steps_per_epoch);
+        let last_loss = self.loss.last().map(|(_, losses)| losses);
+        Figures {
+            step,
+            epoch: completed_epochs.map_or(0, |epochs| epochs + 1),
+            loss: last_loss.map(|[raw, _]| raw),
+            smoothed_loss: last_loss
+                .map(|[_, smoothed]| smoothed)
+                .filter(|loss| loss.is_finite()),
+            changes: self.marks.len() as u32,
+            skipped: self.figures.skipped,
+            step_metrics: std::mem::take(&mut self.figures.step_metrics),
+            level_since_ms: at_ms,
+            ..Figures::default()
+        }
+    }
+
+    fn update_held_out_figures(&mut self) {
+        let last = self.evaluations.last();
+        self.figures.held_out_loss = last.map(|evaluation| evaluation.loss);
+        self.figures.accuracy = last.and_then(|evaluation| evaluation.accuracy);
+        self.figures.held_out_metrics =
+            last.map_or_else(BTreeMap::new, |last| last.metrics.clone());
+        let best = best_evaluation(&self.evaluations);
+        self.figures.best_accuracy = best.and_then(|best| best.accuracy);
+    }
+
+    fn effective_batch(&self) -> u32 {
+        self.started
+            .as_ref()
+            .map_or(0, |started| started.effective_batch)
+    }
+
+    /// The status of a run that neither waits nor has ended.
+    fn active_status(&self) -> RunStatus {
+        if self.steps.is_empty() {
+            RunStatus::Starting
+        } else {
+            RunStatus::Training
+        }
+    }
+
+    fn end(&mut self, status: RunStatus) {
         self.status = status;
         (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
     }
 
-    pub(crate) fn say(&mut self, at_ms: u64, sentence: String, meaning: String) {
-        let level = self.figures.level;
-        self.line = StatusLine {
+    fn set_status_text(&mut self, at_ms: u64, text: StatusText) {
+        self.set_status_line(at_ms, text.message, text.detail);
+    }
+
+    fn set_status_line(&mut self, at_ms: u64, message: String, detail: String) {
+        self.status_line = StatusLine {
             at_ms,
-            sentence,
-            meaning,
-            level,
+            message,
+            detail,
+            level: self.figures.level,
         };
     }
 
-    fn note(&mut self, note: String) {
-        if self.notes.len() == NOTES {
+    fn add_note(&mut self, note: String) {
+        if self.notes.len() == MAX_NOTES {
             self.notes.pop_front();
         }
         self.notes.push_back(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crashed(level: Level) -> Run {
+        let mut run = Run::default();
+        run.apply(&RunEvent::Started(Box::default()));
+        assert!(run.mark_process_exited() && !run.mark_process_exited());
+        run.set_crash_report(CrashReport {
+            end_unix_ms: 2,
+            sample_unix_ms: 1,
+            level,
+            highest_pressure: 0.9,
+            messages: vec!["The last memory sample was taken at 14:02:11".into()],
+        });
+        run
+    }
+
+    #[test]
+    fn a_crash_names_the_memory_level() {
+        for (level, memory) in [
+            (Level::Normal, ""),
+            (Level::Warning, " while memory was short"),
+            (Level::Critical, " while memory was critical"),
+        ] {
+            let run = crashed(level);
+            let message = format!("Ended before the first step{memory}: the process exited");
+            assert_eq!(run.status_line().message, message);
+            assert_eq!(
+                run.last_minutes(),
+                ["The last memory sample was taken at 14:02:11"]
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_life_clears_the_crash_report() {
+        for event in [
+            RunEvent::Started(Box::<Started>::default()),
+            RunEvent::Resumed {
+                at_ms: 5,
+                unix_ms: 0,
+                step: 0,
+                process: 1,
+                device: "cpu".into(),
+            },
+        ] {
+            let mut run = crashed(Level::Critical);
+            run.apply(&event);
+            assert!(run.last_minutes().is_empty(), "{event:?}");
+        }
     }
 }

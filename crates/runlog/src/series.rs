@@ -1,7 +1,7 @@
-//! Numbers over time, at full resolution and compact: times as 64-bit floats, values as 32-bit ones. Knows neither
-//! events nor pixels.
+//! Time series at full resolution: times are stored as `f64`, values as `f32`. Knows neither events
+//! nor pixels.
 
-/// `N` values at each time. Times never go back.
+/// `N` values at each time, in milliseconds. Times never decrease.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series<const N: usize> {
     at_ms: Vec<f64>,
@@ -18,7 +18,7 @@ impl<const N: usize> Default for Series<N> {
 }
 
 impl<const N: usize> Series<N> {
-    /// Adds a point; a time before the last one counts as the last one's.
+    /// Appends a point. A time before the last one is replaced by the last one.
     pub fn push(&mut self, at_ms: f64, values: [f64; N]) {
         let last = self.at_ms.last().copied().unwrap_or(at_ms);
         self.at_ms.push(at_ms.max(last));
@@ -51,7 +51,7 @@ impl<const N: usize> Series<N> {
         ))
     }
 
-    /// Forgets all points but the first `len`.
+    /// Keeps the first `len` points.
     pub fn truncate(&mut self, len: usize) {
         self.at_ms.truncate(len);
         for column in &mut self.values {
@@ -59,8 +59,8 @@ impl<const N: usize> Series<N> {
         }
     }
 
-    /// Forgets what is later than `at_ms`.
-    pub fn forget_after(&mut self, at_ms: f64) {
+    /// Removes the points after `at_ms`.
+    pub fn truncate_after(&mut self, at_ms: f64) {
         self.truncate(self.at_ms.partition_point(|at| *at <= at_ms));
     }
 }

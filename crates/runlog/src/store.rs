@@ -1,7 +1,7 @@
-//! Where runs live: one folder each, shared by app and terminal. Knows names and dates; what stands in a run folder is
-//! `folder.rs`'s.
+//! The folder of all runs, shared by the app and the terminal. Knows the names and dates of run
+//! folders; `folder.rs` knows their content.
 
-use crate::folder::{RunFolder, is_run};
+use crate::folder::{RunFolder, is_run_folder};
 use crate::{RunlogError, words};
 use jiff::Zoned;
 use std::ffi::OsString;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, fs};
 
-/// Environment variable that moves everything Ebb keeps.
-const HOME: &str = "EBB_HOME";
-/// Longest name inside a folder name, in characters.
-const NAME_CHARS: usize = 60;
-/// Characters of "2026-11-20-1402".
+/// Environment variable for the folder of all of Ebb's data.
+const HOME_VARIABLE: &str = "EBB_HOME";
+/// Longest run name inside a folder name, in characters.
+const MAX_NAME_CHARS: usize = 60;
+/// Length of "2026-11-20-1402" in characters.
 const DATE_CHARS: usize = 15;
 
 /// The folder of all runs.
@@ -24,38 +24,40 @@ pub struct RunStore {
 }
 
 impl RunStore {
-    /// The store in `root`, which need not exist yet.
+    /// The store in the folder `root`, which need not exist yet.
     pub fn open(root: impl Into<PathBuf>) -> RunStore {
         RunStore { root: root.into() }
     }
 
-    /// `$EBB_HOME/runs`, else `ebb/runs` in the platform's data folder, else `ebb-data/runs` here.
+    /// `$EBB_HOME/runs`, or `ebb/runs` in the platform's data folder, or `ebb-data/runs` in the
+    /// current folder.
     pub fn default_root() -> PathBuf {
-        default_root(env::var_os(HOME), dirs::data_dir())
+        default_root(env::var_os(HOME_VARIABLE), dirs::data_dir())
     }
 
-    /// Where the runs lie.
+    /// The folder that contains the runs.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Makes an empty run folder such as `2026-11-20-1402-img_caltech101_20`, by the clock on the wall.
+    /// Creates an empty run folder such as `2026-11-20-1402-img_caltech101_20`, named after the
+    /// current local time.
     pub fn create(&self, name: &str) -> Result<RunFolder, RunlogError> {
         self.create_at(name, &Zoned::now())
     }
 
     fn create_at(&self, name: &str, now: &Zoned) -> Result<RunFolder, RunlogError> {
         fs::create_dir_all(&self.root).map_err(RunlogError::disk("created", &self.root))?;
-        let id = format!("{}-{}", now.strftime("%Y-%m-%d-%H%M"), plain(name));
+        let id = format!("{}-{}", now.strftime("%Y-%m-%d-%H%M"), file_name(name));
         let mut path = self.root.join(&id);
         for count in 2.. {
-            // create_dir refuses what exists, so two processes never get the same folder.
+            // create_dir fails if the folder exists, so two processes never get the same one.
             match fs::create_dir(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     path = self.root.join(format!("{id}-{count}"));
                 }
-                made => {
-                    made.map_err(RunlogError::disk("created", &path))?;
+                created => {
+                    created.map_err(RunlogError::disk("created", &path))?;
                     break;
                 }
             }
@@ -63,7 +65,7 @@ impl RunStore {
         Ok(RunFolder { path })
     }
 
-    /// All runs, newest first. A store that does not exist yet is empty.
+    /// Lists all runs, newest first. A store that does not exist yet is empty.
     pub fn list(&self) -> Result<Vec<RunFolder>, RunlogError> {
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -72,25 +74,28 @@ impl RunStore {
         let mut runs: Vec<(String, SystemTime, RunFolder)> = Vec::new();
         for entry in entries {
             let path = entry.map_err(RunlogError::disk("read", &self.root))?.path();
-            // A folder that vanishes or may not be read is not worth losing the list for.
-            if let Some(made) = is_run(&path).then(|| begun(&path)).flatten() {
+            // Leave out a folder that vanishes or cannot be read instead of failing.
+            if let Some(created) = is_run_folder(&path).then(|| created(&path)).flatten() {
                 let run = RunFolder { path };
                 let date = run.id().chars().take(DATE_CHARS).collect();
-                runs.push((date, made, run));
+                runs.push((date, created, run));
             }
         }
         runs.sort_by(|a, b| (&b.0, b.1, &b.2.path).cmp(&(&a.0, a.1, &a.2.path)));
         Ok(runs.into_iter().map(|(_, _, run)| run).collect())
     }
 
-    /// The run of this id, the only one whose id or name begins like this, or the run folder of this path.
+    /// Finds a run by its id, by a unique prefix of its id or name, or by the path of its folder.
+    ///
+    /// # Errors
+    /// If no run matches, or several do.
     pub fn find(&self, text: &str) -> Result<RunFolder, RunlogError> {
         let path = Path::new(text);
-        if path.is_dir() && (is_run(path) || path.components().count() > 1) {
+        if path.is_dir() && (is_run_folder(path) || path.components().count() > 1) {
             return RunFolder::open(path);
         }
         let runs = self.list()?;
-        let begins = |run: &&RunFolder| {
+        let matches = |run: &&RunFolder| {
             let id = run.id();
             let name = id.get(DATE_CHARS + 1..).unwrap_or_default();
             !text.is_empty() && (id.starts_with(text) || name.starts_with(text))
@@ -98,10 +103,10 @@ impl RunStore {
         if let Some(run) = runs.iter().find(|run| run.id() == text) {
             return Ok(run.clone());
         }
-        let mut found: Vec<RunFolder> = runs.iter().filter(begins).cloned().collect();
+        let mut found: Vec<RunFolder> = runs.iter().filter(matches).cloned().collect();
         match (found.len(), found.pop()) {
             (1, Some(run)) => Ok(run),
-            (0, _) | (_, None) => Err(self.unknown(text, &runs)),
+            (0, _) | (_, None) => Err(self.unknown_run(text, &runs)),
             (_, Some(last)) => Err(RunlogError::AmbiguousRun {
                 text: text.into(),
                 matches: found.iter().chain([&last]).map(RunFolder::id).collect(),
@@ -109,7 +114,7 @@ impl RunStore {
         }
     }
 
-    fn unknown(&self, text: &str, runs: &[RunFolder]) -> RunlogError {
+    fn unknown_run(&self, text: &str, runs: &[RunFolder]) -> RunlogError {
         let ids: Vec<String> = runs.iter().map(RunFolder::id).collect();
         let near = words::nearest(text, ids.iter().map(String::as_str)).or_else(|| {
             let name = |id: &'_ String| id.get(DATE_CHARS + 1..).map(str::to_owned);
@@ -122,8 +127,8 @@ impl RunStore {
             text: text.into(),
             root: self.root.clone(),
             hint: match near {
-                Some(near) => format!("Did you mean {near}?"),
-                None => "`ebb runs` lists all.".into(),
+                Some(near) => format!("did you mean {near}?"),
+                None => "`ebb runs` lists all runs".into(),
             },
         }
     }
@@ -137,19 +142,22 @@ fn default_root(home: Option<OsString>, data: Option<PathBuf>) -> PathBuf {
     }
 }
 
-/// A name that every file system takes: letters, digits, `_`, `.` and `-`.
-fn plain(name: &str) -> String {
-    let keep = |c: char| match c.is_alphanumeric() || "_.".contains(c) {
-        true => c,
-        false => '-',
+/// A name that is valid on every file system: letters, digits, `_`, `.` and `-`.
+fn file_name(name: &str) -> String {
+    let valid = |c: char| {
+        if c.is_alphanumeric() || "_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
     };
-    let name: String = name.chars().take(NAME_CHARS).map(keep).collect();
+    let name: String = name.chars().take(MAX_NAME_CHARS).map(valid).collect();
     let name = name.trim_matches(|c| c == '-' || c == '.');
     if name.is_empty() { "run" } else { name }.to_owned()
 }
 
-/// When a run folder was made; its first file's last change where the file system does not know.
-fn begun(path: &Path) -> Option<SystemTime> {
+/// When a run folder was created, or last modified if the file system does not record its creation.
+fn created(path: &Path) -> Option<SystemTime> {
     let about = fs::metadata(path).ok()?;
     about.created().or_else(|_| about.modified()).ok()
 }
@@ -193,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_run_comes_first() {
+    fn runs_are_listed_newest_first() {
         let (_folder, store) = store();
         for (name, date) in [
             ("b", "2026-11-20T14:02:00[UTC]"),
@@ -226,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_found_by_id_beginning_name_or_path() {
+    fn a_run_is_found_by_id_prefix_name_or_path() {
         let (_folder, store) = store();
         let birds = made(&store, "birds", "2026-11-20T14:02:00[UTC]");
         let apples = made(&store, "apples", "2026-11-21T14:02:00[UTC]");
@@ -245,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_fits_none_or_several_is_refused_with_help() {
+    fn an_unknown_or_ambiguous_name_is_refused() {
         let (_folder, store) = store();
         made(&store, "birds", "2026-11-20T14:02:00[UTC]");
         made(&store, "birds", "2026-11-21T14:02:00[UTC]");
@@ -255,10 +263,10 @@ mod tests {
         };
         check(
             "2026",
-            "fits 2 runs: 2026-11-21-1402-birds, 2026-11-20-1402-birds.",
+            "fits 2 runs: 2026-11-21-1402-birds, 2026-11-20-1402-birds;",
         );
-        check("bords", "Did you mean 2026-11-21-1402-birds?");
-        check("", "`ebb runs` lists all.");
+        check("bords", "did you mean 2026-11-21-1402-birds?");
+        check("", "`ebb runs` lists all runs");
         let place = store
             .root()
             .parent()
@@ -269,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_live_in_the_platforms_data_folder_unless_told_otherwise() {
+    fn the_default_root_is_in_the_platforms_data_folder() {
         let data = Some(PathBuf::from("/data"));
         let check = |home: Option<&str>, data: Option<PathBuf>, root: &str| {
             assert_eq!(default_root(home.map(Into::into), data), Path::new(root));

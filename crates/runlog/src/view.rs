@@ -1,5 +1,5 @@
-//! What a window or terminal shows of a run: types only. `reduce.rs` folds events into them, `window.rs` cuts a
-//! time window out of them. They know nothing of how they are drawn.
+//! What the window and the terminal show of a run; types only. `reduce.rs` folds events into them,
+//! `window.rs` selects a time range.
 
 use crate::event::Started;
 use pressure::{Change, Component, Level};
@@ -7,41 +7,54 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
 
-/// Where a run stands.
+/// Status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// No step yet: data and device are being made ready.
+    /// The data and the device are being prepared; no step was done yet.
     #[default]
     Starting,
-    /// At work.
+    /// Steps are being done.
     Training,
-    /// Paused by the user or by pressure.
+    /// Paused by the user or by memory pressure.
     Paused,
     /// All planned steps are done.
     Finished,
-    /// Stopped by request; can be resumed.
+    /// Stopped before the planned end; it can be resumed.
     Stopped,
-    /// Ended by an error; the last checkpoint can be resumed.
+    /// Ended with an error; it can be resumed from its last checkpoint.
     Failed,
-    /// The process is gone without a last word; the last checkpoint can be resumed.
+    /// The process exited without an end event; the run can be resumed from its last checkpoint.
     EndedEarly,
+}
+
+impl RunStatus {
+    /// True if the run will not continue unless it is resumed.
+    pub fn has_ended(self) -> bool {
+        match self {
+            RunStatus::Starting | RunStatus::Training | RunStatus::Paused => false,
+            RunStatus::Finished
+            | RunStatus::Stopped
+            | RunStatus::Failed
+            | RunStatus::EndedEarly => true,
+        }
+    }
 }
 
 /// The numbers above the charts. `None` is shown as "–" in the same width.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct Figures {
-    /// Optimizer steps done.
+    /// Completed optimizer steps.
     pub step: u64,
-    /// Epoch at work, from 1.
+    /// Current epoch, from 1.
     pub epoch: u64,
-    /// Samples per second, over the last seconds.
+    /// Samples per second over the last seconds.
     pub samples_per_second: Option<f64>,
-    /// Seconds left, by the pace of the last minute.
+    /// Estimated remaining seconds at the speed of the last minute.
     pub seconds_left: Option<f64>,
-    /// This process's footprint.
+    /// Footprint of this process.
     pub own_bytes: Option<u64>,
-    /// Footprint that Ebb allows itself.
+    /// The footprint that Ebb allows itself.
     pub budget_bytes: Option<u64>,
     /// Pressure, `0.0..=1.0`.
     pub pressure: Option<f64>,
@@ -49,69 +62,70 @@ pub struct Figures {
     pub level: Level,
     /// Since when the level holds, on the run's clock.
     pub level_since_ms: u64,
-    /// The micro-batch at work.
+    /// Samples of the current micro-batch; `None` while the run waits.
     pub micro_batch: Option<u32>,
-    /// Pieces a step.
-    pub pieces: Option<u32>,
-    /// Newest loss.
+    /// Micro-batches per step.
+    pub micro_batches: Option<u32>,
+    /// Latest loss.
     pub loss: Option<f64>,
-    /// Newest smoothed loss.
+    /// Latest smoothed loss.
     pub smoothed_loss: Option<f64>,
-    /// Newest held-out loss.
+    /// Latest held-out loss.
     pub held_out_loss: Option<f64>,
-    /// Newest held-out accuracy, as a fraction.
+    /// Latest held-out accuracy, as a fraction.
     pub accuracy: Option<f64>,
     /// Best held-out accuracy, as a fraction.
     pub best_accuracy: Option<f64>,
-    /// Newest learning rate.
+    /// Latest learning rate.
     pub learning_rate: Option<f64>,
-    /// Changes of the micro-batch in this run.
+    /// Number of decisions that changed something in this run.
     pub changes: u32,
-    /// Files skipped while training.
+    /// Number of files and steps skipped in training.
     pub skipped: u32,
-    /// The newest of what the task measures beside its loss, by name. Those called `.._gradients` are counted over the whole run.
-    pub measures: BTreeMap<String, f64>,
-    /// What the newest evaluation measured beside its loss, by name.
-    pub held_out: BTreeMap<String, f64>,
+    /// Latest training metrics beside the loss, by name. Names that end in `_gradients` are summed
+    /// over the run.
+    pub step_metrics: BTreeMap<String, f64>,
+    /// Metrics of the latest evaluation beside the loss, by name.
+    pub held_out_metrics: BTreeMap<String, f64>,
 }
 
 impl Figures {
-    /// Takes in what a step measured.
-    pub(crate) fn measure(&mut self, newest: &BTreeMap<String, f64>) {
-        for (name, value) in newest {
-            let before = self.measures.get(name).copied().unwrap_or(0.0);
-            let counted = name.ends_with("_gradients");
-            let value = if counted { before + value } else { *value };
-            self.measures.insert(name.clone(), value);
+    /// Updates `step_metrics` with the metrics of a step.
+    pub(crate) fn add_step_metrics(&mut self, latest: &BTreeMap<String, f64>) {
+        for (name, value) in latest {
+            let previous = self.step_metrics.get(name).copied().unwrap_or(0.0);
+            let is_count = name.ends_with("_gradients");
+            let value = if is_count { previous + value } else { *value };
+            self.step_metrics.insert(name.clone(), value);
         }
     }
 }
 
-/// The status line: what was done, then why; the second line says what it means.
+/// The status line: what was done and why. The second line says what it means for the training.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct StatusLine {
     /// When, on the run's clock.
     pub at_ms: u64,
     /// "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
-    pub sentence: String,
-    /// "The training is unchanged: 64 samples a step, now in 8 pieces of 8."
-    pub meaning: String,
-    /// Level that the line's icon shows.
+    pub message: String,
+    /// "The training is unchanged: 64 samples per step, now in 8 micro-batches of 8."
+    pub detail: String,
+    /// Level of the line's icon.
     pub level: Level,
 }
 
-/// A change of the micro-batch, marked in every panel.
+/// A decision that changed something, marked in every panel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 pub struct Mark {
     /// When, on the run's clock.
     pub at_ms: u64,
     /// What changed.
     pub change: Change,
-    /// Size before.
+    /// Micro-batch before.
     pub from: u32,
-    /// Size after; 0 for a pause or park.
+    /// Micro-batch after; 0 if the run waits.
     pub to: u32,
-    /// Component that spoke.
+    /// The component that caused the change.
     pub cause: Component,
     /// "Shrunk 16 to 8".
     pub short: String,
@@ -119,10 +133,10 @@ pub struct Mark {
     pub reason: String,
 }
 
-/// A stretch of warning or critical level: the tint behind the panels.
+/// A period of warning or critical level: the tint behind the panels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
 pub struct LevelSpan {
-    /// Begin, on the run's clock.
+    /// Start, on the run's clock.
     pub from_ms: u64,
     /// End, on the run's clock.
     pub to_ms: u64,
@@ -130,54 +144,58 @@ pub struct LevelSpan {
     pub level: Level,
 }
 
-/// One packed array: `len` 64-bit floats from float `offset` of the data part.
+/// One packed array: `len` 64-bit floats, beginning at float `offset` of the data part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct PackedArray {
-    /// Times (ms): `memory.at micro.at loss.at evaluation.at`; values: `memory.system memory.others memory.state
-    /// memory.activations memory.budget` (bytes), `micro.value`, `loss.raw loss.smoothed`, `evaluation.loss`.
-    /// The budget is where its line stands in the stack: system + others + the footprint that Ebb allows itself. The
-    /// micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
+    /// Times (ms): `memory.at micro.at loss.at evaluation.at`. Values: `memory.system memory.others
+    /// memory.state memory.activations memory.budget` (bytes), `micro.value`, `loss.raw
+    /// loss.smoothed`, `evaluation.loss`.
+    ///
+    /// The budget is its line's position in the stack: system + others + the footprint that Ebb
+    /// allows itself. The micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
     pub name: String,
-    /// First float.
+    /// Index of the first float.
     pub offset: u32,
     /// Number of floats.
     pub len: u32,
 }
 
-/// The head of one pull. On the wire: u32 LE length of this head as JSON, the JSON, zeroes up to a multiple of 8 bytes,
-/// then the packed arrays as little-endian 64-bit floats. At most two points per pixel column.
+/// The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
+/// JSON, zeros up to a multiple of 8 bytes, then the packed arrays as little-endian 64-bit floats.
+/// An array has at most two points per pixel column.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct PullHeader {
-    /// Events folded so far.
+    /// Number of changes so far.
     pub version: u64,
-    /// Nothing happened since the version the page has seen: everything below is empty.
+    /// Nothing changed since the version that the page has seen: all fields below are empty.
     pub unchanged: bool,
-    /// Where the run stands.
+    /// Status of the run.
     pub status: RunStatus,
     /// The run's head.
     pub started: Option<Started>,
-    /// The run's clock now; where it has ended, then.
+    /// The run's clock: now, or at its end.
     pub now_ms: u64,
-    /// The same on the wall's clock, milliseconds since 1970.
+    /// `now_ms` on the wall clock, milliseconds since 1970.
     pub now_unix_ms: u64,
-    /// Window shown.
+    /// Start of the time range, on the run's clock.
     pub from_ms: u64,
-    /// Window shown.
+    /// End of the time range, on the run's clock.
     pub to_ms: u64,
-    /// Numbers above the charts.
+    /// The numbers above the charts.
     pub figures: Figures,
-    /// Status line.
-    pub line: StatusLine,
-    /// Changes within the window.
+    /// The status line.
+    pub status_line: StatusLine,
+    /// Changes within the time range.
     pub marks: Vec<Mark>,
-    /// Level stretches within the window.
+    /// Periods of warning and critical level within the time range.
     pub spans: Vec<LevelSpan>,
-    /// What the task measures beside its loss, in words: held out, then of the newest step.
-    pub measured: Vec<String>,
+    /// Metrics beside the loss as text: those of the latest evaluation, then those of the latest
+    /// step.
+    pub metrics_text: Vec<String>,
     /// Latest warnings and skipped files, newest last, at most 20.
     pub notes: Vec<String>,
-    /// What the flight recorder says of the last two minutes of a run that ended without a word; else empty.
+    /// The crash report of a run whose process exited without an end event; empty otherwise.
     pub last_minutes: Vec<String>,
-    /// What follows the head.
+    /// The arrays that follow this header.
     pub arrays: Vec<PackedArray>,
 }

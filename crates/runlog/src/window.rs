@@ -1,30 +1,30 @@
-//! One pull of the window: a time window of a run, thinned to its pixels and packed into bytes. Knows the wire format
-//! that `PullHeader` describes, not who reads it.
+//! One pull of the window: a time range of a run, decimated to its pixels and packed into bytes.
+//! Knows the wire format that `PullHeader` describes.
 
-use crate::decimate::{self, Thinned};
-use crate::measured::measured;
+use crate::decimate::{self, Decimated};
+use crate::metric_text::describe_metrics;
 use crate::reduce::Run;
 use crate::series::Series;
 use crate::view::{PackedArray, PullHeader};
 
-/// Shortest window, in milliseconds: a run that has just begun has an axis too.
-const SHORTEST_MS: u64 = 1000;
+/// Shortest time range, so that a run that has just begun has an axis too.
+const MIN_RANGE_MS: u64 = 1000;
 /// Widest chart, in pixel columns.
-const WIDEST: u32 = 16_384;
+const MAX_COLUMNS: u32 = 16_384;
 
-/// A pull before it is packed.
+/// A pull before it is encoded.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pull {
-    /// The head.
+    /// The header.
     pub header: PullHeader,
-    /// The floats that the head's arrays point into.
+    /// The floats that the header's arrays refer to.
     pub arrays: Vec<f64>,
 }
 
 impl Run {
-    /// Cuts `from_ms..=to_ms` out of the run for a chart of `columns` pixel columns (4..=16384): `None` is the run's
-    /// beginning or its clock now. When nothing happened since version `seen` the answer says so and is empty; 0 asks
-    /// for everything.
+    /// Selects `from_ms..=to_ms` of the run for a chart of `columns` pixel columns (4..=16384).
+    /// `None` means the start of the run, or its clock now. If nothing changed since version
+    /// `seen`, the pull is empty and marked `unchanged`; pass 0 to always get everything.
     pub fn window(
         &self,
         from_ms: Option<u64>,
@@ -43,13 +43,13 @@ impl Run {
                 arrays: Vec::new(),
             };
         }
-        let columns = columns.clamp(4, WIDEST);
+        let columns = columns.clamp(4, MAX_COLUMNS);
         let from_ms = from_ms.unwrap_or(0);
         let to_ms = to_ms
             .unwrap_or(self.now_ms)
-            .max(from_ms.saturating_add(SHORTEST_MS));
+            .max(from_ms.saturating_add(MIN_RANGE_MS));
         let mut pull = Pull {
-            header: self.head(from_ms, to_ms),
+            header: self.header(from_ms, to_ms),
             arrays: Vec::new(),
         };
         let (from, to) = (from_ms as f64, to_ms as f64);
@@ -62,11 +62,11 @@ impl Run {
             "memory.budget",
         ];
         pull.add(&memory, decimate::line(&self.memory, from, to, columns));
-        // The micro-batch holds until the run's clock, not beyond it.
-        let held = to.min((self.now_ms as f64).max(from));
+        // The micro-batch is known up to the run's clock, not beyond.
+        let known_to = to.min((self.now_ms as f64).max(from));
         pull.add(
             &["micro.at", "micro.value"],
-            decimate::steps(&self.micro, from, held, columns),
+            decimate::steps(&self.micro, from, known_to, columns),
         );
         pull.add(
             &["loss.at", "loss.raw", "loss.smoothed"],
@@ -83,7 +83,7 @@ impl Run {
         pull
     }
 
-    fn head(&self, from_ms: u64, to_ms: u64) -> PullHeader {
+    fn header(&self, from_ms: u64, to_ms: u64) -> PullHeader {
         let inside = |from: u64, to: u64| from <= to_ms && to >= from_ms;
         PullHeader {
             version: self.version,
@@ -95,7 +95,7 @@ impl Run {
             from_ms,
             to_ms,
             figures: self.figures.clone(),
-            line: self.line.clone(),
+            status_line: self.status_line.clone(),
             marks: self
                 .marks
                 .iter()
@@ -109,7 +109,7 @@ impl Run {
                 .copied()
                 .collect(),
             notes: self.notes.iter().cloned().collect(),
-            measured: measured(&self.figures),
+            metrics_text: describe_metrics(&self.figures),
             last_minutes: self.last_minutes.clone(),
             arrays: Vec::new(),
         }
@@ -117,7 +117,7 @@ impl Run {
 }
 
 impl Pull {
-    /// One array of the pull by its name; empty when there is none.
+    /// One array of the pull by its name; empty if there is none.
     pub fn array(&self, name: &str) -> &[f64] {
         let found = self.header.arrays.iter().find(|array| array.name == name);
         found.map_or(&[], |array| {
@@ -126,20 +126,20 @@ impl Pull {
         })
     }
 
-    /// The bytes for the wire, as `PullHeader` describes them.
+    /// Encodes the pull for the wire, as `PullHeader` describes.
     pub fn encode(&self) -> Vec<u8> {
-        let head = serde_json::to_vec(&self.header).expect("the head is plain data");
-        let begin = (4 + head.len()).next_multiple_of(8);
+        let header = serde_json::to_vec(&self.header).expect("a header is plain data");
+        let begin = (4 + header.len()).next_multiple_of(8);
         let mut bytes = Vec::with_capacity(begin + 8 * self.arrays.len());
-        bytes.extend((head.len() as u32).to_le_bytes());
-        bytes.extend(head);
+        bytes.extend((header.len() as u32).to_le_bytes());
+        bytes.extend(header);
         bytes.resize(begin, 0);
         bytes.extend(self.arrays.iter().flat_map(|value| value.to_le_bytes()));
         bytes
     }
 
-    fn add<const N: usize>(&mut self, names: &[&str], thinned: Thinned<N>) {
-        let columns = std::iter::once(thinned.at_ms).chain(thinned.columns);
+    fn add<const N: usize>(&mut self, names: &[&str], decimated: Decimated<N>) {
+        let columns = std::iter::once(decimated.at_ms).chain(decimated.columns);
         for (name, column) in names.iter().zip(columns) {
             self.header.arrays.push(PackedArray {
                 name: (*name).to_owned(),

@@ -1,4 +1,4 @@
-//! The types the window is compiled against are the types that Rust writes.
+//! The committed TypeScript types match the Rust types.
 
 use runlog::{PullHeader, RunEvent};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The recorded demo run: replayed by the tests here and by the window when it is opened in a browser.
+//! The recorded demo run, which the tests fold and the window replays in a browser.
 
 mod support;
 
@@ -6,9 +6,9 @@ use runlog::RunEvent;
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/demo.jsonl");
 
-/// With `EBB_UPDATE_DEMO=1` the file is written anew.
+/// With `EBB_UPDATE_DEMO=1` the file is rewritten.
 #[test]
-fn the_recorded_demo_is_what_its_generator_writes() {
+fn the_recorded_demo_matches_its_generator() {
     let mut written = String::new();
     for event in support::demo::events() {
         written += &serde_json::to_string(&event).expect("every event has a JSON form");
@@ -22,7 +22,7 @@ fn the_recorded_demo_is_what_its_generator_writes() {
 }
 
 #[test]
-fn the_demo_tells_the_story_of_the_mock() {
+fn the_demo_contains_the_planned_decisions() {
     let events = support::demo::events();
     let sizes: Vec<u32> = events
         .iter()

@@ -1,4 +1,4 @@
-//! The event file outlives crashes, damage and later versions.
+//! The event file survives crashes, damage and later versions.
 
 use runlog::{
     EventReader, EventWriter, NonFiniteGradient, RunEvent, RunFolder, Started, StopReason, Tail,
@@ -26,9 +26,9 @@ fn step(step: u64, loss: f64) -> RunEvent {
         gradient_norm: 1.0,
         samples_per_second: 30.0,
         wait_ms: 1.0,
-        pieces: vec![8, 8],
-        blocks: Vec::new(),
-        measures: Default::default(),
+        micro_batches: vec![8, 8],
+        checkpoint_blocks: Vec::new(),
+        metrics: Default::default(),
     }
 }
 
@@ -49,7 +49,7 @@ fn add(run: &RunFolder, bytes: &[u8]) {
 }
 
 #[test]
-fn events_come_back_as_they_were_written() {
+fn events_round_trip() {
     let (_folder, run) = folder();
     let events = [
         RunEvent::Started(Box::new(Started {
@@ -61,8 +61,8 @@ fn events_come_back_as_they_were_written() {
         RunEvent::Stopped {
             at_ms: 3000,
             step: 2,
-            why: StopReason::Requested,
-            sentence: "Stopped at step 2".into(),
+            reason: StopReason::Requested,
+            message: "Stopped at step 2".into(),
         },
     ];
     write(&run, &events[..2]);
@@ -74,24 +74,24 @@ fn events_come_back_as_they_were_written() {
 }
 
 #[test]
-fn a_crash_at_any_byte_costs_the_last_line_at_most() {
+fn a_crash_at_any_byte_loses_at_most_the_last_line() {
     let (_folder, run) = folder();
     write(&run, &[step(1, 2.0), step(2, 1.5), step(3, 1.0)]);
     let whole = fs::read(run.events_path()).expect("it was written");
     for cut in 0..=whole.len() {
         fs::write(run.events_path(), &whole[..cut]).expect("it can be written");
         let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
-        let read = read_events(&run.events_path()).expect("a torn end is no damage");
+        let read = read_events(&run.events_path()).expect("an incomplete line is not damage");
         assert_eq!(read.len(), lines, "cut at {cut}");
         write(&run, &[step(9, 0.5)]);
-        let read = read_events(&run.events_path()).expect("the torn end is gone");
+        let read = read_events(&run.events_path()).expect("the incomplete line was removed");
         assert_eq!(read.len(), lines + 1, "cut at {cut}");
         assert_eq!(read.last(), Some(&step(9, 0.5)));
     }
 }
 
 #[test]
-fn a_torn_end_longer_than_a_block_is_cut_off() {
+fn an_incomplete_line_longer_than_a_block_is_removed() {
     let (_folder, run) = folder();
     write(&run, &[step(1, 2.0)]);
     add(&run, &vec![b'x'; 200_000]);
@@ -101,7 +101,7 @@ fn a_torn_end_longer_than_a_block_is_cut_off() {
 }
 
 #[test]
-fn damage_in_the_middle_is_named_by_line() {
+fn a_damaged_line_is_named() {
     for damage in [
         &b"{\"kind\":\"step\",\"at_ms\":5}\n"[..],
         b"{\"kind\":\"st\n",
@@ -124,7 +124,7 @@ fn damage_in_the_middle_is_named_by_line() {
 }
 
 #[test]
-fn what_a_later_version_wrote_is_skipped_and_counted() {
+fn unknown_kinds_of_events_are_skipped_and_counted() {
     let (_folder, run) = folder();
     write(&run, &[step(1, 2.0)]);
     add(&run, b"{\"kind\":\"teleported\",\"at_ms\":7}\n\n");
@@ -135,16 +135,16 @@ fn what_a_later_version_wrote_is_skipped_and_counted() {
         .map(|event| event.expect("no damage"))
         .collect();
     assert_eq!(events, [step(1, 2.0), step(2, 1.0)]);
-    assert_eq!(reader.unknown(), 1);
+    assert_eq!(reader.skipped(), 1);
 }
 
 #[test]
-fn a_skipped_step_counts_gradients_and_an_older_line_without_counts_is_read() {
+fn a_skipped_step_without_gradient_counts_is_read() {
     let (_folder, run) = folder();
     let skipped = |gradients: Vec<NonFiniteGradient>| RunEvent::Skipped {
         at_ms: 1,
         step: 2,
-        what: "the gradient of head.weight".into(),
+        item: "the gradient of head.weight".into(),
         reason: "not finite".into(),
         gradients,
     };
@@ -163,7 +163,7 @@ fn a_skipped_step_counts_gradients_and_an_older_line_without_counts_is_read() {
 }
 
 #[test]
-fn a_number_that_is_none_never_makes_a_line_unreadable() {
+fn a_number_that_is_not_finite_is_readable() {
     let (_folder, run) = folder();
     let strange = RunEvent::Evaluation {
         at_ms: 1,
@@ -192,7 +192,7 @@ fn a_number_that_is_none_never_makes_a_line_unreadable() {
 }
 
 #[test]
-fn a_tail_sees_each_whole_line_once() {
+fn a_tail_returns_each_complete_line_once() {
     let (_folder, run) = folder();
     let mut tail = Tail::new(run.events_path());
     let mut poll = move || tail.poll().map_err(|e| e.to_string());
@@ -213,7 +213,7 @@ fn a_tail_sees_each_whole_line_once() {
 }
 
 #[test]
-fn a_tail_begins_anew_when_the_file_does() {
+fn a_tail_starts_over_if_the_file_is_replaced() {
     let (_folder, run) = folder();
     let mut tail = Tail::new(run.events_path());
     write(&run, &[step(1, 2.0), step(2, 1.5)]);

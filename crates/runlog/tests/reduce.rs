@@ -1,4 +1,4 @@
-//! Folding a run: what is shown follows from the events alone.
+//! The fold of events into a run.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn step_of(event: &RunEvent) -> Option<u64> {
     }
 }
 
-/// The demo up to and with this step.
+/// The demo up to and including this step.
 fn until(step: u64) -> Vec<RunEvent> {
     let events = demo::events();
     let at = events
@@ -29,13 +29,13 @@ fn until(step: u64) -> Vec<RunEvent> {
     events[..=at].to_vec()
 }
 
-fn stopped(at_ms: u64, why: StopReason) -> RunEvent {
-    let sentence = "Stopped at step 257. Checkpoint saved in 0.8 s".to_owned();
+fn stopped(at_ms: u64, reason: StopReason) -> RunEvent {
+    let message = "Stopped at step 257. Checkpoint saved in 0.8 s".to_owned();
     RunEvent::Stopped {
         at_ms,
         step: 257,
-        why,
-        sentence,
+        reason,
+        message,
     }
 }
 
@@ -50,7 +50,7 @@ fn resumed(at_ms: u64, step: u64) -> RunEvent {
 }
 
 #[test]
-fn the_recorded_file_folds_like_the_events_themselves() {
+fn the_recorded_file_folds_like_its_events() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/demo.jsonl");
     let read = fold(&read_events(path.as_ref()).expect("the demo is whole"));
     let made = fold(&demo::events());
@@ -61,12 +61,15 @@ fn the_recorded_file_folds_like_the_events_themselves() {
 }
 
 #[test]
-fn the_figures_are_those_of_the_newest_events() {
+fn the_figures_are_those_of_the_latest_events() {
     let run = fold(&demo::events());
     let figures = run.figures();
     assert_eq!(run.status(), RunStatus::Training);
     assert_eq!((figures.step, figures.epoch), (257, 17));
-    assert_eq!((figures.micro_batch, figures.pieces), (Some(8), Some(8)));
+    assert_eq!(
+        (figures.micro_batch, figures.micro_batches),
+        (Some(8), Some(8))
+    );
     assert_eq!((figures.changes, figures.skipped), (7, 1));
     assert_eq!(
         (figures.level, figures.level_since_ms),
@@ -80,24 +83,25 @@ fn the_figures_are_those_of_the_newest_events() {
 }
 
 #[test]
-fn the_status_line_says_what_was_done_and_what_it_means() {
-    let line = fold(&demo::events()).line().clone();
+fn the_status_line_has_a_message_and_a_detail() {
+    let line = fold(&demo::events()).status_line().clone();
     assert_eq!(
-        line.sentence,
+        line.message,
         "Shrunk 16 to 8: another app took 6.1 GB in 20 s"
     );
-    let meaning = "The training is unchanged: 64 samples a step, now in 8 pieces of 8. Grows back by itself when memory is free.";
-    assert_eq!(line.meaning, meaning);
-    let line = fold(&until(90)).line().clone();
+    let detail = "The training is unchanged: 64 samples per step, now in 8 micro-batches of 8. It grows back by itself when memory is free.";
+    assert_eq!(line.detail, detail);
+    let line = fold(&until(90)).status_line().clone();
     assert!(
-        line.meaning.contains("now in 6 pieces of at most 11."),
+        line.detail
+            .contains("now in 6 micro-batches of at most 11."),
         "{}",
-        line.meaning
+        line.detail
     );
 }
 
 #[test]
-fn marks_and_spans_tell_when_and_why() {
+fn marks_and_spans_have_times_and_reasons() {
     let run = fold(&demo::events());
     let shrunk: Vec<_> = run
         .marks()
@@ -118,7 +122,7 @@ fn marks_and_spans_tell_when_and_why() {
 }
 
 #[test]
-fn the_stack_adds_up_and_the_budget_line_stands_on_the_others() {
+fn the_budget_line_is_stacked_on_the_memory_of_others() {
     let pull = fold(&demo::events()).window(None, None, 800, 0);
     let part = |name: &str| pull.array(name).to_vec();
     let (system, others, state, activations, line) = (
@@ -142,29 +146,31 @@ fn the_stack_adds_up_and_the_budget_line_stands_on_the_others() {
 }
 
 #[test]
-fn resuming_drops_the_later_steps_of_the_earlier_life() {
+fn resuming_drops_later_steps_of_the_previous_life() {
     let mut events = demo::events();
     events.push(resumed(600_000, 128));
     let run = fold(&events);
     assert_eq!(run.figures().step, 128);
     assert_eq!(run.evaluations().len(), 8);
-    assert!(run.checkpoints().iter().all(|kept| kept.step <= 128));
+    assert!(
+        run.checkpoints()
+            .iter()
+            .all(|checkpoint| checkpoint.step <= 128)
+    );
     assert_eq!(run.status(), RunStatus::Training);
-    // The series is what it was at that step, smoothing included.
+    // The series is that of the step, including the smoothing.
     let earlier = fold(&until(128)).window(None, Some(600_000), 2000, 0);
     let resumed = run.window(None, Some(600_000), 2000, 0);
     for name in ["loss.at", "loss.raw", "loss.smoothed"] {
         assert_eq!(resumed.array(name), earlier.array(name), "{name}");
     }
-    // The memory was really used: it stays.
+    // Memory samples are kept, since the memory was really used.
     assert!(resumed.array("memory.at").len() > earlier.array("memory.at").len());
 }
 
 #[test]
-fn a_resumed_run_smooths_on_as_if_it_had_never_stopped() {
-    let mut broken = until(128);
-    broken.extend(until(160).into_iter().skip(broken.len()));
-    let calm = fold(&broken);
+fn a_resumed_run_continues_the_smoothed_loss() {
+    let uninterrupted = fold(&until(160));
     let mut events = until(150);
     events.push(resumed(300_000, 128));
     events.extend(
@@ -175,7 +181,7 @@ fn a_resumed_run_smooths_on_as_if_it_had_never_stopped() {
     );
     let resumed = fold(&events);
     let (a, b) = (
-        calm.figures().smoothed_loss,
+        uninterrupted.figures().smoothed_loss,
         resumed.figures().smoothed_loss,
     );
     assert!(
@@ -185,7 +191,7 @@ fn a_resumed_run_smooths_on_as_if_it_had_never_stopped() {
 }
 
 #[test]
-fn a_clock_set_back_by_resuming_leaves_no_point_behind() {
+fn resuming_removes_points_after_the_checkpoints_clock() {
     let mut events = demo::events();
     events.push(resumed(300_000, 128));
     let run = fold(&events);
@@ -198,7 +204,7 @@ fn a_clock_set_back_by_resuming_leaves_no_point_behind() {
 }
 
 #[test]
-fn a_run_without_memory_or_decisions_is_shown_too() {
+fn a_run_without_memory_events_or_decisions_is_folded() {
     let steps: Vec<_> = demo::events()
         .into_iter()
         .filter(|event| step_of(event).is_some())
@@ -218,7 +224,7 @@ fn a_run_without_memory_or_decisions_is_shown_too() {
 }
 
 #[test]
-fn a_loss_that_is_not_a_number_leaves_a_gap_and_no_more() {
+fn a_nan_loss_leaves_a_gap() {
     let mut events = until(20);
     for event in &mut events {
         if let RunEvent::Step { step: 10, loss, .. } = event {
@@ -233,30 +239,30 @@ fn a_loss_that_is_not_a_number_leaves_a_gap_and_no_more() {
 }
 
 #[test]
-fn every_end_has_its_status_and_says_how_to_go_on() {
-    let check = |event: Option<RunEvent>, status: RunStatus, meaning: &str| {
+fn every_end_has_a_status_and_tells_how_to_resume() {
+    let check = |event: Option<RunEvent>, status: RunStatus, detail: &str| {
         let mut run = fold(&demo::events());
         match &event {
             Some(event) => run.apply(event),
             None => {
-                run.mark_process_gone();
+                run.mark_process_exited();
             }
         }
         assert_eq!(run.status(), status);
-        assert_eq!(run.line().meaning, meaning);
+        assert_eq!(run.status_line().detail, detail);
         assert_eq!(run.figures().seconds_left, None);
         let version = run.version();
-        run.mark_process_gone();
+        run.mark_process_exited();
         assert_eq!(
             (run.status(), run.version()),
             (status, version),
-            "an ended run stays as it is"
+            "an ended run does not change"
         );
     };
     check(
         Some(stopped(584_000, StopReason::Requested)),
         RunStatus::Stopped,
-        "Resume goes on from step 257.",
+        "Resume continues at step 257.",
     );
     check(
         Some(stopped(584_000, StopReason::Finished)),
@@ -272,17 +278,17 @@ fn every_end_has_its_status_and_says_how_to_go_on() {
     check(
         Some(failed),
         RunStatus::Failed,
-        "Resume goes on from the checkpoint at step 237.",
+        "Resume continues from the checkpoint at step 237.",
     );
     check(
         None,
         RunStatus::EndedEarly,
-        "Resume goes on from the checkpoint at step 237.",
+        "Resume continues from the checkpoint at step 237.",
     );
 }
 
 #[test]
-fn waiting_is_paused_and_has_no_speed() {
+fn a_waiting_run_is_paused_and_has_no_speed() {
     let mut events = until(100);
     let mut decision = events
         .iter()
@@ -292,7 +298,7 @@ fn waiting_is_paused_and_has_no_speed() {
     if let RunEvent::Decision {
         at_ms,
         decision,
-        sentence,
+        message,
         ..
     } = &mut decision
     {
@@ -300,7 +306,7 @@ fn waiting_is_paused_and_has_no_speed() {
         decision.action = pressure::Action::Pause;
         decision.change = Change::Pause;
         decision.micro_batch = 0;
-        *sentence = "Paused: other apps need the memory".into();
+        *message = "Paused: other apps need the memory".into();
     }
     events.push(decision.clone());
     let run = fold(&events);
@@ -325,7 +331,7 @@ fn waiting_is_paused_and_has_no_speed() {
 }
 
 #[test]
-fn a_second_start_begins_the_fold_anew() {
+fn a_second_start_resets_the_fold() {
     let twice: Vec<_> = demo::events().into_iter().chain(demo::events()).collect();
     let (once, twice) = (fold(&demo::events()), fold(&twice));
     assert_eq!(once.figures(), twice.figures());
@@ -334,7 +340,7 @@ fn a_second_start_begins_the_fold_anew() {
 }
 
 #[test]
-fn a_pull_with_nothing_new_is_empty() {
+fn a_pull_without_changes_is_empty() {
     let run = fold(&demo::events());
     let pull = run.window(None, None, 800, run.version());
     assert!(pull.header.unchanged);
@@ -347,21 +353,21 @@ fn a_pull_with_nothing_new_is_empty() {
 }
 
 #[test]
-fn the_wire_holds_head_and_arrays_where_the_page_looks_for_them() {
+fn an_encoded_pull_is_decoded_as_documented() {
     let pull = fold(&demo::events()).window(Some(60_000), Some(300_000), 333, 0);
     let bytes = pull.encode();
-    let head_len = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes")) as usize;
-    let head: runlog::PullHeader =
-        serde_json::from_slice(&bytes[4..4 + head_len]).expect("it is JSON");
-    assert_eq!(head, pull.header);
-    let begin = (4 + head_len).div_ceil(8) * 8;
-    assert!(bytes[4 + head_len..begin].iter().all(|byte| *byte == 0));
+    let header_len = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes")) as usize;
+    let header: runlog::PullHeader =
+        serde_json::from_slice(&bytes[4..4 + header_len]).expect("it is JSON");
+    assert_eq!(header, pull.header);
+    let begin = (4 + header_len).div_ceil(8) * 8;
+    assert!(bytes[4 + header_len..begin].iter().all(|byte| *byte == 0));
     let floats: Vec<f64> = bytes[begin..]
         .chunks_exact(8)
         .map(|eight| f64::from_le_bytes(eight.try_into().expect("eight bytes")))
         .collect();
     assert_eq!(floats, pull.arrays);
-    for array in &head.arrays {
+    for array in &header.arrays {
         assert!(
             array.len <= 2 * 333,
             "{} has {} points",
@@ -373,7 +379,7 @@ fn the_wire_holds_head_and_arrays_where_the_page_looks_for_them() {
 }
 
 #[test]
-fn a_summary_fits_on_a_line() {
+fn a_run_is_summarized_in_a_line() {
     let mut run = fold(&demo::events());
     assert_eq!(
         run.summary_line(),
@@ -385,6 +391,6 @@ fn a_summary_fits_on_a_line() {
         "Stopped at step 257 of 480, accuracy 88.9 %, 9:44"
     );
     assert_eq!(Run::default().summary_line(), "Starting at step 0, 0:00");
-    assert_eq!(run.spark(40).len(), 40);
-    assert!(run.spark(40).first() > run.spark(40).last());
+    assert_eq!(run.sparkline(40).len(), 40);
+    assert!(run.sparkline(40).first() > run.sparkline(40).last());
 }

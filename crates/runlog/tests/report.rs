@@ -1,4 +1,4 @@
-//! The report: one page of a run, drawn twice.
+//! The report as SVG and PNG.
 
 mod support;
 
@@ -13,12 +13,12 @@ fn folder() -> (tempfile::TempDir, RunFolder) {
     (folder, run)
 }
 
-/// With `EBB_KEEP_REPORT=FOLDER` the two files stay there to be looked at.
-fn keep(run: &RunFolder, name: &str) {
+/// Copies the two files to the folder in `EBB_KEEP_REPORT`, if it is set.
+fn copy_report(run: &RunFolder, name: &str) {
     if let Some(place) = std::env::var_os("EBB_KEEP_REPORT") {
         for end in ["svg", "png"] {
             let to = std::path::Path::new(&place).join(format!("{name}.{end}"));
-            fs::copy(run.path.join(format!("report.{end}")), to).expect("it can be kept");
+            fs::copy(run.path.join(format!("report.{end}")), to).expect("it can be copied");
         }
     }
 }
@@ -30,7 +30,7 @@ fn fold(events: &[RunEvent]) -> Run {
 }
 
 #[test]
-fn a_task_without_accuracy_is_reported_by_its_loss() {
+fn a_task_without_accuracy_is_reported_with_its_loss() {
     let mut events = support::demo::events();
     for event in &mut events {
         if let RunEvent::Evaluation { metrics, .. } = event {
@@ -42,24 +42,24 @@ fn a_task_without_accuracy_is_reported_by_its_loss() {
         let (svg, _) = report(&fold(events), &place).expect("it can be drawn");
         fs::read_to_string(svg).expect("it was written")
     };
-    let said = svg(&events);
-    assert!(said.contains("best held-out loss") && !said.contains("accuracy"));
-    let none: Vec<RunEvent> = events
+    let with_loss = svg(&events);
+    assert!(with_loss.contains("best held-out loss") && !with_loss.contains("accuracy"));
+    let without: Vec<RunEvent> = events
         .into_iter()
         .filter(|event| !matches!(event, RunEvent::Evaluation { .. }))
         .collect();
-    assert!(svg(&none).contains("not yet evaluated"));
+    assert!(svg(&without).contains("not yet evaluated"));
 }
 
 #[test]
-fn a_report_says_what_the_run_was_and_why_it_changed() {
+fn a_report_describes_the_run_and_its_changes() {
     let (_folder, place) = folder();
     let (svg, png) = report(&fold(&support::demo::events()), &place).expect("it can be drawn");
     let svg = fs::read_to_string(svg).expect("it was written");
-    for words in [
+    for text in [
         "img_caltech101_20",
         "Metal on M4 Pro",
-        "64 samples a step",
+        "64 samples per step",
         "88.9",
         "best held-out accuracy",
         "9:43",
@@ -68,7 +68,7 @@ fn a_report_says_what_the_run_was_and_why_it_changed() {
         "Ebb activations",
         "warning",
     ] {
-        assert!(svg.contains(words), "{words} is missing");
+        assert!(svg.contains(text), "{text} is missing");
     }
     let bytes = fs::read(png).expect("it was written");
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
@@ -79,16 +79,16 @@ fn a_report_says_what_the_run_was_and_why_it_changed() {
         .map(|e| e.file_name())
         .collect();
     assert_eq!(left.len(), 2, "{left:?}");
-    keep(&place, "demo");
+    copy_report(&place, "demo");
 }
 
 #[test]
-fn any_run_can_be_reported_even_an_empty_one() {
+fn an_empty_run_can_be_reported() {
     let events = support::demo::events();
     let check = |name: &str, events: &[RunEvent]| {
         let (_folder, place) = folder();
         report(&fold(events), &place).unwrap_or_else(|error| panic!("{name}: {error}"));
-        keep(&place, name);
+        copy_report(&place, name);
     };
     check("empty", &[]);
     check("started", &events[..1]);
@@ -102,7 +102,7 @@ fn any_run_can_be_reported_even_an_empty_one() {
 }
 
 #[test]
-fn a_report_without_a_place_says_so() {
+fn a_report_names_a_missing_folder() {
     let place = RunFolder {
         path: "nowhere/at/all".into(),
     };

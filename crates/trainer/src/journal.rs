@@ -3,10 +3,9 @@
 
 use crate::error::Result;
 use crate::pilot::{Answer, Pilot, Prediction};
-use crate::recorder::Recorder;
 use crate::skipped::Skipped;
 use pressure::{Action, MemorySample, Phase, sentence};
-use runlog::{EventWriter, RunEvent, RunFolder, RunlogError};
+use runlog::{EventWriter, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// Least distance of two memory events without a decision between them, in milliseconds.
@@ -27,20 +26,11 @@ pub struct Journal<'a> {
     last_memory_ms: Option<u64>,
     /// When a prediction was told, and of which size in which phase.
     last_prediction: Option<(u64, (Phase, u32))>,
-    recorder: Option<Recorder>,
-    trouble: Option<String>,
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the run folder's events. `earlier_ms` is the age of the run from its earlier lives. Without a flight recorder the
-    /// training goes on and says why.
-    pub fn open(
-        run: &RunFolder,
-        listener: Listener<'a>,
-        earlier_ms: u64,
-        recorder: std::result::Result<Recorder, RunlogError>,
-    ) -> Result<Self> {
-        let trouble = recorder.as_ref().err().map(RunlogError::to_string);
+    /// Opens the run folder's events. `earlier_ms` is the age of the run from its earlier lives.
+    pub fn open(run: &RunFolder, listener: Listener<'a>, earlier_ms: u64) -> Result<Self> {
         Ok(Journal {
             writer: EventWriter::append(run)?,
             listener,
@@ -48,8 +38,6 @@ impl<'a> Journal<'a> {
             earlier_ms,
             last_memory_ms: None,
             last_prediction: None,
-            recorder: recorder.ok(),
-            trouble,
         })
     }
 
@@ -61,16 +49,8 @@ impl<'a> Journal<'a> {
     /// Writes and tells one event.
     pub fn say(&mut self, event: RunEvent) -> Result<()> {
         self.writer.write(&event)?;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.hear(&event);
-        }
         (self.listener)(&event);
         Ok(())
-    }
-
-    /// Takes the monitor's readings for the flight recorder, where there is one.
-    pub fn ear(&self) -> Option<impl FnMut(&MemorySample) + Send + use<>> {
-        self.recorder.as_ref().map(Recorder::ear)
     }
 
     /// Tells how far a predicted peak was off: with the first piece of a new size and once a minute, at most six a minute.
@@ -96,19 +76,6 @@ impl<'a> Journal<'a> {
             measured_peak_bytes: prediction.measured_peak_bytes,
             error_fraction: prediction.error_fraction,
         })
-    }
-
-    /// A flight recorder that cannot write is said once; the training does not need it.
-    fn warn_of_recorder(&mut self) -> Result<()> {
-        let trouble = self.trouble.take();
-        let recorder = self.recorder.as_ref();
-        match trouble.or_else(|| recorder.and_then(Recorder::take_trouble)) {
-            Some(why) => self.warn(
-                "flight_recorder",
-                format!("the last minutes of this run are not recorded: {why}"),
-            ),
-            None => Ok(()),
-        }
     }
 
     /// Tells what the pilot answered: the reading once a second, the decision when it changes something.
@@ -144,8 +111,8 @@ impl<'a> Journal<'a> {
             step: at.step,
             phase,
             previous_micro_batch: answer.previous,
-            pieces,
-            sentence: sentence(answer.previous, &decision),
+            micro_batches: pieces,
+            message: sentence(answer.previous, &decision),
             decision,
         })
     }
@@ -170,8 +137,7 @@ impl<'a> Journal<'a> {
             cause: reading.cause,
             budget_bytes,
             micro_batch,
-        })?;
-        self.warn_of_recorder()
+        })
     }
 
     /// Tells a reading taken while nothing is decided, at most one a second.
@@ -205,7 +171,7 @@ impl<'a> Journal<'a> {
         self.say(RunEvent::Skipped {
             at_ms: self.now_ms(),
             step,
-            what,
+            item: what,
             reason,
             gradients: Vec::new(),
         })
@@ -217,7 +183,7 @@ impl<'a> Journal<'a> {
             at_ms: self.now_ms(),
             step,
             reason: skipped.reason(),
-            what: skipped.what,
+            item: skipped.what,
             gradients: skipped.gradients,
         })
     }

@@ -29,7 +29,6 @@ mod pilot;
 mod plan;
 pub mod receipt;
 mod precision;
-mod recorder;
 mod replay;
 mod roster;
 mod saved;

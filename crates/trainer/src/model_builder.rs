@@ -34,7 +34,7 @@
 //!     total_bytes: 8 << 30,
 //!     limit_bytes: 0,
 //!     memory_cap_bytes: None,
-//!     politeness: 0.9,
+//!     max_system_fraction: 0.9,
 //! };
 //! let others = Processes { others_bytes: 4 << 30 };
 //! let suggested = estimate.suggest_config(&device, &others, 2).expect("it fits");

@@ -101,7 +101,9 @@ impl Pilot {
             fixed_micro_batch: plan.fixed_micro_batch,
             ..Policy::default()
         };
-        policy.politeness = plan.politeness.unwrap_or(policy.politeness);
+        policy.max_system_fraction = plan
+            .max_system_fraction
+            .unwrap_or(policy.max_system_fraction);
         policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
         // Where memory can be predicted, two measured pieces take the place of any guess.
         policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
@@ -162,11 +164,6 @@ impl Pilot {
     pub fn knowledge(&self) -> Kept {
         let learnt = Learnt::of(&self.state, &self.model);
         Kept::Whole(Box::new(Knowledge::of(&self.learnt_on, learnt)))
-    }
-
-    /// From now on `ear` hears every reading, on the monitor's thread.
-    pub fn listen(&self, ear: impl FnMut(&MemorySample) + Send + 'static) {
-        self.monitor.listen(ear);
     }
 
     /// Where readings come from.

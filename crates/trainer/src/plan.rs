@@ -6,7 +6,7 @@ use crate::precision::Precision;
 use crate::schedule::Course;
 use crate::task::Balance;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
-use runlog::{Blocks, Every, RunConfig};
+use runlog::{Blocks, Interval, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::{Wanted, default_threads, foresee_kind};
@@ -96,7 +96,7 @@ pub struct Plan {
     /// The same as a share of all memory; the smaller of the two counts.
     pub memory_cap_fraction: Option<f64>,
     /// Where the budget line stands, as a share of all memory.
-    pub politeness: Option<f64>,
+    pub max_system_fraction: Option<f64>,
     /// Longest time that the run may be parked before it ends, in milliseconds, where the user set one.
     pub parked_most_ms: Option<u64>,
     /// Seed of everything random.
@@ -104,7 +104,7 @@ pub struct Plan {
     /// Train on this many samples only.
     pub dev_samples: Option<u64>,
     /// Rhythm of checkpoints.
-    pub checkpoint_every: Every,
+    pub checkpoint_every: Interval,
     /// Epochs between evaluations.
     pub evaluate_every_epochs: u64,
     /// Published weights that it begins with; absent, they are drawn anew.
@@ -219,11 +219,11 @@ impl Plan {
             workers: config.workers,
             memory_cap_bytes: config.memory_cap_bytes,
             memory_cap_fraction: config.memory_cap_fraction,
-            politeness: config.politeness,
-            parked_most_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
+            max_system_fraction: config.max_system_fraction,
+            parked_most_ms: config.max_suspended_minutes.map(|minutes| minutes * 60_000),
             seed: config.seed.unwrap_or(subject.seed),
             dev_samples: config.dev_samples,
-            checkpoint_every: Every::parse(checkpoint_every)?,
+            checkpoint_every: Interval::parse(checkpoint_every)?,
             evaluate_every_epochs: config
                 .evaluate_every_epochs
                 .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
@@ -327,10 +327,10 @@ impl Plan {
             vocabulary: self.learnt_vocabulary(),
             policy: self.compression.map(|c| c.policy.name().to_owned()),
             policy_learning: self.compression.map(|c| c.learning.name().to_owned()),
-            kept_fraction: self.compression.and_then(|c| c.kept_fraction),
-            kept_cost: self.compression.map(|c| c.kept_cost),
+            keep_fraction: self.compression.and_then(|c| c.keep_fraction),
+            keep_cost: self.compression.map(|c| c.keep_cost),
             temperature: self.compression.map(|c| c.temperature.0),
-            last_temperature: self.compression.map(|c| c.temperature.1),
+            final_temperature: self.compression.map(|c| c.temperature.1),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
             optimizer: Some(self.optimizer.name().to_owned()),
@@ -389,7 +389,7 @@ fn image_size(asked: Option<u32>, model: ModelKind, usual: (u32, u32)) -> Result
 
 fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, blocks: u32) -> Result<u32> {
     let asked = asked.unwrap_or(Blocks::Count(0));
-    asked.of(blocks).ok_or_else(|| {
+    asked.resolve(blocks).ok_or_else(|| {
         let allowed = format!(
             "{} has {blocks} blocks; write 0 to {blocks}, or all",
             model.label()

@@ -18,11 +18,10 @@ use crate::pending::Pending;
 use crate::pilot::kept::Kept;
 use crate::pilot::{Answer, Pilot};
 use crate::plan::Plan;
-use crate::recorder::Recorder;
 use crate::task::{Data, HeldOut, Sample, Supply};
 use crate::train::Flight;
 use pressure::{Level, Outcome, Phase};
-use runlog::{Claim, FlightRing, RunEvent, RunFolder, Started};
+use runlog::{Claim, RunEvent, RunFolder, Started};
 use saving::Saved;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tape::device::{Chosen, piece_scope};
@@ -137,12 +136,7 @@ impl<'a> Session<'a> {
             flight.replay,
         )?;
         pilot.take_up(&state.pilot);
-        let recorder = FlightRing::open(run, &claim)
-            .map(|ring| Recorder::start(ring, unix_ms, plan.effective_batch, state.step));
-        let journal = Journal::open(run, listener, state.at_ms, recorder)?;
-        if let Some(ear) = journal.ear() {
-            pilot.listen(ear);
-        }
+        let journal = Journal::open(run, listener, state.at_ms)?;
         let ceilings = [Some(pilot.total_bytes()), pilot.cap_bytes()];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
@@ -189,7 +183,7 @@ impl<'a> Session<'a> {
             train_samples: plan.train_samples,
             held_out_samples: plan.held_out_samples,
             parameters: self.learner.parameters.count() as u64,
-            image_size: plan.image_size,
+            input_size: plan.image_size,
             effective_batch: plan.effective_batch,
             epochs: plan.epochs(),
             steps: plan.steps,
@@ -365,12 +359,12 @@ impl<'a> Session<'a> {
             gradient_norm: update.gradient_norm,
             samples_per_second: f64::from(whole.samples()) / seconds.max(1e-9),
             wait_ms: waited_ms - self.waited_ms,
-            pieces: whole.pieces,
-            blocks: match whole.blocks.iter().all(|blocks| *blocks == 0) {
+            micro_batches: whole.pieces,
+            checkpoint_blocks: match whole.blocks.iter().all(|blocks| *blocks == 0) {
                 true => Vec::new(),
                 false => whole.blocks,
             },
-            measures,
+            metrics: measures,
         })?;
         self.waited_ms = waited_ms;
         self.step_begun = Instant::now();

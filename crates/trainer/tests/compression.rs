@@ -182,7 +182,7 @@ fn no_split_changes_what_both_learn_together() {
 #[test]
 fn no_split_changes_what_a_policy_that_weighs_a_cost_learns() {
     let config = RunConfig {
-        kept_cost: Some(1.0),
+        keep_cost: Some(1.0),
         ..learning("joint")
     };
     check("cost", &config);
@@ -199,7 +199,7 @@ fn every_policy_keeps_the_share_it_was_given() {
     for policy in ["learned", "random", "every-kth", "frequency"] {
         for fraction in [0.5, 0.2] {
             let config = RunConfig {
-                kept_fraction: Some(fraction),
+                keep_fraction: Some(fraction),
                 ..config(policy)
             };
             let (plan, data) = opened(&folder, &config);
@@ -223,7 +223,7 @@ fn a_policy_that_must_pay_for_tokens_keeps_fewer_of_them() {
     let folder = book();
     let kept = |cost| {
         let config = RunConfig {
-            kept_cost: Some(cost),
+            keep_cost: Some(cost),
             ..learning("joint")
         };
         let steps = steps(&opened(&folder, &config), 40, |_, count| vec![count]);
@@ -238,7 +238,7 @@ fn what_cannot_be_guessed_is_kept_once_it_is_learnt() {
     let folder = book();
     let config = RunConfig {
         precision: Some("f32".to_owned()),
-        kept_fraction: Some(0.2),
+        keep_fraction: Some(0.2),
         steps: Some(200),
         learning_rate: Some(3e-3),
         ..learning("joint")

@@ -88,7 +88,7 @@ fn a_run_that_diverges_ends_with_its_last_good_checkpoint_and_names_it() {
         .iter()
         .filter_map(|event| match event {
             RunEvent::Skipped {
-                what,
+                item: what,
                 gradients,
                 reason,
                 ..

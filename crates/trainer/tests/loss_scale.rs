@@ -141,7 +141,10 @@ fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
     let mut skipped = Vec::new();
     trainer::resume(&course.run, Flight::default(), &mut |event| {
         if let RunEvent::Skipped {
-            step, what, reason, ..
+            step,
+            item: what,
+            reason,
+            ..
         } = event
         {
             skipped.push((*step, what.clone(), reason.clone()));

@@ -101,7 +101,11 @@ fn trained(piece_limit_bytes: Option<u64>, fixed: Option<u32>) -> (Result<Ending
 /// Loss and pieces of every step.
 fn steps(events: &[RunEvent]) -> Vec<(f64, Vec<u32>)> {
     let step = |event: &RunEvent| match event {
-        RunEvent::Step { loss, pieces, .. } => Some((*loss, pieces.clone())),
+        RunEvent::Step {
+            loss,
+            micro_batches: pieces,
+            ..
+        } => Some((*loss, pieces.clone())),
         _ => None,
     };
     events.iter().filter_map(step).collect()

@@ -13,17 +13,17 @@ pub struct Compression {
     #[arg(long, value_name = "HOW")]
     pub policy_learning: Option<String>,
     /// Share of the tokens of each window that is kept
-    #[arg(long, value_name = "SHARE")]
-    pub kept_fraction: Option<f64>,
-    /// What a kept token costs in nats; without --kept-fraction the policy weighs it
-    #[arg(long, value_name = "NATS")]
-    pub kept_cost: Option<f64>,
+    #[arg(long, alias = "kept-fraction", value_name = "SHARE")]
+    pub keep_fraction: Option<f64>,
+    /// What a kept token costs in nats; without --keep-fraction the policy weighs it
+    #[arg(long, alias = "kept-cost", value_name = "NATS")]
+    pub keep_cost: Option<f64>,
     /// Temperature of the policy's choices at the first step
     #[arg(long)]
     pub temperature: Option<f64>,
     /// The same at the last step
-    #[arg(long, value_name = "TEMPERATURE")]
-    pub last_temperature: Option<f64>,
+    #[arg(long, alias = "last-temperature", value_name = "TEMPERATURE")]
+    pub final_temperature: Option<f64>,
 }
 
 impl Compression {
@@ -32,10 +32,10 @@ impl Compression {
         RunConfig {
             policy: self.policy.clone(),
             policy_learning: self.policy_learning.clone(),
-            kept_fraction: self.kept_fraction,
-            kept_cost: self.kept_cost,
+            keep_fraction: self.keep_fraction,
+            keep_cost: self.keep_cost,
             temperature: self.temperature,
-            last_temperature: self.last_temperature,
+            final_temperature: self.final_temperature,
             ..RunConfig::default()
         }
         .over(config)

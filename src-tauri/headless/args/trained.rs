@@ -81,8 +81,8 @@ pub struct Limits {
     #[arg(long, value_name = "SHARE", value_parser = memory_target)]
     pub memory_target: Option<f64>,
     /// Share of all memory that everybody together may fill, 0.5 to 0.95; less is kinder to other apps
-    #[arg(long, value_name = "SHARE", value_parser = politeness)]
-    pub politeness: Option<f64>,
+    #[arg(long, alias = "politeness", value_name = "SHARE", value_parser = max_system_fraction)]
+    pub max_system_fraction: Option<f64>,
 }
 
 impl Limits {
@@ -91,7 +91,7 @@ impl Limits {
         RunConfig {
             memory_cap_bytes: self.memory_cap,
             memory_cap_fraction: self.memory_target,
-            politeness: self.politeness,
+            max_system_fraction: self.max_system_fraction,
             ..config
         }
     }
@@ -102,7 +102,7 @@ pub fn task(text: &str) -> Result<Task, String> {
     named.ok_or_else(|| format!("write one of {}", Task::ALL.map(Task::name).join(", ")))
 }
 
-fn politeness(text: &str) -> Result<f64, String> {
+fn max_system_fraction(text: &str) -> Result<f64, String> {
     share(
         text,
         0.5..=0.95,

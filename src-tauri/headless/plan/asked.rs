@@ -71,7 +71,9 @@ fn working_set_bytes(total_bytes: u64) -> u64 {
 
 /// The room that the question is about.
 pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
-    let politeness = config.politeness.unwrap_or(Policy::default().politeness);
+    let max_system_fraction = config
+        .max_system_fraction
+        .unwrap_or(Policy::default().max_system_fraction);
     let cap = Policy {
         memory_cap_bytes: args.limits.memory_cap.or(config.memory_cap_bytes),
         memory_cap_fraction: args.limits.memory_target.or(config.memory_cap_fraction),
@@ -81,7 +83,7 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
         total_bytes,
         limit_bytes,
         memory_cap_bytes: cap.cap_bytes(total_bytes),
-        politeness,
+        max_system_fraction,
     };
     if let Some(total_bytes) = args.mac {
         let others_bytes = taken(args.what_if.unwrap_or(OTHERS_BYTES), total_bytes)?;

@@ -22,7 +22,7 @@ pub fn line(step: u64, unified: bool, memory: Option<&MemorySample>, figures: &F
             100.0 * used as f64 / sample.total_bytes.max(1) as f64
         );
     }
-    let measure = |name: &str| figures.measures.get(name).copied();
+    let measure = |name: &str| figures.step_metrics.get(name).copied();
     let parts = [
         ("loss", measure("reconstruction_loss"), 1.0, 3, ""),
         ("kept", measure("kept_fraction"), 100.0, 1, " %"),
@@ -60,7 +60,7 @@ mod tests {
             ("nan_gradients", 0.0),
             ("infinite_gradients", 2.0),
         ] {
-            figures.measures.insert(name.to_owned(), value);
+            figures.step_metrics.insert(name.to_owned(), value);
         }
         assert_eq!(
             line(10, true, Some(&sample), &figures),

@@ -6,27 +6,27 @@ import type { Level } from "./Level";
  */
 export type Figures = { 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
- * Epoch at work, from 1.
+ * Current epoch, from 1.
  */
 epoch: number, 
 /**
- * Samples per second, over the last seconds.
+ * Samples per second over the last seconds.
  */
 samples_per_second: number | null, 
 /**
- * Seconds left, by the pace of the last minute.
+ * Estimated remaining seconds at the speed of the last minute.
  */
 seconds_left: number | null, 
 /**
- * This process's footprint.
+ * Footprint of this process.
  */
 own_bytes: number | null, 
 /**
- * Footprint that Ebb allows itself.
+ * The footprint that Ebb allows itself.
  */
 budget_bytes: number | null, 
 /**
@@ -42,27 +42,27 @@ level: Level,
  */
 level_since_ms: number, 
 /**
- * The micro-batch at work.
+ * Samples of the current micro-batch; `None` while the run waits.
  */
 micro_batch: number | null, 
 /**
- * Pieces a step.
+ * Micro-batches per step.
  */
-pieces: number | null, 
+micro_batches: number | null, 
 /**
- * Newest loss.
+ * Latest loss.
  */
 loss: number | null, 
 /**
- * Newest smoothed loss.
+ * Latest smoothed loss.
  */
 smoothed_loss: number | null, 
 /**
- * Newest held-out loss.
+ * Latest held-out loss.
  */
 held_out_loss: number | null, 
 /**
- * Newest held-out accuracy, as a fraction.
+ * Latest held-out accuracy, as a fraction.
  */
 accuracy: number | null, 
 /**
@@ -70,22 +70,23 @@ accuracy: number | null,
  */
 best_accuracy: number | null, 
 /**
- * Newest learning rate.
+ * Latest learning rate.
  */
 learning_rate: number | null, 
 /**
- * Changes of the micro-batch in this run.
+ * Number of decisions that changed something in this run.
  */
 changes: number, 
 /**
- * Files skipped while training.
+ * Number of files and steps skipped in training.
  */
 skipped: number, 
 /**
- * The newest of what the task measures beside its loss, by name. Those called `.._gradients` are counted over the whole run.
+ * Latest training metrics beside the loss, by name. Names that end in `_gradients` are summed
+ * over the run.
  */
-measures: { [key in string]: number }, 
+step_metrics: { [key in string]: number }, 
 /**
- * What the newest evaluation measured beside its loss, by name.
+ * Metrics of the latest evaluation beside the loss, by name.
  */
-held_out: { [key in string]: number }, };
+held_out_metrics: { [key in string]: number }, };

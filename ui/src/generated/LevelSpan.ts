@@ -2,11 +2,11 @@
 import type { Level } from "./Level";
 
 /**
- * A stretch of warning or critical level: the tint behind the panels.
+ * A period of warning or critical level: the tint behind the panels.
  */
 export type LevelSpan = { 
 /**
- * Begin, on the run's clock.
+ * Start, on the run's clock.
  */
 from_ms: number, 
 /**

@@ -3,7 +3,7 @@ import type { Change } from "./Change";
 import type { Component } from "./Component";
 
 /**
- * A change of the micro-batch, marked in every panel.
+ * A decision that changed something, marked in every panel.
  */
 export type Mark = { 
 /**
@@ -15,15 +15,15 @@ at_ms: number,
  */
 change: Change, 
 /**
- * Size before.
+ * Micro-batch before.
  */
 from: number, 
 /**
- * Size after; 0 for a pause or park.
+ * Micro-batch after; 0 if the run waits.
  */
 to: number, 
 /**
- * Component that spoke.
+ * The component that caused the change.
  */
 cause: Component, 
 /**

@@ -5,14 +5,14 @@
  */
 export type NonFiniteGradient = { 
 /**
- * The parameter's name.
+ * Name of the parameter.
  */
 parameter: string, 
 /**
- * Values that are not a number.
+ * Number of NaN values.
  */
 nan: number, 
 /**
- * Values that are infinite.
+ * Number of infinite values.
  */
 infinite: number, };

@@ -47,7 +47,7 @@ checkpoint_every: string,
 /**
  * Where the budget line stands: the share of all memory that everybody together may fill.
  */
-politeness: number, 
+max_system_fraction: number, 
 /**
  * Seed.
  */

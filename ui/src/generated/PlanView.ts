@@ -51,10 +51,10 @@ held_out_samples: number,
  */
 machine: MachineView, 
 /**
- * Budget line at the suggested politeness, as footprint plus others.
+ * Budget line at the suggested max_system_fraction, as footprint plus others.
  */
 budget_line_bytes: number, 
 /**
- * The least that is left to others whatever the politeness.
+ * The least that is left to others whatever the max_system_fraction.
  */
 leave_least_bytes: number, };

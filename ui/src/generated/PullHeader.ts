@@ -8,20 +8,21 @@ import type { Started } from "./Started";
 import type { StatusLine } from "./StatusLine";
 
 /**
- * The head of one pull. On the wire: u32 LE length of this head as JSON, the JSON, zeroes up to a multiple of 8 bytes,
- * then the packed arrays as little-endian 64-bit floats. At most two points per pixel column.
+ * The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
+ * JSON, zeros up to a multiple of 8 bytes, then the packed arrays as little-endian 64-bit floats.
+ * An array has at most two points per pixel column.
  */
 export type PullHeader = { 
 /**
- * Events folded so far.
+ * Number of changes so far.
  */
 version: number, 
 /**
- * Nothing happened since the version the page has seen: everything below is empty.
+ * Nothing changed since the version that the page has seen: all fields below are empty.
  */
 unchanged: boolean, 
 /**
- * Where the run stands.
+ * Status of the run.
  */
 status: RunStatus, 
 /**
@@ -29,50 +30,51 @@ status: RunStatus,
  */
 started: Started | null, 
 /**
- * The run's clock now; where it has ended, then.
+ * The run's clock: now, or at its end.
  */
 now_ms: number, 
 /**
- * The same on the wall's clock, milliseconds since 1970.
+ * `now_ms` on the wall clock, milliseconds since 1970.
  */
 now_unix_ms: number, 
 /**
- * Window shown.
+ * Start of the time range, on the run's clock.
  */
 from_ms: number, 
 /**
- * Window shown.
+ * End of the time range, on the run's clock.
  */
 to_ms: number, 
 /**
- * Numbers above the charts.
+ * The numbers above the charts.
  */
 figures: Figures, 
 /**
- * Status line.
+ * The status line.
  */
-line: StatusLine, 
+status_line: StatusLine, 
 /**
- * Changes within the window.
+ * Changes within the time range.
  */
 marks: Array<Mark>, 
 /**
- * Level stretches within the window.
+ * Periods of warning and critical level within the time range.
  */
 spans: Array<LevelSpan>, 
 /**
- * What the task measures beside its loss, in words: held out, then of the newest step.
+ * Metrics beside the loss as text: those of the latest evaluation, then those of the latest
+ * step.
  */
-measured: Array<string>, 
+metrics_text: Array<string>, 
 /**
  * Latest warnings and skipped files, newest last, at most 20.
  */
 notes: Array<string>, 
 /**
- * What the flight recorder says of the last two minutes of a run that ended without a word; else empty.
+ * The crash report of a run whose process exited without an end event; empty otherwise.
  */
 last_minutes: Array<string>, 
 /**
- * What follows the head.
+ * The arrays that follow this header.
  */
 arrays: Array<PackedArray>, };

@@ -10,21 +10,25 @@ import type { Started } from "./Started";
 import type { StopReason } from "./StopReason";
 
 /**
- * Something that happened in a run. `at_ms` counts milliseconds of the run's life, resumed lives included, so that a
- * chart has no gap; wall-clock time stands in `Started` and `Resumed` only.
+ * Something that happened in a run.
+ *
+ * `at_ms` is the run's clock: the milliseconds that the run has been trained, earlier lives
+ * included, so that charts have no gap after a resume. Only `Started` and `Resumed` hold
+ * wall-clock time.
  */
 export type RunEvent = { "kind": "started" } & Started | { "kind": "memory", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * The reading itself.
+ * The sample itself.
  */
 sample: MemorySample, 
 /**
- * Footprint without any piece: weights, gradients and optimizer state by Ebb's own count, and once pieces have shown it
- * what the program and waiting samples take too.
+ * Footprint without any micro-batch, in bytes. At first Ebb's own count of weights,
+ * gradients and optimizer state; once micro-batches were measured, also the program itself
+ * and the samples that wait to be trained on.
  */
 state_bytes: number, 
 /**
@@ -36,23 +40,23 @@ pressure: number,
  */
 level: Level, 
 /**
- * Which component is the highest.
+ * The component with the highest pressure.
  */
 cause: Component, 
 /**
- * Footprint that Ebb allows itself.
+ * The footprint that Ebb allows itself, in bytes.
  */
 budget_bytes: number, 
 /**
- * The micro-batch at work.
+ * Samples of the current micro-batch.
  */
 micro_batch: number, } | { "kind": "decision", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
@@ -60,27 +64,27 @@ step: number,
  */
 phase: Phase, 
 /**
- * Size before this decision; 0 at the start of a phase.
+ * Micro-batch before this decision; 0 at the start of a phase.
  */
 previous_micro_batch: number, 
 /**
- * Pieces that the effective batch will now take.
+ * Number of micro-batches that an effective batch now takes; 0 while the run waits.
  */
-pieces: number, 
+micro_batches: number, 
 /**
- * What was decided, and why.
+ * The decision and its reason.
  */
 decision: Decision, 
 /**
- * The sentence shown: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
+ * The decision as a sentence: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
  */
-sentence: string, } | { "kind": "prediction", 
+message: string, } | { "kind": "prediction", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
@@ -88,15 +92,15 @@ step: number,
  */
 phase: Phase, 
 /**
- * Samples of the piece.
+ * Samples of the micro-batch.
  */
 micro_batch: number, 
 /**
- * Footprint that the piece was expected to reach.
+ * The predicted peak footprint.
  */
 predicted_peak_bytes: number, 
 /**
- * Footprint that it reached.
+ * The measured peak footprint.
  */
 measured_peak_bytes: number, 
 /**
@@ -104,15 +108,15 @@ measured_peak_bytes: number,
  */
 error_fraction: number, } | { "kind": "step", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done, this one included.
+ * Completed optimizer steps, including this one.
  */
 step: number, 
 /**
- * Epoch that the step belongs to, from 0.
+ * Epoch of this step, from 0.
  */
 epoch: number, 
 /**
@@ -120,7 +124,7 @@ epoch: number,
  */
 loss: number | "nan" | "inf" | "-inf", 
 /**
- * Learning rate used.
+ * Learning rate of this step.
  */
 learning_rate: number, 
 /**
@@ -128,33 +132,34 @@ learning_rate: number,
  */
 gradient_norm: number | "nan" | "inf" | "-inf", 
 /**
- * Samples worked per second of this step.
+ * Throughput of this step, in samples per second.
  */
 samples_per_second: number, 
 /**
- * Milliseconds that the step waited for data.
+ * Milliseconds that this step waited for data.
  */
 wait_ms: number, 
 /**
- * The pieces that were added, in order: the exact micro-batch schedule, for replay.
+ * The sizes of the micro-batches in order: the exact schedule, for a replay.
  */
-pieces: Array<number>, 
+micro_batches: Array<number>, 
 /**
- * Blocks that each of these kept the input of only; empty where none did, and in runs of an earlier version.
+ * Checkpointed blocks of each micro-batch: their activations were recomputed in the
+ * backward pass. Empty if no block was, and in runs of early versions.
  */
-blocks?: Array<number>, 
+checkpoint_blocks?: Array<number>, 
 /**
- * What the task measures beside its loss, by name; empty where it measures nothing. Of a token compression `kept_fraction`,
- * `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`, and how many values of the gradients were
- * not finite: `nan_gradients` and `infinite_gradients`.
+ * Metrics of the task beside its loss, by name; often empty. Token compression reports
+ * `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`,
+ * and the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.
  */
-measures?: { [key in string]: number }, } | { "kind": "evaluation", 
+metrics?: { [key in string]: number }, } | { "kind": "evaluation", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
@@ -162,7 +167,7 @@ step: number,
  */
 epoch: number, 
 /**
- * Held-out samples.
+ * Number of held-out samples.
  */
 samples: number, 
 /**
@@ -170,20 +175,21 @@ samples: number,
  */
 loss: number | "nan" | "inf" | "-inf", 
 /**
- * Metrics by name: `accuracy`, `top_5`, `macro_f1` as fractions, `bits_per_byte`; `mae.COLUMN`, the mean absolute error
- * in the column's unit, and `mae_of_mean.COLUMN`, the same of the mean of what is trained on.
+ * Metrics by name: `accuracy`, `top_5` and `macro_f1` as fractions; `bits_per_byte`;
+ * `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`,
+ * the error of always predicting the mean of the training samples.
  */
 metrics: { [key in string]: number }, 
 /**
- * The best evaluation of the run so far.
+ * True if this is the best evaluation of the run so far.
  */
 best: boolean, } | { "kind": "checkpoint", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
@@ -191,51 +197,51 @@ step: number,
  */
 path: string, 
 /**
- * Bytes written.
+ * Size in bytes.
  */
 bytes: number, 
 /**
- * Milliseconds from request to durable.
+ * Milliseconds from the request until the checkpoint was durable.
  */
-ms: number, 
+duration_ms: number, 
 /**
  * Why it was written.
  */
-why: CheckpointReason, } | { "kind": "skipped", 
+reason: CheckpointReason, } | { "kind": "skipped", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
- * A file relative to the dropped folder, or a parameter's name.
+ * A file relative to the dropped folder, or the gradient of a parameter.
  */
-what: string, 
+item: string, 
 /**
- * Why, and the next move.
+ * Why it was skipped, and what the user can do.
  */
 reason: string, 
 /**
- * The gradients that were not finite, where a step was left out; empty for a file.
+ * The gradients that were not finite if a step was skipped; empty for a file.
  */
 gradients: Array<NonFiniteGradient>, } | { "kind": "warning", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Code for the window to act on.
+ * Identifies the warning for the window.
  */
 code: string, 
 /**
- * What, where, and the next move.
+ * What happened, where, and what the user can do.
  */
 message: string, } | { "kind": "resumed", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
@@ -247,7 +253,7 @@ unix_ms: number,
  */
 step: number, 
 /**
- * Process that trains now.
+ * Id of the process that trains now.
  */
 process: number, 
 /**
@@ -255,34 +261,34 @@ process: number,
  */
 device: string, } | { "kind": "stopped", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
- * Why.
+ * Why the run ended.
  */
-why: StopReason, 
+reason: StopReason, 
 /**
- * The sentence shown: "Stopped at step 258. Checkpoint saved in 0.8 s".
+ * The end as a sentence: "Stopped at step 258. Checkpoint saved in 0.8 s".
  */
-sentence: string, } | { "kind": "failed", 
+message: string, } | { "kind": "failed", 
 /**
- * Milliseconds of the run's life.
+ * Milliseconds on the run's clock.
  */
 at_ms: number, 
 /**
- * Optimizer steps done.
+ * Completed optimizer steps.
  */
 step: number, 
 /**
- * Code for the window to act on.
+ * Identifies the error for the window.
  */
 code: string, 
 /**
- * What, where, and the next move.
+ * What happened, where, and what the user can do.
  */
 message: string, };

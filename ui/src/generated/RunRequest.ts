@@ -7,4 +7,4 @@ export type RunRequest = "stop" | "checkpoint" | "pause" | "continue" | { "leave
 /**
  * The share of all memory that everybody together may fill, from 0.5 to 0.95.
  */
-politeness: number, } };
+max_system_fraction: number, } };

@@ -2,7 +2,7 @@
 import type { Level } from "./Level";
 
 /**
- * The status line: what was done, then why; the second line says what it means.
+ * The status line: what was done and why. The second line says what it means for the training.
  */
 export type StatusLine = { 
 /**
@@ -12,12 +12,12 @@ at_ms: number,
 /**
  * "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
  */
-sentence: string, 
+message: string, 
 /**
- * "The training is unchanged: 64 samples a step, now in 8 pieces of 8."
+ * "The training is unchanged: 64 samples per step, now in 8 micro-batches of 8."
  */
-meaning: string, 
+detail: string, 
 /**
- * Level that the line's icon shows.
+ * Level of the line's icon.
  */
 level: Level, };

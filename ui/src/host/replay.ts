@@ -21,10 +21,10 @@ let drillEnds = 0;
 
 const nowMs = () => Math.min(endMs, Math.round(baseMs + (performance.now() - begun) * speed));
 
-const turn = (next: RunStatus, nextSpeed: number, sentence?: string) => {
+const turn = (next: RunStatus, nextSpeed: number, message?: string) => {
   baseMs = nowMs();
   [begun, speed, status] = [performance.now(), nextSpeed, next];
-  last = sentence ? { at_ms: baseMs, sentence, meaning: "Nothing is lost: Resume goes on from here.", level: "normal" } : undefined;
+  last = message ? { at_ms: baseMs, message, detail: "Nothing is lost. Resume continues from here.", level: "normal" } : undefined;
 };
 
 const asked: Record<Exclude<RunRequest, object>, () => void> = {

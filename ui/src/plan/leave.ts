@@ -1,4 +1,4 @@
-// What is left to other apps, in bytes, and the politeness that means. Numbers in, numbers out.
+// What is left to other apps, in bytes, and the max_system_fraction that means. Numbers in, numbers out.
 import type { PlanView } from "../types";
 
 /** The most that may be left, as a share of all memory; Rust checks the same. */
@@ -8,7 +8,7 @@ const LEAST_LEFT = 0.05;
 export const STEP_BYTES = 2 ** 30 / 10;
 
 /** However impolite, a machine keeps some room. */
-export const leftBytes = (plan: PlanView, totalBytes: number, politeness: number) => Math.max((1 - politeness) * totalBytes, plan.leave_least_bytes);
+export const leftBytes = (plan: PlanView, totalBytes: number, max_system_fraction: number) => Math.max((1 - max_system_fraction) * totalBytes, plan.leave_least_bytes);
 
 export const politenessOf = (plan: PlanView, totalBytes: number, leave: number) => {
   const bytes = Math.min(MOST_LEFT * totalBytes, Math.max(plan.leave_least_bytes, leave));

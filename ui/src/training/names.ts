@@ -40,7 +40,7 @@ export const microNames = (scene: Scene, { figures }: PullHeader, place: Layout)
   const y = on(place.micro, scene.scales.micro, figures.micro_batch ?? 0);
   return [
     { name: "Micro-batch", value: count(figures.micro_batch), key: "line", colour: "series-state", y },
-    { name: "Pieces a step", value: count(figures.pieces), key: "none", colour: "series-state", y: y + 17 },
+    { name: "Pieces a step", value: count(figures.micro_batches), key: "none", colour: "series-state", y: y + 17 },
   ];
 };
 

@@ -38,7 +38,7 @@ fn capped(bytes: u64) -> DeviceRoom {
         total_bytes: 64 * GB,
         limit_bytes: 0,
         memory_cap_bytes: Some(bytes),
-        politeness: 0.9,
+        max_system_fraction: 0.9,
     }
 }
 
@@ -107,7 +107,7 @@ fn what_others_use_and_the_gpus_limit_leave_less() {
             total_bytes: 16 * GB,
             limit_bytes,
             memory_cap_bytes: None,
-            politeness: 0.9,
+            max_system_fraction: 0.9,
         };
         device.budget_bytes(&Processes {
             others_bytes: others * GB,

@@ -1,28 +1,29 @@
-//! The report's list of changes of the micro-batch: when, what and why. The newest ones where there are many.
+//! The report's list of the latest changes of the micro-batch, with time and reason.
 
-use super::head::fitted;
-use super::page::{Align, Drawn, Page, Point, Type, colour};
-use super::{EDGE, WIDTH, frame};
+use super::frame;
+use super::page::{Align, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
 use crate::words::{format_count, format_duration};
 use crate::{Mark, Run};
 use plotters::prelude::DrawingBackend;
 use pressure::Change;
 
-/// Changes listed at most.
-const MOST: usize = 12;
+/// Largest number of changes in the list.
+const MAX_ROWS: usize = 12;
+/// Height of a row.
 const ROW: f64 = 22.0;
+/// Height of the title.
 const HEAD: f64 = 40.0;
 
-/// Room that the list takes.
+/// Height of the list.
 pub(super) fn height(run: &Run) -> f64 {
-    match run.marks.len().min(MOST) {
+    match run.marks.len().min(MAX_ROWS) {
         0 => 0.0,
         shown => HEAD + ROW * shown.div_ceil(2) as f64,
     }
 }
 
 pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
-    let earlier = run.marks.len().saturating_sub(MOST);
+    let earlier = run.marks.len().saturating_sub(MAX_ROWS);
     let shown = &run.marks[earlier..];
     if shown.is_empty() {
         return Ok(());
@@ -34,30 +35,30 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
     let top = frame::BOTTOM + 28.0;
     page.text((EDGE, top), "Changes", head, Align::Left)?;
     if earlier > 0 {
-        let words = format!(
-            "the newest {MOST}; {} before them",
+        let note = format!(
+            "the latest {MAX_ROWS}; {} earlier",
             format_count(earlier as u64)
         );
         page.text(
             (EDGE + head.width("Changes") + 8.0, top),
-            &words,
+            &note,
             small,
             Align::Left,
         )?;
     }
     let rows = shown.len().div_ceil(2);
-    let wide = (WIDTH - 2.0 * EDGE) / 2.0;
+    let column = (WIDTH - 2.0 * EDGE) / 2.0;
     for (i, mark) in shown.iter().enumerate() {
         let place = (
-            EDGE + wide * (i / rows) as f64,
+            EDGE + column * (i / rows) as f64,
             top + 24.0 + ROW * (i % rows) as f64,
         );
-        row(mark, page, place, wide - 24.0)?;
+        row(mark, page, place, column - 24.0)?;
     }
     Ok(())
 }
 
-fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, wide: f64) -> Drawn {
+fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, width: f64) -> Drawn {
     let (strong, plain) = (
         Type::strong(12.0, colour::TEXT),
         Type::plain(12.0, colour::TEXT_2),
@@ -73,22 +74,22 @@ fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, wide: f64)
     let left = 76.0 + strong.width(&mark.short) + 8.0;
     page.text(
         (x + left, y),
-        &fitted(&mark.reason, plain, wide - left),
+        &plain.fit(&mark.reason, width - left),
         plain,
         Align::Left,
     )
 }
 
-/// The change is one of the micro-batch's size, or of working at all.
-pub(super) fn is_of_size(change: Change) -> bool {
+/// True if the change is one of the micro-batch, or pauses or continues the run.
+pub(super) fn changes_micro_batch(change: Change) -> bool {
     !matches!(
         change,
         Change::Prefetch | Change::CheckpointMore | Change::CheckpointLess | Change::Moments
     )
 }
 
-/// Filled and down: a smaller piece; hollow and up: a larger one. Bars stand for waiting, a square for the end, a diamond for
-/// what is no change of size.
+/// Draws the symbol of a change. A filled triangle down is a smaller micro-batch, a hollow triangle
+/// up a larger one, two bars a pause, a square the end, a diamond any other change.
 pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point) -> Drawn {
     match mark.change {
         Change::Shrink | Change::Cancel => page.shape(
@@ -100,7 +101,7 @@ pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Poin
             .into_iter()
             .try_for_each(|left| page.rect((left, y - 5.0), (left + 3.0, y + 5.0), colour::TEXT)),
         Change::Stop => page.rect((x - 4.5, y - 4.5), (x + 4.5, y + 4.5), colour::TEXT),
-        _ if !is_of_size(mark.change) => page.shape(
+        _ if !changes_micro_batch(mark.change) => page.shape(
             &[(x - 5.5, y), (x, y - 5.5), (x + 5.5, y), (x, y + 5.5)],
             colour::BG,
             colour::TEXT,

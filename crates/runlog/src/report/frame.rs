@@ -1,9 +1,8 @@
-//! What the report's panels share: their places, the time axis, grid, level tint, and names at the right. Knows no
-//! series.
+//! Shared parts of the report's panels: their positions, time axis, grid, level tint and legend.
+//! Knows no series.
 
-use super::page::{Align, Drawn, Page, Point, Type, colour};
+use super::page::{Align, Dashes, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
 use super::scale::Scale;
-use super::{EDGE, WIDTH};
 use crate::LevelSpan;
 use crate::window::Pull;
 use crate::words::format_duration;
@@ -24,7 +23,7 @@ pub(super) const LOSS: Band = Band {
     top: 646.0,
     bottom: 806.0,
 };
-/// Where the panels and their axis end.
+/// Bottom of the panels and their axis.
 pub(super) const BOTTOM: f64 = 832.0;
 
 const HEAD: Type = Type::strong(13.0, colour::TEXT);
@@ -33,7 +32,7 @@ const TICK: Type = Type::plain(11.0, colour::TEXT_3);
 const NAME: Type = Type::plain(12.0, colour::TEXT_2);
 pub(super) const VALUE: Type = Type::strong(12.0, colour::TEXT);
 
-/// A panel's place.
+/// The vertical position of a panel.
 #[derive(Clone, Copy)]
 pub(super) struct Band {
     pub top: f64,
@@ -41,19 +40,21 @@ pub(super) struct Band {
 }
 
 impl Band {
+    /// The y coordinate of a value on a scale from 0 to `top`.
     pub(super) fn y(&self, value: f64, top: f64) -> f64 {
         self.bottom - (value / top).clamp(0.0, 1.0) * (self.bottom - self.top)
     }
 }
 
-/// What stands at the right of a panel: where, a sample of how it is drawn, name and value.
-pub(super) struct Named {
+/// An entry of the legend at the right of a panel.
+pub(super) struct LegendEntry {
     pub y: f64,
     pub key: Key,
     pub name: &'static str,
     pub value: String,
 }
 
+/// How a legend entry shows the style of its series.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
     Fill(RGBColor),
@@ -63,17 +64,20 @@ pub(super) enum Key {
     Nothing,
 }
 
+/// The panels of one run.
 pub(super) struct Panels<'a, B: DrawingBackend> {
     pub page: &'a Page<B>,
     pub pull: Pull,
     pub end_ms: f64,
 }
+
 impl<B: DrawingBackend> Panels<'_, B> {
+    /// The x coordinate of a time.
     pub(super) fn x(&self, at_ms: f64) -> f64 {
         LEFT + (at_ms / self.end_ms).clamp(0.0, 1.0) * (RIGHT - LEFT)
     }
 
-    /// Where a series stands, without what is not a number.
+    /// The points of a series, without values that are not a number.
     pub(super) fn points(&self, at: &str, value: &str, band: Band, top: f64) -> Vec<Point> {
         let pairs = self.pull.array(at).iter().zip(self.pull.array(value));
         let numbers = pairs.filter(|(_, value)| value.is_finite());
@@ -82,8 +86,9 @@ impl<B: DrawingBackend> Panels<'_, B> {
             .collect()
     }
 
+    /// Tints the background of all panels for a period of warning or critical level.
     pub(super) fn tint(&self, span: &LevelSpan) -> Drawn {
-        let (wash, strip, words) = match span.level {
+        let (wash, strip, text) = match span.level {
             Level::Critical => (
                 colour::CRITICAL_WASH,
                 colour::CRITICAL,
@@ -101,7 +106,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
             Level::Critical => "critical",
             _ => "warning",
         };
-        let kind = Type::strong(12.0, words);
+        let kind = Type::strong(12.0, text);
         let title = LEFT + 110.0;
         if to - from < kind.width(word) + 18.0 || from < title {
             return Ok(());
@@ -111,7 +116,8 @@ impl<B: DrawingBackend> Panels<'_, B> {
             .text((from + 17.0, MEMORY.top - 11.0), word, kind, Align::Left)
     }
 
-    /// A triangle for warning, an octagon for critical: never colour alone.
+    /// A triangle for warning, an octagon for critical: the level must not be shown by colour
+    /// alone.
     fn level_glyph(&self, level: Level, (x, y): Point, ink: RGBColor) -> Drawn {
         let outline: &[Point] = match level {
             Level::Critical => &[
@@ -161,29 +167,29 @@ impl<B: DrawingBackend> Panels<'_, B> {
         self.page.shape(&corners, inside, colour::EVALUATION)
     }
 
-    /// Names beside their values, pushed apart and kept inside the panel.
-    pub(super) fn names(&self, mut named: Vec<Named>, band: Band) -> Drawn {
-        pub(super) const APART: f64 = 17.0;
-        named.sort_by(|a, b| a.y.total_cmp(&b.y));
+    /// Draws the legend. Entries are moved apart and kept inside the panel.
+    pub(super) fn legend(&self, mut entries: Vec<LegendEntry>, band: Band) -> Drawn {
+        const DISTANCE: f64 = 17.0;
+        entries.sort_by(|a, b| a.y.total_cmp(&b.y));
         let mut free = band.top;
-        for one in &mut named {
-            one.y = one.y.max(free);
-            free = one.y + APART;
+        for entry in &mut entries {
+            entry.y = entry.y.max(free);
+            free = entry.y + DISTANCE;
         }
         let mut limit = band.bottom;
-        for one in named.iter_mut().rev() {
-            one.y = one.y.min(limit);
-            limit = one.y - APART;
+        for entry in entries.iter_mut().rev() {
+            entry.y = entry.y.min(limit);
+            limit = entry.y - DISTANCE;
         }
         let x = RIGHT + 14.0;
-        for one in &named {
-            let y = one.y;
-            match one.key {
+        for entry in &entries {
+            let y = entry.y;
+            match entry.key {
                 Key::Fill(ink) => self.page.rect((x, y - 5.0), (x + 10.0, y + 5.0), ink)?,
                 Key::Line(ink) => self.page.line(&[(x - 2.0, y), (x + 12.0, y)], 2.0, ink)?,
                 Key::Dashes => self.page.dashes(
                     &[(x - 2.0, y), (x + 12.0, y)],
-                    (4.0, 2.5),
+                    Dashes { on: 4.0, off: 2.5 },
                     1.5,
                     colour::BUDGET,
                 )?,
@@ -191,13 +197,14 @@ impl<B: DrawingBackend> Panels<'_, B> {
                 Key::Nothing => {}
             }
             self.page
-                .text((x + 20.0, y + 4.0), one.name, NAME, Align::Left)?;
+                .text((x + 20.0, y + 4.0), entry.name, NAME, Align::Left)?;
             self.page
-                .text((WIDTH - EDGE, y + 4.0), &one.value, VALUE, Align::Right)?;
+                .text((WIDTH - EDGE, y + 4.0), &entry.value, VALUE, Align::Right)?;
         }
         Ok(())
     }
 
+    /// Draws the time axis below the panels.
     pub(super) fn axis(&self) -> Drawn {
         self.page.line(
             &[(LEFT, LOSS.bottom), (RIGHT, LOSS.bottom)],
@@ -205,15 +212,15 @@ impl<B: DrawingBackend> Panels<'_, B> {
             colour::AXIS,
         )?;
         for tick in Scale::time(self.end_ms, 10.0).ticks() {
-            let (x, words) = (self.x(tick), format_duration(tick / 1000.0));
+            let (x, label) = (self.x(tick), format_duration(tick / 1000.0));
             self.page.line(
                 &[(x, LOSS.bottom), (x, LOSS.bottom + 4.0)],
                 1.0,
                 colour::AXIS,
             )?;
-            let half = TICK.width(&words) / 2.0;
+            let half = TICK.width(&label) / 2.0;
             self.page
-                .text((x - half, LOSS.bottom + 18.0), &words, TICK, Align::Left)?;
+                .text((x - half, LOSS.bottom + 18.0), &label, TICK, Align::Left)?;
         }
         Ok(())
     }

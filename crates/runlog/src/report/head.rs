@@ -1,7 +1,6 @@
-//! The head of the report: what was trained, on what, and the numbers that came out.
+//! The head of the report: what was trained, on which data, and the results.
 
-use super::page::{Align, Drawn, Page, Type, colour};
-use super::{EDGE, WIDTH};
+use super::page::{Align, Drawn, EDGE, Page, Type, WIDTH, colour};
 use crate::words::{MISSING, format_bytes, format_count, format_duration, format_percent};
 use crate::{Run, Started};
 use jiff::Timestamp;
@@ -14,10 +13,10 @@ const FIGURE: Type = Type::strong(22.0, colour::TEXT);
 const CAPTION: Type = Type::plain(12.0, colour::TEXT_3);
 /// Top of the row of figures.
 const ROW: f64 = 104.0;
-/// Its height.
-const HIGH: f64 = 64.0;
+/// Height of the row of figures.
+const ROW_HEIGHT: f64 = 64.0;
 
-/// `id` is the title of a run that has not said its name yet.
+/// Draws the head. `id` is the title of a run without a name.
 pub(super) fn draw<B: DrawingBackend>(run: &Run, id: &str, page: &Page<B>) -> Drawn {
     let started = run.started.clone().unwrap_or_default();
     let right = WIDTH - EDGE;
@@ -27,46 +26,52 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, id: &str, page: &Page<B>) -> Dr
         &started.name
     };
     let date = date(&started);
-    let room = right - EDGE - BODY.width(&date) - 24.0;
-    page.text((EDGE, 48.0), &fitted(name, TITLE, room), TITLE, Align::Left)?;
+    let available = right - EDGE - BODY.width(&date) - 24.0;
+    page.text(
+        (EDGE, 48.0),
+        &TITLE.fit(name, available),
+        TITLE,
+        Align::Left,
+    )?;
     page.text((right, 48.0), &date, BODY, Align::Right)?;
     page.text(
         (EDGE, 70.0),
-        &fitted(&about(&started), BODY, right - EDGE),
+        &BODY.fit(&describe(&started), right - EDGE),
         BODY,
         Align::Left,
     )?;
     page.text(
         (EDGE, 89.0),
-        &fitted(&run.line.sentence, BODY, right - EDGE),
+        &BODY.fit(&run.status_line.message, right - EDGE),
         BODY,
         Align::Left,
     )?;
 
     let figures = figures(run, &started);
-    let wide = (right - EDGE) / figures.len() as f64;
-    for y in [ROW, ROW + HIGH] {
+    let column = (right - EDGE) / figures.len() as f64;
+    for y in [ROW, ROW + ROW_HEIGHT] {
         page.line(&[(EDGE, y), (right, y)], 0.75, colour::LINE)?;
     }
-    for (i, (value, unit, caption)) in figures.iter().enumerate() {
-        let left = EDGE + wide * i as f64;
+    for (i, figure) in figures.iter().enumerate() {
+        let left = EDGE + column * i as f64;
         if i > 0 {
-            page.line(&[(left, ROW), (left, ROW + HIGH)], 0.75, colour::LINE)?;
+            page.line(&[(left, ROW), (left, ROW + ROW_HEIGHT)], 0.75, colour::LINE)?;
         }
         let x = left + if i > 0 { 16.0 } else { 0.0 };
-        page.text((x, ROW + 32.0), value, FIGURE, Align::Left)?;
+        page.text((x, ROW + 32.0), &figure.value, FIGURE, Align::Left)?;
         page.text(
-            (x + FIGURE.width(value) + 6.0, ROW + 32.0),
-            unit,
+            (x + FIGURE.width(&figure.value) + 6.0, ROW + 32.0),
+            &figure.unit,
             BODY,
             Align::Left,
         )?;
-        page.text((x, ROW + 51.0), caption, CAPTION, Align::Left)?;
+        page.text((x, ROW + 51.0), figure.caption, CAPTION, Align::Left)?;
     }
     Ok(())
 }
 
-fn about(started: &Started) -> String {
+/// The run in one line: model, device, data.
+fn describe(started: &Started) -> String {
     if started.model.is_empty() {
         return String::new();
     }
@@ -75,7 +80,7 @@ fn about(started: &Started) -> String {
         format!("{} parameters", format_count(started.parameters)),
         started.device.clone(),
         format!(
-            "{} samples a step",
+            "{} samples per step",
             format_count(started.effective_batch.into())
         ),
         format!(
@@ -85,9 +90,9 @@ fn about(started: &Started) -> String {
         ),
         match started.task.as_str() {
             "text-classification" | "language-model" | "token-compression" => {
-                format!("{} tokens", started.image_size)
+                format!("{} tokens", started.input_size)
             }
-            _ => format!("{} pixels", started.image_size),
+            _ => format!("{} pixels", started.input_size),
         },
         started.optimizer.clone(),
         format!("seed {}", started.seed),
@@ -106,61 +111,66 @@ fn date(started: &Started) -> String {
     }
 }
 
-/// Value, unit, caption.
-fn figures(run: &Run, started: &Started) -> [(String, String, &'static str); 6] {
+/// A number with its unit and caption.
+struct Figure {
+    value: String,
+    unit: String,
+    caption: &'static str,
+}
+
+impl Figure {
+    fn new(value: String, caption: &'static str) -> Figure {
+        Figure {
+            value,
+            unit: String::new(),
+            caption,
+        }
+    }
+
+    /// Splits a text such as "6.1 GB" at its last space.
+    fn with_unit(text: String, caption: &'static str) -> Figure {
+        let Some((value, unit)) = text.rsplit_once(' ') else {
+            return Figure::new(text, caption);
+        };
+        Figure {
+            value: value.to_owned(),
+            unit: unit.to_owned(),
+            caption,
+        }
+    }
+}
+
+fn figures(run: &Run, started: &Started) -> [Figure; 6] {
     let figures = &run.figures;
-    let split = |text: String| match text.rsplit_once(' ') {
-        Some((value, unit)) => (value.to_owned(), unit.to_owned()),
-        None => (text, String::new()),
-    };
-    let best = run.best_evaluation().map(|best| best.loss);
-    let (best, caption) = match (figures.best_accuracy, best) {
-        (Some(accuracy), _) => (split(format_percent(accuracy)), "best held-out accuracy"),
-        // A task that has none.
-        (None, Some(loss)) => ((format!("{loss:.3}"), String::new()), "best held-out loss"),
-        (None, None) => (
-            (MISSING.into(), String::new()),
-            "held out, not yet evaluated",
-        ),
+    let best_loss = run.best_evaluation().map(|best| best.loss);
+    let best = match (figures.best_accuracy, best_loss) {
+        (Some(accuracy), _) => {
+            Figure::with_unit(format_percent(accuracy), "best held-out accuracy")
+        }
+        // The task has no accuracy.
+        (None, Some(loss)) => Figure::new(format!("{loss:.3}"), "best held-out loss"),
+        (None, None) => Figure::new(MISSING.into(), "held out, not yet evaluated"),
     };
     let loss = figures
         .smoothed_loss
         .map_or(MISSING.into(), |loss| format!("{loss:.3}"));
-    let planned = match started.steps {
-        0 => String::new(),
-        steps => format!("of {}", format_count(steps)),
+    let steps = Figure {
+        unit: match started.steps {
+            0 => String::new(),
+            steps => format!("of {}", format_count(steps)),
+        },
+        ..Figure::new(format_count(figures.step), "steps")
     };
-    let duration = split(format_duration(run.now_ms as f64 / 1000.0));
-    let peak = run
-        .highest_footprint()
-        .map_or((MISSING.into(), String::new()), |peak| {
-            split(format_bytes(peak))
-        });
+    let peak = run.highest_footprint().map_or(MISSING.into(), format_bytes);
     [
-        (best.0, best.1, caption),
-        (loss, String::new(), "smoothed loss"),
-        (format_count(figures.step), planned, "steps"),
-        (duration.0, duration.1, "duration"),
-        (
+        best,
+        Figure::new(loss, "smoothed loss"),
+        steps,
+        Figure::with_unit(format_duration(run.now_ms as f64 / 1000.0), "duration"),
+        Figure::new(
             format_count(figures.changes.into()),
-            String::new(),
             "changes of the micro-batch",
         ),
-        (peak.0, peak.1, "highest footprint"),
+        Figure::with_unit(peak, "highest footprint"),
     ]
-}
-
-/// The text, cut with an ellipsis where it is wider than its room.
-pub(super) fn fitted(text: &str, kind: Type, room: f64) -> String {
-    if kind.width(text) <= room {
-        return text.to_owned();
-    }
-    let mut cut = text.to_owned();
-    while cut.pop().is_some() {
-        let short = format!("{}…", cut.trim_end());
-        if kind.width(&short) <= room {
-            return short;
-        }
-    }
-    String::new()
 }

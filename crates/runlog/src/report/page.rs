@@ -1,5 +1,5 @@
-//! A page to draw on, in logical pixels: the same calls make the SVG and the bitmap. Knows colours, type and shapes,
-//! not what they mean.
+//! A page to draw on, in logical pixels. The same calls draw the SVG and the bitmap. Knows colours,
+//! fonts and shapes.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -8,14 +8,18 @@ use plotters::style::{FontStyle, FontTransform, register_font};
 use std::fmt::Display;
 use std::sync::Once;
 
-/// Device pixels a logical pixel: plotters places everything on whole ones.
+/// Width of the page in logical pixels.
+pub(super) const WIDTH: f64 = 1160.0;
+/// Margin of the page in logical pixels.
+pub(super) const EDGE: f64 = 32.0;
+/// Device pixels per logical pixel: plotters rounds all coordinates to device pixels.
 pub(super) const SCALE: u32 = 4;
-/// The faces of the window where the SVG is shown, the embedded one where the PNG is made.
+/// Font of the SVG: that of the window. The PNG is drawn with the embedded font.
 const FAMILY: &str = "Inter, -apple-system, 'Helvetica Neue', sans-serif";
-/// plotters takes a line's height for its size and divides it by this.
-const LINE: f64 = 1.24;
+/// plotters divides the font size by this line height.
+const LINE_HEIGHT: f64 = 1.24;
 
-/// The light theme of the window, by the names of its tokens.
+/// The light theme of the window, named like its CSS tokens.
 pub(super) mod colour {
     use plotters::style::RGBColor;
     pub const BG: RGBColor = RGBColor(0xfc, 0xfc, 0xfd);
@@ -42,18 +46,19 @@ pub(super) mod colour {
     pub const EVALUATION: RGBColor = RGBColor(0x1d, 0x1d, 0x20);
 }
 
+/// The result of drawing; the error is the drawing library's message.
 pub(super) type Drawn = Result<(), String>;
-/// A place on the page, in logical pixels.
+/// A position on the page, in logical pixels.
 pub(super) type Point = (f64, f64);
 
-/// Which end of a text stands at its place.
+/// Which end of a text is at its position.
 #[derive(Clone, Copy)]
 pub(super) enum Align {
     Left,
     Right,
 }
 
-/// How a text looks.
+/// A text style.
 #[derive(Clone, Copy)]
 pub(super) struct Type {
     size: f64,
@@ -79,7 +84,7 @@ impl Type {
     }
 
     fn style(&self) -> TextStyle<'static> {
-        let size = self.size * LINE * f64::from(SCALE);
+        let size = self.size * LINE_HEIGHT * f64::from(SCALE);
         let style = TextStyle::from((FontFamily::Name(FAMILY), size, self.weight));
         TextStyle {
             color: self.colour.to_backend_color(),
@@ -94,47 +99,69 @@ impl Type {
             f64::from(greatest.0 - least.0) / f64::from(SCALE)
         })
     }
+    /// Shortens the text with an ellipsis if it is wider than `available` logical pixels.
+    pub fn fit(&self, text: &str, available: f64) -> String {
+        if self.width(text) <= available {
+            return text.to_owned();
+        }
+        let mut cut = text.to_owned();
+        while cut.pop().is_some() {
+            let short = format!("{}…", cut.trim_end());
+            if self.width(&short) <= available {
+                return short;
+            }
+        }
+        String::new()
+    }
 }
 
-/// What the page is made of.
+/// A dash pattern, in logical pixels.
 #[derive(Clone, Copy)]
-pub(super) enum Paper {
+pub(super) struct Dashes {
+    pub on: f64,
+    pub off: f64,
+}
+
+/// The kind of image that is drawn.
+#[derive(Clone, Copy)]
+pub(super) enum Backend {
     Svg,
     Bitmap,
 }
 
-impl Paper {
-    /// How far below its place plotters puts a text's baseline, in ems. The two differ; a baseline must not.
-    fn drop_ems(self) -> f64 {
+impl Backend {
+    /// Distance from a text's position to its baseline, in ems. It differs between plotters'
+    /// backends.
+    fn baseline_offset(self) -> f64 {
         match self {
-            Paper::Svg => 0.76,
-            Paper::Bitmap => LINE / 2.0,
+            Backend::Svg => 0.76,
+            Backend::Bitmap => LINE_HEIGHT / 2.0,
         }
     }
 }
 
-/// The page itself.
+/// The page.
 pub(super) struct Page<B: DrawingBackend> {
     area: DrawingArea<B, Shift>,
-    paper: Paper,
+    target: Backend,
 }
 
 impl<B: DrawingBackend> Page<B> {
-    pub fn new(backend: B, paper: Paper) -> Result<Page<B>, String> {
+    pub fn new(backend: B, target: Backend) -> Result<Page<B>, String> {
         load_fonts();
         let page = Page {
             area: backend.into_drawing_area(),
-            paper,
+            target,
         };
-        page.area.fill(&colour::BG).map_err(words)?;
+        page.area.fill(&colour::BG).map_err(message)?;
         Ok(page)
     }
 
     pub fn finish(&self) -> Drawn {
-        self.area.present().map_err(words)
+        self.area.present().map_err(message)
     }
 
-    /// A text whose baseline begins or ends at a place.
+    /// Draws a text whose baseline starts or ends at a position.
     pub fn text(&self, (x, y): Point, text: &str, kind: Type, align: Align) -> Drawn {
         let h_pos = match align {
             Align::Left => HPos::Left,
@@ -142,49 +169,44 @@ impl<B: DrawingBackend> Page<B> {
         };
         let style = kind.style().pos(Pos::new(h_pos, VPos::Top));
         let style = style.transform(FontTransform::None);
-        let top = y - self.paper.drop_ems() * kind.size;
+        let top = y - self.target.baseline_offset() * kind.size;
         self.area
-            .draw(&Text::new(text, placed((x, top)), style))
-            .map_err(words)
+            .draw(&Text::new(text, device_point((x, top)), style))
+            .map_err(message)
     }
 
-    /// A line through places that are all there.
+    /// Draws a line through points.
     pub fn line(&self, points: &[Point], width: f64, colour: RGBColor) -> Drawn {
         let style = colour.stroke_width((width * f64::from(SCALE)).round() as u32);
         match points.len() {
             0 | 1 => Ok(()),
             _ => self
                 .area
-                .draw(&PathElement::new(all_placed(points), style))
-                .map_err(words),
+                .draw(&PathElement::new(device_points(points), style))
+                .map_err(message),
         }
     }
 
-    /// A straight line in dashes of `on` with gaps of `off`.
-    pub fn dashes(
-        &self,
-        points: &[Point],
-        (on, off): (f64, f64),
-        width: f64,
-        colour: RGBColor,
-    ) -> Drawn {
-        // The place within the pattern is carried over the corners.
+    /// Draws a dashed line.
+    pub fn dashes(&self, points: &[Point], pattern: Dashes, width: f64, colour: RGBColor) -> Drawn {
+        let Dashes { on, off } = pattern;
+        // The pattern continues at the corners.
         let mut at = 0.0;
         for pair in points.windows(2) {
             let (from, to) = (pair[0], pair[1]);
             let length = (to.0 - from.0).hypot(to.1 - from.1);
-            let on_way = |t: f64| {
-                let share = (t / length).clamp(0.0, 1.0);
+            let point_at = |t: f64| {
+                let fraction = (t / length).clamp(0.0, 1.0);
                 (
-                    from.0 + share * (to.0 - from.0),
-                    from.1 + share * (to.1 - from.1),
+                    from.0 + fraction * (to.0 - from.0),
+                    from.1 + fraction * (to.1 - from.1),
                 )
             };
             let mut begin = -(at % (on + off));
             while begin < length {
                 if begin + on > 0.0 {
                     self.line(
-                        &[on_way(begin.max(0.0)), on_way((begin + on).min(length))],
+                        &[point_at(begin.max(0.0)), point_at((begin + on).min(length))],
                         width,
                         colour,
                     )?;
@@ -198,18 +220,19 @@ impl<B: DrawingBackend> Page<B> {
 
     pub fn fill(&self, points: &[Point], colour: impl Color) -> Drawn {
         self.area
-            .draw(&Polygon::new(all_placed(points), colour.filled()))
-            .map_err(words)
+            .draw(&Polygon::new(device_points(points), colour.filled()))
+            .map_err(message)
     }
 
     pub fn rect(&self, (left, top): Point, (right, bottom): Point, colour: RGBColor) -> Drawn {
-        let corners = [placed((left, top)), placed((right, bottom))];
+        let corners = [device_point((left, top)), device_point((right, bottom))];
         self.area
             .draw(&Rectangle::new(corners, colour.filled()))
-            .map_err(words)
+            .map_err(message)
     }
 
-    /// A small shape filled with one colour and edged with another: thick outlines of sharp corners would break.
+    /// Draws a small filled shape with an outline. The outline is a larger filled shape, because
+    /// plotters breaks thick outlines at sharp corners.
     pub fn shape(&self, points: &[Point], inside: RGBColor, edge: RGBColor) -> Drawn {
         self.fill(points, edge)?;
         let count = points.len() as f64;
@@ -222,16 +245,16 @@ impl<B: DrawingBackend> Page<B> {
     }
 }
 
-fn placed((x, y): Point) -> (i32, i32) {
+fn device_point((x, y): Point) -> (i32, i32) {
     let scaled = |v: f64| (v * f64::from(SCALE)).round() as i32;
     (scaled(x), scaled(y))
 }
 
-fn all_placed(points: &[Point]) -> Vec<(i32, i32)> {
-    points.iter().map(|point| placed(*point)).collect()
+fn device_points(points: &[Point]) -> Vec<(i32, i32)> {
+    points.iter().map(|point| device_point(*point)).collect()
 }
 
-fn words(error: impl Display) -> String {
+fn message(error: impl Display) -> String {
     error.to_string()
 }
 
@@ -240,7 +263,7 @@ fn load_fonts() {
     LOADED.call_once(|| {
         let regular = include_bytes!("../../assets/ebb-report-sans-regular.otf");
         let strong = include_bytes!("../../assets/ebb-report-sans-semibold.otf");
-        // Fonts that cannot be read make the drawing fail, and it says so.
+        // If a font cannot be registered, drawing fails with an error message.
         let _ = register_font(FAMILY, FontStyle::Normal, regular);
         let _ = register_font(FAMILY, FontStyle::Bold, strong);
     });

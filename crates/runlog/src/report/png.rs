@@ -1,25 +1,28 @@
-//! Makes a PNG of drawn pixels. Knows colours as three bytes.
+//! Writes a PNG of drawn pixels. A pixel is three bytes: red, green, blue.
 
 use std::io::{self, BufWriter};
 use std::path::Path;
 
-/// Pixels drawn for one pixel kept, each way: the drawing has hard edges, their mean has soft ones.
-pub(super) const FINER: usize = 2;
+/// Drawn pixels per output pixel in each direction. Averaging them smooths the edges.
+const SUPERSAMPLING: usize = 2;
 
-/// Averages the drawn pixels `FINER` by `FINER` and writes them.
+/// Averages squares of `SUPERSAMPLING` by `SUPERSAMPLING` drawn pixels and writes the result.
 pub(super) fn write(path: &Path, drawn: &[u8], width: usize, height: usize) -> io::Result<()> {
-    let (width, height, row) = (width / FINER, height / FINER, width * 3);
+    let (width, height, row) = (width / SUPERSAMPLING, height / SUPERSAMPLING, width * 3);
     let mut pixels = Vec::with_capacity(width * height * 3);
     for y in 0..height {
         for x in 0..width {
             for channel in 0..3 {
-                let sum: usize = (0..FINER * FINER)
+                let sum: usize = (0..SUPERSAMPLING * SUPERSAMPLING)
                     .map(|i| {
-                        let (x, y) = (x * FINER + i % FINER, y * FINER + i / FINER);
+                        let (x, y) = (
+                            x * SUPERSAMPLING + i % SUPERSAMPLING,
+                            y * SUPERSAMPLING + i / SUPERSAMPLING,
+                        );
                         usize::from(drawn[y * row + x * 3 + channel])
                     })
                     .sum();
-                pixels.push((sum / (FINER * FINER)) as u8);
+                pixels.push((sum / (SUPERSAMPLING * SUPERSAMPLING)) as u8);
             }
         }
     }

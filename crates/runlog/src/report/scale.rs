@@ -1,4 +1,4 @@
-//! Axes: round ticks from 0, and places on the page. Knows numbers only.
+//! Axes with round ticks from 0.
 
 /// An axis from 0 to its last round tick.
 pub(super) struct Scale {
@@ -7,52 +7,52 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// At most `most` steps of 1, 2 or 5 times a power of ten that reach `greatest`.
-    pub fn decimal(greatest: f64, most: f64) -> Scale {
-        let greatest = if greatest > 0.0 { greatest } else { 1.0 };
-        let power = 10f64.powf((greatest / most).log10().floor());
+    /// At most `max_steps` steps of 1, 2 or 5 times a power of ten that reach `max`.
+    pub fn decimal(max: f64, max_steps: f64) -> Scale {
+        let max = if max > 0.0 { max } else { 1.0 };
+        let power = 10f64.powf((max / max_steps).log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
-        Scale::first_fit(&steps, greatest, most)
+        Scale::first_fit(&steps, max, max_steps)
     }
 
-    /// At most `most` steps of a power of two that reach `greatest`: memory and batches come in powers of two.
-    pub fn binary(greatest: f64, most: f64) -> Scale {
-        let greatest = if greatest > 0.0 { greatest } else { 1.0 };
-        let step = 2f64.powf((greatest / most).log2().floor());
-        Scale::first_fit(&[step, 2.0 * step], greatest, most)
+    /// At most `max_steps` steps of a power of two that reach `max`, for memory and batch sizes.
+    pub fn binary(max: f64, max_steps: f64) -> Scale {
+        let max = if max > 0.0 { max } else { 1.0 };
+        let step = 2f64.powf((max / max_steps).log2().floor());
+        Scale::first_fit(&[step, 2.0 * step], max, max_steps)
     }
 
-    /// Whole seconds, minutes or hours as a clock divides them, in milliseconds. An axis of time ends where the run does.
-    pub fn time(ms: f64, most: f64) -> Scale {
+    /// Steps of round seconds, minutes or hours, in milliseconds. The axis ends at `ms`.
+    pub fn time(ms: f64, max_steps: f64) -> Scale {
         let (second, minute, hour) = (1e3, 60e3, 3600e3);
         let mut steps: Vec<f64> = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0].map(|n| n * second).into();
         steps.extend([1.0, 2.0, 5.0, 10.0, 15.0, 30.0].map(|n| n * minute));
         steps.extend([1.0, 2.0, 6.0, 12.0, 24.0, 48.0, 168.0].map(|n| n * hour));
         Scale {
             top: ms,
-            ..Scale::first_fit(&steps, ms, most)
+            ..Scale::first_fit(&steps, ms, max_steps)
         }
     }
 
-    fn first_fit(steps: &[f64], greatest: f64, most: f64) -> Scale {
-        // A hair of rounding must not cost a whole step.
-        let count = |step: f64| (greatest / step - 1e-9).ceil();
-        let fits = steps.iter().copied().find(|step| count(*step) <= most);
-        let step = fits.unwrap_or(greatest / most);
+    fn first_fit(steps: &[f64], max: f64, max_steps: f64) -> Scale {
+        // A rounding error must not add a step.
+        let count = |step: f64| (max / step - 1e-9).ceil();
+        let fits = steps.iter().copied().find(|step| count(*step) <= max_steps);
+        let step = fits.unwrap_or(max / max_steps);
         Scale {
             step,
             top: step * count(step),
         }
     }
 
-    /// Every tick from 0 to the top.
+    /// All ticks from 0 to the top.
     pub fn ticks(&self) -> impl Iterator<Item = f64> {
         let count = (self.top / self.step + 1e-9).floor() as u32;
         let step = self.step;
         (0..=count).map(move |i| f64::from(i) * step)
     }
 
-    /// A tick in as few digits as all of them need.
+    /// Formats a tick with as few digits as all ticks need.
     pub fn label(&self, tick: f64) -> String {
         let digits = (0..6).find(|digits| {
             let shifted = self.step * 10f64.powi(*digits);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_divided_as_a_clock_divides_it() {
+    fn time_ticks_are_round_on_a_clock() {
         let check = |ms: f64, step_ms: f64| assert_eq!(Scale::time(ms, 10.0).step, step_ms, "{ms}");
         check(1_000.0, 1_000.0);
         check(20_000.0, 2_000.0);

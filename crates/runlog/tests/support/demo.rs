@@ -1,5 +1,6 @@
-//! A made-up but plausible run of 9:42: 64 samples a step on a 24 GB Mac, while another app comes and goes twice.
-//! Only additions, multiplications and divisions, so that every platform writes the same file.
+//! A synthetic run of 9:42 minutes: 64 samples per step on a Mac with 24 GB, while another app
+//! needs memory twice. It uses only additions, multiplications and divisions, so that every
+//! platform writes the same file.
 
 use super::Noise;
 use pressure::sentence;
@@ -19,19 +20,19 @@ const TRAIN: u64 = 972;
 const BATCH: u64 = 64;
 const STEPS_PER_EPOCH: u64 = 16;
 
-/// When, the size from then on, and why.
+/// Decisions: time in ms, micro-batch and reason.
 const PLAN: [(u64, u32, &str); 8] = [
-    (0, 1, "no piece has been measured yet"),
-    (4_000, 2, "one sample a piece leaves 19 GB free"),
-    (8_000, 4, "two samples a piece leave room"),
-    (14_000, 8, "four samples a piece leave room"),
-    (22_000, 16, "eight samples a piece leave room"),
+    (0, 1, "no micro-batch has been measured yet"),
+    (4_000, 2, "a micro-batch of 1 leaves 19 GB free"),
+    (8_000, 4, "a micro-batch of 2 leaves enough free"),
+    (14_000, 8, "a micro-batch of 4 leaves enough free"),
+    (22_000, 16, "a micro-batch of 8 leaves enough free"),
     (190_000, 11, "another app took 2.9 GB in 18 s"),
     (285_000, 16, "memory has been free for 4 s"),
     (537_000, 8, "another app took 6.1 GB in 20 s"),
 ];
 
-/// Every event of the run, in order.
+/// All events of the run, in order.
 pub fn events() -> Vec<RunEvent> {
     let mut run = Demo {
         noise: Noise(7),
@@ -58,7 +59,7 @@ struct Demo {
     noise: Noise,
     events: Vec<RunEvent>,
     clock_ms: f64,
-    /// Entries of `PLAN` carried out.
+    /// Number of entries of `PLAN` that were applied.
     decided: usize,
     sampled_ms: Option<u64>,
     drift: f64,
@@ -79,13 +80,13 @@ impl Demo {
         let begun_ms = self.clock_ms;
         let epoch = (step - 1) / STEPS_PER_EPOCH;
         let samples = BATCH.min(TRAIN - (step - 1) % STEPS_PER_EPOCH * BATCH);
-        let (mut left, mut pieces) = (samples, Vec::new());
+        let (mut left, mut micro_batches) = (samples, Vec::new());
         while left > 0 {
             self.decide(step - 1);
             let largest = u64::from(self.micro_batch());
             let size = left.div_ceil(left.div_ceil(largest));
             self.advance(size as f64 * 1000.0 / speed(size as u32));
-            pieces.push(size as u32);
+            micro_batches.push(size as u32);
             left -= size;
         }
         let wait_ms = 3.0 + 2.0 * self.noise.unit();
@@ -101,16 +102,16 @@ impl Demo {
             gradient_norm: rounded(0.4 + loss * (0.6 + 0.1 * self.noise.normal())),
             samples_per_second: rounded(samples as f64 * 1000.0 / (self.clock_ms - begun_ms)),
             wait_ms: rounded(wait_ms),
-            pieces,
-            blocks: Vec::new(),
-            measures: Default::default(),
+            micro_batches,
+            checkpoint_blocks: Vec::new(),
+            metrics: Default::default(),
         });
         if step == 40 {
             self.events.push(RunEvent::Skipped {
                 at_ms: self.at_ms(),
                 step,
-                what: "ibis/image_0031.jpg".into(),
-                reason: "it ends after 12 of 48 kB. Copy it again to use it.".into(),
+                item: "ibis/image_0031.jpg".into(),
+                reason: "it ends after 12 of 48 kB; copy it again to use it".into(),
                 gradients: Vec::new(),
             });
         }
@@ -121,7 +122,7 @@ impl Demo {
         self.pass(ms * factor);
     }
 
-    /// Lets time pass and reads the memory once a second on the way.
+    /// Advances the clock and samples memory once per second.
     fn pass(&mut self, ms: f64) {
         let until = self.clock_ms + ms;
         while self.sampled_ms.is_none_or(|at| (at + 1000) as f64 <= until) {
@@ -173,7 +174,7 @@ impl Demo {
     }
 
     fn decide(&mut self, step: u64) {
-        let Some(&(due_ms, size, why)) = PLAN.get(self.decided) else {
+        let Some(&(due_ms, size, reason)) = PLAN.get(self.decided) else {
             return;
         };
         if self.clock_ms < due_ms as f64 {
@@ -198,17 +199,17 @@ impl Demo {
             predicted_peak_bytes: bytes(STATE_GB + 0.3 * f64::from(size)),
             budget_bytes: bytes(LINE_GB - SYSTEM_GB - others_gb(at_ms as f64 / 1000.0, self.drift)),
             cause: Component::Headroom,
-            reason: why.into(),
+            reason: reason.into(),
         };
-        let sentence = sentence(previous, &decision);
+        let message = sentence(previous, &decision);
         self.events.push(RunEvent::Decision {
             at_ms,
             step,
             phase: Phase::Train,
             previous_micro_batch: previous,
-            pieces: (BATCH as u32).div_ceil(size),
+            micro_batches: (BATCH as u32).div_ceil(size),
             decision,
-            sentence,
+            message,
         });
         let event = self.sample(at_ms, 0.0);
         self.events.push(event);
@@ -222,7 +223,7 @@ impl Demo {
         let epoch = step / STEPS_PER_EPOCH;
         let right = (0.91 - 0.86 / (1.0 + square(epoch as f64 / 2.6)) + 0.01 * self.noise.normal())
             .clamp(0.05, 1.0);
-        // 243 photographs: the accuracy is one of their fractions.
+        // The accuracy is a fraction of 243 images.
         let accuracy = (right * 243.0).floor() / 243.0;
         let best = accuracy > self.best;
         self.best = self.best.max(accuracy);
@@ -240,16 +241,16 @@ impl Demo {
         }
     }
 
-    fn checkpoint(&mut self, step: u64, why: CheckpointReason) {
-        let ms = 760.0 + 60.0 * self.noise.unit();
+    fn checkpoint(&mut self, step: u64, reason: CheckpointReason) {
+        let duration_ms = 760.0 + 60.0 * self.noise.unit();
         self.advance(40.0);
         self.events.push(RunEvent::Checkpoint {
             at_ms: self.at_ms(),
             step,
             path: format!("checkpoints/step-{step:06}"),
             bytes: bytes(STATE_GB * 0.75),
-            ms: rounded(ms),
-            why,
+            duration_ms: rounded(duration_ms),
+            reason,
         });
     }
 }
@@ -270,7 +271,7 @@ fn started() -> Started {
         train_samples: TRAIN,
         held_out_samples: 243,
         parameters: 114_085_000,
-        image_size: 224,
+        input_size: 224,
         effective_batch: BATCH as u32,
         epochs: 30,
         steps: 30 * STEPS_PER_EPOCH,
@@ -282,7 +283,7 @@ fn started() -> Started {
         precision: "f32".into(),
         checkpoint_blocks: 0,
         threads: 8,
-        loader: "4 workers decode ahead, 8 pieces at most".into(),
+        loader: "4 workers prefetch up to 8 micro-batches".into(),
         memory_source: "macOS".into(),
         total_bytes: bytes(TOTAL_GB),
         seed: 7,

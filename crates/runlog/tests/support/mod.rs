@@ -1,10 +1,10 @@
-//! What the tests share.
-// Each test file uses its own part of this.
+//! Helpers shared by the tests.
+// Each test file uses only a part of this.
 #![allow(dead_code)]
 
 pub mod demo;
 
-/// A seeded stream of numbers, the same on every machine.
+/// Seeded random numbers, the same on every machine.
 pub struct Noise(pub u64);
 
 impl Noise {
@@ -17,7 +17,8 @@ impl Noise {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Roughly normal, variance 1: twelve of them, less their mean. No transcendental function, so no platform differs.
+    /// Approximately normal with variance 1: the sum of twelve uniform numbers. It avoids
+    /// transcendental functions, which differ between platforms.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

@@ -48,7 +48,7 @@ pub fn settle<'d>(
         total_bytes: ENDLESS_BYTES,
         limit_bytes: 0,
         memory_cap_bytes: Some(cap_bytes),
-        politeness: Policy::default().politeness,
+        max_system_fraction: Policy::default().max_system_fraction,
     };
     let data = DataNeed {
         effective_batch: plan.effective_batch,

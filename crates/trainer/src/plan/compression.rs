@@ -81,9 +81,9 @@ pub struct Compression {
     pub learning: Learning,
     /// Share of the tokens of every window that is kept, exactly but for rounding to whole tokens; absent, the policy keeps what is
     /// worth its cost.
-    pub kept_fraction: Option<f64>,
+    pub keep_fraction: Option<f64>,
     /// What a kept token costs, in nats.
-    pub kept_cost: f64,
+    pub keep_cost: f64,
     /// Temperature of the choice at the first and at the last step.
     pub temperature: (f64, f64),
     /// Steps over which it falls.
@@ -114,10 +114,10 @@ impl Compression {
             &Learning::ALL.map(|l| (l.name(), l)),
         )?;
         // A cost alone leaves the share to the policy.
-        let kept_fraction = match (config.kept_fraction, config.kept_cost) {
+        let keep_fraction = match (config.keep_fraction, config.keep_cost) {
             (None, Some(cost)) if policy != DropPolicy::Learned => {
-                let allowed = "only a learned policy weighs a cost; write --kept-fraction too";
-                return Err(setting("kept_cost", cost, allowed));
+                let allowed = "only a learned policy weighs a cost; write --keep-fraction too";
+                return Err(setting("keep_cost", cost, allowed));
             }
             (None, Some(_)) => None,
             (fraction, _) => Some(fraction.unwrap_or(KEPT_FRACTION)),
@@ -126,11 +126,11 @@ impl Compression {
         Ok(Compression {
             policy,
             learning,
-            kept_fraction,
-            kept_cost: config.kept_cost.unwrap_or(KEPT_COST),
+            keep_fraction,
+            keep_cost: config.keep_cost.unwrap_or(KEPT_COST),
             temperature: (
                 config.temperature.unwrap_or(first),
-                config.last_temperature.unwrap_or(last),
+                config.final_temperature.unwrap_or(last),
             ),
             steps: 0,
             seed,
@@ -140,7 +140,7 @@ impl Compression {
     /// Tokens kept of so many, where that is fixed: the nearest whole number, and at least one is kept and one dropped where there
     /// are two.
     pub fn kept(&self, tokens: usize) -> Option<usize> {
-        self.kept_fraction.map(|fraction| {
+        self.keep_fraction.map(|fraction| {
             let kept = (tokens as f64 * fraction).round() as usize;
             kept.clamp(1.min(tokens), tokens.saturating_sub(1).max(1.min(tokens)))
         })
@@ -174,7 +174,7 @@ mod tests {
             [Some(64), Some(4), Some(1), Some(1), Some(0)]
         );
         let priced = RunConfig {
-            kept_cost: Some(0.5),
+            keep_cost: Some(0.5),
             ..RunConfig::default()
         };
         assert_eq!(checked(priced.clone()).kept(128), None);

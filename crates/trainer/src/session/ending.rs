@@ -78,8 +78,8 @@ impl Session<'_> {
         self.journal.say(RunEvent::Stopped {
             at_ms: self.journal.now_ms(),
             step: self.state.step,
-            why,
-            sentence,
+            reason: why,
+            message: sentence,
         })?;
         Ok(Ending {
             why,

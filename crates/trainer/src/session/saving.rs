@@ -4,7 +4,7 @@ use super::Session;
 use crate::checkpoint::{self, Loaded, Moments};
 use crate::error::{Result, TrainError};
 use crate::learner::Learner;
-use runlog::{CheckpointReason, Every, RunEvent, RunFolder};
+use runlog::{CheckpointReason, Interval, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// A checkpoint that is written as quickly as this, in milliseconds, is quick enough where memory is short.
@@ -85,11 +85,11 @@ impl Session<'_> {
             return None;
         }
         let due = match self.plan.checkpoint_every {
-            Every::Minutes(minutes) => at_ms >= self.saved.at_ms + minutes * 60_000,
-            Every::Epochs(epochs) => {
+            Interval::Minutes(minutes) => at_ms >= self.saved.at_ms + minutes * 60_000,
+            Interval::Epochs(epochs) => {
                 step.is_multiple_of((epochs * self.plan.steps_per_epoch).max(1))
             }
-            Every::Steps(steps) => step.is_multiple_of(steps),
+            Interval::Steps(steps) => step.is_multiple_of(steps),
         };
         due.then_some(CheckpointReason::Periodic)
     }
@@ -147,8 +147,8 @@ impl Session<'_> {
             step: self.state.step,
             path: written.path,
             bytes: written.bytes,
-            ms,
-            why,
+            duration_ms: ms,
+            reason: why,
         })?;
         match checkpoint::tidy(&self.run, self.state.best.map(|(_, step)| step)) {
             Err(error) => self.journal.warn("old_checkpoints", error.to_string()),

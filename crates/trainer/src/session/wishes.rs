@@ -92,9 +92,9 @@ impl Session<'_> {
             step: self.state.step,
             phase: Phase::Train,
             previous_micro_batch: micro_batch,
-            pieces: self.plan.effective_batch.div_ceil(micro_batch.max(1)),
+            micro_batches: self.plan.effective_batch.div_ceil(micro_batch.max(1)),
             decision,
-            sentence,
+            message: sentence,
         })
     }
 }

@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device};
 use dataset::Sample;
-use runlog::{Every, RunConfig};
+use runlog::{Interval, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
 use trainer::models::Network;
@@ -140,11 +140,11 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         workers: None,
         memory_cap_bytes: None,
         memory_cap_fraction: None,
-        politeness: None,
+        max_system_fraction: None,
         parked_most_ms: None,
         seed: 7,
         dev_samples: None,
-        checkpoint_every: Every::parse("10min").unwrap(),
+        checkpoint_every: Interval::parse("10min").unwrap(),
         evaluate_every_epochs: 1,
         origin: None,
         config: RunConfig::default(),

@@ -9,8 +9,8 @@ const number = (value: number | "nan" | "inf" | "-inf") => (typeof value === "nu
 
 const emptyFigures: Figures = {
   step: 0, epoch: 1, samples_per_second: null, seconds_left: null, own_bytes: null, budget_bytes: null, pressure: null,
-  level: "normal", level_since_ms: 0, micro_batch: null, pieces: null, loss: null, smoothed_loss: null, held_out_loss: null,
-  accuracy: null, best_accuracy: null, learning_rate: null, changes: 0, skipped: 0, measures: {}, held_out: {},
+  level: "normal", level_since_ms: 0, micro_batch: null, micro_batches: null, loss: null, smoothed_loss: null, held_out_loss: null,
+  accuracy: null, best_accuracy: null, learning_rate: null, changes: 0, skipped: 0, step_metrics: {}, held_out_metrics: {},
 };
 
 const arrayNames = {
@@ -20,7 +20,7 @@ const arrayNames = {
 
 class Fold {
   figures = { ...emptyFigures };
-  line: StatusLine = { at_ms: 0, sentence: "Starting", meaning: "", level: "normal" };
+  line: StatusLine = { at_ms: 0, message: "Starting", detail: "", level: "normal" };
   marks: Mark[] = [];
   spans: LevelSpan[] = [];
   notes: string[] = [];
@@ -43,15 +43,15 @@ class Fold {
     this.line.level = level;
   }
 
-  decision({ at_ms, decision, previous_micro_batch: from, pieces, sentence }: RunEvent & { kind: "decision" }) {
+  decision({ at_ms, decision, previous_micro_batch: from, micro_batches, message }: RunEvent & { kind: "decision" }) {
     const { change, micro_batch: to, cause, reason } = decision;
-    const meaning = `The training is unchanged: 64 samples a step, now in ${pieces} pieces of ${to}.`;
-    this.line = { at_ms, sentence, meaning, level: this.figures.level };
-    Object.assign(this.figures, { micro_batch: to, pieces });
+    const detail = `The training is unchanged: 64 samples per step, now in ${micro_batches} micro-batches of ${to}.`;
+    this.line = { at_ms, message, detail, level: this.figures.level };
+    Object.assign(this.figures, { micro_batch: to, micro_batches });
     this.push("micro", at_ms, to);
     if (from === 0) return;
     this.figures.changes++;
-    this.marks.push({ at_ms, change, from, to, cause, short: sentence.split(":")[0]!, reason });
+    this.marks.push({ at_ms, change, from, to, cause, short: message.split(":")[0]!, reason });
   }
 
   step(event: RunEvent & { kind: "step" }) {
@@ -59,7 +59,7 @@ class Fold {
     const smoothed = 0.84 * (this.figures.smoothed_loss ?? raw) + 0.16 * raw;
     this.push("loss", event.at_ms, raw, smoothed);
     Object.assign(this.figures, {
-      step: event.step, epoch: event.epoch + 1, loss: raw, smoothed_loss: smoothed, pieces: event.pieces.length,
+      step: event.step, epoch: event.epoch + 1, loss: raw, smoothed_loss: smoothed, micro_batches: event.micro_batches.length,
       samples_per_second: event.samples_per_second, learning_rate: event.learning_rate,
     });
   }
@@ -72,7 +72,7 @@ class Fold {
       this.push("evaluation", event.at_ms, number(event.loss));
       this.figures.held_out_loss = number(event.loss);
     }
-    if (event.kind === "skipped") this.notes.push(`${event.what}: ${event.reason}`);
+    if (event.kind === "skipped") this.notes.push(`${event.item}: ${event.reason}`);
     if (event.kind === "skipped") this.figures.skipped++;
   }
 }
@@ -105,7 +105,7 @@ export const pullAt = (events: RunEvent[], moment: Moment, fromMs: number, toMs:
   const version = past.length + (moment.last ? 1 : 0);
   const header: Omit<PullHeader, "arrays"> = {
     version, unchanged: version === seen, status: moment.status, started, now_ms: moment.nowMs, now_unix_ms: (started?.unix_ms ?? 0) + moment.nowMs, from_ms: fromMs, to_ms: toMs,
-    figures: fold.figures, line: moment.last ?? fold.line, marks: fold.marks, spans: fold.spans, measured: [], notes: fold.notes, last_minutes: [],
+    figures: fold.figures, status_line: moment.last ?? fold.line, marks: fold.marks, spans: fold.spans, metrics_text: [], notes: fold.notes, last_minutes: [],
   };
   return pack(header, header.unchanged ? {} : cut(fold.arrays, fromMs, toMs, columns));
 };

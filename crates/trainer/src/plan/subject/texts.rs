@@ -123,8 +123,8 @@ fn refuse_foreign(
     if task != Task::TokenCompression {
         let foreign = "it is for --task token-compression; leave it out";
         refuse("policy", config.policy.as_ref(), foreign)?;
-        refuse("kept_fraction", config.kept_fraction, foreign)?;
-        refuse("kept_cost", config.kept_cost, foreign)?;
+        refuse("keep_fraction", config.keep_fraction, foreign)?;
+        refuse("keep_cost", config.keep_cost, foreign)?;
     } else {
         let bytes = "texts are compressed byte by byte, from scratch; leave it out";
         refuse("vocabulary", config.vocabulary, bytes)?;

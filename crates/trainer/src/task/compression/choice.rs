@@ -63,8 +63,8 @@ mod tests {
         Compression {
             policy,
             learning: Learning::Joint,
-            kept_fraction: Some(0.5),
-            kept_cost: 1.0,
+            keep_fraction: Some(0.5),
+            keep_cost: 1.0,
             temperature: (1.0, 0.1),
             steps: 10,
             seed: 7,

@@ -247,7 +247,7 @@ impl<'a> CompressionTask<'a> {
             let chances = tape::chances(&logits[range.clone()], quota.kept);
             let cost = match quota.kept {
                 Some(_) => credit::price(&chances, &expected[range.clone()]),
-                None => self.rule.kept_cost,
+                None => self.rule.keep_cost,
             };
             let happened = Happened {
                 kept: &made.decisions[range.clone()],
@@ -306,7 +306,7 @@ impl<'a> CompressionTask<'a> {
         sums.put("kept_fraction", tokens - dropped, tokens);
         sums.put("reconstruction_loss", loss, tokens);
         sums.put("loss_per_dropped", loss, dropped);
-        let reward = -loss - self.rule.kept_cost * (tokens - dropped);
+        let reward = -loss - self.rule.keep_cost * (tokens - dropped);
         sums.put("reward", reward, tokens);
     }
 }

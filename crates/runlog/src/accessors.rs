@@ -1,7 +1,8 @@
-//! What others read of a folded run, beside the window's pull: results, a spark line, a line of `ebb runs`.
+//! Read access to a folded run: its status, records and result. The time range that the window
+//! draws is in `window.rs`.
 
 use crate::event::{Started, StopReason};
-use crate::milestones::{Evaluated, Kept, Predicted};
+use crate::records::{self, CheckpointRecord, EvaluationRecord, PredictionRecord};
 use crate::reduce::Run;
 use crate::view::{Figures, Mark, RunStatus, StatusLine};
 use crate::words::{format_count, format_duration, format_percent};
@@ -12,14 +13,14 @@ impl Run {
         self.started.as_ref()
     }
 
-    /// Where it stands.
+    /// The status.
     pub fn status(&self) -> RunStatus {
         self.status
     }
 
-    /// Why the run ended as it should, once it has.
-    pub fn stopped(&self) -> Option<StopReason> {
-        self.stopped
+    /// Why the run ended, if it finished or was stopped.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.stop_reason
     }
 
     /// The numbers above the charts.
@@ -28,73 +29,62 @@ impl Run {
     }
 
     /// The status line.
-    pub fn line(&self) -> &StatusLine {
-        &self.line
+    pub fn status_line(&self) -> &StatusLine {
+        &self.status_line
     }
 
-    /// Changes of the micro-batch, oldest first.
+    /// Decisions that changed something, oldest first.
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
     /// Evaluations, oldest first.
-    pub fn evaluations(&self) -> &[Evaluated] {
+    pub fn evaluations(&self) -> &[EvaluationRecord] {
         &self.evaluations
     }
 
-    /// Checkpoints that the events tell of, oldest first.
-    pub fn checkpoints(&self) -> &[Kept] {
+    /// Checkpoints, oldest first. Some may have been removed from the disk since.
+    pub fn checkpoints(&self) -> &[CheckpointRecord] {
         &self.checkpoints
     }
 
     /// Predicted peaks beside the measured ones, oldest first.
-    pub fn predictions(&self) -> &[Predicted] {
+    pub fn predictions(&self) -> &[PredictionRecord] {
         &self.predictions
     }
 
-    /// What the flight recorder says of the last two minutes of a run that ended without a word; else nothing.
+    /// The crash report of a run whose process exited without an end event; empty otherwise.
     pub fn last_minutes(&self) -> &[String] {
         &self.last_minutes
     }
 
-    /// The newest warnings and skipped files, newest last, at most 20.
+    /// The latest warnings and skipped files, newest last, at most 20.
     pub fn notes(&self) -> impl ExactSizeIterator<Item = &str> {
         self.notes.iter().map(String::as_str)
     }
 
-    /// Counts up with everything that changes this run.
+    /// A number that grows with every change of this run.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The run's clock: milliseconds of its life.
+    /// The run's clock: milliseconds of training, over all lives.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// The same on the wall's clock: milliseconds since 1970.
+    /// The run's clock as wall-clock time: milliseconds since 1970.
     pub fn now_unix_ms(&self) -> u64 {
-        let (at_ms, unix_ms) = self.begun;
-        unix_ms + self.now_ms.saturating_sub(at_ms)
+        self.life_start.unix_ms + self.now_ms.saturating_sub(self.life_start.at_ms)
     }
 
-    /// The evaluation with the highest accuracy, else the one with the lowest loss; the earlier one of two equals.
-    pub fn best_evaluation(&self) -> Option<&Evaluated> {
-        let better = |a: &Evaluated, b: &Evaluated| match (a.accuracy, b.accuracy) {
-            (Some(a), Some(b)) => a > b,
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => a.loss < b.loss,
-        };
-        let mut evaluations = self.evaluations.iter();
-        let first = evaluations.next()?;
-        Some(evaluations.fold(
-            first,
-            |best, next| if better(next, best) { next } else { best },
-        ))
+    /// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy.
+    /// Of two equal evaluations the earlier one is returned.
+    pub fn best_evaluation(&self) -> Option<&EvaluationRecord> {
+        records::best_evaluation(&self.evaluations)
     }
 
-    /// The highest footprint of Ebb among the readings, to about 1 part in 10 million.
+    /// Ebb's highest sampled footprint in bytes, with a relative error of about 1e-7.
     pub fn highest_footprint(&self) -> Option<u64> {
         let parts = self.memory.column(2).iter().zip(self.memory.column(3));
         let bytes =
@@ -102,8 +92,8 @@ impl Run {
         bytes.max()
     }
 
-    /// The smoothed loss in at most `points` points, the first and the last among them.
-    pub fn spark(&self, points: usize) -> Vec<f64> {
+    /// The smoothed loss in at most `points` points, including the first and the last.
+    pub fn sparkline(&self, points: usize) -> Vec<f64> {
         let all: Vec<f64> = self
             .loss
             .column(1)
@@ -118,7 +108,7 @@ impl Run {
         (0..points).map(at).collect()
     }
 
-    /// "Stopped at step 1,180 of 2,160, accuracy 93.4 %, 9:04" for a list of runs.
+    /// One line for a list of runs: "Stopped at step 1,180 of 2,160, accuracy 93.4 %, 9:04".
     pub fn summary_line(&self) -> String {
         let planned = self.started.as_ref().map_or(0, |started| started.steps);
         let status = match self.status {
@@ -149,7 +139,7 @@ mod tests {
     use crate::event::RunEvent;
 
     #[test]
-    fn an_end_has_its_time_on_the_wall_also_after_a_night_between_two_lives() {
+    fn wall_clock_time_includes_the_break_between_lives() {
         let mut run = Run::default();
         let mut check = |event, expected| {
             run.apply(&event);
@@ -158,8 +148,8 @@ mod tests {
         let stopped = |at_ms| RunEvent::Stopped {
             at_ms,
             step: 3,
-            why: StopReason::Requested,
-            sentence: String::new(),
+            reason: StopReason::Requested,
+            message: String::new(),
         };
         let started = Started {
             unix_ms: 1_000_000,

@@ -1,0 +1,61 @@
+//! Records of a run: its evaluations, checkpoints and predictions. Plain values.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One evaluation of the held-out samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvaluationRecord {
+    /// Milliseconds on the run's clock.
+    pub at_ms: u64,
+    /// Completed optimizer steps.
+    pub step: u64,
+    /// Epochs begun.
+    pub epoch: u64,
+    /// Mean held-out loss.
+    pub loss: f64,
+    /// Held-out accuracy as a fraction, if the task has one.
+    pub accuracy: Option<f64>,
+    /// All metrics beside the loss, by name.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// One checkpoint. It may have been removed from the disk since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointRecord {
+    /// Milliseconds on the run's clock.
+    pub at_ms: u64,
+    /// Completed optimizer steps.
+    pub step: u64,
+    /// Folder inside the run folder.
+    pub path: String,
+}
+
+/// A predicted peak footprint beside the measured one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PredictionRecord {
+    /// Milliseconds on the run's clock.
+    pub at_ms: u64,
+    /// Samples of the micro-batch.
+    pub micro_batch: u32,
+    /// The predicted peak footprint.
+    pub predicted_peak_bytes: u64,
+    /// The measured peak footprint.
+    pub measured_peak_bytes: u64,
+    /// `predicted / measured - 1`.
+    pub error_fraction: f64,
+}
+
+/// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy. Of
+/// two equal evaluations the earlier one wins.
+pub(crate) fn best_evaluation(evaluations: &[EvaluationRecord]) -> Option<&EvaluationRecord> {
+    let is_better = |a: &EvaluationRecord, b: &EvaluationRecord| match (a.accuracy, b.accuracy) {
+        (Some(a), Some(b)) => a > b,
+        (Some(_), None) => true,
+        (None, Some(_)) => false,
+        (None, None) => a.loss < b.loss,
+    };
+    evaluations
+        .iter()
+        .reduce(|best, next| if is_better(next, best) { next } else { best })
+}

@@ -1,0 +1,98 @@
+//! One page about a run, as SVG and PNG: what was trained, how the training went, and how memory
+//! was used. It draws a folded `Run`; it folds nothing itself.
+
+mod page;
+mod scale;
+
+mod frame;
+mod head;
+
+mod changes;
+mod panels;
+
+mod png;
+
+use crate::{Run, RunFolder, RunlogError};
+use page::{Backend, Drawn, EDGE, Page, SCALE, WIDTH};
+use plotters::prelude::{BitMapBackend, DrawingBackend, SVGBackend};
+use std::fs;
+use std::path::PathBuf;
+
+/// Size of the page in device pixels.
+#[derive(Clone, Copy)]
+struct Size {
+    width: u32,
+    height: u32,
+}
+
+impl Size {
+    fn for_run(run: &Run) -> Size {
+        let height = frame::BOTTOM + changes::height(run) + EDGE;
+        Size {
+            width: (WIDTH * f64::from(SCALE)) as u32,
+            height: (height * f64::from(SCALE)) as u32,
+        }
+    }
+}
+
+/// Draws the report of a run into its folder, as `report.svg` and `report.png`, and returns their
+/// paths. Each file is written to a temporary file and renamed into place.
+///
+/// # Errors
+/// If the report cannot be drawn or written.
+pub fn report(run: &Run, folder: &RunFolder) -> Result<(PathBuf, PathBuf), RunlogError> {
+    let svg_path = folder.path.join("report.svg");
+    let png_path = folder.path.join("report.png");
+    let id = folder.id();
+    let failed = |reason| RunlogError::Report {
+        name: id.clone(),
+        reason,
+    };
+    let size = Size::for_run(run);
+
+    let svg = draw_svg(run, &id, size).map_err(failed)?;
+    let temporary = folder.path.join("report.svg.new");
+    fs::write(&temporary, svg)
+        .and_then(|()| fs::rename(&temporary, &svg_path))
+        .map_err(RunlogError::disk("written", &svg_path))?;
+
+    let pixels = draw_pixels(run, &id, size).map_err(failed)?;
+    let temporary = folder.path.join("report.png.new");
+    png::write(
+        &temporary,
+        &pixels,
+        size.width as usize,
+        size.height as usize,
+    )
+    .and_then(|()| fs::rename(&temporary, &png_path))
+    .map_err(RunlogError::disk("written", &png_path))?;
+    Ok((svg_path, png_path))
+}
+
+/// Draws the SVG in device pixels; its displayed size is in logical pixels.
+fn draw_svg(run: &Run, id: &str, size: Size) -> Result<String, String> {
+    let Size { width, height } = size;
+    let mut svg = String::new();
+    let backend = SVGBackend::with_string(&mut svg, (width, height));
+    draw(run, id, backend, Backend::Svg)?;
+    let device = format!("<svg width=\"{width}\" height=\"{height}\"");
+    let (width, height) = (width / SCALE, height / SCALE);
+    let logical = format!("<svg width=\"{width}\" height=\"{height}\"");
+    Ok(svg.replacen(&device, &logical, 1))
+}
+
+/// Draws the page as RGB pixels; this takes about 50 MB.
+fn draw_pixels(run: &Run, id: &str, size: Size) -> Result<Vec<u8>, String> {
+    let mut pixels = vec![0; size.width as usize * size.height as usize * 3];
+    let backend = BitMapBackend::with_buffer(&mut pixels, (size.width, size.height));
+    draw(run, id, backend, Backend::Bitmap)?;
+    Ok(pixels)
+}
+
+fn draw<B: DrawingBackend>(run: &Run, id: &str, backend: B, target: Backend) -> Drawn {
+    let page = Page::new(backend, target)?;
+    head::draw(run, id, &page)?;
+    panels::draw(run, &page)?;
+    changes::draw(run, &page)?;
+    page.finish()
+}

@@ -1,0 +1,263 @@
+//! The text of the status line: what was done, and what it means for the training. This file only
+//! words what others have decided.
+
+use crate::event::{CheckpointReason, Started, StopReason};
+use crate::records::{CheckpointRecord, EvaluationRecord};
+use crate::words::{format_count, format_percent};
+use pressure::{Action, Change, Component, Decision, Level, Moments, Prefetch};
+
+/// The text and the detail of a status line.
+pub(crate) struct StatusText {
+    pub message: String,
+    pub detail: String,
+}
+
+/// The label of a mark: "Shrunk 16 to 8".
+pub(crate) fn short(decision: &Decision, from: u32) -> String {
+    let to = decision.micro_batch;
+    match decision.change {
+        Change::Start => format!("Started with {to}"),
+        Change::Hold => format!("Held at {to}"),
+        Change::Shrink => format!("Shrunk {from} to {to}"),
+        Change::Grow => format!("Grew {from} to {to}"),
+        Change::Cancel => format!("Cancelled, now {to}"),
+        Change::Pause => "Paused".into(),
+        Change::Park => "Suspended".into(),
+        Change::Continue => format!("Continued with {to}"),
+        Change::Prefetch => match decision.prefetch {
+            Prefetch::Short => "Prefetching fewer samples".into(),
+            Prefetch::Long => "Prefetching more samples".into(),
+        },
+        Change::CheckpointMore | Change::CheckpointLess => match decision.checkpoint_blocks {
+            0 => "No block recomputed".into(),
+            1 => "1 block recomputed".into(),
+            blocks => format!("{blocks} blocks recomputed"),
+        },
+        Change::Moments => match decision.moments {
+            Moments::Mapped => "Optimizer state moved to a file".into(),
+            Moments::Resident => "Optimizer state back in memory".into(),
+        },
+        Change::Stop => "Stopped".into(),
+    }
+}
+
+/// Explains what a decision means for the training.
+pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u64) -> String {
+    let size = decision.micro_batch;
+    match decision.action {
+        Action::Pause => {
+            let step = format_count(step);
+            if decision.cause == Component::User {
+                return format!("Nothing is lost. Continue resumes at step {step}.");
+            }
+            return format!(
+                "Nothing is lost. The run continues at step {step} by itself when memory is free."
+            );
+        }
+        Action::Park => {
+            return "Everything is saved in a checkpoint. The run resumes by itself when memory is free.".into();
+        }
+        Action::Stop => return "The run ends with a checkpoint and can be resumed.".into(),
+        Action::Run if size == 0 || effective_batch == 0 => return String::new(),
+        Action::Run => {}
+    }
+    let count = effective_batch.div_ceil(size);
+    let split = if count == 1 {
+        "in one micro-batch".to_owned()
+    } else if effective_batch.is_multiple_of(size) {
+        format!("in {count} micro-batches of {size}")
+    } else {
+        format!("in {count} micro-batches of at most {size}")
+    };
+    let (now, outlook) = match decision.change {
+        // A shrink for speed does not end when memory is free.
+        Change::Shrink if decision.cause == Component::Speed => ("now ", ""),
+        Change::Shrink | Change::Cancel => {
+            ("now ", " It grows back by itself when memory is free.")
+        }
+        Change::Grow | Change::Continue => ("now ", ""),
+        _ => ("", ""),
+    };
+    format!(
+        "The training is unchanged: {} samples per step, {now}{split}.{outlook}",
+        format_count(effective_batch.into())
+    )
+}
+
+/// The run started.
+pub(crate) fn started(started: &Started) -> StatusText {
+    StatusText {
+        message: format!("Starting {} on {}", started.name, started.device),
+        detail: format!(
+            "{} training samples, {} held out; {} samples per step.",
+            format_count(started.train_samples),
+            format_count(started.held_out_samples),
+            format_count(started.effective_batch.into()),
+        ),
+    }
+}
+
+/// The run was resumed.
+pub(crate) fn resumed(step: u64, device: &str) -> StatusText {
+    let step = format_count(step);
+    StatusText {
+        message: format!("Resumed at step {step} on {device}"),
+        detail: format!("The run continues from its checkpoint; steps after {step} are repeated."),
+    }
+}
+
+/// A checkpoint was saved. `None` unless the user asked for it.
+pub(crate) fn checkpoint(
+    step: u64,
+    duration_ms: f64,
+    reason: CheckpointReason,
+) -> Option<StatusText> {
+    if reason != CheckpointReason::Requested {
+        return None;
+    }
+    let (step, seconds) = (format_count(step), duration_ms / 1000.0);
+    Some(StatusText {
+        message: format!("Checkpoint saved at step {step} in {seconds:.1} s"),
+        detail: format!("The run can be resumed from step {step}."),
+    })
+}
+
+/// The detail of a run that stopped: how to resume it, or its result.
+pub(crate) fn stopped_detail(
+    step: u64,
+    reason: StopReason,
+    best: Option<&EvaluationRecord>,
+) -> String {
+    let best = best.and_then(|best| Some((best.accuracy?, best.step)));
+    match (reason, best) {
+        (StopReason::Requested | StopReason::Memory, _) => {
+            format!("Resume continues at step {}.", format_count(step))
+        }
+        (StopReason::Disk, _) => format!(
+            "Free some disk space. Then Resume continues at step {}.",
+            format_count(step)
+        ),
+        (StopReason::Finished, Some((accuracy, step))) => {
+            let (accuracy, step) = (format_percent(accuracy), format_count(step));
+            format!("Best held-out accuracy: {accuracy} at step {step}.")
+        }
+        (StopReason::Finished, None) => format!("All {} steps are done.", format_count(step)),
+    }
+}
+
+/// The process exited without an end event. `level` is the pressure level of the last seconds, if
+/// it is known.
+pub(crate) fn ended_early(step: u64, level: Option<Level>) -> String {
+    let when = match step {
+        0 => "Ended before the first step".to_owned(),
+        step => format!("Ended early at step {}", format_count(step)),
+    };
+    let memory = match level {
+        Some(Level::Critical) => " while memory was critical",
+        Some(Level::Warning) => " while memory was short",
+        Some(Level::Normal) | None => "",
+    };
+    format!("{when}{memory}: the process exited")
+}
+
+/// How to resume a run that ended unexpectedly.
+pub(crate) fn resume_detail(last: Option<&CheckpointRecord>) -> String {
+    match last {
+        Some(checkpoint) => format!(
+            "Resume continues from the checkpoint at step {}.",
+            format_count(checkpoint.step)
+        ),
+        None => "No checkpoint was written yet. Train again to start over.".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_pause_for_memory_ends_by_itself() {
+        let check = |cause, expected: &str| {
+            let decision = Decision {
+                action: Action::Pause,
+                change: Change::Pause,
+                cause,
+                ..Decision::default()
+            };
+            assert_eq!(decision_detail(&decision, 16, 1069), expected);
+        };
+        check(
+            Component::User,
+            "Nothing is lost. Continue resumes at step 1,069.",
+        );
+        check(
+            Component::Headroom,
+            "Nothing is lost. The run continues at step 1,069 by itself when memory is free.",
+        );
+    }
+
+    #[test]
+    fn only_a_shrink_for_memory_grows_back() {
+        let check = |cause, expected: &str| {
+            let decision = Decision {
+                change: Change::Shrink,
+                micro_batch: 8,
+                cause,
+                ..Decision::default()
+            };
+            assert_eq!(decision_detail(&decision, 16, 9), expected);
+        };
+        let now = "The training is unchanged: 16 samples per step, now in 2 micro-batches of 8.";
+        check(Component::Speed, now);
+        let by_itself = format!("{now} It grows back by itself when memory is free.");
+        check(Component::Headroom, &by_itself);
+    }
+
+    #[test]
+    fn a_change_other_than_the_size_has_a_label() {
+        let check = |change, decision: Decision, expected: &str| {
+            let decision = Decision {
+                change,
+                micro_batch: 1,
+                ..decision
+            };
+            assert_eq!(short(&decision, 1), expected);
+        };
+        let prefetch = |prefetch| Decision {
+            prefetch,
+            ..Decision::default()
+        };
+        let blocks = |checkpoint_blocks| Decision {
+            checkpoint_blocks,
+            ..Decision::default()
+        };
+        let moments = |moments| Decision {
+            moments,
+            ..Decision::default()
+        };
+        check(
+            Change::Prefetch,
+            prefetch(Prefetch::Short),
+            "Prefetching fewer samples",
+        );
+        check(
+            Change::Prefetch,
+            prefetch(Prefetch::Long),
+            "Prefetching more samples",
+        );
+        check(Change::CheckpointMore, blocks(1), "1 block recomputed");
+        check(Change::CheckpointLess, blocks(3), "3 blocks recomputed");
+        check(Change::CheckpointLess, blocks(0), "No block recomputed");
+        check(
+            Change::Moments,
+            moments(Moments::Mapped),
+            "Optimizer state moved to a file",
+        );
+        check(
+            Change::Moments,
+            moments(Moments::Resident),
+            "Optimizer state back in memory",
+        );
+        check(Change::Stop, Decision::default(), "Stopped");
+    }
+}
