@@ -124,3 +124,22 @@ pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
         format_count(trained_parameters),
     )
 }
+
+impl From<ModelError> for TrainError {
+    fn from(error: ModelError) -> Self {
+        match error {
+            // The window marks the field of a setting, and the controller retries after memory errors.
+            ModelError::Setting {
+                key,
+                value,
+                allowed,
+            } => TrainError::Setting {
+                key,
+                value,
+                allowed,
+            },
+            ModelError::Tape(error) => TrainError::Tape(error),
+            error => TrainError::Model(error),
+        }
+    }
+}
