@@ -7,7 +7,10 @@ use std::process::Command;
 /// Who may import which room. A room that is not named here imports none.
 const ROOMS: &[(&str, &[&str])] = &[
     ("ebb", &["trainer", "dataset", "runlog", "pressure"]),
-    ("trainer", &["models", "tape", "dataset", "runlog", "pressure"]),
+    (
+        "trainer",
+        &["models", "tape", "dataset", "runlog", "pressure"],
+    ),
     ("models", &["tape"]),
     ("runlog", &["pressure"]),
     ("dataset", &[]),

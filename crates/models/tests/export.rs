@@ -14,19 +14,19 @@ use tape::Parameters;
 use trainer::models::Network;
 use trainer::published::{Classes, Make, PublishedFolder, Tuning};
 use trainer::rooms::Trained;
-use trainer::{ImageSize, ModelKind};
+use trainer::{ImageSize, ModelId};
 
 const SIDE: usize = 32;
 
 /// A network as after some training.
-fn trained(kind: ModelKind) -> (Network, Parameters) {
+fn trained(kind: ModelId) -> (Network, Parameters) {
     let built = Network::build(kind, SIDE, classes().len(), 9, DType::F32, &Device::Cpu);
     let (network, mut parameters) = built.unwrap();
     moved(&mut parameters);
     (network, parameters)
 }
 
-fn written(kind: ModelKind, parameters: &Parameters, folder: &Path) {
+fn written(kind: ModelId, parameters: &Parameters, folder: &Path) {
     let classes = classes();
     let trained = Trained {
         columns: &[],
@@ -49,8 +49,8 @@ fn pytorch_computes_the_same_scores_from_an_exported_folder() {
         return;
     };
     let sized = [ImageSize::ResNet18, ImageSize::ResNet50, ImageSize::VitTiny];
-    let kinds = sized.map(ModelKind::Images);
-    for kind in ModelKind::SMALL.into_iter().chain(kinds) {
+    let kinds = sized.map(ModelId::Image);
+    for kind in ModelId::SMALL.into_iter().chain(kinds) {
         let folder = tempfile::tempdir().unwrap();
         let (network, parameters) = trained(kind);
         written(kind, &parameters, folder.path());
@@ -73,8 +73,8 @@ fn pytorch_computes_the_same_scores_from_an_exported_folder() {
 #[test]
 fn ebb_reads_its_own_transformer_back() {
     let folder = tempfile::tempdir().unwrap();
-    let (network, parameters) = trained(ModelKind::VitMicro);
-    written(ModelKind::VitMicro, &parameters, folder.path());
+    let (network, parameters) = trained(ModelId::VIT_MICRO);
+    written(ModelId::VIT_MICRO, &parameters, folder.path());
     let read = PublishedFolder::open(folder.path()).unwrap();
     assert_eq!(read.classes(), Some(classes()));
     let own = read.preprocessor().unwrap();
@@ -96,12 +96,12 @@ fn ebb_reads_its_own_transformer_back() {
 #[test]
 fn a_folder_with_something_in_it_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, parameters) = trained(ModelKind::ConvNet);
+    let (_, parameters) = trained(ModelId::CONV_NET);
     fs::write(folder.path().join("notes.txt"), "mine").unwrap();
     let classes = classes();
     let trained = Trained {
         columns: &[],
-        kind: ModelKind::ConvNet,
+        kind: ModelId::CONV_NET,
         side: SIDE as u32,
         classes: &classes,
         parameters: &parameters,

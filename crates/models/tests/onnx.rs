@@ -11,12 +11,12 @@ use exports::onnx::{check, runtime};
 use exports::{classes, moved, scores};
 use trainer::models::Network;
 use trainer::rooms::Trained;
-use trainer::{ImageSize, ModelKind, TextModel, TextSize};
+use trainer::{ImageSize, ModelId, TextModel, TextSize};
 
 const SIDE: usize = 32;
 
-fn texts(size: TextSize) -> ModelKind {
-    ModelKind::Texts(TextModel {
+fn texts(size: TextSize) -> ModelId {
+    ModelId::Text(TextModel {
         size,
         tokens: 12,
         vocabulary: 40,
@@ -35,9 +35,9 @@ fn onnxruntime_computes_the_same_scores_from_an_exported_network() {
         ImageSize::ResNet50,
         ImageSize::VitTiny,
     ];
-    let kinds = sized.map(ModelKind::Images);
+    let kinds = sized.map(ModelId::Image);
     let texts = [texts(TextSize::TextMicro), texts(TextSize::TextMini)];
-    let all = ModelKind::SMALL.into_iter().chain(kinds).chain(texts);
+    let all = ModelId::SMALL.into_iter().chain(kinds).chain(texts);
     for kind in all {
         let classes = classes();
         let built = Network::build(kind, SIDE, classes.len(), 9, DType::F32, &Device::Cpu);
@@ -72,7 +72,7 @@ fn numbers_leave_in_the_units_of_their_columns() {
     let columns = [column("mass_g", 200.0, 50.0), column("fat_g", 10.0, 4.0)];
     for classes in [classes(), Vec::new()] {
         let outputs = classes.len() + columns.len();
-        let kind = ModelKind::ConvNet;
+        let kind = ModelId::CONV_NET;
         let built = Network::build(kind, SIDE, outputs, 9, DType::F32, &Device::Cpu);
         let (network, mut parameters) = built.unwrap();
         moved(&mut parameters);
@@ -108,7 +108,7 @@ fn numbers_leave_in_the_units_of_their_columns() {
 fn what_tells_no_classes_is_refused_and_leaves_nothing_behind() {
     for size in [TextSize::GptMicro, TextSize::CompressMicro] {
         let kind = texts(size);
-        let (_, parameters) = Network::of_zeros(kind, SIDE, 0, DType::F32).unwrap();
+        let (_, parameters) = Network::with_zeros(kind, SIDE, 0, DType::F32).unwrap();
         let trained = Trained {
             kind,
             side: SIDE as u32,

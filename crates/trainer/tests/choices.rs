@@ -8,8 +8,8 @@ mod folders;
 use folders::{assert_says, copied, fixture};
 use runlog::RunConfig;
 use std::fs;
-use trainer::Origin;
-use trainer::published::{Classes, PublishedFolder};
+use trainer::Pretrained;
+use models::hub_format::{Classes, PublishedFolder};
 
 fn named(name: &str) -> RunConfig {
     RunConfig {
@@ -19,10 +19,10 @@ fn named(name: &str) -> RunConfig {
 }
 
 fn words(name: &str) -> Vec<String> {
-    let choices = Origin::of(&named(name)).unwrap().unwrap().choices();
+    let choices = trainer::pretrained::open(&named(name)).unwrap().unwrap().choices();
     for choice in &choices {
-        let origin = Origin::of(&Origin::training(&choice.word, named(name)));
-        assert_eq!(origin.unwrap().unwrap().chosen(), choice.word);
+        let pretrained = trainer::pretrained::open(&trainer::pretrained::with_choice(&choice.word, named(name)));
+        assert_eq!(pretrained.unwrap().unwrap().chosen(), choice.word);
     }
     choices.into_iter().map(|choice| choice.word).collect()
 }
@@ -41,7 +41,7 @@ fn what_is_offered_is_what_the_network_has_a_place_for() {
 #[test]
 fn a_word_that_nobody_offered_is_refused() {
     for word in ["adapter:", "adapter:x", "last:99", "some"] {
-        let said = Origin::of(&Origin::training(word, named("vit")));
+        let said = trainer::pretrained::open(&trainer::pretrained::with_choice(word, named("vit")));
         assert_says(
             said,
             &["train_only", word, "write head, all, or last:1 to last:2"],

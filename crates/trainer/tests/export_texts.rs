@@ -13,10 +13,10 @@ use runlog::RunConfig;
 use std::fs;
 use std::path::Path;
 use tape::Parameters;
-use trainer::models::Network;
-use trainer::published::{Classes, Make, PublishedFolder, Tuning};
+use models::Network;
+use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions};
 use trainer::rooms::Trained;
-use trainer::{ModelKind, Origin, TextModel, TextSize};
+use trainer::{ModelId, Pretrained, TextModel, TextSize};
 
 const TOKENS: u32 = 24;
 const TEXTS: [&str; 3] = [
@@ -34,8 +34,8 @@ fn vocabulary(kind: Vocabulary) -> Tokenizer {
 }
 
 /// A network of that size as after some training, for that vocabulary.
-fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelKind, Network, Parameters) {
-    let kind = ModelKind::Texts(TextModel {
+fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelId, Network, Parameters) {
+    let kind = ModelId::Text(TextModel {
         size,
         tokens: TOKENS,
         vocabulary: tokenizer.vocabulary() as u32,
@@ -47,16 +47,16 @@ fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelKind, Network, Parame
     (kind, network, parameters)
 }
 
-fn written(kind: ModelKind, parameters: &Parameters, tokenizer: &Tokenizer, folder: &Path) {
+fn written(kind: ModelId, parameters: &Parameters, tokenizer: &Tokenizer, folder: &Path) {
     let names = ["ham", "spam", "\"else\""].map(str::to_owned);
-    let of_classes = matches!(kind, ModelKind::Texts(model) if model.size == TextSize::TextMicro);
+    let of_classes = matches!(kind, ModelId::Text(model) if model.size == TextSize::TextMicro);
     let trained = Trained {
         kind,
         side: TOKENS,
         classes: if of_classes { &names } else { &[] },
         columns: &[],
         parameters,
-        origin: None,
+        pretrained: None,
         tokenizer: Some(tokenizer),
     };
     let exported = trained.write(folder).unwrap();
@@ -151,7 +151,7 @@ fn ebb_goes_on_with_its_own_language_model_as_a_published_one() {
             from: Some(out.clone()),
             ..RunConfig::default()
         };
-        assert!(Origin::of(&config).unwrap().is_some());
+        assert!(trainer::pretrained::open(&config).unwrap().is_some());
         let read = Tokenizer::load(&out.join("tokenizer.json")).unwrap();
         assert_eq!(read.boundary(), tokenizer.boundary());
         for text in TEXTS {
@@ -172,7 +172,7 @@ fn a_token_compression_is_refused_and_leaves_nothing_behind() {
         classes: &[],
         columns: &[],
         parameters: &parameters,
-        origin: None,
+        pretrained: None,
         tokenizer: None,
     };
     let said = trained

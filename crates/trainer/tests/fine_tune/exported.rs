@@ -6,15 +6,15 @@ use crate::folders::{copied, fixture, opened};
 use candle_core::{DType, Device};
 use std::fs;
 use std::path::Path;
-use trainer::published::{Classes, Make, PublishedFolder};
+use models::hub_format::{Classes, Make, PublishedFolder};
 use trainer::rooms::Trained;
-use trainer::{ModelKind, Origin};
+use trainer::{ModelId, Pretrained};
 
 const SIDE: usize = 16;
 
 fn check(python: &str, way: Tuned, folder: &Path) {
-    let origin = Origin::of(&way.config(folder)).unwrap().unwrap();
-    let kind = origin.family();
+    let pretrained = trainer::pretrained::open(&way.config(folder)).unwrap().unwrap();
+    let kind = pretrained.family();
     let (wanted, input) = match kind.task() {
         dataset::Task::LanguageModel => (Classes::Published, "documents"),
         dataset::Task::TextClassification => (Classes::New(3), "texts"),
@@ -22,7 +22,7 @@ fn check(python: &str, way: Tuned, folder: &Path) {
     };
     let make = Make {
         classes: wanted,
-        tuning: origin.tuning(),
+        tuning: pretrained.tuning(),
         seed: 3,
         dtype: DType::F32,
         device: &Device::Cpu,
@@ -33,12 +33,12 @@ fn check(python: &str, way: Tuned, folder: &Path) {
     let names = classes();
     let place = tempfile::tempdir().unwrap();
     let trained = Trained {
-        kind: ModelKind::Published(kind),
+        kind: ModelId::Pretrained(kind),
         side: SIDE as u32,
         classes: if input == "documents" { &[] } else { &names },
         columns: &[],
         parameters: &loaded.parameters,
-        origin: Some(&origin),
+        pretrained: Some(&pretrained),
         tokenizer: None,
     };
     let out = place.path().join("out");

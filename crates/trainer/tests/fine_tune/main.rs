@@ -24,11 +24,11 @@ use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::forecast::{Forecast, Forms, Target};
-use trainer::models::merged;
-use trainer::published::{Classes, PublishedFolder};
+use models::merged;
+use models::hub_format::{Classes, PublishedFolder};
 use trainer::rooms::checkpoint::{self, Moments, RunState};
 use trainer::rooms::{Learner, Trained};
-use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
+use trainer::{PretrainedFamily, ModelId, OptimizerKind, Pretrained, Plan};
 
 /// A training from a published folder, in the words of a config.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,15 +55,15 @@ impl Tuned {
     }
 
     fn plan_from(self, folder: &Path, dtype: DType) -> Plan {
-        let origin = Origin::of(&self.config(folder)).unwrap().unwrap();
+        let pretrained = trainer::pretrained::open(&self.config(folder)).unwrap().unwrap();
         Plan {
-            origin: Some(Arc::new(origin)),
+            pretrained: Some(Arc::new(pretrained)),
             learning_rate: 3e-3,
             ..support::plan(
-                ModelKind::Published(match self.from {
-                    "vit" => Family::Vit,
-                    "dinov2" => Family::Dinov2,
-                    _ => Family::ResNet,
+                ModelId::Pretrained(match self.from {
+                    "vit" => PretrainedFamily::Vit,
+                    "dinov2" => PretrainedFamily::Dinov2,
+                    _ => PretrainedFamily::ResNet,
                 }),
                 OptimizerKind::AdamW,
                 dtype,
@@ -293,7 +293,7 @@ fn merged_adapters_give_the_same_scores() {
         (0..20).for_each(|number| {
             step(&mut tuned, number, &[6]);
         });
-        let shape = way.plan(DType::F32).origin.unwrap().tuning().adapter;
+        let shape = way.plan(DType::F32).pretrained.unwrap().tuning().adapter;
         let all = merged(&tuned.parameters, shape).unwrap();
         let mut plain = learner(&vit(None, None, None).plan(DType::F32));
         assert_eq!(all.len(), plain.parameters.len(), "no adapter is left");
@@ -325,7 +325,7 @@ fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
             classes: &plan.classes,
             columns: &[],
             parameters: &tuned.parameters,
-            origin: plan.origin.as_deref(),
+            pretrained: plan.pretrained.as_deref(),
             tokenizer: None,
         };
         let folder = place.path().join("out");

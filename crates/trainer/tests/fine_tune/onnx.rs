@@ -7,17 +7,17 @@ use crate::folders::{copied, fixture};
 use candle_core::{DType, Device};
 use std::fs;
 use std::path::Path;
-use trainer::published::{Classes, Make, PublishedFolder};
+use models::hub_format::{Classes, Make, PublishedFolder};
 use trainer::rooms::Trained;
-use trainer::{ModelKind, Origin};
+use trainer::{ModelId, Pretrained};
 
 const SIDE: usize = 16;
 
 fn written(python: &str, way: Tuned, folder: &Path) {
-    let origin = Origin::of(&way.config(folder)).unwrap().unwrap();
+    let pretrained = trainer::pretrained::open(&way.config(folder)).unwrap().unwrap();
     let make = Make {
         classes: Classes::New(3),
-        tuning: origin.tuning(),
+        tuning: pretrained.tuning(),
         seed: 3,
         dtype: DType::F32,
         device: &Device::Cpu,
@@ -26,12 +26,12 @@ fn written(python: &str, way: Tuned, folder: &Path) {
     let mut loaded = published.network(Some(SIDE), &make).unwrap();
     moved(&mut loaded.parameters);
     let trained = Trained {
-        kind: ModelKind::Published(origin.family()),
+        kind: ModelId::Pretrained(pretrained.family()),
         side: SIDE as u32,
         classes: &classes(),
         columns: &[],
         parameters: &loaded.parameters,
-        origin: Some(&origin),
+        pretrained: Some(&pretrained),
         tokenizer: None,
     };
     let own = scores(&loaded.network, &loaded.parameters, SIDE);

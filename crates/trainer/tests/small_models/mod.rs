@@ -3,12 +3,12 @@
 #![allow(dead_code)]
 
 use candle_core::{DType, Device, Tensor};
+use models::{
+    Builder, Gpt, ResNet, ResNetShape, ResNetStem, SequenceShape, TextEncoder, Vit, VitShape,
+};
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Stream, Tape, Value};
-use trainer::models::{
-    Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
-};
 use trainer::rooms::TrainedPiece;
 
 /// A model of this house.
@@ -88,7 +88,7 @@ impl Made {
             }
             Made::ResNet18 => {
                 let shape = ResNetShape {
-                    stem: Stem::Pooled,
+                    stem: ResNetStem::Pooled,
                     channels: 8,
                     blocks: vec![(8, 1), (8, 1), (16, 2), (16, 1)],
                     groups: 4,
@@ -116,7 +116,7 @@ impl Made {
                 (Network::Vit(Vit::build(b, shape, classes).unwrap()), 32)
             }
             Made::Gpt => {
-                let shape = GptShape {
+                let shape = SequenceShape {
                     tokens: TOKENS,
                     vocabulary: VOCABULARY as usize,
                     width: 24,
@@ -126,7 +126,7 @@ impl Made {
                 (Network::Gpt(Gpt::build(b, shape).unwrap()), 0)
             }
             Made::TextEncoder => {
-                let shape = TextEncoderShape {
+                let shape = SequenceShape {
                     tokens: TOKENS,
                     vocabulary: VOCABULARY as usize,
                     width: 24,
