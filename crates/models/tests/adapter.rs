@@ -1,16 +1,15 @@
-//! Low-rank adapters: beside a frozen map of any width they begin at nothing, they alone train, they merge into one map that
-//! gives the same, no split changes their gradient, and they are saved apart.
+//! Low-rank adapters start without effect on a frozen map of any width, are the only trained
+//! parameters, merge into one map with the same outputs, have the same gradient for every split, and
+//! are saved separately.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
+use models::{AdaptedLinear, AdapterShape, Builder, FrozenLinear, load_adapters, save_adapters};
 use std::collections::HashMap;
 use tape::inplace::to_f64;
 use tape::{Bits, Cancel, Kernels, Parameters, Stream, Tape, Value};
-use trainer::models::{
-    AdaptedLinear, AdapterShape, Builder, FrozenLinear, load_adapters, save_adapters,
-};
 
 const INPUTS: usize = 70;
 const OUTPUTS: usize = 9;
@@ -33,8 +32,8 @@ fn base(bits: Option<Bits>, dtype: DType) -> FrozenLinear {
     let weight = tensor(1, &[OUTPUTS, INPUTS], dtype);
     let bias = Some(tensor(2, &[OUTPUTS], dtype));
     match bits {
-        None => FrozenLinear::whole(weight, bias),
-        Some(bits) => FrozenLinear::quantised(&weight, bias, bits).unwrap(),
+        None => FrozenLinear::new(weight, bias),
+        Some(bits) => FrozenLinear::quantized(&weight, bias, bits).unwrap(),
     }
 }
 
@@ -66,7 +65,7 @@ fn apart(a: &Tensor, b: &Tensor) -> f64 {
 const BASES: [Option<Bits>; 3] = [None, Some(Bits::Eight), Some(Bits::Four)];
 
 #[test]
-fn an_adapter_begins_where_the_frozen_map_stands() {
+fn a_new_adapter_does_not_change_the_output() {
     for bits in BASES {
         let (layer, parameters) = adapted(bits, DType::F32);
         let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
@@ -84,7 +83,7 @@ fn an_adapter_begins_where_the_frozen_map_stands() {
 }
 
 #[test]
-fn merged_weights_give_what_the_adapter_gives() {
+fn merging_keeps_the_output() {
     for bits in BASES {
         for kernels in [Kernels::Fused, Kernels::Composed] {
             let (layer, mut parameters) = adapted(bits, DType::F64);
@@ -92,7 +91,7 @@ fn merged_weights_give_what_the_adapter_gives() {
             let tape = Tape::forward_only(&parameters, Cancel::default(), kernels);
             let x = Value::constant(tensor(3, &[2, 3, INPUTS], DType::F64));
             let y = layer.forward(&tape, &x).unwrap();
-            let merged = layer.merged(&parameters).unwrap();
+            let merged = layer.merged_parameters(&parameters).unwrap();
             let z = merged.forward(
                 &tape,
                 &Value::constant(x.tensor().to_dtype(y.tensor().dtype()).unwrap()),
@@ -151,7 +150,7 @@ fn only_adapters_have_gradients() {
 }
 
 #[test]
-fn no_split_changes_an_adapters_gradient() {
+fn splitting_keeps_the_gradient() {
     for bits in BASES {
         let (whole, _) = gradients(bits, 0..12);
         let parts = [0..1, 1..6, 6..12].map(|rows| gradients(bits, rows).0);
@@ -166,7 +165,7 @@ fn no_split_changes_an_adapters_gradient() {
 }
 
 #[test]
-fn adapters_are_saved_apart_and_come_back() {
+fn adapters_are_saved_and_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("adapters.safetensors");
     let mut parameters = Parameters::default();

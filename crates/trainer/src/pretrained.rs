@@ -138,6 +138,7 @@ impl From<ModelError> for TrainError {
                 value,
                 allowed,
             },
+            ModelError::NotExportable(sentence) => TrainError::NotTrainable { sentence },
             ModelError::Tape(error) => TrainError::Tape(error),
             error => TrainError::Model(error),
         }

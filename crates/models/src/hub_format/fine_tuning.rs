@@ -117,7 +117,7 @@ mod tests {
     fn the_last_blocks_are_trained_with_the_layers_after_them() {
         let check = |trained: TrainedLayers, last_norm: LastNorm, name: &str, expected: bool| {
             let tuning = FineTuning {
-                trained: trains,
+                trained,
                 ..FineTuning::default()
             };
             let layout = BlockLayout {
@@ -125,7 +125,7 @@ mod tests {
                 last_norm,
                 has_embedding_table: true,
             };
-            assert_eq!(tuning.trains(name, layout), expected, "{trains:?} {name}");
+            assert_eq!(tuning.trains(name, layout), expected, "{trained:?} {name}");
         };
         for (name, expected) in [
             ("head.weight", true),

@@ -1,5 +1,5 @@
-//! What claims about exported networks share: the Python that is asked, networks as after some training, the samples that the
-//! scripts in `fixtures/export` know, and how far apart scores may be.
+//! Shared by tests of exports: the Python to run, networks with parameters as after some training, the
+//! samples of the scripts in `fixtures/export`, and the allowed distance between scores.
 
 #![allow(dead_code)]
 
@@ -11,24 +11,24 @@ mod python;
 pub use python::python;
 
 use candle_core::{Device, Tensor};
+use models::Network;
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::Command;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream, Tape, Value};
-use trainer::models::Network;
 
-/// What the issue asks.
+/// Largest allowed distance between two scores.
 const APART: f64 = 1e-4;
 
-/// Three classes, with what a careless writer trips over.
+/// Three class names with characters that need escaping.
 pub fn classes() -> Vec<String> {
     ["apple", "Brot & Käse", "\"soup\""]
         .map(str::to_owned)
         .to_vec()
 }
 
-/// As after some training: no parameter that trains stands where it began, norms and biases included.
+/// Changes every trained parameter, including norms and biases, as training would.
 pub fn moved(parameters: &mut Parameters) {
     for index in 0..parameters.len() {
         let like = parameters.at(index).tensor.clone();
@@ -41,7 +41,7 @@ pub fn moved(parameters: &mut Parameters) {
     }
 }
 
-/// Ebb's own outputs for the samples that the scripts know; photographs have that side.
+/// Ebb's own outputs for the samples of the scripts; images have this side.
 pub fn scores(network: &Network, parameters: &Parameters, side: usize) -> Vec<f64> {
     let tape = Tape::forward_only(parameters, Cancel::default(), Kernels::Fused);
     let scores = match network {
@@ -60,12 +60,12 @@ pub fn scores(network: &Network, parameters: &Parameters, side: usize) -> Vec<f6
     to_f64(scores.unwrap().tensor()).unwrap()
 }
 
-/// What a script of `fixtures/export` says of an exported folder. It fetches nothing.
+/// The output of a script of `fixtures/export` for an exported folder. It downloads nothing.
 pub fn answer(python: &str, script: &str, folder: &Path, words: &[&str]) -> Json {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = tempfile::tempdir().unwrap();
     let output = Command::new(python)
-        .arg(here.join("tests/fixtures/export").join(script))
+        .arg(here.join("../models/tests/fixtures/export").join(script))
         .arg(folder)
         .args(words)
         .env("HF_HOME", cache.path())
@@ -74,16 +74,17 @@ pub fn answer(python: &str, script: &str, folder: &Path, words: &[&str]) -> Json
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script} {words:?}: {said}");
-    // Libraries may say something before.
+    // Libraries may print something before.
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     serde_json::from_str(said.lines().last().unwrap()).unwrap()
 }
 
-/// Another program's scores are Ebb's.
+/// Asserts that another program computed Ebb's scores.
 pub fn assert_close(what: &str, own: &[f64], theirs: &Json) {
-    let theirs: Vec<f64> = match theirs.is_null() {
-        true => Vec::new(),
-        false => serde_json::from_value(theirs.clone()).unwrap(),
+    let theirs: Vec<f64> = if theirs.is_null() {
+        Vec::new()
+    } else {
+        serde_json::from_value(theirs.clone()).unwrap()
     };
     assert_eq!(own.len(), theirs.len(), "{what}");
     let each = own.iter().zip(&theirs);

@@ -1,5 +1,5 @@
-//! A trained network leaves as a folder that others open: PyTorch computes the same scores from it, by its tensors alone and by
-//! transformers' loader, and so does Ebb when it reads the folder back.
+//! A trained network is exported as a folder from which PyTorch computes the same scores, from its
+//! tensors alone and with transformers, and so does Ebb when it reads the folder back.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -8,17 +8,17 @@ mod exports;
 
 use candle_core::{DType, Device};
 use exports::{answer, assert_close, classes, moved, python, scores};
+use models::Network;
+use models::export::{TrainedNetwork, export_hub_folder};
+use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions};
+use models::{ImageModel, ModelId};
 use std::fs;
 use std::path::Path;
 use tape::Parameters;
-use trainer::models::Network;
-use trainer::published::{Classes, Make, PublishedFolder, Tuning};
-use trainer::rooms::Trained;
-use trainer::{ImageSize, ModelId};
 
 const SIDE: usize = 32;
 
-/// A network as after some training.
+/// A network with parameters as after some training.
 fn trained(kind: ModelId) -> (Network, Parameters) {
     let built = Network::build(kind, SIDE, classes().len(), 9, DType::F32, &Device::Cpu);
     let (network, mut parameters) = built.unwrap();
@@ -28,27 +28,31 @@ fn trained(kind: ModelId) -> (Network, Parameters) {
 
 fn written(kind: ModelId, parameters: &Parameters, folder: &Path) {
     let classes = classes();
-    let trained = Trained {
-        columns: &[],
-        kind,
-        side: SIDE as u32,
+    let trained = TrainedNetwork {
+        targets: &[],
+        model: kind,
+        input_size: SIDE as u32,
         classes: &classes,
         parameters,
-        origin: None,
+        pretrained: None,
         tokenizer: None,
     };
-    let exported = trained.write(folder).unwrap();
+    let exported = export_hub_folder(&trained, folder).unwrap();
     let on_disk = exported.files.iter().map(|name| folder.join(name));
     let bytes: u64 = on_disk.map(|file| fs::metadata(file).unwrap().len()).sum();
     assert_eq!(exported.bytes, bytes);
 }
 
 #[test]
-fn pytorch_computes_the_same_scores_from_an_exported_folder() {
+fn pytorch_computes_the_same_scores() {
     let Some(python) = python("torch") else {
         return;
     };
-    let sized = [ImageSize::ResNet18, ImageSize::ResNet50, ImageSize::VitTiny];
+    let sized = [
+        ImageModel::ResNet18,
+        ImageModel::ResNet50,
+        ImageModel::VitTiny,
+    ];
     let kinds = sized.map(ModelId::Image);
     for kind in ModelId::SMALL.into_iter().chain(kinds) {
         let folder = tempfile::tempdir().unwrap();
@@ -75,13 +79,13 @@ fn ebb_reads_its_own_transformer_back() {
     let folder = tempfile::tempdir().unwrap();
     let (network, parameters) = trained(ModelId::VIT_MICRO);
     written(ModelId::VIT_MICRO, &parameters, folder.path());
-    let read = PublishedFolder::open(folder.path()).unwrap();
+    let read = HubFolder::open(folder.path()).unwrap();
     assert_eq!(read.classes(), Some(classes()));
     let own = read.preprocessor().unwrap();
     assert_eq!((own.side, own.shorter_side), (Some(32), Some(32)));
-    let make = Make {
-        tuning: Tuning::default(),
-        classes: Classes::Published,
+    let make = LoadOptions {
+        tuning: FineTuning::default(),
+        head: Head::Pretrained,
         seed: 0,
         dtype: DType::F32,
         device: &Device::Cpu,
@@ -94,27 +98,29 @@ fn ebb_reads_its_own_transformer_back() {
 }
 
 #[test]
-fn a_folder_with_something_in_it_is_left_alone() {
+fn a_folder_that_is_not_empty_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (_, parameters) = trained(ModelId::CONV_NET);
     fs::write(folder.path().join("notes.txt"), "mine").unwrap();
     let classes = classes();
-    let trained = Trained {
-        columns: &[],
-        kind: ModelId::CONV_NET,
-        side: SIDE as u32,
+    let trained = TrainedNetwork {
+        targets: &[],
+        model: ModelId::CONV_NET,
+        input_size: SIDE as u32,
         classes: &classes,
         parameters: &parameters,
-        origin: None,
+        pretrained: None,
         tokenizer: None,
     };
-    let said = trained.write(folder.path()).unwrap_err().to_string();
+    let said = export_hub_folder(&trained, folder.path())
+        .unwrap_err()
+        .to_string();
     assert!(said.contains("new or empty"), "{said}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    let said = trained.write(&folder.path().join("notes.txt"));
+    let said = export_hub_folder(&trained, &folder.path().join("notes.txt"));
     assert!(said.unwrap_err().to_string().contains("new or empty"));
-    // Nothing half done stays behind where the folder cannot be made.
+    // No temporary folder remains if the folder cannot be created.
     let nowhere = folder.path().join("notes.txt").join("out");
-    assert!(trained.write(&nowhere).is_err());
+    assert!(export_hub_folder(&trained, &nowhere).is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }

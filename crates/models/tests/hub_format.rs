@@ -1,5 +1,5 @@
-//! Published folders become networks that say what transformers says of the same input, and train as Ebb's own do. The folders
-//! are tiny and random, in the exact format that is published (`fixtures/published/make_fixtures.py`).
+//! Networks from pretrained folders compute the same scores as transformers, and can be trained. The
+//! folders are tiny and random, in the published format (`fixtures/published/make_fixtures.py`).
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -8,11 +8,11 @@ mod folders;
 
 use candle_core::{DType, Device, Tensor};
 use folders::{assert_says, fixture, make, opened};
+use models::hub_format::Head;
 use serde_json::Value as Json;
 use std::fs;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Tape, Value};
-use trainer::published::Classes;
 
 const IMAGES: [&str; 7] = [
     "vit",
@@ -23,9 +23,9 @@ const IMAGES: [&str; 7] = [
     "resnet-bottleneck",
     "resnet-early",
 ];
-/// Most that rounding in f32 and the six digits of the references leave between two scores of size about 1.
+/// Largest distance between two scores of size 1 due to rounding in f32 and references of six digits.
 const APART: f64 = 1e-5;
-/// Every form in which operations run.
+/// Every implementation of the operations.
 const FORMS: [(DType, Kernels); 3] = [
     (DType::F32, Kernels::Fused),
     (DType::F32, Kernels::Composed),
@@ -65,14 +65,14 @@ fn expect_near(name: &str, found: &Tensor, expected: &Json, bar: f64) {
 }
 
 #[test]
-fn networks_of_images_say_what_transformers_says() {
+fn image_networks_compute_the_scores_of_transformers() {
     for name in IMAGES {
         let folder = opened(name);
         for reference in references(name) {
             let side = reference["side"].as_u64().unwrap() as usize;
             for (dtype, kernels) in FORMS {
                 let loaded = folder
-                    .image_classifier(Some(side), &make(Classes::Published, dtype))
+                    .image_classifier(Some(side), &make(Head::Pretrained, dtype))
                     .unwrap();
                 let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), kernels);
                 let images = images(2, side, dtype);
@@ -85,7 +85,7 @@ fn networks_of_images_say_what_transformers_says() {
 }
 
 #[test]
-fn an_encoder_of_texts_says_what_transformers_says() {
+fn a_text_encoder_computes_the_scores_of_transformers() {
     let reference = references("bert").remove(0);
     let texts: Vec<Vec<u32>> = serde_json::from_value(reference["texts"].clone()).unwrap();
     let longest = texts.iter().map(Vec::len).max().unwrap();
@@ -97,7 +97,7 @@ fn an_encoder_of_texts_says_what_transformers_says() {
         .collect();
     for (dtype, kernels) in FORMS {
         let loaded = opened("bert")
-            .text_classifier(&make(Classes::Published, dtype))
+            .text_classifier(&make(Head::Pretrained, dtype))
             .unwrap();
         let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), kernels);
         let scores = loaded.network.forward(&tape, &ids, &lengths, 0).unwrap();
@@ -107,13 +107,13 @@ fn an_encoder_of_texts_says_what_transformers_says() {
 }
 
 #[test]
-fn a_language_model_says_what_transformers_says() {
+fn a_language_model_computes_the_scores_of_transformers() {
     for name in ["gpt2", "gpt2-sharded"] {
         let reference = references(name).remove(0);
         let texts: Vec<Vec<u32>> = serde_json::from_value(reference["texts"].clone()).unwrap();
         for (dtype, kernels) in FORMS {
             let loaded = opened(name)
-                .language_model(&make(Classes::New(1), dtype))
+                .language_model(&make(Head::New(1), dtype))
                 .unwrap();
             let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), kernels);
             let scores = loaded
@@ -127,10 +127,10 @@ fn a_language_model_says_what_transformers_says() {
 }
 
 #[test]
-fn every_published_network_trains_checkpointed_or_not_alike() {
+fn checkpointing_and_splitting_keep_the_gradients() {
     for name in IMAGES {
         let loaded = opened(name)
-            .image_classifier(None, &make(Classes::New(3), DType::F64))
+            .image_classifier(None, &make(Head::New(3), DType::F64))
             .unwrap();
         let side = if name.starts_with("resnet") { 33 } else { 16 };
         let gradient = |checkpointed: usize, samples: &[usize]| {
@@ -170,11 +170,11 @@ fn every_published_network_trains_checkpointed_or_not_alike() {
 }
 
 #[test]
-fn a_new_head_begins_as_ebbs_do_and_leaves_the_body_as_published() {
+fn a_new_head_is_random_and_the_body_is_pretrained() {
     for name in ["vit", "vit-body", "deit-taught", "dinov2", "resnet-basic"] {
         let folder = opened(name);
         let loaded = folder
-            .image_classifier(None, &make(Classes::New(7), DType::F32))
+            .image_classifier(None, &make(Head::New(7), DType::F32))
             .unwrap();
         let head = loaded.parameters.iter().find(|p| p.name == "head.weight");
         let head = head.unwrap().tensor.clone();
@@ -202,6 +202,6 @@ fn a_new_head_begins_as_ebbs_do_and_leaves_the_body_as_published() {
     let labels = opened("vit").classes().unwrap();
     assert_eq!(labels, ["ant", "bee", "cat", "dog", "eel"]);
     assert_eq!(opened("vit-body").classes(), None);
-    let refused = opened("vit-body").image_classifier(None, &make(Classes::Published, DType::F32));
+    let refused = opened("vit-body").image_classifier(None, &make(Head::Pretrained, DType::F32));
     assert_says(refused, &["published without a head"]);
 }

@@ -1,13 +1,11 @@
-//! Shapes that do not go together are told by operation, parameter and both shapes, in whichever model.
+//! Shape errors name the operation, the parameter and both shapes, in every model.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
+use models::{Builder, Gpt, ResNet, ResNetShape, SequenceShape, TextEncoder, Vit, VitShape};
 use tape::{Cancel, Kernels, Parameters, Tape, Value};
-use trainer::models::{
-    Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
-};
 
 const VIT: VitShape = VitShape {
     image: 16,
@@ -22,7 +20,7 @@ fn images(side: usize) -> Value {
     Value::constant(zeros.unwrap())
 }
 
-/// The refusal of a model's forward pass after `spoilt`, a parameter by name, has been built anew in another shape.
+/// The error of a model's forward pass with the parameter `spoilt` in another shape.
 fn refusal(
     build: impl Fn(&mut Builder) -> tape::Result<Box<dyn Fn(&Tape) -> tape::Result<Value>>>,
     spoilt: &str,
@@ -134,9 +132,9 @@ fn a_residual_network_names_the_parameter_that_does_not_fit() {
 }
 
 #[test]
-fn models_of_texts_name_the_parameter_that_does_not_fit() {
+fn text_models_name_the_parameter_that_does_not_fit() {
     let text = |b: &mut Builder| {
-        let shape = TextEncoderShape {
+        let shape = SequenceShape {
             tokens: 4,
             vocabulary: 9,
             width: 6,
@@ -148,7 +146,7 @@ fn models_of_texts_name_the_parameter_that_does_not_fit() {
         Ok(Box::new(forward) as Box<dyn Fn(&Tape) -> tape::Result<Value>>)
     };
     let language = |b: &mut Builder| {
-        let shape = GptShape {
+        let shape = SequenceShape {
             tokens: 4,
             vocabulary: 9,
             width: 6,

@@ -1,4 +1,5 @@
-//! A trained network leaves as an ONNX file: onnxruntime computes the same scores from it, for any number of samples at once.
+//! A trained network is exported as an ONNX file from which onnxruntime computes the same scores, for
+//! any number of samples.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -6,12 +7,11 @@
 mod exports;
 
 use candle_core::{DType, Device};
-use dataset::{TargetColumn, Tokenizer, Vocabulary};
 use exports::onnx::{check, runtime};
 use exports::{classes, moved, scores};
-use trainer::models::Network;
-use trainer::rooms::Trained;
-use trainer::{ImageSize, ModelId, TextModel, TextSize};
+use models::Network;
+use models::export::{RegressionTarget, TokenizerFile, TrainedNetwork, export_onnx};
+use models::{ImageModel, ModelId, TextModel, TextSize};
 
 const SIDE: usize = 32;
 
@@ -25,15 +25,18 @@ fn texts(size: TextSize) -> ModelId {
 }
 
 #[test]
-fn onnxruntime_computes_the_same_scores_from_an_exported_network() {
+fn onnxruntime_computes_the_same_scores() {
     let Some(python) = runtime() else { return };
-    let words = ["a few words to learn tokens from"].into_iter();
-    let tokenizer = Tokenizer::learn(Vocabulary::WordPieces, 40, words).unwrap();
+    let tokenizer = TokenizerFile {
+        json: "{}".to_owned(),
+        boundary: None,
+        special_tokens: vec!["[PAD]"],
+    };
     let sized = [
-        ImageSize::ResNet18,
-        ImageSize::ResNet34,
-        ImageSize::ResNet50,
-        ImageSize::VitTiny,
+        ImageModel::ResNet18,
+        ImageModel::ResNet34,
+        ImageModel::ResNet50,
+        ImageModel::VitTiny,
     ];
     let kinds = sized.map(ModelId::Image);
     let texts = [texts(TextSize::TextMicro), texts(TextSize::TextMini)];
@@ -43,13 +46,13 @@ fn onnxruntime_computes_the_same_scores_from_an_exported_network() {
         let built = Network::build(kind, SIDE, classes.len(), 9, DType::F32, &Device::Cpu);
         let (network, mut parameters) = built.unwrap();
         moved(&mut parameters);
-        let trained = Trained {
-            kind,
-            side: SIDE as u32,
+        let trained = TrainedNetwork {
+            model: kind,
+            input_size: SIDE as u32,
             classes: &classes,
-            columns: &[],
+            targets: &[],
             parameters: &parameters,
-            origin: None,
+            pretrained: None,
             tokenizer: Some(&tokenizer),
         };
         let own = scores(&network, &parameters, SIDE);
@@ -60,9 +63,9 @@ fn onnxruntime_computes_the_same_scores_from_an_exported_network() {
 }
 
 #[test]
-fn numbers_leave_in_the_units_of_their_columns() {
+fn regression_targets_are_exported_in_their_units() {
     let Some(python) = runtime() else { return };
-    let column = |name: &str, mean: f64, deviation: f64| TargetColumn {
+    let column = |name: &str, mean: f64, deviation: f64| RegressionTarget {
         name: name.to_owned(),
         mean,
         deviation,
@@ -76,13 +79,13 @@ fn numbers_leave_in_the_units_of_their_columns() {
         let built = Network::build(kind, SIDE, outputs, 9, DType::F32, &Device::Cpu);
         let (network, mut parameters) = built.unwrap();
         moved(&mut parameters);
-        let trained = Trained {
-            kind,
-            side: SIDE as u32,
+        let trained = TrainedNetwork {
+            model: kind,
+            input_size: SIDE as u32,
             classes: &classes,
-            columns: &columns,
+            targets: &columns,
             parameters: &parameters,
-            origin: None,
+            pretrained: None,
             tokenizer: None,
         };
         let own = scores(&network, &parameters, SIDE);
@@ -105,26 +108,23 @@ fn numbers_leave_in_the_units_of_their_columns() {
 }
 
 #[test]
-fn what_tells_no_classes_is_refused_and_leaves_nothing_behind() {
+fn networks_without_classes_are_refused_and_leave_no_files() {
     for size in [TextSize::GptMicro, TextSize::CompressMicro] {
         let kind = texts(size);
         let (_, parameters) = Network::with_zeros(kind, SIDE, 0, DType::F32).unwrap();
-        let trained = Trained {
-            kind,
-            side: SIDE as u32,
+        let trained = TrainedNetwork {
+            model: kind,
+            input_size: SIDE as u32,
             classes: &[],
-            columns: &[],
+            targets: &[],
             parameters: &parameters,
-            origin: None,
+            pretrained: None,
             tokenizer: None,
         };
         let place = tempfile::tempdir().unwrap();
-        let said = trained.write_onnx(&place.path().join("out")).unwrap_err();
+        let said = export_onnx(&trained, &place.path().join("out")).unwrap_err();
         let said = said.to_string();
-        assert!(
-            said.contains("classifiers of photographs and texts"),
-            "{said}"
-        );
+        assert!(said.contains("classifiers of images and texts"), "{said}");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
 }

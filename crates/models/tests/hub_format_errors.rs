@@ -1,5 +1,5 @@
-//! A published folder that does not fit is refused with all that is wrong; pickled files are never opened, and nothing outside the
-//! folder is read because a file in it says so.
+//! A folder that does not fit is refused with all its problems; pickled files are never opened, and
+//! no file outside the folder is read.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -8,15 +8,15 @@ mod folders;
 
 use candle_core::{DType, Device, Tensor};
 use folders::{assert_says, copied, make};
+use models::ModelError;
+use models::hub_format::{Head, HubFolder, Loaded};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use trainer::TrainError;
-use trainer::published::{Classes, Loaded, PublishedFolder};
 
-fn loaded(folder: &Path) -> Result<Loaded<trainer::models::Network>, TrainError> {
-    PublishedFolder::open(folder)?.image_classifier(None, &make(Classes::Published, DType::F32))
+fn loaded(folder: &Path) -> Result<Loaded<models::Network>, ModelError> {
+    HubFolder::open(folder)?.image_classifier(None, &make(Head::Pretrained, DType::F32))
 }
 
 /// The copy with other tensors.
@@ -36,7 +36,7 @@ fn with_setting(copy: &Path, file: &str, key: &str, value: Json) {
 }
 
 #[test]
-fn missing_extra_and_misshaped_tensors_are_all_named() {
+fn all_missing_unknown_and_misshaped_tensors_are_named() {
     let copy = copied("vit");
     with_tensors(copy.path(), |tensors| {
         tensors.remove("vit.layernorm.bias").unwrap();
@@ -71,7 +71,7 @@ fn missing_extra_and_misshaped_tensors_are_all_named() {
 }
 
 #[test]
-fn pickled_files_are_refused_with_the_reason() {
+fn pickled_files_are_refused() {
     for file in ["pytorch_model.bin", "weights.pt", "last.ckpt", "model.PTH"] {
         let copy = copied("vit");
         fs::remove_file(copy.path().join("model.safetensors")).unwrap();
@@ -92,7 +92,7 @@ fn pickled_files_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_damaged_folder_says_what_is_wrong() {
+fn errors_of_a_damaged_folder_name_the_problem() {
     let model = "model.safetensors";
     let copy = copied("vit");
     let whole = fs::read(copy.path().join(model)).unwrap();
@@ -116,7 +116,7 @@ fn a_damaged_folder_says_what_is_wrong() {
     assert_says(loaded(copy.path()), &["vit.layernorm.bias", "not finite"]);
     let copy = copied("vit");
     fs::write(copy.path().join("config.json"), "{").unwrap();
-    assert_says(loaded(copy.path()), &["config.json", "no JSON"]);
+    assert_says(loaded(copy.path()), &["config.json", "not valid JSON"]);
     fs::remove_file(copy.path().join("config.json")).unwrap();
     assert_says(loaded(copy.path()), &["no config.json"]);
     assert_says(
@@ -133,14 +133,11 @@ fn a_damaged_folder_says_what_is_wrong() {
     for shard in &shards[..2] {
         fs::remove_file(copy.path().join(shard)).unwrap();
     }
-    assert_says(
-        PublishedFolder::open(copy.path()),
-        &[&shards[0], &shards[1]],
-    );
+    assert_says(HubFolder::open(copy.path()), &[&shards[0], &shards[1]]);
 }
 
 #[test]
-fn an_index_leads_nowhere_else() {
+fn an_index_cannot_name_files_outside_the_folder() {
     for stranger in [
         "../model.safetensors",
         "/etc/passwd",
@@ -155,13 +152,13 @@ fn an_index_leads_nowhere_else() {
             "weight_map",
             json!({ "wte.weight": stranger }),
         );
-        let words = [stranger, "no safetensors file beside it"];
-        assert_says(PublishedFolder::open(copy.path()), &words);
+        let words = [stranger, "not a safetensors file in this folder"];
+        assert_says(HubFolder::open(copy.path()), &words);
     }
 }
 
 #[test]
-fn what_ebbs_networks_cannot_be_is_refused_by_name() {
+fn unsupported_configs_are_refused_by_key() {
     for (name, key, value, word) in [
         (
             "vit",
@@ -178,7 +175,12 @@ fn what_ebbs_networks_cannot_be_is_refused_by_name() {
         ),
         ("vit", "hidden_size", json!(-24), "hidden_size = -24"),
         ("vit", "num_channels", json!(1), "3 channels"),
-        ("vit", "patch_size", json!(5), "no multiple of its patches"),
+        (
+            "vit",
+            "patch_size",
+            json!(5),
+            "not a multiple of patch_size",
+        ),
         (
             "vit",
             "num_hidden_layers",
@@ -212,27 +214,25 @@ fn what_ebbs_networks_cannot_be_is_refused_by_name() {
             "tie_word_embeddings",
         ),
         ("resnet-basic", "hidden_act", json!("silu"), "silu"),
-        (
-            "resnet-basic",
-            "depths",
-            json!([1, 2]),
-            "do not go together",
-        ),
+        ("resnet-basic", "depths", json!([1, 2]), "do not match"),
     ] {
         let copy = copied(name);
         with_setting(copy.path(), "config.json", key, value);
-        assert_says(PublishedFolder::open(copy.path()), &["config.json", word]);
+        assert_says(HubFolder::open(copy.path()), &["config.json", word]);
     }
 }
 
 #[test]
-fn a_preprocessor_is_read_as_it_stands() {
+fn preprocessors_are_read() {
     let copy = copied("vit");
     let file = "preprocessor_config.json";
-    let read = |copy: &Path| *PublishedFolder::open(copy).unwrap().preprocessor().unwrap();
+    let read = |copy: &Path| *HubFolder::open(copy).unwrap().preprocessor().unwrap();
     let plain = read(copy.path());
     assert_eq!((plain.side, plain.shorter_side), (Some(16), None));
-    assert_eq!((plain.mean, plain.deviation), ([0.5; 3], [0.5; 3]));
+    assert_eq!(
+        (plain.normalization.mean, plain.normalization.std),
+        ([0.5; 3], [0.5; 3])
+    );
     with_setting(copy.path(), file, "size", json!({ "shortest_edge": 256 }));
     with_setting(
         copy.path(),
@@ -244,8 +244,5 @@ fn a_preprocessor_is_read_as_it_stands() {
     let cropped = read(copy.path());
     assert_eq!((cropped.side, cropped.shorter_side), (Some(224), Some(256)));
     with_setting(copy.path(), file, "image_std", json!([0.5, 0.0, 0.5]));
-    assert_says(
-        PublishedFolder::open(copy.path()),
-        &["image_std", "above 0"],
-    );
+    assert_says(HubFolder::open(copy.path()), &["image_std", "above 0"]);
 }
