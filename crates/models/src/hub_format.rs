@@ -7,8 +7,8 @@
 //! Nothing is downloaded here, and pickled files are never read, because reading one runs a
 //! program.
 //!
-//! To read another architecture, write its file, implement [`architecture`]'s `HubNetwork`, and add
-//! a row to `FORMATS`.
+//! To read another architecture, write its file with an implementation of `HubNetwork`, and add a row
+//! to `FORMATS` in `architecture.rs`.
 //!
 //! ```no_run
 //! use candle_core::{DType, Device};
@@ -41,11 +41,12 @@ pub(crate) mod tensor_map;
 mod fine_tuning;
 
 // Architectures, one per file.
-mod architecture;
+mod hub_network;
 mod bert;
 mod vit;
 mod resnet;
 mod gpt2;
+mod architecture;
 
 // A folder, and the network in it.
 mod folder;
@@ -60,6 +61,8 @@ pub use fine_tuning::{FineTuning, TrainedLayers};
 pub use folder::HubFolder;
 pub(crate) use folder::{CONFIG, PREPROCESSOR, TOKENIZER};
 pub use gpt2::HubGpt2;
+pub(crate) use hub_network::HubNetwork;
+pub use hub_network::TextLimits;
 pub use preprocessor::Preprocessor;
 pub(crate) use resnet::EPSILON;
 pub use resnet::HubResNet;

@@ -1,7 +1,7 @@
 //! BERT encoders (Devlin et al. 2019) in their published format, `model_type` bert.
 
-use super::architecture::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::fine_tuning::{BlockLayout, LastNorm};
+use super::hub_network::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::json_config::JsonConfig;
 use super::tensor_index::TensorIndex;
 use super::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};

@@ -1,10 +1,11 @@
 //! Builds the network of a folder, freezes the parameters that are not trained, and fills all of
 //! them with pretrained weights.
 
-use super::architecture::{HubArchitecture, HubNetwork};
+use super::architecture::HubArchitecture;
 use super::fill::WeightFiller;
 use super::fine_tuning::FineTuning;
 use super::folder::HubFolder;
+use super::hub_network::HubNetwork;
 use super::tensor_map::TensorTable;
 use crate::builder::Builder;
 use crate::error::{ModelError, Result};

@@ -2,8 +2,8 @@
 //! as [inputs, outputs], queries, keys and values are one map, and the output weights are the
 //! embeddings.
 
-use super::architecture::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::fine_tuning::{BlockLayout, LastNorm};
+use super::hub_network::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::json_config::JsonConfig;
 use super::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};
 use crate::backbone::SequenceShape;

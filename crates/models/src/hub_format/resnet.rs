@@ -1,8 +1,8 @@
 //! Residual networks (He et al. 2016) in their published format, `model_type` resnet. BatchNorm and
 //! its statistics are folded into one factor and one term per channel.
 
-use super::architecture::HubNetwork;
 use super::fine_tuning::{BlockLayout, LastNorm};
+use super::hub_network::HubNetwork;
 use super::json_config::JsonConfig;
 use super::tensor_map::{TensorLayout, TensorPair, TensorRow, TensorTable, rows};
 use crate::catalog::PretrainedFamily;

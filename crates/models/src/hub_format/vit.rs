@@ -1,8 +1,8 @@
 //! Vision transformers in their published format, `model_type` vit, deit or dinov2.
 
-use super::architecture::{HubNetwork, ImageInput, block_parameters};
 use super::bert::HEAD;
 use super::fine_tuning::{BlockLayout, LastNorm};
+use super::hub_network::{HubNetwork, ImageInput, block_parameters};
 use super::json_config::JsonConfig;
 use super::tensor_index::TensorIndex;
 use super::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};
@@ -172,12 +172,10 @@ impl HubVit {
             return Err(config.refuse("its images do not have 3 channels".to_owned()));
         }
         let width = config.count("hidden_size")?;
+        let default_patch = if family == VitFamily::Dinov2 { 14 } else { 16 };
         let shape = VitShape {
             image: config.count_or("image_size", 224)?,
-            patch: config.count_or(
-                "patch_size",
-                if family == VitFamily::Dinov2 { 14 } else { 16 },
-            )?,
+            patch: config.count_or("patch_size", default_patch)?,
             width,
             depth: config.count("num_hidden_layers")?,
             heads: config.heads("num_attention_heads", width)?,
