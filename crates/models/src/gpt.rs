@@ -24,7 +24,11 @@ impl Gpt {
     ///
     /// # Errors
     /// The device cannot allocate the parameters.
-    pub fn with_block(b: &mut Builder, shape: SequenceShape, block: BlockShape) -> Result<Self> {
+    pub(crate) fn with_block(
+        b: &mut Builder,
+        shape: SequenceShape,
+        block: BlockShape,
+    ) -> Result<Self> {
         Ok(Gpt(Backbone::build(b, shape, block, 0)?))
     }
 

@@ -73,14 +73,11 @@ pub use gpt::Gpt;
 pub use heads::{BALANCE, Balance, HUBER_DELTA, Heads};
 pub use image_shape::ImageShape;
 pub use kv_cache::KvCache;
-pub use layers::{Conv, GroupNorm, LayerNorm, Linear};
 pub use network::Network;
 pub use normalization::PixelNormalization;
 pub use pretrained::Pretrained;
 pub use resnet::{
-    ChannelScale, ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle,
-    saves_last_convolution,
+    ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, saves_last_convolution,
 };
-pub use text_encoder::{Pooling, TextEncoder, TextEncoderStyle};
-pub use transformer::{Block, BlockShape, Blocks, Gelu, NormPlacement, ResidualScale};
-pub use vit::{Vit, VitPooling, VitShape, VitStyle, VitTokens};
+pub use text_encoder::TextEncoder;
+pub use vit::{Vit, VitShape};

@@ -4,7 +4,6 @@
 mod shape;
 mod norm;
 
-pub use norm::ChannelScale;
 pub use shape::{ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
 
 use crate::builder::Builder;

@@ -63,7 +63,7 @@ impl TextEncoder {
     ///
     /// # Errors
     /// The device cannot allocate the parameters.
-    pub fn with_style(
+    pub(crate) fn with_style(
         b: &mut Builder,
         shape: SequenceShape,
         style: TextEncoderStyle,

@@ -143,7 +143,7 @@ impl Vit {
     ///
     /// # Errors
     /// The device cannot allocate the parameters.
-    pub fn with_style(
+    pub(crate) fn with_style(
         b: &mut Builder,
         shape: VitShape,
         style: VitStyle,

@@ -87,7 +87,7 @@ impl HubFolder {
     }
 
     /// Its network.
-    pub fn architecture(&self) -> &HubArchitecture {
+    pub(crate) fn architecture(&self) -> &HubArchitecture {
         &self.architecture
     }
 
