@@ -54,7 +54,6 @@ mod fill;
 mod build;
 
 pub(crate) use architecture::HubArchitecture;
-pub(crate) use architecture::HubNetwork;
 pub use build::{Head, LoadOptions, Loaded};
 pub use fine_tuning::{FineTuning, TrainedLayers};
 pub use folder::HubFolder;
