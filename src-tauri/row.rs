@@ -4,7 +4,7 @@ use crate::learnt::{capital, learnt};
 use crate::view::RunRow;
 use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count, headline_metric};
 use std::time::UNIX_EPOCH;
-use trainer::{Family, ModelKind, TextSize};
+use trainer::{ModelId, PretrainedFamily, TextSize};
 
 /// Points of the small loss curve.
 const SPARK_POINTS: usize = 40;
@@ -52,11 +52,11 @@ pub fn here(id: &str, folder: &RunFolder, run: &Run) -> RunRow {
 
 /// "Image classification, ConvNet".
 fn what(started: &Started) -> String {
-    let published = Family::ALL.map(ModelKind::Published);
-    let photographs = ModelKind::of_photographs().chain(published);
+    let published = PretrainedFamily::all().map(ModelId::Pretrained);
+    let photographs = ModelId::image_models().chain(published);
     let mut labels = photographs
         .map(|model| (model.name(), model.label()))
-        .chain(TextSize::ALL.map(|size| (size.name(), size.label())));
+        .chain(TextSize::all().map(|size| (size.name(), size.label())));
     let model = labels.find(|(name, _)| *name == started.model);
     let (classes, numbers) = (started.classes.len(), started.targets.len());
     format!(

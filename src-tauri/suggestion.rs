@@ -13,7 +13,8 @@ use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
 use trainer::{
-    Dropped, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize, foresee_kind,
+    Dropped, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize, foresee_kind,
+    model_task,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
@@ -46,9 +47,12 @@ pub fn begun(
         from: Some(from),
         ..RunConfig::default()
     };
-    let plan = Plan::check(&Origin::training(trains.unwrap_or(ALL), wanted), found)?;
+    let plan = Plan::check(
+        &trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted),
+        found,
+    )?;
     // Every tensor is asked for, none is read.
-    plan.trained_numbers()?;
+    plan.trained_parameters()?;
     Ok(view(&plan, Some(id), machine))
 }
 
@@ -61,9 +65,9 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             task: task.name().to_owned(),
             from: from.map(str::to_owned),
             trains: plan
-                .origin
+                .pretrained
                 .as_ref()
-                .map_or(ALL.to_owned(), |origin| origin.chosen()),
+                .map_or(ALL.to_owned(), |pretrained| pretrained.current_choice()),
             model: plan.model.name().to_owned(),
             resolution: plan.image_size,
             effective_batch: plan.effective_batch,
@@ -84,11 +88,13 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             task => task.sample().to_owned(),
         },
         models: models(plan),
-        can_begin: Family::ALL.iter().any(|family| family.task() == task),
-        trains: match &plan.origin {
+        can_begin: PretrainedFamily::for_task(model_task(task))
+            .next()
+            .is_some(),
+        trains: match &plan.pretrained {
             None => vec![everything()],
-            Some(origin) => {
-                let choices = origin.choices().into_iter();
+            Some(pretrained) => {
+                let choices = pretrained.choices().into_iter();
                 choices.map(|choice| (choice.word, choice.label)).collect()
             }
         },
@@ -103,19 +109,18 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
 
 /// The networks that learn what the plan learns, value and label, the suggested one first; published weights are one.
 fn models(plan: &Plan) -> Vec<(String, String)> {
-    let named = |model: ModelKind| (model.name().to_owned(), model.label().to_owned());
-    match (&plan.origin, plan.text_model()) {
-        (Some(origin), _) => {
-            let numbers = format_count(origin.folder().numbers());
+    let named = |model: ModelId| (model.name().to_owned(), model.label().to_owned());
+    match (&plan.pretrained, plan.text_model()) {
+        (Some(pretrained), _) => {
+            let numbers = format_count(pretrained.folder().count_values());
             let label = format!("{}, {numbers} numbers", plan.model.label());
             vec![(plan.model.name().to_owned(), label)]
         }
-        (None, None) => ModelKind::of_photographs().map(named).collect(),
+        (None, None) => ModelId::image_models().map(named).collect(),
         (None, Some(model)) => {
-            let sizes = TextSize::ALL.into_iter();
-            let sizes = sizes.filter(|size| size.task() == plan.task());
+            let sizes = TextSize::for_task(model_task(plan.task()));
             sizes
-                .map(|size| named(ModelKind::Texts(TextModel { size, ..model })))
+                .map(|size| named(ModelId::Text(TextModel { size, ..model })))
                 .collect()
         }
     }
@@ -127,9 +132,9 @@ fn resolutions(plan: &Plan) -> Vec<u32> {
         _ => TOKENS.to_vec(),
     };
     let reads = |size: &u32| {
-        plan.origin
+        plan.pretrained
             .as_ref()
-            .is_none_or(|origin| origin.reads(*size))
+            .is_none_or(|pretrained| pretrained.accepts_input_size(*size))
     };
     let usual = usual.into_iter().filter(reads);
     let mut all: Vec<u32> = usual.chain([plan.image_size]).collect();
@@ -235,7 +240,7 @@ pub fn config(settings: &PlanSettings, found: &Found, from: Option<PathBuf>) -> 
         ..RunConfig::default()
     };
     match config.from {
-        Some(_) => Origin::training(&settings.trains, config),
+        Some(_) => trainer::pretrained::with_choice(&settings.trains, config),
         None => config,
     }
 }

@@ -143,7 +143,7 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         effective_batch,
         fixed_micro_batch: None,
     };
-    let row = row(Estimate::of(forecast, data), &room);
+    let row = row(Estimate::new(forecast, data), &room);
     let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
     let seconds = match (&row.suggested, args.mac) {
         (Ok(config), None) => {

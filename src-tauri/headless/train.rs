@@ -36,8 +36,11 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             Found::Texts(found) => texts::describe(found, plan.task()),
         }
     }
-    if let (Some(origin), false) = (&plan.origin, args.json) {
-        aside!("{}", origin.described(plan.trained_numbers()?));
+    if let (Some(pretrained), false) = (&plan.pretrained, args.json) {
+        aside!(
+            "{}",
+            trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
+        );
     }
     let flight = flight(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;

@@ -126,14 +126,12 @@ fn models(base: &RunConfig, task: Task) -> Vec<String> {
         return vec![model.clone()];
     }
     let names: Vec<&str> = match task {
-        Task::ImageClassification => trainer::ModelKind::SMALL
+        Task::ImageClassification => trainer::ModelId::SMALL
             .iter()
             .map(|model| model.name())
             .collect(),
         Task::TextClassification | Task::LanguageModel | Task::TokenCompression => {
-            trainer::TextSize::ALL
-                .iter()
-                .filter(|size| size.task() == task)
+            trainer::TextSize::for_task(trainer::model_task(task))
                 .map(|size| size.name())
                 .collect()
         }

@@ -35,7 +35,7 @@ impl Place {
 
     /// A copy that may be changed.
     fn published(&self, name: &str) -> PathBuf {
-        let fixtures = "crates/trainer/tests/fixtures/published";
+        let fixtures = "crates/models/tests/fixtures/published";
         let from = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(fixtures)
             .join(name);
@@ -86,7 +86,7 @@ fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
         };
         let typed = Plan::check(&typed, &found).expect("the terminal allows it");
         let told = |plan: &Plan| {
-            let trained = plan.trained_numbers().expect("it can be built");
+            let trained = plan.trained_parameters().expect("it can be built");
             (
                 plan.model,
                 plan.image_size,
@@ -96,7 +96,7 @@ fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
             )
         };
         assert_eq!(told(&of_page), told(&typed), "{word}");
-        assert_eq!(of_page.origin, typed.origin, "{word}");
+        assert_eq!(of_page.pretrained, typed.pretrained, "{word}");
     }
     let view = planned(&found, &vit, None).expect("it fits");
     assert_eq!(
@@ -117,7 +117,7 @@ fn a_head_alone_takes_less_than_everything() {
     let of = |word: &str| {
         let view = planned(&found, &vit, Some(word)).expect("it is offered");
         let config = config(&view.settings, &found, Some(vit.clone()));
-        let parameters = Plan::check(&config, &found).and_then(|plan| plan.trained_numbers());
+        let parameters = Plan::check(&config, &found).and_then(|plan| plan.trained_parameters());
         parameters.expect("it can be built")
     };
     let (head, last, all) = (of("head"), of("last:1"), of("all"));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A published transformer for photographs, tiny and random, in the home of a test.
 fn published(home: &Home) -> PathBuf {
-    let fixture = "crates/trainer/tests/fixtures/published/vit";
+    let fixture = "crates/models/tests/fixtures/published/vit";
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
     let to = home.path().join("small-vit");
     std::fs::create_dir(&to).expect("it can be made");

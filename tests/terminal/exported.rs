@@ -52,7 +52,7 @@ fn check_onnx(place: &Place, python: &str, asked: &[String], classes: &[&str]) {
         .collect();
     assert_eq!(names, classes);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let script = here.join("crates/trainer/tests/fixtures/export/onnx_predict.py");
+    let script = here.join("crates/models/tests/fixtures/export/onnx_predict.py");
     let mut theirs = Command::new(python);
     theirs.arg(script).arg(place.path("out")).args(asked);
     let theirs = said(&mut theirs).ended(0).out;

@@ -11,7 +11,7 @@ use std::path::Path;
 fn published(place: &Place, name: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let from = here
-        .join("crates/trainer/tests/fixtures/published")
+        .join("crates/models/tests/fixtures/published")
         .join(name);
     let to = place.path(name);
     fs::create_dir(&to).expect("a folder can be made");
@@ -231,7 +231,7 @@ fn a_run_whose_weights_were_changed_is_not_gone_on_with() {
         .ended(1)
         .err;
     assert!(said.contains("model.safetensors"), "{said}");
-    assert!(said.contains("not the file that was kept"), "{said}");
+    assert!(said.contains("not the file that was copied"), "{said}");
 }
 
 #[test]

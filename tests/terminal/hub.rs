@@ -36,7 +36,7 @@ impl Hub {
     /// With the tiny transformer of the trainer's tests.
     fn open() -> Hub {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let fixture = here.join("crates/trainer/tests/fixtures/published/vit");
+        let fixture = here.join("crates/models/tests/fixtures/published/vit");
         let names = [
             "config.json",
             "model.safetensors",

@@ -4,12 +4,12 @@
 use crate::average::fill;
 use crate::error::{Result, TrainError, at};
 use crate::learner::Learner;
-use crate::models::is_adapter;
 use crate::pilot::kept::{self, Kept};
 use crate::precision::LossScale;
 use crate::skipped::SkippedSteps;
 use ::safetensors::tensor::{SafeTensorError, serialize_to_file};
 use candle_core::{Device, Tensor, safetensors};
+use models::is_adapter;
 use runlog::{RunFolder, SavedCheckpoint};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

@@ -3,11 +3,11 @@
 //! GPU the CPU is the one under test.
 
 use crate::error::Result;
-use crate::models::Network;
-use crate::plan::ModelKind;
 use crate::task::{Heads, ImageTask};
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
+use models::ModelId;
+use models::Network;
 use tape::check::{Case, cases, large_cases, run};
 use tape::device::Chosen;
 use tape::inplace::to_f64;
@@ -67,7 +67,7 @@ pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Fi
                 OPERATION_TOLERANCE,
             ));
         }
-        for kind in ModelKind::SMALL {
+        for kind in ModelId::SMALL {
             let outcome =
                 model_difference(kind, micro_batch, &chosen.device).map_err(|e| e.to_string());
             note(finding(
@@ -148,7 +148,7 @@ fn finding(
 }
 
 /// Largest relative difference of a model's loss and gradients to the CPU in f64.
-fn model_difference(kind: ModelKind, micro_batch: usize, device: &Device) -> Result<(f64, String)> {
+fn model_difference(kind: ModelId, micro_batch: usize, device: &Device) -> Result<(f64, String)> {
     let expected = gradients(kind, micro_batch, &Device::Cpu, DType::F64)?;
     let found = gradients(kind, micro_batch, device, DType::F32)?;
     let mut worst = (
@@ -175,7 +175,7 @@ struct Gradients {
 }
 
 fn gradients(
-    kind: ModelKind,
+    kind: ModelId,
     micro_batch: usize,
     device: &Device,
     dtype: DType,
@@ -187,7 +187,7 @@ fn gradients(
         parameters: &parameters,
         image_size: IMAGE_SIZE,
         label_smoothing: 0.1,
-        heads: Heads::of_classes(CLASSES),
+        heads: Heads::for_classes(CLASSES),
         checkpointed: 0,
         dtype,
         loss_factor: 1.0,

@@ -133,35 +133,9 @@ pub enum TrainError {
         /// The tensor and both shapes.
         what: String,
     },
-    /// Published weights that cannot be read, or that Ebb's networks cannot express.
-    #[error("{path}: {reason}")]
-    Published {
-        /// The folder or one of its files.
-        path: PathBuf,
-        /// What is wrong, and the next move where there is one.
-        reason: String,
-    },
-    /// Published weights that are not those of their own description.
-    #[error(
-        "the weights in {folder} are not those that its config.json describes: {}; download the folder again, or one whose parts belong together",
-        .complaints.join("; ")
-    )]
-    WeightsMisfit {
-        /// The folder.
-        folder: PathBuf,
-        /// One sentence for every tensor that is missing, misshaped or not known, in order of names.
-        complaints: Vec<String>,
-    },
-    /// Weights that only a program could read which may do anything.
-    #[error(
-        "{folder} holds its weights only in pickled files ({files}), and reading one runs whatever program is in it; Ebb never does. Ask for model.safetensors of the same model, or convert it where you trust it"
-    )]
-    Pickled {
-        /// The folder.
-        folder: PathBuf,
-        /// Their names.
-        files: String,
-    },
+    /// A network, its pretrained weights or its export.
+    #[error(transparent)]
+    Model(models::ModelError),
     /// The memory script cannot be used.
     #[error(transparent)]
     Memory(#[from] pressure::PressureError),
@@ -222,9 +196,7 @@ impl TrainError {
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
             TrainError::NoCheckpoint { .. } => "no_checkpoint",
             TrainError::Misfit { .. } => "misfit",
-            TrainError::Published { .. } => "published",
-            TrainError::WeightsMisfit { .. } => "misfit",
-            TrainError::Pickled { .. } => "pickled",
+            TrainError::Model(error) => error.code(),
             TrainError::Memory(_) => "memory_source",
             TrainError::Run(_) => "run_folder",
             TrainError::Data(_) => "data",

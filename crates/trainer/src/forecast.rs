@@ -21,10 +21,11 @@ use crate::bench::Workload;
 use crate::error::Result;
 use crate::feed::Ahead;
 use crate::optimizer::Optimizer;
-use crate::plan::{ModelKind, OptimizerKind, Plan};
+use crate::plan::{OptimizerKind, Plan};
 use candle_core::DType;
 use dataset::Task;
 use heap::Heap;
+use models::ModelId;
 use pressure::{Form, ModelNeed, Peak, sensible_sizes};
 use rehearsal::{PlanPiece, WorkloadPiece};
 use serde::Serialize;
@@ -142,7 +143,7 @@ impl Forecast {
     /// For a plan, or for its choices with another model or image size.
     pub fn of_plan(
         plan: &Plan,
-        model: ModelKind,
+        model: ModelId,
         image_size: u32,
         target: Target,
         forms: Forms,
@@ -183,7 +184,7 @@ impl Forecast {
             batch_sample_bytes: 0,
             stand: stand::blocks_bytes(&masters, plan.optimizer, &copies)?,
             forms: Vec::new(),
-            blocks: plan.blocks_of(model, image_size),
+            blocks: plan.blocks_of(model),
             target,
         };
         forecast.rehearsed(&piece, plan.checkpoint_blocks, forms, patience)

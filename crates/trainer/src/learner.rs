@@ -4,16 +4,17 @@
 use crate::average::Average;
 use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError};
-use crate::models::Network;
 use crate::optimizer::Optimizer;
 use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
 use crate::task::{
-    BALANCE, Balance, EvaluatedPiece, Heads, ImageTask, Pixels, Sample, TrainedPiece, Work,
+    BALANCE, Balance, EvaluatedPiece, Heads, ImageTask, PixelNormalization, Sample, TrainedPiece,
+    Work,
 };
 use candle_core::Device;
+use models::Network;
 use pressure::{Moments, Reserve};
 use std::path::Path;
 use tape::update::health;
@@ -40,7 +41,7 @@ pub struct Learner {
     effective_batch: u32,
     device: Device,
     image_size: usize,
-    pixels: Pixels,
+    pixels: PixelNormalization,
     heads: Heads,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,

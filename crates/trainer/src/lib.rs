@@ -18,10 +18,8 @@ mod journal;
 mod learner;
 mod machine;
 mod model_builder;
-pub mod models;
-mod onnx;
-pub mod published;
-mod origin;
+mod export;
+pub mod pretrained;
 mod optimizer;
 mod average;
 mod pending;
@@ -41,12 +39,17 @@ mod train;
 pub use certificate::Certificate;
 pub use control::{Control, Request};
 pub use error::{Result, TrainError};
+pub use export::tokenizer_file;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
-pub use origin::{Origin, TrainsChoice};
+pub use models::export::Exported;
+pub use models::pretrained::FineTuningChoice;
+pub use models::{
+    Balance, DropPolicy, Heads, ImageModel, ModelId, Pretrained, PretrainedFamily, TextModel,
+    TextSize,
+};
 pub use plan::{
-    Augmentation, Compression, DropPolicy, Dropped, Family, ImageSize, Learning, ModelKind,
-    OptimizerKind, Plan, TextModel, TextSize,
+    Augmentation, Compression, Dropped, Learning, OptimizerKind, Plan, dataset_task, model_task,
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
@@ -56,9 +59,7 @@ pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge, take_peak_bytes};
-pub use task::{
-    Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken, wilson,
-};
+pub use task::{ClassReport, EvaluationReport, Metrics, NumberReport, Prediction, Taken, wilson};
 pub use train::{Ending, Flight, on_threads, resume, start};
 
 /// The rooms behind the surface, opened for this crate's own claims.
@@ -69,7 +70,6 @@ pub mod rooms {
     pub use crate::learner::{Learner, Update};
     pub use crate::optimizer::{Group, Optimizer};
     pub use crate::pending::Pending;
-    pub use crate::published::Trained;
     pub use crate::schedule::Schedule;
     pub use crate::skipped::Skipped;
     pub use crate::task::{

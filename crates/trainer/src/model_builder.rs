@@ -1,7 +1,8 @@
-//! A training before it begins: the network that a config makes, what it needs by part, what to begin with and what would help
-//! where that does not fit. `ebb plan` and the window ask here.
+//! A training before it starts: the network of a config, how much memory each part of the training
+//! needs, what to start with, and what would help if that does not fit. `ebb plan` and the window use
+//! it.
 //!
-//! Refuses to know how a forecast is made ([`crate::forecast`]) and which rungs there are ([`pressure::suggest_recovery`]).
+//! [`crate::forecast`] makes the estimate; [`pressure::suggest_recovery`] knows what helps.
 //!
 //! ```
 //! use dataset::{InspectOptions, inspect};
@@ -20,7 +21,7 @@
 //! };
 //! let builder = ModelBuilder::from_config(&config, &found)?;
 //!
-//! // What it needs, by part.
+//! // Memory by part.
 //! let target = Target::of("cpu", 2, 8 << 30);
 //! let estimate = builder.estimate(target, Forms::Planned)?;
 //! let parts = estimate.parts(&[1, 4, 16]);
@@ -29,7 +30,7 @@
 //! assert_eq!(parts.optimizer_bytes, 2 * parts.weights_bytes, "AdamW keeps two moments");
 //! assert!(parts.activations.is_sorted_by_key(|(_, bytes)| *bytes));
 //!
-//! // What to begin with on a machine of 8 GB, where other apps use 4 GB and two trainings share the rest.
+//! // What to start with on a machine of 8 GB if other apps use 4 GB and two trainings share the rest.
 //! let device = DeviceRoom {
 //!     total_bytes: 8 << 30,
 //!     limit_bytes: 0,
@@ -40,7 +41,7 @@
 //! let suggested = estimate.suggest_config(&device, &others, 2).expect("it fits");
 //! assert!(2 * suggested.predicted_peak_bytes <= device.budget_bytes(&others));
 //!
-//! // What would help where nothing fits.
+//! // What would help if nothing fits.
 //! let capped = DeviceRoom { memory_cap_bytes: Some(16 << 20), ..device };
 //! let no = estimate.suggest_config(&capped, &others, 1).expect_err("16 MB are too few");
 //! assert!(!estimate.suggest_recovery(&no).is_empty());
@@ -55,9 +56,9 @@
 
 use crate::error::Result;
 use crate::forecast::{Forecast, Forms, Target};
-use crate::models::Network;
-use crate::plan::{Dropped, ModelKind, Plan};
+use crate::plan::{Dropped, Plan};
 use candle_core::Device;
+use models::{ModelId, Network};
 use pressure::{
     DataNeed, DeviceRoom, DoesNotFit, ModelNeed, Processes, Recovery, SuggestedConfig,
     suggest_config, suggest_recovery,
@@ -72,73 +73,75 @@ pub struct ModelBuilder {
     plan: Plan,
 }
 
-/// What a training needs.
+/// Memory that a training needs.
 #[derive(Debug, Clone)]
 pub struct Estimate {
-    /// Where the numbers come from.
+    /// The estimate it is computed from.
     pub forecast: Forecast,
     data: DataNeed,
 }
 
-/// What a training needs, by what it is for.
+/// Memory that a training needs, by part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Parts {
-    /// Parameters that train.
+    /// Number of trained parameters.
     pub parameters: u64,
-    /// Weights, frozen ones among them, in bytes.
+    /// Weights, including frozen ones, in bytes.
     pub weights_bytes: u64,
-    /// One gradient of everything that trains, in bytes.
+    /// One gradient of every trained parameter, in bytes.
     pub gradients_bytes: u64,
     /// The optimizer's moments, in bytes.
     pub optimizer_bytes: u64,
-    /// What else stays: a moving average, a half precision's copy, samples decoded ahead, the program itself; in bytes.
+    /// Everything else that stays in memory, in bytes: a moving average, the copy for half precision,
+    /// prefetched samples, the program itself.
     pub other_bytes: u64,
-    /// Samples a piece, and what such a piece takes beside all that, in bytes, with as few blocks computed twice as were forecast.
+    /// Size of a micro-batch in samples, and its activations in bytes with the fewest checkpointed blocks
+    /// of the estimate.
     pub activations: Vec<(u32, u64)>,
 }
 
 impl ModelBuilder {
-    /// Checks a config against what was found.
+    /// Checks a config against a dataset.
     ///
     /// # Errors
     /// As [`Plan::check`].
     pub fn from_config<'d>(config: &RunConfig, found: impl Into<Dropped<'d>>) -> Result<Self> {
-        Plan::check(config, found).map(ModelBuilder::of_plan)
+        Plan::check(config, found).map(ModelBuilder::from_plan)
     }
 
-    /// The same of a config that was checked before.
-    pub fn of_plan(plan: Plan) -> Self {
+    /// Uses a plan that was checked before.
+    pub fn from_plan(plan: Plan) -> Self {
         ModelBuilder { plan }
     }
 
-    /// Everything that a training would do.
+    /// The checked plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The network and its parameters as training begins with them.
+    /// The network and its initial parameters.
     ///
     /// # Errors
-    /// Published weights cannot be read, or the device has no room.
+    /// Pretrained weights cannot be read, or the device has no memory.
     pub fn build(&self, device: &Device) -> Result<(Network, Parameters)> {
         self.plan.network(device)
     }
 
-    /// What the training needs on `target`. Takes up to a second or two: pieces are rehearsed.
+    /// Estimates the training on `target` by dry runs, which take up to two seconds.
     ///
     /// # Errors
-    /// A piece cannot be rehearsed.
+    /// A dry run fails.
     pub fn estimate(&self, target: Target, forms: Forms) -> Result<Estimate> {
         self.estimate_as(self.plan.model, self.plan.image_size, target, forms)
     }
 
-    /// The same with another model, or for images of another side in pixels.
+    /// Like [`ModelBuilder::estimate`] for another model, or for images of another side in pixels.
     ///
     /// # Errors
     /// As [`ModelBuilder::estimate`].
     pub fn estimate_as(
         &self,
-        model: ModelKind,
+        model: ModelId,
         image_size: u32,
         target: Target,
         forms: Forms,
@@ -153,18 +156,18 @@ impl ModelBuilder {
 }
 
 impl Estimate {
-    /// Of a forecast that was made, for what is trained on.
-    pub fn of(forecast: Forecast, data: DataNeed) -> Self {
+    /// Uses a forecast that was made before.
+    pub fn new(forecast: Forecast, data: DataNeed) -> Self {
         Estimate { forecast, data }
     }
 
-    /// By part, for pieces of these sizes.
+    /// Memory by part, for micro-batches of these sizes.
     pub fn parts(&self, micro_batches: &[u32]) -> Parts {
         let standing = &self.forecast.standing;
         let named = standing.weights_bytes + standing.moments_bytes;
         let form = self.need(micro_batches).forms.into_iter().next();
         let blocks = form.map_or(0, |form| form.checkpoint_blocks);
-        let piece = |&micro_batch: &u32| {
+        let activations = |&micro_batch: &u32| {
             let bytes = self.forecast.piece_bytes(blocks, micro_batch)?;
             Some((micro_batch, bytes))
         };
@@ -174,21 +177,21 @@ impl Estimate {
             gradients_bytes: standing.gradients_bytes,
             optimizer_bytes: standing.moments_bytes,
             other_bytes: standing.state_bytes().saturating_sub(named),
-            activations: micro_batches.iter().filter_map(piece).collect(),
+            activations: micro_batches.iter().filter_map(activations).collect(),
         }
     }
 
-    /// The footprint by micro-batch: the sensible ones, the one that the user fixed, and these.
+    /// The footprint by micro-batch size: useful sizes, the one the user fixed, and these.
     pub fn need(&self, also: &[u32]) -> ModelNeed {
         let fixed = self.data.fixed_micro_batch.into_iter();
         let also: Vec<u32> = also.iter().copied().chain(fixed).collect();
         self.forecast.need(self.data.effective_batch, &also)
     }
 
-    /// What to begin with beside other `processes`, where so many `trainings` like this one share what is left in equal parts.
+    /// What to start with next to other `processes`, if this many equal `trainings` share the rest.
     ///
     /// # Errors
-    /// Not even the smallest piece fits, with what would do.
+    /// Not even the smallest micro-batch fits; the error says what would.
     pub fn suggest_config(
         &self,
         device: &DeviceRoom,
@@ -197,7 +200,7 @@ impl Estimate {
     ) -> std::result::Result<SuggestedConfig, DoesNotFit> {
         let device = match trainings {
             0 | 1 => *device,
-            // None of them may reach into the part of another: a share of the budget is a cap.
+            // Each training is capped at its share, so that none takes memory from another.
             many => DeviceRoom {
                 memory_cap_bytes: Some(device.budget_bytes(processes) / u64::from(many)),
                 ..*device
@@ -206,7 +209,7 @@ impl Estimate {
         suggest_config(&self.need(&[]), &self.data, &device, processes)
     }
 
-    /// What would help, cheapest first, each with the bytes that it frees.
+    /// What would help, cheapest first, each with the bytes it frees.
     pub fn suggest_recovery(&self, no: &DoesNotFit) -> Vec<(Recovery, u64)> {
         suggest_recovery(&self.forecast.stuck(no))
     }

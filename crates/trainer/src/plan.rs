@@ -1,26 +1,25 @@
 //! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
 
 use crate::error::{Result, TrainError};
-use crate::origin::{Origin, trains_name};
 use crate::precision::Precision;
+use crate::pretrained;
 use crate::schedule::Course;
-use crate::task::Balance;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
-use runlog::{Blocks, Interval, RunConfig};
+use models::{Balance, ModelId, Pretrained, TextModel};
+use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::{Wanted, default_threads, foresee_kind};
 
 mod choices;
-mod image_size;
 mod compression;
 mod numbers;
 mod subject;
 mod network;
 
-pub use choices::{Augmentation, Family, ModelKind, OptimizerKind, TextModel, TextSize};
-pub use compression::{Compression, DropPolicy, Learning};
-pub use image_size::ImageSize;
+pub use choices::{Augmentation, OptimizerKind};
+pub use compression::{Compression, Learning};
+pub use network::{dataset_task, model_task};
 pub use subject::Dropped;
 
 /// Everything a training does, decided.
@@ -31,7 +30,7 @@ pub struct Plan {
     /// Its name, shown.
     pub name: String,
     /// Network.
-    pub model: ModelKind,
+    pub model: ModelId,
     /// Side of the square image in pixels; of texts, most tokens.
     pub image_size: u32,
     /// Class names in label order; none of a language model.
@@ -108,7 +107,7 @@ pub struct Plan {
     /// Epochs between evaluations.
     pub evaluate_every_epochs: u64,
     /// Published weights that it begins with; absent, they are drawn anew.
-    pub origin: Option<Arc<Origin>>,
+    pub pretrained: Option<Arc<Pretrained>>,
     /// The config with every choice filled in, for the run folder.
     pub config: RunConfig,
 }
@@ -166,18 +165,18 @@ impl Plan {
                 "f64 runs on the CPU only; add --device cpu",
             ));
         }
-        let origin = Origin::of(config)?;
-        if let Some(origin) = &origin {
-            origin.fits(data.task())?;
+        let pretrained = pretrained::open(config)?;
+        if let Some(pretrained) = &pretrained {
+            pretrained::check_task(pretrained, data.task())?;
         }
-        let subject = data.subject(config, foresee_kind(device), origin.as_ref())?;
+        let subject = data.subject(config, foresee_kind(device), pretrained.as_ref())?;
         let (model, train_samples) = (subject.model, subject.train_samples);
         let effective_batch = config.effective_batch.unwrap_or(subject.effective_batch);
         let effective_batch = effective_batch.min(train_samples.max(1) as u32);
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
         let epochs = config.epochs.unwrap_or(subject.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
-        let rate = numbers::usual_rate(optimizer, origin.as_ref());
+        let rate = numbers::usual_rate(optimizer, pretrained.as_ref());
         let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
         let warmup = config.warmup_fraction.unwrap_or(0.05);
         let mix = numbers::mix(config, data.task(), &subject.columns)?;
@@ -227,10 +226,10 @@ impl Plan {
             evaluate_every_epochs: config
                 .evaluate_every_epochs
                 .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
-            origin: origin.map(Arc::new),
+            pretrained: pretrained.map(Arc::new),
             config: RunConfig::default(),
         };
-        let blocks = plan.blocks_of(model, plan.image_size);
+        let blocks = plan.blocks_of(model);
         plan.checkpoint_blocks = checkpoint_blocks(config.checkpoint_blocks, model, blocks)?;
         plan.config = plan.filled_in(config, task, checkpoint_every, warmup);
         Ok(plan)
@@ -238,7 +237,7 @@ impl Plan {
 
     /// What is learnt.
     pub fn task(&self) -> Task {
-        self.model.task()
+        dataset_task(self.model.task())
     }
 
     /// Side of the image in pixels, where samples are images.
@@ -275,11 +274,8 @@ impl Plan {
     /// Ebb's own network, where samples are texts.
     pub fn text_model(&self) -> Option<TextModel> {
         match self.model {
-            ModelKind::Texts(model) => Some(model),
-            ModelKind::ConvNet
-            | ModelKind::VitMicro
-            | ModelKind::Images(_)
-            | ModelKind::Published(_) => None,
+            ModelId::Text(model) => Some(model),
+            ModelId::Image(_) | ModelId::Pretrained(_) => None,
         }
     }
 
@@ -317,13 +313,13 @@ impl Plan {
             image_size: self.image_side(),
             tokens: (self.task() != Task::ImageClassification).then_some(self.image_size),
             train_only: self
-                .origin
+                .pretrained
                 .as_ref()
-                .map(|origin| trains_name(origin.tuning().trains)),
+                .map(|pretrained| pretrained.tuning().trained.name()),
             adapter_alpha: self
-                .origin
+                .pretrained
                 .as_ref()
-                .and_then(|origin| Some(origin.tuning().adapter?.alpha)),
+                .and_then(|pretrained| Some(pretrained.tuning().adapter?.alpha)),
             vocabulary: self.learnt_vocabulary(),
             policy: self.compression.map(|c| c.policy.name().to_owned()),
             policy_learning: self.compression.map(|c| c.learning.name().to_owned()),
@@ -373,7 +369,7 @@ fn warmup_steps(steps: u64, fraction: f64) -> u64 {
     ((steps as f64 * fraction) as u64).clamp(1, steps.max(1))
 }
 
-fn image_size(asked: Option<u32>, model: ModelKind, usual: (u32, u32)) -> Result<u32> {
+fn image_size(asked: Option<u32>, model: ModelId, usual: (u32, u32)) -> Result<u32> {
     let (usual, multiple) = usual;
     let size = asked.unwrap_or(usual);
     if !size.is_multiple_of(multiple) {
@@ -387,7 +383,7 @@ fn image_size(asked: Option<u32>, model: ModelKind, usual: (u32, u32)) -> Result
     Ok(size)
 }
 
-fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, blocks: u32) -> Result<u32> {
+fn checkpoint_blocks(asked: Option<Blocks>, model: ModelId, blocks: u32) -> Result<u32> {
     let asked = asked.unwrap_or(Blocks::Count(0));
     asked.resolve(blocks).ok_or_else(|| {
         let allowed = format!(

@@ -13,11 +13,11 @@ pub use generate::Wording;
 use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments, RunState};
 use crate::error::{Result, TrainError};
+use crate::export;
 use crate::learner::Learner;
-use crate::origin::config_of;
 use crate::plan::Plan;
 use crate::precision::Precision;
-use crate::published::{Exported, Trained};
+use crate::pretrained::config_of;
 use crate::roster;
 use crate::task::{
     EvaluatedPiece, EvaluationReport, Metrics, Reading, Sample, TOKENIZER, kept_shares,
@@ -27,6 +27,7 @@ use dataset::{
     Tokenizer, look,
 };
 use known::Known;
+use models::export::{Exported, TrainedNetwork, export_hub_folder, export_onnx};
 use runlog::{RunConfig, RunFolder, format_count, most_like};
 use std::path::{Path, PathBuf};
 use tape::Cancel;
@@ -94,8 +95,10 @@ impl SavedRun {
         let mut learner = Learner::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
         checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
-        let tokenizer = match (&plan.origin, plan.learnt_vocabulary()) {
-            (Some(origin), _) if plan.task() != Task::ImageClassification => origin.tokenizer()?,
+        let tokenizer = match (&plan.pretrained, plan.learnt_vocabulary()) {
+            (Some(pretrained), _) if plan.task() != Task::ImageClassification => {
+                crate::pretrained::tokenizer(pretrained)?
+            }
             (None, Some(_)) => Tokenizer::load(&run.path.join(TOKENIZER))?,
             (Some(_), _) | (None, None) => Tokenizer::bytes(),
         };
@@ -161,19 +164,20 @@ impl SavedRun {
     /// The folder has something in it, or cannot be written; the format has no words for the network.
     pub fn export(&self, folder: &Path, format: Format) -> Result<Exported> {
         let average = self.learner.average.as_ref();
-        let trained = Trained {
-            kind: self.plan.model,
-            side: self.plan.image_size,
+        let tokenizer = export::tokenizer_file(&self.tokenizer)?;
+        let trained = TrainedNetwork {
+            model: self.plan.model,
+            input_size: self.plan.image_size,
             classes: &self.plan.classes,
-            columns: &self.plan.columns,
+            targets: &export::regression_targets(&self.plan.columns),
             parameters: average.map_or(&self.learner.parameters, |a| &a.parameters),
-            origin: self.plan.origin.as_deref(),
-            tokenizer: Some(&self.tokenizer),
+            pretrained: self.plan.pretrained.as_deref(),
+            tokenizer: Some(&tokenizer),
         };
-        match format {
-            Format::HuggingFace => trained.write(folder),
-            Format::Onnx => trained.write_onnx(folder),
-        }
+        Ok(match format {
+            Format::HuggingFace => export_hub_folder(&trained, folder)?,
+            Format::Onnx => export_onnx(&trained, folder)?,
+        })
     }
 
     /// How the run's own folder was split: by this its held-out part is found again.

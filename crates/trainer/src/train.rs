@@ -8,8 +8,8 @@ use crate::effective_batch::EffectiveBatch;
 use crate::error::{Result, TrainError};
 use crate::journal::Listener;
 use crate::machine::Machine;
-use crate::origin;
 use crate::plan::Plan;
+use crate::pretrained;
 use crate::replay::Replay;
 use crate::roster;
 use crate::session::Session;
@@ -64,8 +64,8 @@ pub fn start(
     let found = found.into();
     run.write_config(&plan.config)?;
     roster::write(run, &found)?;
-    if let Some(origin) = &plan.origin {
-        plan.origin = Some(Arc::new(origin.keep(run)?));
+    if let Some(pretrained) = &plan.pretrained {
+        plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
     }
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
@@ -86,7 +86,7 @@ pub(crate) fn counted(plan: Plan, data: &Data) -> Plan {
 /// Goes on with a run from its newest good checkpoint: the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<Ending> {
     let found = roster::read(run)?;
-    let plan = Plan::check(&origin::config_of(run)?, &found)?;
+    let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
         let plan = counted(plan, &data);

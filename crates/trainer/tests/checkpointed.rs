@@ -6,17 +6,17 @@
 mod support;
 
 use candle_core::{DType, Device, Tensor};
+use models::Network;
 use support::{SIDE, build, learner, plan, samples, values, whole};
 use tape::{Cancel, Kernels, Tape, Value};
-use trainer::models::Network;
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
-fn blocks(kind: ModelKind) -> u32 {
+fn blocks(kind: ModelId) -> u32 {
     Network::blocks(kind, SIDE as u32)
 }
 
 /// Loss of each step and all weights after three steps in pieces of 3, 3 and 1.
-fn trained(kind: ModelKind, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
+fn trained(kind: ModelId, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
     let mut plan = plan(kind, OptimizerKind::AdamW, dtype, 3);
     plan.checkpoint_blocks = checkpointed;
     let (mut learner, samples) = (learner(&plan), samples(7, 11));
@@ -31,7 +31,7 @@ fn trained(kind: ModelKind, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<V
 
 #[test]
 fn checkpointed_blocks_change_neither_losses_nor_weights() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let expected = trained(kind, dtype, 0);
             for checkpointed in [1, blocks(kind)] {
@@ -46,7 +46,7 @@ fn checkpointed_blocks_change_neither_losses_nor_weights() {
 
 #[test]
 fn checkpointed_blocks_save_fewer_bytes() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (network, parameters) = build(kind, DType::F32);
         let saved = |checkpointed: u32| {
             let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -61,7 +61,7 @@ fn checkpointed_blocks_save_fewer_bytes() {
         let name = format!("{}: {bytes:?}", kind.name());
         // Equal blocks: each saves as much as the one before. A block that halves the image keeps its large input, which
         // it would not need otherwise.
-        let equal = kind == ModelKind::VitMicro;
+        let equal = kind == ModelId::VIT_MICRO;
         assert!(!equal || bytes.is_sorted_by(|a, b| a > b), "{name}");
         assert!(bytes.last() < bytes.first(), "{name}");
     }

@@ -15,7 +15,7 @@ use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::rooms::Learner;
 use trainer::rooms::checkpoint::{self, Moments, RunState};
-use trainer::{ModelKind, OptimizerKind, Precision};
+use trainer::{ModelId, OptimizerKind, Precision};
 
 fn run() -> (tempfile::TempDir, RunFolder) {
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ const ADAMW: OptimizerKind = OptimizerKind::AdamW;
 
 #[test]
 fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for optimizer in OptimizerKind::ALL {
             for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 let (_folder, run) = run();
@@ -107,7 +107,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
 #[test]
 fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
     let (_folder, run) = run();
-    let convnet = plan(ModelKind::ConvNet, ADAMW, DType::F32, 10);
+    let convnet = plan(ModelId::CONV_NET, ADAMW, DType::F32, 10);
     checkpoint::write(&run, &learner(&convnet), &at(1)).unwrap();
     let (loaded, _) = checkpoint::newest(&run).unwrap();
     let check = |change: &dyn Fn(&mut trainer::Plan), words: &[&str]| {
@@ -121,7 +121,7 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
         }
     };
     check(
-        &|p| p.model = ModelKind::VitMicro,
+        &|p| p.model = ModelId::VIT_MICRO,
         &["model.safetensors", "patch.weight is missing"],
     );
     check(
@@ -146,7 +146,7 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
 #[test]
 fn the_newest_two_and_the_best_stay_and_drafts_go() {
     let (_folder, run) = run();
-    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3, 4, 5] {
         checkpoint::write(&run, &learner, &at(step)).unwrap();
     }
@@ -168,7 +168,7 @@ fn the_newest_two_and_the_best_stay_and_drafts_go() {
 #[test]
 fn what_a_crash_left_has_a_name_that_tidying_knows() {
     let (_folder, run) = run();
-    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     checkpoint::write(&run, &learner, &at(1)).unwrap();
     let last = run.path.join(RunFolder::checkpoint_name(2));
     fs::write(&last, b"in the way").unwrap();
@@ -190,7 +190,7 @@ fn a_draft_is_no_checkpoint_and_a_damaged_one_is_passed_over_and_said() {
         checkpoint::newest(&run).err().map(|e| e.code()),
         Some("no_checkpoint")
     );
-    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3] {
         checkpoint::write(&run, &learner, &at(step)).unwrap();
     }
@@ -219,7 +219,7 @@ fn a_draft_is_no_checkpoint_and_a_damaged_one_is_passed_over_and_said() {
 #[test]
 fn a_damaged_average_damages_its_checkpoint() {
     let (_folder, run) = run();
-    let mut plan = plan(ModelKind::VitMicro, ADAMW, DType::F32, 10);
+    let mut plan = plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10);
     plan.ema_decay = Some(0.99);
     let learner = learner(&plan);
     checkpoint::write(&run, &learner, &at(1)).unwrap();
@@ -234,7 +234,7 @@ fn a_damaged_average_damages_its_checkpoint() {
 #[test]
 fn the_best_is_found_among_newer_ones() {
     let (_folder, run) = run();
-    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3] {
         let state = RunState {
             is_best: step == 2,
@@ -253,7 +253,7 @@ fn the_best_is_found_among_newer_ones() {
 fn saving_a_step_again_never_takes_its_weights_away() {
     use std::os::unix::fs::MetadataExt;
     let (_folder, run) = run();
-    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F32, 10));
+    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     checkpoint::write(&run, &learner, &at(1)).unwrap();
     let file = run.path.join("checkpoints/step-000001/model.safetensors");
     let number = fs::metadata(&file).unwrap().ino();

@@ -1,15 +1,16 @@
-//! What of published weights may be chosen to train: what is offered is allowed, and a word that nobody offered is refused.
+//! The ways to fine-tune that are offered are supported, and unknown words are refused.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../models/tests/folders/mod.rs"]
 mod folders;
 
 use folders::{assert_says, copied, fixture};
+use models::hub_format::{Head, HubFolder};
 use runlog::RunConfig;
 use std::fs;
-use trainer::Origin;
-use trainer::published::{Classes, PublishedFolder};
+use trainer::Pretrained;
 
 fn named(name: &str) -> RunConfig {
     RunConfig {
@@ -19,16 +20,20 @@ fn named(name: &str) -> RunConfig {
 }
 
 fn words(name: &str) -> Vec<String> {
-    let choices = Origin::of(&named(name)).unwrap().unwrap().choices();
+    let choices = trainer::pretrained::open(&named(name))
+        .unwrap()
+        .unwrap()
+        .choices();
     for choice in &choices {
-        let origin = Origin::of(&Origin::training(&choice.word, named(name)));
-        assert_eq!(origin.unwrap().unwrap().chosen(), choice.word);
+        let pretrained =
+            trainer::pretrained::open(&trainer::pretrained::with_choice(&choice.word, named(name)));
+        assert_eq!(pretrained.unwrap().unwrap().chosen(), choice.word);
     }
     choices.into_iter().map(|choice| choice.word).collect()
 }
 
 #[test]
-fn what_is_offered_is_what_the_network_has_a_place_for() {
+fn offered_choices_are_supported_by_the_network() {
     assert_eq!(words("vit"), ["all", "last:1", "adapter:8", "head"]);
     let none = "a GPT-2 gets no new head";
     assert_eq!(words("gpt2"), ["all", "last:1", "adapter:8"], "{none}");
@@ -39,9 +44,9 @@ fn what_is_offered_is_what_the_network_has_a_place_for() {
 }
 
 #[test]
-fn a_word_that_nobody_offered_is_refused() {
+fn unknown_words_are_refused() {
     for word in ["adapter:", "adapter:x", "last:99", "some"] {
-        let said = Origin::of(&Origin::training(word, named("vit")));
+        let said = trainer::pretrained::open(&trainer::pretrained::with_choice(word, named("vit")));
         assert_says(
             said,
             &["train_only", word, "write head, all, or last:1 to last:2"],
@@ -49,18 +54,18 @@ fn a_word_that_nobody_offered_is_refused() {
     }
 }
 
-/// A forecast builds the network of zeros: what would be refused when training begins is refused here.
+/// Estimates build the network with zeros, so they fail where training would.
 #[test]
-fn a_network_of_zeros_asks_for_every_tensor_too() {
+fn a_network_of_zeros_needs_every_tensor() {
     let copy = copied("vit");
     let config = copy.path().join("config.json");
     let described = fs::read_to_string(&config).unwrap();
     let wider = described.replace("\"intermediate_size\": 40", "\"intermediate_size\": 48");
     fs::write(&config, wider).unwrap();
-    let make = folders::make(Classes::New(3), candle_core::DType::F32);
-    let zeros = PublishedFolder::open(copy.path())
+    let make = folders::make(Head::New(3), candle_core::DType::F32);
+    let zeros = HubFolder::open(copy.path())
         .unwrap()
-        .of_zeros(None, &make);
+        .with_zeros(None, &make);
     assert_says(
         zeros,
         &["intermediate.dense.weight is [40, 24] and must be [48, 24]"],

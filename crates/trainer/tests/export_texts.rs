@@ -1,22 +1,23 @@
-//! Ebb's own networks for texts leave as folders that transformers opens: the same scores, and the same tokens of a text. Ebb reads
-//! its own language model back as a published one.
+//! transformers opens exported text networks with the same scores and the same tokens of a text, and
+//! Ebb reads its own language model back as pretrained weights.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../models/tests/exports/mod.rs"]
 mod exports;
 
 use candle_core::{DType, Device};
 use dataset::{Tokenizer, Vocabulary};
 use exports::{answer, assert_close, moved, python, scores};
+use models::Network;
+use models::export::{TrainedNetwork, export_hub_folder};
+use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions};
 use runlog::RunConfig;
 use std::fs;
 use std::path::Path;
 use tape::Parameters;
-use trainer::models::Network;
-use trainer::published::{Classes, Make, PublishedFolder, Tuning};
-use trainer::rooms::Trained;
-use trainer::{ModelKind, Origin, TextModel, TextSize};
+use trainer::{ModelId, Pretrained, TextModel, TextSize};
 
 const TOKENS: u32 = 24;
 const TEXTS: [&str; 3] = [
@@ -33,9 +34,9 @@ fn vocabulary(kind: Vocabulary) -> Tokenizer {
     Tokenizer::learn(kind, 300, texts.into_iter()).unwrap()
 }
 
-/// A network of that size as after some training, for that vocabulary.
-fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelKind, Network, Parameters) {
-    let kind = ModelKind::Texts(TextModel {
+/// A network of this size with parameters as after some training.
+fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelId, Network, Parameters) {
+    let kind = ModelId::Text(TextModel {
         size,
         tokens: TOKENS,
         vocabulary: tokenizer.vocabulary() as u32,
@@ -47,19 +48,20 @@ fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelKind, Network, Parame
     (kind, network, parameters)
 }
 
-fn written(kind: ModelKind, parameters: &Parameters, tokenizer: &Tokenizer, folder: &Path) {
+fn written(kind: ModelId, parameters: &Parameters, tokenizer: &Tokenizer, folder: &Path) {
     let names = ["ham", "spam", "\"else\""].map(str::to_owned);
-    let of_classes = matches!(kind, ModelKind::Texts(model) if model.size == TextSize::TextMicro);
-    let trained = Trained {
-        kind,
-        side: TOKENS,
+    let of_classes = matches!(kind, ModelId::Text(model) if model.size == TextSize::TextMicro);
+    let tokenizer = trainer::tokenizer_file(tokenizer).unwrap();
+    let trained = TrainedNetwork {
+        model: kind,
+        input_size: TOKENS,
         classes: if of_classes { &names } else { &[] },
-        columns: &[],
+        targets: &[],
         parameters,
-        origin: None,
-        tokenizer: Some(tokenizer),
+        pretrained: None,
+        tokenizer: Some(&tokenizer),
     };
-    let exported = trained.write(folder).unwrap();
+    let exported = export_hub_folder(&trained, folder).unwrap();
     for file in [
         "tokenizer.json",
         "tokenizer_config.json",
@@ -105,7 +107,7 @@ fn check(python: &str, size: TextSize, tokenizer: &Tokenizer, input: &str) {
 }
 
 #[test]
-fn transformers_computes_the_same_scores_from_texts_own_networks() {
+fn transformers_computes_the_same_scores_from_text_networks() {
     let Some(python) = python("torch, transformers") else {
         return;
     };
@@ -130,16 +132,16 @@ fn transformers_computes_the_same_scores_from_texts_own_networks() {
 }
 
 #[test]
-fn ebb_goes_on_with_its_own_language_model_as_a_published_one() {
+fn ebb_fine_tunes_its_own_exported_language_model() {
     for tokenizer in [Tokenizer::bytes(), vocabulary(Vocabulary::BytePairs)] {
         let (kind, network, parameters) = trained(TextSize::GptMicro, &tokenizer);
         let place = tempfile::tempdir().unwrap();
         let out = place.path().join("out");
         written(kind, &parameters, &tokenizer, &out);
-        let folder = PublishedFolder::open(&out).unwrap();
-        let make = Make {
-            tuning: Tuning::default(),
-            classes: Classes::Published,
+        let folder = HubFolder::open(&out).unwrap();
+        let make = LoadOptions {
+            tuning: FineTuning::default(),
+            head: Head::Pretrained,
             seed: 0,
             dtype: DType::F32,
             device: &Device::Cpu,
@@ -151,7 +153,7 @@ fn ebb_goes_on_with_its_own_language_model_as_a_published_one() {
             from: Some(out.clone()),
             ..RunConfig::default()
         };
-        assert!(Origin::of(&config).unwrap().is_some());
+        assert!(trainer::pretrained::open(&config).unwrap().is_some());
         let read = Tokenizer::load(&out.join("tokenizer.json")).unwrap();
         assert_eq!(read.boundary(), tokenizer.boundary());
         for text in TEXTS {
@@ -163,16 +165,16 @@ fn ebb_goes_on_with_its_own_language_model_as_a_published_one() {
 }
 
 #[test]
-fn a_token_compression_is_refused_and_leaves_nothing_behind() {
+fn a_token_compression_is_refused_and_leaves_no_files() {
     let (kind, _, parameters) = trained(TextSize::CompressMicro, &Tokenizer::bytes());
     let place = tempfile::tempdir().unwrap();
-    let trained = Trained {
-        kind,
-        side: TOKENS,
+    let trained = TrainedNetwork {
+        model: kind,
+        input_size: TOKENS,
         classes: &[],
-        columns: &[],
+        targets: &[],
         parameters: &parameters,
-        origin: None,
+        pretrained: None,
         tokenizer: None,
     };
     let said = trained

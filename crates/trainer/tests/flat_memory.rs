@@ -6,13 +6,13 @@
 mod support;
 
 use candle_core::{DType, Device};
+use models::{Builder, Network, ResNet, ResNetShape};
 use pressure::own_footprint_bytes;
 use support::{plan, samples};
 use tape::memory::{Counting, live_bytes};
 use tape::{Cancel, Parameters};
-use trainer::models::{Builder, Network, ResNet, ResNetShape};
 use trainer::rooms::{EffectiveBatch, Learner, Optimizer, TrainedPiece};
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
@@ -25,7 +25,7 @@ const MB: i64 = 1 << 20;
 
 /// The real learner around a network so small that a piece takes a millisecond.
 fn tiny() -> Learner {
-    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, DType::F32, 10_000);
+    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, 10_000);
     let mut learner = Learner::new(&plan, &Device::Cpu).unwrap();
     let mut parameters = Parameters::default();
     let shape = ResNetShape {

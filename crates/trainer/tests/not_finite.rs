@@ -75,7 +75,7 @@ fn a_photograph_whose_loss_is_not_finite_is_named_by_its_file() {
 #[test]
 fn where_every_loss_is_gone_no_photograph_is_to_blame() {
     let plan = support::plan(
-        trainer::ModelKind::VitMicro,
+        trainer::ModelId::VIT_MICRO,
         trainer::OptimizerKind::AdamW,
         DType::F32,
         1,

@@ -11,7 +11,7 @@ use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::rooms::{Learner, Work};
-use trainer::{Balance, Metrics, ModelKind, OptimizerKind, Plan};
+use trainer::{Balance, Metrics, ModelId, OptimizerKind, Plan};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -29,7 +29,7 @@ fn column(name: &str) -> TargetColumn {
 }
 
 fn of_numbers(dtype: DType, balance: Balance, classes: usize) -> Plan {
-    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, dtype, 100);
+    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, dtype, 100);
     Plan {
         columns: (0..NUMBERS)
             .map(|k| column(&format!("number {k}")))

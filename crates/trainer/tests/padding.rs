@@ -7,12 +7,12 @@
 mod support;
 
 use candle_core::{DType, Device};
+use models::{Builder, SequenceShape, TextEncoder};
 use support::{distance, norm};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream, Tape};
-use trainer::models::{Builder, TextEncoder, TextEncoderShape};
 
-const SHAPE: TextEncoderShape = TextEncoderShape {
+const SHAPE: SequenceShape = SequenceShape {
     tokens: 19,
     vocabulary: 37,
     width: 24,

@@ -4,7 +4,7 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-mod models;
+mod small_models;
 mod support;
 
 use candle_core::DType;

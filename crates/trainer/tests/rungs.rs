@@ -6,6 +6,7 @@
 mod support;
 
 use candle_core::DType;
+use models::Network;
 use pressure::Moments;
 use runlog::{RunConfig, RunFolder};
 use std::collections::BTreeMap;
@@ -14,10 +15,9 @@ use std::path::Path;
 use support::{learner, plan, samples, values};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::models::Network;
 use trainer::rooms::checkpoint::{self, RunState};
 use trainer::rooms::{EffectiveBatch, Learner};
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 const STEPS: u64 = 6;
 
@@ -70,7 +70,7 @@ fn is_empty(folder: &Path) -> bool {
 fn moments_in_a_file_are_the_same_to_the_bit_and_so_is_every_checkpoint() {
     for optimizer in OptimizerKind::ALL {
         for dtype in [DType::F32, DType::F64] {
-            let plan = plan(ModelKind::ConvNet, optimizer, dtype, STEPS);
+            let plan = plan(ModelId::CONV_NET, optimizer, dtype, STEPS);
             let (mut calm, mut pressed) = (learner(&plan), learner(&plan));
             let name = format!("{} in {dtype:?}", optimizer.name());
             let folder = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn moments_in_a_file_are_the_same_to_the_bit_and_so_is_every_checkpoint() {
 
 #[test]
 fn moments_that_the_disk_does_not_take_stay_in_memory_untouched() {
-    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, DType::F32, STEPS);
+    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, STEPS);
     let mut learner = learner(&plan);
     step(&mut learner, 0, |_, _| ());
     let before = moments(&learner);
@@ -118,7 +118,7 @@ fn moments_that_the_disk_does_not_take_stay_in_memory_untouched() {
 #[test]
 fn a_checkpoint_comes_back_into_moments_that_were_in_a_file() {
     let plan = plan(
-        ModelKind::ConvNet,
+        ModelId::CONV_NET,
         OptimizerKind::AdamW8bit,
         DType::F32,
         STEPS,
@@ -139,7 +139,7 @@ fn a_checkpoint_comes_back_into_moments_that_were_in_a_file() {
 
 #[test]
 fn blocks_that_come_and_go_between_pieces_change_no_bit() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(kind, OptimizerKind::AdamW, dtype, STEPS);
             let all = Network::blocks(kind, support::SIDE as u32);

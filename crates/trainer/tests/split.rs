@@ -14,14 +14,14 @@ use support::{
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::rooms::Learner;
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
 
 #[test]
 fn every_parameter_of_every_model_gets_a_gradient() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let model = build(kind, dtype);
             let piece = task(&model, dtype, Cancel::default()).gradients(&samples(3, 1));
@@ -40,7 +40,7 @@ fn every_parameter_of_every_model_gets_a_gradient() {
 
 #[test]
 fn a_split_never_changes_the_gradient() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for (dtype, limit) in [(DType::F64, 1e-13), (DType::F32, 1e-5)] {
             let model = build(kind, dtype);
             let task = task(&model, dtype, Cancel::default());
@@ -79,7 +79,7 @@ const PER_STEP: usize = 6;
 const SAMPLES: usize = 60;
 
 /// Trains `STEPS` steps of AdamW; `split` gives the pieces of each step.
-fn trained(kind: ModelKind, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Learner {
+fn trained(kind: ModelId, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Learner {
     let mut learner = learner(&plan(kind, OptimizerKind::AdamW, dtype, STEPS));
     let samples = samples(SAMPLES, 3);
     for step in 0..STEPS {
@@ -91,7 +91,7 @@ fn trained(kind: ModelKind, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> 
     learner
 }
 
-fn check_drift(kind: ModelKind, dtype: DType, limit: f64) {
+fn check_drift(kind: ModelId, dtype: DType, limit: f64) {
     let start = values(&build(kind, dtype).1).concat();
     let unsplit = values(&trained(kind, dtype, |_| vec![PER_STEP]).parameters).concat();
     let random = |step| random_split(PER_STEP, Stream::new(9).at(step));
@@ -108,17 +108,17 @@ fn check_drift(kind: ModelKind, dtype: DType, limit: f64) {
 
 #[test]
 fn two_hundred_split_steps_of_the_convnet_end_where_unsplit_ones_do() {
-    check_drift(ModelKind::ConvNet, DType::F64, 1e-9);
-    check_drift(ModelKind::ConvNet, DType::F32, 5e-4);
+    check_drift(ModelId::CONV_NET, DType::F64, 1e-9);
+    check_drift(ModelId::CONV_NET, DType::F32, 5e-4);
 }
 
 #[test]
 fn two_hundred_split_steps_of_the_vit_end_where_unsplit_ones_do() {
-    check_drift(ModelKind::VitMicro, DType::F64, 1e-9);
-    check_drift(ModelKind::VitMicro, DType::F32, 5e-4);
+    check_drift(ModelId::VIT_MICRO, DType::F64, 1e-9);
+    check_drift(ModelId::VIT_MICRO, DType::F32, 5e-4);
 }
 
-fn bits(kind: ModelKind, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, Vec<u64>) {
+fn bits(kind: ModelId, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, Vec<u64>) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
     pool.build().unwrap().install(|| {
         let mut learner = learner(&plan(kind, optimizer, DType::F32, 5));
@@ -137,7 +137,7 @@ fn bits(kind: ModelKind, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>,
 
 #[test]
 fn the_same_plan_gives_the_same_bits_on_any_number_of_threads() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for optimizer in OptimizerKind::ALL {
             let once = bits(kind, optimizer, 2);
             for threads in [2, 1, 3] {

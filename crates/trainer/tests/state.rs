@@ -10,12 +10,12 @@ use candle_core::{DType, Device, Tensor};
 use support::{build, distance, learner, norm, plan, samples, values, whole};
 use tape::{Cancel, Parameters};
 use trainer::rooms::{Learner, Optimizer};
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 const STEPS: u64 = 120;
 
 /// Trains on sixty samples in batches of six; the mean loss of the first ten and of the last ten steps.
-fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
+fn losses(kind: ModelId, optimizer: OptimizerKind) -> (f64, f64) {
     let mut learner = learner(&plan(kind, optimizer, DType::F32, STEPS));
     let samples = samples(60, 3);
     let mut losses = Vec::new();
@@ -32,7 +32,7 @@ fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
 
 #[test]
 fn a_training_with_8_bit_state_comes_to_the_loss_of_adamw() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (begun, full) = losses(kind, OptimizerKind::AdamW);
         let (_, bytes) = losses(kind, OptimizerKind::AdamW8bit);
         println!("{}: {begun:.4}, then {full:.4} and {bytes:.4}", kind.name());
@@ -44,7 +44,7 @@ fn a_training_with_8_bit_state_comes_to_the_loss_of_adamw() {
 
 #[test]
 fn the_8_bit_state_is_about_a_quarter() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (_, parameters) = build(kind, DType::F32);
         let bytes = |kind| Optimizer::new(kind, 0.0, &parameters).unwrap().bytes();
         let expected = |p: &Tensor| match p.elem_count() as u64 {
@@ -61,7 +61,7 @@ fn the_8_bit_state_is_about_a_quarter() {
 
 #[test]
 fn norms_and_biases_are_one_group_that_does_not_decay() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (_, mut parameters) = build(kind, DType::F64);
         let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
         let [decaying, spared] = optimizer.groups() else {
@@ -101,7 +101,7 @@ fn norms_and_biases_are_one_group_that_does_not_decay() {
 }
 
 fn averaging(decay: Option<f64>) -> Learner {
-    let mut plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
+    let mut plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
     plan.ema_decay = decay;
     learner(&plan)
 }
@@ -163,7 +163,7 @@ fn a_step_that_is_skipped_leaves_the_average() {
 #[test]
 fn a_network_that_gives_no_numbers_gets_nothing_right() {
     let mut learner = learner(&plan(
-        ModelKind::VitMicro,
+        ModelId::VIT_MICRO,
         OptimizerKind::AdamW,
         DType::F32,
         10,
@@ -180,7 +180,7 @@ fn a_network_that_gives_no_numbers_gets_nothing_right() {
 /// A skipped step leaves no trace: the moments' bias is corrected by the steps that changed something.
 #[test]
 fn the_optimizer_does_not_count_skipped_steps() {
-    let plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
+    let plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
     // What one update moves, by its learning rate, after so many steps that were skipped.
     let moved = |skipped: u64| {
         let mut learner = learner(&plan);

@@ -13,7 +13,7 @@ use support::{build, learner, plan, samples, task, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream, Tape, TapeError, Value};
 use trainer::rooms::{EffectiveBatch, Optimizer, Pending, Schedule};
-use trainer::{ModelKind, OptimizerKind, TrainError};
+use trainer::{ModelId, OptimizerKind, TrainError};
 
 /// One number at a time, straight from Loshchilov and Hutter 2019, algorithm 2; and momentum as Sutskever et al. 2013
 /// write it for a rate inside the step.
@@ -134,7 +134,7 @@ fn sgd_follows_its_formula_for_fifty_steps() {
 #[test]
 fn a_gradient_is_clipped_by_its_norm_over_the_whole_model() {
     let moved = |clip_norm| {
-        let mut plan = plan(ModelKind::ConvNet, OptimizerKind::Sgd, DType::F64, 10);
+        let mut plan = plan(ModelId::CONV_NET, OptimizerKind::Sgd, DType::F64, 10);
         (plan.clip_norm, plan.weight_decay) = (clip_norm, 0.0);
         let mut learner = learner(&plan);
         let before = values(&learner.parameters).concat();
@@ -158,7 +158,7 @@ fn a_gradient_is_clipped_by_its_norm_over_the_whole_model() {
 #[test]
 fn a_gradient_that_is_not_finite_changes_nothing_and_five_in_a_row_end_the_run() {
     let mut learner = learner(&plan(
-        ModelKind::ConvNet,
+        ModelId::CONV_NET,
         OptimizerKind::AdamW,
         DType::F32,
         10,
@@ -207,7 +207,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_five_in_a_row_end_the_run()
 
 #[test]
 fn a_cancelled_piece_leaves_parameters_and_samples() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let model = build(kind, DType::F32);
         let before = values(&model.1);
         let cancel = Cancel::default();
@@ -236,7 +236,7 @@ fn a_cancelled_piece_leaves_parameters_and_samples() {
 /// Each model whole inside one checkpoint, so that the flag can rise in forward, before the repetition and after it.
 #[test]
 fn a_model_cancelled_in_forward_or_in_backward_leaves_its_parameters() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (network, parameters) = build(kind, DType::F32);
         let before = values(&parameters);
         for (run, after) in [(0, false), (0, true), (1, false), (1, true), (9, true)] {
@@ -266,7 +266,7 @@ fn a_model_cancelled_in_forward_or_in_backward_leaves_its_parameters() {
 
 #[test]
 fn a_label_outside_the_classes_is_refused() {
-    let model = build(ModelKind::ConvNet, DType::F32);
+    let model = build(ModelId::CONV_NET, DType::F32);
     let mut samples = samples(3, 1);
     samples[1].label = support::CLASSES as u32;
     let error = task(&model, DType::F32, Cancel::default())
@@ -323,7 +323,7 @@ fn the_last_batch_of_an_epoch_is_short_and_weighted_as_what_it_is() {
     let steps: Vec<_> = (0..4).map(|step| order.step(step)).collect();
     let sizes: Vec<_> = steps.iter().map(|(epoch, s)| (*epoch, s.len())).collect();
     assert_eq!(sizes, [(0, 8), (0, 8), (0, 4), (1, 8)]);
-    let model = build(ModelKind::ConvNet, DType::F64);
+    let model = build(ModelId::CONV_NET, DType::F64);
     let task = task(&model, DType::F64, Cancel::default());
     let all = samples(20, 4);
     let short: Vec<Sample> = steps[2]

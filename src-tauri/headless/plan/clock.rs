@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::time::Instant;
-use trainer::ModelKind;
+use trainer::ModelId;
 
 /// The time that is left, and what a row has taken of late.
 pub(super) struct Clock {
@@ -26,7 +26,7 @@ fn cost(side: u32) -> f64 {
 }
 
 /// Places of `listed`, what is to be trained first, then the cheaper ones first.
-pub(super) fn by_cost(listed: &[(ModelKind, u32)], first: usize) -> Vec<usize> {
+pub(super) fn by_cost(listed: &[(ModelId, u32)], first: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..listed.len()).collect();
     places.sort_by_key(|&place| (place != first, listed[place].1));
     places
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_to_be_trained_comes_first_and_then_what_is_cheap() {
-        let model = ModelKind::ConvNet;
+        let model = ModelId::CONV_NET;
         let listed = [(model, 32), (model, 224), (model, 64), (model, 48)];
         assert_eq!(by_cost(&listed, 2), [2, 0, 3, 1]);
     }

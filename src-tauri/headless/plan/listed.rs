@@ -3,25 +3,24 @@
 use super::Plan;
 use dataset::Task;
 use trainer::forecast::IMAGE_SIZES;
-use trainer::{ModelKind, TextModel, TextSize};
+use trainer::{ModelId, TextModel, TextSize, model_task};
 
 /// Models and image sizes of the table: the one to be trained among them.
-pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
-    if plan.origin.is_some() {
+pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
+    if plan.pretrained.is_some() {
         return vec![(plan.model, plan.image_size)];
     }
     if let Some(model) = plan.text_model() {
-        let all = TextSize::ALL.into_iter();
-        let mut sizes: Vec<TextSize> = all.filter(|size| size.task() == plan.task()).collect();
+        let mut sizes: Vec<TextSize> = TextSize::for_task(model_task(plan.task())).collect();
         sizes.retain(|size| args.trained.model.is_none() || *size == model.size);
         sizes.sort_unstable();
         let sized = sizes.into_iter();
-        let sized = sized.map(|size| ModelKind::Texts(TextModel { size, ..model }));
+        let sized = sized.map(|size| ModelId::Text(TextModel { size, ..model }));
         return sized.map(|model| (model, plan.image_size)).collect();
     }
     let models = match args.trained.model {
         Some(_) => vec![plan.model],
-        None => ModelKind::SMALL.to_vec(),
+        None => ModelId::SMALL.to_vec(),
     };
     let mut sizes: Vec<u32> = match args.trained.image_size {
         Some(_) => Vec::new(),
@@ -30,7 +29,7 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)>
     sizes.push(plan.image_size);
     sizes.sort_unstable();
     sizes.dedup();
-    let fits = |model: ModelKind, side: u32| side.is_multiple_of(model.multiple());
+    let fits = |model: ModelId, side: u32| side.is_multiple_of(model.input_multiple());
     let pairs = models
         .into_iter()
         .flat_map(|model| sizes.iter().map(move |&side| (model, side)));
@@ -40,13 +39,13 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)>
 /// Networks that the table leaves out because they are large, where none was named.
 pub(super) fn others(args: &Plan, plan: &trainer::Plan) -> Vec<&'static str> {
     if args.trained.model.is_some()
-        || plan.origin.is_some()
+        || plan.pretrained.is_some()
         || plan.task() != Task::ImageClassification
     {
         return Vec::new();
     }
-    let large = ModelKind::of_photographs().filter(|model| !ModelKind::SMALL.contains(model));
-    large.map(ModelKind::name).collect()
+    let large = ModelId::image_models().filter(|model| !ModelId::SMALL.contains(model));
+    large.map(ModelId::name).collect()
 }
 
 /// What resolutions are counted in.

@@ -4,7 +4,7 @@
 //! what a blocked form computes again is not work that the step needs, so it does not count.
 
 use super::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
-use crate::models::{ResNetShape, Stem, keeps_last};
+use models::{ResNetShape, ResNetStem, saves_last_convolution};
 
 /// Operations of one sample's forward pass.
 struct Forward {
@@ -92,8 +92,8 @@ fn convolution(side: usize, kernel: usize, inputs: usize, outputs: usize) -> f64
 
 fn residual(shape: &ResNetShape) -> Forward {
     let (kernel, stem_side, mut side) = match shape.stem {
-        Stem::Plain => (3, IMAGE, IMAGE),
-        Stem::Pooled => (7, IMAGE.div_ceil(2), IMAGE.div_ceil(2).div_ceil(2)),
+        ResNetStem::Plain => (3, IMAGE, IMAGE),
+        ResNetStem::Pooled => (7, IMAGE.div_ceil(2), IMAGE.div_ceil(2).div_ceil(2)),
     };
     let (mut blocks, mut inputs) = (Vec::new(), shape.channels);
     for &(outputs, stride) in &shape.blocks {
@@ -103,7 +103,12 @@ fn residual(shape: &ResNetShape) -> Forward {
         if stride != 1 || inputs != outputs {
             before += convolution(side, 1, inputs, outputs);
         }
-        let again = before + if keeps_last(outputs) { 0.0 } else { last };
+        let again = before
+            + if saves_last_convolution(outputs) {
+                0.0
+            } else {
+                last
+            };
         blocks.push((before + last, again));
         inputs = outputs;
     }

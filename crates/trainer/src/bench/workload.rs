@@ -2,11 +2,9 @@
 
 use super::batch::Batch;
 use crate::error::Result;
-use crate::models::{
-    Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
-};
 use crate::task::TrainedPiece;
 use candle_core::{DType, Device};
+use models::{Builder, Gpt, ResNet, ResNetShape, SequenceShape, TextEncoder, Vit, VitShape};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 
@@ -34,8 +32,8 @@ pub(super) const VOCABULARY: usize = 8192;
 
 /// A workload's sizes.
 pub(super) enum Shape {
-    Language(GptShape),
-    Text(TextEncoderShape),
+    Language(SequenceShape),
+    Text(SequenceShape),
     Vit(VitShape),
     ResNet(ResNetShape),
 }
@@ -70,21 +68,21 @@ impl Workload {
 
     pub(super) fn shape(self) -> Shape {
         match self {
-            Workload::Gpt => Shape::Language(GptShape {
+            Workload::Gpt => Shape::Language(SequenceShape {
                 tokens: 256,
                 vocabulary: 256,
                 width: 384,
                 depth: 6,
                 heads: 6,
             }),
-            Workload::Gpt125m => Shape::Language(GptShape {
+            Workload::Gpt125m => Shape::Language(SequenceShape {
                 tokens: 512,
                 vocabulary: 16_384,
                 width: 768,
                 depth: 12,
                 heads: 12,
             }),
-            Workload::BertMini => Shape::Text(TextEncoderShape {
+            Workload::BertMini => Shape::Text(SequenceShape {
                 tokens: 128,
                 vocabulary: VOCABULARY,
                 width: 256,
@@ -150,7 +148,7 @@ impl Workload {
     pub(crate) fn of_zeros(self, dtype: DType) -> Result<(Model, Parameters)> {
         let mut parameters = Parameters::default();
         let builder = Builder::new(&mut parameters, 1, dtype, &Device::Cpu);
-        let model = self.built(&mut builder.of_zeros())?;
+        let model = self.built(&mut builder.with_zeros())?;
         Ok((model, parameters))
     }
 

@@ -3,8 +3,8 @@
 
 use super::Forecast;
 use crate::bench::Workload;
-use crate::models::ImageShape;
-use crate::plan::ModelKind;
+use models::ImageShape;
+use models::ModelId;
 use pressure::Allocator;
 use runlog::format_bytes;
 
@@ -28,8 +28,8 @@ pub fn alignment(
 
 /// Width and heads of a transformer.
 fn heads_of(model: &str, resolution: u32) -> Option<(usize, usize)> {
-    let own = ModelKind::of_photographs().find(|kind| kind.name() == model);
-    match own.and_then(|kind| ImageShape::of(kind, resolution as usize)) {
+    let own = ModelId::image_models().find(|kind| kind.name() == model);
+    match own.and_then(|kind| kind.image_shape(resolution as usize)) {
         Some(ImageShape::Vit(shape)) => Some((shape.width, shape.heads)),
         Some(ImageShape::ResNet(..)) => None,
         None => Workload::named(model)?.heads(),

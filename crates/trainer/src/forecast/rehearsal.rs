@@ -4,13 +4,14 @@
 use super::heap::Heap;
 use crate::bench::{Model, Workload};
 use crate::error::Result;
-use crate::models::Network;
-use crate::plan::{Compression, ModelKind, Plan};
+use crate::plan::{Compression, Plan};
 use crate::precision::Precision;
-use crate::task::{Heads, Pixels, Sample, Sequence, Text, TrainedPiece, Work};
+use crate::task::{Heads, PixelNormalization, Sample, Sequence, Text, TrainedPiece, Work};
 use crate::train::on_threads;
 use candle_core::{DType, Device};
 use dataset::Window;
+use models::ModelId;
+use models::Network;
 use std::time::{Duration, Instant};
 use tape::{Cancel, Kernels, Parameters, rehearse};
 
@@ -72,7 +73,7 @@ pub(super) struct PlanPiece {
     network: Network,
     parameters: Parameters,
     image_size: usize,
-    pixels: Pixels,
+    pixels: PixelNormalization,
     heads: Heads,
     label_smoothing: f64,
     precision: Precision,
@@ -81,7 +82,7 @@ pub(super) struct PlanPiece {
 
 impl PlanPiece {
     /// The network of a plan with another model or image size.
-    pub fn of(plan: &Plan, model: ModelKind, image_size: u32) -> Result<(Self, Parameters)> {
+    pub fn of(plan: &Plan, model: ModelId, image_size: u32) -> Result<(Self, Parameters)> {
         let (network, mut masters) = plan.network_of_zeros(model, image_size)?;
         if plan.precision.is_half() && plan.ema_decay.is_none() {
             masters.round_frozen(plan.precision.dtype())?;
@@ -111,7 +112,7 @@ impl PlanPiece {
                 index,
                 label: 0,
                 pixels: vec![0; 3 * self.image_size * self.image_size],
-                targets: vec![Some(0.0); self.heads.numbers],
+                targets: vec![Some(0.0); self.heads.targets],
                 factors: Vec::new(),
                 partner: None,
             }),

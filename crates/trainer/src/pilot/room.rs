@@ -36,9 +36,11 @@ const ROUGH_WIDTHS: u64 = 24;
 
 /// Bytes in f32 of what a sample's cost is counted in, roughly: of a pixel, or of a token.
 pub(super) fn rough_cost_bytes(plan: &Plan) -> u64 {
-    let widths = match (plan.text_model(), &plan.origin) {
+    let widths = match (plan.text_model(), &plan.pretrained) {
         (Some(model), _) => (model.shape().width * model.shape().depth) as u64,
-        (None, Some(origin)) if plan.task() != Task::ImageClassification => origin.widths(),
+        (None, Some(pretrained)) if plan.task() != Task::ImageClassification => {
+            pretrained.total_width()
+        }
         (None, _) => return ROUGH_PIXEL_BYTES,
     };
     4 * ROUGH_WIDTHS * widths

@@ -2,40 +2,8 @@
 
 use super::{chosen, setting};
 use crate::error::Result;
+use models::DropPolicy;
 use runlog::RunConfig;
-
-/// Who chooses the tokens that are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropPolicy {
-    /// A network that is trained with the language model.
-    Learned,
-    /// Chance: every token alike.
-    Random,
-    /// Place: evenly spread.
-    EveryKth,
-    /// The tokens that are rarest in the texts trained on are kept, the commonest dropped.
-    Frequency,
-}
-
-impl DropPolicy {
-    /// All of them.
-    pub const ALL: [DropPolicy; 4] = [
-        DropPolicy::Learned,
-        DropPolicy::Random,
-        DropPolicy::EveryKth,
-        DropPolicy::Frequency,
-    ];
-
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            DropPolicy::Learned => "learned",
-            DropPolicy::Random => "random",
-            DropPolicy::EveryKth => "every-kth",
-            DropPolicy::Frequency => "frequency",
-        }
-    }
-}
 
 /// What the policy learns by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,79 +1,105 @@
-//! The network of a plan, whoever describes it: Ebb's own by its size, a published one by its folder.
+//! The network of a plan: trained from scratch as its row in the catalog says, or pretrained as its
+//! folder says.
 
-use super::{ModelKind, Plan};
+use super::Plan;
 use crate::error::Result;
-use crate::models::Network;
-use crate::origin::Purpose;
-use crate::task::Pixels;
 use candle_core::Device;
+use dataset::Task;
+use models::pretrained::BuildOptions;
+use models::{ModelId, ModelTask, Network, PixelNormalization};
 use tape::Parameters;
 
+/// The dataset's name for a task of the catalog.
+pub fn dataset_task(task: ModelTask) -> Task {
+    match task {
+        ModelTask::ImageClassification => Task::ImageClassification,
+        ModelTask::TextClassification => Task::TextClassification,
+        ModelTask::LanguageModel => Task::LanguageModel,
+        ModelTask::TokenCompression => Task::TokenCompression,
+    }
+}
+
+/// The catalog's name for a task of a dataset.
+pub fn model_task(task: Task) -> ModelTask {
+    match task {
+        Task::ImageClassification => ModelTask::ImageClassification,
+        Task::TextClassification => ModelTask::TextClassification,
+        Task::LanguageModel => ModelTask::LanguageModel,
+        Task::TokenCompression => ModelTask::TokenCompression,
+    }
+}
+
 impl Plan {
-    /// The network and its parameters as training begins with them.
+    /// The network and its initial parameters.
     ///
     /// # Errors
-    /// The published weights cannot be read, or the device has no room.
+    /// The pretrained weights cannot be read, or the device has no memory.
     pub(crate) fn network(&self, device: &Device) -> Result<(Network, Parameters)> {
-        let (side, classes) = (self.image_size as usize, self.heads().outputs());
-        let dtype = self.precision.master_dtype();
-        match &self.origin {
-            Some(origin) => origin.build(&self.purpose(self.image_size, device)),
-            None => Ok(Network::build(
-                self.model, side, classes, self.seed, dtype, device,
-            )?),
+        let options = self.build_options(self.image_size, device);
+        if let Some(pretrained) = &self.pretrained {
+            return Ok(pretrained.build(&options)?);
         }
+        let network = Network::build(
+            self.model,
+            options.input_size,
+            options.outputs,
+            options.seed,
+            options.dtype,
+            options.device,
+        );
+        Ok(network?)
     }
 
-    /// The same with zeros for parameters, on the CPU, for this or another model or image size.
+    /// The network with zeros for parameters, on the CPU, for this or another model or input size.
     pub(crate) fn network_of_zeros(
         &self,
-        model: ModelKind,
-        image_size: u32,
+        model: ModelId,
+        input_size: u32,
     ) -> Result<(Network, Parameters)> {
-        let (classes, dtype) = (self.heads().outputs(), self.precision.master_dtype());
-        match (&self.origin, model) {
-            (Some(origin), ModelKind::Published(_)) => {
-                origin.of_zeros(&self.purpose(image_size, &Device::Cpu))
-            }
-            _ => Ok(Network::of_zeros(
+        let options = self.build_options(input_size, &Device::Cpu);
+        match (&self.pretrained, model) {
+            (Some(pretrained), ModelId::Pretrained(_)) => Ok(pretrained.with_zeros(&options)?),
+            _ => Ok(Network::with_zeros(
                 model,
-                image_size as usize,
-                classes,
-                dtype,
+                options.input_size,
+                options.outputs,
+                options.dtype,
             )?),
         }
     }
 
-    /// Numbers that train.
+    /// Number of trained parameters.
     ///
     /// # Errors
     /// The network cannot be built.
-    pub fn trained_numbers(&self) -> Result<u64> {
+    pub fn trained_parameters(&self) -> Result<u64> {
         let (_, parameters) = self.network_of_zeros(self.model, self.image_size)?;
         Ok(parameters.count() as u64)
     }
 
-    fn purpose<'a>(&self, side: u32, device: &'a Device) -> Purpose<'a> {
-        Purpose {
-            side: side as usize,
-            classes: self.heads().outputs(),
+    fn build_options<'a>(&self, input_size: u32, device: &'a Device) -> BuildOptions<'a> {
+        BuildOptions {
+            input_size: input_size as usize,
+            outputs: self.heads().outputs(),
             seed: self.seed,
             dtype: self.precision.master_dtype(),
             device,
         }
     }
 
-    /// Blocks of a network that can be checkpointed.
-    pub(crate) fn blocks_of(&self, model: ModelKind, image_size: u32) -> u32 {
-        match (&self.origin, model) {
-            (Some(origin), ModelKind::Published(_)) => origin.blocks(),
-            _ => Network::blocks(model, image_size),
+    /// Number of blocks of a network that can be checkpointed.
+    pub(crate) fn blocks_of(&self, model: ModelId) -> u32 {
+        match (&self.pretrained, model) {
+            (Some(pretrained), ModelId::Pretrained(_)) => pretrained.blocks(),
+            _ => model.blocks(),
         }
     }
 
     /// How the pixels of images are normalised.
-    pub(crate) fn pixels(&self) -> Pixels {
-        let origin = self.origin.as_ref();
-        origin.map_or_else(Pixels::default, |origin| origin.pixels())
+    pub(crate) fn pixels(&self) -> PixelNormalization {
+        let pretrained = self.pretrained.as_ref();
+        pretrained.map_or_else(PixelNormalization::default, |pretrained| {
+            pretrained.normalization()
+        })
     }
 }

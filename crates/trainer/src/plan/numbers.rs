@@ -3,11 +3,11 @@
 use super::choices::MIXES;
 use super::{OptimizerKind, Plan, chosen, setting};
 use crate::error::Result;
-use crate::origin::Origin;
-use crate::published::Trains;
 use crate::schedule::Course;
 use crate::task::{Balance, Heads};
 use dataset::{Mix, TargetColumn, Task};
+use models::Pretrained;
+use models::hub_format::TrainedLayers;
 use runlog::RunConfig;
 
 impl Plan {
@@ -15,7 +15,7 @@ impl Plan {
     pub fn heads(&self) -> Heads {
         Heads {
             classes: self.classes.len(),
-            numbers: self.columns.len(),
+            targets: self.columns.len(),
             balance: self.balance,
         }
     }
@@ -69,14 +69,14 @@ pub(super) fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Ba
 
 /// The peak learning rate that suits an optimizer, and what it begins with: weights that know something are moved by less, a
 /// head alone by more.
-pub(super) fn usual_rate(optimizer: OptimizerKind, origin: Option<&Origin>) -> f64 {
-    let adam = match origin.map(Origin::tuning) {
+pub(super) fn usual_rate(optimizer: OptimizerKind, pretrained: Option<&Pretrained>) -> f64 {
+    let adam = match pretrained.map(Pretrained::tuning) {
         None => 1e-3,
         Some(tuning) if tuning.adapter.is_some() => 1e-3,
-        Some(tuning) => match tuning.trains {
-            Trains::Head => 1e-2,
-            Trains::Last(_) => 3e-4,
-            Trains::All => 1e-4,
+        Some(tuning) => match tuning.trained {
+            TrainedLayers::Head => 1e-2,
+            TrainedLayers::Last(_) => 3e-4,
+            TrainedLayers::All => 1e-4,
         },
     };
     match optimizer {

@@ -2,12 +2,12 @@
 
 mod texts;
 
-use super::{Augmentation, Compression, ModelKind, chosen, image_size, setting};
+use super::{Augmentation, Compression, chosen, image_size, setting};
 use crate::error::{Result, TrainError};
-use crate::origin::Origin;
 use dataset::{
     DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection,
 };
+use models::{ModelId, Pretrained};
 use runlog::RunConfig;
 use std::path::PathBuf;
 use texts::texts;
@@ -46,7 +46,7 @@ impl<'a> From<&'a Found> for Dropped<'a> {
 pub(super) struct Subject {
     pub folder: PathBuf,
     pub name: String,
-    pub model: ModelKind,
+    pub model: ModelId,
     pub resolution: u32,
     pub classes: Vec<String>,
     pub columns: Vec<TargetColumn>,
@@ -110,10 +110,10 @@ impl Dropped<'_> {
         self,
         config: &RunConfig,
         kind: &str,
-        origin: Option<&Origin>,
+        pretrained: Option<&Pretrained>,
     ) -> Result<Subject> {
         match self {
-            Dropped::Photographs(found) => photographs(config, found, kind, origin),
+            Dropped::Photographs(found) => photographs(config, found, kind, pretrained),
             Dropped::Texts(found) => {
                 let limit = config.dev_samples.map(|limit| limit as usize);
                 match limit {
@@ -122,9 +122,9 @@ impl Dropped<'_> {
                         &found
                             .clone()
                             .limited(config.seed.unwrap_or(seed(found.split)), limit),
-                        (kind, origin),
+                        (kind, pretrained),
                     ),
-                    None => texts(config, found, (kind, origin)),
+                    None => texts(config, found, (kind, pretrained)),
                 }
             }
         }
@@ -142,19 +142,19 @@ fn photographs(
     config: &RunConfig,
     found: &Inspection,
     kind: &str,
-    origin: Option<&Origin>,
+    pretrained: Option<&Pretrained>,
 ) -> Result<Subject> {
-    let models: Vec<_> = ModelKind::of_photographs().map(|m| (m.name(), m)).collect();
-    let model = match origin {
-        Some(origin) => published(config, origin)?,
+    let models: Vec<_> = ModelId::image_models().map(|m| (m.name(), m)).collect();
+    let model = match pretrained {
+        Some(pretrained) => published(config, pretrained)?,
         None => chosen(
             "model",
             config.model.as_deref().unwrap_or("convnet"),
             &models,
         )?,
     };
-    let usual = (model.usual_side(), model.multiple());
-    let side = origin.map_or(usual, Origin::side);
+    let usual = (model.default_input_size(), model.input_multiple());
+    let side = pretrained.map_or(usual, |p| (p.input_size().default, p.input_size().multiple));
     let all = found.count(Part::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
     let foreign = "it is for texts; leave it out for photographs";
@@ -166,7 +166,11 @@ fn photographs(
         folder: found.folder.clone(),
         name: found.name.clone(),
         model,
-        resolution: image_size(config.image_size.or(usual_side(found, origin)), model, side)?,
+        resolution: image_size(
+            config.image_size.or(usual_side(found, pretrained)),
+            model,
+            side,
+        )?,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
         columns: found.targets.clone(),
         class_weights: None,
@@ -179,7 +183,7 @@ fn photographs(
             "cuda" => 32,
             _ => 16,
         },
-        epochs: match origin {
+        epochs: match pretrained {
             Some(_) => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
             None => (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
         },
@@ -190,16 +194,16 @@ fn photographs(
 }
 
 /// Numbers are read off details, a plate's in photographs of a dish; published weights know their own side.
-fn usual_side(found: &Inspection, origin: Option<&Origin>) -> Option<u32> {
-    (!found.targets.is_empty() && origin.is_none()).then_some(NUMBERS_SIDE)
+fn usual_side(found: &Inspection, pretrained: Option<&Pretrained>) -> Option<u32> {
+    (!found.targets.is_empty() && pretrained.is_none()).then_some(NUMBERS_SIDE)
 }
 
 /// What published weights are, where the config asks for nothing else.
-fn published(config: &RunConfig, origin: &Origin) -> Result<ModelKind> {
-    let family = origin.family();
+fn published(config: &RunConfig, pretrained: &Pretrained) -> Result<ModelId> {
+    let family = pretrained.family();
     let asked = config.model.as_deref().unwrap_or(family.name());
     if asked == family.name() {
-        return Ok(ModelKind::Published(family));
+        return Ok(ModelId::Pretrained(family));
     }
     let allowed = format!(
         "the weights that it begins with are a {}'s; leave it out, or leave --from out",

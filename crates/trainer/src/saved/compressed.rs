@@ -2,9 +2,9 @@
 
 use super::SavedRun;
 use crate::error::Result;
-use crate::models::Network;
 use crate::task::Sample;
 use dataset::Window;
+use models::Network;
 use tape::Cancel;
 
 /// A text that was compressed.

@@ -3,7 +3,7 @@
 
 use super::SavedRun;
 use crate::error::Result;
-use crate::models::Network;
+use models::Network;
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 
@@ -39,18 +39,18 @@ impl SavedRun {
         let (first, room) = (ids.len(), self.plan.image_size as usize);
         let work = self.learner.evaluation_work(Cancel::default());
         let draws = Stream::new(wording.seed).site("generate");
-        let mut past = network.past();
+        let mut past = network.new_cache();
         for number in 0..wording.tokens {
             // A new beginning leaves room behind it; a prompt is read as far as there is room.
             let most = if number == 0 { room } else { (room / 2).max(1) };
             if past.tokens() >= room {
-                past = network.past();
+                past = network.new_cache();
             }
             let new = match past.tokens() {
                 0 => &ids[ids.len().saturating_sub(most)..],
                 _ => &ids[ids.len() - 1..],
             };
-            let scores = network.follow(&work.forward_only(), new, &mut past)?;
+            let scores = network.next_scores_cached(&work.forward_only(), new, &mut past)?;
             let scores = to_f64(scores.tensor())?;
             let next = drawn(&scores, wording, draws.uniform(number as u64));
             if Some(next) == boundary {

@@ -95,8 +95,8 @@ impl Data {
 
     /// What splits the texts of a run: the published weights' vocabulary, one that is learnt from them, or bytes.
     fn tokenizer(plan: &Plan, found: &TextInspection, run: &RunFolder) -> Result<Tokenizer> {
-        match (&plan.origin, plan.learnt_vocabulary()) {
-            (Some(origin), _) => origin.tokenizer(),
+        match (&plan.pretrained, plan.learnt_vocabulary()) {
+            (Some(pretrained), _) => crate::pretrained::tokenizer(pretrained),
             (None, Some(size)) => learnt(run, found, size),
             (None, None) => Ok(Tokenizer::bytes()),
         }

@@ -179,7 +179,7 @@ mod tests {
             samples: 2,
             ..EvaluatedPiece::default()
         };
-        let metrics = Metrics::of(&sum, Task::LanguageModel, 50, (Heads::of_classes(0), &[]));
+        let metrics = Metrics::of(&sum, Task::LanguageModel, 50, (Heads::for_classes(0), &[]));
         assert!((metrics.by_name["bits_per_byte"] - 2.0).abs() < 1e-12);
         assert!((metrics.score + 2.0).abs() < 1e-12);
     }

@@ -3,8 +3,8 @@
 
 use super::{EvaluatedPiece, Sums, TrainedPiece, Work};
 use crate::error::Result;
-use crate::models::Gpt;
 use dataset::Window;
+use models::Gpt;
 use tape::inplace::to_f64;
 use tape::{IGNORED, Loss, Tape};
 

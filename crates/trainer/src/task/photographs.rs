@@ -1,37 +1,16 @@
 //! Image classification: from samples to pixels on the device, to a loss and its gradients, to what a photograph shows.
 
-use super::heads::{BALANCE, DELTA, targets};
+use super::heads::targets;
 use super::{EvaluatedPiece, Heads, NumberErrors, Sums, TrainedPiece};
 use crate::error::Result;
-use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
+use models::Network;
+use models::{BALANCE, HUBER_DELTA, PixelNormalization};
 use rayon::prelude::*;
 use std::borrow::Borrow;
 use tape::inplace::to_f64;
 use tape::{Cancel, ClassRule, ClassTargets, Kernels, NumberTargets, Parameters, Tape, Value};
-
-/// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
-pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-pub(crate) const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
-
-/// How the pixels of a channel, from 0 to 1, are normalised: less `mean`, over `deviation`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pixels {
-    /// By channel: red, green, blue.
-    pub mean: [f32; 3],
-    /// By channel.
-    pub deviation: [f32; 3],
-}
-
-impl Default for Pixels {
-    fn default() -> Self {
-        Pixels {
-            mean: MEAN,
-            deviation: DEVIATION,
-        }
-    }
-}
 
 /// What a photograph shows, or a text is: classes with their probabilities, best first.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +30,7 @@ pub struct ImageTask<'a> {
     /// Side of the image.
     pub image_size: usize,
     /// How pixels are normalised.
-    pub pixels: Pixels,
+    pub pixels: PixelNormalization,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
     /// Blocks that keep their input only and run again in backward.
@@ -91,14 +70,14 @@ impl ImageTask<'_> {
             if let Some(scores) = self.heads.scores(&tape, &outputs)? {
                 terms.push((self.class_loss(&tape, &scores, samples)?, 1.0));
             }
-            for k in 0..self.heads.numbers {
+            for k in 0..self.heads.targets {
                 let (values, present, factor) = targets(samples, k);
                 let targets = NumberTargets {
                     values: &values,
                     present: Some(&present),
                 };
-                let number = self.heads.number(&tape, &outputs, k)?;
-                terms.push((tape.huber(&number, targets, DELTA)?, factor));
+                let number = self.heads.target(&tape, &outputs, k)?;
+                terms.push((tape.huber(&number, targets, HUBER_DELTA)?, factor));
             }
         }
         let mut roots = Vec::with_capacity(terms.len());
@@ -203,14 +182,14 @@ impl ImageTask<'_> {
                 piece.confusion.count(label, best);
             }
         }
-        for k in 0..self.heads.numbers {
+        for k in 0..self.heads.targets {
             let (values, present, _) = targets(samples, k);
             let rule = NumberTargets {
                 values: &values,
                 present: Some(&present),
             };
-            let number = self.heads.number(&tape, &outputs, k)?;
-            let losses = tape.huber(&number, rule, DELTA)?.per_sample;
+            let number = self.heads.target(&tape, &outputs, k)?;
+            let losses = tape.huber(&number, rule, HUBER_DELTA)?.per_sample;
             self.device.synchronize()?;
             let found = to_f64(number.tensor())?;
             let targets = values.iter().map(|&value| f64::from(value)).zip(&present);
@@ -264,14 +243,14 @@ impl ImageTask<'_> {
 }
 
 /// Bytes of one sample to normalised values, channel by channel.
-fn normalise(row: &mut [f32], sample: &Sample, plane: usize, by: &Pixels) {
+fn normalise(row: &mut [f32], sample: &Sample, plane: usize, by: &PixelNormalization) {
     let channels = row
         .chunks_exact_mut(plane)
         .zip(sample.pixels.chunks_exact(plane));
     for (channel, (values, pixels)) in channels.enumerate() {
         let (scale, shift) = (
-            1.0 / (255.0 * by.deviation[channel]),
-            by.mean[channel] / by.deviation[channel],
+            1.0 / (255.0 * by.std[channel]),
+            by.mean[channel] / by.std[channel],
         );
         for (value, &pixel) in values.iter_mut().zip(pixels) {
             *value = f32::from(pixel) * scale - shift;

@@ -193,7 +193,7 @@ mod tests {
             &sum,
             Task::ImageClassification,
             0,
-            (Heads::of_classes(4), &[]),
+            (Heads::for_classes(4), &[]),
         );
         let report =
             EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Part::Test)));

@@ -3,7 +3,7 @@
 use super::photographs::{Ranked, prediction, ranked};
 use super::{EvaluatedPiece, Prediction, Sums, Text, TrainedPiece, Work};
 use crate::error::Result;
-use crate::models::TextEncoder;
+use models::TextEncoder;
 use tape::inplace::to_f64;
 use tape::{ClassRule, ClassTargets, Tape, Value};
 

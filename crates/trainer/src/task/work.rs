@@ -1,13 +1,13 @@
 //! A piece at work, whatever the task: forward and backward over its samples under one set of rules, and the sums that come of it.
 
 use super::{
-    CompressionTask, EvaluatedPiece, Heads, ImageTask, LanguageTask, Pixels, Prediction, Sample,
-    Sums, Text, TextTask,
+    CompressionTask, EvaluatedPiece, Heads, ImageTask, LanguageTask, PixelNormalization,
+    Prediction, Sample, Sums, Text, TextTask,
 };
 use crate::error::{Result, TrainError};
-use crate::models::{Compressor, Network};
 use crate::plan::Compression;
 use candle_core::{DType, Device, Tensor};
+use models::{Compressor, Network};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 
@@ -37,7 +37,7 @@ pub struct Work<'a> {
     /// Side of images in pixels; most tokens of texts.
     pub image_size: usize,
     /// How the pixels of images are normalised.
-    pub pixels: Pixels,
+    pub pixels: PixelNormalization,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
     /// How much each class counts; all alike where there are none.

@@ -1,55 +1,57 @@
-//! A fine-tuned network leaves as a folder from which transformers computes the same scores.
+//! transformers computes the same scores from an exported fine-tuned network.
 
 use crate::Tuned;
 use crate::exports::{answer, assert_close, classes, moved, python, scores};
 use crate::folders::{copied, fixture, opened};
 use candle_core::{DType, Device};
+use models::export::{TrainedNetwork, export_hub_folder};
+use models::hub_format::{Head, HubFolder, LoadOptions};
 use std::fs;
 use std::path::Path;
-use trainer::published::{Classes, Make, PublishedFolder};
-use trainer::rooms::Trained;
-use trainer::{ModelKind, Origin};
+use trainer::{ModelId, Pretrained};
 
 const SIDE: usize = 16;
 
 fn check(python: &str, way: Tuned, folder: &Path) {
-    let origin = Origin::of(&way.config(folder)).unwrap().unwrap();
-    let kind = origin.family();
+    let pretrained = trainer::pretrained::open(&way.config(folder))
+        .unwrap()
+        .unwrap();
+    let kind = pretrained.family();
     let (wanted, input) = match kind.task() {
-        dataset::Task::LanguageModel => (Classes::Published, "documents"),
-        dataset::Task::TextClassification => (Classes::New(3), "texts"),
-        _ => (Classes::New(3), "images"),
+        dataset::Task::LanguageModel => (Head::Pretrained, "documents"),
+        dataset::Task::TextClassification => (Head::New(3), "texts"),
+        _ => (Head::New(3), "images"),
     };
-    let make = Make {
-        classes: wanted,
-        tuning: origin.tuning(),
+    let make = LoadOptions {
+        head: wanted,
+        tuning: pretrained.tuning(),
         seed: 3,
         dtype: DType::F32,
         device: &Device::Cpu,
     };
-    let folder = PublishedFolder::open(folder).unwrap();
+    let folder = HubFolder::open(folder).unwrap();
     let mut loaded = folder.network(Some(SIDE), &make).unwrap();
     moved(&mut loaded.parameters);
     let names = classes();
     let place = tempfile::tempdir().unwrap();
-    let trained = Trained {
-        kind: ModelKind::Published(kind),
-        side: SIDE as u32,
+    let trained = TrainedNetwork {
+        model: ModelId::Pretrained(kind),
+        input_size: SIDE as u32,
         classes: if input == "documents" { &[] } else { &names },
-        columns: &[],
+        targets: &[],
         parameters: &loaded.parameters,
-        origin: Some(&origin),
+        pretrained: Some(&pretrained),
         tokenizer: None,
     };
     let out = place.path().join("out");
-    trained.write(&out).unwrap();
+    export_hub_folder(&trained, &out).unwrap();
     let theirs = answer(python, "fine_tuned.py", &out, &[input, &SIDE.to_string()]);
     let own = scores(&loaded.network, &loaded.parameters, SIDE);
     assert_close(&format!("{way:?}"), &own, &theirs);
 }
 
 #[test]
-fn transformers_computes_the_same_scores_from_an_exported_fine_tune() {
+fn transformers_computes_the_same_scores() {
     let Some(python) = python("torch, transformers") else {
         return;
     };
@@ -68,7 +70,7 @@ fn transformers_computes_the_same_scores_from_an_exported_fine_tune() {
     ] {
         check(&python, way, &fixture(way.from));
     }
-    // Without a pooler the mean token stands for a text: the folder carries the lines that know it.
+    // Without a pooler, the mean token represents a text: the folder includes PyTorch code for that.
     let copy = copied("bert");
     let pooling = copy.path().join("1_Pooling");
     fs::create_dir(&pooling).unwrap();

@@ -1,5 +1,6 @@
-//! Fine-tuning of published weights: only what is to train has a gradient, moments and a place in checkpoints; no split changes
-//! the training; a checkpoint goes on to the same bits; and what is frozen costs less by what the forecast says.
+//! Fine-tuning: only trained parameters have gradients, moments and a place in checkpoints; no split
+//! changes the training; resuming from a checkpoint gives the same bits; the estimate counts only
+//! trained parameters.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -8,15 +9,18 @@ mod exported;
 mod onnx;
 mod refused;
 
-#[path = "../exports/mod.rs"]
+#[path = "../../../models/tests/exports/mod.rs"]
 mod exports;
-#[path = "../folders/mod.rs"]
+#[path = "../../../models/tests/folders/mod.rs"]
 mod folders;
 #[path = "../support/mod.rs"]
 mod support;
 
 use candle_core::{DType, Device};
 use folders::fixture;
+use models::export::TrainedNetwork;
+use models::hub_format::{Head, HubFolder};
+use models::merged_parameters;
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
 use std::sync::Arc;
@@ -24,13 +28,11 @@ use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::forecast::{Forecast, Forms, Target};
-use trainer::models::merged;
-use trainer::published::{Classes, PublishedFolder};
+use trainer::rooms::Learner;
 use trainer::rooms::checkpoint::{self, Moments, RunState};
-use trainer::rooms::{Learner, Trained};
-use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
+use trainer::{ModelId, OptimizerKind, Plan, Pretrained, PretrainedFamily};
 
-/// A training from a published folder, in the words of a config.
+/// A way to fine-tune, as settings of a config.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tuned {
     from: &'static str,
@@ -55,15 +57,17 @@ impl Tuned {
     }
 
     fn plan_from(self, folder: &Path, dtype: DType) -> Plan {
-        let origin = Origin::of(&self.config(folder)).unwrap().unwrap();
+        let pretrained = trainer::pretrained::open(&self.config(folder))
+            .unwrap()
+            .unwrap();
         Plan {
-            origin: Some(Arc::new(origin)),
+            pretrained: Some(Arc::new(pretrained)),
             learning_rate: 3e-3,
             ..support::plan(
-                ModelKind::Published(match self.from {
-                    "vit" => Family::Vit,
-                    "dinov2" => Family::Dinov2,
-                    _ => Family::ResNet,
+                ModelId::Pretrained(match self.from {
+                    "vit" => PretrainedFamily::Vit,
+                    "dinov2" => PretrainedFamily::Dinov2,
+                    _ => PretrainedFamily::ResNet,
                 }),
                 OptimizerKind::AdamW,
                 dtype,
@@ -86,7 +90,7 @@ const fn vit(
     }
 }
 
-/// Every way to train on published weights.
+/// Every way to fine-tune.
 const WAYS: [Tuned; 9] = [
     vit(None, None, None),
     vit(Some("head"), None, None),
@@ -129,7 +133,7 @@ fn step(learner: &mut Learner, step: u64, split: &[usize]) -> f64 {
 }
 
 #[test]
-fn only_what_is_to_train_changes_and_has_moments() {
+fn only_trained_parameters_change_and_have_moments() {
     for way in WAYS {
         let mut learner = learner(&way.plan(DType::F32));
         let (all, before) = (names(&learner), frozen(&learner));
@@ -167,7 +171,7 @@ fn only_what_is_to_train_changes_and_has_moments() {
 }
 
 #[test]
-fn a_fine_tune_begins_where_the_published_weights_stand() {
+fn fine_tuning_starts_from_the_pretrained_scores() {
     let whole = learner(&vit(Some("head"), None, None).plan(DType::F32));
     let expected = frozen(&whole);
     for (quantize, bar) in [(None, 0.0), (Some(8), 1.0 / 127.0), (Some(4), 1.0 / 7.0)] {
@@ -217,7 +221,7 @@ fn losses(way: Tuned, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Vec<f6
 }
 
 #[test]
-fn a_split_never_changes_a_fine_tune() {
+fn splitting_never_changes_fine_tuning() {
     for way in WAYS {
         for (dtype, bar) in [(DType::F64, 1e-10), (DType::F32, 1e-4)] {
             let unsplit = losses(way, dtype, |_| vec![6]);
@@ -242,7 +246,7 @@ fn run() -> (tempfile::TempDir, RunFolder) {
 }
 
 #[test]
-fn a_checkpoint_holds_what_trains_and_goes_on_to_the_same_bits() {
+fn resuming_from_trained_parameters_gives_the_same_bits() {
     for way in WAYS {
         let ((_folder, run), plan) = (run(), way.plan(DType::F32));
         let mut first = learner(&plan);
@@ -293,8 +297,8 @@ fn merged_adapters_give_the_same_scores() {
         (0..20).for_each(|number| {
             step(&mut tuned, number, &[6]);
         });
-        let shape = way.plan(DType::F32).origin.unwrap().tuning().adapter;
-        let all = merged(&tuned.parameters, shape).unwrap();
+        let shape = way.plan(DType::F32).pretrained.unwrap().tuning().adapter;
+        let all = merged_parameters(&tuned.parameters, shape).unwrap();
         let mut plain = learner(&vit(None, None, None).plan(DType::F32));
         assert_eq!(all.len(), plain.parameters.len(), "no adapter is left");
         for index in 0..plain.parameters.len() {
@@ -311,7 +315,7 @@ fn merged_adapters_give_the_same_scores() {
 }
 
 #[test]
-fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
+fn an_exported_network_reads_back_with_the_same_scores() {
     for way in WAYS.into_iter().filter(|way| way.quantize.is_none()) {
         let plan = way.plan(DType::F32);
         let mut tuned = learner(&plan);
@@ -319,20 +323,20 @@ fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
             step(&mut tuned, number, &[6]);
         });
         let place = tempfile::tempdir().unwrap();
-        let trained = Trained {
-            kind: plan.model,
+        let trained = TrainedNetwork {
+            model: plan.model,
             side: plan.image_size,
             classes: &plan.classes,
-            columns: &[],
+            targets: &[],
             parameters: &tuned.parameters,
-            origin: plan.origin.as_deref(),
+            pretrained: plan.pretrained.as_deref(),
             tokenizer: None,
         };
         let folder = place.path().join("out");
-        trained.write(&folder).unwrap();
-        let folder = PublishedFolder::open(&folder).unwrap();
+        export_hub_folder(&trained, &folder).unwrap();
+        let folder = HubFolder::open(&folder).unwrap();
         assert_eq!(folder.classes().unwrap(), plan.classes);
-        let make = folders::make(Classes::Published, DType::F32);
+        let make = folders::make(Head::Pretrained, DType::F32);
         let loaded = folder.image_classifier(None, &make).unwrap();
         let before = scores(&tuned);
         (tuned.network, tuned.parameters) = (loaded.network, loaded.parameters);
@@ -347,7 +351,7 @@ fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
 }
 
 #[test]
-fn a_forecast_counts_gradients_and_moments_of_what_trains_alone() {
+fn estimates_count_gradients_of_trained_parameters_only() {
     let standing = |way: Tuned| {
         let plan = way.plan(DType::F32);
         let target = Target::of("cpu", 2, u64::MAX);

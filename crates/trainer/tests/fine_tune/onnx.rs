@@ -1,37 +1,39 @@
-//! A fine-tuned network leaves as an ONNX file from which onnxruntime computes the same scores.
+//! onnxruntime computes the same scores from an exported fine-tuned network.
 
 use crate::Tuned;
 use crate::exports::onnx::{check, runtime};
 use crate::exports::{classes, moved, scores};
 use crate::folders::{copied, fixture};
 use candle_core::{DType, Device};
+use models::export::TrainedNetwork;
+use models::hub_format::{Head, HubFolder, LoadOptions};
 use std::fs;
 use std::path::Path;
-use trainer::published::{Classes, Make, PublishedFolder};
-use trainer::rooms::Trained;
-use trainer::{ModelKind, Origin};
+use trainer::{ModelId, Pretrained};
 
 const SIDE: usize = 16;
 
 fn written(python: &str, way: Tuned, folder: &Path) {
-    let origin = Origin::of(&way.config(folder)).unwrap().unwrap();
-    let make = Make {
-        classes: Classes::New(3),
-        tuning: origin.tuning(),
+    let pretrained = trainer::pretrained::open(&way.config(folder))
+        .unwrap()
+        .unwrap();
+    let make = LoadOptions {
+        head: Head::New(3),
+        tuning: pretrained.tuning(),
         seed: 3,
         dtype: DType::F32,
         device: &Device::Cpu,
     };
-    let published = PublishedFolder::open(folder).unwrap();
+    let published = HubFolder::open(folder).unwrap();
     let mut loaded = published.network(Some(SIDE), &make).unwrap();
     moved(&mut loaded.parameters);
-    let trained = Trained {
-        kind: ModelKind::Published(origin.family()),
-        side: SIDE as u32,
+    let trained = TrainedNetwork {
+        model: ModelId::Pretrained(pretrained.family()),
+        input_size: SIDE as u32,
         classes: &classes(),
-        columns: &[],
+        targets: &[],
         parameters: &loaded.parameters,
-        origin: Some(&origin),
+        pretrained: Some(&pretrained),
         tokenizer: None,
     };
     let own = scores(&loaded.network, &loaded.parameters, SIDE);
@@ -39,7 +41,7 @@ fn written(python: &str, way: Tuned, folder: &Path) {
 }
 
 #[test]
-fn onnxruntime_computes_the_same_scores_from_an_exported_fine_tune() {
+fn onnxruntime_computes_the_same_scores() {
     let Some(python) = runtime() else { return };
     let of = |from: &'static str, adapter: Option<u32>| Tuned {
         from,
@@ -58,7 +60,7 @@ fn onnxruntime_computes_the_same_scores_from_an_exported_fine_tune() {
     ] {
         let copy = copied(way.from);
         if way.from == "bert" {
-            // No vocabulary is published with the fixture, and one is taken along where it is.
+            // The fixture has no tokenizer; one is copied if there is one.
             fs::write(copy.path().join("tokenizer.json"), "{}").unwrap();
         }
         written(&python, way, copy.path());

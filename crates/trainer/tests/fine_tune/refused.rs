@@ -1,16 +1,19 @@
-//! What a fine-tune is refused for, with what would do: settings that do not go together, folders that are damaged.
+//! Fine-tuning with conflicting settings or a damaged folder is refused, and the error says what works.
 
 use crate::folders::{assert_says, copied, fixture};
 use crate::{Tuned, vit};
 use candle_core::{DType, Device};
 use runlog::RunConfig;
-use trainer::Origin;
+use trainer::Pretrained;
 use trainer::rooms::Learner;
 
 #[test]
-fn settings_that_do_not_go_together_are_refused_with_what_would() {
+fn conflicting_settings_are_refused() {
     let check = |way: Tuned, words: &[&str]| {
-        assert_says(Origin::of(&way.config(&fixture(way.from))), words)
+        assert_says(
+            trainer::pretrained::open(&way.config(&fixture(way.from))),
+            words,
+        )
     };
     check(
         vit(Some("last:3"), None, None),
@@ -40,22 +43,28 @@ fn settings_that_do_not_go_together_are_refused_with_what_would() {
         adapter_rank: Some(4),
         ..RunConfig::default()
     };
-    assert_says(Origin::of(&none), &["adapter_rank", "--from"]);
+    assert_says(
+        trainer::pretrained::open(&none),
+        &["adapter_rank", "--from"],
+    );
     let nowhere = RunConfig {
         from: Some("nowhere/at/all".into()),
         ..RunConfig::default()
     };
-    assert_says(Origin::of(&nowhere), &["no such folder", "config.json"]);
+    assert_says(
+        trainer::pretrained::open(&nowhere),
+        &["no such folder", "config.json"],
+    );
 }
 
 #[test]
-fn what_is_wrong_with_a_folder_is_named_before_anything_trains() {
+fn problems_of_a_folder_are_reported_before_training() {
     let copy = copied("vit");
     std::fs::remove_file(copy.path().join("model.safetensors")).unwrap();
     std::fs::write(copy.path().join("pytorch_model.bin"), b"\x80\x02}").unwrap();
     let way = vit(None, None, None);
     assert_says(
-        Origin::of(&way.config(copy.path())),
+        trainer::pretrained::open(&way.config(copy.path())),
         &["pytorch_model.bin", "pickled"],
     );
     let copy = copied("vit");

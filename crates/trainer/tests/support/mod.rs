@@ -4,12 +4,12 @@
 
 use candle_core::{DType, Device};
 use dataset::Sample;
-use runlog::{Interval, RunConfig};
+use models::Network;
+use runlog::{Every, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
-use trainer::models::Network;
 use trainer::rooms::{EffectiveBatch, ImageTask, Learner, Whole};
-use trainer::{Augmentation, Balance, Heads, ModelKind, OptimizerKind, Plan, Precision, Wanted};
+use trainer::{Augmentation, Balance, Heads, ModelId, OptimizerKind, Plan, Precision, Wanted};
 
 /// Side of the images in pixels: the least that every model takes twice.
 pub const SIDE: usize = 16;
@@ -70,7 +70,7 @@ pub fn whole(task: &ImageTask, samples: &[Sample], split: &[usize]) -> Whole {
 }
 
 /// A network with its parameters.
-pub fn build(kind: ModelKind, dtype: DType) -> (Network, Parameters) {
+pub fn build(kind: ModelId, dtype: DType) -> (Network, Parameters) {
     Network::build(kind, SIDE, CLASSES, 7, dtype, &Device::Cpu).unwrap()
 }
 
@@ -86,7 +86,7 @@ pub fn task<'a>(
         parameters,
         image_size: SIDE,
         label_smoothing: 0.1,
-        heads: Heads::of_classes(CLASSES),
+        heads: Heads::for_classes(CLASSES),
         checkpointed: 0,
         dtype,
         loss_factor: 1.0,
@@ -104,7 +104,7 @@ pub fn precision(dtype: DType) -> Precision {
 }
 
 /// A plan for a learner on these samples.
-pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64) -> Plan {
+pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) -> Plan {
     Plan {
         folder: "photographs".into(),
         name: "photographs".to_owned(),
@@ -146,7 +146,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         dev_samples: None,
         checkpoint_every: Interval::parse("10min").unwrap(),
         evaluate_every_epochs: 1,
-        origin: None,
+        pretrained: None,
         config: RunConfig::default(),
     }
 }

@@ -1,11 +1,11 @@
 //! What is trained on, where it is texts: labelled ones or documents. Reads no file.
 
-use super::super::{Compression, ModelKind, TextModel, TextSize, chosen, setting};
+use super::super::{Compression, chosen, model_task, setting};
 use super::{Dropped, SAMPLES_SEEN, Subject, published, refuse, seed};
 use crate::error::Result;
-use crate::origin::Origin;
 use crate::plan::Augmentation;
 use dataset::{Part, Task, TextInspection, TextSample, Tokenizer};
+use models::{ModelId, Pretrained, TextModel, TextSize};
 use runlog::RunConfig;
 
 /// Windows of a default run of a language model.
@@ -31,16 +31,14 @@ const TEXT_TOKENS: (u32, u32) = (32, 256);
 pub(super) fn texts(
     config: &RunConfig,
     found: &TextInspection,
-    (kind, origin): (&str, Option<&Origin>),
+    (kind, pretrained): (&str, Option<&Pretrained>),
 ) -> Result<Subject> {
     let task = Dropped::Texts(found).task_of(config)?;
-    let sizes: Vec<(&str, TextSize)> = TextSize::ALL
-        .into_iter()
-        .filter(|size| size.task() == task)
+    let sizes: Vec<(&str, TextSize)> = TextSize::for_task(model_task(task))
         .map(|size| (size.name(), size))
         .collect();
     let usual = sizes.first().map_or("", |(name, _)| name);
-    let size = match origin {
+    let size = match pretrained {
         Some(_) => None,
         None => {
             let asked = config.model.as_deref().unwrap_or(usual);
@@ -48,18 +46,18 @@ pub(super) fn texts(
         }
     };
     let is_language = found.task == Task::LanguageModel;
-    refuse_foreign(config, task, is_language, origin)?;
+    refuse_foreign(config, task, is_language, pretrained)?;
     let vocabulary = match is_language {
         true => Tokenizer::bytes().vocabulary() as u32,
         false => VOCABULARY,
     };
-    let tokens = length(config, task, found, origin)?;
+    let tokens = length(config, task, found, pretrained)?;
     let seed = config.seed.unwrap_or(seed(found.split));
     let compression = match task {
         Task::TokenCompression => Some(Compression::check(config, seed)?),
         _ => None,
     };
-    let bytes_of_token = match (origin, config.vocabulary) {
+    let bytes_of_token = match (pretrained, config.vocabulary) {
         (None, None) => 1,
         (Some(_), _) | (_, Some(_)) => TOKEN_BYTES,
     };
@@ -71,14 +69,14 @@ pub(super) fn texts(
     Ok(Subject {
         folder: found.folder.clone(),
         name: found.name.clone(),
-        model: match (size, origin) {
-            (Some(size), _) => ModelKind::Texts(TextModel {
+        model: match (size, pretrained) {
+            (Some(size), _) => ModelId::Text(TextModel {
                 size,
                 tokens,
                 vocabulary: config.vocabulary.unwrap_or(vocabulary),
                 policy: compression.map(|compression| compression.policy),
             }),
-            (None, Some(origin)) => published(config, origin)?,
+            (None, Some(pretrained)) => published(config, pretrained)?,
             (None, None) => return Err(setting("model", usual, "choose a model")),
         },
         resolution: tokens,
@@ -99,7 +97,7 @@ pub(super) fn texts(
         },
         epochs: match is_language {
             true => (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60),
-            false if origin.is_some() => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
+            false if pretrained.is_some() => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
             false => (SAMPLES_SEEN / train_samples.max(1)).clamp(8, 60),
         },
         label_smoothing: if is_language { 0.0 } else { 0.1 },
@@ -113,7 +111,7 @@ fn refuse_foreign(
     config: &RunConfig,
     task: Task,
     is_language: bool,
-    origin: Option<&Origin>,
+    pretrained: Option<&Pretrained>,
 ) -> Result<()> {
     refuse(
         "image_size",
@@ -135,7 +133,7 @@ fn refuse_foreign(
         let none = "documents have no classes; leave it out";
         refuse("class_weights", config.class_weights.as_ref(), none)?;
     }
-    if origin.is_some() {
+    if pretrained.is_some() {
         let own = "published weights bring their own; leave it out";
         refuse("vocabulary", config.vocabulary, own)?;
     }
@@ -147,16 +145,16 @@ fn length(
     config: &RunConfig,
     task: Task,
     found: &TextInspection,
-    origin: Option<&Origin>,
+    pretrained: Option<&Pretrained>,
 ) -> Result<u32> {
     let usual = match task {
         Task::TokenCompression => COMPRESSED,
         _ if found.task == Task::LanguageModel => WINDOW,
         _ => usual_tokens(found),
     };
-    let room = origin
-        .and_then(Origin::room)
-        .map_or(u32::MAX, |(room, _)| room);
+    let room = pretrained
+        .and_then(Pretrained::text_limits)
+        .map_or(u32::MAX, |limits| limits.tokens);
     let tokens = config.tokens.unwrap_or(usual.min(room));
     if tokens > room {
         let allowed =

@@ -2,7 +2,8 @@
 //! tokens, its number and, for chance, the step.
 
 use super::Sequence;
-use crate::plan::{Compression, DropPolicy};
+use crate::plan::Compression;
+use models::DropPolicy;
 use tape::Stream;
 
 /// What a piece is worked for.

@@ -10,11 +10,11 @@ pub use padded::Sequence;
 
 use super::{EvaluatedPiece, Sums, TrainedPiece, Work};
 use crate::error::Result;
-use crate::models::{Compressor, Judgement};
 use crate::plan::{Compression, Learning};
 use candle_core::Tensor;
 use choice::Purpose;
 use credit::Happened;
+use models::{Compressor, KeepScores};
 use padded::Padded;
 use tape::inplace::to_f64;
 use tape::{Choice, KeepRule, Loss, NoiseKey, NumberTargets, Positions, Tape, Value};
@@ -31,7 +31,7 @@ struct Made {
     /// The same, by place.
     decisions: Vec<bool>,
     /// What a learned policy said, its log odds divided by the temperature.
-    judgement: Option<Judgement>,
+    judgement: Option<KeepScores>,
 }
 
 /// Token compression.
@@ -148,9 +148,9 @@ impl<'a> CompressionTask<'a> {
             Purpose::Evaluate => 0,
         };
         let lengths = batch.lengths();
-        let said = self
-            .network
-            .judge(tape, &batch.ids, batch.samples, lengths, checkpointed)?;
+        let said =
+            self.network
+                .keep_scores(tape, &batch.ids, batch.samples, lengths, checkpointed)?;
         let Some(said) = said else {
             let of_one = |sequence: &&Sequence| {
                 let mut kept = choice::kept(self.rule, sequence, purpose).unwrap_or_default();
@@ -199,7 +199,7 @@ impl<'a> CompressionTask<'a> {
         Ok(Made {
             kept,
             decisions,
-            judgement: Some(Judgement {
+            judgement: Some(KeepScores {
                 logits,
                 costs: said.costs,
             }),
@@ -228,7 +228,7 @@ impl<'a> CompressionTask<'a> {
         tape: &Tape,
         (batch, step): (&Padded, u64),
         made: &Made,
-        judgement: &Judgement,
+        judgement: &KeepScores,
         losses: &[f64],
         sums: &mut Sums,
     ) -> Result<Vec<(Value, f64)>> {

@@ -1,0 +1,588 @@
+//! The networks that Ebb knows: one row of [`CATALOG`] for each, with its name, label, task, input
+//! size and shape. Code that needs to know something about a network reads its row.
+//!
+//! To add an image network, add a variant to [`ImageModel`] and a row. If its layers are new, write
+//! its file first and add a variant to [`ImageShape`].
+
+use crate::backbone::SequenceShape;
+use crate::compressor::CompressorShape;
+use crate::image_shape::ImageShape;
+use crate::resnet::{ResNetShape, ResNetStyle};
+use crate::vit::VitShape;
+
+/// A network that can be trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelId {
+    /// An image network to train from scratch.
+    Image(ImageModel),
+    /// A text network to train from scratch.
+    Text(TextModel),
+    /// A network whose weights and shape come from a folder.
+    Pretrained(PretrainedFamily),
+}
+
+/// Image networks to train from scratch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageModel {
+    /// Small residual network: 4 blocks, 1.2 million parameters.
+    ConvNet,
+    /// Small vision transformer: 6 blocks of 128, 1.2 million parameters.
+    VitMicro,
+    /// 18 layers, 11 million parameters.
+    ResNet18,
+    /// 34 layers, 21 million parameters.
+    ResNet34,
+    /// 50 layers in bottlenecks, 24 million parameters.
+    ResNet50,
+    /// 12 blocks of 192, 5.5 million parameters.
+    VitTiny,
+    /// 12 blocks of 384, 22 million parameters.
+    VitSmall,
+    /// 12 blocks of 768, 86 million parameters.
+    VitBase,
+}
+
+/// A text network to train from scratch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextModel {
+    /// Its size.
+    pub size: TextSize,
+    /// Most tokens of a text.
+    pub tokens: u32,
+    /// Size of the vocabulary.
+    pub vocabulary: u32,
+    /// How a token compression chooses the tokens to keep; `None` for other tasks.
+    pub policy: Option<DropPolicy>,
+}
+
+/// Sizes of text networks, for each task from small to large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TextSize {
+    /// Encoder, 2 blocks of 128.
+    TextMicro,
+    /// Encoder, 4 blocks of 256.
+    TextMini,
+    /// Language model, 4 blocks of 192: 1.9 million parameters with bytes.
+    GptMicro,
+    /// Language model, 6 blocks of 384: 10.8 million parameters with bytes.
+    GptMini,
+    /// Language model, 12 blocks of 768: 85 million parameters with bytes.
+    GptSmall,
+    /// Token compression, a language model of 3 blocks of 128 and a policy of 2 blocks of 64: 0.9
+    /// million parameters.
+    CompressMicro,
+    /// Token compression, 6 blocks of 384 and 3 blocks of 192: 14 million parameters.
+    CompressMini,
+    /// Token compression, 12 blocks of 768 and 8 blocks of 512: 119 million parameters.
+    CompressSmall,
+}
+
+/// Networks with pretrained weights, by the `model_type` in their `config.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PretrainedFamily {
+    /// Text encoder (Devlin et al. 2019).
+    Bert,
+    /// Vision transformer (Dosovitskiy et al. 2021).
+    Vit,
+    /// Vision transformer with a distillation token (Touvron et al. 2021).
+    Deit,
+    /// Vision transformer with LayerScale (Oquab et al. 2023).
+    Dinov2,
+    /// Residual network with frozen BatchNorm (He et al. 2016).
+    ResNet,
+    /// Language model (Radford et al. 2019).
+    Gpt2,
+}
+
+/// How a token compression chooses the tokens to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropPolicy {
+    /// A network that is trained with the language model.
+    Learned,
+    /// At random, every token with the same probability.
+    Random,
+    /// Evenly spaced tokens.
+    EveryKth,
+    /// The tokens that are rarest in the training texts.
+    Frequency,
+}
+
+/// What a network is trained for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ModelTask {
+    /// Images to classes, regression targets, or both.
+    ImageClassification,
+    /// Texts to classes.
+    TextClassification,
+    /// The next token of documents.
+    LanguageModel,
+    /// Which tokens of documents can be left out.
+    TokenCompression,
+}
+
+/// A row of the catalog.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelEntry {
+    /// The network.
+    pub key: ModelKey,
+    /// Its name in configs and on the command line.
+    pub name: &'static str,
+    /// Its name in the window.
+    pub label: &'static str,
+    /// What it is trained for.
+    pub task: ModelTask,
+    /// Default side of its images in pixels; text networks do not use it.
+    pub default_input_size: u32,
+    /// The side of its images must be a multiple of this; 1 for networks that do not care.
+    pub input_multiple: u32,
+    /// Its layers and their sizes.
+    pub architecture: Architecture,
+}
+
+/// The network that a row describes: a [`ModelId`] without the lengths that a run chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelKey {
+    /// An image network to train from scratch.
+    Image(ImageModel),
+    /// A text network to train from scratch.
+    Text(TextSize),
+    /// A network with pretrained weights.
+    Pretrained(PretrainedFamily),
+}
+
+/// The layers of a network and their sizes.
+#[derive(Debug, Clone, Copy)]
+pub enum Architecture {
+    /// The shape for images of a given side in pixels.
+    Image(fn(usize) -> ImageShape),
+    /// A text encoder with a head for classes.
+    TextEncoder(BackboneSize),
+    /// A language model.
+    Gpt(BackboneSize),
+    /// A language model that fills gaps.
+    Compressor {
+        /// The language model.
+        model: BackboneSize,
+        /// The policy, if it is learned.
+        policy: BackboneSize,
+    },
+    /// A folder of pretrained weights describes it.
+    HubFolder,
+}
+
+/// Sizes of a stack of transformer blocks.
+#[derive(Debug, Clone, Copy)]
+pub struct BackboneSize {
+    /// Width of a token.
+    pub width: usize,
+    /// Number of blocks.
+    pub depth: usize,
+    /// Number of attention heads.
+    pub heads: usize,
+}
+
+/// All networks. For each task the suggested one comes first.
+// tidy: table
+#[rustfmt::skip]
+pub const CATALOG: &[ModelEntry] = &[
+    image(ImageModel::ConvNet, "convnet", "ConvNet", 64, 1, |_| ImageShape::ResNet(ResNetShape::convnet(), ResNetStyle::BASIC)),
+    image(ImageModel::VitMicro, "vit_micro", "ViT-Micro/8", 64, 8, |side| ImageShape::Vit(VitShape::micro(side))),
+    image(ImageModel::ResNet18, "resnet18", "ResNet-18", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet18(), ResNetStyle::BASIC)),
+    image(ImageModel::ResNet34, "resnet34", "ResNet-34", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet34(), ResNetStyle::BASIC)),
+    image(ImageModel::ResNet50, "resnet50", "ResNet-50", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet50(), ResNetStyle::BOTTLENECK)),
+    image(ImageModel::VitTiny, "vit_tiny", "ViT-Tiny/16", 224, 16, |side| ImageShape::Vit(VitShape::tiny(side))),
+    image(ImageModel::VitSmall, "vit_small", "ViT-Small/16", 224, 16, |side| ImageShape::Vit(VitShape::small(side))),
+    image(ImageModel::VitBase, "vit_base", "ViT-Base/16", 224, 16, |side| ImageShape::Vit(VitShape::base(side))),
+    text_encoder(TextSize::TextMicro, "text_micro", "Text-Micro", size(128, 2, 4)),
+    text_encoder(TextSize::TextMini, "text_mini", "Text-Mini", size(256, 4, 4)),
+    gpt(TextSize::GptMini, "gpt_mini", "GPT-Mini", size(384, 6, 6)),
+    gpt(TextSize::GptMicro, "gpt_micro", "GPT-Micro", size(192, 4, 6)),
+    gpt(TextSize::GptSmall, "gpt_small", "GPT-Small", size(768, 12, 12)),
+    compressor(TextSize::CompressMicro, "compress_micro", "Compress-Micro", size(128, 3, 4), size(64, 2, 4)),
+    compressor(TextSize::CompressMini, "compress_mini", "Compress-Mini", size(384, 6, 6), size(192, 3, 3)),
+    compressor(TextSize::CompressSmall, "compress_small", "Compress-Small", size(768, 12, 12), size(512, 8, 8)),
+    pretrained(PretrainedFamily::Vit, "vit", "ViT", ModelTask::ImageClassification),
+    pretrained(PretrainedFamily::Deit, "deit", "DeiT", ModelTask::ImageClassification),
+    pretrained(PretrainedFamily::Dinov2, "dinov2", "DINOv2", ModelTask::ImageClassification),
+    pretrained(PretrainedFamily::ResNet, "resnet", "ResNet", ModelTask::ImageClassification),
+    pretrained(PretrainedFamily::Bert, "bert", "BERT", ModelTask::TextClassification),
+    pretrained(PretrainedFamily::Gpt2, "gpt2", "GPT-2", ModelTask::LanguageModel),
+];
+
+/// Side of images in pixels for rows that leave the choice to the run.
+const DEFAULT_SIDE: u32 = 64;
+
+const fn image(
+    model: ImageModel,
+    name: &'static str,
+    label: &'static str,
+    default_input_size: u32,
+    input_multiple: u32,
+    shape: fn(usize) -> ImageShape,
+) -> ModelEntry {
+    ModelEntry {
+        key: ModelKey::Image(model),
+        name,
+        label,
+        task: ModelTask::ImageClassification,
+        default_input_size,
+        input_multiple,
+        architecture: Architecture::Image(shape),
+    }
+}
+
+const fn row(
+    key: ModelKey,
+    name: &'static str,
+    label: &'static str,
+    task: ModelTask,
+    architecture: Architecture,
+) -> ModelEntry {
+    ModelEntry {
+        key,
+        name,
+        label,
+        task,
+        default_input_size: DEFAULT_SIDE,
+        input_multiple: 1,
+        architecture,
+    }
+}
+
+const fn text_encoder(
+    size: TextSize,
+    name: &'static str,
+    label: &'static str,
+    backbone: BackboneSize,
+) -> ModelEntry {
+    let architecture = Architecture::TextEncoder(backbone);
+    let task = ModelTask::TextClassification;
+    row(ModelKey::Text(size), name, label, task, architecture)
+}
+
+const fn gpt(
+    size: TextSize,
+    name: &'static str,
+    label: &'static str,
+    backbone: BackboneSize,
+) -> ModelEntry {
+    let architecture = Architecture::Gpt(backbone);
+    let task = ModelTask::LanguageModel;
+    row(ModelKey::Text(size), name, label, task, architecture)
+}
+
+const fn compressor(
+    size: TextSize,
+    name: &'static str,
+    label: &'static str,
+    model: BackboneSize,
+    policy: BackboneSize,
+) -> ModelEntry {
+    let architecture = Architecture::Compressor { model, policy };
+    let task = ModelTask::TokenCompression;
+    row(ModelKey::Text(size), name, label, task, architecture)
+}
+
+const fn pretrained(
+    family: PretrainedFamily,
+    name: &'static str,
+    label: &'static str,
+    task: ModelTask,
+) -> ModelEntry {
+    let key = ModelKey::Pretrained(family);
+    row(key, name, label, task, Architecture::HubFolder)
+}
+
+const fn size(width: usize, depth: usize, heads: usize) -> BackboneSize {
+    BackboneSize {
+        width,
+        depth,
+        heads,
+    }
+}
+
+impl ModelKey {
+    fn entry(self) -> &'static ModelEntry {
+        let found = CATALOG.iter().find(|entry| entry.key == self);
+        found.expect("the catalog has a row for every network")
+    }
+}
+
+impl ModelId {
+    /// The small residual network.
+    pub const CONV_NET: ModelId = ModelId::Image(ImageModel::ConvNet);
+    /// The small vision transformer.
+    pub const VIT_MICRO: ModelId = ModelId::Image(ImageModel::VitMicro);
+    /// The small image networks, the suggested one first.
+    pub const SMALL: [ModelId; 2] = [ModelId::CONV_NET, ModelId::VIT_MICRO];
+
+    /// The image networks to train from scratch, the suggested one first.
+    pub fn image_models() -> impl Iterator<Item = ModelId> {
+        CATALOG.iter().filter_map(|entry| match entry.key {
+            ModelKey::Image(model) => Some(ModelId::Image(model)),
+            _ => None,
+        })
+    }
+
+    /// The image network of this name.
+    pub fn image_model(name: &str) -> Option<ModelId> {
+        ModelId::image_models().find(|model| model.name() == name)
+    }
+
+    /// Its row in the catalog.
+    pub fn entry(self) -> &'static ModelEntry {
+        match self {
+            ModelId::Image(model) => ModelKey::Image(model).entry(),
+            ModelId::Text(model) => ModelKey::Text(model.size).entry(),
+            ModelId::Pretrained(family) => ModelKey::Pretrained(family).entry(),
+        }
+    }
+
+    /// Its name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// Its name in the window.
+    pub fn label(self) -> &'static str {
+        self.entry().label
+    }
+
+    /// What it is trained for.
+    pub fn task(self) -> ModelTask {
+        self.entry().task
+    }
+
+    /// Default side of its images in pixels.
+    pub fn default_input_size(self) -> u32 {
+        self.entry().default_input_size
+    }
+
+    /// The side of its images must be a multiple of this. For pretrained networks see
+    /// [`crate::Pretrained::input_size`].
+    pub fn input_multiple(self) -> u32 {
+        self.entry().input_multiple
+    }
+
+    /// Its shape for images of `side` pixels; `None` for text networks and pretrained ones.
+    pub fn image_shape(self, side: usize) -> Option<ImageShape> {
+        match self.entry().architecture {
+            Architecture::Image(shape) => Some(shape(side)),
+            _ => None,
+        }
+    }
+
+    /// Its shape if it is a text network to train from scratch.
+    pub fn text_shape(self) -> Option<SequenceShape> {
+        match self {
+            ModelId::Text(model) => Some(model.shape()),
+            ModelId::Image(_) | ModelId::Pretrained(_) => None,
+        }
+    }
+
+    /// Its shape if it is a token compression.
+    pub(crate) fn compressor_shape(self) -> Option<CompressorShape> {
+        match self {
+            ModelId::Text(model) => model.compressor_shape(),
+            ModelId::Image(_) | ModelId::Pretrained(_) => None,
+        }
+    }
+
+    /// Number of blocks that can be checkpointed; 0 for pretrained networks, whose folder knows it.
+    pub fn blocks(self) -> u32 {
+        match self {
+            ModelId::Text(model) => model.blocks(),
+            model => {
+                let shape = model.image_shape(model.default_input_size() as usize);
+                shape.map_or(0, |shape| shape.blocks() as u32)
+            }
+        }
+    }
+}
+
+impl TextModel {
+    /// Shape of the encoder or language model.
+    pub fn shape(self) -> SequenceShape {
+        match self.size.entry().architecture {
+            Architecture::TextEncoder(size)
+            | Architecture::Gpt(size)
+            | Architecture::Compressor { model: size, .. } => self.with_size(size),
+            Architecture::Image(_) | Architecture::HubFolder => {
+                unreachable!("rows of text sizes have a backbone")
+            }
+        }
+    }
+
+    /// Shapes of both networks of a token compression. The policy has one only if it is learned.
+    pub fn compressor_shape(self) -> Option<CompressorShape> {
+        let Architecture::Compressor { model, policy } = self.size.entry().architecture else {
+            return None;
+        };
+        let is_learned = self.policy == Some(DropPolicy::Learned);
+        Some(CompressorShape {
+            model: self.with_size(model),
+            policy: is_learned.then(|| self.with_size(policy)),
+        })
+    }
+
+    /// Number of blocks that can be checkpointed.
+    pub fn blocks(self) -> u32 {
+        let policy = self.compressor_shape().and_then(|shape| shape.policy);
+        (self.shape().depth + policy.map_or(0, |policy| policy.depth)) as u32
+    }
+
+    fn with_size(self, size: BackboneSize) -> SequenceShape {
+        SequenceShape {
+            tokens: self.tokens as usize,
+            vocabulary: self.vocabulary as usize,
+            width: size.width,
+            depth: size.depth,
+            heads: size.heads,
+        }
+    }
+}
+
+impl TextSize {
+    /// All sizes, for each task the suggested one first.
+    pub fn all() -> impl Iterator<Item = TextSize> {
+        CATALOG.iter().filter_map(|entry| match entry.key {
+            ModelKey::Text(size) => Some(size),
+            _ => None,
+        })
+    }
+
+    /// The sizes for a task, the suggested one first.
+    pub fn for_task(task: ModelTask) -> impl Iterator<Item = TextSize> {
+        TextSize::all().filter(move |size| size.task() == task)
+    }
+
+    fn entry(self) -> &'static ModelEntry {
+        ModelKey::Text(self).entry()
+    }
+
+    /// Its name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// Its name in the window.
+    pub fn label(self) -> &'static str {
+        self.entry().label
+    }
+
+    /// What networks of this size are trained for.
+    pub fn task(self) -> ModelTask {
+        self.entry().task
+    }
+}
+
+impl PretrainedFamily {
+    /// All families.
+    pub fn all() -> impl Iterator<Item = PretrainedFamily> {
+        CATALOG.iter().filter_map(|entry| match entry.key {
+            ModelKey::Pretrained(family) => Some(family),
+            _ => None,
+        })
+    }
+
+    /// The families for a task.
+    pub fn for_task(task: ModelTask) -> impl Iterator<Item = PretrainedFamily> {
+        PretrainedFamily::all().filter(move |family| family.task() == task)
+    }
+
+    fn entry(self) -> &'static ModelEntry {
+        ModelKey::Pretrained(self).entry()
+    }
+
+    /// Its `model_type`, which is also its name in configs.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// Its name in the window.
+    pub fn label(self) -> &'static str {
+        self.entry().label
+    }
+
+    /// What its networks are trained for.
+    pub fn task(self) -> ModelTask {
+        self.entry().task
+    }
+}
+
+impl DropPolicy {
+    /// All policies.
+    pub const ALL: [DropPolicy; 4] = [
+        DropPolicy::Learned,
+        DropPolicy::Random,
+        DropPolicy::EveryKth,
+        DropPolicy::Frequency,
+    ];
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropPolicy::Learned => "learned",
+            DropPolicy::Random => "random",
+            DropPolicy::EveryKth => "every-kth",
+            DropPolicy::Frequency => "frequency",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_keys_are_unique() {
+        for (index, entry) in CATALOG.iter().enumerate() {
+            let rest = &CATALOG[index + 1..];
+            assert!(
+                rest.iter().all(|other| other.name != entry.name),
+                "{}",
+                entry.name
+            );
+            assert!(
+                rest.iter().all(|other| other.key != entry.key),
+                "{}",
+                entry.name
+            );
+        }
+    }
+
+    #[test]
+    fn default_input_sizes_are_valid() {
+        for model in ModelId::image_models() {
+            let size = model.default_input_size();
+            assert!(
+                size.is_multiple_of(model.input_multiple()),
+                "{}",
+                model.name()
+            );
+        }
+    }
+
+    #[test]
+    fn every_text_size_has_a_shape_and_blocks() {
+        for size in TextSize::all() {
+            let model = TextModel {
+                size,
+                tokens: 64,
+                vocabulary: 256,
+                policy: Some(DropPolicy::Learned),
+            };
+            assert!(
+                model.shape().width.is_multiple_of(model.shape().heads),
+                "{size:?}"
+            );
+            let is_compressor = size.task() == ModelTask::TokenCompression;
+            assert_eq!(
+                model.compressor_shape().is_some(),
+                is_compressor,
+                "{size:?}"
+            );
+            assert!(model.blocks() >= model.shape().depth as u32, "{size:?}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Trained networks as folders that other programs open: in the format of the Hugging Face hub, or
+//! with one ONNX file.
+//!
+//! To export another architecture, add an arm to `hub_folder` and a graph to `onnx`.
+
+// What is exported, and the files of a folder.
+mod trained_network;
+mod atomic_folder;
+mod config_json;
+mod tensor_file;
+mod tokenizer;
+
+// The formats.
+mod onnx;
+mod fine_tuned_folder;
+mod hub_folder;
+mod onnx_folder;
+
+pub use atomic_folder::Exported;
+pub use hub_folder::export_hub_folder;
+pub use onnx_folder::export_onnx;
+pub use trained_network::{RegressionTarget, TokenizerFile, TrainedNetwork};

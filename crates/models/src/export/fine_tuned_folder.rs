@@ -1,0 +1,165 @@
+//! Exports a fine-tuned network in the format of the folder it started from: the same settings with
+//! its own classes, every tensor under its published name, adapters merged and quantized weights in
+//! floating point.
+
+use super::atomic_folder::write;
+use super::config_json::{pretty, with_classes};
+use super::onnx::Classifier;
+use super::tensor_file::{published_tensors, write_tensors};
+use super::tokenizer::write_tokenizer_config;
+use super::trained_network::TrainedNetwork;
+use crate::adapter::merged_parameters;
+use crate::catalog::ModelTask;
+use crate::error::{Result, at};
+use crate::hub_format::json_config::JsonConfig;
+use crate::hub_format::{
+    CONFIG, HubArchitecture, HubFolder, HubNetwork, HubVit, PREPROCESSOR, TOKENIZER,
+};
+use crate::text_encoder::Pooling;
+use crate::vit::VitPooling;
+use candle_core::Tensor;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// PyTorch code for a BERT that classifies by its mean or first token: transformers only has one
+/// with a pooler.
+const POOLING_CODE: (&str, &str) = ("modeling_ebb_text.py", include_str!("modeling_ebb_text.py"));
+
+/// A fine-tuned network and the folder it started from.
+pub struct FineTunedFolder<'a> {
+    folder: &'a HubFolder,
+    /// Parameters by Ebb's names, adapters merged.
+    values: HashMap<String, Tensor>,
+    /// Names of the outputs; empty for a language model.
+    outputs: Vec<String>,
+    /// Side of its images in pixels; 0 for texts.
+    side: usize,
+}
+
+impl<'a> FineTunedFolder<'a> {
+    /// The folder that `trained` started from, with these names of outputs; `None` if it was
+    /// trained from scratch.
+    pub fn new(trained: &TrainedNetwork<'a>, outputs: Vec<String>) -> Result<Option<Self>> {
+        let Some(pretrained) = trained.pretrained else {
+            return Ok(None);
+        };
+        Ok(Some(FineTunedFolder {
+            folder: pretrained.folder(),
+            values: merged_parameters(trained.parameters, pretrained.tuning().adapter)?,
+            outputs,
+            side: match pretrained.family().task() {
+                ModelTask::ImageClassification => trained.input_size as usize,
+                _ => 0,
+            },
+        }))
+    }
+
+    /// Python expression that opens the folder.
+    pub fn opened_by(&self) -> &'static str {
+        match self.folder.architecture() {
+            HubArchitecture::Bert(bert) if bert.style.pooling == Pooling::Pooler => {
+                "AutoModelForSequenceClassification.from_pretrained(FOLDER)"
+            }
+            HubArchitecture::Bert(_) => {
+                "AutoModelForSequenceClassification.from_pretrained(FOLDER, trust_remote_code=True)"
+            }
+            HubArchitecture::Vit(_) | HubArchitecture::ResNet(_) => {
+                "AutoModelForImageClassification.from_pretrained(FOLDER)"
+            }
+            HubArchitecture::Gpt2(_) => "AutoModelForCausalLM.from_pretrained(FOLDER)",
+        }
+    }
+
+    /// Writes all files, with `config` and the class of transformers that reads it as
+    /// `config.json`.
+    pub fn write(&self, draft: &Path, mut config: Value) -> Result<()> {
+        let (class, table) = match self.folder.architecture() {
+            HubArchitecture::Bert(bert) => {
+                let class = match bert.style.pooling {
+                    Pooling::Pooler => "BertForSequenceClassification",
+                    Pooling::Mean | Pooling::First => {
+                        let class = "EbbBertForSequenceClassification";
+                        let path = format!("modeling_ebb_text.{class}");
+                        config["auto_map"] = json!({"AutoModelForSequenceClassification": path});
+                        config["pooling"] = json!(match bert.style.pooling {
+                            Pooling::Mean => "mean",
+                            Pooling::First | Pooling::Pooler => "first",
+                        });
+                        write(draft, POOLING_CODE.0, POOLING_CODE.1)?;
+                        class
+                    }
+                };
+                (class, bert.table())
+            }
+            HubArchitecture::Vit(vit) => {
+                let vit = self.as_trained(vit);
+                (vit.transformers_class(), vit.table())
+            }
+            HubArchitecture::ResNet(resnet) => ("ResNetForImageClassification", resnet.table()),
+            HubArchitecture::Gpt2(gpt) => ("GPT2LMHeadModel", gpt.table()),
+        };
+        config["architectures"] = json!([class]);
+        write(draft, CONFIG, pretty(&config))?;
+        self.copy_preprocessing(draft)?;
+        write_tensors(draft, published_tensors(&self.values, &table)?)
+    }
+
+    /// The folder's `config.json` with the network's classes and side.
+    pub fn config(&self) -> Value {
+        let mut config = self.folder.config().json().clone();
+        config["torch_dtype"] = json!("float32");
+        if !self.outputs.is_empty() {
+            config = with_classes(config, &self.outputs);
+        }
+        if let HubArchitecture::Vit(_) = self.folder.architecture() {
+            config["image_size"] = json!(self.side);
+        }
+        config
+    }
+
+    /// The network as a classifier for ONNX; `None` for language models.
+    pub fn classifier(&self) -> Option<Classifier> {
+        Some(match self.folder.architecture() {
+            HubArchitecture::Bert(bert) => Classifier::TextEncoder(bert.shape, bert.style),
+            HubArchitecture::ResNet(resnet) => {
+                Classifier::ResNet(resnet.shape.clone(), resnet.style)
+            }
+            HubArchitecture::Vit(vit) => {
+                let vit = self.as_trained(vit);
+                Classifier::Vit(vit.shape, vit.style)
+            }
+            HubArchitecture::Gpt2(_) => return None,
+        })
+    }
+
+    /// The transformer as it was fine-tuned: at its own image size, and without the distillation
+    /// head.
+    fn as_trained(&self, vit: &HubVit) -> HubVit {
+        let mut vit = vit.clone();
+        vit.shape.image = self.side;
+        if vit.style.pooling == VitPooling::ClassAndDistillation {
+            vit.style.pooling = VitPooling::Class;
+        }
+        vit
+    }
+
+    /// Copies the settings for images, with the network's side, and the tokenizer.
+    pub fn copy_preprocessing(&self, draft: &Path) -> Result<()> {
+        if let Some(mut settings) = JsonConfig::read(self.folder.path(), PREPROCESSOR)?
+            .map(|settings| settings.json().clone())
+            .filter(|_| self.side > 0)
+        {
+            settings["size"] = json!({"height": self.side, "width": self.side});
+            write(draft, PREPROCESSOR, pretty(&settings))?;
+        }
+        if let Some(tokenizer) = self.folder.tokenizer() {
+            let to = draft.join(TOKENIZER);
+            fs::copy(tokenizer, &to).map_err(at(tokenizer))?;
+            let settings = json!({"tokenizer_class": "PreTrainedTokenizerFast"});
+            write_tokenizer_config(draft, &settings)?;
+        }
+        Ok(())
+    }
+}

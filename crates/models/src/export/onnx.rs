@@ -1,0 +1,135 @@
+//! A trained classifier as an ONNX file: the operations of the network in the same order, as a
+//! graph that onnxruntime and other programs run. The number of samples, and of tokens per text, is
+//! free.
+
+mod message;
+mod graph;
+mod resnet;
+mod transformer;
+
+use super::trained_network::RegressionTarget;
+use crate::backbone::SequenceShape;
+use crate::error::{ModelError, Result};
+use crate::resnet::{ResNetShape, ResNetStyle};
+use crate::text_encoder::TextEncoderStyle;
+use crate::vit::{VitShape, VitStyle};
+use candle_core::{Device, Tensor};
+use graph::{Graph, Name};
+use message::Axis;
+use prost::Message;
+use std::collections::HashMap;
+use transformer::{Features, TextInput};
+
+/// Largest file of this format in bytes: its encoding counts in `i32`.
+const MAX_BYTES: usize = i32::MAX as usize;
+
+/// The shape of a classifier.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Classifier {
+    /// Residual network, for images of any side.
+    ResNet(ResNetShape, ResNetStyle),
+    /// Vision transformer, for images of one side.
+    Vit(VitShape, VitStyle),
+    /// Text encoder.
+    TextEncoder(SequenceShape, TextEncoderStyle),
+}
+
+/// A classifier to write as an ONNX file.
+pub struct OnnxExport<'a> {
+    /// Its shape.
+    pub classifier: Classifier,
+    /// Side of its images in pixels; not used for texts.
+    pub input_size: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// Its regression targets.
+    pub targets: &'a [RegressionTarget],
+    /// Parameters by Ebb's names, adapters merged.
+    pub parameters: &'a HashMap<String, Tensor>,
+}
+
+/// The axis of samples.
+const BATCH: Axis = Axis::Free("batch");
+
+impl OnnxExport<'_> {
+    /// The contents of the file. Inputs are `pixel_values` [batch, 3, side, side] for images, and
+    /// `input_ids` and `attention_mask` [batch, tokens] for texts. Outputs are `logits` [batch,
+    /// classes] and `numbers` [batch, targets] in the units of their columns, if there are any. The
+    /// contents are in memory twice for a moment.
+    ///
+    /// # Errors
+    /// A parameter is missing, or the file would be larger than the format allows.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut g = Graph::new(self.parameters);
+        let features = match &self.classifier {
+            Classifier::ResNet(shape, style) => {
+                let images = self.images(&mut g);
+                let pooled = resnet::features(&mut g, &images, shape, *style)?;
+                Features::One("head", pooled)
+            }
+            Classifier::Vit(shape, style) => {
+                let images = self.images(&mut g);
+                transformer::image_features(&mut g, &images, shape, style)?
+            }
+            Classifier::TextEncoder(shape, style) => {
+                let axes = [BATCH, Axis::Free("tokens")];
+                let ids = g.input_of_ints("input_ids", &axes);
+                let mask = g.input_of_ints("attention_mask", &axes);
+                transformer::text_features(&mut g, TextInput { ids, mask }, shape, style)?
+            }
+        };
+        let outputs = match features {
+            Features::One(map, features) => g.linear(&features, map)?,
+            Features::Two(each) => {
+                let [(map, features), (other_map, other)] = each;
+                let scores = g.linear(&features, map)?;
+                let other = g.linear(&other, other_map)?;
+                let sum = g.add(&scores, &other);
+                g.scaled(&sum, 0.5)
+            }
+        };
+        self.add_outputs(&mut g, &outputs)?;
+        let model = g.finish();
+        let bytes = model.encoded_len();
+        if bytes > MAX_BYTES {
+            return Err(ModelError::NotExportable(format!(
+                "its weights need a file of {:.1} GB, and an ONNX file holds at most {:.1} GB; export it as a Hugging Face folder",
+                bytes as f64 / 1e9,
+                MAX_BYTES as f64 / 1e9
+            )));
+        }
+        Ok(model.encode_to_vec())
+    }
+
+    fn images(&self, g: &mut Graph) -> Name {
+        let side = Axis::Fixed(self.input_size);
+        g.input("pixel_values", &[BATCH, Axis::Fixed(3), side, side])
+    }
+
+    /// Adds class scores and regression targets as outputs, the targets in the units of their
+    /// columns.
+    fn add_outputs(&self, g: &mut Graph, outputs: &str) -> Result<()> {
+        let (classes, targets) = (self.classes as i64, self.targets.len());
+        if targets == 0 {
+            g.output("logits", outputs, &[BATCH, Axis::Fixed(self.classes)]);
+            return Ok(());
+        }
+        if classes > 0 {
+            let end = g.ints(&[classes]);
+            let scores = g.slice(outputs, 1, 0, &end);
+            g.output("logits", &scores, &[BATCH, Axis::Fixed(self.classes)]);
+        }
+        let end = g.ints(&[i64::MAX]);
+        let deviations = g.slice(outputs, 1, classes, &end);
+        let row = |value: fn(&RegressionTarget) -> f64| {
+            let values = self.targets.iter().map(|target| value(target) as f32);
+            Tensor::from_vec(values.collect(), targets, &Device::Cpu)
+        };
+        let deviation = g.tensor("columns.deviation", &row(|target| target.deviation)?)?;
+        let mean = g.tensor("columns.mean", &row(|target| target.mean)?)?;
+        let scaled = g.mul(&deviations, &deviation);
+        let values = g.add(&scaled, &mean);
+        g.output("numbers", &values, &[BATCH, Axis::Fixed(targets)]);
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Pretrained weights in the format of the Hugging Face hub: a folder with `config.json`,
+//! `model.safetensors` (in one or several files), and perhaps `preprocessor_config.json` and
+//! `tokenizer.json`. Each architecture is a table from published tensor names to Ebb's. A folder
+//! whose tensors are not those that its config describes is refused, and the error names all of
+//! them.
+//!
+//! Nothing is downloaded here, and pickled files are never read, because reading one runs a
+//! program.
+//!
+//! To read another architecture, write its file with an implementation of `HubNetwork`, and add a row
+//! to `FORMATS` in `architecture.rs`.
+//!
+//! ```no_run
+//! use candle_core::{DType, Device};
+//! use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions};
+//!
+//! # fn main() -> models::Result<()> {
+//! let folder = HubFolder::open("models/vit-base".as_ref())?;
+//! println!("{} with {} parameters", folder.model_type(), folder.count_values());
+//! let options = LoadOptions {
+//!     head: Head::New(12),
+//!     tuning: FineTuning::default(),
+//!     seed: 0,
+//!     dtype: DType::F32,
+//!     device: &Device::Cpu,
+//! };
+//! let vit = folder.image_classifier(Some(96), &options)?;
+//! assert!(vit.parameters.iter().any(|p| p.name == "head.weight"), "a new head for 12 classes");
+//! # Ok(())
+//! # }
+//! ```
+
+// Files.
+pub(crate) mod json_config;
+mod tensor_index;
+mod preprocessor;
+
+// How published tensors become parameters.
+mod resize_positions;
+pub(crate) mod tensor_map;
+mod fine_tuning;
+
+// Architectures, one per file.
+mod hub_network;
+mod bert;
+mod vit;
+mod resnet;
+mod gpt2;
+mod architecture;
+
+// A folder, and the network in it.
+mod folder;
+mod fill;
+mod build;
+
+pub(crate) use architecture::HubArchitecture;
+pub use build::{Head, LoadOptions, Loaded};
+pub use fine_tuning::{FineTuning, TrainedLayers};
+pub use folder::HubFolder;
+pub(crate) use folder::{CONFIG, PREPROCESSOR, TOKENIZER};
+pub(crate) use gpt2::HubGpt2;
+pub(crate) use hub_network::HubNetwork;
+pub use hub_network::TextLimits;
+pub use preprocessor::Preprocessor;
+pub(crate) use resnet::EPSILON;
+pub(crate) use vit::HubVit;

@@ -1,0 +1,173 @@
+//! Which pretrained weights are trained, and how the frozen ones are stored. Knows architectures
+//! only by the names of their parameters.
+
+use crate::adapter::is_adapter;
+use crate::builder::AdapterShape;
+use crate::error::Result;
+use tape::{Bits, ParameterId, Parameters};
+
+/// Which pretrained weights are trained. A new head always is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TrainedLayers {
+    /// None of them.
+    Head,
+    /// The last `n` blocks and the layers after them.
+    Last(u32),
+    /// All of them.
+    #[default]
+    All,
+}
+
+impl TrainedLayers {
+    /// The value of `train_only` in a config: `head`, `last:2` or `all`.
+    pub fn name(self) -> String {
+        match self {
+            TrainedLayers::Head => "head".to_owned(),
+            TrainedLayers::Last(last) => format!("last:{last}"),
+            TrainedLayers::All => "all".to_owned(),
+        }
+    }
+}
+
+/// Which weights are trained, and how the frozen ones are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FineTuning {
+    /// The pretrained weights that are trained.
+    pub trained: TrainedLayers,
+    /// Shape of the adapter of every linear map of the blocks; `None` for no adapters.
+    pub adapter: Option<AdapterShape>,
+    /// Bits per value of frozen matrices; `None` for floating point.
+    pub bits: Option<Bits>,
+}
+
+/// Position of a network's last norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastNorm {
+    /// After the blocks, named `norm`.
+    AfterBlocks,
+    /// In the last block; `norm` comes before the first block.
+    InBlock,
+}
+
+/// The blocks of a network, as far as fine-tuning depends on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockLayout {
+    /// Number of blocks.
+    pub count: usize,
+    /// Position of the last norm.
+    pub last_norm: LastNorm,
+    /// Whether the token embeddings are only used for lookups, not as output weights.
+    pub has_embedding_table: bool,
+}
+
+impl FineTuning {
+    /// Whether the parameter of this name is trained.
+    pub(super) fn trains(&self, name: &str, layout: BlockLayout) -> bool {
+        if is_adapter(name) || name.starts_with("head.") {
+            return true;
+        }
+        let last = match self.trained {
+            TrainedLayers::Head => return false,
+            TrainedLayers::All => return true,
+            TrainedLayers::Last(last) => last as usize,
+        };
+        match name.strip_prefix("blocks.") {
+            Some(rest) => {
+                let block = rest.split('.').next().and_then(|n| n.parse::<usize>().ok());
+                block.is_some_and(|block| block + last >= layout.count)
+            }
+            None if name.starts_with("norm.") => layout.last_norm == LastNorm::AfterBlocks,
+            None => name.starts_with("pooler."),
+        }
+    }
+
+    /// Bits per value of a parameter with `dims` axes, if it is quantized: frozen matrices of
+    /// blocks and embedding tables are.
+    pub(super) fn bits_of(
+        &self,
+        parameters: &Parameters,
+        id: ParameterId,
+        dims: usize,
+        layout: BlockLayout,
+    ) -> Option<Bits> {
+        let name = parameters.name(id);
+        let is_map = name.starts_with("blocks.")
+            || (layout.has_embedding_table && name == "embedding.weight");
+        self.bits
+            .filter(|_| is_map && dims == 2 && !parameters.trains(id))
+    }
+
+    /// Quantizes parameters that have no values yet, to estimate memory.
+    pub(super) fn quantize(&self, parameters: &mut Parameters, layout: BlockLayout) -> Result<()> {
+        for id in parameters.ids() {
+            let dims = parameters.whole(id)?.dims().len();
+            if let Some(bits) = self.bits_of(parameters, id, dims, layout) {
+                parameters.quantise(id, bits)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_blocks_are_trained_with_the_layers_after_them() {
+        let check = |trained: TrainedLayers, last_norm: LastNorm, name: &str, expected: bool| {
+            let tuning = FineTuning {
+                trained,
+                ..FineTuning::default()
+            };
+            let layout = BlockLayout {
+                count: 12,
+                last_norm,
+                has_embedding_table: true,
+            };
+            assert_eq!(tuning.trains(name, layout), expected, "{trained:?} {name}");
+        };
+        for (name, expected) in [
+            ("head.weight", true),
+            ("pooler.bias", true),
+            ("blocks.11.qkv.weight", true),
+            ("blocks.10.norm1.bias", true),
+            ("blocks.9.up.weight", false),
+            ("blocks.1.up.weight", false),
+            ("embedding.weight", false),
+            ("positions", false),
+        ] {
+            check(
+                TrainedLayers::Last(2),
+                LastNorm::AfterBlocks,
+                name,
+                expected,
+            );
+            check(
+                TrainedLayers::Head,
+                LastNorm::AfterBlocks,
+                name,
+                name == "head.weight",
+            );
+            check(TrainedLayers::All, LastNorm::AfterBlocks, name, true);
+        }
+        check(
+            TrainedLayers::Last(1),
+            LastNorm::AfterBlocks,
+            "norm.weight",
+            true,
+        );
+        check(
+            TrainedLayers::Last(1),
+            LastNorm::InBlock,
+            "norm.weight",
+            false,
+        );
+        check(
+            TrainedLayers::Head,
+            LastNorm::AfterBlocks,
+            "blocks.0.up.lora_A.weight",
+            true,
+        );
+    }
+}

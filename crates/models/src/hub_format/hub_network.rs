@@ -1,0 +1,78 @@
+//! What every architecture of pretrained weights says about itself.
+
+use super::fine_tuning::BlockLayout;
+use super::tensor_map::TensorTable;
+use crate::backbone::SequenceShape;
+use crate::catalog::PretrainedFamily;
+use crate::transformer::BlockShape;
+
+/// Properties of a pretrained network.
+pub(crate) trait HubNetwork {
+    /// Its row in the catalog.
+    fn family(&self) -> PretrainedFamily;
+
+    /// How its published tensors correspond to parameters, with its published head.
+    fn table(&self) -> TensorTable;
+
+    /// Its blocks.
+    fn blocks(&self) -> BlockLayout;
+
+    /// Limits of its texts; `None` for image networks.
+    fn text_limits(&self) -> Option<TextLimits> {
+        None
+    }
+
+    /// Sides of its images.
+    fn image_input(&self) -> ImageInput {
+        ImageInput {
+            default_side: 224,
+            multiple: 1,
+        }
+    }
+
+    /// Width of a token, summed over all blocks; 0 for convolutions.
+    fn total_width(&self) -> usize {
+        0
+    }
+
+    /// Rough number of parameters that its config describes, to compare with the size of its files.
+    fn estimated_parameters(&self) -> f64;
+}
+
+/// Limits of a text network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextLimits {
+    /// Most tokens of a text.
+    pub tokens: u32,
+    /// Size of the vocabulary.
+    pub vocabulary: u32,
+}
+
+impl TextLimits {
+    pub(super) fn for_shape(shape: &SequenceShape) -> Self {
+        TextLimits {
+            tokens: shape.tokens as u32,
+            vocabulary: shape.vocabulary as u32,
+        }
+    }
+}
+
+/// Sides of the images of an image network, in pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImageInput {
+    /// The side it was trained with.
+    pub default_side: usize,
+    /// Any side must be a multiple of this.
+    pub multiple: usize,
+}
+
+/// Rough number of parameters of `depth` blocks.
+pub(super) fn block_parameters(depth: usize, block: &BlockShape) -> f64 {
+    let (width, hidden) = (block.width as f64, block.hidden as f64);
+    depth as f64 * width * (4.0 * width + 2.0 * hidden)
+}
+
+/// Number of embeddings of tokens and positions.
+pub(super) fn text_parameters(shape: &SequenceShape) -> f64 {
+    (shape.vocabulary as f64 + shape.tokens as f64) * shape.width as f64
+}

@@ -1,0 +1,83 @@
+//! Networks: a catalog of architectures, the layers they are made of, adapters, pretrained weights
+//! in, and exported folders out.
+//!
+//! To add an image network, write its file, add one row to [`catalog::CATALOG`], and add its
+//! tensor table to [`hub_format`] if others publish weights for it.
+//!
+//! This crate knows neither datasets nor runs nor optimizers. No layer uses a statistic of the
+//! micro-batch, so the split of a batch cannot change the result.
+//!
+//! ```
+//! use candle_core::{DType, Device, Tensor};
+//! use models::{ModelId, Network};
+//! use tape::{Cancel, Kernels, Tape, Value};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ModelId::image_model("vit_micro").expect("the catalog has it");
+//! assert_eq!(model.label(), "ViT-Micro/8");
+//!
+//! // Ten classes, images of 64 px, parameters drawn from seed 0.
+//! let size = model.default_input_size() as usize;
+//! let (network, parameters) = Network::build(model, size, 10, 0, DType::F32, &Device::Cpu)?;
+//!
+//! let images = Tensor::zeros((2, 3, size, size), DType::F32, &Device::Cpu)?;
+//! let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+//! let scores = network.forward(&tape, &Value::constant(images), 0)?;
+//! assert_eq!(scores.dims(), &[2, 10]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+
+// What there is to choose from.
+pub mod catalog;
+mod image_shape;
+mod network;
+
+// What networks are made of.
+mod builder;
+mod adapter;
+mod layers;
+mod transformer;
+mod kv_cache;
+mod backbone;
+
+// The networks, one per file.
+mod resnet;
+mod vit;
+mod text_encoder;
+mod gpt;
+mod compressor;
+
+// What goes into a network and what its outputs mean.
+mod normalization;
+mod heads;
+
+// Weights in and out.
+pub mod hub_format;
+pub mod pretrained;
+pub mod export;
+
+pub use adapter::{
+    AdaptedLinear, FrozenLinear, is_adapter, load_adapters, merged_parameters, save_adapters,
+};
+pub use backbone::SequenceShape;
+pub use builder::{AdapterShape, Builder};
+pub use catalog::{
+    DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, TextModel, TextSize,
+};
+pub use compressor::{Compressor, CompressorShape, KeepScores};
+pub use error::{ModelError, Result};
+pub use gpt::Gpt;
+pub use heads::{BALANCE, Balance, HUBER_DELTA, Heads};
+pub use image_shape::ImageShape;
+pub use kv_cache::KvCache;
+pub use network::Network;
+pub use normalization::PixelNormalization;
+pub use pretrained::Pretrained;
+pub use resnet::{
+    ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, saves_last_convolution,
+};
+pub use text_encoder::TextEncoder;
+pub use vit::{Vit, VitShape};

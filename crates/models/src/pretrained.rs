@@ -1,0 +1,323 @@
+//! Pretrained weights that a run starts from, and how they are fine-tuned. The run copies the
+//! folder with a checksum of every file, so that it can be resumed and used without the original.
+//! Checkpoints then only hold trained parameters.
+
+mod choices;
+mod run_copy;
+
+pub use choices::FineTuningChoice;
+pub use run_copy::{RUN_COPY, verify_run_copy};
+
+use crate::builder::AdapterShape;
+use crate::catalog::PretrainedFamily;
+use crate::error::{ModelError, Result};
+use crate::hub_format::{FineTuning, Head, HubFolder, LoadOptions, TextLimits, TrainedLayers};
+use crate::network::Network;
+use crate::normalization::PixelNormalization;
+use candle_core::{DType, Device};
+use std::path::{Path, PathBuf};
+use tape::{Bits, Parameters};
+
+/// Pretrained weights in a folder, and how they are fine-tuned.
+#[derive(Debug, Clone)]
+pub struct Pretrained {
+    path: PathBuf,
+    folder: HubFolder,
+    tuning: FineTuning,
+}
+
+impl PartialEq for Pretrained {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.tuning == other.tuning
+    }
+}
+
+/// The settings of a run config about pretrained weights, under the same names.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FineTuningSettings {
+    /// The folder.
+    pub from: Option<PathBuf>,
+    /// `head`, `last:N` or `all`.
+    pub train_only: Option<String>,
+    /// Rank of adapters.
+    pub adapter_rank: Option<u32>,
+    /// Scale of adapters.
+    pub adapter_alpha: Option<f64>,
+    /// Bits per value of frozen matrices.
+    pub quantize: Option<u32>,
+}
+
+/// How a network is built from pretrained weights, in addition to its fine-tuning.
+#[derive(Debug, Clone, Copy)]
+pub struct BuildOptions<'a> {
+    /// Side of images in pixels; text networks ignore it.
+    pub input_size: usize,
+    /// Number of outputs of the new head; language models ignore it.
+    pub outputs: usize,
+    /// Seed of the initial weights of the head and of adapters.
+    pub seed: u64,
+    /// Element type of trained parameters.
+    pub dtype: DType,
+    /// Device of the parameters.
+    pub device: &'a Device,
+}
+
+/// Side of images in pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputSize {
+    /// The side that the weights were trained with.
+    pub default: u32,
+    /// Any side must be a multiple of this.
+    pub multiple: u32,
+}
+
+/// Default `adapter_alpha` as a multiple of the rank.
+const ALPHA_PER_RANK: f64 = 2.0;
+
+impl Pretrained {
+    /// Checks the settings and opens the folder; `None` if they name no folder.
+    ///
+    /// # Errors
+    /// As [`HubFolder::open`]; [`ModelError::Setting`] if a setting does not work, or has no folder
+    /// to work on.
+    pub fn open(settings: &FineTuningSettings) -> Result<Option<Self>> {
+        let Some(path) = &settings.from else {
+            return settings.check_unused().map(|()| None);
+        };
+        if !path.exists() {
+            let allowed = "there is no such folder; give one with config.json and model.safetensors in it, in the format of the Hugging Face hub";
+            return Err(ModelError::setting("from", path.display(), allowed));
+        }
+        let folder = HubFolder::open(path)?;
+        let tuning = settings.tuning(folder.blocks())?;
+        let pretrained = Pretrained {
+            path: path.clone(),
+            folder,
+            tuning,
+        };
+        pretrained.check_tuning()?;
+        Ok(Some(pretrained))
+    }
+
+    /// Refuses a fine-tuning that the network does not support.
+    fn check_tuning(&self) -> Result<()> {
+        let (family, tuning) = (self.family(), self.tuning);
+        let is_head_only = tuning.trained == TrainedLayers::Head && tuning.adapter.is_none();
+        if family == PretrainedFamily::Gpt2 && is_head_only {
+            let allowed = "a GPT-2 gets no new head that could train alone: its output weights are its embeddings; write all, last:N, or --adapter RANK";
+            return Err(ModelError::setting("train_only", "head", allowed));
+        }
+        if family != PretrainedFamily::ResNet {
+            return Ok(());
+        }
+        let allowed = "a ResNet is made of convolutions, which do not support this; leave it out";
+        match (tuning.adapter, tuning.bits) {
+            (Some(shape), _) => Err(ModelError::setting("adapter_rank", shape.rank, allowed)),
+            (None, Some(Bits::Eight)) => Err(ModelError::setting("quantize", 8, allowed)),
+            (None, Some(Bits::Four)) => Err(ModelError::setting("quantize", 4, allowed)),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Its row in the catalog.
+    pub fn family(&self) -> PretrainedFamily {
+        self.folder.architecture().network().family()
+    }
+
+    /// Which weights are trained, and how the frozen ones are stored.
+    pub fn tuning(&self) -> FineTuning {
+        self.tuning
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &HubFolder {
+        &self.folder
+    }
+
+    /// Path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Number of blocks of its network.
+    pub fn blocks(&self) -> u32 {
+        self.folder.blocks() as u32
+    }
+
+    /// Limits of its texts; `None` for image networks.
+    pub fn text_limits(&self) -> Option<TextLimits> {
+        self.folder.architecture().network().text_limits()
+    }
+
+    /// Width of a token or patch, summed over all blocks.
+    pub fn total_width(&self) -> u64 {
+        self.folder.architecture().network().total_width() as u64
+    }
+
+    /// Whether it accepts images of this side in pixels, or texts of this many tokens.
+    pub fn accepts_input_size(&self, size: u32) -> bool {
+        match self.text_limits() {
+            Some(limits) => size <= limits.tokens,
+            None => size.is_multiple_of(self.input_size().multiple),
+        }
+    }
+
+    /// Sides of its images.
+    pub fn input_size(&self) -> InputSize {
+        let input = self.folder.architecture().network().image_input();
+        let side = self.folder.preprocessor().and_then(|p| p.side);
+        let side = side.filter(|side| side.is_multiple_of(input.multiple));
+        InputSize {
+            default: side.unwrap_or(input.default_side) as u32,
+            multiple: input.multiple as u32,
+        }
+    }
+
+    /// How its pixels are normalised.
+    pub fn normalization(&self) -> PixelNormalization {
+        let preprocessor = self.folder.preprocessor();
+        preprocessor.map_or_else(PixelNormalization::default, |p| p.normalization)
+    }
+
+    /// Path of its `tokenizer.json`.
+    ///
+    /// # Errors
+    /// The folder has none.
+    pub fn tokenizer_file(&self) -> Result<&Path> {
+        let missing = "there is no tokenizer.json in it, and Ebb reads no other vocabulary; download that file too";
+        let file = self.folder.tokenizer();
+        file.ok_or_else(|| ModelError::hub_folder(&self.path, missing))
+    }
+
+    /// The network with its pretrained weights and a new head.
+    ///
+    /// # Errors
+    /// As [`HubFolder::network`].
+    pub fn build(&self, options: &BuildOptions) -> Result<(Network, Parameters)> {
+        let side = Some(options.input_size);
+        let loaded = self.folder.network(side, &self.load_options(options))?;
+        Ok((loaded.network, loaded.parameters))
+    }
+
+    /// Like [`Pretrained::build`] with zeros for parameters, in almost no time and memory.
+    ///
+    /// # Errors
+    /// As [`HubFolder::network`].
+    pub fn with_zeros(&self, options: &BuildOptions) -> Result<(Network, Parameters)> {
+        let side = Some(options.input_size);
+        let loaded = self.folder.with_zeros(side, &self.load_options(options))?;
+        Ok((loaded.network, loaded.parameters))
+    }
+
+    fn load_options<'a>(&self, options: &BuildOptions<'a>) -> LoadOptions<'a> {
+        LoadOptions {
+            head: match self.family() {
+                PretrainedFamily::Gpt2 => Head::Pretrained,
+                _ => Head::New(options.outputs),
+            },
+            tuning: self.tuning,
+            seed: options.seed,
+            dtype: options.dtype,
+            device: options.device,
+        }
+    }
+
+    /// What is trained, in words: "the last 2 blocks and a new head train".
+    pub fn trained_in_words(&self) -> String {
+        let trained = match (self.tuning.adapter, self.tuning.trained) {
+            (Some(shape), _) => format!("adapters of rank {} and a new head train", shape.rank),
+            (None, TrainedLayers::Head) => "a new head trains".to_owned(),
+            (None, TrainedLayers::Last(1)) => "the last block and a new head train".to_owned(),
+            (None, TrainedLayers::Last(n)) => {
+                format!("the last {n} blocks and a new head train")
+            }
+            (None, TrainedLayers::All) => "all of it trains".to_owned(),
+        };
+        match self.family() {
+            PretrainedFamily::Gpt2 => trained.replace(" and a new head", ""),
+            _ => trained,
+        }
+    }
+
+    fn with_tuning(path: &Path, tuning: FineTuning) -> Result<Self> {
+        Ok(Pretrained {
+            path: path.to_owned(),
+            folder: HubFolder::open(path)?,
+            tuning,
+        })
+    }
+}
+
+impl FineTuningSettings {
+    /// Refuses settings that need a folder.
+    fn check_unused(&self) -> Result<()> {
+        let needing_folder = [
+            ("train_only", self.train_only.clone()),
+            ("adapter_rank", self.adapter_rank.map(|n| n.to_string())),
+            ("adapter_alpha", self.adapter_alpha.map(|n| n.to_string())),
+            ("quantize", self.quantize.map(|n| n.to_string())),
+        ];
+        for (key, value) in needing_folder {
+            if let Some(value) = value {
+                let allowed =
+                    "it is for pretrained weights; name them with --from, or leave it out";
+                return Err(ModelError::setting(key, value, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    /// The fine-tuning of a network with this many blocks.
+    fn tuning(&self, blocks: usize) -> Result<FineTuning> {
+        let adapter = self.adapter_rank.map(|rank| AdapterShape {
+            rank: rank as usize,
+            alpha: self
+                .adapter_alpha
+                .unwrap_or(ALPHA_PER_RANK * f64::from(rank)),
+        });
+        if let (None, Some(alpha)) = (adapter, self.adapter_alpha) {
+            let allowed = "it is for adapters; add --adapter RANK, or leave it out";
+            return Err(ModelError::setting("adapter_alpha", alpha, allowed));
+        }
+        let trained = match self.train_only.as_deref() {
+            None if adapter.is_some() => TrainedLayers::Head,
+            None => TrainedLayers::All,
+            Some(text) => parse_trained_layers(text, blocks)?,
+        };
+        if adapter.is_some() && trained != TrainedLayers::Head {
+            let text = self.train_only.as_deref().unwrap_or_default();
+            let allowed = "adapters are for weights that do not train; write head, or leave it out";
+            return Err(ModelError::setting("train_only", text, allowed));
+        }
+        let bits = match self.quantize {
+            None => None,
+            Some(8) => Some(Bits::Eight),
+            Some(4) => Some(Bits::Four),
+            Some(other) => return Err(ModelError::setting("quantize", other, "write 8 or 4")),
+        };
+        if let (Some(bits), TrainedLayers::All) = (self.quantize, trained) {
+            let allowed = "only weights that do not train can be quantized; add --adapter RANK, or --train-only head or last:N";
+            return Err(ModelError::setting("quantize", bits, allowed));
+        }
+        Ok(FineTuning {
+            trained,
+            adapter,
+            bits,
+        })
+    }
+}
+
+fn parse_trained_layers(text: &str, blocks: usize) -> Result<TrainedLayers> {
+    let last = text.strip_prefix("last:").map(str::parse::<u32>);
+    match (text, last) {
+        ("head", _) => Ok(TrainedLayers::Head),
+        ("all", _) => Ok(TrainedLayers::All),
+        (_, Some(Ok(last))) if last >= 1 && last as usize <= blocks => {
+            Ok(TrainedLayers::Last(last))
+        }
+        _ => {
+            let allowed = format!("write head, all, or last:1 to last:{blocks}");
+            Err(ModelError::setting("train_only", text, allowed))
+        }
+    }
+}

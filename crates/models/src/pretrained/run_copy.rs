@@ -1,0 +1,106 @@
+//! A run's own copy of its pretrained weights: the files that Ebb reads, each with its length and
+//! SHA-256, written to a temporary folder and renamed when complete. On file systems that clone
+//! files the copy takes no space.
+
+use super::Pretrained;
+use crate::error::{ModelError, Result, at};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Name of the copy in the run folder.
+pub const RUN_COPY: &str = "published";
+/// Name of the list of checksums in the copy.
+const SUMS: &str = "sums.json";
+
+/// Length and checksum of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Checksum {
+    bytes: u64,
+    sha256: String,
+}
+
+impl Checksum {
+    fn from_file(path: &Path) -> std::io::Result<Self> {
+        let (mut file, mut digest, mut bytes) = (File::open(path)?, Sha256::new(), 0);
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let read = file.read(&mut buffer)?;
+            if read == 0 {
+                let sum = digest.finalize();
+                return Ok(Checksum {
+                    bytes,
+                    sha256: sum.iter().map(|byte| format!("{byte:02x}")).collect(),
+                });
+            }
+            digest.update(&buffer[..read]);
+            bytes += read as u64;
+        }
+    }
+}
+
+impl Pretrained {
+    /// Copies the weights into the folder of a run, and returns the copy.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn copy_into(&self, run: &Path) -> Result<Self> {
+        let copy = run.join(RUN_COPY);
+        let draft = run.join(format!(".draft-{RUN_COPY}.{}", std::process::id()));
+        let _ = fs::remove_dir_all(&draft);
+        fs::create_dir_all(&draft).map_err(at(&draft))?;
+        let mut sums = BTreeMap::new();
+        for name in self.folder.file_names() {
+            let (from, to) = (self.path.join(&name), draft.join(&name));
+            if let Some(parent) = to.parent() {
+                fs::create_dir_all(parent).map_err(at(parent))?;
+            }
+            fs::copy(&from, &to).map_err(at(&from))?;
+            File::open(&to)
+                .and_then(|file| file.sync_all())
+                .map_err(at(&to))?;
+            sums.insert(name, Checksum::from_file(&to).map_err(at(&to))?);
+        }
+        let path = draft.join(SUMS);
+        let text = serde_json::to_vec_pretty(&sums).expect("checksums are plain data");
+        fs::write(&path, text).map_err(at(&path))?;
+        File::open(&path)
+            .and_then(|file| file.sync_all())
+            .map_err(at(&path))?;
+        fs::rename(&draft, &copy).map_err(at(&copy))?;
+        Pretrained::with_tuning(&copy, self.tuning)
+    }
+}
+
+/// Checks the copy in the folder of a run against its checksums, and returns its path.
+///
+/// # Errors
+/// A file is missing or not the one that was copied.
+pub fn verify_run_copy(run: &Path) -> Result<PathBuf> {
+    let folder = run.join(RUN_COPY);
+    let damaged = |path: &Path, problem: String| {
+        let reason = format!("{problem}; the run cannot continue without its pretrained weights");
+        ModelError::hub_folder(path, reason)
+    };
+    let path = folder.join(SUMS);
+    let text = fs::read(&path).map_err(|error| damaged(&path, error.to_string()))?;
+    let sums: BTreeMap<String, Checksum> =
+        serde_json::from_slice(&text).map_err(|error| damaged(&path, error.to_string()))?;
+    for (name, sum) in &sums {
+        let path = folder.join(name);
+        match Checksum::from_file(&path) {
+            Ok(found) if found == *sum => {}
+            Ok(_) => {
+                return Err(damaged(
+                    &path,
+                    "it is not the file that was copied".to_owned(),
+                ));
+            }
+            Err(error) => return Err(damaged(&path, error.to_string())),
+        }
+    }
+    Ok(folder)
+}

@@ -1,0 +1,199 @@
+//! Low-rank adapters start without effect on a frozen map of any width, are the only trained
+//! parameters, merge into one map with the same outputs, have the same gradient for every split, and
+//! are saved separately.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use models::{AdaptedLinear, AdapterShape, Builder, FrozenLinear, load_adapters, save_adapters};
+use std::collections::HashMap;
+use tape::inplace::to_f64;
+use tape::{Bits, Cancel, Kernels, Parameters, Stream, Tape, Value};
+
+const INPUTS: usize = 70;
+const OUTPUTS: usize = 9;
+const SHAPE: AdapterShape = AdapterShape {
+    rank: 4,
+    alpha: 16.0,
+};
+
+fn tensor(seed: u64, shape: &[usize], dtype: DType) -> Tensor {
+    let count: usize = shape.iter().product();
+    let values: Vec<f64> = (0..count)
+        .map(|i| Stream::new(seed).normal(i as u64))
+        .collect();
+    let tensor = Tensor::from_vec(values, shape, &Device::Cpu).unwrap();
+    tensor.to_dtype(dtype).unwrap()
+}
+
+/// The frozen map, whole or in bits.
+fn base(bits: Option<Bits>, dtype: DType) -> FrozenLinear {
+    let weight = tensor(1, &[OUTPUTS, INPUTS], dtype);
+    let bias = Some(tensor(2, &[OUTPUTS], dtype));
+    match bits {
+        None => FrozenLinear::new(weight, bias),
+        Some(bits) => FrozenLinear::quantized(&weight, bias, bits).unwrap(),
+    }
+}
+
+fn adapted(bits: Option<Bits>, dtype: DType) -> (AdaptedLinear, Parameters) {
+    let mut parameters = Parameters::default();
+    let b = &mut Builder::new(&mut parameters, 5, dtype, &Device::Cpu);
+    let layer = AdaptedLinear::build(b, "query", base(bits, dtype), SHAPE).unwrap();
+    (layer, parameters)
+}
+
+/// As after some training: no tensor of the adapter is zero.
+fn trained(parameters: &mut Parameters) {
+    for index in 0..parameters.len() {
+        let like = parameters.at(index).tensor.clone();
+        let drawn = tensor(11 + index as u64, like.dims(), like.dtype());
+        parameters.set(index, (drawn * 0.1).unwrap()).unwrap();
+    }
+}
+
+fn apart(a: &Tensor, b: &Tensor) -> f64 {
+    let (a, b) = (to_f64(a).unwrap(), to_f64(b).unwrap());
+    assert_eq!(a.len(), b.len());
+    a.iter()
+        .zip(&b)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max)
+}
+
+const BASES: [Option<Bits>; 3] = [None, Some(Bits::Eight), Some(Bits::Four)];
+
+#[test]
+fn a_new_adapter_does_not_change_the_output() {
+    for bits in BASES {
+        let (layer, parameters) = adapted(bits, DType::F32);
+        let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+        let x = Value::constant(tensor(3, &[6, INPUTS], DType::F32));
+        let (y, frozen) = (
+            layer.forward(&tape, &x).unwrap(),
+            base(bits, DType::F32).forward(&tape, &x).unwrap(),
+        );
+        assert_eq!(apart(y.tensor(), frozen.tensor()), 0.0, "{bits:?}");
+    }
+    // A row of 70 values takes two blocks of 64, each with a scale of four bytes.
+    let rows = [4 * 70, 2 * (64 + 4), 2 * (32 + 4)];
+    let bytes = BASES.map(|bits| base(bits, DType::F32).bytes());
+    assert_eq!(bytes, rows.map(|row| OUTPUTS as u64 * row));
+}
+
+#[test]
+fn merging_keeps_the_output() {
+    for bits in BASES {
+        for kernels in [Kernels::Fused, Kernels::Composed] {
+            let (layer, mut parameters) = adapted(bits, DType::F64);
+            trained(&mut parameters);
+            let tape = Tape::forward_only(&parameters, Cancel::default(), kernels);
+            let x = Value::constant(tensor(3, &[2, 3, INPUTS], DType::F64));
+            let y = layer.forward(&tape, &x).unwrap();
+            let merged = layer.merged_parameters(&parameters).unwrap();
+            let z = merged.forward(
+                &tape,
+                &Value::constant(x.tensor().to_dtype(y.tensor().dtype()).unwrap()),
+            );
+            let frozen = base(bits, DType::F64).forward(&tape, &x).unwrap();
+            assert!(
+                apart(y.tensor(), frozen.tensor()) > 0.1,
+                "the adapter says something"
+            );
+            // A quantised weight stands for numbers in f32.
+            let bar = if bits.is_some() { 1e-5 } else { 1e-12 };
+            let distance = apart(y.tensor(), z.unwrap().tensor());
+            assert!(distance < bar, "{bits:?} {kernels:?}: {distance:e}");
+        }
+    }
+}
+
+/// Gradients of the adapter, and of `x`, over these rows.
+fn gradients(
+    bits: Option<Bits>,
+    rows: std::ops::Range<usize>,
+) -> (HashMap<String, Vec<f64>>, usize) {
+    let (layer, mut parameters) = adapted(bits, DType::F64);
+    trained(&mut parameters);
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let x = tensor(3, &[12, INPUTS], DType::F64);
+    let x = x.narrow(0, rows.start, rows.len()).unwrap();
+    let labels: Vec<u32> = rows.map(|row| (row % OUTPUTS) as u32).collect();
+    let y = layer.forward(&tape, &Value::constant(x)).unwrap();
+    let loss = tape.cross_entropy(&y, &labels, 0.0).unwrap();
+    let gradients = tape.backward(vec![(loss.sum, 1.0)]).unwrap();
+    let count = gradients.len();
+    let named = parameters.iter().zip(gradients);
+    let named = named.map(|(p, g)| (p.name.clone(), to_f64(&g.unwrap()).unwrap()));
+    (named.collect(), count)
+}
+
+#[test]
+fn only_adapters_have_gradients() {
+    for bits in BASES {
+        let (gradients, count) = gradients(bits, 0..12);
+        let mut names: Vec<&String> = gradients.keys().collect();
+        names.sort();
+        assert_eq!(
+            names,
+            ["query.lora_A.weight", "query.lora_B.weight"],
+            "{bits:?}"
+        );
+        assert_eq!(count, 2, "{bits:?}: nothing else is a parameter");
+        for (name, gradient) in &gradients {
+            assert!(gradient.iter().any(|g| g.abs() > 1e-6), "{name}");
+        }
+        let (_, parameters) = adapted(bits, DType::F32);
+        assert_eq!(parameters.count(), SHAPE.rank * (INPUTS + OUTPUTS));
+    }
+}
+
+#[test]
+fn splitting_keeps_the_gradient() {
+    for bits in BASES {
+        let (whole, _) = gradients(bits, 0..12);
+        let parts = [0..1, 1..6, 6..12].map(|rows| gradients(bits, rows).0);
+        for (name, whole) in &whole {
+            let size = whole.iter().map(|g| g.abs()).fold(0.0, f64::max);
+            for (i, whole) in whole.iter().enumerate() {
+                let sum: f64 = parts.iter().map(|part| part[name][i]).sum();
+                assert!((sum - whole).abs() / size < 1e-12, "{bits:?} {name} {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn adapters_are_saved_and_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("adapters.safetensors");
+    let mut parameters = Parameters::default();
+    let b = &mut Builder::new(&mut parameters, 5, DType::F32, &Device::Cpu);
+    AdaptedLinear::build(b, "query", base(None, DType::F32), SHAPE).unwrap();
+    b.constant("head.weight", &[3, 3], 1.0).unwrap();
+    trained(&mut parameters);
+    save_adapters(&parameters, &file).unwrap();
+    let saved = candle_core::safetensors::load(&file, &Device::Cpu).unwrap();
+    assert_eq!(saved.len(), 2, "nothing but adapters: {:?}", saved.keys());
+    let (_, mut other) = adapted(Some(Bits::Four), DType::F32);
+    load_adapters(&mut other, &file).unwrap();
+    for (a, b) in parameters.iter().zip(other.iter()) {
+        assert_eq!((&a.name, apart(&a.tensor, &b.tensor)), (&b.name, 0.0));
+    }
+    let strange: HashMap<String, Tensor> = [
+        ("query.lora_A.weight", tensor(1, &[2, INPUTS], DType::F32)),
+        ("value.lora_A.weight", tensor(1, &[2, INPUTS], DType::F32)),
+    ]
+    .map(|(name, tensor)| (name.to_owned(), tensor))
+    .into();
+    candle_core::safetensors::save(&strange, &file).unwrap();
+    let said = load_adapters(&mut other, &file).unwrap_err().to_string();
+    for word in [
+        "query.lora_A.weight is [2, 70] and must be [4, 70]",
+        "query.lora_B.weight is missing",
+        "value.lora_A.weight is not known",
+    ] {
+        assert!(said.contains(word), "{said}");
+    }
+}

@@ -1,0 +1,130 @@
+//! A trained network is exported as an ONNX file from which onnxruntime computes the same scores, for
+//! any number of samples.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+mod exports;
+
+use candle_core::{DType, Device};
+use exports::onnx::{check, runtime};
+use exports::{classes, moved, scores};
+use models::Network;
+use models::export::{RegressionTarget, TokenizerFile, TrainedNetwork, export_onnx};
+use models::{ImageModel, ModelId, TextModel, TextSize};
+
+const SIDE: usize = 32;
+
+fn texts(size: TextSize) -> ModelId {
+    ModelId::Text(TextModel {
+        size,
+        tokens: 12,
+        vocabulary: 40,
+        policy: None,
+    })
+}
+
+#[test]
+fn onnxruntime_computes_the_same_scores() {
+    let Some(python) = runtime() else { return };
+    let tokenizer = TokenizerFile {
+        json: "{}".to_owned(),
+        boundary: None,
+        special_tokens: vec!["[PAD]"],
+    };
+    let sized = [
+        ImageModel::ResNet18,
+        ImageModel::ResNet34,
+        ImageModel::ResNet50,
+        ImageModel::VitTiny,
+    ];
+    let kinds = sized.map(ModelId::Image);
+    let texts = [texts(TextSize::TextMicro), texts(TextSize::TextMini)];
+    let all = ModelId::SMALL.into_iter().chain(kinds).chain(texts);
+    for kind in all {
+        let classes = classes();
+        let built = Network::build(kind, SIDE, classes.len(), 9, DType::F32, &Device::Cpu);
+        let (network, mut parameters) = built.unwrap();
+        moved(&mut parameters);
+        let trained = TrainedNetwork {
+            model: kind,
+            input_size: SIDE as u32,
+            classes: &classes,
+            targets: &[],
+            parameters: &parameters,
+            pretrained: None,
+            tokenizer: Some(&tokenizer),
+        };
+        let own = scores(&network, &parameters, SIDE);
+        let said = check(&python, &format!("{kind:?}"), &trained, &own);
+        let names: Vec<String> = serde_json::from_value(said["classes"].clone()).unwrap();
+        assert_eq!(names, classes);
+    }
+}
+
+#[test]
+fn regression_targets_are_exported_in_their_units() {
+    let Some(python) = runtime() else { return };
+    let column = |name: &str, mean: f64, deviation: f64| RegressionTarget {
+        name: name.to_owned(),
+        mean,
+        deviation,
+        present: 10,
+        range: (0.0, 500.0),
+    };
+    let columns = [column("mass_g", 200.0, 50.0), column("fat_g", 10.0, 4.0)];
+    for classes in [classes(), Vec::new()] {
+        let outputs = classes.len() + columns.len();
+        let kind = ModelId::CONV_NET;
+        let built = Network::build(kind, SIDE, outputs, 9, DType::F32, &Device::Cpu);
+        let (network, mut parameters) = built.unwrap();
+        moved(&mut parameters);
+        let trained = TrainedNetwork {
+            model: kind,
+            input_size: SIDE as u32,
+            classes: &classes,
+            targets: &columns,
+            parameters: &parameters,
+            pretrained: None,
+            tokenizer: None,
+        };
+        let own = scores(&network, &parameters, SIDE);
+        let (mut logits, mut numbers) = (Vec::new(), Vec::new());
+        for sample in own.chunks_exact(outputs) {
+            let (scores, deviations) = sample.split_at(classes.len());
+            logits.extend_from_slice(scores);
+            let each = deviations.iter().zip(&columns);
+            numbers.extend(each.map(|(value, c)| c.mean + value * c.deviation));
+        }
+        let said = check(&python, "numbers", &trained, &logits);
+        assert_eq!(said["logits"].is_null(), classes.is_empty());
+        let theirs: Vec<f64> = serde_json::from_value(said["numbers"].clone()).unwrap();
+        assert_eq!(theirs.len(), numbers.len());
+        for (own, theirs) in numbers.iter().zip(&theirs) {
+            // A float of some hundreds.
+            assert!((own - theirs).abs() < 1e-2, "{numbers:?} {theirs:?}");
+        }
+    }
+}
+
+#[test]
+fn networks_without_classes_are_refused_and_leave_no_files() {
+    for size in [TextSize::GptMicro, TextSize::CompressMicro] {
+        let kind = texts(size);
+        let (_, parameters) = Network::with_zeros(kind, SIDE, 0, DType::F32).unwrap();
+        let trained = TrainedNetwork {
+            model: kind,
+            input_size: SIDE as u32,
+            classes: &[],
+            targets: &[],
+            parameters: &parameters,
+            pretrained: None,
+            tokenizer: None,
+        };
+        let place = tempfile::tempdir().unwrap();
+        let said = export_onnx(&trained, &place.path().join("out")).unwrap_err();
+        let said = said.to_string();
+        assert!(said.contains("classifiers of images and texts"), "{said}");
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,146 @@
+//! Pretrained weights of a run: what connects a run config, a run folder and a dataset's task with
+//! [`models::Pretrained`].
+
+use crate::error::{Result, TrainError};
+use crate::plan::{dataset_task, model_task};
+use dataset::{Task, Tokenizer};
+use models::pretrained::{FineTuningSettings, verify_run_copy};
+use models::{ModelError, Pretrained, PretrainedFamily};
+use runlog::{RunConfig, RunFolder, format_count};
+use tape::Bits;
+
+/// Opens the pretrained weights that a config names; `None` if it names none.
+///
+/// # Errors
+/// As [`Pretrained::open`].
+pub fn open(config: &RunConfig) -> Result<Option<Pretrained>> {
+    Ok(Pretrained::open(&settings(config))?)
+}
+
+/// The config with a choice of [`Pretrained::choices`]. An unknown word is refused when the config is
+/// checked.
+pub fn with_choice(word: &str, config: RunConfig) -> RunConfig {
+    let chosen = FineTuningSettings::default().with_choice(word);
+    RunConfig {
+        train_only: chosen.train_only,
+        adapter_rank: chosen.adapter_rank,
+        ..config
+    }
+}
+
+fn settings(config: &RunConfig) -> FineTuningSettings {
+    FineTuningSettings {
+        from: config.from.clone(),
+        train_only: config.train_only.clone(),
+        adapter_rank: config.adapter_rank,
+        adapter_alpha: config.adapter_alpha,
+        quantize: config.quantize,
+    }
+}
+
+/// The config of a run, whose pretrained weights are its own copy, checked.
+///
+/// # Errors
+/// The run has no config, or its copy is damaged.
+pub fn config_of(run: &RunFolder) -> Result<RunConfig> {
+    let config = run.config()?;
+    if config.from.is_none() {
+        return Ok(config);
+    }
+    Ok(RunConfig {
+        from: Some(verify_run_copy(&run.path)?),
+        ..config
+    })
+}
+
+/// Refuses weights that were trained for another task, and names families that fit.
+///
+/// # Errors
+/// [`TrainError::Setting`], or the folder of a text network has no tokenizer.
+pub(crate) fn check_task(pretrained: &Pretrained, task: Task) -> Result<()> {
+    let family = pretrained.family();
+    if dataset_task(family.task()) == task {
+        // Checked before the run folder is created.
+        if task != Task::ImageClassification {
+            pretrained.tokenizer_file()?;
+        }
+        return Ok(());
+    }
+    let fitting: Vec<&str> = PretrainedFamily::for_task(model_task(task))
+        .map(PretrainedFamily::name)
+        .collect();
+    let next = if fitting.is_empty() {
+        "no pretrained network fits it; leave --from out".to_owned()
+    } else {
+        format!("a folder of {} would fit", fitting.join(", "))
+    };
+    Err(TrainError::Setting {
+        key: "from",
+        value: pretrained.path().display().to_string(),
+        allowed: format!(
+            "its weights are a {}'s, for {}, and this folder is for {}; {next}",
+            family.label(),
+            dataset_task(family.task()).label(),
+            task.label()
+        ),
+    })
+}
+
+/// The tokenizer in the folder.
+///
+/// # Errors
+/// The folder has none, or one that is larger than the network's vocabulary.
+pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
+    let tokenizer = Tokenizer::load(pretrained.tokenizer_file()?)?;
+    let limits = pretrained.text_limits();
+    let rows = limits.map_or(0, |limits| limits.vocabulary as usize);
+    if tokenizer.vocabulary() > rows {
+        let error = ModelError::HubFolder {
+            path: pretrained.path().to_owned(),
+            reason: format!(
+                "its tokenizer.json has {} tokens and its weights have rows for {}; download both from one place",
+                format_count(tokenizer.vocabulary() as u64),
+                format_count(rows as u64)
+            ),
+        };
+        return Err(error.into());
+    }
+    Ok(tokenizer)
+}
+
+/// "Begins with the weights of models/minilm (BERT, 22,713,216 parameters); a new head trains (770
+/// parameters)".
+pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
+    let bits = pretrained.tuning().bits.map_or("", |bits| match bits {
+        Bits::Eight => ", the rest in 8 bits",
+        Bits::Four => ", the rest in 4 bits",
+    });
+    format!(
+        "Begins with the weights of {} ({}, {} parameters); {} ({} parameters){bits}",
+        pretrained.path().display(),
+        pretrained.family().label(),
+        format_count(pretrained.folder().count_values()),
+        pretrained.trained_in_words(),
+        format_count(trained_parameters),
+    )
+}
+
+impl From<ModelError> for TrainError {
+    fn from(error: ModelError) -> Self {
+        match error {
+            // The window marks the field of a setting, and the controller retries after memory errors.
+            ModelError::Setting {
+                key,
+                value,
+                allowed,
+            } => TrainError::Setting {
+                key,
+                value,
+                allowed,
+            },
+            ModelError::NotExportable(sentence) => TrainError::NotTrainable { sentence },
+            ModelError::Tape(error) => TrainError::Tape(error),
+            error => TrainError::Model(error),
+        }
+    }
+}
