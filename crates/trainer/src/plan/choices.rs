@@ -2,7 +2,7 @@
 
 use super::{DropPolicy, ImageSize};
 use crate::models::{CompressorShape, SequenceShape};
-use dataset::{Mix, Task};
+use dataset::Task;
 
 /// Networks by the name the user writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,72 +285,6 @@ impl ModelKind {
         }
     }
 }
-
-/// Optimizers by the name the user writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OptimizerKind {
-    /// Adam with decoupled weight decay.
-    AdamW,
-    /// The same with moments of one byte a value: a quarter of the state.
-    AdamW8bit,
-    /// Stochastic gradient descent with momentum .9.
-    Sgd,
-}
-
-impl OptimizerKind {
-    /// All of them, the suggested one first.
-    pub const ALL: [OptimizerKind; 3] = [
-        OptimizerKind::AdamW,
-        OptimizerKind::AdamW8bit,
-        OptimizerKind::Sgd,
-    ];
-
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            OptimizerKind::AdamW => "adamw",
-            OptimizerKind::AdamW8bit => "adamw8bit",
-            OptimizerKind::Sgd => "sgd",
-        }
-    }
-}
-
-/// Augmentation by the name the user writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Augmentation {
-    /// Centre crop only.
-    None,
-    /// Crop, flip and colour.
-    Standard,
-    /// The same with smaller crops, and RandAugment.
-    RandAugment,
-}
-
-impl Augmentation {
-    /// All of them, the suggested one first.
-    pub const ALL: [Augmentation; 3] = [
-        Augmentation::Standard,
-        Augmentation::RandAugment,
-        Augmentation::None,
-    ];
-
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Augmentation::None => "none",
-            Augmentation::Standard => "standard",
-            Augmentation::RandAugment => "randaugment",
-        }
-    }
-}
-
-/// How samples may be mixed, by the names the user writes.
-pub(super) const MIXES: [(&str, Mix); 4] = [
-    ("none", Mix::None),
-    ("mixup", Mix::Mixup),
-    ("cutmix", Mix::CutMix),
-    ("both", Mix::Both),
-];
 
 #[cfg(test)]
 mod tests {

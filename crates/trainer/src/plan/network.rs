@@ -14,10 +14,10 @@ impl Plan {
     /// # Errors
     /// The published weights cannot be read, or the device has no room.
     pub(crate) fn network(&self, device: &Device) -> Result<(Network, Parameters)> {
-        let (side, classes) = (self.image_size as usize, self.heads().outputs());
+        let (side, classes) = (self.input_size as usize, self.heads().outputs());
         let dtype = self.precision.master_dtype();
         match &self.origin {
-            Some(origin) => origin.build(&self.purpose(self.image_size, device)),
+            Some(origin) => origin.build(&self.purpose(self.input_size, device)),
             None => Ok(Network::build(
                 self.model, side, classes, self.seed, dtype, device,
             )?),
@@ -49,7 +49,7 @@ impl Plan {
     /// # Errors
     /// The network cannot be built.
     pub fn trained_numbers(&self) -> Result<u64> {
-        let (_, parameters) = self.network_of_zeros(self.model, self.image_size)?;
+        let (_, parameters) = self.network_of_zeros(self.model, self.input_size)?;
         Ok(parameters.count() as u64)
     }
 
