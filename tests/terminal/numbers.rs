@@ -83,7 +83,7 @@ fn numbers_are_learnt_measured_and_told_in_their_units() {
     );
     let again = mass["mean_absolute_error"].as_f64().unwrap_or(f64::NAN);
     assert!(again < 0.5 * of_mean, "{found}");
-    let better = mass["better_by"][0].as_f64().unwrap_or(f64::NAN);
+    let better = mass["improvement_interval"][0].as_f64().unwrap_or(f64::NAN);
     assert!(better > 0.0, "{found}");
     let kept =
         fs::read_to_string(place.only_run().path.join("metrics-held-out.json")).unwrap_or_default();

@@ -56,7 +56,7 @@
 use crate::error::Result;
 use crate::forecast::{Forecast, Forms, Target};
 use crate::models::Network;
-use crate::plan::{Dropped, ModelKind, Plan};
+use crate::plan::{DatasetRef, ModelKind, Plan};
 use candle_core::Device;
 use pressure::{
     DataNeed, DeviceRoom, DoesNotFit, ModelNeed, Processes, Recovery, SuggestedConfig,
@@ -102,7 +102,7 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// As [`Plan::check`].
-    pub fn from_config<'d>(config: &RunConfig, found: impl Into<Dropped<'d>>) -> Result<Self> {
+    pub fn from_config<'d>(config: &RunConfig, found: impl Into<DatasetRef<'d>>) -> Result<Self> {
         Plan::check(config, found).map(ModelBuilder::of_plan)
     }
 
@@ -129,7 +129,7 @@ impl ModelBuilder {
     /// # Errors
     /// A piece cannot be rehearsed.
     pub fn estimate(&self, target: Target, forms: Forms) -> Result<Estimate> {
-        self.estimate_as(self.plan.model, self.plan.image_size, target, forms)
+        self.estimate_as(self.plan.model, self.plan.input_size, target, forms)
     }
 
     /// The same with another model, or for images of another side in pixels.

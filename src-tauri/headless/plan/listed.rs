@@ -8,7 +8,7 @@ use trainer::{ModelKind, TextModel, TextSize};
 /// Models and image sizes of the table: the one to be trained among them.
 pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
     if plan.origin.is_some() {
-        return vec![(plan.model, plan.image_size)];
+        return vec![(plan.model, plan.input_size)];
     }
     if let Some(model) = plan.text_model() {
         let all = TextSize::ALL.into_iter();
@@ -17,7 +17,7 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)>
         sizes.sort_unstable();
         let sized = sizes.into_iter();
         let sized = sized.map(|size| ModelKind::Texts(TextModel { size, ..model }));
-        return sized.map(|model| (model, plan.image_size)).collect();
+        return sized.map(|model| (model, plan.input_size)).collect();
     }
     let models = match args.trained.model {
         Some(_) => vec![plan.model],
@@ -27,7 +27,7 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)>
         Some(_) => Vec::new(),
         None => IMAGE_SIZES.to_vec(),
     };
-    sizes.push(plan.image_size);
+    sizes.push(plan.input_size);
     sizes.sort_unstable();
     sizes.dedup();
     let fits = |model: ModelKind, side: u32| side.is_multiple_of(model.multiple());

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::models::{
     Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
-use crate::task::TrainedPiece;
+use crate::task::MicroBatchResult;
 use candle_core::{DType, Device};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
@@ -181,7 +181,7 @@ impl Model {
         part: &Batch,
         device: &Device,
         how: (usize, f64),
-    ) -> Result<(TrainedPiece, u64)> {
+    ) -> Result<(MicroBatchResult, u64)> {
         self.piece_by(Kernels::Fused, parameters, part, device, how)
     }
 
@@ -193,7 +193,7 @@ impl Model {
         part: &Batch,
         device: &Device,
         (checkpointed, loss_factor): (usize, f64),
-    ) -> Result<(TrainedPiece, u64)> {
+    ) -> Result<(MicroBatchResult, u64)> {
         let tape = Tape::record(parameters, Cancel::default(), kernels);
         self.piece_on(tape, parameters, part, device, (checkpointed, loss_factor))
     }
@@ -206,7 +206,7 @@ impl Model {
         part: &Batch,
         device: &Device,
         (checkpointed, loss_factor): (usize, f64),
-    ) -> Result<(TrainedPiece, u64)> {
+    ) -> Result<(MicroBatchResult, u64)> {
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;
         let keeping = tape.keeping().clone();
         let (per_row, root) = (loss.per_sample, loss.sum);
@@ -220,13 +220,13 @@ impl Model {
             })
             .collect::<Result<_>>()?;
         device.synchronize()?;
-        let piece = TrainedPiece {
+        let piece = MicroBatchResult {
             gradients,
             loss: to_f64(&per_row)?.iter().sum(),
             weight: part.weight(),
             samples: part.samples,
             not_finite: Vec::new(),
-            measures: Default::default(),
+            metrics: Default::default(),
         };
         Ok((piece, keeping.peak_bytes()))
     }

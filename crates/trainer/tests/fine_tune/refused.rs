@@ -5,7 +5,7 @@ use crate::{Tuned, vit};
 use candle_core::{DType, Device};
 use runlog::RunConfig;
 use trainer::Origin;
-use trainer::rooms::Learner;
+use trainer::rooms::TrainState;
 
 #[test]
 fn settings_that_do_not_go_together_are_refused_with_what_would() {
@@ -65,6 +65,6 @@ fn what_is_wrong_with_a_folder_is_named_before_anything_trains() {
     )
     .unwrap();
     let plan = way.plan_from(copy.path(), DType::F32);
-    let said = Learner::new(&plan, &Device::Cpu);
+    let said = TrainState::new(&plan, &Device::Cpu);
     assert_says(said, &["is missing", "is not known", "layer_scale1"]);
 }
