@@ -1,4 +1,5 @@
-//! The exponential moving average of the parameters, which a run with `ema_decay` evaluates, predicts with and saves.
+//! The exponential moving average of the parameters, which a run with `ema_decay` evaluates,
+//! predicts with and saves.
 
 use crate::error::{Result, TrainError};
 use candle_core::Tensor;
@@ -28,8 +29,8 @@ impl Average {
         })
     }
 
-    /// Moves the average towards the parameters after step `step`, counted from 1. Early steps move it faster, so that it does
-    /// not stay near the initial parameters.
+    /// Moves the average towards the parameters after step `step`, counted from 1. Early steps move
+    /// it faster, so that it does not stay near the initial parameters.
     pub fn follow(&mut self, parameters: &Parameters, step: u64) -> Result<()> {
         let decay = self.decay.min((1.0 + step as f64) / (10.0 + step as f64));
         for index in 0..self.parameters.len() {

@@ -1,5 +1,6 @@
-//! Data loading: which samples belong to which optimizer step, and how they reach the training thread. The samples of a step
-//! are a function of the seed and the step alone; threads and prefetching never change them.
+//! Data loading: which samples belong to which optimizer step, and how they reach the training
+//! thread. The samples of a step are a function of the seed and the step alone; threads and
+//! prefetching never change them.
 
 mod corpus;
 mod documents;
@@ -44,7 +45,8 @@ pub trait TrainLoader {
     /// Continues at `step` and drops everything prefetched for later steps.
     fn restart(&mut self, _step: u64) {}
 
-    /// The size of the largest sample of this step: pixels of an image, tokens of a text. `default` is the plan's.
+    /// The size of the largest sample of this step: pixels of an image, tokens of a text. `default`
+    /// is the plan's.
     fn sample_cost(&self, default: u64) -> u64 {
         default
     }
@@ -82,10 +84,12 @@ pub trait EvalLoader {
     /// Starts over at the first sample.
     fn begin(&mut self);
 
-    /// The next `count` samples, fewer at the end. An unreadable file is an error in its sample's place.
+    /// The next `count` samples, fewer at the end. An unreadable file is an error in its sample's
+    /// place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
 
-    /// The size of the largest of the remaining samples: pixels of an image, tokens of a text. `default` is the plan's.
+    /// The size of the largest of the remaining samples: pixels of an image, tokens of a text.
+    /// `default` is the plan's.
     fn sample_cost(&self, default: u64) -> u64 {
         default
     }

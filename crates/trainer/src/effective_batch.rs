@@ -1,5 +1,5 @@
-//! One effective batch, processed in micro-batches of any sizes. Sums are added over micro-batches and divided once, so no split
-//! changes the mean. Gradients in half precision are added in f32.
+//! One effective batch, processed in micro-batches of any sizes. Sums are added over micro-batches
+//! and divided once, so no split changes the mean. Gradients in half precision are added in f32.
 
 use crate::error::Result;
 use crate::sample_queue::SampleQueue;
@@ -45,7 +45,8 @@ impl AccumulatedBatch {
         self.micro_batches.iter().sum()
     }
 
-    /// The sample that made the loss non-finite: the first of several. If every loss is non-finite, no sample is to blame.
+    /// The sample that made the loss non-finite: the first of several. If every loss is non-finite,
+    /// no sample is to blame.
     pub fn offending_sample(&self) -> Option<u32> {
         let some = self.not_finite.len() < self.samples() as usize;
         self.not_finite.first().copied().filter(|_| some)
@@ -90,7 +91,8 @@ impl<S> EffectiveBatch<S> {
     pub fn add(&mut self, result: MicroBatchResult) -> Result<()> {
         match &mut self.gradients {
             None => {
-                // One after the other: each half-precision gradient is freed once its f32 copy exists.
+                // One after the other: each half-precision gradient is freed once its f32 copy
+                // exists.
                 let widened = result.gradients.into_iter().map(|g| widened(&g));
                 self.gradients = Some(widened.collect::<std::result::Result<_, _>>()?);
             }

@@ -1,4 +1,5 @@
-//! A trained model in use: evaluated on a dataset, asked for predictions, or exported. Writes nothing but the exported folder.
+//! A trained model in use: evaluated on a dataset, asked for predictions, or exported. Writes
+//! nothing but the exported folder.
 
 mod compress;
 mod generate;
@@ -84,7 +85,8 @@ struct EvaluationSums {
 }
 
 impl TrainedModel {
-    /// Loads the best checkpoint of a run. `certificate` is the file that remembers whether the GPU passed its check.
+    /// Loads the best checkpoint of a run. `certificate` is the file that remembers whether the GPU
+    /// passed its check.
     ///
     /// # Errors
     /// The run has no usable checkpoint, or the device cannot be used.
@@ -185,8 +187,9 @@ impl TrainedModel {
         self.evaluate(&manifest::read(run)?)
     }
 
-    /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in training, so that training
-    /// samples are not evaluated. Of a new dataset without splits of its own, nothing is held out.
+    /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in
+    /// training, so that training samples are not evaluated. Of a new dataset without splits of its
+    /// own, nothing is held out.
     ///
     /// # Errors
     /// It cannot be read.
@@ -202,8 +205,8 @@ impl TrainedModel {
         Ok(look(path, &unsplit, &self.text_options(), &|_| {})?)
     }
 
-    /// Evaluates on the test split of a dataset, or else on its held-out split, or else on all of it. Classes are matched by
-    /// name.
+    /// Evaluates on the test split of a dataset, or else on its held-out split, or else on all of
+    /// it. Classes are matched by name.
     ///
     /// # Errors
     /// The dataset is for another task, is empty, or has classes that the run does not know.
@@ -248,7 +251,8 @@ impl TrainedModel {
         }
     }
 
-    /// The evaluation that `sums` come to. `bytes` is the size of the evaluated documents, `part` the name of the split.
+    /// The evaluation that `sums` come to. `bytes` is the size of the evaluated documents, `part`
+    /// the name of the split.
     fn evaluation(&self, sums: EvaluationSums, bytes: u64, part: &'static str) -> Evaluation {
         let EvaluationSums { sum, skipped } = sums;
         let inputs = MetricInputs {
@@ -326,7 +330,8 @@ pub fn table_options(config: &RunConfig) -> TableOptions {
     }
 }
 
-/// The split to evaluate: the test split if it has samples, else the held-out split, else the training split.
+/// The split to evaluate: the test split if it has samples, else the held-out split, else the
+/// training split.
 ///
 /// # Errors
 /// There is no sample at all; `refusal` says why.

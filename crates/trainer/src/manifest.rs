@@ -1,5 +1,5 @@
-//! The manifest of a run: the exact list of its samples, saved in the run folder. A resumed run uses the same samples, whatever
-//! has been added to the dataset folder since.
+//! The manifest of a run: the exact list of its samples, saved in the run folder. A resumed run
+//! uses the same samples, whatever has been added to the dataset folder since.
 
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
@@ -21,7 +21,8 @@ struct ImageManifest {
     name: String,
     classes: Vec<String>,
     files: Vec<FileRow>,
-    /// Columns of regression targets, with the statistics that standardize them; absent in runs of earlier versions.
+    /// Columns of regression targets, with the statistics that standardize them; absent in runs of
+    /// earlier versions.
     #[serde(default)]
     targets: Vec<TargetColumn>,
     /// The regression targets of each file, if there are any.

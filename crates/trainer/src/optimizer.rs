@@ -1,5 +1,5 @@
-//! Optimizers and their state. The state is part of every checkpoint. It is in memory, or in a memory-mapped file while memory is
-//! short; the weights do not depend on where it is.
+//! Optimizers and their state. The state is part of every checkpoint. It is in memory, or in a
+//! memory-mapped file while memory is short; the weights do not depend on where it is.
 //!
 //! To add an optimizer, write its file and add it to [`OptimizerKind`].
 
@@ -15,6 +15,7 @@ use mapped_state::MappedState;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
+use tape::update::Member;
 use tape::{Parameters, Stream};
 
 /// The optimizers, by their names in configs.
@@ -91,6 +92,15 @@ trait Optimizer: Sync {
     /// The state tensors of one parameter. They start at zero.
     fn state(&self, parameter: &Tensor) -> Vec<StateSpec>;
 
+    /// The first and the second state tensor of the fused GPU kernel; none if it cannot update this
+    /// state.
+    fn fused_state<'a>(&self, state: &'a [StateTensor]) -> Option<[&'a Tensor; 2]>;
+
+    /// Updates many parameters in a few GPU launches, each with its own weight decay. Returns false
+    /// and does nothing if there is no kernel for the device. The bits are those of
+    /// [`Optimizer::step`].
+    fn step_fused(&self, members: &[Member], options: &StepOptions) -> Result<bool>;
+
     /// Updates one parameter and its state. `noise` belongs to the parameter and the step.
     fn step(
         &self,
@@ -100,10 +110,6 @@ trait Optimizer: Sync {
         options: &StepOptions,
         noise: Stream,
     ) -> Result<()>;
-
-    /// Updates many parameters in a few GPU launches, each with its own weight decay. Returns false and does nothing if there
-    /// is no kernel for it. The bits are those of [`Optimizer::step`].
-    fn step_together(&self, members: &[StepMember], options: &StepOptions) -> Result<bool>;
 }
 
 /// The options of one step.
@@ -115,14 +121,6 @@ struct StepOptions {
     gradient_factor: f64,
     /// The number of the step, counted from 1.
     step: u64,
-}
-
-/// A parameter of a step, with its state and its gradient.
-struct StepMember<'a> {
-    parameter: &'a Tensor,
-    state: &'a [StateTensor],
-    gradient: &'a Tensor,
-    weight_decay: f64,
 }
 
 /// Describes a state tensor.
@@ -238,7 +236,8 @@ impl OptimizerState {
         &self.groups
     }
 
-    /// One step. `gradient_factor` divides by the weight of the effective batch and clips. `step` counts from 1.
+    /// One step. `gradient_factor` divides by the weight of the effective batch and clips. `step`
+    /// counts from 1.
     ///
     /// # Errors
     /// The device failed, or the mapped state cannot be read or written.
@@ -268,9 +267,21 @@ impl OptimizerState {
                 let parameter = parameters.at(index);
                 let noise = self.noise.site(&parameter.name).at(step);
                 let (mut tensor, gradient) = (parameter.tensor.clone(), &gradients[index]);
-                let mut step = |state: &mut [StateTensor]| {
-                    let optimizer = self.optimizer;
-                    optimizer.step(&mut tensor, state, gradient, &options, noise)
+                let mut step = |state: &mut [StateTensor]| -> Result<()> {
+                    if let Some([first, second]) = self.optimizer.fused_state(state) {
+                        let member = Member {
+                            parameter: &tensor,
+                            first,
+                            second,
+                            gradient,
+                            weight_decay: group.weight_decay,
+                        };
+                        if self.optimizer.step_fused(&[member], &options)? {
+                            return Ok(());
+                        }
+                    }
+                    self.optimizer
+                        .step(&mut tensor, state, gradient, &options, noise)
                 };
                 match &mut self.storage {
                     Storage::Resident(all) => step(&mut all[index])?,
@@ -286,8 +297,8 @@ impl OptimizerState {
         Ok(())
     }
 
-    /// Updates all parameters in a few GPU launches. Returns false and does nothing if there is no kernel for it or the state
-    /// is not in memory.
+    /// Updates all parameters in a few GPU launches. Returns false and does nothing if there is no
+    /// kernel for it or the state is not in memory.
     fn update_together(
         &self,
         parameters: &Parameters,
@@ -299,14 +310,20 @@ impl OptimizerState {
         };
         let mut members = Vec::with_capacity(all.len());
         for group in &self.groups {
-            members.extend(group.parameters.iter().map(|&index| StepMember {
-                parameter: &parameters.at(index).tensor,
-                state: &all[index],
-                gradient: &gradients[index],
-                weight_decay: group.weight_decay,
-            }));
+            for &index in &group.parameters {
+                let Some([first, second]) = self.optimizer.fused_state(&all[index]) else {
+                    return Ok(false);
+                };
+                members.push(Member {
+                    parameter: &parameters.at(index).tensor,
+                    first,
+                    second,
+                    gradient: &gradients[index],
+                    weight_decay: group.weight_decay,
+                });
+            }
         }
-        self.optimizer.step_together(&members, options)
+        self.optimizer.step_fused(&members, options)
     }
 
     /// Frees the state.

@@ -1,4 +1,5 @@
-//! A plan: everything a training does, decided. It is checked once against the config and the dataset, then trusted.
+//! A plan: everything a training does, decided. It is checked once against the config and the
+//! dataset, then trusted.
 
 mod augmentation;
 mod checks;
@@ -49,7 +50,8 @@ pub struct Plan {
     pub train_samples: u64,
     /// Number of held-out samples.
     pub held_out_samples: u64,
-    /// Bytes of all texts as tokens in memory; 0 for images, which are decoded when they are needed.
+    /// Bytes of all texts as tokens in memory; 0 for images, which are decoded when they are
+    /// needed.
     pub texts_bytes: u64,
     /// Samples per step.
     pub effective_batch: u32,

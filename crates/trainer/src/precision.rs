@@ -1,12 +1,14 @@
-//! The precision of a run. Weights, optimizer state and sums of gradients are f32, or f64 in f64, which exists for proofs. In a
-//! half precision, micro-batches are computed on a copy of the weights that is rounded once per step. Only f16 has a loss scale,
-//! because gradients fall below its smallest value; bf16 has the range of f32 and needs none.
+//! The precision of a run. Weights, optimizer state and sums of gradients are f32, or f64 in f64,
+//! which exists for proofs. In a half precision, micro-batches are computed on a copy of the
+//! weights that is rounded once per step. Only f16 has a loss scale, because gradients fall below
+//! its smallest value; bf16 has the range of f32 and needs none.
 //!
-//! The split law in half precision: the forward pass of a sample depends on no other sample, so no split changes the loss of an
-//! effective batch by more than a hundredth of the type's spacing (bf16 2^-7, f16 2^-10; in the tests the bits are equal). The
-//! weight gradients of a micro-batch are rounded before they are added in f32, so two splits differ by at most two spacings in
-//! the gradient of a parameter, relative to its norm. In f16 a large micro-batch may overflow if small ones do not, which costs a
-//! step and halves the scale.
+//! The split law in half precision: the forward pass of a sample depends on no other sample, so no
+//! split changes the loss of an effective batch by more than a hundredth of the type's spacing
+//! (bf16 2^-7, f16 2^-10; in the tests the bits are equal). The weight gradients of a micro-batch
+//! are rounded before they are added in f32, so two splits differ by at most two spacings in the
+//! gradient of a parameter, relative to its norm. In f16 a large micro-batch may overflow if small
+//! ones do not, which costs a step and halves the scale.
 
 use crate::error::{Result, TrainError};
 use candle_core::DType;
@@ -94,8 +96,9 @@ impl Precision {
         }
     }
 
-    /// Factor on the summed loss of a micro-batch before the backward pass. Because losses are sums, the f16 scale is divided by
-    /// a power of two near the effective batch, so that scaled gradients have the size of the mean's. Dividing by it is exact.
+    /// Factor on the summed loss of a micro-batch before the backward pass. Because losses are
+    /// sums, the f16 scale is divided by a power of two near the effective batch, so that scaled
+    /// gradients have the size of the mean's. Dividing by it is exact.
     pub fn loss_factor(self, effective_batch: u32) -> f64 {
         self.loss_scale().map_or(1.0, |scale| {
             scale.value() / f64::from(effective_batch.next_power_of_two())
@@ -127,8 +130,8 @@ impl Precision {
     }
 }
 
-/// A dynamic loss scale (Micikevicius et al. 2018): a power of two that is halved when a scaled gradient overflows and doubled
-/// after many steps without overflow.
+/// A dynamic loss scale (Micikevicius et al. 2018): a power of two that is halved when a scaled
+/// gradient overflows and doubled after many steps without overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossScale {
     /// The scale is two to this power.

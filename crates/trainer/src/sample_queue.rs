@@ -1,5 +1,5 @@
-//! The samples of an effective batch that still have to be processed. A micro-batch borrows samples and removes them only once it
-//! is confirmed, so a failed or cancelled micro-batch loses nothing.
+//! The samples of an effective batch that still have to be processed. A micro-batch borrows samples
+//! and removes them only once it is confirmed, so a failed or cancelled micro-batch loses nothing.
 
 use crate::data::LoadedSample;
 use dataset::SampleError;
@@ -30,7 +30,8 @@ impl<S> SampleQueue<S> {
         size.min(self.remaining).saturating_sub(self.ready.len())
     }
 
-    /// Appends loaded samples and returns the errors of those that could not be read; these are no longer expected.
+    /// Appends loaded samples and returns the errors of those that could not be read; these are no
+    /// longer expected.
     pub fn deliver(&mut self, loaded: Vec<LoadedSample<S>>) -> Vec<SampleError> {
         let mut errors = Vec::new();
         for result in loaded {

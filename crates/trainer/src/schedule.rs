@@ -13,7 +13,8 @@ const RISE: f64 = 1e6;
 pub enum LrSchedule {
     /// Linear warm-up, then half a cosine down to a hundredth of the peak.
     Cosine,
-    /// From a millionth of the peak to the peak, by the same factor every step: a range test (Smith 2017).
+    /// From a millionth of the peak to the peak, by the same factor every step: a range test (Smith
+    /// 2017).
     Rising,
 }
 

@@ -1,5 +1,6 @@
-//! The tasks that Ebb trains. Everything that depends on the task lives in its module: what one sample is, how samples are
-//! loaded, the forward pass and the loss, the metrics, and how a result reads. The training loop is generic over [`Task`].
+//! The tasks that Ebb trains. Everything that depends on the task lives in its module: what one
+//! sample is, how samples are loaded, the forward pass and the loss, the metrics, and how a result
+//! reads. The training loop is generic over [`Task`].
 //!
 //! To add a task, write its module and add a row to [`with_task!`].
 
@@ -55,7 +56,8 @@ pub trait Task: Sized {
     /// Opens the dataset of a run. Text is tokenized here; images are decoded when they are needed.
     ///
     /// # Errors
-    /// The dataset is of another kind, or its files are missing or have changed since the inspection.
+    /// The dataset is of another kind, or its files are missing or have changed since the
+    /// inspection.
     fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self::Data>;
 
     /// The number of samples, if it is only known now that the dataset is open.
@@ -63,7 +65,8 @@ pub trait Task: Sized {
         None
     }
 
-    /// Bytes of held-out text, which bits per byte are divided by; 0 for tasks that do not predict documents.
+    /// Bytes of held-out text, which bits per byte are divided by; 0 for tasks that do not predict
+    /// documents.
     fn held_out_bytes(_data: &Self::Data) -> u64 {
         0
     }
@@ -84,10 +87,12 @@ pub trait Task: Sized {
     /// Loads the held-out samples.
     fn eval_loader(plan: &Plan, data: &Self::Data, options: PrefetchOptions) -> Self::EvalLoader;
 
-    /// Forward and backward pass of one micro-batch. Waits for the device, because an earlier GPU error shows only then.
+    /// Forward and backward pass of one micro-batch. Waits for the device, because an earlier GPU
+    /// error shows only then.
     ///
     /// # Errors
-    /// The pass was cancelled, the device failed or has no memory, or the network is for another task.
+    /// The pass was cancelled, the device failed or has no memory, or the network is for another
+    /// task.
     fn gradients(context: &ForwardContext, samples: &[Self::Sample]) -> Result<MicroBatchResult>;
 
     /// Forward pass of one micro-batch of held-out samples.

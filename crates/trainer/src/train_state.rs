@@ -1,5 +1,6 @@
-//! Network, parameters and optimizer. An optimizer step changes all of them or nothing. In half precision, micro-batches are
-//! computed on a rounded copy of the parameters, which follows every step.
+//! Network, parameters and optimizer. An optimizer step changes all of them or nothing. In half
+//! precision, micro-batches are computed on a rounded copy of the parameters, which follows every
+//! step.
 
 use crate::average::Average;
 use crate::effective_batch::AccumulatedBatch;
@@ -114,7 +115,8 @@ impl TrainState {
         Ok(state)
     }
 
-    /// Makes micro-batches fail as if the device had no memory when they would save more than `limit_bytes`.
+    /// Makes micro-batches fail as if the device had no memory when they would save more than
+    /// `limit_bytes`.
     pub fn with_memory_limit(self, limit_bytes: Option<u64>) -> Self {
         TrainState {
             limit_bytes,
@@ -122,7 +124,8 @@ impl TrainState {
         }
     }
 
-    /// Rounds the parameters after they changed. The old copy is freed first, so that there are never two.
+    /// Rounds the parameters after they changed. The old copy is freed first, so that there are
+    /// never two.
     fn round(&mut self) -> Result<()> {
         self.rounded = None;
         if self.precision.is_half() {
@@ -131,7 +134,8 @@ impl TrainState {
         Ok(())
     }
 
-    /// Completes a restore: the parameters have been read from a checkpoint, with this loss scale and these skipped steps.
+    /// Completes a restore: the parameters have been read from a checkpoint, with this loss scale
+    /// and these skipped steps.
     pub fn restored(&mut self, loss_scale: Option<LossScale>, skipped: SkippedSteps) -> Result<()> {
         self.skipped = skipped;
         self.precision = self.precision.with_loss_scale(loss_scale);
@@ -187,7 +191,8 @@ impl TrainState {
         }
     }
 
-    /// The context of an evaluation. It uses the moving average of the parameters if there is one, in its own precision.
+    /// The context of an evaluation. It uses the moving average of the parameters if there is one,
+    /// in its own precision.
     pub fn evaluation_context(&self, cancel: Cancel) -> ForwardContext<'_> {
         match &self.average {
             Some(average) => ForwardContext {
@@ -219,7 +224,8 @@ impl TrainState {
         self.evaluation_context(cancel).evaluate(samples)
     }
 
-    /// Bytes in memory: trained and frozen weights, their rounded copy, gradients, optimizer state and averages.
+    /// Bytes in memory: trained and frozen weights, their rounded copy, gradients, optimizer state
+    /// and averages.
     pub fn state_bytes(&self) -> u64 {
         let dtype = self.precision.dtype();
         let rounded = self.rounded.as_ref().map_or(0, |p| p.bytes_in(dtype));
@@ -273,11 +279,12 @@ impl TrainState {
         &self.device
     }
 
-    /// One optimizer step: divide once, clip by global norm, update. `step` counts the steps done before. In f16 a gradient
-    /// that overflowed halves the loss scale as long as it can be halved.
+    /// One optimizer step: divide once, clip by global norm, update. `step` counts the steps done
+    /// before. In f16 a gradient that overflowed halves the loss scale as long as it can be halved.
     ///
     /// # Errors
-    /// Several steps in a row without a finite gradient, and no loss scale to blame: the run has diverged.
+    /// Several steps in a row without a finite gradient, and no loss scale to blame: the run has
+    /// diverged.
     pub fn update(&mut self, batch: &AccumulatedBatch, step: u64) -> Result<Update> {
         let learning_rate = self.schedule.rate(step);
         let weight = batch.weight * self.loss_factor();
@@ -338,8 +345,8 @@ impl TrainState {
         first_non_finite(&self.parameters)
     }
 
-    /// Halves the loss scale if it may have caused the overflow, and returns the scale before. The loss itself is not scaled, so
-    /// a non-finite loss has another cause.
+    /// Halves the loss scale if it may have caused the overflow, and returns the scale before. The
+    /// loss itself is not scaled, so a non-finite loss has another cause.
     fn halve_loss_scale(&mut self, loss: f64) -> Option<f64> {
         match &mut self.precision {
             Precision::F16(scale) if loss.is_finite() && !scale.is_at_floor() => {

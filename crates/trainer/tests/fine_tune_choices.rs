@@ -1,4 +1,5 @@
-//! Choices of what to train in a pretrained model: every offered choice is accepted, any other is refused.
+//! Choices of what to train in a pretrained model: every offered choice is accepted, any other is
+//! refused.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

@@ -32,14 +32,14 @@ fn model(size: TextSize, tokens: u32, dtype: DType) -> (Network, Parameters) {
     (network, parameters)
 }
 
-/// Extends 12 tokens to `tokens` with the most probable ones, with or without the cache. Returns the tokens, the scores of each
-/// step, and the seconds it took.
+/// Extends 12 tokens to `tokens` with the most probable ones, with or without the cache. Returns
+/// the tokens, the scores of each step, and the seconds it took.
 fn written(
-    (network, parameters): &(Network, Parameters),
+    model: &(Network, Parameters),
     tokens: usize,
     keep: bool,
 ) -> (Vec<u32>, Vec<Vec<f64>>, f64) {
-    let Network::Gpt(network) = network else {
+    let (Network::Gpt(network), parameters) = model else {
         panic!("it is a language model");
     };
     let mut ids: Vec<u32> = (0..12).map(|i| 37 * i % 257).collect();

@@ -1,5 +1,5 @@
-//! One optimizer step: it matches a readable reference, is skipped if a gradient is not finite, and is not changed by a
-//! micro-batch that fails. Also the queue of samples behind it.
+//! One optimizer step: it matches a readable reference, is skipped if a gradient is not finite, and
+//! is not changed by a micro-batch that fails. Also the queue of samples behind it.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -15,7 +15,9 @@ use tape::{Cancel, Kernels, Parameters, Stream, Tape, TapeError, Value};
 use trainer::rooms::{EffectiveBatch, OptimizerState, SampleQueue, Schedule};
 use trainer::{ModelKind, OptimizerKind, TrainError};
 
-/// The reference for one value: Loshchilov and Hutter 2019, algorithm 2, and the momentum of Sutskever et al. 2013.
+/// The reference for one value: Loshchilov and Hutter 2019, algorithm 2, and the momentum of
+/// Sutskever et al. 2013.
+#[derive(Default)]
 struct Reference {
     first: f64,
     second: f64,
@@ -39,16 +41,18 @@ impl Reference {
 
 const SHAPES: [&[usize]; 3] = [&[7, 13], &[13], &[2, 3, 3, 3]];
 
+/// Random values for each shape.
+fn drawn(stream: Stream, deviation: f64) -> Vec<Vec<f64>> {
+    let shapes = SHAPES.iter().zip(0..);
+    let values = |(shape, i): (&&[usize], u64)| {
+        let stream = stream.at(i);
+        stream.truncated_normal(shape.iter().product(), deviation)
+    };
+    shapes.map(values).collect()
+}
+
 fn check_reference(kind: OptimizerKind) {
-    let start: Vec<Vec<f64>> = SHAPES
-        .iter()
-        .enumerate()
-        .map(|(i, shape)| {
-            Stream::new(1)
-                .at(i as u64)
-                .truncated_normal(shape.iter().product(), 1.0)
-        })
-        .collect();
+    let start = drawn(Stream::new(1), 1.0);
     let mut parameters = Parameters::default();
     for (i, (shape, values)) in SHAPES.iter().zip(&start).enumerate() {
         let name = format!("p{i}");
@@ -58,31 +62,11 @@ fn check_reference(kind: OptimizerKind) {
     }
     let mut optimizer = OptimizerState::new(kind, 0.05, &parameters).unwrap();
     let mut expected = start.clone();
-    let mut references: Vec<Vec<Reference>> = start
-        .iter()
-        .map(|values| {
-            values
-                .iter()
-                .map(|_| Reference {
-                    first: 0.0,
-                    second: 0.0,
-                    momentum: 0.0,
-                })
-                .collect()
-        })
-        .collect();
+    let references = |values: &Vec<f64>| values.iter().map(|_| Reference::default()).collect();
+    let mut references: Vec<Vec<Reference>> = start.iter().map(references).collect();
     for step in 1..=50u64 {
         let (rate, factor) = (0.02 / step as f64, 0.125);
-        let gradients: Vec<Vec<f64>> = start
-            .iter()
-            .enumerate()
-            .map(|(i, values)| {
-                Stream::new(2)
-                    .at(step)
-                    .at(i as u64)
-                    .truncated_normal(values.len(), 3.0)
-            })
-            .collect();
+        let gradients = drawn(Stream::new(2).at(step), 3.0);
         for (i, gradient) in gradients.iter().enumerate() {
             // Norms and biases, which have one axis, do not decay.
             let decay = if SHAPES[i].len() > 1 { 0.05 } else { 0.0 };
@@ -223,16 +207,16 @@ fn a_cancelled_micro_batch_keeps_parameters_and_samples() {
         batch
             .pending
             .deliver(samples(4, 5).into_iter().map(Ok).collect());
-        let piece = task.gradients(batch.pending.micro_batch(1)).unwrap();
-        batch.add(piece).unwrap();
+        let result = task.gradients(batch.pending.micro_batch(1)).unwrap();
+        batch.add(result).unwrap();
         cancel.store(true, Ordering::Relaxed);
         let error = task.gradients(batch.pending.micro_batch(2)).err().unwrap();
         assert!(error.is_cancelled() && !error.is_memory());
         assert_eq!((batch.pending.remaining(), batch.micro_batches()), (3, 1));
         cancel.store(false, Ordering::Relaxed);
         assert_eq!(batch.pending.micro_batch(9).len(), 3);
-        let piece = task.gradients(batch.pending.micro_batch(3)).unwrap();
-        batch.add(piece).unwrap();
+        let result = task.gradients(batch.pending.micro_batch(3)).unwrap();
+        batch.add(result).unwrap();
         let expected = whole(&task, &samples(4, 5), &[1, 3]);
         let redone = batch.finish().unwrap();
         assert_eq!(redone.loss.to_bits(), expected.loss.to_bits());
@@ -240,7 +224,8 @@ fn a_cancelled_micro_batch_keeps_parameters_and_samples() {
     }
 }
 
-/// The whole model is one checkpointed block, so that the flag can rise in the forward pass and around its recomputation.
+/// The whole model is one checkpointed block, so that the flag can rise in the forward pass and
+/// around its recomputation.
 #[test]
 fn cancelling_forward_or_backward_keeps_the_parameters() {
     for kind in ModelKind::SMALL {
@@ -321,7 +306,8 @@ fn a_batch_without_a_readable_sample_has_no_sums() {
     assert!(batch.finish().is_none());
 }
 
-/// Twenty samples in effective batches of eight make three steps. The last one has four samples, and its mean is over four.
+/// Twenty samples in effective batches of eight make three steps. The last one has four samples,
+/// and its mean is over four.
 #[test]
 fn the_short_last_batch_of_an_epoch_has_its_own_weight() {
     let order = Order {

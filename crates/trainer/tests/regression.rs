@@ -1,4 +1,5 @@
-//! Regression targets besides classes or alone: missing targets never count, and no split changes the training.
+//! Regression targets besides classes or alone: missing targets never count, and no split changes
+//! the training.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -41,7 +42,8 @@ fn regression_plan(dtype: DType, balance: Balance, classes: usize) -> Plan {
     }
 }
 
-/// Samples in which each target is missing in about a third, and target 3 in all but one; with the factors of the loader.
+/// Samples in which each target is missing in about a third, and target 3 in all but one; with the
+/// factors of the loader.
 fn masked(count: usize, seed: u64) -> Vec<Sample> {
     let mut all = samples(count, seed);
     let stream = Stream::new(seed).site("numbers");
@@ -163,9 +165,9 @@ fn a_missing_target_is_never_read() {
     for sample in &mut nothing {
         sample.targets = vec![None; TARGETS];
     }
-    let piece: MicroBatchResult = learner.gradients(Cancel::default(), &nothing).unwrap();
-    assert_eq!(piece.loss, 0.0);
-    for gradient in &piece.gradients {
+    let result: MicroBatchResult = learner.gradients(Cancel::default(), &nothing).unwrap();
+    assert_eq!(result.loss, 0.0);
+    for gradient in &result.gradients {
         assert_eq!(norm(&to_f64(gradient).unwrap()), 0.0);
     }
 }

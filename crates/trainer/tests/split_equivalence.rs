@@ -1,5 +1,5 @@
-//! Split equivalence: the split into micro-batches never changes the training. Compares gradients, weights after many steps, and
-//! the bits of repeated runs.
+//! Split equivalence: the split into micro-batches never changes the training. Compares gradients,
+//! weights after many steps, and the bits of repeated runs.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -24,8 +24,8 @@ fn every_parameter_of_every_model_gets_a_gradient() {
     for kind in ModelKind::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let model = build(kind, dtype);
-            let piece = task(&model, dtype, Cancel::default()).gradients(&samples(3, 1));
-            let gradients = piece.unwrap().gradients;
+            let result = task(&model, dtype, Cancel::default()).gradients(&samples(3, 1));
+            let gradients = result.unwrap().gradients;
             assert_eq!(gradients.len(), model.1.len());
             for (gradient, parameter) in gradients.iter().zip(model.1.iter()) {
                 let name = format!("{} of {} in {dtype:?}", parameter.name, kind.name());

@@ -81,7 +81,8 @@ fn config(effective_batch: u32, tokens: u32) -> RunConfig {
     }
 }
 
-/// The loss and the weight of every step, processed in the micro-batches that `split` returns for a number of samples.
+/// The loss and the weight of every step, processed in the micro-batches that `split` returns for a
+/// number of samples.
 fn losses<T: Task>(
     plan: &Plan,
     data: &T::Data,
@@ -94,10 +95,10 @@ fn losses<T: Task>(
         let mut batch = EffectiveBatch::<T::Sample>::new(count);
         assert!(batch.pending.deliver(loader.fetch(count)).is_empty());
         for size in split(step, count) {
-            let piece = learner
+            let result = learner
                 .gradients(Cancel::default(), batch.pending.micro_batch(size))
                 .unwrap();
-            batch.add(piece).unwrap();
+            batch.add(result).unwrap();
         }
         assert_eq!(batch.pending.remaining(), 0);
         let whole = batch.finish().unwrap();

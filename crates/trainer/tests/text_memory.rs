@@ -17,9 +17,17 @@ static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
 
 /// Largest relative error of the count for documents that are read byte by byte.
 const BAR: f64 = 0.05;
-/// Largest ratio of counted to actual bytes of labeled texts. The count assumes three characters per token; banking77 has 4.3,
-/// sms_spam 3.2, the texts below 4.6.
+/// Largest ratio of counted to actual bytes of labeled texts. The count assumes three characters
+/// per token; banking77 has 4.3, sms_spam 3.2, the texts below 4.6.
 const MOST: f64 = 1.5;
+
+/// Bytes of texts in memory.
+struct Bytes {
+    /// As the plan counts them.
+    counted: f64,
+    /// On the heap.
+    taken: f64,
+}
 
 /// Sentences of a dozen words out of two million, distributed as in natural language.
 fn sentences(count: usize) -> impl Iterator<Item = String> {
@@ -46,9 +54,10 @@ fn sentences(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(sentence)
 }
 
-/// The bytes that a plan counts for a folder's texts, and those that opening them takes on the heap.
+/// The bytes that a plan counts for a folder's texts, and those that opening them takes on the
+/// heap.
 #[track_caller]
-fn counted_and_taken<T: Task>(folder: &Path, config: &RunConfig) -> (f64, f64) {
+fn text_bytes<T: Task>(folder: &Path, config: &RunConfig) -> Bytes {
     let look = look(
         folder,
         &InspectOptions::default(),
@@ -81,11 +90,12 @@ fn counted_and_taken<T: Task>(folder: &Path, config: &RunConfig) -> (f64, f64) {
         ..plan.clone()
     };
     assert_eq!(forecast(&plan), forecast(&without) + plan.texts_bytes);
-    (counted, taken)
+    Bytes { counted, taken }
 }
 
 #[track_caller]
-fn check((counted, taken): (f64, f64)) {
+fn check(bytes: Bytes) {
+    let Bytes { counted, taken } = bytes;
     assert!(
         taken > 100_000.0 && (counted / taken - 1.0).abs() <= BAR,
         "{counted} {taken}"
@@ -107,13 +117,14 @@ fn texts_in_memory_are_counted() {
         let row = |(i, text): (usize, String)| format!("{}\t{text}\n", ["spam", "ham"][i % 2]);
         let rows: String = sentences(texts).enumerate().map(row).collect();
         std::fs::write(folder.path().join("sms.tsv"), rows).unwrap();
-        counted_and_taken::<TextTask>(folder.path(), &config("text_micro"))
+        text_bytes::<TextTask>(folder.path(), &config("text_micro"))
     };
     // Let the library allocate what it keeps for the whole process, a third of a megabyte.
     labelled(300);
-    // The learned vocabulary and the words that its library caches per thread are freed by now; only tokens stay.
+    // The learned vocabulary and the words that its library caches per thread are freed by now;
+    // only tokens stay.
     for texts in [3_000, 9_000] {
-        let (counted, taken) = labelled(texts);
+        let Bytes { counted, taken } = labelled(texts);
         assert!(
             counted >= taken && counted <= MOST * taken,
             "{counted} {taken}"
@@ -125,7 +136,7 @@ fn texts_in_memory_are_counted() {
         let text = format!("{text}. ").repeat(300);
         std::fs::write(folder.path().join(format!("{i}.txt")), text).unwrap();
     }
-    check(counted_and_taken::<LanguageTask>(
+    check(text_bytes::<LanguageTask>(
         folder.path(),
         &config("gpt_micro"),
     ));

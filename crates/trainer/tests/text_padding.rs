@@ -1,4 +1,5 @@
-//! Texts of different lengths in one micro-batch: each has the loss and the gradient that it has alone, whatever its padding.
+//! Texts of different lengths in one micro-batch: each has the loss and the gradient that it has
+//! alone, whatever its padding.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -19,7 +20,8 @@ const SHAPE: TextEncoderShape = TextEncoderShape {
     heads: 4,
 };
 const CLASSES: usize = 5;
-/// More texts than a checkpointed block computes at a time, with the longest and the shortest length.
+/// More texts than a checkpointed block computes at a time, with the longest and the shortest
+/// length.
 const LENGTHS: [usize; 11] = [4, 19, 1, 7, 12, 2, 18, 3, 9, 19, 5];
 
 fn built() -> (TextEncoder, Parameters) {
@@ -29,22 +31,27 @@ fn built() -> (TextEncoder, Parameters) {
     (network, parameters)
 }
 
-/// Text `n` padded to `room` tokens with tokens drawn from `seed`.
-fn text(n: usize, room: usize, seed: u64) -> Vec<u32> {
+/// Text `n` padded to `length` tokens with tokens drawn from `seed`.
+fn text(n: usize, length: usize, seed: u64) -> Vec<u32> {
     let draw = |seed, i| {
         let stream = Stream::new(seed).at(n as u64);
         (stream.uniform(i as u64) * SHAPE.vocabulary as f64) as u32
     };
-    (0..room)
+    (0..length)
         .map(|i| draw(if i < LENGTHS[n] { 1 } else { seed }, i))
         .collect()
 }
 
-/// Loss of each of these texts and the summed gradient, padded to `room`.
-fn piece(texts: &[usize], room: usize, seed: u64, checkpointed: usize) -> (Vec<f64>, Vec<f64>) {
+/// Loss of each of these texts and the summed gradient, padded to `length`.
+fn losses_and_gradient(
+    texts: &[usize],
+    length: usize,
+    seed: u64,
+    checkpointed: usize,
+) -> (Vec<f64>, Vec<f64>) {
     let (network, parameters) = built();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
-    let ids: Vec<u32> = texts.iter().flat_map(|&n| text(n, room, seed)).collect();
+    let ids: Vec<u32> = texts.iter().flat_map(|&n| text(n, length, seed)).collect();
     let lengths: Vec<usize> = texts.iter().map(|&n| LENGTHS[n]).collect();
     let labels: Vec<u32> = texts.iter().map(|n| (n % CLASSES) as u32).collect();
     let scores = network
@@ -61,12 +68,12 @@ fn piece(texts: &[usize], room: usize, seed: u64, checkpointed: usize) -> (Vec<f
 fn a_text_is_independent_of_its_micro_batch() {
     let all: Vec<usize> = (0..LENGTHS.len()).collect();
     for checkpointed in [0, 1, SHAPE.depth] {
-        let (losses, gradient) = piece(&all, SHAPE.tokens, 2, checkpointed);
+        let (losses, gradient) = losses_and_gradient(&all, SHAPE.tokens, 2, checkpointed);
         let mut sum = vec![0.0; gradient.len()];
         for (n, loss) in losses.iter().enumerate() {
-            let (alone, own) = piece(&[n], LENGTHS[n], 0, checkpointed);
+            let (alone, own) = losses_and_gradient(&[n], LENGTHS[n], 0, checkpointed);
             assert!((loss - alone[0]).abs() <= 1e-13 * alone[0], "text {n}");
-            let (padded, gradient) = piece(&[n], SHAPE.tokens, 3, checkpointed);
+            let (padded, gradient) = losses_and_gradient(&[n], SHAPE.tokens, 3, checkpointed);
             assert!((padded[0] - alone[0]).abs() <= 1e-13 * alone[0], "{n}");
             let error = distance(&gradient, &own) / norm(&own);
             assert!(
@@ -84,7 +91,7 @@ fn a_text_is_independent_of_its_micro_batch() {
 fn padding_changes_no_bit() {
     let all: Vec<usize> = (0..LENGTHS.len()).collect();
     let bits = |seed| {
-        let (losses, gradient) = piece(&all, SHAPE.tokens, seed, 1);
+        let (losses, gradient) = losses_and_gradient(&all, SHAPE.tokens, seed, 1);
         let values = losses.into_iter().chain(gradient);
         values.map(f64::to_bits).collect::<Vec<_>>()
     };

@@ -1,4 +1,5 @@
-//! Token compression: no split changes the training, including hard decisions and noise, and a policy learns.
+//! Token compression: no split changes the training, including hard decisions and noise, and a
+//! policy learns.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -18,7 +19,8 @@ use trainer::rooms::{
 type Data = <CompressionTask as Task>::Data;
 
 const STEPS: u64 = 50;
-/// Samples per step: the windows of an epoch are not a multiple of it, and the last window is short.
+/// Samples per step: the windows of an epoch are not a multiple of it, and the last window is
+/// short.
 const BATCH: u32 = 7;
 
 /// Sentences of predictable words with one random word.
@@ -95,12 +97,14 @@ fn learner(plan: &Plan) -> TrainState {
     TrainState::new(plan, &candle_core::Device::Cpu).unwrap()
 }
 
-/// The sums of each step, processed in the micro-batches that `split` returns for a number of samples.
+/// The sums of each step, processed in the micro-batches that `split` returns for a number of
+/// samples.
 fn steps(
-    (plan, data): &(Plan, Data),
+    opened: &(Plan, Data),
     count: u64,
     split: impl Fn(u64, usize) -> Vec<usize>,
 ) -> Vec<AccumulatedBatch> {
+    let (plan, data) = opened;
     let mut learner = learner(plan);
     let step = |step: u64| {
         let samples = samples(plan, data, step);
@@ -108,10 +112,10 @@ fn steps(
         let sizes = split(step, samples.len());
         batch.pending.deliver(samples.into_iter().map(Ok).collect());
         for size in sizes {
-            let piece = learner
+            let result = learner
                 .gradients(Cancel::default(), batch.pending.micro_batch(size))
                 .unwrap();
-            batch.add(piece).unwrap();
+            batch.add(result).unwrap();
         }
         let whole = batch.finish().unwrap();
         assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
@@ -120,7 +124,8 @@ fn steps(
     (0..count).map(step).collect()
 }
 
-/// Checks the gradient of an effective batch in many splits, and the losses of 50 steps in random ones.
+/// Checks the gradient of an effective batch in many splits, and the losses of 50 steps in random
+/// ones.
 #[track_caller]
 fn check(name: &str, config: &RunConfig) {
     let folder = book();
@@ -133,8 +138,8 @@ fn check(name: &str, config: &RunConfig) {
     for batch in [&first, &short] {
         let splits = Splits::Standard { random: 4 };
         let splits = splits.of(batch.len(), Stream::new(2)).unwrap();
-        let piece = |range| learner.gradients(Cancel::default(), &batch[range]);
-        let found = compare(&learner.parameters, batch.len(), splits, piece).unwrap();
+        let result = |range| learner.gradients(Cancel::default(), &batch[range]);
+        let found = compare(&learner.parameters, batch.len(), splits, result).unwrap();
         let worst = found.worst();
         println!(
             "{name}: gradients differ by {:.1e} ({})",
@@ -265,10 +270,10 @@ fn one_backward_pass_trains_both_networks() {
     let folder = book();
     let (plan, data) = opened(&folder, &learning("joint"));
     let learner = learner(&plan);
-    let piece = learner.gradients(Cancel::default(), &samples(&plan, &data, 0));
-    let piece = piece.unwrap();
+    let result = learner.gradients(Cancel::default(), &samples(&plan, &data, 0));
+    let result = result.unwrap();
     for part in ["model.", "policy."] {
-        let of_part = learner.parameters.iter().zip(&piece.gradients);
+        let of_part = learner.parameters.iter().zip(&result.gradients);
         let mut of_part = of_part.filter(|(p, _)| p.name.starts_with(part));
         assert!(of_part.all(|(_, g)| to_f64(g).unwrap().iter().any(|v| *v != 0.0)));
     }

@@ -1,4 +1,5 @@
-//! The labeled texts of one split as tokens: all token ids in one array, the end of each text, and its label.
+//! The labeled texts of one split as tokens: all token ids in one array, the end of each text, and
+//! its label.
 
 use crate::error::Result;
 use dataset::{Part, TextInspection, TextRows, Tokenizer};

@@ -22,7 +22,8 @@ impl DocumentData {
     /// Reads and tokenizes the documents of both splits.
     ///
     /// # Errors
-    /// A file is missing or has changed since the inspection, or the vocabulary has no token to separate documents.
+    /// A file is missing or has changed since the inspection, or the vocabulary has no token to
+    /// separate documents.
     pub fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self> {
         let found = &*expect_texts(plan, found)?;
         let tokenizer = &open_tokenizer(plan, found, run)?;

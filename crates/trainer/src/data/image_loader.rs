@@ -1,5 +1,5 @@
-//! Images in the order of the run, decoded ahead of the training by worker threads. Neither the threads nor the depth of the
-//! prefetch change a sample or its place in the order.
+//! Images in the order of the run, decoded ahead of the training by worker threads. Neither the
+//! threads nor the depth of the prefetch change a sample or its place in the order.
 
 use super::{EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::{Augmentation, Plan};
@@ -75,8 +75,8 @@ impl PrefetchOptions {
         }
     }
 
-    /// The most bytes that decoded samples and caches take in a run of this plan, training and held-out loader together. A
-    /// cached image is up to three times as large as its sample.
+    /// The most bytes that decoded samples and caches take in a run of this plan, training and
+    /// held-out loader together. A cached image is up to three times as large as its sample.
     pub fn max_bytes(&self, plan: &Plan) -> u64 {
         let cached = |images: u64| self.cache_bytes.min(images * 3 * self.sample_bytes);
         let depth = self.depth_samples as u64 * self.sample_bytes;
@@ -145,7 +145,8 @@ pub struct ImageLoader {
 }
 
 impl ImageLoader {
-    /// Starts the workers; samples are loaded from `step` on. The threads live as long as the loader.
+    /// Starts the workers; samples are loaded from `step` on. The threads live as long as the
+    /// loader.
     pub fn start(
         plan: &Plan,
         inspection: &Inspection,
@@ -240,8 +241,9 @@ impl TrainLoader for ImageLoader {
     }
 }
 
-/// For each regression target, the number of samples in the effective batch over the number of samples that have the target.
-/// The batch divides every loss by all of its samples; the factor turns that into the mean over those that have the target.
+/// For each regression target, the number of samples in the effective batch over the number of
+/// samples that have the target. The batch divides every loss by all of its samples; the factor
+/// turns that into the mean over those that have the target.
 fn target_factors(dataset: &ImageDataset, samples: &[u32]) -> Vec<f64> {
     let mut present: Vec<u64> = Vec::new();
     for &index in samples {

@@ -1,4 +1,5 @@
-//! The relative frequency of each token in the training texts: counted once and saved in the run folder.
+//! The relative frequency of each token in the training texts: counted once and saved in the run
+//! folder.
 
 use crate::durable::publish;
 use crate::error::{Result, at};

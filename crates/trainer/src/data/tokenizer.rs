@@ -1,4 +1,5 @@
-//! The tokenizer of a run: the one of its pretrained model, a vocabulary learned once from the training texts, or bytes.
+//! The tokenizer of a run: the one of its pretrained model, a vocabulary learned once from the
+//! training texts, or bytes.
 
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
@@ -9,10 +10,12 @@ use runlog::{RunFolder, format_count};
 /// File name of the vocabulary in the run folder.
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
-/// The tokenizer for the texts of a run. A vocabulary is learned when the run starts and saved in its folder.
+/// The tokenizer for the texts of a run. A vocabulary is learned when the run starts and saved in
+/// its folder.
 ///
 /// # Errors
-/// The pretrained model has no tokenizer that Ebb can read, or the vocabulary cannot be learned or saved.
+/// The pretrained model has no tokenizer that Ebb can read, or the vocabulary cannot be learned or
+/// saved.
 pub(super) fn open_tokenizer(
     plan: &Plan,
     found: &TextInspection,
@@ -25,14 +28,16 @@ pub(super) fn open_tokenizer(
     }
 }
 
-/// The vocabulary of at most `size` tokens that is saved in the run folder; learns and saves it first if there is none.
+/// The vocabulary of at most `size` tokens that is saved in the run folder; learns and saves it
+/// first if there is none.
 fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Result<Tokenizer> {
     let path = run.path.join(TOKENIZER);
     if path.exists() {
         return Ok(Tokenizer::load(&path)?);
     }
     let rows = TextRows::open(found, Part::Train)?;
-    // Byte pairs: the library numbers word pieces differently each time it learns them, so two runs would differ.
+    // Byte pairs: the library numbers word pieces differently each time it learns them, so two runs
+    // would differ.
     let learned = Tokenizer::learn(Vocabulary::BytePairs, size as usize, rows.texts())?;
     if learned.vocabulary() > size as usize {
         return Err(TrainError::Setting {
@@ -65,8 +70,9 @@ pub(crate) fn document_boundary(tokenizer: &Tokenizer) -> Result<u32> {
     })
 }
 
-/// Runs `work` on a thread of its own. The tokenizers library caches up to 10,000 words per vocabulary and thread until that
-/// thread ends; on the training thread they would stay for the whole run.
+/// Runs `work` on a thread of its own. The tokenizers library caches up to 10,000 words per
+/// vocabulary and thread until that thread ends; on the training thread they would stay for the
+/// whole run.
 pub(super) fn on_tokenizer_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("tokens".to_owned());

@@ -1,5 +1,5 @@
-//! Generates text with a language model, token by token. The same prompt, options and seed give the same text. Keys and values are
-//! cached, so each token costs a forward pass over itself alone.
+//! Generates text with a language model, token by token. The same prompt, options and seed give the
+//! same text. Keys and values are cached, so each token costs a forward pass over itself alone.
 
 use super::TrainedModel;
 use crate::error::Result;
@@ -13,7 +13,8 @@ use tape::inplace::to_f64;
 pub struct GenerationOptions {
     /// Most tokens to generate.
     pub tokens: usize,
-    /// Logits are divided by it. Below 1, probable tokens become more probable; at 0, the most probable token is always chosen.
+    /// Logits are divided by it. Below 1, probable tokens become more probable; at 0, the most
+    /// probable token is always chosen.
     pub temperature: f64,
     /// Samples from this many of the most probable tokens only; from all if absent.
     pub top_k: Option<usize>,
@@ -22,8 +23,8 @@ pub struct GenerationOptions {
 }
 
 impl TrainedModel {
-    /// The text that follows `prompt`. It ends early if the model ends its document. When the context is full, the second half
-    /// of the text is read again.
+    /// The text that follows `prompt`. It ends early if the model ends its document. When the
+    /// context is full, the second half of the text is read again.
     ///
     /// # Errors
     /// The model is not a language model.

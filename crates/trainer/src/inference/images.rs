@@ -28,8 +28,8 @@ impl TrainedModel {
         Ok(self.evaluation(self.sum_over(loader)?, 0, part_label))
     }
 
-    /// Matches regression targets by the names of their columns, with the statistics of the training. A target that the dataset
-    /// does not have is missing.
+    /// Matches regression targets by the names of their columns, with the statistics of the
+    /// training. A target that the dataset does not have is missing.
     fn match_columns(&self, found: &mut Inspection) {
         let place = |name: &String| found.targets.iter().position(|column| column.name == *name);
         let columns = self.columns().iter();

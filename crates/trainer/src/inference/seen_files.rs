@@ -1,5 +1,5 @@
-//! The files of a run's dataset, so that training samples are not taken for new ones. Files are compared by path: a copy is
-//! another file.
+//! The files of a run's dataset, so that training samples are not taken for new ones. Files are
+//! compared by path: a copy is another file.
 
 use crate::plan::DatasetRef;
 use crate::task::split_name;
@@ -28,7 +28,8 @@ impl SeenFiles {
             && !paths(found).any(|file| self.0.contains(&file))
     }
 
-    /// The name of the evaluated split in a report: `whole` for a new dataset, which Ebb does not split.
+    /// The name of the evaluated split in a report: `whole` for a new dataset, which Ebb does not
+    /// split.
     pub fn part_label<'a>(&self, part: Part, found: impl Into<DatasetRef<'a>>) -> &'static str {
         match part {
             Part::Train if self.is_new(found) => "whole",

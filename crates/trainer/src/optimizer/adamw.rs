@@ -1,6 +1,6 @@
 //! AdamW (Loshchilov and Hutter 2019).
 
-use super::{Optimizer, StateSpec, StateTensor, StepMember, StepOptions, incomplete_state};
+use super::{Optimizer, StateSpec, StateTensor, StepOptions, incomplete_state};
 use crate::error::Result;
 use candle_core::Tensor;
 use tape::Stream;
@@ -40,6 +40,17 @@ impl Optimizer for AdamW {
         names.map(|name| StateSpec::like(name, parameter)).into()
     }
 
+    fn fused_state<'a>(&self, state: &'a [StateTensor]) -> Option<[&'a Tensor; 2]> {
+        match state {
+            [first, second] => Some([&first.tensor, &second.tensor]),
+            _ => None,
+        }
+    }
+
+    fn step_fused(&self, members: &[Member], options: &StepOptions) -> Result<bool> {
+        Ok(adamw_together(members, rule(options))?)
+    }
+
     fn step(
         &self,
         parameter: &mut Tensor,
@@ -48,36 +59,10 @@ impl Optimizer for AdamW {
         options: &StepOptions,
         _noise: Stream,
     ) -> Result<()> {
-        let member = StepMember {
-            parameter,
-            state,
-            gradient,
-            weight_decay: options.weight_decay,
-        };
-        if self.step_together(&[member], options)? {
-            return Ok(());
-        }
         let [first, second] = state else {
             return Err(incomplete_state());
         };
         let (first, second) = (&mut first.tensor, &mut second.tensor);
         Ok(adamw(parameter, first, second, gradient, rule(options))?)
-    }
-
-    fn step_together(&self, members: &[StepMember], options: &StepOptions) -> Result<bool> {
-        let mut all = Vec::with_capacity(members.len());
-        for member in members {
-            let [first, second] = member.state else {
-                return Ok(false);
-            };
-            all.push(Member {
-                parameter: member.parameter,
-                first: &first.tensor,
-                second: &second.tensor,
-                gradient: member.gradient,
-                weight_decay: member.weight_decay,
-            });
-        }
-        Ok(adamw_together(&all, rule(options))?)
     }
 }

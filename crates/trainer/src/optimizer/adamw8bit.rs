@@ -1,13 +1,14 @@
 //! AdamW with moments of one byte per value (Dettmers et al. 2022).
 
 use super::adamw::{AdamW, rule};
-use super::{Optimizer, StateSpec, StateTensor, StepMember, StepOptions};
+use super::{Optimizer, StateSpec, StateTensor, StepOptions};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 use tape::Stream;
-use tape::update::{BLOCK, ByteMoment, adamw8bit};
+use tape::update::{BLOCK, ByteMoment, Member, adamw8bit};
 
-/// Parameters with fewer values keep moments in full: they take little memory and are the most sensitive ones.
+/// Parameters with fewer values keep moments in full: they take little memory and are the most
+/// sensitive ones.
 const MIN_VALUES: usize = 4096;
 
 /// AdamW with 8-bit moments of large parameters.
@@ -41,6 +42,15 @@ impl Optimizer for AdamW8bit {
         ]
     }
 
+    /// There is no kernel for 8-bit moments.
+    fn fused_state<'a>(&self, state: &'a [StateTensor]) -> Option<[&'a Tensor; 2]> {
+        AdamW.fused_state(state)
+    }
+
+    fn step_fused(&self, members: &[Member], options: &StepOptions) -> Result<bool> {
+        AdamW.step_fused(members, options)
+    }
+
     fn step(
         &self,
         parameter: &mut Tensor,
@@ -62,10 +72,5 @@ impl Optimizer for AdamW8bit {
         (codes1.tensor, scales1.tensor) = (first.codes, first.scales);
         (codes2.tensor, scales2.tensor) = (second.codes, second.scales);
         Ok(())
-    }
-
-    /// There is no kernel for 8-bit moments.
-    fn step_together(&self, members: &[StepMember], options: &StepOptions) -> Result<bool> {
-        AdamW.step_together(members, options)
     }
 }

@@ -1,6 +1,7 @@
-//! Optimizer state in a memory-mapped file. It is read, changed and written back one parameter at a time, so that the footprint
-//! holds the state of one parameter at most and the system may reclaim the pages of all others. The scratch file has no name and
-//! disappears with the process; checkpoints do not depend on it.
+//! Optimizer state in a memory-mapped file. It is read, changed and written back one parameter at a
+//! time, so that the footprint holds the state of one parameter at most and the system may reclaim
+//! the pages of all others. The scratch file has no name and disappears with the process;
+//! checkpoints do not depend on it.
 
 use super::StateTensor;
 use super::saved_tensor::{MappedTensor, SavedTensor};
@@ -31,7 +32,8 @@ struct Place {
 }
 
 impl MappedState {
-    /// Writes the state to a file in `folder`. The state in memory may be freed once this has succeeded.
+    /// Writes the state to a file in `folder`. The state in memory may be freed once this has
+    /// succeeded.
     ///
     /// # Errors
     /// The disk is full, or the folder is not writable.
@@ -117,7 +119,8 @@ impl MappedState {
         let end = places.last().map_or(0, |place| place.start + place.bytes);
         let mut options = MmapOptions::new();
         options.offset(begin as u64).len(end - begin);
-        // SAFETY: the file has no name, so nothing else can open, change or shorten it, and its blocks are allocated.
+        // SAFETY: the file has no name, so nothing else can open, change or shorten it, and its
+        // blocks are allocated.
         let map = unsafe { options.map_mut(&self.file) };
         Ok((map.map_err(at(&self.folder))?, begin))
     }
@@ -153,7 +156,8 @@ fn unnamed_file(folder: &Path, bytes: u64) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Copies the values of a tensor to `bytes`, which have its size. On a GPU this waits for the device.
+/// Copies the values of a tensor to `bytes`, which have its size. On a GPU this waits for the
+/// device.
 fn store(tensor: &Tensor, bytes: &mut [u8]) -> Result<()> {
     fn copy<const N: usize>(bytes: &mut [u8], values: impl Iterator<Item = [u8; N]>) {
         let chunks = bytes.chunks_exact_mut(N);

@@ -1,4 +1,5 @@
-//! A tensor to be written to a checkpoint. A mapped tensor is written from its pages, without a copy in memory.
+//! A tensor to be written to a checkpoint. A mapped tensor is written from its pages, without a
+//! copy in memory.
 
 use candle_core::{DType, Tensor};
 use memmap2::Mmap;

@@ -1,6 +1,6 @@
 //! Stochastic gradient descent with momentum (Sutskever et al. 2013).
 
-use super::{Optimizer, StateSpec, StateTensor, StepMember, StepOptions, incomplete_state};
+use super::{Optimizer, StateSpec, StateTensor, StepOptions, incomplete_state};
 use crate::error::Result;
 use candle_core::Tensor;
 use tape::Stream;
@@ -33,6 +33,18 @@ impl Optimizer for Sgd {
         vec![StateSpec::like("momentum", parameter)]
     }
 
+    /// The kernel of SGD does not read a second tensor.
+    fn fused_state<'a>(&self, state: &'a [StateTensor]) -> Option<[&'a Tensor; 2]> {
+        match state {
+            [momentum] => Some([&momentum.tensor, &momentum.tensor]),
+            _ => None,
+        }
+    }
+
+    fn step_fused(&self, members: &[Member], options: &StepOptions) -> Result<bool> {
+        Ok(sgd_together(members, rule(options))?)
+    }
+
     fn step(
         &self,
         parameter: &mut Tensor,
@@ -41,15 +53,6 @@ impl Optimizer for Sgd {
         options: &StepOptions,
         _noise: Stream,
     ) -> Result<()> {
-        let member = StepMember {
-            parameter,
-            state,
-            gradient,
-            weight_decay: options.weight_decay,
-        };
-        if self.step_together(&[member], options)? {
-            return Ok(());
-        }
         let [momentum] = state else {
             return Err(incomplete_state());
         };
@@ -59,23 +62,5 @@ impl Optimizer for Sgd {
             gradient,
             rule(options),
         )?)
-    }
-
-    fn step_together(&self, members: &[StepMember], options: &StepOptions) -> Result<bool> {
-        let mut all = Vec::with_capacity(members.len());
-        for member in members {
-            let [momentum] = member.state else {
-                return Ok(false);
-            };
-            all.push(Member {
-                parameter: member.parameter,
-                first: &momentum.tensor,
-                // The kernel of SGD does not read a second moment.
-                second: &momentum.tensor,
-                gradient: member.gradient,
-                weight_decay: member.weight_decay,
-            });
-        }
-        Ok(sgd_together(&all, rule(options))?)
     }
 }

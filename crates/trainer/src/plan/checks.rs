@@ -62,7 +62,8 @@ impl Plan {
     /// Checks a config against a dataset and fills in what the user left open.
     ///
     /// # Errors
-    /// The first setting that does not work, with the values that do; or why the dataset cannot be trained on.
+    /// The first setting that does not work, with the values that do; or why the dataset cannot be
+    /// trained on.
     pub fn check<'d>(config: &RunConfig, data: impl Into<DatasetRef<'d>>) -> Result<Plan> {
         config.validate()?;
         // A caller that knows the machine's memory has chosen a tier before.
@@ -191,11 +192,12 @@ impl Plan {
         }
     }
 
-    /// Refuses a half precision on the CPU before anything of a run is created, a GPU included. If the prediction of the device
-    /// is wrong, the run is refused when it starts.
+    /// Refuses a half precision on the CPU before anything of a run is created, a GPU included. If
+    /// the prediction of the device is wrong, the run is refused when it starts.
     ///
     /// # Errors
-    /// The precision is half, the device can only be the CPU, and the user did not ask for the CPU by name.
+    /// The precision is half, the device can only be the CPU, and the user did not ask for the CPU
+    /// by name.
     pub fn check_precision(&self) -> Result<()> {
         if self.precision.is_half() && foresee_kind(self.device) == "cpu" {
             self.precision

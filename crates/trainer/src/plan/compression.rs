@@ -1,4 +1,5 @@
-//! The options of token compression: which policy chooses the tokens to keep, how many, and how the policy is learned.
+//! The options of token compression: which policy chooses the tokens to keep, how many, and how the
+//! policy is learned.
 
 use super::checks::{find_by_name, invalid_setting};
 use crate::error::Result;
@@ -40,9 +41,11 @@ impl DropPolicy {
 /// How a policy is learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learning {
-    /// By the gradient of the loss through the choice, straight through a relaxation (Jang et al. 2016).
+    /// By the gradient of the loss through the choice, straight through a relaxation (Jang et al.
+    /// 2016).
     Gumbel,
-    /// By the advantage over a learned baseline times the gradient of the log probability (Williams 1992).
+    /// By the advantage over a learned baseline times the gradient of the log probability (Williams
+    /// 1992).
     PolicyGradient,
     /// Both.
     Joint,
@@ -79,8 +82,8 @@ pub struct Compression {
     pub policy: DropPolicy,
     /// How the policy is learned.
     pub learning: Learning,
-    /// Fraction of the tokens of every window that is kept, rounded to whole tokens; absent, the policy keeps the tokens that
-    /// are worth their cost.
+    /// Fraction of the tokens of every window that is kept, rounded to whole tokens; absent, the
+    /// policy keeps the tokens that are worth their cost.
     pub kept_fraction: Option<f64>,
     /// Cost of a kept token, in nats.
     pub kept_cost: f64,
@@ -137,7 +140,8 @@ impl Compression {
         })
     }
 
-    /// The number of tokens to keep, if it is fixed. At least one is kept and, of two or more, at least one is dropped.
+    /// The number of tokens to keep, if it is fixed. At least one is kept and, of two or more, at
+    /// least one is dropped.
     pub fn kept(&self, tokens: usize) -> Option<usize> {
         self.kept_fraction.map(|fraction| {
             let kept = (tokens as f64 * fraction).round() as usize;

@@ -195,7 +195,8 @@ fn images(
     })
 }
 
-/// Regression targets often depend on details, so they get larger images; a pretrained model has its own size.
+/// Regression targets often depend on details, so they get larger images; a pretrained model has
+/// its own size.
 fn regression_side(found: &Inspection, origin: Option<&Origin>) -> Option<u32> {
     (!found.targets.is_empty() && origin.is_none()).then_some(REGRESSION_SIDE)
 }
@@ -225,7 +226,8 @@ fn refuse(key: &'static str, value: Option<impl ToString>, why: &str) -> Result<
     }
 }
 
-/// The image size: `asked`, or the model's default. `default` is a pair of the default and what the size must be a multiple of.
+/// The image size: `asked`, or the model's default. `default` is a pair of the default and what the
+/// size must be a multiple of.
 fn image_size(asked: Option<u32>, model: ModelKind, default: (u32, u32)) -> Result<u32> {
     let (default, multiple) = default;
     let size = asked.unwrap_or(default);

@@ -21,7 +21,8 @@ pub(super) fn lr_schedule(config: &RunConfig) -> Result<LrSchedule> {
     find_by_name("schedule", asked, &choices)
 }
 
-/// How images are mixed. A mixed image has shares of two classes, but no meaningful regression targets.
+/// How images are mixed. A mixed image has shares of two classes, but no meaningful regression
+/// targets.
 pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> Result<Mix> {
     let asked = config.mix.as_deref().unwrap_or("none");
     let mix = find_by_name("mix", asked, &MIXES)?;
@@ -60,7 +61,8 @@ pub(super) fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Ba
     find_by_name("loss_balance", asked.unwrap_or("fixed"), &choices)
 }
 
-/// The default peak learning rate. Pretrained weights take a lower one, a new head alone a higher one.
+/// The default peak learning rate. Pretrained weights take a lower one, a new head alone a higher
+/// one.
 pub(super) fn default_rate(optimizer: OptimizerKind, origin: Option<&Origin>) -> f64 {
     let adam = match origin.map(Origin::tuning) {
         None => 1e-3,

@@ -1,7 +1,8 @@
-//! Token compression: a policy decides which tokens of a window are kept, and a language model fills in the dropped ones. Both
-//! networks are trained by one backward pass, so no graph has to be kept for a second one. The loss is summed over dropped
-//! tokens and divided by the number of all tokens. Noise is a function of seed, step, sequence and position, so no split of the
-//! batch changes it.
+//! Token compression: a policy decides which tokens of a window are kept, and a language model
+//! fills in the dropped ones. Both networks are trained by one backward pass, so no graph has to be
+//! kept for a second one. The loss is summed over dropped tokens and divided by the number of all
+//! tokens. Noise is a function of seed, step, sequence and position, so no split of the batch
+//! changes it.
 
 mod advantages;
 mod baselines;
@@ -160,7 +161,8 @@ impl Task for CompressionTask {
         }
     }
 
-    /// `kept_fraction`, `reconstruction_loss`, `loss_per_dropped` and `reward`. The score is the negative loss.
+    /// `kept_fraction`, `reconstruction_loss`, `loss_per_dropped` and `reward`. The score is the
+    /// negative loss.
     fn metrics(sum: &EvaluatedMicroBatch, _inputs: &MetricInputs) -> Metrics {
         let mut metrics = Metrics::new(sum, &[], 0.0);
         metrics.score = -metrics.loss;
@@ -365,7 +367,8 @@ impl<'a, 'c> Pass<'a, 'c> {
             .loss(&self.tape, ids, kept, &targets, lengths, checkpointed)?)
     }
 
-    /// What the policy minimizes: its score function, the gradient through the choice itself, and the error of its baseline.
+    /// What the policy minimizes: its score function, the gradient through the choice itself, and
+    /// the error of its baseline.
     fn policy_losses(
         &self,
         choice: &KeepChoice,

@@ -83,8 +83,8 @@ impl ConfusionMatrix {
         }
     }
 
-    /// The mean of F1 over the classes that occur as label or as prediction: `2 correct / (samples + predictions)`. 0 without
-    /// samples.
+    /// The mean of F1 over the classes that occur as label or as prediction: `2 correct / (samples
+    /// + predictions)`. 0 without samples.
     pub fn macro_f1(&self) -> f64 {
         // For each class: correct predictions, and samples plus predictions.
         let mut by_class: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
@@ -153,7 +153,8 @@ mod tests {
     fn macro_f1_weighs_rare_classes_equally() {
         let mut confusion = ConfusionMatrix::default();
         assert_eq!(confusion.macro_f1(), 0.0);
-        // 90 of 90 correct, of the rare class 5 of 10: precision .947 and recall 1, precision 1 and recall .5.
+        // 90 of 90 correct, of the rare class 5 of 10: precision .947 and recall 1, precision 1 and
+        // recall .5.
         (0..90).for_each(|_| confusion.count(0, 0));
         (0..5).for_each(|_| confusion.count(1, 1));
         (0..5).for_each(|_| confusion.count(1, 0));

@@ -8,13 +8,16 @@ use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 
-/// The result of one training micro-batch: sums, not means. It owns its gradients; nothing else has changed.
+/// The result of one training micro-batch: sums, not means. It owns its gradients; nothing else has
+/// changed.
 pub struct MicroBatchResult {
-    /// Gradient of the summed loss times the loss factor, one per parameter. In half precision, of that type.
+    /// Gradient of the summed loss times the loss factor, one per parameter. In half precision, of
+    /// that type.
     pub gradients: Vec<Tensor>,
     /// Summed loss.
     pub loss: f64,
-    /// What the summed loss of the whole effective batch is divided by: samples, tokens or class weights.
+    /// What the summed loss of the whole effective batch is divided by: samples, tokens or class
+    /// weights.
     pub weight: f64,
     /// Number of samples.
     pub samples: usize,
@@ -55,7 +58,8 @@ pub struct ForwardContext<'a> {
     pub cancel: Cancel,
     /// Which implementation of the operations runs.
     pub kernels: Kernels,
-    /// Most bytes that may be saved for the backward pass. Beyond them the micro-batch fails as if the device had no memory.
+    /// Most bytes that may be saved for the backward pass. Beyond them the micro-batch fails as if
+    /// the device had no memory.
     pub limit_bytes: Option<u64>,
 }
 
@@ -97,15 +101,16 @@ impl<'a> ForwardContext<'a> {
         Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels)
     }
 
-    /// Backward pass of one loss. Returns a gradient for every parameter and the loss of each row, and waits for the device.
+    /// Backward pass of one loss. Returns a gradient for every parameter and the loss of each row,
+    /// and waits for the device.
     pub(super) fn backward(&self, tape: Tape, loss: Loss) -> Result<(Vec<Tensor>, Vec<f64>)> {
         let (per_row, root) = (loss.per_sample, loss.sum);
         let gradients = self.backward_from(tape, vec![(root, 1.0)])?;
         Ok((gradients, to_f64(&per_row)?))
     }
 
-    /// One backward pass from several losses, each with its factor. Returns a gradient for every parameter and waits for the
-    /// device.
+    /// One backward pass from several losses, each with its factor. Returns a gradient for every
+    /// parameter and waits for the device.
     pub(super) fn backward_from(
         &self,
         tape: Tape,

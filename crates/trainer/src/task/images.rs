@@ -97,8 +97,9 @@ impl Task for ImageTask {
         }
         let gradients = tape.backward(roots)?;
         context.device.synchronize()?;
-        // The loss of each sample, and of each term over the micro-batch. They are summed on the host in f64, sample by
-        // sample, so that the split cannot change them beyond each sample's own rounding.
+        // The loss of each sample, and of each term over the micro-batch. They are summed on the
+        // host in f64, sample by sample, so that the split cannot change them beyond each sample's
+        // own rounding.
         let (mut losses, mut sums) = (vec![0.0; samples.len()], vec![0.0; weights.len()]);
         for (((per_sample, factor), (weight, offset)), sum) in
             per_term.into_iter().zip(&weights).zip(&mut sums)
@@ -183,9 +184,10 @@ impl Task for ImageTask {
         }
     }
 
-    /// `accuracy`, `top_5` and `macro_f1` of the classes, if there are any; `mae.COLUMN` and `mae_of_mean.COLUMN` of each
-    /// regression target, in the unit of its column. The score is the accuracy, or the negative mean absolute error in
-    /// standard deviations if there are no classes.
+    /// `accuracy`, `top_5` and `macro_f1` of the classes, if there are any; `mae.COLUMN` and
+    /// `mae_of_mean.COLUMN` of each regression target, in the unit of its column. The score is the
+    /// accuracy, or the negative mean absolute error in standard deviations if there are no
+    /// classes.
     fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics {
         let mut metrics = if inputs.heads.classes == 0 {
             Metrics::new(sum, &[], 0.0)
@@ -202,7 +204,8 @@ impl Task for ImageTask {
             let mean = |of: fn(&RegressionErrors) -> f64| {
                 sum.targets.iter().map(of).sum::<f64>() / sum.targets.len() as f64
             };
-            // Learned weights would let a run improve its evaluation by weighing a hard target less.
+            // Learned weights would let a run improve its evaluation by weighing a hard target
+            // less.
             let weight = match inputs.heads.balance {
                 Balance::Fixed(weight) => weight,
                 Balance::Uncertainty => 1.0,

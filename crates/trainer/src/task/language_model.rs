@@ -1,5 +1,5 @@
-//! Language modeling: the next token of each window of documents. The loss is summed over tokens and divided by them; a window
-//! shorter than the model's is padded with tokens that do not count.
+//! Language modeling: the next token of each window of documents. The loss is summed over tokens
+//! and divided by them; a window shorter than the model's is padded with tokens that do not count.
 
 use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
@@ -127,7 +127,8 @@ impl LanguageTask {
     }
 }
 
-/// The loss of each token, [windows, tokens]. Padding stands at the end, where no counted token attends to it.
+/// The loss of each token, [windows, tokens]. Padding stands at the end, where no counted token
+/// attends to it.
 fn loss(
     context: &ForwardContext,
     tape: &Tape,

@@ -1,5 +1,5 @@
-//! Further metrics of a task as sums: by name, the sum and what it is divided by. No mean is formed before the last
-//! micro-batch.
+//! Further metrics of a task as sums: by name, the sum and what it is divided by. No mean is formed
+//! before the last micro-batch.
 
 use crate::skipped::Skipped;
 use std::collections::BTreeMap;
@@ -31,7 +31,8 @@ impl MetricSums {
         self.0.iter().map(mean).collect()
     }
 
-    /// The means of a step and the number of its non-finite gradient values; empty if the task has no further metrics.
+    /// The means of a step and the number of its non-finite gradient values; empty if the task has
+    /// no further metrics.
     pub fn of_step(&self, skipped: Option<&Skipped>) -> BTreeMap<String, f64> {
         let mut means = self.means();
         if !means.is_empty() {

@@ -1,4 +1,5 @@
-//! Errors of regression targets on held-out samples, and their means in the columns' units with confidence intervals.
+//! Errors of regression targets on held-out samples, and their means in the columns' units with
+//! confidence intervals.
 
 use dataset::TargetColumn;
 use std::collections::BTreeMap;
@@ -28,7 +29,8 @@ pub struct RegressionReport {
     pub interval: (f64, f64),
     /// Mean absolute error of predicting the training mean.
     pub mean_baseline_error: f64,
-    /// 95 % interval of the paired difference between the two; above 0, the network is better than the mean.
+    /// 95 % interval of the paired difference between the two; above 0, the network is better than
+    /// the mean.
     pub improvement_interval: (f64, f64),
 }
 
@@ -70,7 +72,8 @@ impl RegressionErrors {
         }
     }
 
-    /// The middle 95 % of the means over samples drawn with replacement (Efron 1979). The draws are deterministic.
+    /// The middle 95 % of the means over samples drawn with replacement (Efron 1979). The draws are
+    /// deterministic.
     fn bootstrap(&self, of: impl Fn(&(f64, f64)) -> f64) -> (f64, f64) {
         let values: Vec<f64> = self.absolute.iter().map(of).collect();
         let n = values.len();
@@ -91,7 +94,8 @@ impl RegressionErrors {
     }
 }
 
-/// Metrics by name, in the column's unit: `mae.mass_g`, and `mae_of_mean.mass_g` for predicting the training mean.
+/// Metrics by name, in the column's unit: `mae.mass_g`, and `mae_of_mean.mass_g` for predicting the
+/// training mean.
 pub(super) fn named(
     errors: &[RegressionErrors],
     columns: &[TargetColumn],

@@ -1,4 +1,5 @@
-//! The report of an evaluation: metrics for each class and each regression target, with confidence intervals.
+//! The report of an evaluation: metrics for each class and each regression target, with confidence
+//! intervals.
 
 use super::{EvaluatedMicroBatch, Metrics, RegressionReport};
 use crate::durable::publish;
@@ -149,7 +150,8 @@ impl EvaluationReport {
     }
 }
 
-/// The 95 % interval of the fraction `correct / all` (Wilson 1927). It stays within 0 and 1 and is valid for few samples.
+/// The 95 % interval of the fraction `correct / all` (Wilson 1927). It stays within 0 and 1 and is
+/// valid for few samples.
 pub fn wilson(correct: u64, all: u64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
@@ -194,7 +196,8 @@ mod tests {
             in_top_5: 10,
             ..EvaluatedMicroBatch::default()
         };
-        // 5 of 6 ants and 2 of 4 bees are correct; one ant is classified as a bee, two bees as cicadas.
+        // 5 of 6 ants and 2 of 4 bees are correct; one ant is classified as a bee, two bees as
+        // cicadas.
         for (label, predicted, count) in [(0, 0, 5), (0, 1, 1), (1, 1, 2), (1, 2, 2)] {
             (0..count).for_each(|_| sum.confusion.count(label, predicted));
         }

@@ -34,7 +34,8 @@ pub fn samples(count: usize, seed: u64) -> Vec<Sample> {
         .collect()
 }
 
-/// Micro-batch sizes that add up to `count`: one, all ones, a size that does not divide, then random ones.
+/// Micro-batch sizes that add up to `count`: one, all ones, a size that does not divide, then
+/// random ones.
 pub fn splits(count: usize, seed: u64, random: usize) -> Vec<Vec<usize>> {
     let mut splits = vec![vec![count], vec![1; count]];
     let uneven = count / 2 + 1;
@@ -76,10 +77,11 @@ pub fn build(kind: ModelKind, dtype: DType) -> (Network, Parameters) {
 
 /// The context of a training micro-batch on them.
 pub fn task<'a>(
-    (network, parameters): &'a (Network, Parameters),
+    model: &'a (Network, Parameters),
     dtype: DType,
     cancel: Cancel,
 ) -> ForwardContext<'a> {
+    let (network, parameters) = model;
     ForwardContext {
         pixels: Default::default(),
         class_weights: None,

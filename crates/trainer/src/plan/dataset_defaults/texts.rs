@@ -13,7 +13,8 @@ use runlog::RunConfig;
 const WINDOWS_SEEN: u64 = 12_000;
 /// Default size of a learned vocabulary.
 const VOCABULARY: u32 = 4096;
-/// Assumed bytes per token of a vocabulary; the tokens are counted once the documents are tokenized.
+/// Assumed bytes per token of a vocabulary; the tokens are counted once the documents are
+/// tokenized.
 const TOKEN_BYTES: u64 = 4;
 /// Assumed characters per token of a learned vocabulary; about right for English.
 const TOKEN_CHARACTERS: u32 = 3;
@@ -21,7 +22,8 @@ const TOKEN_CHARACTERS: u32 = 3;
 const DOCUMENT_TOKEN_BYTES: u64 = 1;
 /// Bytes in memory per token of a labeled text.
 const TEXT_TOKEN_BYTES: u64 = 4;
-/// Bytes in memory per text besides its tokens: its end, its position in an epoch, its label and its file.
+/// Bytes in memory per text besides its tokens: its end, its position in an epoch, its label and
+/// its file.
 const OVERHEAD_BYTES: u64 = 20;
 /// Default tokens per window of documents.
 const WINDOW: u32 = 256;
@@ -38,18 +40,9 @@ pub(super) fn texts(
     origin: Option<&Origin>,
 ) -> Result<DatasetDefaults> {
     let task = DatasetRef::Texts(found).configured_task(config)?;
-    let sizes: Vec<(&str, TextSize)> = TextSize::ALL
-        .into_iter()
-        .filter(|size| size.task() == task)
-        .map(|size| (size.name(), size))
-        .collect();
-    let default = sizes.first().map_or("", |(name, _)| name);
     let size = match origin {
         Some(_) => None,
-        None => {
-            let asked = config.model.as_deref().unwrap_or(default);
-            Some(find_by_name("model", asked, &sizes)?)
-        }
+        None => Some(own_size(config, task)?),
     };
     let is_language = found.task == Task::LanguageModel;
     refuse_foreign(config, task, is_language, origin)?;
@@ -87,7 +80,7 @@ pub(super) fn texts(
                 policy: compression.map(|compression| compression.policy),
             }),
             (None, Some(origin)) => pretrained_model(config, origin)?,
-            (None, None) => return Err(invalid_setting("model", default, "choose a model")),
+            (None, None) => return Err(invalid_setting("model", "", "choose a model")),
         },
         input_size: tokens,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
@@ -105,15 +98,29 @@ pub(super) fn texts(
             (false, "metal" | "cuda") => 64,
             (false, _) => 32,
         },
-        epochs: match is_language {
-            true => (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60),
-            false if origin.is_some() => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
-            false => (SAMPLES_SEEN / train_samples.max(1)).clamp(8, 60),
-        },
+        epochs: default_epochs(is_language, origin.is_some(), train_samples),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
         compression,
     })
+}
+
+/// The size of Ebb's own network that a config asks for; the first one of the task by default.
+fn own_size(config: &RunConfig, task: Task) -> Result<TextSize> {
+    let sizes = TextSize::ALL.into_iter().filter(|size| size.task() == task);
+    let sizes: Vec<(&str, TextSize)> = sizes.map(|size| (size.name(), size)).collect();
+    let default = sizes.first().map_or("", |(name, _)| name);
+    find_by_name("model", config.model.as_deref().unwrap_or(default), &sizes)
+}
+
+fn default_epochs(is_language: bool, is_pretrained: bool, train_samples: u64) -> u64 {
+    if is_language {
+        (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60)
+    } else if is_pretrained {
+        (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30)
+    } else {
+        (SAMPLES_SEEN / train_samples.max(1)).clamp(8, 60)
+    }
 }
 
 /// Refuses settings that do not apply to this task.
@@ -198,15 +205,16 @@ fn default_tokens(found: &TextInspection) -> u32 {
         .next_multiple_of(32)
 }
 
-/// Number of windows of a split that is read byte by byte. Each document is followed by a boundary token.
+/// Number of windows of a split that is read byte by byte. Each document is followed by a boundary
+/// token.
 fn windows(found: &TextInspection, part: Part, tokens: u32) -> u64 {
     let documents = found.samples.iter().filter(|sample| sample.part == part);
     let places = documents.map(|sample| u64::from(sample.end - sample.start) + 1);
     places.sum::<u64>().div_ceil(u64::from(tokens))
 }
 
-/// Balanced class weights, if the config asks for them: `N / (K n)` for a class with n of N texts in K classes. The mean over
-/// texts is 1.
+/// Balanced class weights, if the config asks for them: `N / (K n)` for a class with n of N texts
+/// in K classes. The mean over texts is 1.
 fn class_weights(config: &RunConfig, found: &TextInspection) -> Result<Option<Vec<f64>>> {
     let choices = [("none", false), ("balanced", true)];
     let asked = config.class_weights.as_deref().unwrap_or("none");

@@ -1,8 +1,9 @@
 //! The advantage of each decision of a policy, for one sequence.
 //!
-//! A dropped token costs its loss `l`; a kept one costs the price `c`. The learned baseline predicts the cost of dropping, `v`.
-//! With `p` the probability of keeping, the expected cost is `(1 - p) v + p c`. The advantage of a decision is the expected cost
-//! minus the actual one, plus half of what its neighbors' losses fell below their expectation, a quarter of that of the next
+//! A dropped token costs its loss `l`; a kept one costs the price `c`. The learned baseline
+//! predicts the cost of dropping, `v`. With `p` the probability of keeping, the expected cost is
+//! `(1 - p) v + p c`. The advantage of a decision is the expected cost minus the actual one, plus
+//! half of what its neighbors' losses fell below their expectation, a quarter of that of the next
 //! neighbors, and so on.
 
 /// The outcome for one sequence, one value per token.
@@ -16,14 +17,16 @@ pub struct Outcome<'a> {
     pub chances: &'a [f64],
     /// Expected cost of dropping each token, in nats.
     pub expected: &'a [f64],
-    /// Price of a kept token, in nats. If a fixed number of tokens is kept, it follows from the choice: see [`price`].
+    /// Price of a kept token, in nats. If a fixed number of tokens is kept, it follows from the
+    /// choice: see [`price`].
     pub cost: f64,
 }
 
 /// A loss is attributed to neighbors with this factor per position between them.
 const NEIGHBOR_DECAY: f64 = 0.5;
 
-/// The value of keeping one more token if a fixed number is kept: the expected costs weighted by how open each choice is.
+/// The value of keeping one more token if a fixed number is kept: the expected costs weighted by
+/// how open each choice is.
 pub fn price(chances: &[f64], expected: &[f64]) -> f64 {
     let open = |p: &f64| p * (1.0 - p);
     let all: f64 = chances.iter().map(open).sum();
@@ -64,9 +67,9 @@ impl Outcome<'_> {
         places.map(|i| own(i) + before[i] + after[i]).collect()
     }
 
-    /// Gradient of the policy's loss with respect to the logit of each token: minus the advantage times the gradient of the log
-    /// probability of the decision (Williams 1992). If a fixed number is kept, decisions are treated as independent, which is
-    /// off by one part in that number.
+    /// Gradient of the policy's loss with respect to the logit of each token: minus the advantage
+    /// times the gradient of the log probability of the decision (Williams 1992). If a fixed number
+    /// is kept, decisions are treated as independent, which is off by one part in that number.
     pub fn score(&self) -> Vec<f64> {
         let advantages = self.advantages();
         let places = advantages.iter().zip(self.kept).zip(self.chances);
@@ -75,9 +78,9 @@ impl Outcome<'_> {
             .collect()
     }
 
-    /// Gradient of minus the entropy with respect to the logit `z`, `z p (1 - p)`. Weighted by a temperature in nats, it draws
-    /// each `z` towards what keeping the token saves divided by the temperature (Haarnoja et al. 2018), which keeps choices open
-    /// until they are learned.
+    /// Gradient of minus the entropy with respect to the logit `z`, `z p (1 - p)`. Weighted by a
+    /// temperature in nats, it draws each `z` towards what keeping the token saves divided by the
+    /// temperature (Haarnoja et al. 2018), which keeps choices open until they are learned.
     pub fn entropy_slope(&self) -> Vec<f64> {
         let odds = |p: &f64| (p.max(1e-12) / (1.0 - p).max(1e-12)).ln();
         self.chances
@@ -86,7 +89,8 @@ impl Outcome<'_> {
             .collect()
     }
 
-    /// Gradient of the loss with respect to each choice: keeping a token costs the price and saves its actual or expected loss.
+    /// Gradient of the loss with respect to each choice: keeping a token costs the price and saves
+    /// its actual or expected loss.
     pub fn direct(&self) -> Vec<f64> {
         let places = 0..self.kept.len();
         let loss = |i: usize| {

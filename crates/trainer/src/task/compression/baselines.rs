@@ -1,5 +1,5 @@
-//! Policies that are not learned: they keep tokens at random, evenly spaced, or by frequency. A decision depends on the tokens
-//! and index of its own sequence and, if random, on the step.
+//! Policies that are not learned: they keep tokens at random, evenly spaced, or by frequency. A
+//! decision depends on the tokens and index of its own sequence and, if random, on the step.
 
 use super::Sequence;
 use crate::plan::{Compression, DropPolicy};
