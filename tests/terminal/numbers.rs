@@ -175,5 +175,8 @@ fn what_numbers_cannot_be_asked_is_refused_with_the_next_move() {
     }
     draw_classes(&place.path("birds"), &["jay", "owl"], 4);
     let refused = place.run("train {birds} --target-weight 2").ended(2).err;
-    assert!(refused.contains("no table with numbers"), "{refused}");
+    assert!(
+        refused.contains("no table with regression targets"),
+        "{refused}"
+    );
 }

@@ -28,7 +28,7 @@ fn settled(plan: &Plan) -> TrainState {
     let mut learner = learner(plan);
     let lower = |scale| (0..6).fold(scale, |scale: LossScale, _| scale.after_overflow());
     learner
-        .loaded(learner.loss_scale().map(lower), learner.skipped())
+        .restored(learner.loss_scale().map(lower), learner.skipped())
         .unwrap();
     learner
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use support::{SIDE, learner, whole};
 use tape::Cancel;
 use trainer::Plan;
-use trainer::rooms::{EffectiveBatch, ImageLoader, PrefetchOptions, TrainState};
+use trainer::rooms::{EffectiveBatch, ImageLoader, PrefetchOptions, TrainLoader, TrainState};
 
 /// Two classes of grey photographs, so close to the mean of all photographs that their values are small; one is white.
 fn photographs(folder: &Path) {
@@ -68,7 +68,7 @@ fn a_photograph_whose_loss_is_not_finite_is_named_by_its_file() {
     }
     let whole = batch.finish().unwrap();
     assert!(!whole.loss.is_finite());
-    let file = whole.offending_sample().map(|index| feed.file(index));
+    let file = whole.offending_sample().and_then(|index| feed.file(index));
     assert_eq!(file, Some(Path::new("owl/2.png")));
 }
 
@@ -87,5 +87,8 @@ fn where_every_loss_is_gone_no_photograph_is_to_blame() {
         &support::samples(3, 1),
         &[2, 1],
     );
-    assert_eq!((batch.not_finite.len(), batch.suspect()), (3, None));
+    assert_eq!(
+        (batch.not_finite.len(), batch.offending_sample()),
+        (3, None)
+    );
 }

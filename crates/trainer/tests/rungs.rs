@@ -82,8 +82,8 @@ fn moments_in_a_file_are_the_same_to_the_bit_and_so_is_every_checkpoint() {
             let state = pressed.state_bytes();
             for i in 0..STEPS {
                 match i {
-                    1 => pressed.keep_moments(Moments::Mapped, folder.path()),
-                    4 => pressed.keep_moments(Moments::Resident, folder.path()),
+                    1 => pressed.move_moments(Moments::Mapped, folder.path()),
+                    4 => pressed.move_moments(Moments::Resident, folder.path()),
                     _ => Ok(()),
                 }
                 .unwrap();
@@ -132,10 +132,10 @@ fn a_checkpoint_comes_back_into_moments_that_were_in_a_file() {
     let run = RunFolder {
         path: folder.path().to_owned(),
     };
-    first.keep_moments(Moments::Mapped, folder.path()).unwrap();
+    first.move_moments(Moments::Mapped, folder.path()).unwrap();
     step(&mut first, 0, |_, _| ());
     checkpoint::write(&run, &first, &RunState::default()).unwrap();
-    second.keep_moments(Moments::Mapped, folder.path()).unwrap();
+    second.move_moments(Moments::Mapped, folder.path()).unwrap();
     let (loaded, _) = checkpoint::newest(&run).unwrap();
     checkpoint::load(&loaded, &mut second, checkpoint::Moments::Load).unwrap();
     assert!(moments(&first) == moments(&second));

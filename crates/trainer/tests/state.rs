@@ -126,7 +126,7 @@ fn the_average_follows_the_weights_and_is_what_is_evaluated() {
     for (a, e) in values(average).iter().zip(&expected) {
         assert!(support::distance(a, e) <= 1e-12 * (1.0 + norm(e)));
     }
-    let evaluated = |task: trainer::rooms::ImageTask| task.evaluate(&samples).unwrap().loss;
+    let evaluated = |task: trainer::rooms::ForwardContext| task.evaluate(&samples).unwrap().loss;
     let by_average = evaluated(learner.evaluation_context(Cancel::default()));
     let by_weights = evaluated(learner.forward_context(Cancel::default()));
     assert_ne!(by_average, by_weights);
@@ -178,7 +178,7 @@ fn a_network_that_gives_no_numbers_gets_nothing_right() {
         .forward_context(Cancel::default())
         .evaluate(&samples(7, 3))
         .unwrap();
-    assert_eq!((piece.samples, piece.right, piece.in_top_5), (7, 0, 0));
+    assert_eq!((piece.samples, piece.correct, piece.in_top_5), (7, 0, 0));
 }
 
 /// A skipped step leaves no trace: the moments' bias is corrected by the steps that changed something.
