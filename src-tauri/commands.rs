@@ -182,7 +182,7 @@ pub async fn train(
         let config = suggestion::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
         let plan = Plan::check(&config, &found)?;
-        plan.expect_computable()?;
+        plan.check_precision()?;
         let folder = shell.runs.store().create(&plan.name)?;
         let (id, place) = (folder.id(), folder.path.clone());
         let run = folder.clone();

@@ -13,8 +13,7 @@ use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
 use trainer::{
-    Dropped, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize, foresee_kind,
-    model_task,
+    DatasetRef, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize, foresee_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
@@ -24,7 +23,7 @@ const ALL: &str = "all";
 
 /// What Ebb would do with this folder if nobody said anything, and for each other task that it is good for.
 pub fn all(found: &Found, machine: &Told) -> trainer::Result<Vec<PlanView>> {
-    let tasks = Dropped::from(found).tasks();
+    let tasks = DatasetRef::from(found).tasks();
     let suggested = |task: Task| {
         let wanted = RunConfig {
             task: Some(task.name().to_owned()),
@@ -69,7 +68,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
                 .as_ref()
                 .map_or(ALL.to_owned(), |pretrained| pretrained.current_choice()),
             model: plan.model.name().to_owned(),
-            resolution: plan.image_size,
+            resolution: plan.input_size,
             effective_batch: plan.effective_batch,
             epochs: plan.epochs(),
             learning_rate: plan.learning_rate,
@@ -137,7 +136,7 @@ fn resolutions(plan: &Plan) -> Vec<u32> {
             .is_none_or(|pretrained| pretrained.accepts_input_size(*size))
     };
     let usual = usual.into_iter().filter(reads);
-    let mut all: Vec<u32> = usual.chain([plan.image_size]).collect();
+    let mut all: Vec<u32> = usual.chain([plan.input_size]).collect();
     all.sort_unstable();
     all.dedup();
     all

@@ -42,7 +42,7 @@ pub fn train(
         .memory_cap_fraction
         .map_or(0, |_| total_bytes(&machine));
     let plan = settle(config, found, total_bytes)?;
-    plan.expect_computable()?;
+    plan.check_precision()?;
     let run = store.create(name.unwrap_or(&plan.name))?;
     let control = at_work.next();
     let flight = Flight {

@@ -7,7 +7,7 @@ use super::train::{certificate_path, find};
 use dataset::Task;
 use runlog::format_count;
 use serde_json::json;
-use trainer::{EvaluationReport, SavedRun, Wanted};
+use trainer::{EvaluationReport, TrainedModel, Wanted};
 
 /// Mistakes that are named.
 const MISTAKES: usize = 5;
@@ -15,9 +15,9 @@ const MISTAKES: usize = 5;
 /// The top-level entry point of `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     let run = find(&args.run)?;
-    let saved = SavedRun::load(&run, Wanted::Auto, Some(&certificate_path()))?;
+    let saved = TrainedModel::load(&run, Wanted::Auto, Some(&certificate_path()))?;
     let evaluated = match &args.folder {
-        Some(folder) => saved.evaluate(&saved.look(folder)?)?,
+        Some(folder) => saved.evaluate(&saved.inspect(folder)?)?,
         None => saved.evaluate_own(&run)?,
     };
     for (file, reason) in &evaluated.skipped {
@@ -25,7 +25,7 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     }
     let report = &evaluated.report;
     if args.folder.is_none() {
-        report.keep(&run)?;
+        report.save(&run)?;
     }
     if !args.json {
         return words(&saved, report);
@@ -34,7 +34,7 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
         "step": report.step, "part": report.part, "samples": report.samples, "loss": report.loss,
         "skipped": evaluated.skipped.len(),
         "accuracy_interval": report.accuracy_interval,
-        "classes": report.classes, "confusion": report.confusion, "numbers": report.numbers,
+        "classes": report.classes, "confusion": report.confusion, "numbers": report.targets,
     });
     for (name, value) in &report.metrics {
         line[name] = json!(value);
@@ -43,7 +43,7 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     Ok(())
 }
 
-fn words(saved: &SavedRun, report: &EvaluationReport) -> Result<(), Failure> {
+fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure> {
     let percent = |name: &str| 100.0 * report.metrics.get(name).unwrap_or(&f64::NAN);
     let (count, samples) = (format_count(report.samples), saved.task().sample());
     let interval = report
@@ -139,17 +139,17 @@ fn of_classes(report: &EvaluationReport) {
         out!(
             "{} was taken for {} {count}",
             name(taken.class),
-            name(taken.taken_for)
+            name(taken.predicted)
         );
     }
 }
 
 fn of_numbers(report: &EvaluationReport) {
-    if report.numbers.is_empty() {
+    if report.targets.is_empty() {
         return;
     }
     let widest = report
-        .numbers
+        .targets
         .iter()
         .map(|number| number.name.chars().count());
     let widest = widest.max().unwrap_or(0).max("Number".len());
@@ -157,8 +157,8 @@ fn of_numbers(report: &EvaluationReport) {
         "{:widest$}  samples  mean absolute error (95 %)      of the mean  better by (95 %)",
         "Number"
     );
-    for number in &report.numbers {
-        let digits = if number.of_the_mean.abs() < 10.0 {
+    for number in &report.targets {
+        let digits = if number.mean_baseline_error.abs() < 10.0 {
             2
         } else {
             1
@@ -168,13 +168,13 @@ fn of_numbers(report: &EvaluationReport) {
             "{:.digits$} ({low:.digits$} to {high:.digits$})",
             number.mean_absolute_error
         );
-        let (low, high) = number.better_by;
+        let (low, high) = number.improvement_interval;
         out!(
             "{:widest$}  {:>7}  {error:<30}  {:>11.digits$}  {:.digits$} ({low:.digits$} to {high:.digits$})",
             number.name,
             format_count(number.samples),
-            number.of_the_mean,
-            number.of_the_mean - number.mean_absolute_error,
+            number.mean_baseline_error,
+            number.mean_baseline_error - number.mean_absolute_error,
         );
     }
 }

@@ -183,7 +183,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let builder = ModelBuilder::from_config(&config, &found)?;
     let plan = builder.plan();
     if args.mac.is_none() {
-        plan.expect_computable()?;
+        plan.check_precision()?;
     }
     let begun = Instant::now();
     let room = room(args, &config)?;
@@ -191,7 +191,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let listed = listed(args, plan);
     let wanted = listed
         .iter()
-        .position(|row| *row == (plan.model, plan.image_size));
+        .position(|row| *row == (plan.model, plan.input_size));
     let clock = Clock::new(begun, args.within);
     let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
     for place in by_cost(&listed, wanted.unwrap_or(0)) {

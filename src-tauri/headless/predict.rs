@@ -9,11 +9,11 @@ use super::train::{certificate_path, find};
 use dataset::Task;
 use serde_json::json;
 use std::path::Path;
-use trainer::{Prediction, SavedRun, Wanted};
+use trainer::{Prediction, TrainedModel, Wanted};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
-    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&certificate_path()))?;
+    let saved = TrainedModel::load(&find(&args.run)?, Wanted::Auto, Some(&certificate_path()))?;
     if saved.task() == Task::TextClassification {
         return texts(&saved, args);
     }
@@ -74,7 +74,7 @@ fn expect_no_table(argument: &Path) -> Result<(), Failure> {
 }
 
 /// What each text is.
-fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
+fn texts(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
     let (mut given, mut texts) = (Vec::new(), Vec::new());
     for argument in &args.files {
         expect_no_table(argument)?;
@@ -99,7 +99,7 @@ fn texts(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
 }
 
 fn best<'a>(
-    saved: &'a SavedRun,
+    saved: &'a TrainedModel,
     prediction: &'a Prediction,
     top: u32,
 ) -> impl Iterator<Item = (&'a str, f64)> {
@@ -112,14 +112,14 @@ fn best<'a>(
 
 /// Numbers by their columns, in the columns' units.
 fn numbers<'a>(
-    saved: &'a SavedRun,
+    saved: &'a TrainedModel,
     prediction: &'a Prediction,
 ) -> impl Iterator<Item = (&'a str, f64)> {
-    let columns = saved.columns().iter().zip(&prediction.numbers);
+    let columns = saved.columns().iter().zip(&prediction.targets);
     columns.map(|(column, value)| (column.name.as_str(), column.in_units(*value)))
 }
 
-fn words(saved: &SavedRun, prediction: &Prediction, top: u32) -> String {
+fn words(saved: &TrainedModel, prediction: &Prediction, top: u32) -> String {
     let classes =
         best(saved, prediction, top).map(|(name, p)| format!("{name} {:.1} %", 100.0 * p));
     let numbers = numbers(saved, prediction).map(|(name, value)| {
@@ -130,7 +130,7 @@ fn words(saved: &SavedRun, prediction: &Prediction, top: u32) -> String {
 }
 
 fn line(
-    saved: &SavedRun,
+    saved: &TrainedModel,
     file: &std::path::Path,
     prediction: &Prediction,
     top: u32,
@@ -146,7 +146,7 @@ fn line(
     line
 }
 
-fn classes(saved: &SavedRun, prediction: &Prediction, top: u32) -> Vec<serde_json::Value> {
+fn classes(saved: &TrainedModel, prediction: &Prediction, top: u32) -> Vec<serde_json::Value> {
     let best = best(saved, prediction, top);
     best.map(|(name, p)| json!({"class": name, "probability": p}))
         .collect()

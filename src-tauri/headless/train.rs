@@ -28,7 +28,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         None => 0,
     };
     let plan = settle(&config, &found, total_bytes)?;
-    plan.expect_computable()?;
+    plan.check_precision()?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
         match &found {

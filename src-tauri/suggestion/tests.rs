@@ -89,7 +89,7 @@ fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
             let trained = plan.trained_parameters().expect("it can be built");
             (
                 plan.model,
-                plan.image_size,
+                plan.input_size,
                 plan.learning_rate.to_bits(),
                 plan.steps,
                 trained,

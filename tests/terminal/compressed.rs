@@ -76,10 +76,7 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
     let out = place.run("verify-split book --double --json").ended(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
     let refused = place.run("generate book --prompt It").ended(1).err;
-    for part in [
-        "is token compression",
-        "`ebb predict RUN \"a text\"` asks it",
-    ] {
+    for part in ["is token compression", "Try `ebb predict RUN \"a text\"`"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
 }

@@ -83,7 +83,7 @@ fn numbers_are_learnt_measured_and_told_in_their_units() {
     );
     let again = mass["mean_absolute_error"].as_f64().unwrap_or(f64::NAN);
     assert!(again < 0.5 * of_mean, "{found}");
-    let better = mass["better_by"][0].as_f64().unwrap_or(f64::NAN);
+    let better = mass["improvement_interval"][0].as_f64().unwrap_or(f64::NAN);
     assert!(better > 0.0, "{found}");
     let kept =
         fs::read_to_string(place.only_run().path.join("metrics-held-out.json")).unwrap_or_default();
@@ -175,5 +175,8 @@ fn what_numbers_cannot_be_asked_is_refused_with_the_next_move() {
     }
     draw_classes(&place.path("birds"), &["jay", "owl"], 4);
     let refused = place.run("train {birds} --target-weight 2").ended(2).err;
-    assert!(refused.contains("no table with numbers"), "{refused}");
+    assert!(
+        refused.contains("no table with regression targets"),
+        "{refused}"
+    );
 }

@@ -300,7 +300,7 @@ fn what_texts_have_no_use_for_is_refused_before_anything_trains() {
     };
     check(
         "train {sms.tsv} --image-size 64",
-        "image_size = 64 does not work: it is for photographs",
+        "image_size = 64 does not work: it is for images",
     );
     check(
         "train {sms.tsv} --model convnet",

@@ -1,5 +1,5 @@
-//! The moving average of the weights: what a run with `ema_decay` evaluates, predicts with and keeps beside the weights it
-//! trains. Refuses to know the optimizer.
+//! The exponential moving average of the parameters, which a run with `ema_decay` evaluates,
+//! predicts with and saves.
 
 use crate::error::{Result, TrainError};
 use candle_core::Tensor;
@@ -8,7 +8,7 @@ use std::path::Path;
 use tape::Parameters;
 use tape::update::average;
 
-/// The averaged weights, under the names of the weights.
+/// Averaged parameters, under the names of the parameters.
 pub struct Average {
     decay: f64,
     /// The averages now.
@@ -16,7 +16,7 @@ pub struct Average {
 }
 
 impl Average {
-    /// An average that stands at the weights, in memory of its own.
+    /// Starts the average at a copy of the parameters.
     pub fn new(decay: f64, parameters: &Parameters) -> Result<Self> {
         let mut own = parameters.clone();
         for index in 0..own.len() {
@@ -29,8 +29,8 @@ impl Average {
         })
     }
 
-    /// Follows the weights after step `step`, counted from 1. Early steps move it faster, so that it does not linger at
-    /// weights that nothing was learnt in.
+    /// Moves the average towards the parameters after step `step`, counted from 1. Early steps move
+    /// it faster, so that it does not stay near the initial parameters.
     pub fn follow(&mut self, parameters: &Parameters, step: u64) -> Result<()> {
         let decay = self.decay.min((1.0 + step as f64) / (10.0 + step as f64));
         for index in 0..self.parameters.len() {
@@ -42,7 +42,7 @@ impl Average {
     }
 }
 
-/// Puts saved tensors in the place of `parameters`, by name.
+/// Replaces `parameters` by saved tensors of the same names.
 ///
 /// # Errors
 /// A tensor is missing, has another shape or type, or belongs to another model.

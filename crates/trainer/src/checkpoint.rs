@@ -3,10 +3,11 @@
 
 use crate::average::fill;
 use crate::error::{Result, TrainError, at};
-use crate::learner::Learner;
+use crate::models::is_adapter;
 use crate::pilot::kept::{self, Kept};
 use crate::precision::LossScale;
 use crate::skipped::SkippedSteps;
+use crate::train_state::TrainState;
 use ::safetensors::tensor::{SafeTensorError, serialize_to_file};
 use candle_core::{Device, Tensor, safetensors};
 use models::is_adapter;
@@ -82,7 +83,7 @@ pub struct Written {
 }
 
 /// Writes a checkpoint of `learner` at `state.step`.
-pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Written> {
+pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<Written> {
     let parent = run.checkpoints_path();
     let path = RunFolder::checkpoint_name(state.step);
     let last = run.path.join(&path);
@@ -102,7 +103,7 @@ pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Wri
     Ok(Written { path, bytes })
 }
 
-fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
+fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Result<u64> {
     let _ = fs::remove_dir_all(draft);
     let run = draft.parent().and_then(Path::parent);
     if let Some(run) = run.filter(|run| !run.is_dir()) {
@@ -202,7 +203,7 @@ fn saving(error: SafeTensorError) -> io::Error {
 }
 
 /// ": 0.4 of 1.1 GB free on this disk. Free 0.7 GB, then choose Checkpoint now", where room is the trouble.
-fn room(parent: &Path, error: &io::Error, learner: &Learner) -> String {
+fn room(parent: &Path, error: &io::Error, learner: &TrainState) -> String {
     let needed = learner.saved_bytes();
     match fs4::available_space(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
@@ -314,7 +315,7 @@ fn envelope(path: &Path) -> Result<Envelope> {
 }
 
 /// Puts the weights of a checkpoint, their average and its loss scale into a learner, and its moments unless it only evaluates.
-pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> Result<()> {
+pub fn load(loaded: &Loaded, learner: &mut TrainState, with_optimizer: Moments) -> Result<()> {
     let path = loaded.path.join(MODEL);
     let device = learner.device().clone();
     let mut saved = tensors(&path, &device)?;
@@ -336,7 +337,7 @@ pub fn load(loaded: &Loaded, learner: &mut Learner, with_optimizer: Moments) -> 
         let saved = tensors(&path, &device)?;
         learner.optimizer.load(&learner.parameters, saved, &path)?;
     }
-    learner.loaded(loaded.state.loss_scale, loaded.state.skipped)
+    learner.restored(loaded.state.loss_scale, loaded.state.skipped)
 }
 
 /// Whether the optimizer's moments are wanted.

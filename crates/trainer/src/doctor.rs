@@ -3,7 +3,9 @@
 //! GPU the CPU is the one under test.
 
 use crate::error::Result;
-use crate::task::{Heads, ImageTask};
+use crate::models::Network;
+use crate::plan::ModelKind;
+use crate::task::{ForwardContext, Heads};
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
 use models::ModelId;
@@ -181,11 +183,13 @@ fn gradients(
     dtype: DType,
 ) -> Result<Gradients> {
     let (network, parameters) = Network::build(kind, IMAGE_SIZE, CLASSES, 3, dtype, device)?;
-    let task = ImageTask {
+    let context = ForwardContext {
         pixels: Default::default(),
+        class_weights: None,
+        compression: None,
         network: &network,
         parameters: &parameters,
-        image_size: IMAGE_SIZE,
+        input_size: IMAGE_SIZE,
         label_smoothing: 0.1,
         heads: Heads::for_classes(CLASSES),
         checkpointed: 0,
@@ -196,7 +200,7 @@ fn gradients(
         kernels: Kernels::Fused,
         limit_bytes: None,
     };
-    let piece = task.gradients(&samples(micro_batch))?;
+    let piece = context.gradients(&samples(micro_batch))?;
     let named =
         |parameters: &Parameters, gradients: &[Tensor]| -> Result<Vec<(String, Vec<f64>)>> {
             parameters

@@ -1,53 +1,53 @@
-//! One effective batch, worked off in pieces of any size. Sums are added over pieces and divided once, so that no split
-//! can change the mean. Gradients that came in a half type are added up in f32.
+//! One effective batch, processed in micro-batches of any sizes. Sums are added over micro-batches
+//! and divided once, so no split changes the mean. Gradients in half precision are added in f32.
 
 use crate::error::Result;
-use crate::pending::Pending;
-use crate::task::{Sums, TrainedPiece};
+use crate::sample_queue::SampleQueue;
+use crate::task::{ImageSample, MetricSums, MicroBatchResult};
 use candle_core::Tensor;
-use dataset::Sample;
 use tape::inplace::add_assign_all;
 use tape::widened;
 
-/// The samples still to do, and the sums so far.
-pub struct EffectiveBatch<S = Sample> {
-    /// Samples still to be worked off.
-    pub pending: Pending<S>,
+/// The samples still to be processed, and the sums so far.
+pub struct EffectiveBatch<S = ImageSample> {
+    /// Samples still to be processed.
+    pub pending: SampleQueue<S>,
     gradients: Option<Vec<Tensor>>,
     loss: f64,
     weight: f64,
-    pieces: Vec<u32>,
-    blocks: Vec<u32>,
+    micro_batches: Vec<u32>,
+    checkpoint_blocks: Vec<u32>,
     not_finite: Vec<u32>,
-    measures: Sums,
+    metrics: MetricSums,
 }
 
-/// A whole effective batch.
-pub struct Whole {
-    /// Summed gradients by parameter, f32 or f64, times the loss factor of the task they came from.
+/// The sums of a complete effective batch.
+pub struct AccumulatedBatch {
+    /// Summed gradients, one per parameter, in f32 or f64, times the loss factor.
     pub gradients: Vec<Tensor>,
     /// Mean loss.
     pub loss: f64,
-    /// Weight that the sums are to be divided by.
+    /// What the summed gradients are divided by.
     pub weight: f64,
-    /// Pieces, in order.
-    pub pieces: Vec<u32>,
-    /// Blocks that each of them computed twice, as far as it was told.
-    pub blocks: Vec<u32>,
-    /// Samples whose own loss is not finite, by their place in the dataset.
+    /// Size of each micro-batch, in order.
+    pub micro_batches: Vec<u32>,
+    /// Number of checkpointed blocks of each micro-batch, if recorded.
+    pub checkpoint_blocks: Vec<u32>,
+    /// Dataset indices of samples whose own loss is not finite.
     pub not_finite: Vec<u32>,
-    /// What else was measured.
-    pub measures: Sums,
+    /// Sums of the task's further metrics.
+    pub metrics: MetricSums,
 }
 
-impl Whole {
-    /// Samples of all pieces.
+impl AccumulatedBatch {
+    /// Number of samples.
     pub fn samples(&self) -> u32 {
-        self.pieces.iter().sum()
+        self.micro_batches.iter().sum()
     }
 
-    /// The sample to look at when the loss is not finite: one of few. Where every sample's loss is gone, no sample is to blame.
-    pub fn suspect(&self) -> Option<u32> {
+    /// The sample that made the loss non-finite: the first of several. If every loss is non-finite,
+    /// no sample is to blame.
+    pub fn offending_sample(&self) -> Option<u32> {
         let some = self.not_finite.len() < self.samples() as usize;
         self.not_finite.first().copied().filter(|_| some)
     }
@@ -60,62 +60,66 @@ impl Default for EffectiveBatch {
 }
 
 impl<S> EffectiveBatch<S> {
-    /// A batch of `samples`.
+    /// An empty batch for `samples` samples.
     pub fn new(samples: usize) -> Self {
         EffectiveBatch {
-            pending: Pending::new(samples),
+            pending: SampleQueue::new(samples),
             gradients: None,
             loss: 0.0,
             weight: 0.0,
-            pieces: Vec::new(),
-            blocks: Vec::new(),
+            micro_batches: Vec::new(),
+            checkpoint_blocks: Vec::new(),
             not_finite: Vec::new(),
-            measures: Sums::default(),
+            metrics: MetricSums::default(),
         }
     }
 
-    /// Pieces added so far.
-    pub fn pieces(&self) -> usize {
-        self.pieces.len()
+    /// Number of micro-batches added so far.
+    pub fn micro_batches(&self) -> usize {
+        self.micro_batches.len()
     }
 
-    /// The newest piece computed so many blocks twice.
-    pub fn tell_blocks(&mut self, blocks: u32) {
-        self.blocks.push(blocks);
+    /// Records the number of checkpointed blocks of the newest micro-batch.
+    pub fn record_checkpoint_blocks(&mut self, blocks: u32) {
+        self.checkpoint_blocks.push(blocks);
     }
 
-    /// Takes a piece that the device has confirmed. If the addition itself fails the batch must be begun again.
-    pub fn add(&mut self, piece: TrainedPiece) -> Result<()> {
+    /// Adds a micro-batch that the device has confirmed.
+    ///
+    /// # Errors
+    /// The device could not add the gradients; the effective batch must be started again.
+    pub fn add(&mut self, result: MicroBatchResult) -> Result<()> {
         match &mut self.gradients {
             None => {
-                // One after the other: each half goes as its f32 comes.
-                let widened = piece.gradients.into_iter().map(|g| widened(&g));
+                // One after the other: each half-precision gradient is freed once its f32 copy
+                // exists.
+                let widened = result.gradients.into_iter().map(|g| widened(&g));
                 self.gradients = Some(widened.collect::<std::result::Result<_, _>>()?);
             }
             Some(sums) => {
-                add_assign_all(sums, &piece.gradients)?;
+                add_assign_all(sums, &result.gradients)?;
             }
         }
-        self.loss += piece.loss;
-        self.weight += piece.weight;
-        self.pending.done(piece.samples);
-        self.pieces.push(piece.samples as u32);
-        self.not_finite.extend(piece.not_finite);
-        self.measures.add(&piece.measures);
+        self.loss += result.loss;
+        self.weight += result.weight;
+        self.pending.done(result.samples);
+        self.micro_batches.push(result.samples as u32);
+        self.not_finite.extend(result.not_finite);
+        self.metrics.add(&result.metrics);
         Ok(())
     }
 
-    /// The sums, once no sample remains; `None` when not one sample could be read.
-    pub fn whole(self) -> Option<Whole> {
+    /// The sums, once no sample remains; `None` if not a single sample could be read.
+    pub fn finish(self) -> Option<AccumulatedBatch> {
         let gradients = self.gradients?;
-        Some(Whole {
+        Some(AccumulatedBatch {
             gradients,
             loss: self.loss / self.weight,
             weight: self.weight,
-            pieces: self.pieces,
-            blocks: self.blocks,
+            micro_batches: self.micro_batches,
+            checkpoint_blocks: self.checkpoint_blocks,
             not_finite: self.not_finite,
-            measures: self.measures,
+            metrics: self.metrics,
         })
     }
 }

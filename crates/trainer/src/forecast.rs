@@ -18,10 +18,10 @@ pub use refusal::{does_not_fit, settle};
 pub use seconds::{seconds_a_sample, seconds_of};
 
 use crate::bench::Workload;
+use crate::data::PrefetchOptions;
 use crate::error::Result;
-use crate::feed::Ahead;
-use crate::optimizer::Optimizer;
-use crate::plan::{OptimizerKind, Plan};
+use crate::optimizer::OptimizerKind;
+use crate::plan::{ModelKind, Plan};
 use candle_core::DType;
 use dataset::Task;
 use heap::Heap;
@@ -153,7 +153,12 @@ impl Forecast {
             Forms::Planned => HASTE,
             Forms::Fewest(_) => PATIENCE,
         };
-        let ahead = Ahead::at(plan, image_size, target.workers(plan), target.ceiling_bytes);
+        let ahead = PrefetchOptions::for_image_size(
+            plan,
+            image_size,
+            target.workers(plan),
+            target.ceiling_bytes,
+        );
         let averages_bytes = plan.ema_decay.map_or(0, |_| masters.bytes());
         let rounded = match plan.precision.is_half() {
             true => masters
@@ -166,7 +171,7 @@ impl Forecast {
             copy_bytes: rounded,
             averages_bytes,
             waiting_bytes: match plan.task() {
-                Task::ImageClassification => ahead.waiting_most_bytes(plan),
+                Task::ImageClassification => ahead.max_bytes(plan),
                 _ => 0,
             },
             texts_bytes: plan.texts_bytes,
@@ -300,8 +305,7 @@ impl Forecast {
 }
 
 fn standing(masters: &Parameters, optimizer: OptimizerKind, target: Target) -> Result<Standing> {
-    // Zeros that nothing is written to: counted, not taken.
-    let moments_bytes = Optimizer::new(optimizer, 0.0, masters)?.bytes();
+    let moments_bytes = optimizer.state_bytes(masters);
     Ok(Standing {
         base_bytes: target.base_bytes,
         weights_bytes: masters.bytes() + masters.frozen_bytes(),

@@ -7,74 +7,77 @@ mod activity;
 mod certificate;
 mod checkpoint;
 mod control;
+mod data;
 pub mod bench;
 pub mod doctor;
 pub mod forecast;
 mod effective_batch;
 mod error;
 mod durable;
-mod feed;
+mod inference;
 mod journal;
-mod learner;
 mod machine;
+mod manifest;
 mod model_builder;
 mod export;
 pub mod pretrained;
 mod optimizer;
 mod average;
-mod pending;
 mod pilot;
 mod plan;
 pub mod receipt;
 mod precision;
 mod replay;
-mod roster;
-mod saved;
+mod sample_queue;
 mod schedule;
 mod skipped;
 mod session;
 mod task;
 mod train;
+mod train_state;
 
 pub use certificate::Certificate;
 pub use control::{Control, Request};
 pub use error::{Result, TrainError};
-pub use export::tokenizer_file;
+pub use inference::{
+    CompressedText, Evaluation, ExportFormat, GenerationOptions, TrainedModel, table_options,
+};
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
-pub use models::export::Exported;
-pub use models::pretrained::FineTuningChoice;
-pub use models::{
-    Balance, DropPolicy, Heads, ImageModel, ModelId, Pretrained, PretrainedFamily, TextModel,
-    TextSize,
-};
+pub use optimizer::OptimizerKind;
+pub use origin::{Origin, TrainsChoice};
 pub use plan::{
-    Augmentation, Compression, Dropped, Learning, OptimizerKind, Plan, dataset_task, model_task,
+    Augmentation, Compression, DatasetRef, DropPolicy, Family, ImageSize, Learning, ModelKind,
+    Plan, TextModel, TextSize,
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use saved::{Compressed, Evaluated, Format, SavedRun, Wording, table_options};
-pub use schedule::Course;
+pub use schedule::LrSchedule;
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge, take_peak_bytes};
-pub use task::{ClassReport, EvaluationReport, Metrics, NumberReport, Prediction, Taken, wilson};
+pub use task::{
+    Balance, ClassReport, ConfusionEntry, EvaluationReport, Heads, MetricInputs, Metrics,
+    Prediction, RegressionReport, wilson,
+};
 pub use train::{Ending, Flight, on_threads, resume, start};
 
 /// The rooms behind the surface, opened for this crate's own claims.
 #[doc(hidden)]
 pub mod rooms {
-    pub use crate::effective_batch::{EffectiveBatch, Whole};
-    pub use crate::feed::{Ahead, TrainFeed};
-    pub use crate::learner::{Learner, Update};
-    pub use crate::optimizer::{Group, Optimizer};
-    pub use crate::pending::Pending;
+    pub use crate::data::{ImageLoader, PrefetchOptions, TrainLoader};
+    pub use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
+    pub use crate::optimizer::{OptimizerState, ParameterGroup};
+    pub use crate::published::Trained;
+    pub use crate::sample_queue::SampleQueue;
     pub use crate::schedule::Schedule;
     pub use crate::skipped::Skipped;
     pub use crate::task::{
-        Data, ImageTask, Sample, Sequence, Sums, Supply, Text, TrainedPiece, Work,
+        CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricSums,
+        MicroBatchResult, Sample, Sequence, Task, Text, TextTask,
     };
+    pub use crate::train_state::{TrainState, Update};
 
     pub mod checkpoint {
         pub use crate::checkpoint::*;

@@ -56,7 +56,8 @@
 
 use crate::error::Result;
 use crate::forecast::{Forecast, Forms, Target};
-use crate::plan::{Dropped, Plan};
+use crate::models::Network;
+use crate::plan::{DatasetRef, ModelKind, Plan};
 use candle_core::Device;
 use models::{ModelId, Network};
 use pressure::{
@@ -105,8 +106,8 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// As [`Plan::check`].
-    pub fn from_config<'d>(config: &RunConfig, found: impl Into<Dropped<'d>>) -> Result<Self> {
-        Plan::check(config, found).map(ModelBuilder::from_plan)
+    pub fn from_config<'d>(config: &RunConfig, found: impl Into<DatasetRef<'d>>) -> Result<Self> {
+        Plan::check(config, found).map(ModelBuilder::of_plan)
     }
 
     /// Uses a plan that was checked before.
@@ -132,7 +133,7 @@ impl ModelBuilder {
     /// # Errors
     /// A dry run fails.
     pub fn estimate(&self, target: Target, forms: Forms) -> Result<Estimate> {
-        self.estimate_as(self.plan.model, self.plan.image_size, target, forms)
+        self.estimate_as(self.plan.model, self.plan.input_size, target, forms)
     }
 
     /// Like [`ModelBuilder::estimate`] for another model, or for images of another side in pixels.

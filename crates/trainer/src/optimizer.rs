@@ -1,42 +1,187 @@
-//! AdamW, AdamW with moments of one byte a value, and SGD, with named moments. State is part of every checkpoint. It is in
-//! memory, or in a memory-mapped file while memory is short; no bit of it depends on where.
+//! Optimizers and their state. The state is part of every checkpoint. It is in memory, or in a
+//! memory-mapped file while memory is short; the weights do not depend on where it is.
+//!
+//! To add an optimizer, write its file and add it to [`OptimizerKind`].
 
-mod mapped;
+mod adamw;
+mod adamw8bit;
+mod mapped_state;
 pub mod saved_tensor;
-mod step;
+mod sgd;
 
 use crate::error::{Result, TrainError};
-use crate::plan::OptimizerKind;
-use candle_core::{Device, Tensor};
-use mapped::MappedMoments;
+use candle_core::{DType, Device, Tensor};
+use mapped_state::MappedState;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
-use step::Step;
-use tape::update::{AdamW, ByteMoment, Member};
+use tape::update::Member;
 use tape::{Parameters, Stream};
 
-/// AdamW's decay of the moments and its epsilon (Loshchilov and Hutter 2019).
-const BETAS: (f64, f64) = (0.9, 0.999);
-const EPSILON: f64 = 1e-8;
-/// SGD's momentum.
-const MOMENTUM: f64 = 0.9;
-/// Parameters with fewer values keep moments in full: they weigh nothing and are the ones most easily upset
-/// (Dettmers et al. 2022).
-const BYTES_FROM: usize = 4096;
+/// The optimizers, by their names in configs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptimizerKind {
+    /// Adam with decoupled weight decay.
+    AdamW,
+    /// AdamW with a quarter of the state: one byte per value.
+    AdamW8bit,
+    /// Stochastic gradient descent with momentum 0.9.
+    Sgd,
+}
 
-/// Parameters that are updated by the same numbers.
+impl OptimizerKind {
+    /// All of them, the default first.
+    pub const ALL: [OptimizerKind; 3] = [
+        OptimizerKind::AdamW,
+        OptimizerKind::AdamW8bit,
+        OptimizerKind::Sgd,
+    ];
+
+    fn optimizer(self) -> &'static dyn Optimizer {
+        match self {
+            OptimizerKind::AdamW => &adamw::AdamW,
+            OptimizerKind::AdamW8bit => &adamw8bit::AdamW8bit,
+            OptimizerKind::Sgd => &sgd::Sgd,
+        }
+    }
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        self.optimizer().name()
+    }
+
+    /// The default learning rate, relative to that of AdamW.
+    pub(crate) fn rate_factor(self) -> f64 {
+        self.optimizer().rate_factor()
+    }
+
+    /// True if [`OptimizerKind::AdamW8bit`] would take less state.
+    pub(crate) fn has_8bit_variant(self) -> bool {
+        self.optimizer().has_8bit_variant()
+    }
+
+    /// Bytes of each state tensor for `parameters`, in order.
+    pub(crate) fn state_sizes(self, parameters: &Parameters) -> Vec<u64> {
+        let specs = parameters
+            .iter()
+            .flat_map(|p| self.optimizer().state(&p.tensor));
+        specs.map(|spec| spec.bytes()).collect()
+    }
+
+    /// Bytes of the whole state for `parameters`.
+    pub(crate) fn state_bytes(self, parameters: &Parameters) -> u64 {
+        self.state_sizes(parameters).iter().sum()
+    }
+}
+
+/// An update rule and the state that it keeps for each parameter.
+trait Optimizer: Sync {
+    /// The name in configs.
+    fn name(&self) -> &'static str;
+
+    /// The default learning rate, relative to that of AdamW.
+    fn rate_factor(&self) -> f64 {
+        1.0
+    }
+
+    /// True if there is an 8-bit variant with less state.
+    fn has_8bit_variant(&self) -> bool {
+        false
+    }
+
+    /// The state tensors of one parameter. They start at zero.
+    fn state(&self, parameter: &Tensor) -> Vec<StateSpec>;
+
+    /// The first and the second state tensor of the fused GPU kernel; none if it cannot update this
+    /// state.
+    fn fused_state<'a>(&self, state: &'a [StateTensor]) -> Option<[&'a Tensor; 2]>;
+
+    /// Updates many parameters in a few GPU launches, each with its own weight decay. Returns false
+    /// and does nothing if there is no kernel for the device. The bits are those of
+    /// [`Optimizer::step`].
+    fn step_fused(&self, members: &[Member], options: &StepOptions) -> Result<bool>;
+
+    /// Updates one parameter and its state. `noise` belongs to the parameter and the step.
+    fn step(
+        &self,
+        parameter: &mut Tensor,
+        state: &mut [StateTensor],
+        gradient: &Tensor,
+        options: &StepOptions,
+        noise: Stream,
+    ) -> Result<()>;
+}
+
+/// The options of one step.
+#[derive(Clone, Copy)]
+struct StepOptions {
+    learning_rate: f64,
+    weight_decay: f64,
+    /// Divides the summed gradient by the weight of the effective batch, and clips it.
+    gradient_factor: f64,
+    /// The number of the step, counted from 1.
+    step: u64,
+}
+
+/// Describes a state tensor.
+struct StateSpec {
+    /// Its name in a checkpoint, behind that of the parameter.
+    name: &'static str,
+    dtype: DType,
+    dims: Vec<usize>,
+}
+
+impl StateSpec {
+    /// A tensor of the parameter's shape and type.
+    fn like(name: &'static str, parameter: &Tensor) -> Self {
+        StateSpec {
+            name,
+            dtype: parameter.dtype(),
+            dims: parameter.dims().to_vec(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.dims.iter().product::<usize>() * self.dtype.size_in_bytes()) as u64
+    }
+
+    /// Zeros, from host data: a device then allocates the exact size.
+    fn zeros(&self, device: &Device) -> Result<StateTensor> {
+        let (count, dims) = (self.dims.iter().product(), self.dims.as_slice());
+        let tensor = if self.dtype == DType::U8 {
+            Tensor::from_vec(vec![0u8; count], dims, device)?
+        } else {
+            Tensor::from_vec(vec![0f32; count], dims, device)?.to_dtype(self.dtype)?
+        };
+        let name = self.name;
+        Ok(StateTensor { name, tensor })
+    }
+}
+
+/// A state tensor of one parameter.
+struct StateTensor {
+    /// Its name in a checkpoint, behind that of the parameter.
+    name: &'static str,
+    tensor: Tensor,
+}
+
+/// The error for state that does not have the tensors of [`Optimizer::state`].
+fn incomplete_state() -> TrainError {
+    candle_core::Error::Msg("the optimizer state is incomplete".to_owned()).into()
+}
+
+/// Parameters with the same weight decay.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct ParameterGroup {
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Positions of its parameters.
+    /// Indices of its parameters.
     pub parameters: Vec<usize>,
 }
 
 /// Matrices and kernels, which decay, and norms and biases, which do not.
-fn groups(weight_decay: f64, parameters: &Parameters) -> [Group; 2] {
-    let group = |decays: bool, weight_decay: f64| Group {
+fn groups(weight_decay: f64, parameters: &Parameters) -> [ParameterGroup; 2] {
+    let group = |decays: bool, weight_decay: f64| ParameterGroup {
         weight_decay,
         parameters: (0..parameters.len())
             .filter(|&index| parameters.at(index).decays == decays)
@@ -45,110 +190,57 @@ fn groups(weight_decay: f64, parameters: &Parameters) -> [Group; 2] {
     [group(true, weight_decay), group(false, 0.0)]
 }
 
-/// Moments of one parameter.
-enum Moments {
-    Momentum(Tensor),
-    Full(Tensor, Tensor),
-    Bytes(ByteMoment, ByteMoment),
+/// Where the state of all parameters is.
+enum Storage {
+    Resident(Vec<Vec<StateTensor>>),
+    Mapped(MappedState),
 }
 
-impl Moments {
-    /// All zero, from host data: a device then allocates their exact size.
-    fn zero(kind: OptimizerKind, parameter: &Tensor) -> Result<Self> {
-        let zero = || -> Result<Tensor> {
-            let zeros = vec![0f32; parameter.elem_count()];
-            let zeros = Tensor::from_vec(zeros, parameter.shape(), parameter.device())?;
-            Ok(zeros.to_dtype(parameter.dtype())?)
-        };
-        Ok(match kind {
-            OptimizerKind::Sgd => Moments::Momentum(zero()?),
-            OptimizerKind::AdamW8bit if parameter.elem_count() >= BYTES_FROM => {
-                Moments::Bytes(ByteMoment::zero(parameter)?, ByteMoment::zero(parameter)?)
-            }
-            OptimizerKind::AdamW | OptimizerKind::AdamW8bit => Moments::Full(zero()?, zero()?),
-        })
-    }
-
-    /// Both moments where they are kept in full; SGD's only one stands in for the other, which it does not look at.
-    fn in_full(&self) -> Option<(&Tensor, &Tensor)> {
-        match self {
-            Moments::Momentum(only) => Some((only, only)),
-            Moments::Full(first, second) => Some((first, second)),
-            Moments::Bytes(..) => None,
-        }
-    }
-
-    /// Every tensor with its name in a checkpoint.
-    fn named(&self) -> Vec<(&'static str, &Tensor)> {
-        match self {
-            Moments::Momentum(momentum) => vec![("momentum", momentum)],
-            Moments::Full(first, second) => {
-                vec![("first_moment", first), ("second_moment", second)]
-            }
-            Moments::Bytes(first, second) => vec![
-                ("first_moment.codes", &first.codes),
-                ("first_moment.scales", &first.scales),
-                ("second_moment.codes", &second.codes),
-                ("second_moment.scales", &second.scales),
-            ],
-        }
-    }
-
-    /// The same tensors in the same order, to be replaced.
-    fn slots(&mut self) -> Vec<&mut Tensor> {
-        match self {
-            Moments::Momentum(momentum) => vec![momentum],
-            Moments::Full(first, second) => vec![first, second],
-            Moments::Bytes(first, second) => vec![
-                &mut first.codes,
-                &mut first.scales,
-                &mut second.codes,
-                &mut second.scales,
-            ],
-        }
-    }
-}
-
-/// Where the moments are.
-enum Kept {
-    Resident(Vec<Moments>),
-    Mapped(MappedMoments),
-}
-
-/// Moments of every parameter, in the parameters' order.
-pub struct Optimizer {
-    groups: [Group; 2],
-    kept: Kept,
-    /// By this moments in bytes are rounded.
+/// An optimizer with the state of every parameter, in the parameters' order.
+pub struct OptimizerState {
+    optimizer: &'static dyn Optimizer,
+    groups: [ParameterGroup; 2],
+    storage: Storage,
+    /// Rounds 8-bit state.
     noise: Stream,
 }
 
-impl Optimizer {
-    /// All moments zero.
+impl OptimizerState {
+    /// State of zeros.
     pub fn new(kind: OptimizerKind, weight_decay: f64, parameters: &Parameters) -> Result<Self> {
-        let moments = parameters
-            .iter()
-            .map(|p| Moments::zero(kind, &p.tensor))
-            .collect::<Result<_>>()?;
-        Ok(Optimizer {
+        let optimizer = kind.optimizer();
+        let zeros = |parameter: &Tensor| -> Result<Vec<StateTensor>> {
+            let specs = optimizer.state(parameter);
+            specs
+                .iter()
+                .map(|spec| spec.zeros(parameter.device()))
+                .collect()
+        };
+        let state = parameters.iter().map(|p| zeros(&p.tensor));
+        Ok(OptimizerState {
+            optimizer,
             groups: groups(weight_decay, parameters),
-            kept: Kept::Resident(moments),
+            storage: Storage::Resident(state.collect::<Result<_>>()?),
             noise: Stream::new(0),
         })
     }
 
-    /// Rounds moments in bytes by the run's seed.
+    /// Rounds 8-bit state by the run's seed.
     pub fn with_seed(self, seed: u64) -> Self {
         let noise = Stream::new(seed).site("moments");
-        Optimizer { noise, ..self }
+        OptimizerState { noise, ..self }
     }
 
-    /// Which parameters are updated by which numbers.
-    pub fn groups(&self) -> &[Group] {
+    /// The parameter groups.
+    pub fn groups(&self) -> &[ParameterGroup] {
         &self.groups
     }
 
-    /// One step: `gradient_factor` divides by the effective batch's weight and clips. `step` counts from 1.
+    /// One step. `gradient_factor` divides by the weight of the effective batch and clips. `step`
+    /// counts from 1.
+    ///
+    /// # Errors
+    /// The device failed, or the mapped state cannot be read or written.
     pub fn update(
         &mut self,
         parameters: &mut Parameters,
@@ -157,35 +249,46 @@ impl Optimizer {
         gradient_factor: f64,
         step: u64,
     ) -> Result<()> {
-        let step = Step {
-            adam: AdamW {
-                learning_rate,
-                beta1: BETAS.0,
-                beta2: BETAS.1,
-                epsilon: EPSILON,
-                weight_decay: 0.0,
-                step,
-                gradient_factor,
-            },
+        let options = StepOptions {
+            learning_rate,
+            weight_decay: 0.0,
+            gradient_factor,
+            step,
         };
-        if self.update_together(parameters, gradients, step)? {
+        if self.update_together(parameters, gradients, &options)? {
             return Ok(());
         }
         for group in &self.groups {
-            let step = step.decaying(group.weight_decay);
+            let options = StepOptions {
+                weight_decay: group.weight_decay,
+                ..options
+            };
             for &index in &group.parameters {
                 let parameter = parameters.at(index);
-                let noise = self.noise.site(&parameter.name).at(step.adam.step);
-                let mut tensor = parameter.tensor.clone();
-                let gradient = &gradients[index];
-                match &mut self.kept {
-                    Kept::Resident(all) => {
-                        step.alone(&mut tensor, &mut all[index], gradient, noise)?;
+                let noise = self.noise.site(&parameter.name).at(step);
+                let (mut tensor, gradient) = (parameter.tensor.clone(), &gradients[index]);
+                let mut step = |state: &mut [StateTensor]| -> Result<()> {
+                    if let Some([first, second]) = self.optimizer.fused_state(state) {
+                        let member = Member {
+                            parameter: &tensor,
+                            first,
+                            second,
+                            gradient,
+                            weight_decay: group.weight_decay,
+                        };
+                        if self.optimizer.step_fused(&[member], &options)? {
+                            return Ok(());
+                        }
                     }
-                    Kept::Mapped(file) => {
-                        let mut moments = file.get(index)?;
-                        step.alone(&mut tensor, &mut moments, gradient, noise)?;
-                        file.put(index, &moments)?;
+                    self.optimizer
+                        .step(&mut tensor, state, gradient, &options, noise)
+                };
+                match &mut self.storage {
+                    Storage::Resident(all) => step(&mut all[index])?,
+                    Storage::Mapped(file) => {
+                        let mut state = file.get(index)?;
+                        step(&mut state)?;
+                        file.put(index, &state)?;
                     }
                 }
                 parameters.set(index, tensor)?;
@@ -194,20 +297,21 @@ impl Optimizer {
         Ok(())
     }
 
-    /// All parameters in a few launches, where a GPU's kernels run and the moments are in its memory in full; else nothing.
+    /// Updates all parameters in a few GPU launches. Returns false and does nothing if there is no
+    /// kernel for it or the state is not in memory.
     fn update_together(
         &self,
         parameters: &Parameters,
         gradients: &[Tensor],
-        step: Step,
+        options: &StepOptions,
     ) -> Result<bool> {
-        let Kept::Resident(all) = &self.kept else {
+        let Storage::Resident(all) = &self.storage else {
             return Ok(false);
         };
         let mut members = Vec::with_capacity(all.len());
         for group in &self.groups {
             for &index in &group.parameters {
-                let Some((first, second)) = all[index].in_full() else {
+                let Some([first, second]) = self.optimizer.fused_state(&all[index]) else {
                     return Ok(false);
                 };
                 members.push(Member {
@@ -219,111 +323,101 @@ impl Optimizer {
                 });
             }
         }
-        let momentum = all.iter().any(|m| matches!(m, Moments::Momentum(_)));
-        step.together(&members, momentum)
+        self.optimizer.step_fused(&members, options)
     }
 
-    /// Drops all moments.
+    /// Frees the state.
     pub fn unload(&mut self) {
-        self.kept = Kept::Resident(Vec::new());
+        self.storage = Storage::Resident(Vec::new());
     }
 
-    /// Moves the moments to a scratch file in `folder`. Where that fails they stay as they are.
+    /// Moves the state to a scratch file in `folder`. If that fails, the state stays as it is.
     ///
     /// # Errors
-    /// The disk has no room, or the folder cannot be written to.
+    /// The disk is full, or the folder is not writable.
     pub fn map(&mut self, folder: &Path, device: &Device) -> Result<()> {
-        if let Kept::Resident(moments) = &self.kept {
-            self.kept = Kept::Mapped(MappedMoments::write(moments, folder, device)?);
+        if let Storage::Resident(state) = &self.storage {
+            self.storage = Storage::Mapped(MappedState::write(state, folder, device)?);
         }
         Ok(())
     }
 
-    /// Takes the moments back into memory.
+    /// Moves the state back into memory.
     ///
     /// # Errors
-    /// The file cannot be read; nothing has changed then.
+    /// The file cannot be read; the state stays as it is.
     pub fn unmap(&mut self) -> Result<()> {
-        if let Kept::Mapped(file) = &self.kept {
-            self.kept = Kept::Resident(file.read()?);
+        if let Storage::Mapped(file) = &self.storage {
+            self.storage = Storage::Resident(file.read()?);
         }
         Ok(())
     }
 
-    /// The moments are in a file.
+    /// True if the state is in a file.
     pub fn is_mapped(&self) -> bool {
-        matches!(self.kept, Kept::Mapped(_))
+        matches!(self.storage, Storage::Mapped(_))
     }
 
-    /// Bytes of all moments, wherever they are.
+    /// Bytes of the state, wherever it is.
     pub fn bytes(&self) -> u64 {
-        match &self.kept {
-            Kept::Resident(moments) => bytes_of(moments),
-            Kept::Mapped(file) => file.bytes(),
+        match &self.storage {
+            Storage::Resident(state) => bytes_of(state),
+            Storage::Mapped(file) => file.bytes(),
         }
     }
 
-    /// Bytes of each tensor of the moments in memory.
-    pub fn sizes_bytes(&self) -> Vec<u64> {
-        match &self.kept {
-            Kept::Resident(moments) => sizes_of(moments).collect(),
-            Kept::Mapped(_) => Vec::new(),
-        }
-    }
-
-    /// Bytes of the moments in memory.
+    /// Bytes of the state in memory.
     pub fn resident_bytes(&self) -> u64 {
-        match &self.kept {
-            Kept::Resident(moments) => bytes_of(moments),
-            Kept::Mapped(_) => 0,
+        match &self.storage {
+            Storage::Resident(state) => bytes_of(state),
+            Storage::Mapped(_) => 0,
         }
     }
 
-    /// Moments by name, as tensors in memory.
+    /// State tensors in memory, by name.
     ///
     /// # Errors
-    /// The file that they are in cannot be mapped.
+    /// The file that the state is in cannot be mapped.
     pub fn named(&self, parameters: &Parameters) -> Result<HashMap<String, Tensor>> {
         let mut all = HashMap::new();
         for (index, parameter) in parameters.iter().enumerate() {
-            let fetched;
-            let moments = match &self.kept {
-                Kept::Resident(moments) => &moments[index],
-                Kept::Mapped(file) => {
-                    fetched = file.get(index)?;
-                    &fetched
-                }
+            let mut insert = |state: &StateTensor| {
+                let name = format!("{}.{}", parameter.name, state.name);
+                all.insert(name, state.tensor.clone());
             };
-            for (part, tensor) in moments.named() {
-                all.insert(format!("{}.{part}", parameter.name), tensor.clone());
+            match &self.storage {
+                Storage::Resident(state) => state[index].iter().for_each(&mut insert),
+                Storage::Mapped(file) => file.get(index)?.iter().for_each(&mut insert),
             }
         }
         Ok(all)
     }
 
-    /// Moments by name for a checkpoint: `blocks.0.conv1.weight.first_moment`.
+    /// State tensors for a checkpoint, by name: `blocks.0.conv1.weight.first_moment`.
     ///
     /// # Errors
-    /// The file that they are in cannot be mapped.
+    /// The file that the state is in cannot be mapped.
     pub fn saved(&self, parameters: &Parameters) -> Result<Vec<(String, SavedTensor)>> {
         let mut all = Vec::new();
         for (index, parameter) in parameters.iter().enumerate() {
-            let parts = match &self.kept {
-                Kept::Mapped(file) => file.saved(index)?,
-                Kept::Resident(moments) => {
-                    let parts = moments[index].named().into_iter();
-                    parts
-                        .map(|(part, tensor)| (part, SavedTensor::Resident(tensor.clone())))
-                        .collect()
+            let saved = match &self.storage {
+                Storage::Mapped(file) => file.saved(index)?,
+                Storage::Resident(state) => {
+                    let state = state[index].iter();
+                    let saved = |s: &StateTensor| (s.name, SavedTensor::Resident(s.tensor.clone()));
+                    state.map(saved).collect()
                 }
             };
-            let full = |(part, tensor)| (format!("{}.{part}", parameter.name), tensor);
-            all.extend(parts.into_iter().map(full));
+            let full_name = |(name, tensor)| (format!("{}.{name}", parameter.name), tensor);
+            all.extend(saved.into_iter().map(full_name));
         }
         Ok(all)
     }
 
-    /// Takes moments from a checkpoint.
+    /// Restores the state from a checkpoint, into memory.
+    ///
+    /// # Errors
+    /// A tensor is missing, or has another shape or type.
     pub fn load(
         &mut self,
         parameters: &Parameters,
@@ -331,21 +425,20 @@ impl Optimizer {
         path: &Path,
     ) -> Result<()> {
         self.unmap()?;
-        let Kept::Resident(all) = &mut self.kept else {
+        let Storage::Resident(all) = &mut self.storage else {
             return Ok(());
         };
-        for (parameter, moments) in parameters.iter().zip(all) {
-            let parts: Vec<&str> = moments.named().into_iter().map(|(part, _)| part).collect();
-            for (part, moment) in parts.into_iter().zip(moments.slots()) {
-                let name = format!("{}.{part}", parameter.name);
-                let tensor = saved
+        for (parameter, state) in parameters.iter().zip(all) {
+            for StateTensor { name, tensor } in state {
+                let name = format!("{}.{name}", parameter.name);
+                let found = saved
                     .remove(&name)
-                    .filter(|t| t.shape() == moment.shape() && t.dtype() == moment.dtype());
-                *moment = tensor.ok_or_else(|| TrainError::Misfit {
+                    .filter(|t| t.shape() == tensor.shape() && t.dtype() == tensor.dtype());
+                *tensor = found.ok_or_else(|| TrainError::Misfit {
                     path: path.to_owned(),
                     what: format!(
                         "{name} is missing or has another shape than {:?}",
-                        moment.dims()
+                        tensor.dims()
                     ),
                 })?;
             }
@@ -354,11 +447,8 @@ impl Optimizer {
     }
 }
 
-fn bytes_of(moments: &[Moments]) -> u64 {
-    sizes_of(moments).sum()
-}
-
-fn sizes_of(moments: &[Moments]) -> impl Iterator<Item = u64> {
-    let tensors = moments.iter().flat_map(Moments::named);
-    tensors.map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64)
+fn bytes_of(state: &[Vec<StateTensor>]) -> u64 {
+    let tensors = state.iter().flatten().map(|state| &state.tensor);
+    let bytes = |t: &Tensor| (t.elem_count() * t.dtype().size_in_bytes()) as u64;
+    tensors.map(bytes).sum()
 }

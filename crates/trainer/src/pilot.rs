@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::error::Result;
 use crate::machine::Machine;
-use crate::plan::{OptimizerKind, Plan};
+use crate::plan::Plan;
 use crate::replay::Replay;
 use crate::train::stack_bytes;
 use candle_core::Device;
@@ -101,10 +101,8 @@ impl Pilot {
             fixed_micro_batch: plan.fixed_micro_batch,
             ..Policy::default()
         };
-        policy.max_system_fraction = plan
-            .max_system_fraction
-            .unwrap_or(policy.max_system_fraction);
-        policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
+        policy.politeness = plan.politeness.unwrap_or(policy.politeness);
+        policy.parked_most_ms = plan.max_suspended_ms.unwrap_or(policy.parked_most_ms);
         // Where memory can be predicted, two measured pieces take the place of any guess.
         policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
         let source = machine.source(chosen, stack_bytes(plan.threads))?;
@@ -124,7 +122,7 @@ impl Pilot {
             purge: machine.purge,
             stepped,
             step_ms: 0.0,
-            image_size: plan.image_size,
+            image_size: plan.input_size,
             sample_cost: plan.sample_cost(),
             rough_cost_bytes: room::rough_cost_bytes(plan),
             checkpoint_blocks: plan.checkpoint_blocks,
@@ -134,9 +132,10 @@ impl Pilot {
             spare_bytes: 0,
             reserve,
             moments: Moments::Resident,
-            full_moments_bytes: match plan.optimizer {
-                OptimizerKind::AdamW => reserve.moments_bytes,
-                OptimizerKind::AdamW8bit | OptimizerKind::Sgd => 0,
+            full_moments_bytes: if plan.optimizer.has_8bit_variant() {
+                reserve.moments_bytes
+            } else {
+                0
             },
             gated: chosen.device.is_cpu() && machine.script.is_none(),
             stuck: 0,

@@ -1,33 +1,35 @@
-//! What a run computes in. Weights, moments and sums of gradients are f32 in every precision but f64, which only proves; a
-//! half computes its pieces on a rounded copy of the matrices, made once a step. A loss scale exists in f16 alone, because
-//! gradients fall below its smallest number; bf16 reaches as far as f32 and needs none.
+//! The precision of a run. Weights, optimizer state and sums of gradients are f32, or f64 in f64,
+//! which exists for proofs. In a half precision, micro-batches are computed on a copy of the
+//! weights that is rounded once per step. Only f16 has a loss scale, because gradients fall below
+//! its smallest value; bf16 has the range of f32 and needs none.
 //!
-//! The first law in halves: a sample's forward pass is its own, so no split changes the loss of an effective batch by more than
-//! a hundredth of a spacing of the half type (bf16 2^-7, f16 2^-10; in the tests the bits are equal). A piece's weight gradients
-//! are rounded before they are added up in f32, so two splits differ by at most two spacings in the gradient of any parameter,
-//! relative to its norm. And in f16 a large piece may overflow where small ones do not, which costs a step and halves the scale.
+//! The split law in half precision: the forward pass of a sample depends on no other sample, so no
+//! split changes the loss of an effective batch by more than a hundredth of the type's spacing
+//! (bf16 2^-7, f16 2^-10; in the tests the bits are equal). The weight gradients of a micro-batch
+//! are rounded before they are added in f32, so two splits differ by at most two spacings in the
+//! gradient of a parameter, relative to its norm. In f16 a large micro-batch may overflow if small
+//! ones do not, which costs a step and halves the scale.
 
 use crate::error::{Result, TrainError};
-use crate::plan::Plan;
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
-use tape::device::{Chosen, Wanted, choose, foresee_kind};
+use tape::device::{Chosen, Wanted};
 
-/// What a piece is computed in.
+/// The type that micro-batches are computed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
     /// Single precision.
     F32,
-    /// Eight bits of fraction, the reach of f32.
+    /// bfloat16: eight bits of precision, the range of f32.
     Bf16,
-    /// Eleven bits of fraction, a short reach, and so a loss scale.
+    /// Half precision: eleven bits of precision and a small range, hence a loss scale.
     F16(LossScale),
-    /// Double precision, on the CPU: for proofs.
+    /// Double precision on the CPU, for proofs.
     F64,
 }
 
 impl Precision {
-    /// All of them, at their start, the default first.
+    /// All of them, with an initial loss scale; the default first.
     pub const ALL: [Precision; 4] = [
         Precision::F32,
         Precision::Bf16,
@@ -45,7 +47,7 @@ impl Precision {
         }
     }
 
-    /// Element type of a piece.
+    /// Element type of a micro-batch.
     pub fn dtype(self) -> DType {
         match self {
             Precision::F32 => DType::F32,
@@ -55,7 +57,7 @@ impl Precision {
         }
     }
 
-    /// Element type of the weights that the optimizer moves.
+    /// Element type of the weights that the optimizer updates.
     pub fn master_dtype(self) -> DType {
         match self {
             Precision::F64 => DType::F64,
@@ -63,7 +65,7 @@ impl Precision {
         }
     }
 
-    /// The unit in the last place of 1: the spacing of the numbers that pieces are computed in.
+    /// The distance from 1 to the next larger value of [`Precision::dtype`].
     pub fn epsilon(self) -> f64 {
         match self {
             Precision::F32 => f64::from(f32::EPSILON),
@@ -73,12 +75,12 @@ impl Precision {
         }
     }
 
-    /// Pieces are computed on a rounded copy of the weights.
+    /// True if micro-batches are computed on a rounded copy of the weights.
     pub fn is_half(self) -> bool {
         self.dtype() != self.master_dtype()
     }
 
-    /// The loss scale, where there is one.
+    /// The loss scale, in f16.
     pub fn loss_scale(self) -> Option<LossScale> {
         match self {
             Precision::F16(scale) => Some(scale),
@@ -86,7 +88,7 @@ impl Precision {
         }
     }
 
-    /// The same precision with the scale of a checkpoint, where both have one.
+    /// Takes over the loss scale of a checkpoint, in f16.
     pub fn with_loss_scale(self, saved: Option<LossScale>) -> Self {
         match (self, saved) {
             (Precision::F16(_), Some(scale)) => Precision::F16(scale),
@@ -94,16 +96,20 @@ impl Precision {
         }
     }
 
-    /// Factor on the summed loss of a piece before backward. A piece gives sums, not means: in f16 the scale is divided by a
-    /// power of two near the effective batch, so that what is scaled has the size of the mean's gradient. Exact to undo.
+    /// Factor on the summed loss of a micro-batch before the backward pass. Because losses are
+    /// sums, the f16 scale is divided by a power of two near the effective batch, so that scaled
+    /// gradients have the size of the mean's. Dividing by it is exact.
     pub fn loss_factor(self, effective_batch: u32) -> f64 {
         self.loss_scale().map_or(1.0, |scale| {
             scale.value() / f64::from(effective_batch.next_power_of_two())
         })
     }
 
-    /// Whether this device may compute in it: a half on the CPU only if that was asked for by name, and then with a warning.
-    pub(crate) fn allowed_on(self, chosen: &Chosen, wanted: Wanted) -> Result<Option<String>> {
+    /// The warning for computing in this precision on a device, if there is one.
+    ///
+    /// # Errors
+    /// A half precision on the CPU, unless the user asked for the CPU by name.
+    pub(crate) fn device_warning(self, chosen: &Chosen, wanted: Wanted) -> Result<Option<String>> {
         let name = self.name();
         if !self.is_half() || !chosen.device.is_cpu() {
             return Ok(None);
@@ -113,7 +119,7 @@ impl Precision {
                 key: "precision",
                 value: name.to_owned(),
                 allowed: format!(
-                    "the device would be the CPU ({}), where {name} is many times slower than f32; choose f32, or add --device cpu to compute in {name} all the same",
+                    "the device would be the CPU ({}), where {name} is many times slower than f32; choose f32, or add --device cpu to compute in {name} anyway",
                     chosen.reason
                 ),
             });
@@ -124,40 +130,25 @@ impl Precision {
     }
 }
 
-impl Plan {
-    /// Refuses a precision in which the device would not compute, before anything of a run is made, a GPU included. One that turns
-    /// out to be wrong in it is refused when the run begins.
-    ///
-    /// # Errors
-    /// A half precision where the device can only be the CPU and was not asked for by name.
-    pub fn expect_computable(&self) -> Result<()> {
-        if self.precision.is_half() && foresee_kind(self.device) == "cpu" {
-            self.precision
-                .allowed_on(&choose(self.device)?, self.device)?;
-        }
-        Ok(())
-    }
-}
-
-/// Dynamic loss scale (Micikevicius et al. 2018): a power of two that is halved when a scaled gradient overflows and doubled
-/// after many clean steps, so that it stays as large as the gradients allow.
+/// A dynamic loss scale (Micikevicius et al. 2018): a power of two that is halved when a scaled
+/// gradient overflows and doubled after many steps without overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossScale {
     /// The scale is two to this power.
     exponent: u8,
-    /// Steps since the scale changed last, all of them finite.
+    /// Steps without overflow since the scale last changed.
     clean_steps: u32,
 }
 
 impl LossScale {
-    /// 65,536: where a run begins.
+    /// The initial scale, 65,536.
     pub const START: LossScale = LossScale {
         exponent: 16,
         clean_steps: 0,
     };
-    /// Clean steps after which the scale is doubled.
+    /// Steps without overflow after which the scale is doubled.
     pub const DOUBLES_AFTER: u32 = 2000;
-    /// The scale stays between 1 and 16,777,216.
+    /// The largest scale is 16,777,216; the smallest is 1.
     const CEILING_EXPONENT: u8 = 24;
 
     /// The scale.
@@ -165,12 +156,12 @@ impl LossScale {
         2f64.powi(i32::from(self.exponent))
     }
 
-    /// Halving has come to its end: what overflows now is not the scale's doing.
+    /// True if the scale is 1, so that it cannot be what made a gradient overflow.
     pub fn is_at_floor(self) -> bool {
         self.exponent == 0
     }
 
-    /// After a step whose gradients were finite.
+    /// The scale after a step with finite gradients.
     #[must_use]
     pub fn after_clean(self) -> Self {
         if self.clean_steps + 1 < Self::DOUBLES_AFTER {
@@ -185,7 +176,7 @@ impl LossScale {
         }
     }
 
-    /// After a step with a gradient that was not finite.
+    /// The scale after a step with a non-finite gradient.
     #[must_use]
     pub fn after_overflow(self) -> Self {
         LossScale {
@@ -205,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_doubles_after_two_thousand_clean_steps_in_a_row() {
+    fn the_scale_doubles_after_2000_steps_without_overflow() {
         let start = LossScale::START;
         assert_eq!(start.value(), 65_536.0);
         assert_eq!(clean(start, 1999).value(), 65_536.0);
@@ -218,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_is_halved_by_every_overflow_down_to_one() {
+    fn the_scale_is_halved_by_every_overflow_down_to_one() {
         let mut scale = LossScale::START;
         for halvings in 1..=16 {
             assert!(!scale.is_at_floor());
@@ -231,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_never_rises_over_its_ceiling() {
+    fn the_scale_never_exceeds_its_ceiling() {
         let scale = clean(LossScale::START, 30 * 2000);
         assert_eq!(scale.value(), 16_777_216.0);
     }
 
     #[test]
-    fn only_f16_has_a_scale_and_takes_one_from_a_checkpoint() {
+    fn only_f16_has_a_scale_and_restores_it() {
         let saved = clean(LossScale::START.after_overflow(), 7);
         for precision in Precision::ALL {
             let loaded = precision.with_loss_scale(Some(saved));
@@ -253,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn halves_run_on_the_cpu_only_when_asked_for_by_name_and_then_warn() {
+    fn half_precision_needs_an_explicit_cpu_and_warns() {
         let cpu = choose(Wanted::Cpu).unwrap();
         for precision in Precision::ALL {
-            let by_name = precision.allowed_on(&cpu, Wanted::Cpu).unwrap();
+            let by_name = precision.device_warning(&cpu, Wanted::Cpu).unwrap();
             assert_eq!(by_name.is_some(), precision.is_half());
-            let by_default = precision.allowed_on(&cpu, Wanted::Auto);
+            let by_default = precision.device_warning(&cpu, Wanted::Auto);
             assert_eq!(by_default.is_err(), precision.is_half());
             if let Err(error) = by_default {
                 let said = error.to_string();

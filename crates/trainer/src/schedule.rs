@@ -1,24 +1,24 @@
-//! The learning rate as a pure function of the step: linear warm-up, then half a cosine down to a hundredth; or a rise over many
-//! powers of ten, to see at which rates the loss falls.
+//! The learning rate as a function of the step.
 
 use std::f64::consts::PI;
 
-/// Share of the peak rate that remains at the end.
+/// Fraction of the peak rate that remains at the end of a cosine schedule.
 const FLOOR: f64 = 0.01;
 
-/// By what factor a rising rate grows over the run.
+/// Factor by which a rising rate grows over the run.
 const RISE: f64 = 1e6;
 
-/// How the rate goes.
+/// The shape of the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Course {
-    /// Up to the peak, and down by half a cosine.
+pub enum LrSchedule {
+    /// Linear warm-up, then half a cosine down to a hundredth of the peak.
     Cosine,
-    /// From a millionth of the peak to the peak, by the same factor every step (Smith 2017): a range test.
+    /// From a millionth of the peak to the peak, by the same factor every step: a range test (Smith
+    /// 2017).
     Rising,
 }
 
-/// A learning-rate schedule.
+/// A learning rate schedule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
     /// Peak learning rate.
@@ -27,14 +27,14 @@ pub struct Schedule {
     pub warmup: u64,
     /// All steps.
     pub steps: u64,
-    /// How the rate goes.
-    pub course: Course,
+    /// The shape of the schedule.
+    pub lr_schedule: LrSchedule,
 }
 
 impl Schedule {
-    /// Rate of step `step`, counted from 0 (Loshchilov and Hutter 2017 without restarts).
+    /// The rate of a step, counted from 0 (Loshchilov and Hutter 2017, without restarts).
     pub fn rate(&self, step: u64) -> f64 {
-        if self.course == Course::Rising {
+        if self.lr_schedule == LrSchedule::Rising {
             let last = self.steps.saturating_sub(1).max(1) as f64;
             let done = (step as f64 / last).min(1.0);
             return self.peak * RISE.powf(done - 1.0);
@@ -58,7 +58,7 @@ mod tests {
             peak: 2.0,
             warmup: 4,
             steps: 104,
-            course: Course::Cosine,
+            lr_schedule: LrSchedule::Cosine,
         };
         let check = |step, expected: f64| {
             let rate = schedule.rate(step);
@@ -81,7 +81,7 @@ mod tests {
             peak: 1.0,
             warmup: 5,
             steps: 61,
-            course: Course::Rising,
+            lr_schedule: LrSchedule::Rising,
         };
         assert!((schedule.rate(0) - 1e-6).abs() < 1e-18);
         assert!((schedule.rate(60) - 1.0).abs() < 1e-12);

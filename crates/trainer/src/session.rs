@@ -9,17 +9,18 @@ mod wishes;
 use crate::certificate::trusted_in;
 use crate::checkpoint::{self, RunState};
 use crate::control::Control;
-use crate::effective_batch::Whole;
+use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
+use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError, loss_of};
-use crate::feed::Ahead;
 use crate::journal::{Journal, Listener, Position};
-use crate::learner::Learner;
-use crate::pending::Pending;
 use crate::pilot::kept::Kept;
 use crate::pilot::{Answer, Pilot};
 use crate::plan::Plan;
-use crate::task::{Data, HeldOut, Sample, Supply};
+use crate::recorder::Recorder;
+use crate::sample_queue::SampleQueue;
+use crate::task::Task;
 use crate::train::Flight;
+use crate::train_state::TrainState;
 use pressure::{Level, Outcome, Phase};
 use runlog::{Claim, RunEvent, RunFolder, Started};
 use saving::Saved;
@@ -27,16 +28,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tape::device::{Chosen, piece_scope};
 
 /// Everything one life of a run holds.
-pub struct Session<'a> {
+pub struct Session<'a, T: Task> {
     pub(crate) plan: &'a Plan,
     pub(crate) run: RunFolder,
     pub(crate) control: Control,
     pub(crate) pilot: Pilot,
-    pub(crate) learner: Learner,
-    pub(crate) feed: Supply,
+    pub(crate) learner: TrainState,
+    pub(crate) feed: T::TrainLoader,
     pub(crate) state: RunState,
     piece_limit_bytes: Option<u64>,
-    held_out: HeldOut,
+    held_out: T::EvalLoader,
     held_out_bytes: u64,
     journal: Journal<'a>,
     chosen: Chosen,
@@ -68,11 +69,11 @@ pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
     )
 }
 
-impl<'a> Session<'a> {
+impl<'a, T: Task> Session<'a, T> {
     /// A new run at step 0.
     pub fn begin(
         plan: &'a Plan,
-        data: &Data,
+        data: &T::Data,
         run: &RunFolder,
         flight: Flight,
         listener: Listener<'a>,
@@ -81,8 +82,8 @@ impl<'a> Session<'a> {
             Session::assemble(plan, data, run, flight, listener, RunState::default())?;
         session.say_started()?;
         session.warn_of_precision()?;
-        if let Some(cut) = data.cut(plan.image_size) {
-            session.journal.warn("texts_cut", cut)?;
+        if let Some(warning) = T::truncation_warning(plan, data) {
+            session.journal.warn("texts_cut", warning)?;
         }
         Ok(session)
     }
@@ -90,7 +91,7 @@ impl<'a> Session<'a> {
     /// A run that goes on from its newest good checkpoint.
     pub fn go_on(
         plan: &'a Plan,
-        data: &Data,
+        data: &T::Data,
         run: &RunFolder,
         flight: Flight,
         listener: Listener<'a>,
@@ -112,7 +113,7 @@ impl<'a> Session<'a> {
 
     fn assemble(
         plan: &'a Plan,
-        data: &Data,
+        data: &T::Data,
         run: &RunFolder,
         flight: Flight,
         listener: Listener<'a>,
@@ -124,9 +125,9 @@ impl<'a> Session<'a> {
             plan.precision,
             flight.machine.certificate.as_deref(),
         )?;
-        plan.precision.allowed_on(&chosen, plan.device)?;
+        plan.precision.device_warning(&chosen, plan.device)?;
         let piece_limit_bytes = flight.machine.piece_limit_bytes;
-        let learner = Learner::new(plan, &chosen.device)?.within(piece_limit_bytes);
+        let learner = TrainState::new(plan, &chosen.device)?.with_memory_limit(piece_limit_bytes);
         let mut pilot = Pilot::start(
             plan,
             &chosen,
@@ -140,7 +141,7 @@ impl<'a> Session<'a> {
         let ceilings = [Some(pilot.total_bytes()), pilot.cap_bytes()];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
-        let ahead = Ahead::of(plan, workers(plan, chosen.kind), ceiling_bytes);
+        let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
             run: run.clone(),
@@ -148,9 +149,9 @@ impl<'a> Session<'a> {
             pilot,
             learner,
             piece_limit_bytes,
-            feed: Supply::start(plan, data, ahead, state.step),
-            held_out: HeldOut::open(plan, data, ahead),
-            held_out_bytes: data.held_out_bytes(),
+            feed: T::train_loader(plan, data, ahead, state.step),
+            held_out: T::eval_loader(plan, data, ahead),
+            held_out_bytes: T::held_out_bytes(data),
             journal,
             chosen,
             saved: Saved {
@@ -183,7 +184,7 @@ impl<'a> Session<'a> {
             train_samples: plan.train_samples,
             held_out_samples: plan.held_out_samples,
             parameters: self.learner.parameters.count() as u64,
-            input_size: plan.image_size,
+            image_size: plan.input_size,
             effective_batch: plan.effective_batch,
             epochs: plan.epochs(),
             steps: plan.steps,
@@ -215,7 +216,7 @@ impl<'a> Session<'a> {
 
     fn warn_of_precision(&mut self) -> Result<()> {
         let (precision, wanted) = (self.plan.precision, self.plan.device);
-        match precision.allowed_on(&self.chosen, wanted)? {
+        match precision.device_warning(&self.chosen, wanted)? {
             Some(message) => self.journal.warn("slow_precision", message),
             None => Ok(()),
         }
@@ -264,7 +265,7 @@ impl<'a> Session<'a> {
         }
         if phase == Phase::Train {
             let blocks = answer.decision.checkpoint_blocks;
-            self.learner.checkpoint_blocks(blocks);
+            self.learner.set_checkpoint_blocks(blocks);
         }
         self.feed.set_prefetch(answer.decision.prefetch);
         self.held_out.set_prefetch(answer.decision.prefetch);
@@ -287,7 +288,11 @@ impl<'a> Session<'a> {
     }
 
     /// Fetches what a piece of `size` needs. A file that cannot be read is skipped and said.
-    pub(crate) fn gather(&mut self, pending: &mut Pending<Sample>, size: usize) -> Result<()> {
+    pub(crate) fn gather(
+        &mut self,
+        pending: &mut SampleQueue<T::Sample>,
+        size: usize,
+    ) -> Result<()> {
         while pending.missing(size) > 0 {
             let arrived = self.feed.fetch(pending.missing(size));
             for lost in pending.deliver(arrived) {
@@ -303,7 +308,7 @@ impl<'a> Session<'a> {
 
     /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
     /// measured first, on one sample and on two whose gradients are dropped.
-    pub(crate) fn weigh(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
+    pub(crate) fn weigh(&mut self, pending: &mut SampleQueue<T::Sample>) -> Result<()> {
         let cost = self.feed.sample_cost(self.plan.sample_cost());
         self.pilot.set_sample_cost(cost);
         for size in [1, 2] {
@@ -311,7 +316,7 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
             self.gather(pending, 2)?;
-            let samples = pending.piece(size);
+            let samples = pending.micro_batch(size);
             if samples.is_empty() {
                 return Ok(());
             }
@@ -331,11 +336,13 @@ impl<'a> Session<'a> {
     }
 
     /// One optimizer step from a whole effective batch.
-    pub(crate) fn update(&mut self, whole: Whole) -> Result<()> {
+    pub(crate) fn update(&mut self, whole: AccumulatedBatch) -> Result<()> {
         let step = self.state.step;
         self.whole = false;
         let update = self.learner.update(&whole, step);
-        let suspect = whole.suspect().and_then(|index| self.feed.file(index));
+        let suspect = whole
+            .offending_sample()
+            .and_then(|index| self.feed.file(index));
         let update = update.map_err(|error| self.with_last_good(error).naming(suspect))?;
         self.whole = true;
         self.state.step += 1;
@@ -343,7 +350,7 @@ impl<'a> Session<'a> {
         let seconds = self.step_begun.elapsed().as_secs_f64();
         let waited_ms = self.feed.waited_ms();
         let at_ms = self.journal.now_ms();
-        let measures = whole.measures.of_step(update.skipped.as_ref());
+        let measures = whole.metrics.of_step(update.skipped.as_ref());
         if let Some(mut skipped) = update.skipped {
             if let Some(file) = suspect {
                 skipped.what = loss_of(file);
@@ -359,10 +366,10 @@ impl<'a> Session<'a> {
             gradient_norm: update.gradient_norm,
             samples_per_second: f64::from(whole.samples()) / seconds.max(1e-9),
             wait_ms: waited_ms - self.waited_ms,
-            micro_batches: whole.pieces,
-            checkpoint_blocks: match whole.blocks.iter().all(|blocks| *blocks == 0) {
+            pieces: whole.micro_batches,
+            blocks: match whole.checkpoint_blocks.iter().all(|blocks| *blocks == 0) {
                 true => Vec::new(),
-                false => whole.blocks,
+                false => whole.checkpoint_blocks,
             },
             metrics: measures,
         })?;

@@ -1,40 +1,137 @@
-//! What is learnt from which samples: photographs into classes, texts into classes, the next token of documents. The rooms around
-//! it (loop, session, effective batch) fetch samples of a step, cut off a piece of so many, and get sums; what a sample is
-//! stays here.
+//! The tasks that Ebb trains. Everything that depends on the task lives in its module: what one
+//! sample is, how samples are loaded, the forward pass and the loss, the metrics, and how a result
+//! reads. The training loop is generic over [`Task`].
+//!
+//! To add a task, write its module and add a row to [`with_task!`].
 
-mod corpus;
-mod data;
 mod compression;
-mod errors;
-mod evaluated;
+mod evaluation;
+mod forward_context;
 mod heads;
-mod held_out;
-mod language;
-mod measures;
-mod photographs;
+mod images;
+mod language_model;
+mod metric_sums;
+mod regression;
 mod report;
-mod sample;
-mod shares;
-mod supply;
-mod text;
-mod work;
+mod texts;
 
+pub use crate::data::Text;
 pub use compression::{CompressionTask, Sequence};
-pub(crate) use corpus::boundary;
-pub use corpus::{Corpus, TOKENIZER};
-pub use data::{Data, Reading};
-pub use errors::{NumberErrors, NumberReport};
-pub use evaluated::{EvaluatedPiece, Metrics};
-pub use held_out::HeldOut;
-pub use language::LanguageTask;
-pub use measures::Sums;
-pub(crate) use models::BALANCE;
-pub use models::{Balance, Heads, PixelNormalization};
-pub use photographs::{ImageTask, Prediction};
-pub(crate) use report::part_name;
-pub use report::{ClassReport, EvaluationReport, Taken, wilson};
-pub use sample::{Sample, Text};
-pub use shares::kept as kept_shares;
-pub use supply::Supply;
-pub use text::TextTask;
-pub use work::{TrainedPiece, Work};
+pub use evaluation::{EvaluatedMicroBatch, MetricInputs, Metrics};
+pub use forward_context::{ForwardContext, MicroBatchResult};
+pub(crate) use heads::BALANCE;
+pub use heads::{Balance, Heads};
+pub(crate) use images::{DEVIATION, MEAN};
+pub use images::{ImageSample, ImageTask, Pixels, Prediction};
+pub use language_model::LanguageTask;
+pub use metric_sums::MetricSums;
+pub use regression::{RegressionErrors, RegressionReport};
+pub(crate) use report::split_name;
+pub use report::{ClassReport, ConfusionEntry, EvaluationReport, ReportInputs, wilson};
+pub use texts::TextTask;
+
+use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
+use crate::error::Result;
+use crate::plan::{Plan, SampleCounts};
+use dataset::Found;
+use runlog::RunFolder;
+
+/// A sample of a task. A slice of samples therefore never mixes tasks.
+pub trait Sample: Sized + Send + Sync {
+    /// The task that the sample is for.
+    type Task: Task<Sample = Self>;
+}
+
+/// What Ebb can train.
+pub trait Task: Sized {
+    /// One sample.
+    type Sample: Sample<Task = Self>;
+    /// The opened dataset.
+    type Data: Sync;
+    /// Loads training samples.
+    type TrainLoader: TrainLoader<Sample = Self::Sample>;
+    /// Loads held-out samples.
+    type EvalLoader: EvalLoader<Sample = Self::Sample>;
+
+    /// Opens the dataset of a run. Text is tokenized here; images are decoded when they are needed.
+    ///
+    /// # Errors
+    /// The dataset is of another kind, or its files are missing or have changed since the
+    /// inspection.
+    fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self::Data>;
+
+    /// The number of samples, if it is only known now that the dataset is open.
+    fn sample_counts(_plan: &Plan, _data: &Self::Data) -> Option<SampleCounts> {
+        None
+    }
+
+    /// Bytes of held-out text, which bits per byte are divided by; 0 for tasks that do not predict
+    /// documents.
+    fn held_out_bytes(_data: &Self::Data) -> u64 {
+        0
+    }
+
+    /// A warning about samples that are longer than the model reads.
+    fn truncation_warning(_plan: &Plan, _data: &Self::Data) -> Option<String> {
+        None
+    }
+
+    /// Loads training samples from `step` on.
+    fn train_loader(
+        plan: &Plan,
+        data: &Self::Data,
+        options: PrefetchOptions,
+        step: u64,
+    ) -> Self::TrainLoader;
+
+    /// Loads the held-out samples.
+    fn eval_loader(plan: &Plan, data: &Self::Data, options: PrefetchOptions) -> Self::EvalLoader;
+
+    /// Forward and backward pass of one micro-batch. Waits for the device, because an earlier GPU
+    /// error shows only then.
+    ///
+    /// # Errors
+    /// The pass was cancelled, the device failed or has no memory, or the network is for another
+    /// task.
+    fn gradients(context: &ForwardContext, samples: &[Self::Sample]) -> Result<MicroBatchResult>;
+
+    /// Forward pass of one micro-batch of held-out samples.
+    ///
+    /// # Errors
+    /// As [`Task::gradients`].
+    fn evaluate(context: &ForwardContext, samples: &[Self::Sample]) -> Result<EvaluatedMicroBatch>;
+
+    /// The largest sample that the network reads, all zeros: for the dry run.
+    fn zero_sample(context: &ForwardContext, index: u32) -> Self::Sample;
+
+    /// The metrics of an evaluation.
+    fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics;
+
+    /// The best score of a run in words, such as "best held-out accuracy 91.2 %".
+    fn describe_best(score: f64, plan: &Plan) -> String;
+}
+
+/// Evaluates `$body` with `$T` standing for the type of a task. `$kind` is a [`dataset::Task`].
+macro_rules! with_task {
+    ($kind:expr, $T:ident => $body:expr) => {
+        match $kind {
+            dataset::Task::ImageClassification => {
+                type $T = $crate::task::ImageTask;
+                $body
+            }
+            dataset::Task::TextClassification => {
+                type $T = $crate::task::TextTask;
+                $body
+            }
+            dataset::Task::LanguageModel => {
+                type $T = $crate::task::LanguageTask;
+                $body
+            }
+            dataset::Task::TokenCompression => {
+                type $T = $crate::task::CompressionTask;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_task;

@@ -4,16 +4,18 @@
 use crate::activity::Activity;
 use crate::checkpoint;
 use crate::control::Control;
+use crate::data::TrainLoader;
 use crate::effective_batch::EffectiveBatch;
 use crate::error::{Result, TrainError};
 use crate::journal::Listener;
 use crate::machine::Machine;
+use crate::manifest;
+use crate::origin;
 use crate::plan::Plan;
 use crate::pretrained;
 use crate::replay::Replay;
-use crate::roster;
 use crate::session::Session;
-use crate::task::Data;
+use crate::task::{Task, with_task};
 use dataset::Found;
 use pressure::{Action, Outcome, Phase};
 use runlog::{RunFolder, StopReason};
@@ -63,34 +65,38 @@ pub fn start(
 ) -> Result<Ending> {
     let found = found.into();
     run.write_config(&plan.config)?;
-    roster::write(run, &found)?;
-    if let Some(pretrained) = &plan.pretrained {
-        plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
+    manifest::write(run, &found)?;
+    if let Some(origin) = &plan.origin {
+        plan.origin = Some(Arc::new(origin.keep(run)?));
     }
     on_threads(plan.threads as usize, || {
-        let data = Data::open(&plan, &found, run)?;
-        let plan = counted(plan, &data);
-        run.write_config(&plan.config)?;
-        Session::begin(&plan, &data, run, flight, listener)?.fly()
+        with_task!(plan.task(), T => {
+            let data = T::open(&plan, &found, run)?;
+            let plan = counted::<T>(plan, &data);
+            run.write_config(&plan.config)?;
+            Session::<T>::begin(&plan, &data, run, flight, listener)?.fly()
+        })
     })
 }
 
-/// The plan of these data: how many windows documents come to is known when they have been split into tokens.
-pub(crate) fn counted(plan: Plan, data: &Data) -> Plan {
-    match data.windows(plan.image_size) {
-        Some(windows) => plan.counted(windows),
+/// The plan with the number of samples that the opened data has: the number of windows of documents is known once they are tokenized.
+pub(crate) fn counted<T: Task>(plan: Plan, data: &T::Data) -> Plan {
+    match T::sample_counts(&plan, data) {
+        Some(counts) => plan.with_sample_counts(counts),
         None => plan,
     }
 }
 
 /// Goes on with a run from its newest good checkpoint: the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<Ending> {
-    let found = roster::read(run)?;
-    let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
+    let found = manifest::read(run)?;
+    let plan = Plan::check(&origin::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
-        let data = Data::open(&plan, &found, run)?;
-        let plan = counted(plan, &data);
-        Session::go_on(&plan, &data, run, flight, listener)?.fly()
+        with_task!(plan.task(), T => {
+            let data = T::open(&plan, &found, run)?;
+            let plan = counted::<T>(plan, &data);
+            Session::<T>::go_on(&plan, &data, run, flight, listener)?.fly()
+        })
     })
 }
 
@@ -151,7 +157,7 @@ fn begin(thread: rayon::ThreadBuilder) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Session<'_> {
+impl<T: Task> Session<'_, T> {
     /// Flies to the end and says how it ended, whatever happens.
     fn fly(mut self) -> Result<Ending> {
         let ended = self.steps().and_then(|why| self.land(why));
@@ -175,7 +181,7 @@ impl Session<'_> {
                 if self.heed()? {
                     return Ok(StopReason::Requested);
                 }
-                let position = (self.state.step + 1, batch.pieces());
+                let position = (self.state.step + 1, batch.micro_batches());
                 let answer = self.ask(batch.pending.remaining(), Phase::Train, position)?;
                 let Some(size) = answer.decision.micro_batch() else {
                     match answer.decision.action {
@@ -192,7 +198,7 @@ impl Session<'_> {
                     continue;
                 };
                 self.gather(&mut batch.pending, size)?;
-                let samples = batch.pending.piece(size);
+                let samples = batch.pending.micro_batch(size);
                 if samples.is_empty() {
                     continue;
                 }
@@ -209,7 +215,7 @@ impl Session<'_> {
                             self.redo_step(error)?;
                             continue 'step;
                         }
-                        batch.tell_blocks(answer.decision.checkpoint_blocks);
+                        batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
                     }
                     Err(error) if error.is_memory() => self.pilot.refused(error, &self.control)?,
                     Err(error) if error.is_cancelled() && self.control.is_stopping() => {
@@ -219,7 +225,7 @@ impl Session<'_> {
                     Err(error) => return Err(error),
                 }
             }
-            let Some(whole) = batch.whole() else {
+            let Some(whole) = batch.finish() else {
                 return Err(TrainError::NoData {
                     step: self.state.step,
                     folder: self.plan.folder.clone(),

@@ -22,7 +22,11 @@ fn trained(kind: ModelId, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec
     let (mut learner, samples) = (learner(&plan), samples(7, 11));
     let mut losses = Vec::new();
     for step in 0..3 {
-        let batch = whole(&learner.task(Cancel::default()), &samples, &[3, 3, 1]);
+        let batch = whole(
+            &learner.forward_context(Cancel::default()),
+            &samples,
+            &[3, 3, 1],
+        );
         losses.push(batch.loss.to_bits());
         assert_eq!(learner.update(&batch, step).unwrap().skipped, None);
     }

@@ -13,7 +13,7 @@ use std::fs;
 use support::{learner, plan, samples, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::rooms::Learner;
+use trainer::rooms::TrainState;
 use trainer::rooms::checkpoint::{self, Moments, RunState};
 use trainer::{ModelId, OptimizerKind, Precision};
 
@@ -26,19 +26,23 @@ fn run() -> (tempfile::TempDir, RunFolder) {
     (folder, run)
 }
 
-fn moments(learner: &Learner) -> BTreeMap<String, Vec<u64>> {
+fn moments(learner: &TrainState) -> BTreeMap<String, Vec<u64>> {
     let bits = |t| to_f64(&t).unwrap().into_iter().map(f64::to_bits).collect();
     let named = learner.optimizer.named(&learner.parameters).unwrap();
     named.into_iter().map(|(n, t)| (n, bits(t))).collect()
 }
 
-fn averages(learner: &Learner) -> Option<Vec<Vec<f64>>> {
+fn averages(learner: &TrainState) -> Option<Vec<Vec<f64>>> {
     let average = learner.average.as_ref();
     average.map(|average| values(&average.parameters))
 }
 
-fn step(learner: &mut Learner, step: u64) {
-    let batch = whole(&learner.task(Cancel::default()), &samples(4, step), &[3, 1]);
+fn step(learner: &mut TrainState, step: u64) {
+    let batch = whole(
+        &learner.forward_context(Cancel::default()),
+        &samples(4, step),
+        &[3, 1],
+    );
     learner.update(&batch, step).unwrap();
 }
 

@@ -11,8 +11,9 @@ use pressure::own_footprint_bytes;
 use support::{plan, samples};
 use tape::memory::{Counting, live_bytes};
 use tape::{Cancel, Parameters};
-use trainer::rooms::{EffectiveBatch, Learner, Optimizer, TrainedPiece};
-use trainer::{ModelId, OptimizerKind};
+use trainer::models::{Builder, Network, ResNet, ResNetShape};
+use trainer::rooms::{EffectiveBatch, MicroBatchResult, OptimizerState, TrainState};
+use trainer::{ModelKind, OptimizerKind};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
@@ -24,9 +25,9 @@ const READING: usize = 1_000;
 const MB: i64 = 1 << 20;
 
 /// The real learner around a network so small that a piece takes a millisecond.
-fn tiny() -> Learner {
-    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, 10_000);
-    let mut learner = Learner::new(&plan, &Device::Cpu).unwrap();
+fn tiny() -> TrainState {
+    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, DType::F32, 10_000);
+    let mut learner = TrainState::new(&plan, &Device::Cpu).unwrap();
     let mut parameters = Parameters::default();
     let shape = ResNetShape {
         channels: 4,
@@ -36,14 +37,14 @@ fn tiny() -> Learner {
     };
     let mut builder = Builder::new(&mut parameters, 7, DType::F32, &Device::Cpu);
     let network = ResNet::build(&mut builder, &shape, support::CLASSES).unwrap();
-    learner.optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
+    learner.optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
     (learner.network, learner.parameters) = (Network::ResNet(network), parameters);
     learner
 }
 
 /// Growth of the counted heap and of the footprint, in bytes, over each reading of `pieces` pieces. Three pieces make a step,
 /// one of them is cancelled on the way; `see` is shown every piece before it is added.
-fn growth(pieces: usize, mut see: impl FnMut(&TrainedPiece)) -> Vec<(i64, i64)> {
+fn growth(pieces: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(i64, i64)> {
     let (mut learner, samples) = (tiny(), samples(6, 2));
     let (mut done, mut step, mut readings) = (0, 0, Vec::new());
     while done < pieces + READING {
@@ -53,13 +54,15 @@ fn growth(pieces: usize, mut see: impl FnMut(&TrainedPiece)) -> Vec<(i64, i64)> 
             .deliver(samples.iter().cloned().map(Ok).collect());
         for size in [3, 1, 2] {
             let cancel = Cancel::new((size == 1).into());
-            let cancelled = learner.task(cancel).gradients(batch.pending.piece(size));
+            let cancelled = learner
+                .forward_context(cancel)
+                .gradients(batch.pending.micro_batch(size));
             assert_eq!(
                 cancelled.is_err_and(|error| error.is_cancelled()),
                 size == 1
             );
-            let task = learner.task(Cancel::default());
-            let piece = task.gradients(batch.pending.piece(size)).unwrap();
+            let task = learner.forward_context(Cancel::default());
+            let piece = task.gradients(batch.pending.micro_batch(size)).unwrap();
             see(&piece);
             batch.add(piece).unwrap();
             done += 1;
@@ -67,7 +70,7 @@ fn growth(pieces: usize, mut see: impl FnMut(&TrainedPiece)) -> Vec<(i64, i64)> 
                 readings.push((live_bytes() as i64, own_footprint_bytes() as i64));
             }
         }
-        let update = learner.update(&batch.whole().unwrap(), step).unwrap();
+        let update = learner.update(&batch.finish().unwrap(), step).unwrap();
         assert_eq!(update.skipped, None);
         step += 1;
     }

@@ -9,8 +9,8 @@ use candle_core::{DType, Tensor};
 use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::rooms::Learner;
-use trainer::{LossScale, ModelId, OptimizerKind, Plan, TrainError};
+use trainer::rooms::TrainState;
+use trainer::{LossScale, ModelKind, OptimizerKind, Plan, TrainError};
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 const ADAMW: OptimizerKind = OptimizerKind::AdamW;
@@ -24,11 +24,11 @@ fn spacing(dtype: DType) -> f64 {
 }
 
 /// A learner whose loss scale, where it has one, has found its place: in f16 the first steps only lower it.
-fn settled(plan: &Plan) -> Learner {
+fn settled(plan: &Plan) -> TrainState {
     let mut learner = learner(plan);
     let lower = |scale| (0..6).fold(scale, |scale: LossScale, _| scale.after_overflow());
     learner
-        .loaded(learner.loss_scale().map(lower), learner.skipped())
+        .restored(learner.loss_scale().map(lower), learner.skipped())
         .unwrap();
     learner
 }
@@ -41,7 +41,7 @@ fn losses(kind: ModelId, dtype: DType) -> Vec<f64> {
         .map(|step| {
             let first = step as usize * 6 % 36;
             let batch = &samples[first..first + 6];
-            let batch = whole(&learner.task(Cancel::default()), batch, &[4, 2]);
+            let batch = whole(&learner.forward_context(Cancel::default()), batch, &[4, 2]);
             let update = learner.update(&batch, step).unwrap();
             assert_eq!(update.skipped, None, "{dtype:?} step {step}");
             batch.loss
@@ -82,7 +82,7 @@ fn a_split_changes_a_half_by_no_more_than_its_rounding() {
     for kind in ModelId::SMALL {
         for dtype in HALVES {
             let learner = settled(&plan(kind, ADAMW, dtype, 10));
-            let (task, samples) = (learner.task(Cancel::default()), samples(11, 2));
+            let (task, samples) = (learner.forward_context(Cancel::default()), samples(11, 2));
             let unsplit = whole(&task, &samples, &[11]);
             let (mut gradients, mut losses) = ((0.0, String::new()), 0.0f64);
             for split in splits(11, 5, 3) {
@@ -131,13 +131,17 @@ fn weights_and_moments_stay_f32_and_the_rounded_copy_follows_every_step() {
         let others = 2 * learner.parameters.bytes() + learner.optimizer.bytes();
         assert_eq!(learner.state_bytes(), others + 2 * matrices as u64);
         assert_eq!(learner.element_bytes(), 2);
-        let computed = |l: &Learner| values(l.task(Cancel::default()).parameters);
+        let computed = |l: &TrainState| values(l.forward_context(Cancel::default()).parameters);
         let (before, computed_before) = (
             values(&learner.parameters).concat(),
             computed(&learner).concat(),
         );
         for step in 0..3 {
-            let batch = whole(&learner.task(Cancel::default()), &samples(4, step), &[4]);
+            let batch = whole(
+                &learner.forward_context(Cancel::default()),
+                &samples(4, step),
+                &[4],
+            );
             learner.update(&batch, step).unwrap();
             let expected = learner.parameters.rounded(dtype).unwrap();
             assert!(computed(&learner) == values(&expected));
@@ -162,32 +166,40 @@ fn weights_and_moments_stay_f32_and_the_rounded_copy_follows_every_step() {
 fn small_gradients_survive_f16_by_its_scale_alone() {
     let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
     let lost = |loss_factor: f64| {
-        let mut task = learner.task(Cancel::default());
+        let mut task = learner.forward_context(Cancel::default());
         task.loss_factor = loss_factor;
         let gradients = whole(&task, &samples(2, 4), &[2]).gradients;
         let zeros = |t: &Tensor| to_f64(t).unwrap().iter().filter(|v| **v == 0.0).count();
         gradients.iter().map(zeros).sum::<usize>() as f64 / learner.parameters.count() as f64
     };
     let (scaled, plain) = (
-        lost(learner.task(Cancel::default()).loss_factor),
+        lost(learner.forward_context(Cancel::default()).loss_factor),
         lost(2f64.powi(-22)),
     );
     println!("zeros: {scaled:.3} scaled, {plain:.3} as they are");
     assert!(scaled < 0.05 && plain > 0.5, "{scaled} {plain}");
 }
 
-fn scale(learner: &Learner) -> f64 {
+fn scale(learner: &TrainState) -> f64 {
     learner.loss_scale().unwrap().value()
 }
 
 #[test]
 fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_floor() {
-    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
-    let good = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
+    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let good = whole(
+        &learner.forward_context(Cancel::default()),
+        &samples(2, 8),
+        &[2],
+    );
     learner.update(&good, 0).unwrap();
     let before = values(&learner.parameters);
-    let planted = |learner: &Learner| {
-        let mut batch = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
+    let planted = |learner: &TrainState| {
+        let mut batch = whole(
+            &learner.forward_context(Cancel::default()),
+            &samples(2, 8),
+            &[2],
+        );
         batch.gradients[2] = (&batch.gradients[2] * f64::INFINITY).unwrap();
         batch
     };
@@ -216,8 +228,12 @@ fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_flo
 
 #[test]
 fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
-    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
-    let mut batch = whole(&learner.task(Cancel::default()), &samples(2, 8), &[2]);
+    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let mut batch = whole(
+        &learner.forward_context(Cancel::default()),
+        &samples(2, 8),
+        &[2],
+    );
     batch.loss = f64::NAN;
     for _ in 0..4 {
         let update = learner.update(&batch, 3).unwrap();
@@ -240,9 +256,13 @@ fn the_scale_changes_neither_the_norm_nor_the_step() {
         ));
         if scaled {
             let other = (0..4).fold(LossScale::START, |scale, _| scale.after_overflow());
-            learner.loaded(Some(other), learner.skipped()).unwrap();
+            learner.restored(Some(other), learner.skipped()).unwrap();
         }
-        let batch = whole(&learner.task(Cancel::default()), &samples(4, 8), &[4]);
+        let batch = whole(
+            &learner.forward_context(Cancel::default()),
+            &samples(4, 8),
+            &[4],
+        );
         let update = learner.update(&batch, 0).unwrap();
         (update.gradient_norm, values(&learner.parameters).concat())
     };

@@ -12,7 +12,7 @@ use std::path::Path;
 use support::{SIDE, learner, whole};
 use tape::Cancel;
 use trainer::Plan;
-use trainer::rooms::{Ahead, EffectiveBatch, Learner, TrainFeed};
+use trainer::rooms::{EffectiveBatch, ImageLoader, PrefetchOptions, TrainLoader, TrainState};
 
 /// Two classes of grey photographs, so close to the mean of all photographs that their values are small; one is white.
 fn photographs(folder: &Path) {
@@ -29,7 +29,7 @@ fn photographs(folder: &Path) {
 }
 
 /// A vision transformer whose first weights are so large that only small values stay finite.
-fn overflowing(plan: &Plan) -> Learner {
+fn overflowing(plan: &Plan) -> TrainState {
     let mut learner = learner(plan);
     let place = (0..learner.parameters.len())
         .find(|&index| learner.parameters.at(index).name == "patch.weight")
@@ -57,18 +57,18 @@ fn a_photograph_whose_loss_is_not_finite_is_named_by_its_file() {
     };
     let inspection = inspect(folder.path(), &options, &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
-    let mut feed = TrainFeed::start(&plan, &inspection, Ahead::of(&plan, 1, 0), 0);
+    let mut feed = ImageLoader::start(&plan, &inspection, PrefetchOptions::new(&plan, 1, 0), 0);
     let learner = overflowing(&plan);
     let mut batch = EffectiveBatch::new(feed.begin(0));
     assert!(batch.pending.deliver(feed.fetch(8)).is_empty());
     for _ in 0..4 {
-        let task = learner.task(Cancel::default());
-        let piece = task.gradients(batch.pending.piece(2)).unwrap();
+        let task = learner.forward_context(Cancel::default());
+        let piece = task.gradients(batch.pending.micro_batch(2)).unwrap();
         batch.add(piece).unwrap();
     }
-    let whole = batch.whole().unwrap();
+    let whole = batch.finish().unwrap();
     assert!(!whole.loss.is_finite());
-    let file = whole.suspect().map(|index| feed.file(index));
+    let file = whole.offending_sample().and_then(|index| feed.file(index));
     assert_eq!(file, Some(Path::new("owl/2.png")));
 }
 
@@ -83,9 +83,12 @@ fn where_every_loss_is_gone_no_photograph_is_to_blame() {
     let learner = overflowing(&plan);
     assert!(learner.device().same_device(&Device::Cpu));
     let batch = whole(
-        &learner.task(Cancel::default()),
+        &learner.forward_context(Cancel::default()),
         &support::samples(3, 1),
         &[2, 1],
     );
-    assert_eq!((batch.not_finite.len(), batch.suspect()), (3, None));
+    assert_eq!(
+        (batch.not_finite.len(), batch.offending_sample()),
+        (3, None)
+    );
 }

@@ -14,7 +14,7 @@ use support::distance;
 use tape::inplace::to_f64;
 use tape::{Parameters, Stream};
 use trainer::receipt::{Compared, Precision, Split, Splits, compare};
-use trainer::rooms::{EffectiveBatch, Optimizer, Schedule, TrainedPiece};
+use trainer::rooms::{EffectiveBatch, MicroBatchResult, OptimizerState, Schedule};
 use trainer::{OptimizerKind, TrainError};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
@@ -121,7 +121,7 @@ fn a_checkpointed_block_gives_the_bits_of_a_kept_one() {
 }
 
 /// What a broken law looks like: `wrong` spoils the honest piece of a range.
-fn broken(wrong: impl Fn(&mut TrainedPiece, Range<usize>)) -> Compared {
+fn broken(wrong: impl Fn(&mut MicroBatchResult, Range<usize>)) -> Compared {
     let made = Gpt.build(DType::F64);
     let samples = made.samples(BATCH, 1);
     let splits = Splits::Standard { random: 2 }
@@ -135,7 +135,7 @@ fn broken(wrong: impl Fn(&mut TrainedPiece, Range<usize>)) -> Compared {
     compare(&made.parameters, BATCH, splits, piece).unwrap()
 }
 
-fn scale(piece: &mut TrainedPiece, factor: f64) {
+fn scale(piece: &mut MicroBatchResult, factor: f64) {
     piece
         .gradients
         .iter_mut()
@@ -210,9 +210,9 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
     let mut losses = Vec::with_capacity(STEPS as usize);
     let mut made = kind.build(dtype);
     let samples = made.samples(SAMPLES, 3);
-    let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
+    let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
     let schedule = Schedule {
-        course: trainer::Course::Cosine,
+        lr_schedule: trainer::LrSchedule::Cosine,
         peak: 1e-3,
         warmup: STEPS / 20,
         steps: STEPS,
@@ -224,13 +224,13 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
             let range = first + range.start..first + range.end;
             let piece = made.piece(&samples, range, dtype, 1);
             batch
-                .add(TrainedPiece {
+                .add(MicroBatchResult {
                     samples: 0,
                     ..piece
                 })
                 .unwrap();
         }
-        let batch = batch.whole().unwrap();
+        let batch = batch.finish().unwrap();
         losses.push(batch.loss);
         let norm = tape::update::global_norm(&batch.gradients).unwrap() / batch.weight;
         let factor = (1.0 / norm).min(1.0) / batch.weight;

@@ -16,35 +16,39 @@ use support::{learner, plan, samples, values};
 use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::rooms::checkpoint::{self, RunState};
-use trainer::rooms::{EffectiveBatch, Learner};
-use trainer::{ModelId, OptimizerKind};
+use trainer::rooms::{EffectiveBatch, TrainState};
+use trainer::{ModelKind, OptimizerKind};
 
 const STEPS: u64 = 6;
 
-fn moments(learner: &Learner) -> BTreeMap<String, Vec<u64>> {
+fn moments(learner: &TrainState) -> BTreeMap<String, Vec<u64>> {
     let bits = |t| to_f64(&t).unwrap().into_iter().map(f64::to_bits).collect();
     let named = learner.optimizer.named(&learner.parameters).unwrap();
     named.into_iter().map(|(n, t)| (n, bits(t))).collect()
 }
 
 /// One step of seven samples in pieces of 3, 3 and 1; `before` each piece something may move.
-fn step(learner: &mut Learner, step: u64, mut before: impl FnMut(&mut Learner, usize)) -> u64 {
+fn step(
+    learner: &mut TrainState,
+    step: u64,
+    mut before: impl FnMut(&mut TrainState, usize),
+) -> u64 {
     let mut batch = EffectiveBatch::new(7);
     let samples = samples(7, 11 + step).into_iter().map(Ok).collect();
     assert!(batch.pending.deliver(samples).is_empty());
     for (piece, size) in [3, 3, 1].into_iter().enumerate() {
         before(learner, piece);
-        let task = learner.task(Cancel::default());
-        let piece = task.gradients(batch.pending.piece(size)).unwrap();
+        let task = learner.forward_context(Cancel::default());
+        let piece = task.gradients(batch.pending.micro_batch(size)).unwrap();
         batch.add(piece).unwrap();
     }
-    let whole = batch.whole().unwrap();
+    let whole = batch.finish().unwrap();
     assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
     whole.loss.to_bits()
 }
 
 /// The tensor files that a checkpoint of this learner has.
-fn files(learner: &Learner) -> BTreeMap<String, Vec<u8>> {
+fn files(learner: &TrainState) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let run = RunFolder {
         path: folder.path().to_owned(),
@@ -78,8 +82,8 @@ fn moments_in_a_file_are_the_same_to_the_bit_and_so_is_every_checkpoint() {
             let state = pressed.state_bytes();
             for i in 0..STEPS {
                 match i {
-                    1 => pressed.keep_moments(Moments::Mapped, folder.path()),
-                    4 => pressed.keep_moments(Moments::Resident, folder.path()),
+                    1 => pressed.move_moments(Moments::Mapped, folder.path()),
+                    4 => pressed.move_moments(Moments::Resident, folder.path()),
                     _ => Ok(()),
                 }
                 .unwrap();
@@ -107,7 +111,7 @@ fn moments_that_the_disk_does_not_take_stay_in_memory_untouched() {
     let mut learner = learner(&plan);
     step(&mut learner, 0, |_, _| ());
     let before = moments(&learner);
-    let error = learner.keep_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
+    let error = learner.move_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
     let said = error.unwrap_err().to_string();
     assert!(said.contains("/nowhere/at/all"), "{said}");
     assert!(!learner.optimizer.is_mapped());
@@ -128,10 +132,10 @@ fn a_checkpoint_comes_back_into_moments_that_were_in_a_file() {
     let run = RunFolder {
         path: folder.path().to_owned(),
     };
-    first.keep_moments(Moments::Mapped, folder.path()).unwrap();
+    first.move_moments(Moments::Mapped, folder.path()).unwrap();
     step(&mut first, 0, |_, _| ());
     checkpoint::write(&run, &first, &RunState::default()).unwrap();
-    second.keep_moments(Moments::Mapped, folder.path()).unwrap();
+    second.move_moments(Moments::Mapped, folder.path()).unwrap();
     let (loaded, _) = checkpoint::newest(&run).unwrap();
     checkpoint::load(&loaded, &mut second, checkpoint::Moments::Load).unwrap();
     assert!(moments(&first) == moments(&second));
@@ -150,7 +154,7 @@ fn blocks_that_come_and_go_between_pieces_change_no_bit() {
                 // 0, 1, 2, … all, and down again, one at a time.
                 let found = step(&mut pressed, i, |learner, piece| {
                     let at = (3 * i as u32 + piece as u32) % (2 * all);
-                    learner.checkpoint_blocks(at.min(2 * all - at));
+                    learner.set_checkpoint_blocks(at.min(2 * all - at));
                 });
                 assert_eq!(expected, found, "{} in {dtype:?}, step {i}", kind.name());
             }

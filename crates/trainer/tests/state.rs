@@ -9,8 +9,8 @@ mod support;
 use candle_core::{DType, Device, Tensor};
 use support::{build, distance, learner, norm, plan, samples, values, whole};
 use tape::{Cancel, Parameters};
-use trainer::rooms::{Learner, Optimizer};
-use trainer::{ModelId, OptimizerKind};
+use trainer::rooms::{OptimizerState, TrainState};
+use trainer::{ModelKind, OptimizerKind};
 
 const STEPS: u64 = 120;
 
@@ -21,7 +21,7 @@ fn losses(kind: ModelId, optimizer: OptimizerKind) -> (f64, f64) {
     let mut losses = Vec::new();
     for step in 0..STEPS {
         let first = step as usize * 6 % 60;
-        let task = learner.task(Cancel::default());
+        let task = learner.forward_context(Cancel::default());
         let batch = whole(&task, &samples[first..first + 6], &[6]);
         losses.push(batch.loss);
         learner.update(&batch, step).unwrap();
@@ -46,7 +46,7 @@ fn a_training_with_8_bit_state_comes_to_the_loss_of_adamw() {
 fn the_8_bit_state_is_about_a_quarter() {
     for kind in ModelId::SMALL {
         let (_, parameters) = build(kind, DType::F32);
-        let bytes = |kind| Optimizer::new(kind, 0.0, &parameters).unwrap().bytes();
+        let bytes = |kind| OptimizerState::new(kind, 0.0, &parameters).unwrap().bytes();
         let expected = |p: &Tensor| match p.elem_count() as u64 {
             count if count < 4096 => 8 * count,
             count => 2 * count + 8 * count.div_ceil(256),
@@ -63,7 +63,7 @@ fn the_8_bit_state_is_about_a_quarter() {
 fn norms_and_biases_are_one_group_that_does_not_decay() {
     for kind in ModelId::SMALL {
         let (_, mut parameters) = build(kind, DType::F64);
-        let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
+        let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
         let [decaying, spared] = optimizer.groups() else {
             panic!("two groups");
         };
@@ -100,8 +100,8 @@ fn norms_and_biases_are_one_group_that_does_not_decay() {
     }
 }
 
-fn averaging(decay: Option<f64>) -> Learner {
-    let mut plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
+fn averaging(decay: Option<f64>) -> TrainState {
+    let mut plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
     plan.ema_decay = decay;
     learner(&plan)
 }
@@ -112,7 +112,7 @@ fn the_average_follows_the_weights_and_is_what_is_evaluated() {
     let mut expected = values(&learner.parameters);
     let samples = samples(6, 5);
     for step in 0..12u64 {
-        let batch = whole(&learner.task(Cancel::default()), &samples, &[6]);
+        let batch = whole(&learner.forward_context(Cancel::default()), &samples, &[6]);
         learner.update(&batch, step).unwrap();
         let t = step as f64 + 1.0;
         let decay = 0.9f64.min((1.0 + t) / (10.0 + t));
@@ -126,9 +126,9 @@ fn the_average_follows_the_weights_and_is_what_is_evaluated() {
     for (a, e) in values(average).iter().zip(&expected) {
         assert!(support::distance(a, e) <= 1e-12 * (1.0 + norm(e)));
     }
-    let evaluated = |task: trainer::rooms::ImageTask| task.evaluate(&samples).unwrap().loss;
-    let by_average = evaluated(learner.evaluation_task(Cancel::default()));
-    let by_weights = evaluated(learner.task(Cancel::default()));
+    let evaluated = |task: trainer::rooms::ForwardContext| task.evaluate(&samples).unwrap().loss;
+    let by_average = evaluated(learner.evaluation_context(Cancel::default()));
+    let by_weights = evaluated(learner.forward_context(Cancel::default()));
     assert_ne!(by_average, by_weights);
     let mut moved = averaging(None);
     assert_eq!(
@@ -141,16 +141,20 @@ fn the_average_follows_the_weights_and_is_what_is_evaluated() {
             .set(index, parameter.tensor.clone())
             .unwrap();
     }
-    let without = evaluated(moved.evaluation_task(Cancel::default()));
+    let without = evaluated(moved.evaluation_context(Cancel::default()));
     assert_eq!(without.to_bits(), by_average.to_bits());
 }
 
 #[test]
 fn a_step_that_is_skipped_leaves_the_average() {
     let mut learner = averaging(Some(0.5));
-    let mut batch = whole(&learner.task(Cancel::default()), &samples(3, 5), &[3]);
+    let mut batch = whole(
+        &learner.forward_context(Cancel::default()),
+        &samples(3, 5),
+        &[3],
+    );
     learner.update(&batch, 0).unwrap();
-    let average = |learner: &Learner| values(&learner.average.as_ref().unwrap().parameters);
+    let average = |learner: &TrainState| values(&learner.average.as_ref().unwrap().parameters);
     let before = average(&learner);
     let nan = vec![f64::NAN; batch.gradients[0].elem_count()];
     let shape = batch.gradients[0].shape().clone();
@@ -171,10 +175,10 @@ fn a_network_that_gives_no_numbers_gets_nothing_right() {
     let weight = (&learner.parameters.at(0).tensor * f64::NAN).unwrap();
     learner.parameters.set(0, weight).unwrap();
     let piece = learner
-        .task(Cancel::default())
+        .forward_context(Cancel::default())
         .evaluate(&samples(7, 3))
         .unwrap();
-    assert_eq!((piece.samples, piece.right, piece.in_top_5), (7, 0, 0));
+    assert_eq!((piece.samples, piece.correct, piece.in_top_5), (7, 0, 0));
 }
 
 /// A skipped step leaves no trace: the moments' bias is corrected by the steps that changed something.
@@ -184,10 +188,18 @@ fn the_optimizer_does_not_count_skipped_steps() {
     // What one update moves, by its learning rate, after so many steps that were skipped.
     let moved = |skipped: u64| {
         let mut learner = learner(&plan);
-        let batch = whole(&learner.task(Cancel::default()), &samples(8, 2), &[8]);
+        let batch = whole(
+            &learner.forward_context(Cancel::default()),
+            &samples(8, 2),
+            &[8],
+        );
         let before = values(&learner.parameters);
         for _ in 0..skipped {
-            let mut batch = whole(&learner.task(Cancel::default()), &samples(8, 2), &[8]);
+            let mut batch = whole(
+                &learner.forward_context(Cancel::default()),
+                &samples(8, 2),
+                &[8],
+            );
             batch.gradients[1] = (&batch.gradients[1] * f64::NAN).unwrap();
             assert!(learner.update(&batch, 20).unwrap().skipped.is_some());
         }

@@ -6,17 +6,17 @@ use trainer::forecast::IMAGE_SIZES;
 use trainer::{ModelId, TextModel, TextSize, model_task};
 
 /// Models and image sizes of the table: the one to be trained among them.
-pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
-    if plan.pretrained.is_some() {
-        return vec![(plan.model, plan.image_size)];
+pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
+    if plan.origin.is_some() {
+        return vec![(plan.model, plan.input_size)];
     }
     if let Some(model) = plan.text_model() {
         let mut sizes: Vec<TextSize> = TextSize::for_task(model_task(plan.task())).collect();
         sizes.retain(|size| args.trained.model.is_none() || *size == model.size);
         sizes.sort_unstable();
         let sized = sizes.into_iter();
-        let sized = sized.map(|size| ModelId::Text(TextModel { size, ..model }));
-        return sized.map(|model| (model, plan.image_size)).collect();
+        let sized = sized.map(|size| ModelKind::Texts(TextModel { size, ..model }));
+        return sized.map(|model| (model, plan.input_size)).collect();
     }
     let models = match args.trained.model {
         Some(_) => vec![plan.model],
@@ -26,7 +26,7 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
         Some(_) => Vec::new(),
         None => IMAGE_SIZES.to_vec(),
     };
-    sizes.push(plan.image_size);
+    sizes.push(plan.input_size);
     sizes.sort_unstable();
     sizes.dedup();
     let fits = |model: ModelId, side: u32| side.is_multiple_of(model.input_multiple());

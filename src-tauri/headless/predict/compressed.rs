@@ -7,10 +7,10 @@ use super::super::say::{aside, out};
 use runlog::format_count;
 use serde_json::{Value, json};
 use std::path::Path;
-use trainer::{Compressed, SavedRun};
+use trainer::{CompressedText, TrainedModel};
 
 /// What is kept of each text, and what the gaps are filled with. A file that cannot be read is said and makes the exit code 1.
-pub fn run(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
+pub fn run(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
     let mut unread = 0;
     for argument in &args.files {
         let file = argument.is_file().then_some(argument.as_path());
@@ -31,11 +31,11 @@ pub fn run(saved: &SavedRun, args: &args::Predict) -> Result<(), Failure> {
     super::all_read(unread, args)
 }
 
-fn line(file: Option<&Path>, text: &str, found: &Compressed) -> Value {
+fn line(file: Option<&Path>, text: &str, found: &CompressedText) -> Value {
     let mut line = json!({
         "text": text, "kept": found.kept, "marked": found.marked, "gap": found.gap, "filled": found.filled,
         "tokens": found.tokens, "kept_places": found.kept_places,
-        "kept_fraction": found.kept_fraction(), "right_fraction": found.right_fraction(),
+        "kept_fraction": found.kept_fraction(), "right_fraction": found.correct_fraction(),
     });
     if let Some(file) = file {
         line["file"] = json!(file.to_string_lossy());
@@ -44,7 +44,7 @@ fn line(file: Option<&Path>, text: &str, found: &Compressed) -> Value {
 }
 
 /// Three versions of the text under each other, each with what it is.
-fn words(file: Option<&Path>, found: &Compressed) -> String {
+fn words(file: Option<&Path>, found: &CompressedText) -> String {
     let count = |n: usize| format_count(n as u64);
     let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
     let named = file.map_or(String::new(), |file| format!("{}, ", file.display()));
@@ -56,9 +56,9 @@ fn words(file: Option<&Path>, found: &Compressed) -> String {
     );
     let filled = format!(
         "filled in, {} of {} gaps right ({})",
-        count(found.right),
+        count(found.correct),
         count(found.dropped()),
-        percent(found.right_fraction())
+        percent(found.correct_fraction())
     );
     let gaps = format!("with gaps ({})", found.gap);
     let parts = [
@@ -83,14 +83,14 @@ mod tests {
 
     #[test]
     fn a_text_is_shown_as_kept_with_gaps_and_filled_in() {
-        let found = Compressed {
+        let found = CompressedText {
             kept: "a c\nd".to_owned(),
             marked: "a·c\nd·".to_owned(),
             gap: '·',
             filled: "a c de".to_owned(),
             tokens: 6,
             kept_places: vec![0, 2, 3, 4],
-            right: 1,
+            correct: 1,
         };
         assert_eq!(
             words(Some(Path::new("b.txt")), &found),

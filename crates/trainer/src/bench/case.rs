@@ -3,10 +3,10 @@
 use super::workload::Workload;
 use crate::effective_batch::EffectiveBatch;
 use crate::error::Result;
-use crate::optimizer::Optimizer;
-use crate::plan::OptimizerKind;
+use crate::optimizer::OptimizerKind;
+use crate::optimizer::OptimizerState;
 use crate::precision::Precision;
-use crate::task::TrainedPiece;
+use crate::task::MicroBatchResult;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;
@@ -80,7 +80,7 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
     let (model, mut parameters) = case.workload.build(precision.master_dtype(), device)?;
     let mut computed_on = rounded(&parameters, precision)?;
     let (mut skipped_steps, mut updates) = (0, 0);
-    let mut optimizer = Optimizer::new(OptimizerKind::AdamW, WEIGHT_DECAY, &parameters)?;
+    let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, WEIGHT_DECAY, &parameters)?;
     if case.moments_in_file {
         optimizer.map(&std::env::temp_dir(), device)?;
         // What they took before they went is no part of a step.
@@ -103,12 +103,14 @@ pub fn run(case: Case, device: &Device) -> Result<Row> {
             let (piece, saved) = model.piece(weights, part, device, how)?;
             saved_bytes = saved_bytes.max(saved);
             // The batch is the bench's own: none of its samples is pending.
-            whole.add(TrainedPiece {
+            whole.add(MicroBatchResult {
                 samples: 0,
                 ..piece
             })?;
         }
-        let Some(whole) = whole.whole() else { continue };
+        let Some(whole) = whole.finish() else {
+            continue;
+        };
         let weight = whole.weight * how.1;
         let norm = global_norm(&whole.gradients)? / weight;
         if let (false, Precision::F16(scale)) = (norm.is_finite(), &mut precision) {

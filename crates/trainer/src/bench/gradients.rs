@@ -5,7 +5,7 @@ use super::case::Case;
 use super::workload::Model;
 use crate::error::Result;
 use crate::precision::Precision;
-use crate::task::TrainedPiece;
+use crate::task::MicroBatchResult;
 use candle_core::{DType, Device};
 use tape::inplace::to_f64;
 use tape::{Branches, Cancel, Kernels, Parameters, Parting, Tape};
@@ -73,7 +73,7 @@ impl Run<'_> {
         &self,
         parameters: &Parameters,
         course: impl FnOnce(Tape) -> Tape,
-    ) -> Result<TrainedPiece> {
+    ) -> Result<MicroBatchResult> {
         let tape = course(Tape::record(parameters, Cancel::default(), Kernels::Fused));
         let batch = self.case.workload.batch(self.case.batch);
         let how = (self.case.checkpointed, self.loss_factor);
@@ -84,7 +84,7 @@ impl Run<'_> {
     }
 
     /// `found`, a piece of this run, from `expected` in f64.
-    fn apart(&self, found: &TrainedPiece, expected: &TrainedPiece) -> Result<Apart> {
+    fn apart(&self, found: &MicroBatchResult, expected: &MicroBatchResult) -> Result<Apart> {
         let (mut differ, mut length, mut largest) = (0.0, 0.0, (0.0, 0));
         let pairs = found.gradients.iter().zip(&expected.gradients);
         for (i, (found, expected)) in pairs.enumerate() {

@@ -2,7 +2,10 @@
 
 use super::batch::Batch;
 use crate::error::Result;
-use crate::task::TrainedPiece;
+use crate::models::{
+    Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
+};
+use crate::task::MicroBatchResult;
 use candle_core::{DType, Device};
 use models::{Builder, Gpt, ResNet, ResNetShape, SequenceShape, TextEncoder, Vit, VitShape};
 use tape::inplace::to_f64;
@@ -179,7 +182,7 @@ impl Model {
         part: &Batch,
         device: &Device,
         how: (usize, f64),
-    ) -> Result<(TrainedPiece, u64)> {
+    ) -> Result<(MicroBatchResult, u64)> {
         self.piece_by(Kernels::Fused, parameters, part, device, how)
     }
 
@@ -191,7 +194,7 @@ impl Model {
         part: &Batch,
         device: &Device,
         (checkpointed, loss_factor): (usize, f64),
-    ) -> Result<(TrainedPiece, u64)> {
+    ) -> Result<(MicroBatchResult, u64)> {
         let tape = Tape::record(parameters, Cancel::default(), kernels);
         self.piece_on(tape, parameters, part, device, (checkpointed, loss_factor))
     }
@@ -204,7 +207,7 @@ impl Model {
         part: &Batch,
         device: &Device,
         (checkpointed, loss_factor): (usize, f64),
-    ) -> Result<(TrainedPiece, u64)> {
+    ) -> Result<(MicroBatchResult, u64)> {
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;
         let keeping = tape.keeping().clone();
         let (per_row, root) = (loss.per_sample, loss.sum);
@@ -218,13 +221,13 @@ impl Model {
             })
             .collect::<Result<_>>()?;
         device.synchronize()?;
-        let piece = TrainedPiece {
+        let piece = MicroBatchResult {
             gradients,
             loss: to_f64(&per_row)?.iter().sum(),
             weight: part.weight(),
             samples: part.samples,
             not_finite: Vec::new(),
-            measures: Default::default(),
+            metrics: Default::default(),
         };
         Ok((piece, keeping.peak_bytes()))
     }

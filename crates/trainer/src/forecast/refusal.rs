@@ -2,7 +2,7 @@
 
 use super::{Fit, Forecast, Forms, Target, Waiting};
 use crate::error::{Result, TrainError};
-use crate::plan::{Dropped, Plan};
+use crate::plan::{DatasetRef, Plan};
 use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, Stuck, suggest_config};
 use runlog::{Blocks, RunConfig, format_bytes};
 
@@ -17,7 +17,7 @@ const ENDLESS_BYTES: u64 = 1 << 60;
 /// As [`Plan::check`]; a cap below what one sample needs, with a cap that would do.
 pub fn settle<'d>(
     config: &RunConfig,
-    found: impl Into<Dropped<'d>>,
+    found: impl Into<DatasetRef<'d>>,
     total_bytes: u64,
 ) -> Result<Plan> {
     let dropped = found.into();
@@ -43,7 +43,7 @@ pub fn settle<'d>(
     };
     // What is decoded ahead gives way before a piece does.
     let forecast =
-        Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?.without_waiting();
+        Forecast::of_plan(&plan, plan.model, plan.input_size, target, forms)?.without_waiting();
     let device = DeviceRoom {
         total_bytes: ENDLESS_BYTES,
         limit_bytes: 0,

@@ -6,12 +6,9 @@ use crate::bench::{Model, Workload};
 use crate::error::Result;
 use crate::plan::{Compression, Plan};
 use crate::precision::Precision;
-use crate::task::{Heads, PixelNormalization, Sample, Sequence, Text, TrainedPiece, Work};
+use crate::task::{ForwardContext, Heads, MicroBatchResult, Pixels, Task, with_task};
 use crate::train::on_threads;
 use candle_core::{DType, Device};
-use dataset::Window;
-use models::ModelId;
-use models::Network;
 use std::time::{Duration, Instant};
 use tape::{Cancel, Kernels, Parameters, rehearse};
 
@@ -26,7 +23,12 @@ const SIZES_IN_PARTS: [u32; 3] = [8, 16, 24];
 /// A network that can be rehearsed, whatever it is fed with.
 pub(super) trait Piece: Sync {
     /// Works one piece of `samples` with `checkpointed` blocks. What it gives is still held when a recording ends.
-    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece>;
+    fn work(
+        &self,
+        samples: usize,
+        checkpointed: usize,
+        kernels: Kernels,
+    ) -> Result<MicroBatchResult>;
 }
 
 impl Heap {
@@ -72,8 +74,9 @@ impl Heap {
 pub(super) struct PlanPiece {
     network: Network,
     parameters: Parameters,
-    image_size: usize,
-    pixels: PixelNormalization,
+    input_size: usize,
+    task: dataset::Task,
+    pixels: Pixels,
     heads: Heads,
     label_smoothing: f64,
     precision: Precision,
@@ -94,7 +97,8 @@ impl PlanPiece {
         let piece = PlanPiece {
             network,
             parameters,
-            image_size: image_size as usize,
+            input_size: image_size as usize,
+            task: model.task(),
             pixels: plan.pixels(),
             heads: plan.heads(),
             label_smoothing: plan.label_smoothing,
@@ -104,54 +108,24 @@ impl PlanPiece {
         Ok((piece, masters))
     }
 
-    /// A sample of nothing but zeros, as long as they may be.
-    fn sample(&self, index: usize) -> Sample {
-        let (index, zeros) = (index as u32, || vec![0; self.image_size]);
-        match self.network {
-            Network::ResNet(_) | Network::Vit(_) => Sample::Photograph(dataset::Sample {
-                index,
-                label: 0,
-                pixels: vec![0; 3 * self.image_size * self.image_size],
-                targets: vec![Some(0.0); self.heads.targets],
-                factors: Vec::new(),
-                partner: None,
-            }),
-            Network::TextEncoder(_) => Sample::Text(Text {
-                index,
-                label: 0,
-                ids: zeros(),
-            }),
-            Network::Gpt(_) => Sample::Window(Window {
-                inputs: zeros(),
-                targets: zeros(),
-                documents: zeros(),
-                positions: zeros(),
-            }),
-            Network::Compressor(_) => Sample::Sequence(Sequence {
-                index,
-                step: 0,
-                ids: zeros(),
-                shares: [].into(),
-            }),
-        }
-    }
-
     /// Seconds that one sample of a piece of `samples` takes, measured on what is no rehearsal.
     pub fn seconds_a_sample(&self, samples: usize, checkpointed: usize) -> Result<f64> {
-        let samples: Vec<Sample> = (0..samples.max(1)).map(|i| self.sample(i)).collect();
-        let task = self.at_work(checkpointed, Kernels::Fused);
-        // The first one warms caches and the allocator.
-        task.gradients(&samples)?;
-        let begun = Instant::now();
-        task.gradients(&samples)?;
-        Ok(begun.elapsed().as_secs_f64() / samples.len() as f64)
+        let context = self.at_work(checkpointed, Kernels::Fused);
+        with_task!(self.task, T => {
+            let samples = zero_samples::<T>(&context, samples.max(1));
+            // The first one warms caches and the allocator.
+            context.gradients(&samples)?;
+            let begun = Instant::now();
+            context.gradients(&samples)?;
+            Ok(begun.elapsed().as_secs_f64() / samples.len() as f64)
+        })
     }
 
-    fn at_work(&self, checkpointed: usize, kernels: Kernels) -> Work<'_> {
-        Work {
+    fn at_work(&self, checkpointed: usize, kernels: Kernels) -> ForwardContext<'_> {
+        ForwardContext {
             network: &self.network,
             parameters: &self.parameters,
-            image_size: self.image_size,
+            input_size: self.input_size,
             pixels: self.pixels,
             heads: self.heads,
             label_smoothing: self.label_smoothing,
@@ -169,10 +143,21 @@ impl PlanPiece {
 }
 
 impl Piece for PlanPiece {
-    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece> {
-        let samples: Vec<Sample> = (0..samples).map(|i| self.sample(i)).collect();
-        self.at_work(checkpointed, kernels).gradients(&samples)
+    fn work(
+        &self,
+        samples: usize,
+        checkpointed: usize,
+        kernels: Kernels,
+    ) -> Result<MicroBatchResult> {
+        let context = self.at_work(checkpointed, kernels);
+        with_task!(self.task, T => context.gradients(&zero_samples::<T>(&context, samples)))
     }
+}
+
+/// The largest samples of a task, all zeros.
+fn zero_samples<T: Task>(context: &ForwardContext, count: usize) -> Vec<T::Sample> {
+    let sample = |index| T::zero_sample(context, index);
+    (0..count as u32).map(sample).collect()
 }
 
 /// A workload of the bench, in f32.
@@ -196,7 +181,12 @@ impl WorkloadPiece {
 }
 
 impl Piece for WorkloadPiece {
-    fn work(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece> {
+    fn work(
+        &self,
+        samples: usize,
+        checkpointed: usize,
+        kernels: Kernels,
+    ) -> Result<MicroBatchResult> {
         let (part, device) = (self.workload.blank(samples), Device::Cpu);
         let how = (checkpointed, 1.0);
         let (piece, _) = (self.model).piece_by(kernels, &self.parameters, &part, &device, how)?;

@@ -13,7 +13,7 @@ const STEP_FRACTION: f64 = 0.6;
 
 /// Seconds that one sample of a plan takes on the CPU, measured on a piece of `samples`.
 pub fn seconds_a_sample(plan: &Plan, samples: usize, checkpointed: u32) -> Result<f64> {
-    let (piece, _) = PlanPiece::of(plan, plan.model, plan.image_size)?;
+    let (piece, _) = PlanPiece::of(plan, plan.model, plan.input_size)?;
     on_threads(plan.threads as usize, || {
         piece.seconds_a_sample(samples, checkpointed as usize)
     })

@@ -1,8 +1,7 @@
 //! What stands in memory before any piece, block by block: an allocator puts pieces between these. Knows no network.
 
 use crate::error::Result;
-use crate::optimizer::Optimizer;
-use crate::plan::OptimizerKind;
+use crate::optimizer::OptimizerKind;
 use candle_core::DType;
 use tape::Parameters;
 
@@ -20,8 +19,7 @@ pub(super) fn blocks_bytes(
     let weights = masters.iter().map(|parameter| &parameter.tensor);
     let weights = weights.map(|t| (t.elem_count() * t.dtype().size_in_bytes()) as u64);
     let frozen = masters.frozen().map(|(_, frozen)| frozen.bytes());
-    // Zeros that nothing is written to: counted, not taken.
-    let moments = Optimizer::new(optimizer, 0.0, masters)?.sizes_bytes();
+    let moments = optimizer.state_sizes(masters);
     let copies = copies.iter().flat_map(|&dtype| in_type(dtype));
     Ok(weights.chain(frozen).chain(moments).chain(copies).collect())
 }

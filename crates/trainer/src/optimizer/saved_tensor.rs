@@ -1,5 +1,5 @@
-//! A tensor on its way into a checkpoint, wherever it is: what is mapped is written from its pages, without a copy in memory.
-//! Refuses to know what it holds.
+//! A tensor to be written to a checkpoint. A mapped tensor is written from its pages, without a
+//! copy in memory.
 
 use candle_core::{DType, Tensor};
 use memmap2::Mmap;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A named tensor of a checkpoint is one of these.
+/// A tensor in memory or in a mapped file.
 pub enum SavedTensor {
     /// In memory.
     Resident(Tensor),

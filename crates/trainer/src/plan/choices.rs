@@ -1,72 +1,290 @@
 //! What the user can choose by name: optimizers, augmentation, mixing.
 
-use dataset::Mix;
+use super::{DropPolicy, ImageSize};
+use crate::models::{CompressorShape, SequenceShape};
+use dataset::Task;
 
-/// Optimizers, by their name in configs.
+/// Networks by the name the user writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OptimizerKind {
-    /// Adam with decoupled weight decay.
-    AdamW,
-    /// AdamW with moments in one byte per value, a quarter of the state.
-    AdamW8bit,
-    /// Stochastic gradient descent with momentum 0.9.
-    Sgd,
+pub enum ModelKind {
+    /// Small residual ConvNet.
+    ConvNet,
+    /// Small vision transformer.
+    VitMicro,
+    /// A network for photographs with the sizes of its paper.
+    Images(ImageSize),
+    /// A transformer over tokens.
+    Texts(TextModel),
+    /// What a folder of published weights holds.
+    Published(Family),
 }
 
-impl OptimizerKind {
-    /// All of them, the suggested one first.
-    pub const ALL: [OptimizerKind; 3] = [
-        OptimizerKind::AdamW,
-        OptimizerKind::AdamW8bit,
-        OptimizerKind::Sgd,
+/// Published networks, by the name in their config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Encoder of texts (Devlin et al. 2019).
+    Bert,
+    /// Vision transformer (Dosovitskiy et al. 2021).
+    Vit,
+    /// Vision transformer with a second token (Touvron et al. 2021).
+    Deit,
+    /// Vision transformer with scaled branches (Oquab et al. 2023).
+    Dinov2,
+    /// Residual network with frozen BatchNorm (He et al. 2016).
+    ResNet,
+    /// Language model (Radford et al. 2019).
+    Gpt2,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 6] = [
+        Family::Vit,
+        Family::Deit,
+        Family::Dinov2,
+        Family::ResNet,
+        Family::Bert,
+        Family::Gpt2,
     ];
 
-    /// The name in configs and on the command line.
+    /// What it learns.
+    pub fn task(self) -> Task {
+        match self {
+            Family::Vit | Family::Deit | Family::Dinov2 | Family::ResNet => {
+                Task::ImageClassification
+            }
+            Family::Bert => Task::TextClassification,
+            Family::Gpt2 => Task::LanguageModel,
+        }
+    }
+
+    /// The name in configs.
     pub fn name(self) -> &'static str {
         match self {
-            OptimizerKind::AdamW => "adamw",
-            OptimizerKind::AdamW8bit => "adamw8bit",
-            OptimizerKind::Sgd => "sgd",
+            Family::Bert => "bert",
+            Family::Vit => "vit",
+            Family::Deit => "deit",
+            Family::Dinov2 => "dinov2",
+            Family::ResNet => "resnet",
+            Family::Gpt2 => "gpt2",
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            Family::Bert => "BERT",
+            Family::Vit => "ViT",
+            Family::Deit => "DeiT",
+            Family::Dinov2 => "DINOv2",
+            Family::ResNet => "ResNet",
+            Family::Gpt2 => "GPT-2",
         }
     }
 }
 
-/// Augmentation of images, by its name in configs.
+/// A network for texts: how large it is, and what it has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Augmentation {
-    /// Center crop only.
-    None,
-    /// Crop, flip and colour.
-    Standard,
-    /// Standard augmentation with smaller crops, and RandAugment.
-    RandAugment,
+pub struct TextModel {
+    /// Its size.
+    pub size: TextSize,
+    /// Most tokens of a text.
+    pub tokens: u32,
+    /// Different tokens.
+    pub vocabulary: u32,
+    /// Who chooses the tokens that are kept, of a token compression.
+    pub policy: Option<DropPolicy>,
 }
 
-impl Augmentation {
-    /// All of them, the suggested one first.
-    pub const ALL: [Augmentation; 3] = [
-        Augmentation::Standard,
-        Augmentation::RandAugment,
-        Augmentation::None,
+/// Sizes of networks for texts; of each task the smallest comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TextSize {
+    /// Encoder, 2 blocks of 128.
+    TextMicro,
+    /// Encoder, 4 blocks of 256.
+    TextMini,
+    /// Language model, 4 blocks of 192: 1.9 million parameters with bytes.
+    GptMicro,
+    /// Language model, 6 blocks of 384: 10.8 million.
+    GptMini,
+    /// Language model, 12 blocks of 768: 85 million.
+    GptSmall,
+    /// Token compression: a language model of 3 blocks of 128, a policy of 2 of 64: 0.9 million parameters.
+    CompressMicro,
+    /// 6 blocks of 384 and 3 of 192: 14 million.
+    CompressMini,
+    /// 12 blocks of 768 and 8 of 512: 119 million.
+    CompressSmall,
+}
+
+impl TextSize {
+    /// All of them, of each task the suggested one first.
+    pub const ALL: [TextSize; 8] = [
+        TextSize::TextMicro,
+        TextSize::TextMini,
+        TextSize::GptMini,
+        TextSize::GptMicro,
+        TextSize::GptSmall,
+        TextSize::CompressMicro,
+        TextSize::CompressMini,
+        TextSize::CompressSmall,
     ];
+
+    /// What it learns.
+    pub fn task(self) -> Task {
+        match self {
+            TextSize::TextMicro | TextSize::TextMini => Task::TextClassification,
+            TextSize::GptMicro | TextSize::GptMini | TextSize::GptSmall => Task::LanguageModel,
+            TextSize::CompressMicro | TextSize::CompressMini | TextSize::CompressSmall => {
+                Task::TokenCompression
+            }
+        }
+    }
 
     /// The name in configs and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Augmentation::None => "none",
-            Augmentation::Standard => "standard",
-            Augmentation::RandAugment => "randaugment",
+            TextSize::TextMicro => "text_micro",
+            TextSize::TextMini => "text_mini",
+            TextSize::GptMicro => "gpt_micro",
+            TextSize::GptMini => "gpt_mini",
+            TextSize::GptSmall => "gpt_small",
+            TextSize::CompressMicro => "compress_micro",
+            TextSize::CompressMini => "compress_mini",
+            TextSize::CompressSmall => "compress_small",
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            TextSize::TextMicro => "Text-Micro",
+            TextSize::TextMini => "Text-Mini",
+            TextSize::GptMicro => "GPT-Micro",
+            TextSize::GptMini => "GPT-Mini",
+            TextSize::GptSmall => "GPT-Small",
+            TextSize::CompressMicro => "Compress-Micro",
+            TextSize::CompressMini => "Compress-Mini",
+            TextSize::CompressSmall => "Compress-Small",
+        }
+    }
+
+    /// Width, blocks, heads.
+    fn sizes(self) -> (usize, usize, usize) {
+        match self {
+            TextSize::TextMicro => (128, 2, 4),
+            TextSize::TextMini => (256, 4, 4),
+            TextSize::GptMicro => (192, 4, 6),
+            TextSize::GptMini => (384, 6, 6),
+            TextSize::GptSmall => (768, 12, 12),
+            TextSize::CompressMicro => (128, 3, 4),
+            TextSize::CompressMini => (384, 6, 6),
+            TextSize::CompressSmall => (768, 12, 12),
+        }
+    }
+
+    /// The same of the policy of a token compression.
+    fn policy_sizes(self) -> (usize, usize, usize) {
+        match self {
+            TextSize::CompressSmall => (512, 8, 8),
+            TextSize::CompressMini => (192, 3, 3),
+            _ => (64, 2, 4),
         }
     }
 }
 
-/// How samples are mixed, by their names in configs.
-pub(super) const MIXES: [(&str, Mix); 4] = [
-    ("none", Mix::None),
-    ("mixup", Mix::Mixup),
-    ("cutmix", Mix::CutMix),
-    ("both", Mix::Both),
-];
+impl TextModel {
+    /// All sizes of the network.
+    pub fn shape(self) -> SequenceShape {
+        self.sized(self.size.sizes())
+    }
+
+    /// All sizes of a token compression: the policy is there where it is learnt.
+    pub fn compressor(self) -> CompressorShape {
+        let learnt = self.policy == Some(DropPolicy::Learned);
+        CompressorShape {
+            model: self.shape(),
+            policy: learnt.then(|| self.sized(self.size.policy_sizes())),
+        }
+    }
+
+    /// Blocks that can be checkpointed.
+    pub fn blocks(self) -> u32 {
+        let policy = self.compressor().policy.map_or(0, |policy| policy.depth);
+        (self.shape().depth + policy) as u32
+    }
+
+    fn sized(self, (width, depth, heads): (usize, usize, usize)) -> SequenceShape {
+        SequenceShape {
+            tokens: self.tokens as usize,
+            vocabulary: self.vocabulary as usize,
+            width,
+            depth,
+            heads,
+        }
+    }
+}
+
+impl ModelKind {
+    /// The small ones for photographs, the suggested one first.
+    pub const SMALL: [ModelKind; 2] = [ModelKind::ConvNet, ModelKind::VitMicro];
+
+    /// All of Ebb's own for photographs, the small ones first.
+    pub fn of_photographs() -> impl Iterator<Item = ModelKind> {
+        let sized = ImageSize::ALL.into_iter().map(ModelKind::Images);
+        ModelKind::SMALL.into_iter().chain(sized)
+    }
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelKind::ConvNet => "convnet",
+            ModelKind::VitMicro => "vit_micro",
+            ModelKind::Images(size) => size.name(),
+            ModelKind::Texts(model) => model.size.name(),
+            ModelKind::Published(family) => family.name(),
+        }
+    }
+
+    /// The name shown.
+    pub fn label(self) -> &'static str {
+        match self {
+            ModelKind::ConvNet => "ConvNet",
+            ModelKind::VitMicro => "ViT-Micro/8",
+            ModelKind::Images(size) => size.label(),
+            ModelKind::Texts(model) => model.size.label(),
+            ModelKind::Published(family) => family.label(),
+        }
+    }
+
+    /// Side of the images in pixels, unless asked otherwise.
+    pub fn usual_side(self) -> u32 {
+        match self {
+            ModelKind::Images(_) => 224,
+            _ => 64,
+        }
+    }
+
+    /// The image side must be a multiple of this, where the network is Ebb's own.
+    pub fn multiple(self) -> u32 {
+        match self {
+            ModelKind::ConvNet | ModelKind::Texts(_) | ModelKind::Published(_) => 1,
+            ModelKind::VitMicro => 8,
+            ModelKind::Images(size) => size.multiple(),
+        }
+    }
+
+    /// What it learns.
+    pub fn task(self) -> Task {
+        match self {
+            ModelKind::ConvNet | ModelKind::VitMicro | ModelKind::Images(_) => {
+                Task::ImageClassification
+            }
+            ModelKind::Texts(model) => model.size.task(),
+            ModelKind::Published(family) => family.task(),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

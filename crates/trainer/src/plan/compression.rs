@@ -1,16 +1,52 @@
-//! What a token compression is asked to do: who chooses the tokens that are kept, how many, and how the choice is learnt.
+//! The options of token compression: which policy chooses the tokens to keep, how many, and how the
+//! policy is learned.
 
-use super::{chosen, setting};
+use super::checks::{find_by_name, invalid_setting};
 use crate::error::Result;
 use models::DropPolicy;
 use runlog::RunConfig;
 
-/// What the policy learns by.
+/// Who chooses the tokens that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropPolicy {
+    /// A network that is trained with the language model.
+    Learned,
+    /// Chance: every token alike.
+    Random,
+    /// Place: evenly spread.
+    EveryKth,
+    /// The tokens that are rarest in the texts trained on are kept, the commonest dropped.
+    Frequency,
+}
+
+impl DropPolicy {
+    /// All of them.
+    pub const ALL: [DropPolicy; 4] = [
+        DropPolicy::Learned,
+        DropPolicy::Random,
+        DropPolicy::EveryKth,
+        DropPolicy::Frequency,
+    ];
+
+    /// The name in configs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropPolicy::Learned => "learned",
+            DropPolicy::Random => "random",
+            DropPolicy::EveryKth => "every-kth",
+            DropPolicy::Frequency => "frequency",
+        }
+    }
+}
+
+/// How a policy is learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learning {
-    /// The gradient of the loss through the choice, straight through a relaxation (Jang et al. 2016).
+    /// By the gradient of the loss through the choice, straight through a relaxation (Jang et al.
+    /// 2016).
     Gumbel,
-    /// What was earned above a learnt baseline, times the gradient of the log chance (Williams 1992).
+    /// By the advantage over a learned baseline times the gradient of the log probability (Williams
+    /// 1992).
     PolicyGradient,
     /// Both.
     Joint,
@@ -29,63 +65,63 @@ impl Learning {
         }
     }
 
-    /// The gradient goes through the choice.
+    /// True if the gradient flows through the choice.
     pub fn relaxes(self) -> bool {
         self != Learning::PolicyGradient
     }
 
-    /// The log chance has a gradient.
+    /// True if the log probability has a gradient.
     pub fn scores(self) -> bool {
         self != Learning::Gumbel
     }
 }
 
-/// A checked token compression.
+/// The checked options of a token compression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Compression {
-    /// Who chooses.
+    /// Which policy chooses the tokens to keep.
     pub policy: DropPolicy,
-    /// What the policy learns by.
+    /// How the policy is learned.
     pub learning: Learning,
-    /// Share of the tokens of every window that is kept, exactly but for rounding to whole tokens; absent, the policy keeps what is
-    /// worth its cost.
-    pub keep_fraction: Option<f64>,
-    /// What a kept token costs, in nats.
-    pub keep_cost: f64,
-    /// Temperature of the choice at the first and at the last step.
+    /// Fraction of the tokens of every window that is kept, rounded to whole tokens; absent, the
+    /// policy keeps the tokens that are worth their cost.
+    pub kept_fraction: Option<f64>,
+    /// Cost of a kept token, in nats.
+    pub kept_cost: f64,
+    /// Temperature of the choice at the first and the last step.
     pub temperature: (f64, f64),
-    /// Steps over which it falls.
+    /// Number of steps over which the temperature falls.
     pub steps: u64,
     /// Seed of the noise.
     pub seed: u64,
 }
 
-/// Usual share that is kept.
+/// Default fraction of tokens to keep.
 const KEPT_FRACTION: f64 = 0.5;
-/// Usual cost of a kept token, in nats.
+/// Default cost of a kept token, in nats.
 const KEPT_COST: f64 = 1.0;
-/// Usual temperatures.
+/// Default temperatures.
 const TEMPERATURE: (f64, f64) = (1.0, 0.1);
 
 impl Compression {
-    /// What a config asks for.
+    /// Reads the options from a config.
     ///
     /// # Errors
-    /// A baseline is asked to keep a share that nothing says.
-    pub(super) fn check(config: &RunConfig, seed: u64) -> Result<Self> {
+    /// A policy that is not learned has a cost but no fraction to keep.
+    pub(super) fn from_config(config: &RunConfig, seed: u64) -> Result<Self> {
         let policy = config.policy.as_deref().unwrap_or("learned");
-        let policy = chosen("policy", policy, &DropPolicy::ALL.map(|p| (p.name(), p)))?;
+        let policy = find_by_name("policy", policy, &DropPolicy::ALL.map(|p| (p.name(), p)))?;
         let learning = config.policy_learning.as_deref().unwrap_or("joint");
-        let learning = chosen(
+        let learning = find_by_name(
             "policy_learning",
             learning,
             &Learning::ALL.map(|l| (l.name(), l)),
         )?;
-        // A cost alone leaves the share to the policy.
-        let keep_fraction = match (config.keep_fraction, config.keep_cost) {
+        // A cost alone leaves the fraction to the policy.
+        let kept_fraction = match (config.kept_fraction, config.kept_cost) {
             (None, Some(cost)) if policy != DropPolicy::Learned => {
-                let allowed = "only a learned policy weighs a cost; write --keep-fraction too";
-                return Err(setting("keep_cost", cost, allowed));
+                let allowed = "only a learned policy weighs a cost; add --kept-fraction";
+                return Err(invalid_setting("kept_cost", cost, allowed));
             }
             (None, Some(_)) => None,
             (fraction, _) => Some(fraction.unwrap_or(KEPT_FRACTION)),
@@ -105,8 +141,8 @@ impl Compression {
         })
     }
 
-    /// Tokens kept of so many, where that is fixed: the nearest whole number, and at least one is kept and one dropped where there
-    /// are two.
+    /// The number of tokens to keep, if it is fixed. At least one is kept and, of two or more, at
+    /// least one is dropped.
     pub fn kept(&self, tokens: usize) -> Option<usize> {
         self.keep_fraction.map(|fraction| {
             let kept = (tokens as f64 * fraction).round() as usize;
@@ -114,7 +150,7 @@ impl Compression {
         })
     }
 
-    /// Temperature of the choice at a step: it falls by the same factor each step.
+    /// Temperature of the choice at a step. It falls by the same factor in every step.
     pub fn temperature_at(&self, step: u64) -> f64 {
         let (first, last) = self.temperature;
         let done = step.min(self.steps) as f64 / self.steps.max(1) as f64;
@@ -127,7 +163,7 @@ mod tests {
     use super::*;
 
     fn checked(config: RunConfig) -> Compression {
-        let checked = Compression::check(&config, 7).expect("allowed");
+        let checked = Compression::from_config(&config, 7).expect("allowed");
         Compression {
             steps: 100,
             ..checked
@@ -135,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_tokens_are_kept_unless_a_cost_alone_is_given() {
+    fn half_of_the_tokens_are_kept_unless_only_a_cost_is_given() {
         let usual = checked(RunConfig::default());
         assert_eq!(
             [128, 7, 2, 1, 0].map(|tokens| usual.kept(tokens)),
@@ -150,11 +186,11 @@ mod tests {
             policy: Some("random".to_owned()),
             ..priced
         };
-        assert!(Compression::check(&baseline, 7).is_err());
+        assert!(Compression::from_config(&baseline, 7).is_err());
     }
 
     #[test]
-    fn the_temperature_falls_by_one_factor_each_step() {
+    fn the_temperature_falls_by_the_same_factor_every_step() {
         let usual = checked(RunConfig::default());
         let [first, middle, last, beyond] = [0, 50, 100, 900].map(|at| usual.temperature_at(at));
         assert_eq!((first, last, beyond), (1.0, 0.1, 0.1));

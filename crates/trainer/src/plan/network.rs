@@ -35,9 +35,13 @@ impl Plan {
     /// # Errors
     /// The pretrained weights cannot be read, or the device has no memory.
     pub(crate) fn network(&self, device: &Device) -> Result<(Network, Parameters)> {
-        let options = self.build_options(self.image_size, device);
-        if let Some(pretrained) = &self.pretrained {
-            return Ok(pretrained.build(&options)?);
+        let (side, classes) = (self.input_size as usize, self.heads().outputs());
+        let dtype = self.precision.master_dtype();
+        match &self.origin {
+            Some(origin) => origin.build(&self.purpose(self.input_size, device)),
+            None => Ok(Network::build(
+                self.model, side, classes, self.seed, dtype, device,
+            )?),
         }
         let network = Network::build(
             self.model,
@@ -72,8 +76,8 @@ impl Plan {
     ///
     /// # Errors
     /// The network cannot be built.
-    pub fn trained_parameters(&self) -> Result<u64> {
-        let (_, parameters) = self.network_of_zeros(self.model, self.image_size)?;
+    pub fn trained_numbers(&self) -> Result<u64> {
+        let (_, parameters) = self.network_of_zeros(self.model, self.input_size)?;
         Ok(parameters.count() as u64)
     }
 

@@ -1,9 +1,9 @@
 //! Gradients of one effective batch in several splits, against the unsplit one.
 
 use super::split::Split;
-use crate::effective_batch::{EffectiveBatch, Whole};
+use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
 use crate::error::Result;
-use crate::task::TrainedPiece;
+use crate::task::MicroBatchResult;
 use serde::Serialize;
 use std::ops::Range;
 use tape::Parameters;
@@ -55,7 +55,7 @@ pub fn compare(
     parameters: &Parameters,
     samples: usize,
     splits: Vec<Split>,
-    mut piece: impl FnMut(Range<usize>) -> Result<TrainedPiece>,
+    mut piece: impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
 ) -> Result<Compared> {
     let whole_split = Split::whole(samples);
     let expected = work(&whole_split, &mut piece)?;
@@ -111,18 +111,18 @@ impl Line {
 
 fn work(
     split: &Split,
-    piece: &mut impl FnMut(Range<usize>) -> Result<TrainedPiece>,
-) -> Result<Whole> {
+    piece: &mut impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
+) -> Result<AccumulatedBatch> {
     let mut batch = EffectiveBatch::default();
     for range in split.ranges() {
         // The samples are the caller's: none is pending here.
-        batch.add(TrainedPiece {
+        batch.add(MicroBatchResult {
             samples: 0,
             ..piece(range)?
         })?;
     }
     Ok(batch
-        .whole()
+        .finish()
         .expect("a split has a piece, and a piece has gradients"))
 }
 

@@ -3,7 +3,7 @@
 
 use crate::error::{Result, TrainError};
 use crate::machine::Machine;
-use crate::task::TrainedPiece;
+use crate::task::MicroBatchResult;
 use pressure::{Policy, State, budget_bytes};
 use runlog::format_bytes;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub fn ask(
     machine: &Machine,
     parameters: &Parameters,
     samples: usize,
-    mut piece: impl FnMut(Range<usize>) -> Result<TrainedPiece>,
+    mut piece: impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
 ) -> Result<()> {
     let before = live_bytes();
     take_peak_bytes();

@@ -6,15 +6,15 @@ use super::{Compared, Precision, Receipt, compare, room};
 use crate::bench::Workload;
 use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments};
+use crate::data::{PrefetchOptions, TrainLoader};
 use crate::error::{Result, TrainError};
-use crate::feed::Ahead;
-use crate::learner::Learner;
 use crate::machine::Machine;
+use crate::manifest;
+use crate::origin::config_of;
 use crate::plan::Plan;
-use crate::pretrained::config_of;
-use crate::roster;
-use crate::task::{Data, Sample, Supply, TrainedPiece};
+use crate::task::{ImageTask, MicroBatchResult, Sample, Task, with_task};
 use crate::train::{counted, on_threads};
+use crate::train_state::TrainState;
 use candle_core::DType;
 use dataset::Inspection;
 use runlog::{RunConfig, RunFolder, format_count};
@@ -40,29 +40,31 @@ const WORKLOAD_BATCH: u32 = 16;
 
 /// The receipt of a run: its newest good weights, its config, and the first effective batch of the epoch it is in.
 pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result<Receipt> {
-    let found = roster::read(run)?;
+    let found = manifest::read(run)?;
     let trained = Plan::check(&question.choose_device(config_of(run)?), &found)?;
     let plan = Plan::check(&question.config(config_of(run)?), &found)?;
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let (loaded, damaged) = checkpoint::newest(run)?;
-        let mut learner = Learner::new(&trained, &chosen.device)?;
+        let mut learner = TrainState::new(&trained, &chosen.device)?;
         checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
         if plan.config.precision != trained.config.precision {
             learner = converted(&learner.parameters, &plan, &chosen)?;
         }
-        let data = Data::open(&plan, &found, run)?;
-        let plan = counted(plan, &data);
-        let step = loaded.state.step;
-        let last = step.min(plan.steps.saturating_sub(1));
-        let first = last - last % plan.steps_per_epoch.max(1);
-        let (samples, unread) = samples(&plan, &data, first)?;
-        Ok(Receipt {
-            subject: format!("{} at step {}", run.id(), format_count(step)),
-            device: chosen.kind,
-            precision: precision(&plan),
-            compared: question.of_samples(learner, &samples, machine)?,
-            notes: damaged.into_iter().chain(unread).collect(),
+        with_task!(plan.task(), T => {
+            let data = T::open(&plan, &found, run)?;
+            let plan = counted::<T>(plan, &data);
+            let step = loaded.state.step;
+            let last = step.min(plan.steps.saturating_sub(1));
+            let first = last - last % plan.steps_per_epoch.max(1);
+            let (samples, unread) = samples::<T>(&plan, &data, first)?;
+            Ok(Receipt {
+                subject: format!("{} at step {}", run.id(), format_count(step)),
+                device: chosen.kind,
+                precision: precision(&plan),
+                compared: question.of_samples(learner, &samples, machine)?,
+                notes: damaged.into_iter().chain(unread).collect(),
+            })
         })
     })
 }
@@ -76,9 +78,8 @@ pub fn of_folder(
     let plan = Plan::check(&question.config(RunConfig::default()), inspection)?;
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
-        let learner = Learner::new(&plan, &chosen.device)?;
-        let data = Data::Photographs(Box::new(inspection.clone()));
-        let (samples, notes) = samples(&plan, &data, 0)?;
+        let learner = TrainState::new(&plan, &chosen.device)?;
+        let (samples, notes) = samples::<ImageTask>(&plan, inspection, 0)?;
         Ok(Receipt {
             subject: plan.name.clone(),
             device: chosen.kind,
@@ -124,8 +125,8 @@ pub fn of_workload(
 }
 
 /// The same weights in the element type of `plan`.
-fn converted(weights: &Parameters, plan: &Plan, chosen: &Chosen) -> Result<Learner> {
-    let mut learner = Learner::new(plan, &chosen.device)?;
+fn converted(weights: &Parameters, plan: &Plan, chosen: &Chosen) -> Result<TrainState> {
+    let mut learner = TrainState::new(plan, &chosen.device)?;
     for (index, weight) in weights.iter().enumerate() {
         let dtype = learner.parameters.at(index).tensor.dtype();
         learner
@@ -143,15 +144,19 @@ fn precision(plan: &Plan) -> Precision {
 }
 
 /// The samples of a step as training sees them, and a sentence for each that could not be read.
-fn samples(plan: &Plan, data: &Data, step: u64) -> Result<(Vec<Sample>, Vec<String>)> {
-    let ahead = Ahead {
+fn samples<T: Task>(
+    plan: &Plan,
+    data: &T::Data,
+    step: u64,
+) -> Result<(Vec<T::Sample>, Vec<String>)> {
+    let ahead = PrefetchOptions {
         cache_bytes: 0,
-        ..Ahead::of(plan, 0, 0)
+        ..PrefetchOptions::new(plan, 0, 0)
     };
-    let mut supply = Supply::start(plan, data, ahead, step);
-    let count = supply.begin(step);
+    let mut loader = T::train_loader(plan, data, ahead, step);
+    let count = loader.begin(step);
     let (mut samples, mut notes) = (Vec::with_capacity(count), Vec::new());
-    for arrived in supply.fetch(count) {
+    for arrived in loader.fetch(count) {
         match arrived {
             Ok(sample) => samples.push(sample),
             Err(error) => notes.push(format!(
@@ -169,14 +174,14 @@ fn samples(plan: &Plan, data: &Data, step: u64) -> Result<(Vec<Sample>, Vec<Stri
 }
 
 impl Question {
-    fn of_samples(
+    fn of_samples<S: Sample>(
         &self,
-        mut learner: Learner,
-        samples: &[Sample],
+        mut learner: TrainState,
+        samples: &[S],
         machine: &Machine,
     ) -> Result<Compared> {
         learner.optimizer.unload();
-        let work = learner.work(Cancel::default());
+        let work = learner.forward_context(Cancel::default());
         let piece = |range: Range<usize>| piece_scope(|| work.gradients(&samples[range]));
         self.compared(&learner.parameters, samples.len(), machine, piece)
     }
@@ -186,7 +191,7 @@ impl Question {
         parameters: &Parameters,
         samples: usize,
         machine: &Machine,
-        mut piece: impl FnMut(Range<usize>) -> Result<TrainedPiece>,
+        mut piece: impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
     ) -> Result<Compared> {
         let splits = self.splits.of(samples, Stream::new(SEED))?;
         room::ask(machine, parameters, samples, &mut piece)?;

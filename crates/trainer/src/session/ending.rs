@@ -2,13 +2,13 @@
 
 use super::Session;
 use crate::error::{Result, TrainError};
+use crate::task::Task;
 use crate::train::Ending;
-use dataset::Task;
 use pressure::{Component, Decision};
 use runlog::{CheckpointReason, RunEvent, StopReason, format_count};
 use std::time::Instant;
 
-impl Session<'_> {
+impl<T: Task> Session<'_, T> {
     /// The pilot ends the run: why, for the event and for the last words.
     pub(crate) fn stopped_by(&mut self, decision: &Decision) -> StopReason {
         let (why, help) = match decision.cause {
@@ -53,24 +53,12 @@ impl Session<'_> {
                 let reason = self.stopped_by.as_deref().unwrap_or("memory is short");
                 format!("Stopped at step {step}, checkpoint saved: {reason}")
             }
-            (StopReason::Finished, Some((best, _))) => match self.plan.task() {
-                Task::LanguageModel => format!(
-                    "Finished at step {step}: best held-out {:.3} bits per byte",
-                    -best
-                ),
-                Task::TokenCompression => format!(
-                    "Finished at step {step}: best held-out loss {:.3} nats a token",
-                    -best
-                ),
-                Task::ImageClassification if self.plan.classes.is_empty() => format!(
-                    "Finished at step {step}: best held-out mean absolute error {:.2} deviations",
-                    -best
-                ),
-                Task::ImageClassification | Task::TextClassification => format!(
-                    "Finished at step {step}: best held-out accuracy {:.1} %",
-                    100.0 * best
-                ),
-            },
+            (StopReason::Finished, Some((best, _))) => {
+                format!(
+                    "Finished at step {step}: {}",
+                    T::describe_best(best, self.plan)
+                )
+            }
             (StopReason::Finished, None) => {
                 format!("Finished at step {step}. Checkpoint saved in {seconds:.1} s")
             }
@@ -84,9 +72,10 @@ impl Session<'_> {
         Ok(Ending {
             why,
             step: self.state.step,
-            accuracy: match self.plan.task() {
-                _ if self.plan.classes.is_empty() => None,
-                _ => self.state.evaluation.map(|(_, accuracy)| accuracy),
+            accuracy: if self.plan.classes.is_empty() {
+                None
+            } else {
+                self.state.evaluation.map(|(_, accuracy)| accuracy)
             },
         })
     }

@@ -1,9 +1,12 @@
 //! The held-out samples, evaluated under the same pilot as the training.
 
 use super::Session;
+use crate::data::EvalLoader;
 use crate::error::Result;
-use crate::pending::Pending;
-use crate::task::{EvaluatedPiece, EvaluationReport, Metrics, part_name};
+use crate::sample_queue::SampleQueue;
+use crate::task::{
+    EvaluatedMicroBatch, EvaluationReport, MetricInputs, ReportInputs, Task, split_name,
+};
 use dataset::Part;
 use pressure::{Action, Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
@@ -11,7 +14,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 use tape::device::piece_scope;
 
-impl Session<'_> {
+impl<T: Task> Session<'_, T> {
     pub(crate) fn evaluation_is_due(&self) -> bool {
         let every = self.plan.evaluate_every_epochs * self.plan.steps_per_epoch;
         self.held_out.len() > 0
@@ -29,8 +32,8 @@ impl Session<'_> {
     /// and the next life begins with this evaluation. Parked it begins again when memory is back.
     pub(crate) fn evaluate(&mut self) -> Result<ControlFlow<StopReason>> {
         self.held_out.begin();
-        let mut pending = Pending::new(self.held_out.len());
-        let mut sum = EvaluatedPiece::default();
+        let mut pending = SampleQueue::new(self.held_out.len());
+        let mut sum = EvaluatedMicroBatch::default();
         while pending.remaining() > 0 {
             if self.heed()? {
                 return Ok(ControlFlow::Break(StopReason::Requested));
@@ -43,7 +46,8 @@ impl Session<'_> {
                     }
                     Action::Park => {
                         // What was evaluated is soon evaluated again, once memory is back.
-                        (pending, sum) = (Pending::new(self.held_out.len()), Default::default());
+                        (pending, sum) =
+                            (SampleQueue::new(self.held_out.len()), Default::default());
                         let step = self.state.step;
                         let parked = self.park(Phase::Evaluate, self.held_out.len())?;
                         if parked.is_break() || self.state.step != step {
@@ -62,7 +66,7 @@ impl Session<'_> {
                     lost.reason,
                 )?;
             }
-            let samples = pending.piece(size);
+            let samples = pending.micro_batch(size);
             let count = samples.len();
             if count == 0 {
                 continue;
@@ -89,7 +93,7 @@ impl Session<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn say_evaluated(&mut self, sum: EvaluatedPiece) -> Result<()> {
+    fn say_evaluated(&mut self, sum: EvaluatedMicroBatch) -> Result<()> {
         if sum.samples == 0 {
             return self.journal.warn(
                 "no_held_out",
@@ -99,12 +103,12 @@ impl Session<'_> {
                 ),
             );
         }
-        let metrics = Metrics::of(
-            &sum,
-            self.plan.task(),
-            self.held_out_bytes,
-            (self.plan.heads(), &self.plan.columns),
-        );
+        let inputs = MetricInputs {
+            held_out_bytes: self.held_out_bytes,
+            heads: self.plan.heads(),
+            columns: &self.plan.columns,
+        };
+        let metrics = T::metrics(&sum, &inputs);
         let (loss, score) = (metrics.loss, metrics.score);
         let better = self.state.best.is_none_or(|(before, _)| score > before);
         // JSON has no word for NaN: a checkpoint keeps finite numbers only.
@@ -124,9 +128,13 @@ impl Session<'_> {
             best,
         })?;
         if best {
-            let names = (self.plan.classes.as_slice(), self.plan.columns.as_slice());
-            let about = (self.state.step, part_name(Part::HeldOut));
-            let kept = EvaluationReport::of(&sum, &metrics, names, about).keep(&self.run);
+            let about = ReportInputs {
+                classes: &self.plan.classes,
+                columns: &self.plan.columns,
+                step: self.state.step,
+                part: split_name(Part::HeldOut),
+            };
+            let kept = EvaluationReport::new(&sum, &metrics, &about).save(&self.run);
             if let Err(error) = kept {
                 // A table less; the training does not end for it.
                 self.journal.warn("metrics_not_kept", error.to_string())?;

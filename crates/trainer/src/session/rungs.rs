@@ -2,9 +2,10 @@
 
 use super::Session;
 use crate::error::Result;
+use crate::task::Task;
 use pressure::Moments;
 
-impl Session<'_> {
+impl<T: Task> Session<'_, T> {
     /// Moves the optimizer's moments where the pilot wants them. Where the disk refuses them the training goes on with them in
     /// memory, and says so once.
     pub(super) fn keep_moments(&mut self, place: Moments) -> Result<()> {
@@ -12,7 +13,7 @@ impl Session<'_> {
         if self.learner.is_unloaded() || mapped == (place == Moments::Mapped) {
             return Ok(());
         }
-        if let Err(error) = self.learner.keep_moments(place, &self.run.path) {
+        if let Err(error) = self.learner.move_moments(place, &self.run.path) {
             if place == Moments::Resident {
                 return Err(error);
             }

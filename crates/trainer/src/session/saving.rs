@@ -2,9 +2,11 @@
 
 use super::Session;
 use crate::checkpoint::{self, Loaded, Moments};
+use crate::data::{EvalLoader, TrainLoader};
 use crate::error::{Result, TrainError};
-use crate::learner::Learner;
-use runlog::{CheckpointReason, Interval, RunEvent, RunFolder};
+use crate::task::Task;
+use crate::train_state::TrainState;
+use runlog::{CheckpointReason, Every, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// A checkpoint that is written as quickly as this, in milliseconds, is quick enough where memory is short.
@@ -20,7 +22,7 @@ pub(super) struct Saved {
     pub(super) took_ms: Option<f64>,
 }
 
-impl Session<'_> {
+impl<T: Task> Session<'_, T> {
     /// Drops the weights and moments: parked.
     pub(crate) fn unload(&mut self) -> Result<()> {
         self.learner.unload();
@@ -31,8 +33,8 @@ impl Session<'_> {
 
     /// Weights and moments from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        let learner = Learner::new(self.plan, &self.chosen.device)?;
-        self.learner = learner.within(self.piece_limit_bytes);
+        let learner = TrainState::new(self.plan, &self.chosen.device)?;
+        self.learner = learner.with_memory_limit(self.piece_limit_bytes);
         checkpoint::load(loaded, &mut self.learner, Moments::Load)?;
         self.stand_on(loaded);
         Ok(())

@@ -3,6 +3,7 @@
 use super::Session;
 use crate::control::Request;
 use crate::error::Result;
+use crate::task::Task;
 use pressure::{Action, Change, Component, Decision, Moments, Phase};
 use runlog::{CheckpointReason, RunEvent};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How long a wait for the user lasts before memory is looked at again.
 const USER_PAUSE: Duration = Duration::from_millis(250);
 
-impl Session<'_> {
+impl<T: Task> Session<'_, T> {
     /// Does what the user asks. True when the run is to stop.
     pub(crate) fn heed(&mut self) -> Result<bool> {
         while let Some(request) = self.control.poll() {

@@ -1,7 +1,7 @@
-//! An evaluation class by class and number by number, with intervals: what is printed as a table and kept with the run. Plain
-//! numbers from sums; refuses to know samples.
+//! The report of an evaluation: metrics for each class and each regression target, with confidence
+//! intervals.
 
-use super::{EvaluatedPiece, Metrics, NumberReport};
+use super::{EvaluatedMicroBatch, Metrics, RegressionReport};
 use crate::durable::publish;
 use crate::error::{Result, at};
 use dataset::{Part, TargetColumn};
@@ -17,52 +17,53 @@ const Z: f64 = 1.959_963_984_540_054;
 pub struct ClassReport {
     /// Its name.
     pub name: String,
-    /// Samples of it.
+    /// Samples of the class.
     pub samples: u64,
-    /// Of the samples taken for it, the fraction that is of it; nothing where none was.
+    /// Fraction of its predictions that are correct; absent if it was never predicted.
     pub precision: Option<f64>,
-    /// Of its samples, the fraction taken for it; nothing where it has none.
+    /// Fraction of its samples that are classified correctly; absent if it has none.
     pub recall: Option<f64>,
-    /// Harmonic mean of the two; nothing where the class occurs neither as label nor as answer.
+    /// Harmonic mean of the two; absent if the class is neither a label nor a prediction.
     pub f1: Option<f64>,
 }
 
-/// Which sample was taken for which, once.
+/// One cell of the confusion matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Taken {
-    /// Place of the class that it is.
+pub struct ConfusionEntry {
+    /// Index of the correct class.
     pub class: u32,
-    /// Place of the class that it was taken for.
-    pub taken_for: u32,
-    /// How often.
+    /// Index of the predicted class.
+    pub predicted: u32,
+    /// Number of samples.
     pub count: u64,
 }
 
-/// A whole evaluation.
+/// A complete evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EvaluationReport {
     /// Step of the checkpoint.
     pub step: u64,
-    /// `train`, `held-out` or `test`; `whole` of what the run has never seen.
+    /// `train`, `held-out` or `test`; `whole` for a dataset that the run has never seen.
     pub part: &'static str,
     /// Samples evaluated.
     pub samples: u64,
-    /// Mean loss, in nats where there are classes alone.
+    /// Mean loss, in nats if there are only classes.
     pub loss: f64,
-    /// Metrics by name, as in the run's events.
+    /// Metrics by name, as in the events of the run.
     pub metrics: BTreeMap<String, f64>,
-    /// 95 % interval of the accuracy (Wilson 1927).
+    /// 95 % interval of the accuracy (Wilson 1927); absent without classes.
     pub accuracy_interval: Option<(f64, f64)>,
     /// Classes in label order.
     pub classes: Vec<ClassReport>,
-    /// Which class was taken for which; pairs that never occurred are left out.
-    pub confusion: Vec<Taken>,
-    /// Numbers, in the units of their columns.
-    pub numbers: Vec<NumberReport>,
+    /// The confusion matrix, without its zeros.
+    pub confusion: Vec<ConfusionEntry>,
+    /// Regression targets, in the units of their columns.
+    #[serde(rename = "numbers")]
+    pub targets: Vec<RegressionReport>,
 }
 
-/// The name of a part in words and file names.
-pub(crate) fn part_name(part: Part) -> &'static str {
+/// The name of a split in text and file names.
+pub(crate) fn split_name(part: Part) -> &'static str {
     match part {
         Part::Train => "train",
         Part::HeldOut => "held-out",
@@ -70,80 +71,92 @@ pub(crate) fn part_name(part: Part) -> &'static str {
     }
 }
 
+/// What a report says besides the metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct ReportInputs<'a> {
+    /// Class names in label order.
+    pub classes: &'a [String],
+    /// The columns of the regression targets.
+    pub columns: &'a [TargetColumn],
+    /// Step of the checkpoint.
+    pub step: u64,
+    /// The evaluated split.
+    pub part: &'static str,
+}
+
 impl EvaluationReport {
-    /// What sums come to for classes and columns of these names.
-    pub fn of(
-        sum: &EvaluatedPiece,
-        metrics: &Metrics,
-        (classes, columns): (&[String], &[TargetColumn]),
-        (step, part): (u64, &'static str),
-    ) -> Self {
-        let confusion: Vec<Taken> = sum.confusion.pairs().collect();
+    /// Reports an evaluation of the checkpoint at `step` on the split `part`.
+    pub fn new(sum: &EvaluatedMicroBatch, metrics: &Metrics, about: &ReportInputs) -> Self {
+        let ReportInputs {
+            classes, columns, ..
+        } = *about;
+        let confusion: Vec<ConfusionEntry> = sum.confusion.entries().collect();
         let by_class = (0..).zip(classes);
         let class = |(label, name): (u32, &String)| {
-            let count = |of: &dyn Fn(&Taken) -> bool| -> u64 {
-                let pairs = confusion.iter().filter(|taken| of(taken));
-                pairs.map(|taken| taken.count).sum()
+            let count = |matches: &dyn Fn(&ConfusionEntry) -> bool| -> u64 {
+                let entries = confusion.iter().filter(|entry| matches(entry));
+                entries.map(|entry| entry.count).sum()
             };
-            let samples = count(&|taken| taken.class == label);
-            let answers = count(&|taken| taken.taken_for == label);
-            let right = count(&|taken| taken.class == label && taken.taken_for == label) as f64;
-            let share = |of: u64| (of > 0).then(|| right / of as f64);
+            let samples = count(&|entry| entry.class == label);
+            let predictions = count(&|entry| entry.predicted == label);
+            let correct = count(&|entry| entry.class == label && entry.predicted == label) as f64;
+            let share = |of: u64| (of > 0).then(|| correct / of as f64);
             ClassReport {
                 name: name.clone(),
                 samples,
-                precision: share(answers),
+                precision: share(predictions),
                 recall: share(samples),
-                f1: share(samples + answers).map(|half| 2.0 * half),
+                f1: share(samples + predictions).map(|half| 2.0 * half),
             }
         };
         EvaluationReport {
-            step,
-            part,
+            step: about.step,
+            part: about.part,
             samples: metrics.samples,
             loss: metrics.loss,
             metrics: metrics.by_name.clone(),
-            accuracy_interval: (!classes.is_empty()).then(|| wilson(sum.right, sum.samples)),
+            accuracy_interval: (!classes.is_empty()).then(|| wilson(sum.correct, sum.samples)),
             classes: by_class.map(class).collect(),
             confusion,
-            numbers: (sum.numbers.iter().zip(columns))
+            targets: (sum.targets.iter().zip(columns))
                 .map(|(errors, column)| errors.report(column))
                 .collect(),
         }
     }
 
-    /// Classes of which nothing was evaluated.
+    /// Classes without a sample in the evaluation.
     pub fn absent(&self) -> Vec<&str> {
         let absent = self.classes.iter().filter(|class| class.samples == 0);
         absent.map(|class| class.name.as_str()).collect()
     }
 
     /// The most frequent mistakes.
-    pub fn mistakes(&self, most: usize) -> Vec<Taken> {
-        let wrong = self.confusion.iter().filter(|t| t.class != t.taken_for);
-        let mut wrong: Vec<Taken> = wrong.copied().collect();
-        wrong.sort_by_key(|taken| std::cmp::Reverse(taken.count));
-        wrong.truncate(most);
+    pub fn mistakes(&self, limit: usize) -> Vec<ConfusionEntry> {
+        let wrong = self.confusion.iter().filter(|t| t.class != t.predicted);
+        let mut wrong: Vec<ConfusionEntry> = wrong.copied().collect();
+        wrong.sort_by_key(|entry| std::cmp::Reverse(entry.count));
+        wrong.truncate(limit);
         wrong
     }
 
-    /// Keeps the report with its run, as `metrics-test.json` for instance.
+    /// Saves the report in the run folder, for example as `metrics-test.json`.
     ///
     /// # Errors
     /// The run folder cannot be written.
-    pub fn keep(&self, run: &RunFolder) -> Result<()> {
+    pub fn save(&self, run: &RunFolder) -> Result<()> {
         let path = run.path.join(format!("metrics-{}.json", self.part));
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
         publish(&path, &text.map_err(at(&path))?)
     }
 }
 
-/// The 95 % interval of a share of `right` in `all` (Wilson 1927): it stays within 0 and 1, and holds for few samples.
-pub fn wilson(right: u64, all: u64) -> (f64, f64) {
+/// The 95 % interval of the fraction `correct / all` (Wilson 1927). It stays within 0 and 1 and is
+/// valid for few samples.
+pub fn wilson(correct: u64, all: u64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
     }
-    let (n, p) = (all as f64, right as f64 / all as f64);
+    let (n, p) = (all as f64, correct as f64 / all as f64);
     let scale = 1.0 / (1.0 + Z * Z / n);
     let middle = scale * (p + Z * Z / (2.0 * n));
     let half = scale * Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
@@ -152,12 +165,11 @@ pub fn wilson(right: u64, all: u64) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Heads;
     use super::*;
-    use dataset::Task;
+    use crate::task::{Heads, ImageTask, MetricInputs, Task};
 
     #[test]
-    fn the_interval_of_a_share_is_wilsons() {
+    fn the_accuracy_interval_matches_published_values() {
         // From the formula by hand: 81 of 263 (Newcombe 1998, table I).
         let (low, high) = wilson(81, 263);
         assert!(
@@ -176,27 +188,33 @@ mod tests {
     }
 
     #[test]
-    fn precision_and_recall_are_of_their_own_class() {
-        let mut sum = EvaluatedPiece {
+    fn precision_and_recall_are_computed_per_class() {
+        let mut sum = EvaluatedMicroBatch {
             samples: 10,
             weight: 10.0,
-            right: 7,
+            correct: 7,
             in_top_5: 10,
-            ..EvaluatedPiece::default()
+            ..EvaluatedMicroBatch::default()
         };
-        // 5 of 6 ants right, 2 of 4 bees, no cicada; one ant was taken for a bee, two bees for cicadas.
-        for (label, found, count) in [(0, 0, 5), (0, 1, 1), (1, 1, 2), (1, 2, 2)] {
-            (0..count).for_each(|_| sum.confusion.count(label, found));
+        // 5 of 6 ants and 2 of 4 bees are correct; one ant is classified as a bee, two bees as
+        // cicadas.
+        for (label, predicted, count) in [(0, 0, 5), (0, 1, 1), (1, 1, 2), (1, 2, 2)] {
+            (0..count).for_each(|_| sum.confusion.count(label, predicted));
         }
         let names = ["ant", "bee", "cicada", "dragonfly"].map(str::to_owned);
-        let metrics = Metrics::of(
-            &sum,
-            Task::ImageClassification,
-            0,
-            (Heads::for_classes(4), &[]),
-        );
-        let report =
-            EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Part::Test)));
+        let inputs = MetricInputs {
+            held_out_bytes: 0,
+            heads: Heads::of_classes(4),
+            columns: &[],
+        };
+        let metrics = ImageTask::metrics(&sum, &inputs);
+        let about = ReportInputs {
+            classes: &names,
+            columns: &[],
+            step: 3,
+            part: split_name(Part::Test),
+        };
+        let report = EvaluationReport::new(&sum, &metrics, &about);
         let [ant, bee, cicada, dragonfly] = &report.classes[..] else {
             panic!("{report:?}")
         };
@@ -214,9 +232,9 @@ mod tests {
         assert_eq!(report.absent(), ["cicada", "dragonfly"]);
         assert_eq!(
             report.mistakes(1)[0],
-            Taken {
+            ConfusionEntry {
                 class: 1,
-                taken_for: 2,
+                predicted: 2,
                 count: 2
             }
         );

@@ -30,7 +30,8 @@ use tape::{Cancel, Stream};
 use trainer::forecast::{Forecast, Forms, Target};
 use trainer::rooms::Learner;
 use trainer::rooms::checkpoint::{self, Moments, RunState};
-use trainer::{ModelId, OptimizerKind, Plan, Pretrained, PretrainedFamily};
+use trainer::rooms::{ImageTask, TrainState, Trained};
+use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
 
 /// A way to fine-tune, as settings of a config.
 #[derive(Debug, Clone, Copy, Default)]
@@ -113,11 +114,11 @@ const WAYS: [Tuned; 9] = [
     },
 ];
 
-fn names(learner: &Learner) -> Vec<String> {
+fn names(learner: &TrainState) -> Vec<String> {
     learner.parameters.iter().map(|p| p.name.clone()).collect()
 }
 
-fn frozen(learner: &Learner) -> Vec<(String, Vec<f64>)> {
+fn frozen(learner: &TrainState) -> Vec<(String, Vec<f64>)> {
     let one = |(name, values): (&str, &tape::Frozen)| {
         (name.to_owned(), to_f64(&values.whole().unwrap()).unwrap())
     };
@@ -125,9 +126,9 @@ fn frozen(learner: &Learner) -> Vec<(String, Vec<f64>)> {
 }
 
 /// One step on six samples in these pieces: its mean loss.
-fn step(learner: &mut Learner, step: u64, split: &[usize]) -> f64 {
+fn step(learner: &mut TrainState, step: u64, split: &[usize]) -> f64 {
     let samples = samples(6, 30 + step % 10);
-    let batch = whole(&learner.task(Cancel::default()), &samples, split);
+    let batch = whole(&learner.forward_context(Cancel::default()), &samples, split);
     assert_eq!(learner.update(&batch, step).unwrap().skipped, None);
     batch.loss
 }
@@ -199,10 +200,9 @@ fn fine_tuning_starts_from_the_pretrained_scores() {
     }
 }
 
-fn scores(learner: &Learner) -> Vec<f64> {
-    let found = learner
-        .evaluation_task(Cancel::default())
-        .predict(&samples(4, 1));
+fn scores(learner: &TrainState) -> Vec<f64> {
+    let context = learner.evaluation_context(Cancel::default());
+    let found = ImageTask::predict(&context, &samples(4, 1));
     let mut found: Vec<Vec<(u32, f64)>> = found.unwrap().into_iter().map(|p| p.classes).collect();
     found.iter_mut().for_each(|p| p.sort_by_key(|(c, _)| *c));
     found
@@ -323,9 +323,9 @@ fn an_exported_network_reads_back_with_the_same_scores() {
             step(&mut tuned, number, &[6]);
         });
         let place = tempfile::tempdir().unwrap();
-        let trained = TrainedNetwork {
-            model: plan.model,
-            side: plan.image_size,
+        let trained = Trained {
+            kind: plan.model,
+            side: plan.input_size,
             classes: &plan.classes,
             targets: &[],
             parameters: &tuned.parameters,
@@ -355,7 +355,7 @@ fn estimates_count_gradients_of_trained_parameters_only() {
     let standing = |way: Tuned| {
         let plan = way.plan(DType::F32);
         let target = Target::of("cpu", 2, u64::MAX);
-        let (model, side) = (plan.model, plan.image_size);
+        let (model, side) = (plan.model, plan.input_size);
         let found = Forecast::of_plan(&plan, model, side, target, Forms::Planned).unwrap();
         let learner = learner(&plan);
         let standing = found.standing;

@@ -4,8 +4,8 @@ use crate::folders::{assert_says, copied, fixture};
 use crate::{Tuned, vit};
 use candle_core::{DType, Device};
 use runlog::RunConfig;
-use trainer::Pretrained;
-use trainer::rooms::Learner;
+use trainer::Origin;
+use trainer::rooms::TrainState;
 
 #[test]
 fn conflicting_settings_are_refused() {
@@ -74,6 +74,6 @@ fn problems_of_a_folder_are_reported_before_training() {
     )
     .unwrap();
     let plan = way.plan_from(copy.path(), DType::F32);
-    let said = Learner::new(&plan, &Device::Cpu);
+    let said = TrainState::new(&plan, &Device::Cpu);
     assert_says(said, &["is missing", "is not known", "layer_scale1"]);
 }

@@ -9,7 +9,10 @@ use models::{
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Stream, Tape, Value};
-use trainer::rooms::TrainedPiece;
+use trainer::models::{
+    Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
+};
+use trainer::rooms::MicroBatchResult;
 
 /// A model of this house.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +204,7 @@ impl Model {
         range: Range<usize>,
         dtype: DType,
         checkpointed: usize,
-    ) -> TrainedPiece {
+    ) -> MicroBatchResult {
         fn cut<T: Clone>(all: &[T], count: usize, range: &Range<usize>) -> Vec<T> {
             let one = all.len() / count;
             all[range.start * one..range.end * one].to_vec()
@@ -235,10 +238,10 @@ impl Model {
     }
 }
 
-fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> TrainedPiece {
+fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> MicroBatchResult {
     let (per_row, root) = (loss.per_sample, loss.sum);
     let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
-    TrainedPiece {
+    MicroBatchResult {
         gradients: gradients
             .into_iter()
             .map(|g| g.expect("every parameter takes part"))
@@ -247,6 +250,6 @@ fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> Traine
         weight: weight as f64,
         samples,
         not_finite: Vec::new(),
-        measures: Default::default(),
+        metrics: Default::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! Seeded samples, plans and splits for the trainer's claims.
+//! Seeded samples, plans and splits for the trainer's tests.
 
 #![allow(dead_code)]
 
@@ -8,15 +8,16 @@ use models::Network;
 use runlog::{Every, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
-use trainer::rooms::{EffectiveBatch, ImageTask, Learner, Whole};
-use trainer::{Augmentation, Balance, Heads, ModelId, OptimizerKind, Plan, Precision, Wanted};
+use trainer::models::Network;
+use trainer::rooms::{AccumulatedBatch, EffectiveBatch, ForwardContext, TrainState};
+use trainer::{Augmentation, Balance, Heads, ModelKind, OptimizerKind, Plan, Precision, Wanted};
 
-/// Side of the images in pixels: the least that every model takes twice.
+/// Side of the images in pixels: twice the smallest that every model accepts.
 pub const SIDE: usize = 16;
 /// Classes.
 pub const CLASSES: usize = 5;
 
-/// Noise with a shade of its class.
+/// Noise with a brightness that depends on the class.
 pub fn samples(count: usize, seed: u64) -> Vec<Sample> {
     (0..count as u32)
         .map(|index| {
@@ -34,7 +35,8 @@ pub fn samples(count: usize, seed: u64) -> Vec<Sample> {
         .collect()
 }
 
-/// Sizes of pieces that make up `count`: all in one, all ones, a size that does not divide, then random ones.
+/// Micro-batch sizes that add up to `count`: one, all ones, a size that does not divide, then
+/// random ones.
 pub fn splits(count: usize, seed: u64, random: usize) -> Vec<Vec<usize>> {
     let mut splits = vec![vec![count], vec![1; count]];
     let uneven = count / 2 + 1;
@@ -43,7 +45,7 @@ pub fn splits(count: usize, seed: u64, random: usize) -> Vec<Vec<usize>> {
     splits
 }
 
-/// Random sizes that make up `count`.
+/// Random sizes that add up to `count`.
 pub fn random_split(count: usize, stream: Stream) -> Vec<usize> {
     let (mut left, mut split) = (count, Vec::new());
     while left > 0 {
@@ -54,19 +56,19 @@ pub fn random_split(count: usize, stream: Stream) -> Vec<usize> {
     split
 }
 
-/// Works off one effective batch in pieces of these sizes, as the loop does.
-pub fn whole(task: &ImageTask, samples: &[Sample], split: &[usize]) -> Whole {
+/// Processes one effective batch in micro-batches of these sizes, as the training loop does.
+pub fn whole(context: &ForwardContext, samples: &[Sample], split: &[usize]) -> AccumulatedBatch {
     let mut batch = EffectiveBatch::new(samples.len());
     let lost = batch
         .pending
         .deliver(samples.iter().cloned().map(Ok).collect());
     assert!(lost.is_empty());
     for &size in split {
-        let piece = task.gradients(batch.pending.piece(size)).unwrap();
-        batch.add(piece).unwrap();
+        let result = context.gradients(batch.pending.micro_batch(size));
+        batch.add(result.unwrap()).unwrap();
     }
     assert_eq!(batch.pending.remaining(), 0);
-    batch.whole().unwrap()
+    batch.finish().unwrap()
 }
 
 /// A network with its parameters.
@@ -74,17 +76,20 @@ pub fn build(kind: ModelId, dtype: DType) -> (Network, Parameters) {
     Network::build(kind, SIDE, CLASSES, 7, dtype, &Device::Cpu).unwrap()
 }
 
-/// A task on them.
+/// The context of a training micro-batch on them.
 pub fn task<'a>(
-    (network, parameters): &'a (Network, Parameters),
+    model: &'a (Network, Parameters),
     dtype: DType,
     cancel: Cancel,
-) -> ImageTask<'a> {
-    ImageTask {
+) -> ForwardContext<'a> {
+    let (network, parameters) = model;
+    ForwardContext {
         pixels: Default::default(),
+        class_weights: None,
+        compression: None,
         network,
         parameters,
-        image_size: SIDE,
+        input_size: SIDE,
         label_smoothing: 0.1,
         heads: Heads::for_classes(CLASSES),
         checkpointed: 0,
@@ -97,19 +102,19 @@ pub fn task<'a>(
     }
 }
 
-/// The precision that computes in an element type.
+/// The precision with this element type.
 pub fn precision(dtype: DType) -> Precision {
     let mut all = Precision::ALL.into_iter();
     all.find(|p| p.dtype() == dtype).unwrap()
 }
 
-/// A plan for a learner on these samples.
-pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) -> Plan {
+/// A plan for training on these samples.
+pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64) -> Plan {
     Plan {
-        folder: "photographs".into(),
-        name: "photographs".to_owned(),
+        folder: "images".into(),
+        name: "images".to_owned(),
         model,
-        image_size: SIDE as u32,
+        input_size: SIDE as u32,
         classes: (0..CLASSES).map(|i| format!("class {i}")).collect(),
         columns: Vec::new(),
         balance: Balance::Fixed(1.0),
@@ -120,12 +125,12 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         effective_batch: 6,
         fixed_micro_batch: None,
         steps,
-        epochs_asked: None,
+        requested_epochs: None,
         steps_per_epoch: 10,
         optimizer,
         learning_rate: 1e-3,
         weight_decay: 0.05,
-        course: trainer::Course::Cosine,
+        lr_schedule: trainer::LrSchedule::Cosine,
         warmup_steps: (steps / 20).max(1),
         label_smoothing: 0.1,
         clip_norm: 1.0,
@@ -140,8 +145,8 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         workers: None,
         memory_cap_bytes: None,
         memory_cap_fraction: None,
-        max_system_fraction: None,
-        parked_most_ms: None,
+        politeness: None,
+        max_suspended_ms: None,
         seed: 7,
         dev_samples: None,
         checkpoint_every: Interval::parse("10min").unwrap(),
@@ -151,12 +156,12 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
     }
 }
 
-/// A learner of such a plan.
-pub fn learner(plan: &Plan) -> Learner {
-    Learner::new(plan, &Device::Cpu).unwrap()
+/// The state of such a plan before the first step.
+pub fn learner(plan: &Plan) -> TrainState {
+    TrainState::new(plan, &Device::Cpu).unwrap()
 }
 
-/// The numbers of all parameters.
+/// The values of all parameters.
 pub fn values(parameters: &Parameters) -> Vec<Vec<f64>> {
     parameters
         .iter()

@@ -1,69 +1,57 @@
-//! Sequences of a piece, laid one after the other and filled up to one length.
+//! The sequences of a micro-batch, padded to one length.
 
+use super::Sequence;
 use crate::plan::Compression;
 use std::sync::Arc;
 use tape::{IGNORED, Quota};
 
-/// A sequence to be compressed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sequence {
-    /// Its number in the epoch, or among the held-out ones.
-    pub index: u32,
-    /// The optimizer step it is seen in: names its noise, and where the temperature has fallen to.
-    pub step: u64,
-    /// Its tokens.
-    pub ids: Vec<u32>,
-    /// Share of each token of the vocabulary in the texts trained on.
-    pub shares: Arc<[f32]>,
-}
-
-/// Sequences side by side.
-pub(super) struct Padded {
-    /// Sequences.
+/// Sequences padded to one length.
+pub(super) struct PaddedBatch {
+    /// Number of sequences.
     pub samples: usize,
-    /// Places of each, those of padding among them.
+    /// Length of each sequence, with padding.
     pub tokens: usize,
-    /// Tokens, by place.
+    /// Token ids, [samples, tokens].
     pub ids: Vec<u32>,
-    /// Tokens of each sequence, and how many of them are kept.
+    /// Length of each sequence without padding, and how many of its tokens are kept.
     pub quotas: Vec<Quota>,
 }
 
-impl Padded {
-    /// Fills `sequences` up to `tokens` each.
-    pub fn of(sequences: &[&Sequence], tokens: usize, rule: &Compression) -> Self {
-        let filled = |sequence: &&Sequence| {
+impl PaddedBatch {
+    /// Pads each sequence to `tokens`.
+    pub fn new(sequences: &[Sequence], tokens: usize, rule: &Compression) -> Self {
+        let padded = |sequence: &Sequence| {
             let ids = sequence.ids.iter().copied();
             let ids = ids.chain(std::iter::repeat(0)).take(tokens);
             ids.collect::<Vec<u32>>()
         };
-        let quota = |sequence: &&Sequence| {
+        let quota = |sequence: &Sequence| {
             let tokens = sequence.ids.len().min(tokens);
             Quota {
                 tokens,
                 kept: rule.kept(tokens),
             }
         };
-        Padded {
+        PaddedBatch {
             samples: sequences.len(),
             tokens,
-            ids: sequences.iter().flat_map(filled).collect(),
+            ids: sequences.iter().flat_map(padded).collect(),
             quotas: sequences.iter().map(quota).collect(),
         }
     }
 
-    /// Tokens without padding.
-    pub fn count(&self) -> usize {
+    /// Number of tokens without padding.
+    pub fn token_count(&self) -> usize {
         self.quotas.iter().map(|quota| quota.tokens).sum()
     }
 
-    /// Tokens of each sequence, where one has padding.
+    /// Length of each sequence, if any has padding.
     pub fn lengths(&self) -> Option<Arc<[usize]>> {
         let padded = self.quotas.iter().any(|quota| quota.tokens < self.tokens);
         padded.then(|| self.quotas.iter().map(|quota| quota.tokens).collect())
     }
 
-    /// Places that hold a token which is not kept.
+    /// Positions with a token that is not kept, in row-major order.
     pub fn dropped(&self, kept: &[bool]) -> Vec<bool> {
         let is = |(place, kept): (usize, &bool)| {
             let quota = &self.quotas[place / self.tokens];
@@ -72,7 +60,7 @@ impl Padded {
         kept.iter().enumerate().map(is).collect()
     }
 
-    /// What is to be filled in at each place: the tokens that were dropped.
+    /// The dropped token at each position; ignored elsewhere.
     pub fn targets(&self, kept: &[bool]) -> Vec<u32> {
         let places = self.ids.iter().zip(self.dropped(kept));
         places

@@ -1,0 +1,138 @@
+//! Data loading: which samples belong to which optimizer step, and how they reach the training
+//! thread. The samples of a step are a function of the seed and the step alone; threads and
+//! prefetching never change them.
+
+mod corpus;
+mod documents;
+mod image_loader;
+mod text_loader;
+mod token_frequencies;
+mod tokenizer;
+mod window_loader;
+
+pub use corpus::{Corpus, Text};
+pub use documents::DocumentData;
+pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
+pub use text_loader::{TextData, TextEvalLoader, TextLoader};
+pub(crate) use token_frequencies::{load_token_frequencies, token_frequencies};
+pub(crate) use tokenizer::{TOKENIZER, document_boundary};
+pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader};
+
+use crate::error::{Result, TrainError};
+use crate::plan::Plan;
+use dataset::{Found, Inspection, SampleError, TextInspection};
+use pressure::Prefetch;
+use std::borrow::Cow;
+use std::path::Path;
+
+/// A sample, or why its file could not be read.
+pub type LoadedSample<S> = std::result::Result<S, SampleError>;
+
+/// Training samples, step by step.
+pub trait TrainLoader {
+    /// What one sample is.
+    type Sample;
+
+    /// Starts a step and returns its number of samples.
+    fn begin(&mut self, step: u64) -> usize;
+
+    /// The next `count` samples of the step. An unreadable file is an error in its sample's place.
+    fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
+
+    /// The loader's configuration in one line.
+    fn describe(&self) -> String;
+
+    /// Continues at `step` and drops everything prefetched for later steps.
+    fn restart(&mut self, _step: u64) {}
+
+    /// The size of the largest sample of this step: pixels of an image, tokens of a text. `default`
+    /// is the plan's.
+    fn sample_cost(&self, default: u64) -> u64 {
+        default
+    }
+
+    /// Changes how far ahead samples are loaded.
+    fn set_prefetch(&mut self, _prefetch: Prefetch) {}
+
+    /// Bytes that a shorter prefetch would free.
+    fn spare_bytes(&self) -> u64 {
+        0
+    }
+
+    /// The file of a sample, relative to the dataset folder, if it comes from one.
+    fn file(&self, _index: u32) -> Option<&Path> {
+        None
+    }
+
+    /// Milliseconds the training thread has waited for data.
+    fn waited_ms(&self) -> f64 {
+        0.0
+    }
+
+    /// Frees cached samples.
+    fn release(&self) {}
+}
+
+/// Held-out samples in a fixed order.
+pub trait EvalLoader {
+    /// What one sample is.
+    type Sample;
+
+    /// Number of samples.
+    fn len(&self) -> usize;
+
+    /// Starts over at the first sample.
+    fn begin(&mut self);
+
+    /// The next `count` samples, fewer at the end. An unreadable file is an error in its sample's
+    /// place.
+    fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
+
+    /// The size of the largest of the remaining samples: pixels of an image, tokens of a text.
+    /// `default` is the plan's.
+    fn sample_cost(&self, default: u64) -> u64 {
+        default
+    }
+
+    /// Changes how far ahead samples are loaded.
+    fn set_prefetch(&mut self, _prefetch: Prefetch) {}
+
+    /// Bytes that a shorter prefetch would free.
+    fn spare_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Frees cached samples.
+    fn release(&self) {}
+}
+
+/// The images of a dataset.
+///
+/// # Errors
+/// The dataset contains texts.
+pub(crate) fn expect_images(found: &Found) -> Result<&Inspection> {
+    match found {
+        Found::Photographs(found) => Ok(found),
+        Found::Texts(_) => Err(wrong_dataset("images", "texts")),
+    }
+}
+
+/// The texts of a dataset, limited to the plan's number of samples.
+///
+/// # Errors
+/// The dataset contains images.
+pub(crate) fn expect_texts<'a>(plan: &Plan, found: &'a Found) -> Result<Cow<'a, TextInspection>> {
+    match found {
+        Found::Photographs(_) => Err(wrong_dataset("texts", "images")),
+        Found::Texts(found) => Ok(match plan.dev_samples {
+            Some(limit) => Cow::Owned(found.clone().limited(plan.seed, limit as usize)),
+            None => Cow::Borrowed(found),
+        }),
+    }
+}
+
+fn wrong_dataset(needed: &str, found: &str) -> TrainError {
+    TrainError::NotTrainable {
+        sentence: format!("this task needs a folder of {needed}, and this one contains {found}"),
+    }
+}

@@ -1,0 +1,51 @@
+//! Documents as tokens in memory, for the tasks that train on windows of them.
+
+use super::expect_texts;
+use super::tokenizer::{document_boundary, on_tokenizer_thread, open_tokenizer};
+use crate::error::Result;
+use crate::plan::{Plan, SampleCounts};
+use dataset::{Documents, Found, Packing, Part};
+use runlog::RunFolder;
+use std::sync::Arc;
+
+/// The tokenized documents of a run.
+pub struct DocumentData {
+    /// Documents to train on.
+    pub train: Arc<Documents>,
+    /// Held-out documents.
+    pub held_out: Arc<Documents>,
+    /// The token between two documents.
+    pub boundary: u32,
+}
+
+impl DocumentData {
+    /// Reads and tokenizes the documents of both splits.
+    ///
+    /// # Errors
+    /// A file is missing or has changed since the inspection, or the vocabulary has no token to
+    /// separate documents.
+    pub fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self> {
+        let found = &*expect_texts(plan, found)?;
+        let tokenizer = &open_tokenizer(plan, found, run)?;
+        let open = |part| -> Result<Arc<Documents>> {
+            let documents = on_tokenizer_thread(|| Ok(Documents::open(found, part, tokenizer)?))?;
+            Ok(Arc::new(documents))
+        };
+        Ok(DocumentData {
+            train: open(Part::Train)?,
+            held_out: open(Part::HeldOut)?,
+            boundary: document_boundary(tokenizer)?,
+        })
+    }
+
+    /// The number of windows of `tokens` tokens in each split.
+    pub fn windows(&self, tokens: u32) -> SampleCounts {
+        let count = |documents: &Documents| {
+            Packing::in_order(documents, tokens as usize, self.boundary).len() as u64
+        };
+        SampleCounts {
+            train: count(&self.train),
+            held_out: count(&self.held_out),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! A trained model in use: evaluated on a dataset, asked for predictions, or exported. Writes
+//! nothing but the exported folder.
+
+mod compress;
+mod generate;
+mod images;
+mod seen_files;
+mod texts;
+
+pub use compress::CompressedText;
+pub use generate::GenerationOptions;
+
+use crate::certificate::trusted;
+use crate::checkpoint::{self, Moments, RunState};
+use crate::data::{EvalLoader, TOKENIZER};
+use crate::error::{Result, TrainError};
+use crate::manifest;
+use crate::origin::config_of;
+use crate::plan::Plan;
+use crate::precision::Precision;
+use crate::published::{Exported, Trained};
+use crate::task::{
+    EvaluatedMicroBatch, EvaluationReport, ForwardContext, MetricInputs, Metrics, ReportInputs,
+    Sample, Task as _, with_task,
+};
+use crate::train_state::TrainState;
+use dataset::{
+    Class, Found, InspectOptions, Part, TableOptions, TargetColumn, Task, TextOptions, Tokenizer,
+    look,
+};
+use runlog::{RunConfig, RunFolder, format_count, most_like};
+use seen_files::SeenFiles;
+use std::path::{Path, PathBuf};
+use tape::Cancel;
+use tape::device::{Wanted, piece_scope};
+
+/// Samples per micro-batch. Small, because a forward pass alone takes little time.
+const MICRO_BATCH: usize = 16;
+
+/// An error message lists at most this many classes.
+const LISTED_CLASSES: usize = 5;
+
+/// A trained model: a run with the weights of its best checkpoint.
+pub struct TrainedModel {
+    plan: Plan,
+    train_state: TrainState,
+    /// The tokenizer of the run's texts.
+    tokenizer: Tokenizer,
+    /// The run folder.
+    run: PathBuf,
+    /// The files of the run's dataset.
+    seen_files: SeenFiles,
+    /// The state of the run at the checkpoint.
+    pub state: RunState,
+    /// The device and why it was chosen.
+    pub device: String,
+}
+
+/// The format of an exported model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// As on the Hugging Face hub: JSON and safetensors.
+    #[default]
+    HuggingFace,
+    /// One ONNX file with its settings.
+    Onnx,
+}
+
+/// The evaluation of a trained model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluation {
+    /// The metrics.
+    pub metrics: Metrics,
+    /// The report for each class and regression target.
+    pub report: EvaluationReport,
+    /// Files that could not be read, each with the reason.
+    pub skipped: Vec<(PathBuf, String)>,
+}
+
+/// Sums over all samples of a loader.
+struct EvaluationSums {
+    sum: EvaluatedMicroBatch,
+    /// Files that could not be read, each with the reason.
+    skipped: Vec<(PathBuf, String)>,
+}
+
+impl TrainedModel {
+    /// Loads the best checkpoint of a run. `certificate` is the file that remembers whether the GPU
+    /// passed its check.
+    ///
+    /// # Errors
+    /// The run has no usable checkpoint, or the device cannot be used.
+    pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
+        let found = manifest::read(run)?;
+        let mut plan = Plan::check(&config_of(run)?, &found)?;
+        let device = if plan.precision == Precision::F64 {
+            Wanted::Cpu
+        } else {
+            device
+        };
+        let chosen = trusted(device, certificate)?;
+        if plan.precision.is_half() && chosen.device.is_cpu() {
+            // The weights are f32 in any case, and on the CPU f32 is faster.
+            plan.precision = Precision::F32;
+        }
+        let mut train_state = TrainState::new(&plan, &chosen.device)?;
+        let loaded = checkpoint::best(run)?;
+        checkpoint::load(&loaded, &mut train_state, Moments::Leave)?;
+        let tokenizer = match (&plan.origin, plan.learned_vocabulary()) {
+            (Some(origin), _) if plan.task() != Task::ImageClassification => origin.tokenizer()?,
+            (None, Some(_)) => Tokenizer::load(&run.path.join(TOKENIZER))?,
+            (Some(_), _) | (None, None) => Tokenizer::bytes(),
+        };
+        Ok(TrainedModel {
+            seen_files: SeenFiles::from_dataset(&found),
+            tokenizer,
+            run: run.path.clone(),
+            plan,
+            train_state,
+            state: loaded.state,
+            device: format!("{}: {}", chosen.kind, chosen.reason),
+        })
+    }
+
+    /// Class names in label order.
+    pub fn classes(&self) -> &[String] {
+        &self.plan.classes
+    }
+
+    /// The task that the model was trained for.
+    pub fn task(&self) -> Task {
+        self.plan.task()
+    }
+
+    /// The columns of the regression targets.
+    pub fn columns(&self) -> &[TargetColumn] {
+        &self.plan.columns
+    }
+
+    /// The options that the run's own texts were inspected with.
+    pub fn text_options(&self) -> TextOptions {
+        let config = &self.plan.config;
+        TextOptions {
+            task: Some(self.task()),
+            text_column: config.text_column.clone(),
+            label_column: config.label_column.clone(),
+        }
+    }
+
+    /// The options that the run's own folder was inspected with; they reproduce its held-out split.
+    pub fn inspect_options(&self) -> InspectOptions {
+        let held_out = self.plan.config.held_out_fraction;
+        let default = InspectOptions::default();
+        InspectOptions {
+            held_out_fraction: held_out.unwrap_or(default.held_out_fraction),
+            seed: self.plan.seed,
+            table: table_options(&self.plan.config),
+        }
+    }
+
+    /// Exports the weights of the best checkpoint as a folder for other programs.
+    ///
+    /// # Errors
+    /// The folder is not empty or cannot be written, or the format cannot express the network.
+    pub fn export(&self, folder: &Path, format: ExportFormat) -> Result<Exported> {
+        let average = self.train_state.average.as_ref();
+        let trained = Trained {
+            kind: self.plan.model,
+            side: self.plan.input_size,
+            classes: &self.plan.classes,
+            columns: &self.plan.columns,
+            parameters: average.map_or(&self.train_state.parameters, |a| &a.parameters),
+            origin: self.plan.origin.as_deref(),
+            tokenizer: Some(&self.tokenizer),
+        };
+        match format {
+            ExportFormat::HuggingFace => trained.write(folder),
+            ExportFormat::Onnx => trained.write_onnx(folder),
+        }
+    }
+
+    /// Evaluates on the run's own test split, or on its held-out split if it has none.
+    ///
+    /// # Errors
+    /// The manifest is damaged, or text files have changed.
+    pub fn evaluate_own(&self, run: &RunFolder) -> Result<Evaluation> {
+        self.evaluate(&manifest::read(run)?)
+    }
+
+    /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in
+    /// training, so that training samples are not evaluated. Of a new dataset without splits of its
+    /// own, nothing is held out.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn inspect(&self, path: &Path) -> Result<Found> {
+        let found = look(path, &self.inspect_options(), &self.text_options(), &|_| {})?;
+        if !self.seen_files.is_new(&found) {
+            return Ok(found);
+        }
+        let unsplit = InspectOptions {
+            held_out_fraction: 0.0,
+            ..self.inspect_options()
+        };
+        Ok(look(path, &unsplit, &self.text_options(), &|_| {})?)
+    }
+
+    /// Evaluates on the test split of a dataset, or else on its held-out split, or else on all of
+    /// it. Classes are matched by name.
+    ///
+    /// # Errors
+    /// The dataset is for another task, is empty, or has classes that the run does not know.
+    pub fn evaluate(&self, found: &Found) -> Result<Evaluation> {
+        match (found, self.task()) {
+            (Found::Photographs(found), Task::ImageClassification) => self.evaluate_images(found),
+            (
+                Found::Texts(found),
+                Task::TextClassification | Task::LanguageModel | Task::TokenCompression,
+            ) => self.evaluate_texts(found),
+            _ => Err(self.wrong_task(&format!("a folder for {}", found.task().label()))),
+        }
+    }
+
+    /// The context of a forward pass.
+    fn context(&self) -> ForwardContext<'_> {
+        self.train_state.evaluation_context(Cancel::default())
+    }
+
+    /// Evaluates all samples of a loader.
+    fn sum_over<S: Sample>(
+        &self,
+        mut loader: impl EvalLoader<Sample = S>,
+    ) -> Result<EvaluationSums> {
+        let (mut sum, mut skipped) = (EvaluatedMicroBatch::default(), Vec::new());
+        loader.begin();
+        loop {
+            let loaded = loader.fetch(MICRO_BATCH);
+            if loaded.is_empty() {
+                return Ok(EvaluationSums { sum, skipped });
+            }
+            let mut samples = Vec::with_capacity(loaded.len());
+            for result in loaded {
+                match result {
+                    Ok(sample) => samples.push(sample),
+                    Err(error) => skipped.push((error.file, error.reason)),
+                }
+            }
+            if !samples.is_empty() {
+                sum.add(piece_scope(|| self.context().evaluate(&samples))?);
+            }
+        }
+    }
+
+    /// The evaluation that `sums` come to. `bytes` is the size of the evaluated documents, `part`
+    /// the name of the split.
+    fn evaluation(&self, sums: EvaluationSums, bytes: u64, part: &'static str) -> Evaluation {
+        let EvaluationSums { sum, skipped } = sums;
+        let inputs = MetricInputs {
+            held_out_bytes: bytes,
+            heads: self.plan.heads(),
+            columns: &self.plan.columns,
+        };
+        let metrics = with_task!(self.task(), T => T::metrics(&sum, &inputs));
+        let about = ReportInputs {
+            classes: &self.plan.classes,
+            columns: &self.plan.columns,
+            step: self.state.step,
+            part,
+        };
+        Evaluation {
+            report: EvaluationReport::new(&sum, &metrics, &about),
+            metrics,
+            skipped,
+        }
+    }
+
+    /// The error for a request that the task of this run cannot answer.
+    fn wrong_task(&self, what: &str) -> TrainError {
+        let command = match self.task() {
+            Task::ImageClassification => "predict RUN IMAGE",
+            Task::TextClassification | Task::TokenCompression => "predict RUN \"a text\"",
+            Task::LanguageModel => "generate RUN --prompt \"a text\"",
+        };
+        let sentence = format!(
+            "the task of this run is {}; it has no use for {what}. Try `ebb {command}`",
+            self.task().label()
+        );
+        TrainError::NotTrainable { sentence }
+    }
+
+    /// For each class of the dataset `name`, its label in this run.
+    fn labels(&self, name: &str, classes: &[Class]) -> Result<Vec<u32>> {
+        let label = |class: &Class| {
+            let known = &self.plan.classes;
+            let found = known.iter().position(|name| *name == class.name);
+            found.map(|label| label as u32).ok_or_else(|| TrainError::NotTrainable {
+                sentence: format!(
+                    "the class {} of {name} is unknown to this run, which knows {}; name the folder as in training or leave it out",
+                    class.name,
+                    list_classes(known, &class.name)
+                ),
+            })
+        };
+        classes.iter().map(label).collect()
+    }
+}
+
+/// All of a few classes; of many, their number and those most similar to `name`.
+fn list_classes(classes: &[String], name: &str) -> String {
+    if classes.len() <= LISTED_CLASSES {
+        return classes.join(", ");
+    }
+    let similar = most_like(name, classes.iter().map(String::as_str), LISTED_CLASSES);
+    let count = format_count(classes.len() as u64);
+    format!("{count} classes, most like it {}", similar.join(", "))
+}
+
+/// The options for tables beside images that a config asks for.
+pub fn table_options(config: &RunConfig) -> TableOptions {
+    let names = |names: &String| {
+        names
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .collect()
+    };
+    TableOptions {
+        label_column: None,
+        group_by: config.group_by.clone(),
+        targets: config.targets.as_ref().map(names),
+    }
+}
+
+/// The split to evaluate: the test split if it has samples, else the held-out split, else the
+/// training split.
+///
+/// # Errors
+/// There is no sample at all; `refusal` says why.
+fn evaluated_part(
+    count: impl Fn(Part) -> u64,
+    refusal: Option<&String>,
+    sample: &str,
+) -> Result<Part> {
+    let part = [Part::Test, Part::HeldOut, Part::Train]
+        .into_iter()
+        .find(|&p| count(p) > 0);
+    part.ok_or_else(|| TrainError::NotTrainable {
+        sentence: refusal
+            .cloned()
+            .unwrap_or_else(|| format!("there is no {sample} to evaluate")),
+    })
+}

@@ -1,0 +1,110 @@
+//! Evaluates and predicts images.
+
+use super::{Evaluation, MICRO_BATCH, TrainedModel, evaluated_part};
+use crate::data::{ImageEvalLoader, PrefetchOptions};
+use crate::error::Result;
+use crate::task::{ImageTask, Prediction};
+use dataset::{Augment, ImageDataset, ImageFile, ImageOptions, Inspection, Mix, Part, Task};
+use std::path::{Path, PathBuf};
+
+impl TrainedModel {
+    /// Evaluates on images.
+    pub(super) fn evaluate_images(&self, found: &Inspection) -> Result<Evaluation> {
+        let count = |part| found.count(part);
+        let part = evaluated_part(count, found.refusal.as_ref(), "image")?;
+        let part_label = self.seen_files.part_label(part, found);
+        let labels = self.labels(&found.name, &found.classes)?;
+        let mut found = found.clone();
+        for file in &mut found.files {
+            file.label = labels.get(file.label as usize).copied().unwrap_or(0);
+        }
+        self.match_columns(&mut found);
+        let options = PrefetchOptions {
+            depth_samples: 4 * MICRO_BATCH,
+            cache_bytes: 0,
+            ..PrefetchOptions::new(&self.plan, self.plan.threads as usize, 0)
+        };
+        let loader = ImageEvalLoader::start(&self.plan, &found, part, options);
+        Ok(self.evaluation(self.sum_over(loader)?, 0, part_label))
+    }
+
+    /// Matches regression targets by the names of their columns, with the statistics of the
+    /// training. A target that the dataset does not have is missing.
+    fn match_columns(&self, found: &mut Inspection) {
+        let place = |name: &String| found.targets.iter().position(|column| column.name == *name);
+        let columns = self.columns().iter();
+        let places: Vec<Option<usize>> = columns.map(|column| place(&column.name)).collect();
+        for file in &mut found.files {
+            let target = |place: &Option<usize>| file.numbers.get((*place)?).copied().flatten();
+            file.numbers = places.iter().map(target).collect();
+        }
+        found.targets = self.columns().to_vec();
+    }
+
+    /// What the model says about each image, or why the file cannot be read.
+    ///
+    /// # Errors
+    /// The model was trained for another task.
+    pub fn predict(
+        &self,
+        files: &[PathBuf],
+    ) -> Result<Vec<std::result::Result<Prediction, String>>> {
+        if self.task() != Task::ImageClassification {
+            return Err(self.wrong_task("images"));
+        }
+        files.iter().map(|file| self.predict_one(file)).collect()
+    }
+
+    fn predict_one(&self, file: &Path) -> Result<std::result::Result<Prediction, String>> {
+        let options = ImageOptions {
+            size: self.plan.input_size,
+            augment: Augment::None,
+            mix: Mix::None,
+            seed: self.plan.seed,
+        };
+        let dataset = ImageDataset::open(&single_file(file), Part::Test, options, None, 0);
+        let sample = match dataset.sample(0, 0) {
+            Ok(sample) => sample,
+            Err(error) => return Ok(Err(error.reason)),
+        };
+        let mut predictions = ImageTask::predict(&self.context(), &[sample])?;
+        Ok(predictions
+            .pop()
+            .ok_or_else(|| "nothing was predicted".to_owned()))
+    }
+}
+
+/// A dataset of one file.
+fn single_file(file: &Path) -> Inspection {
+    let image = |path: PathBuf| ImageFile {
+        path,
+        label: 0,
+        part: Part::Test,
+        width: 0,
+        height: 0,
+        bytes: 0,
+        numbers: Vec::new(),
+    };
+    let name = file.file_name().map(PathBuf::from).unwrap_or_default();
+    let folder = file
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    Inspection {
+        folder: folder.to_owned(),
+        name: name.display().to_string(),
+        classes: Vec::new(),
+        targets: Vec::new(),
+        table: None,
+        groups: None,
+        files: vec![image(name)],
+        skipped: Vec::new(),
+        ignored: Default::default(),
+        typical_size: None,
+        bytes: 0,
+        refusal: None,
+        notes: Vec::new(),
+        split: dataset::SplitKind::Given,
+        split_folders: Vec::new(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Evaluates and predicts texts.
+
+use super::{Evaluation, TrainedModel, evaluated_part};
+use crate::data::{Corpus, TextEvalLoader, document_boundary, load_token_frequencies};
+use crate::error::Result;
+use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
+use dataset::{Documents, Part, Task, TextInspection};
+use std::sync::Arc;
+
+impl TrainedModel {
+    /// Evaluates on labeled texts or documents.
+    pub(super) fn evaluate_texts(&self, found: &TextInspection) -> Result<Evaluation> {
+        if found.task != self.task().looked_for() {
+            return Err(self.wrong_task(&format!("a folder for a {}", found.task.label())));
+        }
+        let count = |part| found.count(part);
+        let part = evaluated_part(count, found.refusal.as_ref(), found.task.sample())?;
+        let part_label = self.seen_files.part_label(part, found);
+        match found.task {
+            Task::LanguageModel | Task::TokenCompression => {
+                self.evaluate_documents(found, part, part_label)
+            }
+            Task::TextClassification | Task::ImageClassification => {
+                let labels = self.labels(&found.name, &found.classes)?;
+                let max_tokens = self.plan.input_size as usize;
+                let corpus = Corpus::open(found, part, &self.tokenizer, max_tokens)?;
+                let loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
+                Ok(self.evaluation(self.sum_over(loader)?, 0, part_label))
+            }
+        }
+    }
+
+    fn evaluate_documents(
+        &self,
+        found: &TextInspection,
+        part: Part,
+        part_label: &'static str,
+    ) -> Result<Evaluation> {
+        let documents = Arc::new(Documents::open(found, part, &self.tokenizer)?);
+        let (bytes, tokens) = (documents.bytes(), self.plan.input_size);
+        let boundary = document_boundary(&self.tokenizer)?;
+        let sums = if self.task() == Task::TokenCompression {
+            let frequencies = load_token_frequencies(&self.run)?;
+            self.sum_over(CompressionTask::documents(
+                documents,
+                tokens,
+                boundary,
+                &frequencies,
+            ))?
+        } else {
+            self.sum_over(LanguageTask::documents(documents, tokens, boundary))?
+        };
+        Ok(self.evaluation(sums, bytes, part_label))
+    }
+
+    /// The class probabilities of each text.
+    ///
+    /// # Errors
+    /// The model was trained for another task.
+    pub fn predict_texts(&self, texts: &[String]) -> Result<Vec<Prediction>> {
+        if self.task() != Task::TextClassification {
+            return Err(self.wrong_task("texts to classify"));
+        }
+        let (context, max_tokens) = (self.context(), self.plan.input_size as usize);
+        let predict = |text: &String| {
+            let text = Text::unlabeled(text, &self.tokenizer, max_tokens)?;
+            TextTask::predict(&context, &[text])
+        };
+        let predictions: Result<Vec<Vec<Prediction>>> = texts.iter().map(predict).collect();
+        Ok(predictions?.into_iter().flatten().collect())
+    }
+}

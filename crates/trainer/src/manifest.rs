@@ -1,0 +1,177 @@
+//! The manifest of a run: the exact list of its samples, saved in the run folder. A resumed run
+//! uses the same samples, whatever has been added to the dataset folder since.
+
+use crate::durable::publish;
+use crate::error::{Result, TrainError, at};
+use dataset::{
+    Class, Found, Ignored, ImageFile, Inspection, KeptTexts, Part, SplitKind, TargetColumn,
+    TextInspection,
+};
+use runlog::RunFolder;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// File name in the run folder.
+const FILE: &str = "data.json";
+
+/// The images of a run.
+#[derive(Serialize, Deserialize)]
+struct ImageManifest {
+    folder: PathBuf,
+    name: String,
+    classes: Vec<String>,
+    files: Vec<FileRow>,
+    /// Columns of regression targets, with the statistics that standardize them; absent in runs of
+    /// earlier versions.
+    #[serde(default)]
+    targets: Vec<TargetColumn>,
+    /// The regression targets of each file, if there are any.
+    #[serde(default)]
+    numbers: Vec<Vec<Option<f64>>>,
+}
+
+/// An image: path, label, split (0 train, 1 held out, 2 test), width, height, bytes.
+#[derive(Serialize, Deserialize)]
+struct FileRow(PathBuf, u32, u8, u32, u32, u64);
+
+/// The content of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Manifest {
+    Images(ImageManifest),
+    Texts { texts: KeptTexts },
+}
+
+/// Writes the manifest of a run.
+///
+/// # Errors
+/// The run folder cannot be written.
+pub fn write(run: &RunFolder, found: &Found) -> Result<()> {
+    let manifest = match found {
+        Found::Photographs(found) => Manifest::Images(ImageManifest::from(found)),
+        Found::Texts(found) => Manifest::Texts {
+            texts: KeptTexts::from(found),
+        },
+    };
+    let path = run.path.join(FILE);
+    let text = serde_json::to_vec(&manifest).map_err(|error| damaged(&path, error))?;
+    publish(&path, &text)
+}
+
+impl From<&Inspection> for ImageManifest {
+    fn from(inspection: &Inspection) -> Self {
+        let numbers = inspection.files.iter().map(|f| f.numbers.clone());
+        ImageManifest {
+            folder: inspection.folder.clone(),
+            name: inspection.name.clone(),
+            classes: inspection
+                .classes
+                .iter()
+                .map(|class| class.name.clone())
+                .collect(),
+            files: inspection.files.iter().map(FileRow::from).collect(),
+            targets: inspection.targets.clone(),
+            numbers: if inspection.targets.is_empty() {
+                Vec::new()
+            } else {
+                numbers.collect()
+            },
+        }
+    }
+}
+
+impl From<&ImageFile> for FileRow {
+    fn from(file: &ImageFile) -> Self {
+        let split = match file.part {
+            Part::Train => 0,
+            Part::HeldOut => 1,
+            Part::Test => 2,
+        };
+        FileRow(
+            file.path.clone(),
+            file.label,
+            split,
+            file.width,
+            file.height,
+            file.bytes,
+        )
+    }
+}
+
+impl From<FileRow> for ImageFile {
+    fn from(row: FileRow) -> Self {
+        let FileRow(path, label, split, width, height, bytes) = row;
+        ImageFile {
+            path,
+            label,
+            part: match split {
+                0 => Part::Train,
+                1 => Part::HeldOut,
+                _ => Part::Test,
+            },
+            width,
+            height,
+            bytes,
+            numbers: Vec::new(),
+        }
+    }
+}
+
+/// Reads the manifest back as the inspection that it was written from.
+///
+/// # Errors
+/// The file is missing or damaged.
+pub fn read(run: &RunFolder) -> Result<Found> {
+    let path = run.path.join(FILE);
+    let text = std::fs::read(&path).map_err(at(&path))?;
+    let manifest: Manifest =
+        serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
+    Ok(match manifest {
+        Manifest::Images(images) => Found::Photographs(Inspection::from(images)),
+        Manifest::Texts { texts } => Found::Texts(TextInspection::from(texts)),
+    })
+}
+
+impl From<ImageManifest> for Inspection {
+    fn from(manifest: ImageManifest) -> Self {
+        let mut files: Vec<ImageFile> = manifest.files.into_iter().map(ImageFile::from).collect();
+        for (file, numbers) in files.iter_mut().zip(manifest.numbers) {
+            file.numbers = numbers;
+        }
+        let count = |label: usize, part: Part| {
+            let of_class = files.iter().filter(|f| f.label as usize == label);
+            of_class.filter(|f| f.part == part).count() as u32
+        };
+        let classes = manifest.classes.into_iter().enumerate();
+        let classes = classes.map(|(label, name)| Class {
+            name,
+            train: count(label, Part::Train),
+            held_out: count(label, Part::HeldOut),
+            test: count(label, Part::Test),
+        });
+        Inspection {
+            folder: manifest.folder,
+            name: manifest.name,
+            classes: classes.collect(),
+            targets: manifest.targets,
+            table: None,
+            groups: None,
+            bytes: files.iter().map(|f| f.bytes).sum(),
+            files,
+            skipped: Vec::new(),
+            ignored: Ignored::default(),
+            typical_size: None,
+            refusal: None,
+            notes: Vec::new(),
+            split: SplitKind::Given,
+            split_folders: Vec::new(),
+        }
+    }
+}
+
+fn damaged(path: &Path, error: serde_json::Error) -> TrainError {
+    TrainError::CheckpointDamaged {
+        path: path.to_owned(),
+        what: error.to_string(),
+    }
+}

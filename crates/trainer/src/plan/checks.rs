@@ -1,0 +1,253 @@
+//! Checks a config against a dataset and fills in what the user left open.
+
+use super::hyperparameters::{self, warmup_steps};
+use super::{Augmentation, Compression, DatasetRef, ModelKind, Plan};
+use crate::error::{Result, TrainError};
+use crate::optimizer::OptimizerKind;
+use crate::origin::{Origin, trains_name};
+use crate::precision::Precision;
+use dataset::Task;
+use runlog::{Blocks, Every, RunConfig};
+use std::sync::Arc;
+use tape::device::{Wanted, choose, default_threads, foresee_kind};
+
+/// Choices of a config that do not depend on the dataset.
+struct NamedChoices {
+    optimizer: OptimizerKind,
+    augment: Option<Augmentation>,
+    precision: Precision,
+    device: Wanted,
+}
+
+impl NamedChoices {
+    fn parse(config: &RunConfig) -> Result<Self> {
+        let optimizer = find_by_name(
+            "optimizer",
+            config.optimizer.as_deref().unwrap_or("adamw"),
+            &OptimizerKind::ALL.map(|o| (o.name(), o)),
+        )?;
+        let augments = Augmentation::ALL.map(|a| (a.name(), a));
+        let augment = config.augment.as_deref();
+        let augment = augment.map(|augment| find_by_name("augment", augment, &augments));
+        let augment = augment.transpose()?;
+        let precision = find_by_name(
+            "precision",
+            config.precision.as_deref().unwrap_or("f32"),
+            &Precision::ALL.map(|p| (p.name(), p)),
+        )?;
+        let is_double = precision == Precision::F64;
+        let devices = [
+            ("auto", Wanted::Auto),
+            ("metal", Wanted::Metal),
+            ("cuda", Wanted::Cuda),
+            ("cpu", Wanted::Cpu),
+        ];
+        let default = if is_double { "cpu" } else { "auto" };
+        let device = config.device.as_deref().unwrap_or(default);
+        let device = find_by_name("device", device, &devices)?;
+        if is_double && device != Wanted::Cpu {
+            let allowed = "f64 runs on the CPU only; add --device cpu";
+            return Err(invalid_setting("precision", precision.name(), allowed));
+        }
+        Ok(NamedChoices {
+            optimizer,
+            augment,
+            precision,
+            device,
+        })
+    }
+}
+
+impl Plan {
+    /// Checks a config against a dataset and fills in what the user left open.
+    ///
+    /// # Errors
+    /// The first setting that does not work, with the values that do; or why the dataset cannot be
+    /// trained on.
+    pub fn check<'d>(config: &RunConfig, data: impl Into<DatasetRef<'d>>) -> Result<Plan> {
+        config.validate()?;
+        // A caller that knows the machine's memory has chosen a tier before.
+        let config = &if config.by_memory.is_empty() {
+            config.clone()
+        } else {
+            config.clone().for_memory(0)
+        };
+        let data = data.into();
+        data.expect_trainable()?;
+        let task = data.configured_task(config)?;
+        let choices = NamedChoices::parse(config)?;
+        let origin = Origin::of(config)?;
+        if let Some(origin) = &origin {
+            origin.fits(data.task())?;
+        }
+        let mut plan = Plan::assemble(config, data, &choices, origin)?;
+        let blocks = plan.blocks_of(plan.model, plan.input_size);
+        plan.checkpoint_blocks = checkpoint_blocks(config.checkpoint_blocks, plan.model, blocks)?;
+        plan.config = plan.complete_config(config, task);
+        Ok(plan)
+    }
+
+    /// A plan without its checkpointed blocks and its complete config.
+    // tidy: table
+    fn assemble(
+        config: &RunConfig,
+        data: DatasetRef,
+        choices: &NamedChoices,
+        origin: Option<Origin>,
+    ) -> Result<Plan> {
+        let defaults = data.defaults(config, foresee_kind(choices.device), origin.as_ref())?;
+        let train_samples = defaults.train_samples;
+        let effective_batch = config.effective_batch.unwrap_or(defaults.effective_batch);
+        let effective_batch = effective_batch.min(train_samples.max(1) as u32);
+        let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
+        let epochs = config.epochs.unwrap_or(defaults.epochs);
+        let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
+        let rate = hyperparameters::default_rate(choices.optimizer, origin.as_ref());
+        let mix = hyperparameters::mix(config, data.task(), &defaults.columns)?;
+        Ok(Plan {
+            folder: defaults.folder,
+            name: defaults.name,
+            model: defaults.model,
+            input_size: defaults.input_size,
+            classes: defaults.classes,
+            balance: hyperparameters::balance(config, &defaults.columns)?,
+            columns: defaults.columns,
+            class_weights: defaults.class_weights,
+            train_samples,
+            held_out_samples: defaults.held_out_samples,
+            texts_bytes: defaults.texts_bytes,
+            effective_batch,
+            fixed_micro_batch: config.micro_batch,
+            steps,
+            requested_epochs: config.steps.is_none().then_some(epochs),
+            steps_per_epoch,
+            optimizer: choices.optimizer,
+            learning_rate: config.learning_rate.unwrap_or(rate),
+            weight_decay: config.weight_decay.unwrap_or(0.05),
+            lr_schedule: hyperparameters::lr_schedule(config)?,
+            warmup_steps: warmup_steps(steps, warmup_fraction(config)),
+            label_smoothing: config.label_smoothing.unwrap_or(defaults.label_smoothing),
+            clip_norm: config.clip_norm.unwrap_or(1.0),
+            ema_decay: config.ema_decay,
+            compression: defaults.compression.map(|compression| Compression {
+                steps,
+                ..compression
+            }),
+            augment: choices.augment.unwrap_or(defaults.augment),
+            mix,
+            precision: choices.precision,
+            checkpoint_blocks: 0,
+            device: choices.device,
+            threads: config.threads.unwrap_or(default_threads() as u32),
+            workers: config.workers,
+            memory_cap_bytes: config.memory_cap_bytes,
+            memory_cap_fraction: config.memory_cap_fraction,
+            politeness: config.politeness,
+            max_suspended_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
+            seed: config.seed.unwrap_or(defaults.seed),
+            dev_samples: config.dev_samples,
+            checkpoint_every: Every::parse(checkpoint_every(config))?,
+            evaluate_every_epochs: config
+                .evaluate_every_epochs
+                .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
+            origin: origin.map(Arc::new),
+            config: RunConfig::default(),
+        })
+    }
+
+    /// The config with every choice that must not change on resume.
+    fn complete_config(&self, asked: &RunConfig, task: Task) -> RunConfig {
+        let tuning = self.origin.as_ref().map(|origin| origin.tuning());
+        let compression = self.compression;
+        RunConfig {
+            folder: Some(self.folder.clone()),
+            task: Some(task.name().to_owned()),
+            model: Some(self.model.name().to_owned()),
+            image_size: self.image_side(),
+            tokens: (self.task() != Task::ImageClassification).then_some(self.input_size),
+            train_only: tuning.map(|tuning| trains_name(tuning.trains)),
+            adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
+            vocabulary: self.learned_vocabulary(),
+            policy: compression.map(|c| c.policy.name().to_owned()),
+            policy_learning: compression.map(|c| c.learning.name().to_owned()),
+            kept_fraction: compression.and_then(|c| c.kept_fraction),
+            kept_cost: compression.map(|c| c.kept_cost),
+            temperature: compression.map(|c| c.temperature.0),
+            last_temperature: compression.map(|c| c.temperature.1),
+            steps: Some(self.steps),
+            effective_batch: Some(self.effective_batch),
+            optimizer: Some(self.optimizer.name().to_owned()),
+            learning_rate: Some(self.learning_rate),
+            weight_decay: Some(self.weight_decay),
+            warmup_fraction: Some(warmup_fraction(asked)),
+            label_smoothing: Some(self.label_smoothing),
+            clip_norm: Some(self.clip_norm),
+            augment: Some(self.augment.name().to_owned()),
+            precision: Some(self.precision.name().to_owned()),
+            checkpoint_blocks: Some(Blocks::Count(self.checkpoint_blocks)),
+            seed: Some(self.seed),
+            checkpoint_every: Some(checkpoint_every(asked).to_owned()),
+            evaluate_every_epochs: Some(self.evaluate_every_epochs),
+            ..asked.clone()
+        }
+    }
+
+    /// Refuses a half precision on the CPU before anything of a run is created, a GPU included. If
+    /// the prediction of the device is wrong, the run is refused when it starts.
+    ///
+    /// # Errors
+    /// The precision is half, the device can only be the CPU, and the user did not ask for the CPU
+    /// by name.
+    pub fn check_precision(&self) -> Result<()> {
+        if self.precision.is_half() && foresee_kind(self.device) == "cpu" {
+            self.precision
+                .device_warning(&choose(self.device)?, self.device)?;
+        }
+        Ok(())
+    }
+}
+
+fn warmup_fraction(config: &RunConfig) -> f64 {
+    config.warmup_fraction.unwrap_or(0.05)
+}
+
+fn checkpoint_every(config: &RunConfig) -> &str {
+    config.checkpoint_every.as_deref().unwrap_or("10min")
+}
+
+/// The error for a setting with a value that does not work.
+pub(super) fn invalid_setting(
+    key: &'static str,
+    value: impl ToString,
+    allowed: impl ToString,
+) -> TrainError {
+    TrainError::Setting {
+        key,
+        value: value.to_string(),
+        allowed: allowed.to_string(),
+    }
+}
+
+/// The choice with the name `value`.
+pub(super) fn find_by_name<T: Copy>(
+    key: &'static str,
+    value: &str,
+    choices: &[(&str, T)],
+) -> Result<T> {
+    let found = choices.iter().find(|(name, _)| *name == value);
+    found.map(|(_, choice)| *choice).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        invalid_setting(key, value, format!("choose {}", names.join(" or ")))
+    })
+}
+
+fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, blocks: u32) -> Result<u32> {
+    let asked = asked.unwrap_or(Blocks::Count(0));
+    asked.of(blocks).ok_or_else(|| {
+        let allowed = format!(
+            "{} has {blocks} blocks; write 0 to {blocks}, or all",
+            model.label()
+        );
+        invalid_setting("checkpoint_blocks", asked, allowed)
+    })
+}

@@ -1,0 +1,243 @@
+//! The defaults of a plan for a dataset of images, labeled texts or documents. Reads no file.
+
+mod texts;
+
+use super::checks::{find_by_name, invalid_setting};
+use super::{Augmentation, Compression, ModelKind};
+use crate::error::{Result, TrainError};
+use crate::origin::Origin;
+use dataset::{
+    DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection,
+};
+use runlog::RunConfig;
+use std::path::PathBuf;
+use texts::texts;
+
+/// A borrowed inspection of a dataset folder.
+#[derive(Debug, Clone, Copy)]
+pub enum DatasetRef<'a> {
+    /// Images.
+    Images(&'a Inspection),
+    /// Labeled texts, or documents.
+    Texts(&'a TextInspection),
+}
+
+impl<'a> From<&'a Inspection> for DatasetRef<'a> {
+    fn from(found: &'a Inspection) -> Self {
+        DatasetRef::Images(found)
+    }
+}
+
+impl<'a> From<&'a TextInspection> for DatasetRef<'a> {
+    fn from(found: &'a TextInspection) -> Self {
+        DatasetRef::Texts(found)
+    }
+}
+
+impl<'a> From<&'a Found> for DatasetRef<'a> {
+    fn from(found: &'a Found) -> Self {
+        match found {
+            Found::Photographs(found) => DatasetRef::Images(found),
+            Found::Texts(found) => DatasetRef::Texts(found),
+        }
+    }
+}
+
+/// What a plan takes from its dataset, and the defaults for it.
+pub(super) struct DatasetDefaults {
+    pub folder: PathBuf,
+    pub name: String,
+    pub model: ModelKind,
+    pub input_size: u32,
+    pub classes: Vec<String>,
+    pub columns: Vec<TargetColumn>,
+    pub class_weights: Option<Vec<f64>>,
+    pub train_samples: u64,
+    pub held_out_samples: u64,
+    pub texts_bytes: u64,
+    pub seed: u64,
+    pub effective_batch: u32,
+    pub epochs: u64,
+    pub label_smoothing: f64,
+    pub augment: Augmentation,
+    pub compression: Option<Compression>,
+}
+
+/// Samples processed in a default run: small datasets get more epochs.
+const SAMPLES_SEEN: u64 = 30_000;
+/// Default side of images with regression targets, in pixels.
+const REGRESSION_SIDE: u32 = 224;
+
+impl DatasetRef<'_> {
+    /// The task that the dataset is detected as.
+    pub fn task(self) -> Task {
+        match self {
+            DatasetRef::Images(_) => Task::ImageClassification,
+            DatasetRef::Texts(found) => found.task,
+        }
+    }
+
+    /// The tasks that the dataset can be used for, the detected one first.
+    pub fn tasks(self) -> Vec<Task> {
+        match self.task() {
+            Task::LanguageModel => vec![Task::LanguageModel, Task::TokenCompression],
+            task => vec![task],
+        }
+    }
+
+    /// The task that a config asks for: the detected one, unless it names another.
+    ///
+    /// # Errors
+    /// The dataset cannot be used for the named task.
+    pub(super) fn configured_task(self, config: &RunConfig) -> Result<Task> {
+        let asked = config.task.as_deref().unwrap_or(self.task().name());
+        let tasks: Vec<_> = self.tasks().into_iter().map(|t| (t.name(), t)).collect();
+        find_by_name("task", asked, &tasks)
+    }
+
+    /// Refuses a dataset that cannot be trained on.
+    pub(super) fn expect_trainable(self) -> Result<()> {
+        let refusal = match self {
+            DatasetRef::Images(found) => &found.refusal,
+            DatasetRef::Texts(found) => &found.refusal,
+        };
+        match refusal {
+            Some(sentence) => Err(TrainError::NotTrainable {
+                sentence: sentence.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The defaults of a plan on a device of this `kind`.
+    ///
+    /// # Errors
+    /// A setting of the config does not work for this dataset.
+    pub(super) fn defaults(
+        self,
+        config: &RunConfig,
+        kind: &str,
+        origin: Option<&Origin>,
+    ) -> Result<DatasetDefaults> {
+        match self {
+            DatasetRef::Images(found) => images(config, found, kind, origin),
+            DatasetRef::Texts(found) => match config.dev_samples {
+                Some(limit) => {
+                    let seed = config.seed.unwrap_or(seed(found.split));
+                    let limited = found.clone().limited(seed, limit as usize);
+                    texts(config, &limited, kind, origin)
+                }
+                None => texts(config, found, kind, origin),
+            },
+        }
+    }
+}
+
+fn seed(split: SplitKind) -> u64 {
+    match split {
+        SplitKind::Seeded { seed, .. } => seed,
+        SplitKind::Given => DEFAULT_SEED,
+    }
+}
+
+fn images(
+    config: &RunConfig,
+    found: &Inspection,
+    kind: &str,
+    origin: Option<&Origin>,
+) -> Result<DatasetDefaults> {
+    let models: Vec<_> = ModelKind::of_photographs().map(|m| (m.name(), m)).collect();
+    let model = match origin {
+        Some(origin) => pretrained_model(config, origin)?,
+        None => find_by_name(
+            "model",
+            config.model.as_deref().unwrap_or("convnet"),
+            &models,
+        )?,
+    };
+    let usual = (model.usual_side(), model.multiple());
+    let side = origin.map_or(usual, Origin::side);
+    let all = found.count(Part::Train);
+    let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
+    let foreign = "it is for texts; leave it out for images";
+    refuse("tokens", config.tokens, foreign)?;
+    refuse("vocabulary", config.vocabulary, foreign)?;
+    refuse("class_weights", config.class_weights.as_ref(), foreign)?;
+    refuse("policy", config.policy.as_ref(), foreign)?;
+    Ok(DatasetDefaults {
+        folder: found.folder.clone(),
+        name: found.name.clone(),
+        model,
+        input_size: image_size(
+            config.image_size.or(regression_side(found, origin)),
+            model,
+            side,
+        )?,
+        classes: found.classes.iter().map(|c| c.name.clone()).collect(),
+        columns: found.targets.clone(),
+        class_weights: None,
+        train_samples,
+        held_out_samples: found.count(Part::HeldOut),
+        texts_bytes: 0,
+        seed: seed(found.split),
+        effective_batch: match kind {
+            "metal" => 64,
+            "cuda" => 32,
+            _ => 16,
+        },
+        epochs: match origin {
+            Some(_) => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
+            None => (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
+        },
+        label_smoothing: 0.1,
+        augment: Augmentation::Standard,
+        compression: None,
+    })
+}
+
+/// Regression targets often depend on details, so they get larger images; a pretrained model has
+/// its own size.
+fn regression_side(found: &Inspection, origin: Option<&Origin>) -> Option<u32> {
+    (!found.targets.is_empty() && origin.is_none()).then_some(REGRESSION_SIDE)
+}
+
+/// The model kind of pretrained weights.
+///
+/// # Errors
+/// The config asks for another model.
+fn pretrained_model(config: &RunConfig, origin: &Origin) -> Result<ModelKind> {
+    let family = origin.family();
+    let asked = config.model.as_deref().unwrap_or(family.name());
+    if asked == family.name() {
+        return Ok(ModelKind::Published(family));
+    }
+    let allowed = format!(
+        "the pretrained weights are of a {}; leave it out, or leave --from out",
+        family.label()
+    );
+    Err(invalid_setting("model", asked, allowed))
+}
+
+/// Refuses a setting that does not apply to this dataset.
+fn refuse(key: &'static str, value: Option<impl ToString>, why: &str) -> Result<()> {
+    match value {
+        Some(value) => Err(invalid_setting(key, value.to_string(), why)),
+        None => Ok(()),
+    }
+}
+
+/// The image size: `asked`, or the model's default. `default` is a pair of the default and what the
+/// size must be a multiple of.
+fn image_size(asked: Option<u32>, model: ModelKind, default: (u32, u32)) -> Result<u32> {
+    let (default, multiple) = default;
+    let size = asked.unwrap_or(default);
+    if !size.is_multiple_of(multiple) {
+        let allowed = format!(
+            "{} needs a multiple of {multiple}, {} for instance",
+            model.label(),
+            size.next_multiple_of(multiple)
+        );
+        return Err(invalid_setting("image_size", size, allowed));
+    }
+    Ok(size)
+}

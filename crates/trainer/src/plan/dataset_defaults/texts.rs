@@ -1,0 +1,228 @@
+//! The defaults of a plan for labeled texts or documents. Reads no file.
+
+use super::super::checks::{find_by_name, invalid_setting};
+use super::super::{Compression, ModelKind, TextModel, TextSize};
+use super::{DatasetDefaults, DatasetRef, SAMPLES_SEEN, pretrained_model, refuse, seed};
+use crate::error::Result;
+use crate::plan::Augmentation;
+use dataset::{Part, Task, TextInspection, TextSample, Tokenizer};
+use models::{ModelId, Pretrained, TextModel, TextSize};
+use runlog::RunConfig;
+
+/// Windows processed in a default run of a language model.
+const WINDOWS_SEEN: u64 = 12_000;
+/// Default size of a learned vocabulary.
+const VOCABULARY: u32 = 4096;
+/// Assumed bytes per token of a vocabulary; the tokens are counted once the documents are
+/// tokenized.
+const TOKEN_BYTES: u64 = 4;
+/// Assumed characters per token of a learned vocabulary; about right for English.
+const TOKEN_CHARACTERS: u32 = 3;
+/// Bytes in memory per token of a document that is read byte by byte.
+const DOCUMENT_TOKEN_BYTES: u64 = 1;
+/// Bytes in memory per token of a labeled text.
+const TEXT_TOKEN_BYTES: u64 = 4;
+/// Bytes in memory per text besides its tokens: its end, its position in an epoch, its label and
+/// its file.
+const OVERHEAD_BYTES: u64 = 20;
+/// Default tokens per window of documents.
+const WINDOW: u32 = 256;
+/// Default tokens per window for token compression.
+const COMPRESSION_WINDOW: u32 = 128;
+/// Range of the default length of texts, in tokens.
+const TEXT_TOKENS: (u32, u32) = (32, 256);
+
+/// The defaults for texts.
+pub(super) fn texts(
+    config: &RunConfig,
+    found: &TextInspection,
+    kind: &str,
+    origin: Option<&Origin>,
+) -> Result<DatasetDefaults> {
+    let task = DatasetRef::Texts(found).configured_task(config)?;
+    let size = match origin {
+        Some(_) => None,
+        None => Some(own_size(config, task)?),
+    };
+    let is_language = found.task == Task::LanguageModel;
+    refuse_foreign(config, task, is_language, origin)?;
+    let vocabulary = if is_language {
+        Tokenizer::bytes().vocabulary() as u32
+    } else {
+        VOCABULARY
+    };
+    let tokens = length(config, task, found, pretrained)?;
+    let seed = config.seed.unwrap_or(seed(found.split));
+    let compression = match task {
+        Task::TokenCompression => Some(Compression::from_config(config, seed)?),
+        _ => None,
+    };
+    let bytes_per_token = match (origin, config.vocabulary) {
+        (None, None) => 1,
+        (Some(_), _) | (_, Some(_)) => TOKEN_BYTES,
+    };
+    let count = |part| {
+        if is_language {
+            windows(found, part, tokens).div_ceil(bytes_per_token)
+        } else {
+            found.count(part)
+        }
+    };
+    let train_samples = count(Part::Train);
+    Ok(DatasetDefaults {
+        folder: found.folder.clone(),
+        name: found.name.clone(),
+        model: match (size, pretrained) {
+            (Some(size), _) => ModelId::Text(TextModel {
+                size,
+                tokens,
+                vocabulary: config.vocabulary.unwrap_or(vocabulary),
+                policy: compression.map(|compression| compression.policy),
+            }),
+            (None, Some(origin)) => pretrained_model(config, origin)?,
+            (None, None) => return Err(invalid_setting("model", "", "choose a model")),
+        },
+        input_size: tokens,
+        classes: found.classes.iter().map(|c| c.name.clone()).collect(),
+        columns: Vec::new(),
+        class_weights: class_weights(config, found)?,
+        train_samples,
+        held_out_samples: count(Part::HeldOut),
+        texts_bytes: texts_bytes(found, tokens),
+        seed,
+        effective_batch: match (is_language, kind) {
+            // Eight micro-batches of four when memory is short.
+            _ if compression.is_some() => 32,
+            (true, "metal" | "cuda") => 32,
+            (true, _) => 8,
+            (false, "metal" | "cuda") => 64,
+            (false, _) => 32,
+        },
+        epochs: default_epochs(is_language, origin.is_some(), train_samples),
+        label_smoothing: if is_language { 0.0 } else { 0.1 },
+        augment: Augmentation::None,
+        compression,
+    })
+}
+
+/// The size of Ebb's own network that a config asks for; the first one of the task by default.
+fn own_size(config: &RunConfig, task: Task) -> Result<TextSize> {
+    let sizes = TextSize::ALL.into_iter().filter(|size| size.task() == task);
+    let sizes: Vec<(&str, TextSize)> = sizes.map(|size| (size.name(), size)).collect();
+    let default = sizes.first().map_or("", |(name, _)| name);
+    find_by_name("model", config.model.as_deref().unwrap_or(default), &sizes)
+}
+
+fn default_epochs(is_language: bool, is_pretrained: bool, train_samples: u64) -> u64 {
+    if is_language {
+        (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60)
+    } else if is_pretrained {
+        (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30)
+    } else {
+        (SAMPLES_SEEN / train_samples.max(1)).clamp(8, 60)
+    }
+}
+
+/// Refuses settings that do not apply to this task.
+fn refuse_foreign(
+    config: &RunConfig,
+    task: Task,
+    is_language: bool,
+    pretrained: Option<&Pretrained>,
+) -> Result<()> {
+    refuse(
+        "image_size",
+        config.image_size,
+        "it is for images; --tokens sets the length of texts",
+    )?;
+    if task != Task::TokenCompression {
+        let foreign = "it is for --task token-compression; leave it out";
+        refuse("policy", config.policy.as_ref(), foreign)?;
+        refuse("keep_fraction", config.keep_fraction, foreign)?;
+        refuse("keep_cost", config.keep_cost, foreign)?;
+    } else {
+        let bytes = "texts are compressed byte by byte, from scratch; leave it out";
+        refuse("vocabulary", config.vocabulary, bytes)?;
+        let from = config.from.as_ref().map(|from| from.display().to_string());
+        refuse("from", from, bytes)?;
+    }
+    if is_language {
+        let none = "documents have no classes; leave it out";
+        refuse("class_weights", config.class_weights.as_ref(), none)?;
+    }
+    if origin.is_some() {
+        let own = "pretrained weights bring their own; leave it out";
+        refuse("vocabulary", config.vocabulary, own)?;
+    }
+    Ok(())
+}
+
+/// The most tokens of a window or a text.
+fn length(
+    config: &RunConfig,
+    task: Task,
+    found: &TextInspection,
+    pretrained: Option<&Pretrained>,
+) -> Result<u32> {
+    let default = match task {
+        Task::TokenCompression => COMPRESSION_WINDOW,
+        _ if found.task == Task::LanguageModel => WINDOW,
+        _ => default_tokens(found),
+    };
+    let limit = origin
+        .and_then(Origin::room)
+        .map_or(u32::MAX, |(tokens, _)| tokens);
+    let tokens = config.tokens.unwrap_or(default.min(limit));
+    if tokens > limit {
+        let allowed = format!("the pretrained model reads at most {limit} tokens");
+        return Err(invalid_setting("tokens", tokens, allowed));
+    }
+    Ok(tokens)
+}
+
+/// Bytes of the run's texts as tokens in memory.
+fn texts_bytes(found: &TextInspection, most_tokens: u32) -> u64 {
+    let used = found
+        .samples
+        .iter()
+        .filter(|sample| sample.part != Part::Test);
+    let tokens = |sample: &TextSample| match found.task {
+        Task::LanguageModel => DOCUMENT_TOKEN_BYTES * u64::from(sample.end - sample.start),
+        // Two more tokens mark the beginning and the end of a text.
+        _ => {
+            TEXT_TOKEN_BYTES
+                * u64::from((sample.characters / TOKEN_CHARACTERS + 2).min(most_tokens))
+        }
+    };
+    used.map(|sample| tokens(sample) + OVERHEAD_BYTES).sum()
+}
+
+/// A length that nearly all texts fit in.
+fn default_tokens(found: &TextInspection) -> u32 {
+    let (least, most) = TEXT_TOKENS;
+    (found.lengths.p95_characters / TOKEN_CHARACTERS)
+        .clamp(least, most)
+        .next_multiple_of(32)
+}
+
+/// Number of windows of a split that is read byte by byte. Each document is followed by a boundary
+/// token.
+fn windows(found: &TextInspection, part: Part, tokens: u32) -> u64 {
+    let documents = found.samples.iter().filter(|sample| sample.part == part);
+    let places = documents.map(|sample| u64::from(sample.end - sample.start) + 1);
+    places.sum::<u64>().div_ceil(u64::from(tokens))
+}
+
+/// Balanced class weights, if the config asks for them: `N / (K n)` for a class with n of N texts
+/// in K classes. The mean over texts is 1.
+fn class_weights(config: &RunConfig, found: &TextInspection) -> Result<Option<Vec<f64>>> {
+    let choices = [("none", false), ("balanced", true)];
+    let asked = config.class_weights.as_deref().unwrap_or("none");
+    if !find_by_name("class_weights", asked, &choices)? {
+        return Ok(None);
+    }
+    let all: u32 = found.classes.iter().map(|class| class.train).sum();
+    let mean = f64::from(all) / found.classes.len().max(1) as f64;
+    let weight = |class: &dataset::Class| mean / f64::from(class.train.max(1));
+    Ok(Some(found.classes.iter().map(weight).collect()))
+}

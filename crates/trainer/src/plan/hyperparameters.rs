@@ -1,0 +1,82 @@
+//! Default hyperparameters, and those that depend on the dataset.
+
+use super::augmentation::MIXES;
+use super::checks::{find_by_name, invalid_setting};
+use crate::error::Result;
+use crate::optimizer::OptimizerKind;
+use crate::origin::Origin;
+use crate::published::Trains;
+use crate::schedule::LrSchedule;
+use crate::task::Balance;
+use dataset::{Mix, TargetColumn, Task};
+use runlog::RunConfig;
+
+/// How the learning rate changes over the run.
+pub(super) fn lr_schedule(config: &RunConfig) -> Result<LrSchedule> {
+    let asked = config.schedule.as_deref().unwrap_or("cosine");
+    let choices = [
+        ("cosine", LrSchedule::Cosine),
+        ("rising", LrSchedule::Rising),
+    ];
+    find_by_name("schedule", asked, &choices)
+}
+
+/// How images are mixed. A mixed image has shares of two classes, but no meaningful regression
+/// targets.
+pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> Result<Mix> {
+    let asked = config.mix.as_deref().unwrap_or("none");
+    let mix = find_by_name("mix", asked, &MIXES)?;
+    let why = match (mix, task) {
+        (Mix::None, _) => return Ok(mix),
+        (_, Task::ImageClassification) if columns.is_empty() => return Ok(mix),
+        (_, Task::ImageClassification) => {
+            "this folder has regression targets, and a mixed image has none; leave it out"
+        }
+        (_, Task::TextClassification | Task::LanguageModel | Task::TokenCompression) => {
+            "it is for images; leave it out for texts"
+        }
+    };
+    Err(invalid_setting("mix", asked, why))
+}
+
+/// How the losses of regression targets are weighed.
+pub(super) fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Balance> {
+    let asked = config.loss_balance.as_deref();
+    if columns.is_empty() && (asked.is_some() || config.target_weight.is_some()) {
+        let why = "the folder has no table with regression targets; leave it out";
+        return Err(match asked {
+            Some(asked) => invalid_setting("loss_balance", asked, why),
+            None => invalid_setting(
+                "target_weight",
+                config.target_weight.unwrap_or_default(),
+                why,
+            ),
+        });
+    }
+    let weight = config.target_weight.unwrap_or(1.0);
+    let choices = [
+        ("fixed", Balance::Fixed(weight)),
+        ("uncertainty", Balance::Uncertainty),
+    ];
+    find_by_name("loss_balance", asked.unwrap_or("fixed"), &choices)
+}
+
+/// The default peak learning rate. Pretrained weights take a lower one, a new head alone a higher
+/// one.
+pub(super) fn default_rate(optimizer: OptimizerKind, origin: Option<&Origin>) -> f64 {
+    let adam = match origin.map(Origin::tuning) {
+        None => 1e-3,
+        Some(tuning) if tuning.adapter.is_some() => 1e-3,
+        Some(tuning) => match tuning.trains {
+            Trains::Head => 1e-2,
+            Trains::Last(_) => 3e-4,
+            Trains::All => 1e-4,
+        },
+    };
+    adam * optimizer.rate_factor()
+}
+
+/// Steps of warm-up: a fraction of all steps, at least one.
+pub(super) fn warmup_steps(steps: u64, fraction: f64) -> u64 {
+    ((steps as f64 * fraction) as u64).clamp(1, steps.max(1))
+}

@@ -1,0 +1,185 @@
+//! Sums over the micro-batches of an evaluation, and the metrics they come to.
+
+use super::images::Ranking;
+use super::{ConfusionEntry, Heads, MetricSums, RegressionErrors, regression};
+use dataset::TargetColumn;
+use std::collections::BTreeMap;
+
+/// The result of one micro-batch of an evaluation: sums, not means.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EvaluatedMicroBatch {
+    /// Summed loss, without label smoothing and class weights.
+    pub loss: f64,
+    /// What the summed loss is divided by: samples, or tokens of documents.
+    pub weight: f64,
+    /// Samples whose highest score is the correct class.
+    pub correct: u64,
+    /// Samples whose correct class is among the five highest scores.
+    pub in_top_5: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// Correct and predicted classes.
+    pub confusion: ConfusionMatrix,
+    /// Sums of the task's further metrics.
+    pub metrics: MetricSums,
+    /// Errors of each regression target.
+    pub targets: Vec<RegressionErrors>,
+}
+
+impl EvaluatedMicroBatch {
+    /// Adds another micro-batch.
+    pub fn add(&mut self, other: EvaluatedMicroBatch) {
+        self.loss += other.loss;
+        self.weight += other.weight;
+        self.correct += other.correct;
+        self.in_top_5 += other.in_top_5;
+        self.samples += other.samples;
+        self.confusion.add(&other.confusion);
+        self.metrics.add(&other.metrics);
+        regression::add(&mut self.targets, other.targets);
+    }
+
+    /// Counts the prediction for one sample of class `label`.
+    pub(super) fn count(&mut self, label: u32, ranking: Ranking) {
+        self.correct += u64::from(ranking.better == 0);
+        self.in_top_5 += u64::from(ranking.better < 5);
+        self.confusion.count(label, ranking.best);
+    }
+
+    /// The fraction of samples that are classified correctly.
+    pub(super) fn accuracy(&self) -> f64 {
+        self.correct as f64 / self.samples.max(1) as f64
+    }
+
+    /// The fraction of samples whose correct class is among the five most probable ones.
+    pub(super) fn top_5_accuracy(&self) -> f64 {
+        self.in_top_5 as f64 / self.samples.max(1) as f64
+    }
+}
+
+/// The number of samples for each pair of correct and predicted class.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfusionMatrix(BTreeMap<(u32, u32), u64>);
+
+impl ConfusionMatrix {
+    /// Counts one sample of class `label` that was classified as `predicted`.
+    pub fn count(&mut self, label: u32, predicted: u32) {
+        *self.0.entry((label, predicted)).or_default() += 1;
+    }
+
+    /// The pairs that occurred, ordered by label.
+    pub fn entries(&self) -> impl Iterator<Item = ConfusionEntry> + '_ {
+        let entry = |(&(class, predicted), &count)| ConfusionEntry {
+            class,
+            predicted,
+            count,
+        };
+        self.0.iter().map(entry)
+    }
+
+    fn add(&mut self, other: &ConfusionMatrix) {
+        for (pair, count) in &other.0 {
+            *self.0.entry(*pair).or_default() += count;
+        }
+    }
+
+    /// The mean of F1 over the classes that occur as label or as prediction: `2 correct / (samples
+    /// + predictions)`. 0 without samples.
+    pub fn macro_f1(&self) -> f64 {
+        // For each class: correct predictions, and samples plus predictions.
+        let mut by_class: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for (&(label, predicted), &count) in &self.0 {
+            by_class.entry(label).or_default().1 += count;
+            by_class.entry(predicted).or_default().1 += count;
+            if label == predicted {
+                by_class.entry(label).or_default().0 += count;
+            }
+        }
+        let f1 = |&(correct, both): &(u64, u64)| 2.0 * correct as f64 / both.max(1) as f64;
+        by_class.values().map(f1).sum::<f64>() / by_class.len().max(1) as f64
+    }
+}
+
+/// What metrics depend on besides the sums.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricInputs<'a> {
+    /// Bytes of the evaluated documents.
+    pub held_out_bytes: u64,
+    /// The outputs of an image network.
+    pub heads: Heads,
+    /// The columns of its regression targets.
+    pub columns: &'a [TargetColumn],
+}
+
+/// The metrics of an evaluation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metrics {
+    /// Samples evaluated.
+    pub samples: u64,
+    /// Mean loss, in nats.
+    pub loss: f64,
+    /// The metrics of the task: fractions, bits per byte, or errors in the unit of a column.
+    pub by_name: BTreeMap<String, f64>,
+    /// What checkpoints are compared by; larger is better.
+    pub score: f64,
+}
+
+impl Metrics {
+    /// The mean loss and further means of `sum`, with the task's own metrics and score.
+    pub(super) fn new(sum: &EvaluatedMicroBatch, named: &[(&str, f64)], score: f64) -> Self {
+        let named = named
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        Metrics {
+            samples: sum.samples,
+            loss: sum.loss / sum.weight.max(f64::MIN_POSITIVE),
+            by_name: named.chain(sum.metrics.means()).collect(),
+            score,
+        }
+    }
+
+    /// A metric by its name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.by_name.get(name).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{LanguageTask, Task};
+
+    #[test]
+    fn macro_f1_weighs_rare_classes_equally() {
+        let mut confusion = ConfusionMatrix::default();
+        assert_eq!(confusion.macro_f1(), 0.0);
+        // 90 of 90 correct, of the rare class 5 of 10: precision .947 and recall 1, precision 1 and
+        // recall .5.
+        (0..90).for_each(|_| confusion.count(0, 0));
+        (0..5).for_each(|_| confusion.count(1, 1));
+        (0..5).for_each(|_| confusion.count(1, 0));
+        let expected = (2.0 * 90.0 / (90.0 + 95.0) + 2.0 * 5.0 / (10.0 + 5.0)) / 2.0;
+        assert!((confusion.macro_f1() - expected).abs() < 1e-12);
+        let mut twice = confusion.clone();
+        twice.add(&confusion);
+        assert_eq!(twice.macro_f1(), confusion.macro_f1());
+    }
+
+    #[test]
+    fn bits_per_byte_divide_the_summed_loss_by_the_text_bytes() {
+        let sum = EvaluatedMicroBatch {
+            loss: 100.0 * std::f64::consts::LN_2,
+            weight: 51.0,
+            samples: 2,
+            ..EvaluatedMicroBatch::default()
+        };
+        let inputs = MetricInputs {
+            held_out_bytes: 50,
+            heads: Heads::of_classes(0),
+            columns: &[],
+        };
+        let metrics = LanguageTask::metrics(&sum, &inputs);
+        assert!((metrics.by_name["bits_per_byte"] - 2.0).abs() < 1e-12);
+        assert!((metrics.score + 2.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,420 @@
+//! Image tasks: class labels, regression targets, or both, from one network.
+
+use super::heads::{BALANCE, DELTA, targets};
+use super::regression::{self, RegressionErrors};
+use super::{
+    Balance, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
+    MicroBatchResult, Sample, Task,
+};
+use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
+use crate::error::Result;
+use crate::models::Network;
+use crate::plan::Plan;
+use candle_core::{DType, Tensor};
+use dataset::{Found, Inspection, Part};
+use rayon::prelude::*;
+use runlog::RunFolder;
+use tape::inplace::to_f64;
+use tape::{ClassRule, ClassTargets, Loss, NumberTargets, Tape, Value};
+
+pub use dataset::Sample as ImageSample;
+
+/// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
+pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+pub(crate) const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// How the pixels of a channel, from 0 to 1, are normalised: less `mean`, over `deviation`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pixels {
+    /// By channel: red, green, blue.
+    pub mean: [f32; 3],
+    /// By channel.
+    pub deviation: [f32; 3],
+}
+
+impl Default for Pixels {
+    fn default() -> Self {
+        Pixels {
+            mean: MEAN,
+            deviation: DEVIATION,
+        }
+    }
+}
+
+/// What a network says about one image or text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// Labels with their probabilities, the most probable first.
+    pub classes: Vec<(u32, f64)>,
+    /// Regression targets, in standard deviations from the mean of their columns.
+    pub targets: Vec<f64>,
+}
+
+/// Classifies images and predicts regression targets.
+pub enum ImageTask {}
+
+impl Sample for ImageSample {
+    type Task = ImageTask;
+}
+
+impl Task for ImageTask {
+    type Sample = ImageSample;
+    type Data = Inspection;
+    type TrainLoader = ImageLoader;
+    type EvalLoader = ImageEvalLoader;
+
+    fn open(_plan: &Plan, found: &Found, _run: &RunFolder) -> Result<Inspection> {
+        Ok(expect_images(found)?.clone())
+    }
+
+    fn train_loader(
+        plan: &Plan,
+        inspection: &Inspection,
+        options: PrefetchOptions,
+        step: u64,
+    ) -> ImageLoader {
+        ImageLoader::start(plan, inspection, options, step)
+    }
+
+    fn eval_loader(
+        plan: &Plan,
+        inspection: &Inspection,
+        options: PrefetchOptions,
+    ) -> ImageEvalLoader {
+        ImageEvalLoader::start(plan, inspection, Part::HeldOut, options)
+    }
+
+    fn gradients(context: &ForwardContext, samples: &[ImageSample]) -> Result<MicroBatchResult> {
+        expect_image_network(context)?;
+        let tape = context.training_tape();
+        let weights = context.heads.weights(context.parameters)?;
+        let terms = loss_terms(context, &tape, samples)?;
+        let mut roots = Vec::with_capacity(terms.len());
+        let mut per_term = Vec::with_capacity(terms.len());
+        for (term, (weight, _)) in terms.into_iter().zip(&weights) {
+            roots.push((term.loss.sum, weight * term.factor * context.loss_factor));
+            per_term.push((term.loss.per_sample, term.factor));
+        }
+        let gradients = tape.backward(roots)?;
+        context.device.synchronize()?;
+        // The loss of each sample, and of each term over the micro-batch. They are summed on the
+        // host in f64, sample by sample, so that the split cannot change them beyond each sample's
+        // own rounding.
+        let (mut losses, mut sums) = (vec![0.0; samples.len()], vec![0.0; weights.len()]);
+        for (((per_sample, factor), (weight, offset)), sum) in
+            per_term.into_iter().zip(&weights).zip(&mut sums)
+        {
+            for (loss, own) in losses.iter_mut().zip(to_f64(&per_sample)?) {
+                *loss += weight * factor * own + offset;
+                *sum += factor * own;
+            }
+        }
+        let gradient = |(gradient, parameter): (Option<Tensor>, &tape::Parameter)| match gradient {
+            Some(gradient) => Ok(gradient),
+            None if parameter.name == BALANCE => {
+                balance_gradient(context, &parameter.tensor, &weights, &sums, samples.len())
+            }
+            // The parameter took no part in this micro-batch.
+            None => Ok(parameter.tensor.zeros_like()?),
+        };
+        let gradients = gradients.into_iter().zip(context.parameters.iter());
+        let gradients = gradients.map(gradient).collect::<Result<Vec<_>>>()?;
+        let not_finite = losses.iter().zip(samples).filter(|(l, _)| !l.is_finite());
+        Ok(MicroBatchResult {
+            gradients,
+            loss: losses.iter().sum(),
+            weight: samples.len() as f64,
+            samples: samples.len(),
+            not_finite: not_finite.map(|(_, sample)| sample.index).collect(),
+            metrics: MetricSums::default(),
+        })
+    }
+
+    fn evaluate(context: &ForwardContext, samples: &[ImageSample]) -> Result<EvaluatedMicroBatch> {
+        let tape = context.inference_tape();
+        let outputs = outputs(context, &tape, samples, 0)?;
+        let mut result = EvaluatedMicroBatch {
+            samples: samples.len() as u64,
+            weight: samples.len() as f64,
+            ..Default::default()
+        };
+        if let Some(scores) = context.heads.scores(&tape, &outputs)? {
+            let labels = labels(samples);
+            let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
+            context.device.synchronize()?;
+            result.loss = to_f64(&losses)?.iter().sum();
+            let scores = to_f64(scores.tensor())?;
+            for (scores, &label) in scores.chunks_exact(context.heads.classes).zip(&labels) {
+                result.count(label, rank(scores, label));
+            }
+        }
+        for k in 0..context.heads.numbers {
+            let (values, present, _) = targets(samples, k);
+            let rule = NumberTargets {
+                values: &values,
+                present: Some(&present),
+            };
+            let output = context.heads.number(&tape, &outputs, k)?;
+            let losses = tape.huber(&output, rule, DELTA)?.per_sample;
+            context.device.synchronize()?;
+            let predicted = to_f64(output.tensor())?;
+            let targets = values.iter().map(|&value| f64::from(value)).zip(&present);
+            let errors = predicted
+                .iter()
+                .zip(targets)
+                .filter(|(_, (_, present))| **present);
+            result.targets.push(RegressionErrors {
+                loss: to_f64(&losses)?.iter().sum(),
+                absolute: errors
+                    .map(|(predicted, (value, _))| ((predicted - value).abs(), value.abs()))
+                    .collect(),
+            });
+        }
+        Ok(result)
+    }
+
+    fn zero_sample(context: &ForwardContext, index: u32) -> ImageSample {
+        ImageSample {
+            index,
+            label: 0,
+            pixels: vec![0; 3 * context.input_size * context.input_size],
+            targets: vec![Some(0.0); context.heads.numbers],
+            factors: Vec::new(),
+            partner: None,
+        }
+    }
+
+    /// `accuracy`, `top_5` and `macro_f1` of the classes, if there are any; `mae.COLUMN` and
+    /// `mae_of_mean.COLUMN` of each regression target, in the unit of its column. The score is the
+    /// accuracy, or the negative mean absolute error in standard deviations if there are no
+    /// classes.
+    fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics {
+        let mut metrics = if inputs.heads.classes == 0 {
+            Metrics::new(sum, &[], 0.0)
+        } else {
+            let accuracy = sum.accuracy();
+            let named = [
+                ("accuracy", accuracy),
+                ("top_5", sum.top_5_accuracy()),
+                ("macro_f1", sum.confusion.macro_f1()),
+            ];
+            Metrics::new(sum, &named, accuracy)
+        };
+        if !sum.targets.is_empty() {
+            let mean = |of: fn(&RegressionErrors) -> f64| {
+                sum.targets.iter().map(of).sum::<f64>() / sum.targets.len() as f64
+            };
+            // Learned weights would let a run improve its evaluation by weighing a hard target
+            // less.
+            let weight = match inputs.heads.balance {
+                Balance::Fixed(weight) => weight,
+                Balance::Uncertainty => 1.0,
+            };
+            metrics.loss += weight * mean(RegressionErrors::mean_loss);
+            if inputs.heads.classes == 0 {
+                metrics.score = -mean(RegressionErrors::mean_absolute);
+            }
+            let named = regression::named(&sum.targets, inputs.columns);
+            metrics.by_name.extend(named);
+        }
+        metrics
+    }
+
+    fn describe_best(score: f64, plan: &Plan) -> String {
+        if plan.classes.is_empty() {
+            format!("best held-out mean absolute error {:.2} deviations", -score)
+        } else {
+            format!("best held-out accuracy {:.1} %", 100.0 * score)
+        }
+    }
+}
+
+impl ImageTask {
+    /// What the network says about each image.
+    ///
+    /// # Errors
+    /// As [`Task::gradients`].
+    pub fn predict(context: &ForwardContext, samples: &[ImageSample]) -> Result<Vec<Prediction>> {
+        let outputs = outputs(context, &context.inference_tape(), samples, 0)?;
+        let rows = to_f64(outputs.tensor())?;
+        let prediction = |row: &[f64]| {
+            let (scores, targets) = row.split_at(context.heads.classes);
+            Prediction {
+                classes: class_probabilities(scores),
+                targets: targets.to_vec(),
+            }
+        };
+        let width = context.heads.outputs().max(1);
+        Ok(rows.chunks_exact(width).map(prediction).collect())
+    }
+}
+
+/// One term of the training loss.
+struct LossTerm {
+    loss: Loss,
+    /// What the sum is multiplied by; the same for the whole effective batch.
+    factor: f64,
+}
+
+/// The class loss if there are classes, then the loss of each regression target.
+fn loss_terms(
+    context: &ForwardContext,
+    tape: &Tape,
+    samples: &[ImageSample],
+) -> Result<Vec<LossTerm>> {
+    let outputs = outputs(context, tape, samples, context.checkpointed)?;
+    let mut terms = Vec::with_capacity(context.heads.terms());
+    if let Some(scores) = context.heads.scores(tape, &outputs)? {
+        let loss = class_loss(context, tape, &scores, samples)?;
+        terms.push(LossTerm { loss, factor: 1.0 });
+    }
+    for k in 0..context.heads.numbers {
+        let (values, present, factor) = targets(samples, k);
+        let targets = NumberTargets {
+            values: &values,
+            present: Some(&present),
+        };
+        let output = context.heads.number(tape, &outputs, k)?;
+        let loss = tape.huber(&output, targets, DELTA)?;
+        terms.push(LossTerm { loss, factor });
+    }
+    Ok(terms)
+}
+
+/// Cross-entropy. A mixed sample has shares of two classes.
+fn class_loss(
+    context: &ForwardContext,
+    tape: &Tape,
+    scores: &Value,
+    samples: &[ImageSample],
+) -> Result<Loss> {
+    let rule = ClassRule {
+        smoothing: context.label_smoothing,
+        class_weights: None,
+    };
+    if samples.iter().all(|sample| sample.partner.is_none()) {
+        let labels = labels(samples);
+        return Ok(tape.class_cross_entropy(scores, ClassTargets::Labels(&labels), &rule)?);
+    }
+    let shares = class_shares(samples, context.heads.classes);
+    Ok(tape.class_cross_entropy(scores, ClassTargets::Probabilities(&shares), &rule)?)
+}
+
+/// The gradient of `exp(-s) sum + n s / 2` with respect to each log variance `s`.
+fn balance_gradient(
+    context: &ForwardContext,
+    like: &Tensor,
+    weights: &[(f64, f64)],
+    sums: &[f64],
+    samples: usize,
+) -> Result<Tensor> {
+    let of = |((weight, _), sum): (&(f64, f64), &f64)| {
+        context.loss_factor * (samples as f64 / 2.0 - weight * sum)
+    };
+    let values: Vec<f64> = weights.iter().zip(sums).map(of).collect();
+    Ok(Tensor::new(values, context.device)?.to_dtype(like.dtype())?)
+}
+
+/// The network's outputs, [samples, classes + targets].
+fn outputs(
+    context: &ForwardContext,
+    tape: &Tape,
+    samples: &[ImageSample],
+    checkpointed: usize,
+) -> Result<Value> {
+    expect_image_network(context)?;
+    let images = Value::constant(pixels(context, samples)?);
+    Ok(context.network.forward(tape, &images, checkpointed)?)
+}
+
+fn expect_image_network(context: &ForwardContext) -> Result<()> {
+    match context.network {
+        Network::ResNet(_) | Network::Vit(_) => Ok(()),
+        _ => Err(context.wrong_network(dataset::Task::ImageClassification)),
+    }
+}
+
+/// Normalized pixels, [samples, 3, size, size].
+fn pixels(context: &ForwardContext, samples: &[ImageSample]) -> Result<Tensor> {
+    let plane = context.input_size * context.input_size;
+    let mut values = vec![0.0; samples.len() * 3 * plane];
+    let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
+    rows.for_each(|(row, sample)| normalize(row, sample, plane, &context.pixels));
+    let shape = [samples.len(), 3, context.input_size, context.input_size];
+    let images = if context.device.is_cpu() {
+        Tensor::from_vec(values, &shape, context.device)?
+    } else {
+        tape::device::upload(&values, &shape, context.device)?
+    };
+    Ok(if context.dtype == DType::F32 {
+        images
+    } else {
+        images.to_dtype(context.dtype)?
+    })
+}
+
+/// Converts the bytes of one sample to normalized values, channel by channel.
+fn normalize(row: &mut [f32], sample: &ImageSample, plane: usize, by: &Pixels) {
+    let pixels = sample.pixels.chunks_exact(plane);
+    for (channel, (values, pixels)) in row.chunks_exact_mut(plane).zip(pixels).enumerate() {
+        let scale = 1.0 / (255.0 * by.deviation[channel]);
+        let shift = by.mean[channel] / by.deviation[channel];
+        for (value, &pixel) in values.iter_mut().zip(pixels) {
+            *value = f32::from(pixel) * scale - shift;
+        }
+    }
+}
+
+fn labels(samples: &[ImageSample]) -> Vec<u32> {
+    samples.iter().map(|sample| sample.label).collect()
+}
+
+/// The share of each class in each sample, [samples, classes].
+fn class_shares(samples: &[ImageSample], classes: usize) -> Vec<f32> {
+    let mut shares = vec![0.0; samples.len() * classes];
+    for (row, sample) in shares.chunks_exact_mut(classes.max(1)).zip(samples) {
+        let (partner, share) = sample.partner.unwrap_or((sample.label, 0.0));
+        row[sample.label as usize] += 1.0 - share;
+        row[partner as usize] += share;
+    }
+    shares
+}
+
+/// The rank of the correct class among the scores of one sample.
+pub(super) struct Ranking {
+    /// Classes with a higher score than the correct one.
+    pub better: usize,
+    /// The class with the highest score.
+    pub best: u32,
+}
+
+/// Ranks the correct class `label` among `scores`.
+pub(super) fn rank(scores: &[f64], label: u32) -> Ranking {
+    let own = scores[label as usize];
+    // Nothing compares as greater than NaN, but a NaN score is not a correct answer.
+    let better = if own.is_finite() {
+        let better = |score: &&f64| **score > own || score.is_nan();
+        scores.iter().filter(better).count()
+    } else {
+        scores.len()
+    };
+    let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+    Ranking {
+        better,
+        best: best.unwrap_or(0) as u32,
+    }
+}
+
+/// The softmax of one row of scores: labels and probabilities, the most probable first.
+pub(super) fn class_probabilities(scores: &[f64]) -> Vec<(u32, f64)> {
+    let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let exponentials: Vec<f64> = scores.iter().map(|score| (score - highest).exp()).collect();
+    let total: f64 = exponentials.iter().sum();
+    let mut classes: Vec<(u32, f64)> = exponentials
+        .iter()
+        .enumerate()
+        .map(|(i, e)| (i as u32, e / total))
+        .collect();
+    classes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    classes
+}

@@ -1,0 +1,156 @@
+//! Language modeling: the next token of each window of documents. The loss is summed over tokens
+//! and divided by them; a window shorter than the model's is padded with tokens that do not count.
+
+use super::{
+    EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
+    Sample, Task,
+};
+use crate::data::{DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader};
+use crate::error::Result;
+use crate::models::{Gpt, Network};
+use crate::plan::{Plan, SampleCounts};
+use dataset::{Documents, Found, Window};
+use runlog::RunFolder;
+use std::sync::Arc;
+use tape::inplace::to_f64;
+use tape::{IGNORED, Loss, Tape};
+
+/// Predicts the next token of documents.
+pub enum LanguageTask {}
+
+impl Sample for Window {
+    type Task = LanguageTask;
+}
+
+impl Task for LanguageTask {
+    type Sample = Window;
+    type Data = DocumentData;
+    type TrainLoader = WindowLoader<Window>;
+    type EvalLoader = WindowEvalLoader<Window>;
+
+    fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<DocumentData> {
+        DocumentData::open(plan, found, run)
+    }
+
+    fn sample_counts(plan: &Plan, data: &DocumentData) -> Option<SampleCounts> {
+        Some(data.windows(plan.input_size))
+    }
+
+    fn held_out_bytes(data: &DocumentData) -> u64 {
+        data.held_out.bytes()
+    }
+
+    fn train_loader(
+        plan: &Plan,
+        data: &DocumentData,
+        _options: PrefetchOptions,
+        _step: u64,
+    ) -> WindowLoader<Window> {
+        WindowLoader::new(plan, data, Box::new(|window, _| window))
+    }
+
+    fn eval_loader(
+        plan: &Plan,
+        data: &DocumentData,
+        _options: PrefetchOptions,
+    ) -> WindowEvalLoader<Window> {
+        LanguageTask::documents(Arc::clone(&data.held_out), plan.input_size, data.boundary)
+    }
+
+    fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {
+        let tape = context.training_tape();
+        let loss = loss(context, &tape, windows, context.checkpointed)?;
+        let (gradients, losses) = context.backward(tape, loss)?;
+        Ok(MicroBatchResult {
+            gradients,
+            loss: losses.iter().sum(),
+            weight: target_count(windows),
+            samples: windows.len(),
+            // A window has no file that could be named.
+            not_finite: Vec::new(),
+            metrics: MetricSums::default(),
+        })
+    }
+
+    fn evaluate(context: &ForwardContext, windows: &[Window]) -> Result<EvaluatedMicroBatch> {
+        let losses = loss(context, &context.inference_tape(), windows, 0)?.per_sample;
+        context.device.synchronize()?;
+        Ok(EvaluatedMicroBatch {
+            loss: to_f64(&losses)?.iter().sum(),
+            weight: target_count(windows),
+            samples: windows.len() as u64,
+            ..EvaluatedMicroBatch::default()
+        })
+    }
+
+    fn zero_sample(context: &ForwardContext, _index: u32) -> Window {
+        let zeros = || vec![0; context.input_size];
+        Window {
+            inputs: zeros(),
+            targets: zeros(),
+            documents: zeros(),
+            positions: zeros(),
+        }
+    }
+
+    /// `bits_per_byte`, the negative of which is the score.
+    fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics {
+        let bytes = inputs.held_out_bytes.max(1) as f64;
+        let bits = sum.loss / std::f64::consts::LN_2 / bytes;
+        Metrics::new(sum, &[("bits_per_byte", bits)], -bits)
+    }
+
+    fn describe_best(score: f64, _plan: &Plan) -> String {
+        format!("best held-out {:.3} bits per byte", -score)
+    }
+}
+
+impl LanguageTask {
+    /// Loads windows of `tokens` tokens of these documents.
+    pub(crate) fn documents(
+        documents: Arc<Documents>,
+        tokens: u32,
+        boundary: u32,
+    ) -> WindowEvalLoader<Window> {
+        WindowEvalLoader::new(documents, tokens, boundary, Box::new(|window, _| window))
+    }
+
+    /// The network of a context.
+    ///
+    /// # Errors
+    /// It is no language model.
+    pub(crate) fn network<'a>(context: &ForwardContext<'a>) -> Result<&'a Gpt> {
+        match context.network {
+            Network::Gpt(network) => Ok(network),
+            _ => Err(context.wrong_network(dataset::Task::LanguageModel)),
+        }
+    }
+}
+
+/// The loss of each token, [windows, tokens]. Padding stands at the end, where no counted token
+/// attends to it.
+fn loss(
+    context: &ForwardContext,
+    tape: &Tape,
+    windows: &[Window],
+    checkpointed: usize,
+) -> Result<Loss> {
+    let network = LanguageTask::network(context)?;
+    let padded = |tokens: fn(&Window) -> &[u32], padding: u32| -> Vec<u32> {
+        let row = |window| {
+            let tokens = tokens(window).iter().copied();
+            let row = tokens.chain(std::iter::repeat(padding));
+            row.take(context.input_size).collect::<Vec<u32>>()
+        };
+        windows.iter().flat_map(row).collect()
+    };
+    let ids = padded(|window| &window.inputs, 0);
+    let targets = padded(|window| &window.targets, IGNORED);
+    Ok(network.loss(tape, &ids, &targets, windows.len(), checkpointed)?)
+}
+
+/// The number of predicted tokens.
+fn target_count(windows: &[Window]) -> f64 {
+    let targets = windows.iter().map(|window| window.targets.len());
+    targets.sum::<usize>() as f64
+}

@@ -1,0 +1,47 @@
+//! Further metrics of a task as sums: by name, the sum and what it is divided by. No mean is formed
+//! before the last micro-batch.
+
+use crate::skipped::Skipped;
+use std::collections::BTreeMap;
+
+/// Sums and their weights by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MetricSums(BTreeMap<&'static str, (f64, f64)>);
+
+impl MetricSums {
+    /// Adds to a sum and its weight.
+    pub fn add_to(&mut self, name: &'static str, sum: f64, weight: f64) {
+        let entry = self.0.entry(name).or_default();
+        (entry.0, entry.1) = (entry.0 + sum, entry.1 + weight);
+    }
+
+    /// Adds the sums of another micro-batch.
+    pub fn add(&mut self, other: &MetricSums) {
+        for (name, (sum, weight)) in &other.0 {
+            self.add_to(name, *sum, *weight);
+        }
+    }
+
+    /// The mean of each metric; 0 if its weight is 0.
+    pub fn means(&self) -> BTreeMap<String, f64> {
+        let mean = |(name, (sum, weight)): (&&'static str, &(f64, f64))| {
+            let mean = if *weight > 0.0 { sum / weight } else { 0.0 };
+            ((*name).to_owned(), mean)
+        };
+        self.0.iter().map(mean).collect()
+    }
+
+    /// The means of a step and the number of its non-finite gradient values; empty if the task has
+    /// no further metrics.
+    pub fn of_step(&self, skipped: Option<&Skipped>) -> BTreeMap<String, f64> {
+        let mut means = self.means();
+        if !means.is_empty() {
+            let gradients = skipped.map_or(&[][..], |skipped| &skipped.gradients);
+            let nan: u64 = gradients.iter().map(|gradient| gradient.nan).sum();
+            let infinite: u64 = gradients.iter().map(|gradient| gradient.infinite).sum();
+            means.insert("nan_gradients".to_owned(), nan as f64);
+            means.insert("infinite_gradients".to_owned(), infinite as f64);
+        }
+        means
+    }
+}

@@ -1,0 +1,361 @@
+//! Network, parameters and optimizer. An optimizer step changes all of them or nothing. In half
+//! precision, micro-batches are computed on a rounded copy of the parameters, which follows every
+//! step.
+
+use crate::average::Average;
+use crate::effective_batch::AccumulatedBatch;
+use crate::error::{Result, TrainError};
+use crate::models::Network;
+use crate::optimizer::OptimizerState;
+use crate::plan::{Compression, Plan};
+use crate::precision::{LossScale, Precision};
+use crate::schedule::Schedule;
+use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
+use crate::task::{
+    BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult, Pixels, Sample,
+};
+use candle_core::Device;
+use models::Network;
+use pressure::{Moments, Reserve};
+use std::path::Path;
+use tape::update::health;
+use tape::{Cancel, Kernels, Parameters};
+
+/// The run ends after this many consecutive steps with a non-finite loss or gradient.
+const DIVERGED_AFTER: u32 = 5;
+
+/// Network, parameters and optimizer on one device.
+pub struct TrainState {
+    /// Network.
+    pub network: Network,
+    /// Its parameters, as the optimizer updates them.
+    pub parameters: Parameters,
+    /// The optimizer with its state.
+    pub optimizer: OptimizerState,
+    /// Moving average of the parameters, if the plan asks for one.
+    pub average: Option<Average>,
+    schedule: Schedule,
+    clip_norm: f64,
+    precision: Precision,
+    /// The rounded parameters, in half precision.
+    rounded: Option<Parameters>,
+    effective_batch: u32,
+    device: Device,
+    input_size: usize,
+    pixels: Pixels,
+    heads: Heads,
+    label_smoothing: f64,
+    class_weights: Option<Vec<f64>>,
+    compression: Option<Compression>,
+    /// Number of targets that the loss of a sample is summed over: tokens of a window, or 1.
+    targets: u32,
+    checkpointed: usize,
+    limit_bytes: Option<u64>,
+    skipped: SkippedSteps,
+}
+
+/// The outcome of an optimizer step.
+pub struct Update {
+    /// Learning rate used.
+    pub learning_rate: f64,
+    /// Global gradient norm before clipping.
+    pub gradient_norm: f64,
+    /// Why the step was skipped, if it was.
+    pub skipped: Option<Skipped>,
+}
+
+impl TrainState {
+    /// The state before the first step.
+    ///
+    /// # Errors
+    /// Pretrained weights cannot be read, or the device has no memory.
+    pub fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let (network, mut parameters) = plan.network(device)?;
+        if plan.precision.is_half() && plan.ema_decay.is_none() {
+            parameters.round_frozen(plan.precision.dtype())?;
+        }
+        let heads = plan.heads();
+        if heads.balance == Balance::Uncertainty {
+            let (dtype, zeros) = (plan.precision.master_dtype(), vec![0.0; heads.terms()]);
+            parameters.add(BALANCE.to_owned(), zeros, &[heads.terms()], dtype, device)?;
+        }
+        let optimizer = OptimizerState::new(plan.optimizer, plan.weight_decay, &parameters)?
+            .with_seed(plan.seed);
+        let average = plan
+            .ema_decay
+            .map(|decay| Average::new(decay, &parameters))
+            .transpose()?;
+        let mut state = TrainState {
+            network,
+            parameters,
+            optimizer,
+            average,
+            schedule: Schedule {
+                peak: plan.learning_rate,
+                warmup: plan.warmup_steps,
+                steps: plan.steps,
+                lr_schedule: plan.lr_schedule,
+            },
+            clip_norm: plan.clip_norm,
+            precision: plan.precision,
+            rounded: None,
+            effective_batch: plan.effective_batch,
+            device: device.clone(),
+            input_size: plan.input_size as usize,
+            pixels: plan.pixels(),
+            heads,
+            label_smoothing: plan.label_smoothing,
+            class_weights: plan.class_weights.clone(),
+            compression: plan.compression,
+            targets: plan.targets_per_sample(),
+            checkpointed: plan.checkpoint_blocks as usize,
+            limit_bytes: None,
+            skipped: SkippedSteps::default(),
+        };
+        state.round()?;
+        Ok(state)
+    }
+
+    /// Makes micro-batches fail as if the device had no memory when they would save more than
+    /// `limit_bytes`.
+    pub fn with_memory_limit(self, limit_bytes: Option<u64>) -> Self {
+        TrainState {
+            limit_bytes,
+            ..self
+        }
+    }
+
+    /// Rounds the parameters after they changed. The old copy is freed first, so that there are
+    /// never two.
+    fn round(&mut self) -> Result<()> {
+        self.rounded = None;
+        if self.precision.is_half() {
+            self.rounded = Some(self.parameters.rounded(self.precision.dtype())?);
+        }
+        Ok(())
+    }
+
+    /// Completes a restore: the parameters have been read from a checkpoint, with this loss scale
+    /// and these skipped steps.
+    pub fn restored(&mut self, loss_scale: Option<LossScale>, skipped: SkippedSteps) -> Result<()> {
+        self.skipped = skipped;
+        self.precision = self.precision.with_loss_scale(loss_scale);
+        self.round()
+    }
+
+    /// The current loss scale, in f16.
+    pub fn loss_scale(&self) -> Option<LossScale> {
+        self.precision.loss_scale()
+    }
+
+    /// The steps skipped so far.
+    pub fn skipped(&self) -> SkippedSteps {
+        self.skipped
+    }
+
+    fn loss_factor(&self) -> f64 {
+        self.precision
+            .loss_factor(self.effective_batch.saturating_mul(self.targets))
+    }
+
+    /// Frees parameters and optimizer state, to suspend the run. The state is unusable afterwards.
+    pub fn unload(&mut self) {
+        self.parameters = Parameters::default();
+        self.rounded = None;
+        self.optimizer.unload();
+        self.average = None;
+    }
+
+    /// True after [`TrainState::unload`].
+    pub fn is_unloaded(&self) -> bool {
+        self.parameters.is_empty()
+    }
+
+    /// The context of a training micro-batch.
+    pub fn forward_context(&self, cancel: Cancel) -> ForwardContext<'_> {
+        ForwardContext {
+            network: &self.network,
+            parameters: self.rounded.as_ref().unwrap_or(&self.parameters),
+            input_size: self.input_size,
+            pixels: self.pixels,
+            heads: self.heads,
+            label_smoothing: self.label_smoothing,
+            class_weights: self.class_weights.as_deref(),
+            compression: self.compression.as_ref(),
+            dtype: self.precision.dtype(),
+            loss_factor: self.loss_factor(),
+            checkpointed: self.checkpointed,
+            device: &self.device,
+            cancel,
+            kernels: Kernels::Fused,
+            limit_bytes: self.limit_bytes,
+        }
+    }
+
+    /// The context of an evaluation. It uses the moving average of the parameters if there is one,
+    /// in its own precision.
+    pub fn evaluation_context(&self, cancel: Cancel) -> ForwardContext<'_> {
+        match &self.average {
+            Some(average) => ForwardContext {
+                parameters: &average.parameters,
+                dtype: self.precision.master_dtype(),
+                ..self.forward_context(cancel)
+            },
+            None => self.forward_context(cancel),
+        }
+    }
+
+    /// Forward and backward pass of one micro-batch.
+    ///
+    /// # Errors
+    /// As [`crate::task::Task::gradients`].
+    pub fn gradients<S: Sample>(&self, cancel: Cancel, samples: &[S]) -> Result<MicroBatchResult> {
+        self.forward_context(cancel).gradients(samples)
+    }
+
+    /// Forward pass of one micro-batch of held-out samples.
+    ///
+    /// # Errors
+    /// As [`crate::task::Task::gradients`].
+    pub fn evaluate<S: Sample>(
+        &self,
+        cancel: Cancel,
+        samples: &[S],
+    ) -> Result<EvaluatedMicroBatch> {
+        self.evaluation_context(cancel).evaluate(samples)
+    }
+
+    /// Bytes in memory: trained and frozen weights, their rounded copy, gradients, optimizer state
+    /// and averages.
+    pub fn state_bytes(&self) -> u64 {
+        let dtype = self.precision.dtype();
+        let rounded = self.rounded.as_ref().map_or(0, |p| p.bytes_in(dtype));
+        let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
+        let frozen = self.parameters.frozen_bytes();
+        2 * self.parameters.bytes() + frozen + rounded + self.optimizer.resident_bytes() + averages
+    }
+
+    /// Bytes of a checkpoint: weights, optimizer state and averages.
+    pub fn saved_bytes(&self) -> u64 {
+        let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
+        self.parameters.bytes() + self.optimizer.bytes() + averages
+    }
+
+    /// What the training can give up when memory is short, besides a smaller micro-batch.
+    pub fn reserve(&self) -> Reserve {
+        Reserve {
+            blocks: self.network.depth(),
+            moments_bytes: self.optimizer.bytes(),
+        }
+    }
+
+    /// Sets how many blocks are checkpointed from the next micro-batch on. This changes no result.
+    pub fn set_checkpoint_blocks(&mut self, blocks: u32) {
+        self.checkpointed = blocks as usize;
+    }
+
+    /// Number of checkpointed blocks.
+    pub fn checkpointed_blocks(&self) -> u32 {
+        self.checkpointed as u32
+    }
+
+    /// Moves the optimizer state to a scratch file in `folder`, or back into memory.
+    ///
+    /// # Errors
+    /// The file cannot be written or read.
+    pub fn move_moments(&mut self, place: Moments, folder: &Path) -> Result<()> {
+        match place {
+            Moments::Resident => self.optimizer.unmap(),
+            Moments::Mapped => self.optimizer.map(folder, &self.device),
+        }
+    }
+
+    /// Bytes per element of the activations.
+    pub fn element_bytes(&self) -> u32 {
+        self.precision.dtype().size_in_bytes() as u32
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// One optimizer step: divide once, clip by global norm, update. `step` counts the steps done
+    /// before. In f16 a gradient that overflowed halves the loss scale as long as it can be halved.
+    ///
+    /// # Errors
+    /// Several steps in a row without a finite gradient, and no loss scale to blame: the run has
+    /// diverged.
+    pub fn update(&mut self, batch: &AccumulatedBatch, step: u64) -> Result<Update> {
+        let learning_rate = self.schedule.rate(step);
+        let weight = batch.weight * self.loss_factor();
+        let health = health(&batch.gradients)?;
+        let gradient_norm = health.norm / weight;
+        if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
+            let mut skipped = Skipped::found(&self.parameters, batch.loss, &health)?;
+            skipped.overflowed_at = self.halve_loss_scale(batch.loss);
+            self.skipped.total += 1;
+            self.skipped.in_a_row += u32::from(skipped.overflowed_at.is_none());
+            if self.skipped.in_a_row >= DIVERGED_AFTER {
+                return Err(TrainError::Diverged {
+                    step,
+                    what: skipped.what,
+                    times: self.skipped.in_a_row,
+                    learning_rate,
+                    checkpoint: None,
+                });
+            }
+            return Ok(Update {
+                learning_rate,
+                gradient_norm,
+                skipped: Some(skipped),
+            });
+        }
+        self.skipped.in_a_row = 0;
+        // Skipped steps do not count for the bias correction of the moments.
+        let updates = (step + 1).saturating_sub(self.skipped.total).max(1);
+        let clip = (self.clip_norm / (gradient_norm + 1e-12)).min(1.0);
+        self.optimizer.update(
+            &mut self.parameters,
+            &batch.gradients,
+            learning_rate,
+            clip / weight,
+            updates,
+        )?;
+        if let Some(average) = &mut self.average {
+            average.follow(&self.parameters, updates)?;
+        }
+        if let Precision::F16(scale) = &mut self.precision {
+            *scale = scale.after_clean();
+        }
+        self.round()?;
+        Ok(Update {
+            learning_rate,
+            gradient_norm,
+            skipped: None,
+        })
+    }
+
+    /// True if the newest step was skipped.
+    pub fn is_skipping(&self) -> bool {
+        self.skipped.in_a_row > 0
+    }
+
+    /// The name of the first parameter with a non-finite value.
+    pub fn first_non_finite_weight(&self) -> Result<Option<String>> {
+        first_non_finite(&self.parameters)
+    }
+
+    /// Halves the loss scale if it may have caused the overflow, and returns the scale before. The
+    /// loss itself is not scaled, so a non-finite loss has another cause.
+    fn halve_loss_scale(&mut self, loss: f64) -> Option<f64> {
+        match &mut self.precision {
+            Precision::F16(scale) if loss.is_finite() && !scale.is_at_floor() => {
+                let before = scale.value();
+                *scale = scale.after_overflow();
+                Some(before)
+            }
+            _ => None,
+        }
+    }
+}

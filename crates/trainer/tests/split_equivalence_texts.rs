@@ -1,0 +1,204 @@
+//! Split equivalence for texts and documents: losses do not depend on the micro-batches.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+use dataset::{Found, InspectOptions, TextOptions, look};
+use runlog::{RunConfig, RunFolder};
+use std::path::Path;
+use tape::{Cancel, Stream};
+use tempfile::TempDir;
+use trainer::Plan;
+use trainer::rooms::{
+    EffectiveBatch, LanguageTask, PrefetchOptions, Task, TextTask, TrainLoader, TrainState,
+};
+
+const STEPS: u64 = 50;
+
+/// Texts of very different lengths, three of four in one class.
+fn messages() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "rain", "cash", "win", "home", "see", "you", "soon", "prize", "call", "late",
+    ];
+    let row = |i: u64| {
+        let stream = Stream::new(3).at(i);
+        let label = if stream.uniform(0) < 0.25 {
+            "spam"
+        } else {
+            "ham"
+        };
+        let count = 1 + (stream.uniform(1) * stream.uniform(2) * 30.0) as u64;
+        let word = |n: u64| words[(stream.uniform(10 + n) * words.len() as f64) as usize];
+        let text: Vec<&str> = (0..count).map(word).collect();
+        format!("{label}\t{} {i}\n", text.join(" "))
+    };
+    std::fs::write(
+        folder.path().join("sms.tsv"),
+        (0..90).map(row).collect::<String>(),
+    )
+    .unwrap();
+    folder
+}
+
+/// Documents of very different lengths.
+fn book() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for i in 0..9u64 {
+        let text = format!("Chapter {i}. ") + &"It rained all day. ".repeat(1 + 7 * i as usize);
+        std::fs::write(folder.path().join(format!("{i}.txt")), text).unwrap();
+    }
+    folder
+}
+
+fn opened<T: Task>(folder: &Path, config: RunConfig) -> (Plan, T::Data) {
+    let found = look(
+        folder,
+        &InspectOptions::default(),
+        &TextOptions::default(),
+        &|_| {},
+    )
+    .unwrap();
+    assert!(matches!(found, Found::Texts(_)));
+    let plan = Plan::check(&config, &found).unwrap();
+    let run = tempfile::tempdir().unwrap();
+    let run = RunFolder {
+        path: run.path().to_owned(),
+    };
+    std::fs::create_dir_all(&run.path).unwrap();
+    let data = T::open(&plan, &found, &run).unwrap();
+    (plan, data)
+}
+
+fn config(effective_batch: u32, tokens: u32) -> RunConfig {
+    RunConfig {
+        steps: Some(STEPS),
+        effective_batch: Some(effective_batch),
+        tokens: Some(tokens),
+        device: Some("cpu".to_owned()),
+        threads: Some(2),
+        ..RunConfig::default()
+    }
+}
+
+/// The loss and the weight of every step, processed in the micro-batches that `split` returns for a
+/// number of samples.
+fn losses<T: Task>(
+    plan: &Plan,
+    data: &T::Data,
+    split: impl Fn(u64, usize) -> Vec<usize>,
+) -> Vec<(f64, f64)> {
+    let mut learner = TrainState::new(plan, &candle_core::Device::Cpu).unwrap();
+    let mut loader = T::train_loader(plan, data, PrefetchOptions::new(plan, 0, 0), 0);
+    let step = |step: u64| {
+        let count = loader.begin(step);
+        let mut batch = EffectiveBatch::<T::Sample>::new(count);
+        assert!(batch.pending.deliver(loader.fetch(count)).is_empty());
+        for size in split(step, count) {
+            let result = learner
+                .gradients(Cancel::default(), batch.pending.micro_batch(size))
+                .unwrap();
+            batch.add(result).unwrap();
+        }
+        assert_eq!(batch.pending.remaining(), 0);
+        let whole = batch.finish().unwrap();
+        assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
+        (whole.loss, whole.weight)
+    };
+    (0..STEPS).map(step).collect()
+}
+
+#[track_caller]
+fn check<T: Task>(name: &str, opened: &(Plan, T::Data)) -> Vec<(f64, f64)> {
+    let (plan, data) = opened;
+    let unsplit = losses::<T>(plan, data, |_, count| vec![count]);
+    let random = |step: u64, count: usize| {
+        let (stream, mut left, mut sizes) = (Stream::new(8).at(step), count, Vec::new());
+        while left > 0 {
+            let size = 1 + (stream.uniform(sizes.len() as u64) * left as f64) as usize;
+            sizes.push(size.min(left));
+            left -= size.min(left);
+        }
+        sizes
+    };
+    let split = losses::<T>(plan, data, random);
+    let difference = |(a, b): (&(f64, f64), &(f64, f64))| (a.0 - b.0).abs() / b.0;
+    let worst = split
+        .iter()
+        .zip(&unsplit)
+        .map(difference)
+        .fold(0.0, f64::max);
+    println!("{name}: losses of {STEPS} steps differ by {worst:.1e}");
+    assert!(worst <= 1e-4, "{name}: {worst:e}");
+    for (a, b) in split.iter().zip(&unsplit) {
+        assert!((a.1 - b.1).abs() <= 1e-9 * b.1, "{name}: {a:?} {b:?}");
+    }
+    let (first, last) = (unsplit[0].0, unsplit[STEPS as usize - 1].0);
+    assert!(last < 0.9 * first, "{name} learns nothing: {first} {last}");
+    unsplit
+}
+
+#[test]
+fn a_random_split_of_texts_keeps_the_losses() {
+    let folder = messages();
+    let opened = opened::<TextTask>(folder.path(), config(11, 24));
+    let steps = check::<TextTask>("texts", &opened);
+    assert!(
+        steps.iter().all(|(_, weight)| *weight == weight.round()),
+        "every text weighs 1"
+    );
+}
+
+#[test]
+fn a_random_split_of_weighted_texts_keeps_the_losses() {
+    let folder = messages();
+    let config = RunConfig {
+        class_weights: Some("balanced".to_owned()),
+        ..config(11, 24)
+    };
+    let opened = opened::<TextTask>(folder.path(), config);
+    let weights = opened.0.class_weights.clone().unwrap();
+    assert!(
+        weights[1] > 2.0 * weights[0],
+        "the rare class counts more: {weights:?}"
+    );
+    check::<TextTask>("weighted texts", &opened);
+}
+
+#[test]
+fn a_random_split_of_documents_keeps_the_losses() {
+    let folder = book();
+    let config = RunConfig {
+        model: Some("gpt_micro".to_owned()),
+        ..config(5, 32)
+    };
+    let (plan, data) = opened::<LanguageTask>(folder.path(), config);
+    let places = (data.train.token_count() + data.train.len()) as f64;
+    let per_epoch = plan.steps_per_epoch as usize;
+    let steps = check::<LanguageTask>("documents", &(plan, data));
+    let weight: f64 = steps[..per_epoch].iter().map(|(_, weight)| weight).sum();
+    assert_eq!(
+        weight, places,
+        "an epoch weighs as much as its tokens, although its last window is short"
+    );
+}
+
+#[test]
+fn a_random_split_of_byte_pairs_keeps_the_losses() {
+    let folder = book();
+    let config = RunConfig {
+        model: Some("gpt_micro".to_owned()),
+        vocabulary: Some(300),
+        ..config(3, 16)
+    };
+    let (plan, data) = opened::<LanguageTask>(folder.path(), config);
+    let train = &data.train;
+    assert!(data.boundary < 300);
+    assert!(
+        2 * train.token_count() < train.bytes() as usize,
+        "byte pairs are shorter than bytes: {} of {}",
+        train.token_count(),
+        train.bytes()
+    );
+    check::<LanguageTask>("byte pairs", &(plan, data));
+}
