@@ -14,7 +14,7 @@ use support::{learner, plan, samples, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::rooms::Learner;
-use trainer::rooms::checkpoint::{self, Moments, RunState};
+use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
 use trainer::{ModelKind, OptimizerKind, Precision};
 
 fn run() -> (tempfile::TempDir, RunFolder) {
@@ -86,7 +86,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                 assert_ne!(values(&second.parameters), values(&first.parameters));
                 let (loaded, damaged) = checkpoint::newest(&run).unwrap();
                 assert_eq!((&loaded.state, damaged.len()), (&state, 0));
-                checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
+                checkpoint::load(&loaded, &mut second, OptimizerState::Load).unwrap();
                 assert_eq!(second.loss_scale(), first.loss_scale());
                 assert_eq!(second.skipped(), first.skipped());
                 assert!(values(&second.parameters) == values(&first.parameters));
@@ -113,7 +113,7 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
     let check = |change: &dyn Fn(&mut trainer::Plan), words: &[&str]| {
         let mut plan = convnet.clone();
         change(&mut plan);
-        let result = checkpoint::load(&loaded, &mut learner(&plan), Moments::Load);
+        let result = checkpoint::load(&loaded, &mut learner(&plan), OptimizerState::Load);
         let error = result.expect_err("another model fits nothing");
         assert_eq!(error.code(), "misfit");
         for word in words {
@@ -155,12 +155,12 @@ fn the_newest_two_and_the_best_stay_and_drafts_go() {
     let draft = run.checkpoints_path().join(".draft-6.4711");
     fs::create_dir(&draft).unwrap();
     fs::write(draft.join("model.safetensors"), b"half").unwrap();
-    checkpoint::tidy(&run, Some(2)).unwrap();
+    checkpoint::remove_old(&run, Some(2)).unwrap();
     assert_eq!(steps(&run), [2, 4, 5]);
     assert!(!draft.exists());
-    checkpoint::tidy(&run, None).unwrap();
+    checkpoint::remove_old(&run, None).unwrap();
     assert_eq!(steps(&run), [4, 5]);
-    checkpoint::tidy(&run, Some(5)).unwrap();
+    checkpoint::remove_old(&run, Some(5)).unwrap();
     assert_eq!(steps(&run), [4, 5]);
 }
 

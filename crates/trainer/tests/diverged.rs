@@ -8,7 +8,7 @@ use dataset::InspectOptions;
 use runlog::{RunConfig, RunEvent, RunStore};
 use std::path::Path;
 use tape::Stream;
-use trainer::{Flight, Plan, TrainError};
+use trainer::{Plan, RunContext, TrainError};
 
 /// Two classes of noise, six images each.
 fn draw(folder: &Path) {
@@ -52,9 +52,15 @@ fn a_run_that_diverges_ends_with_its_last_good_checkpoint_and_names_it() {
         .create("birds")
         .unwrap();
     let mut events = Vec::new();
-    let error = trainer::start(plan, inspection, &run, Flight::default(), &mut |event| {
-        events.push(event.clone());
-    })
+    let error = trainer::start(
+        plan,
+        inspection,
+        &run,
+        RunContext::default(),
+        &mut |event| {
+            events.push(event.clone());
+        },
+    )
     .err()
     .unwrap();
     let TrainError::Diverged {

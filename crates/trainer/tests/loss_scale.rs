@@ -10,7 +10,7 @@ use runlog::{RunConfig, RunEvent, RunFolder};
 use std::path::Path;
 use support::CLASSES;
 use trainer::rooms::checkpoint;
-use trainer::{Flight, LossScale, Plan};
+use trainer::{LossScale, Plan, RunContext};
 
 /// A folder of noise with the colour of its class.
 fn draw(folder: &Path) {
@@ -69,12 +69,15 @@ fn course() -> Course {
 
 impl Course {
     /// Flies until the listener dies, or to the end.
-    fn start(&self, hear: &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<trainer::Ending> {
+    fn start(
+        &self,
+        hear: &mut (dyn FnMut(&RunEvent) + Send),
+    ) -> trainer::Result<trainer::RunOutcome> {
         trainer::start(
             self.plan.clone(),
             self.inspection.clone(),
             &self.run,
-            Flight::default(),
+            RunContext::default(),
             hear,
         )
     }
@@ -116,7 +119,7 @@ fn a_killed_run_goes_on_with_the_scale_and_the_clean_steps_it_had() {
     killed.killed_after(5);
     let clean = |steps: u64| (0..steps).fold(LossScale::START, |scale, _| scale.after_clean());
     assert_eq!(killed.newest(), (4, clean(4)));
-    trainer::resume(&killed.run, Flight::default(), &mut |_| {}).unwrap();
+    trainer::resume(&killed.run, RunContext::default(), &mut |_| {}).unwrap();
     assert_eq!(
         (killed.newest(), whole.newest()),
         ((8, clean(8)), (8, clean(8)))
@@ -139,7 +142,7 @@ fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
     assert_ne!(planted, text);
     std::fs::write(&state, planted).unwrap();
     let mut skipped = Vec::new();
-    trainer::resume(&course.run, Flight::default(), &mut |event| {
+    trainer::resume(&course.run, RunContext::default(), &mut |event| {
         if let RunEvent::Skipped {
             step, what, reason, ..
         } = event

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 use support::{SIDE, build};
 use tape::{Cancel, Kernels, Stream, Tape, Value};
-use trainer::{Ending, Flight, Machine, MemoryScript, ModelKind, Plan, Result, ScriptBy};
+use trainer::{Machine, MemoryScript, ModelKind, Plan, Result, RunContext, RunOutcome, ScriptBy};
 
 /// Samples that the device has room for.
 const FITS: usize = 3;
@@ -45,7 +45,10 @@ fn kept_bytes(samples: usize) -> u64 {
 }
 
 /// How a training in f64 ended on a device with so much room for a piece, and what it said.
-fn trained(piece_limit_bytes: Option<u64>, fixed: Option<u32>) -> (Result<Ending>, Vec<RunEvent>) {
+fn trained(
+    micro_batch_limit_bytes: Option<u64>,
+    fixed: Option<u32>,
+) -> (Result<RunOutcome>, Vec<RunEvent>) {
     let folder = tempfile::tempdir().unwrap();
     let photographs = folder.path().join("birds");
     draw(&photographs);
@@ -84,12 +87,12 @@ fn trained(piece_limit_bytes: Option<u64>, fixed: Option<u32>) -> (Result<Ending
             path,
             by: ScriptBy::Piece,
         }),
-        piece_limit_bytes,
+        micro_batch_limit_bytes,
         ..Machine::default()
     };
-    let flight = Flight {
+    let flight = RunContext {
         machine,
-        ..Flight::default()
+        ..RunContext::default()
     };
     let mut events = Vec::new();
     let ended = trainer::start(plan, inspection, &run, flight, &mut |event| {

@@ -133,7 +133,7 @@ fn a_checkpoint_comes_back_into_moments_that_were_in_a_file() {
     checkpoint::write(&run, &first, &RunState::default()).unwrap();
     second.keep_moments(Moments::Mapped, folder.path()).unwrap();
     let (loaded, _) = checkpoint::newest(&run).unwrap();
-    checkpoint::load(&loaded, &mut second, checkpoint::Moments::Load).unwrap();
+    checkpoint::load(&loaded, &mut second, checkpoint::OptimizerState::Load).unwrap();
     assert!(moments(&first) == moments(&second));
 }
 
