@@ -14,7 +14,7 @@ mod effective_batch;
 mod error;
 mod durable;
 mod feed;
-mod journal;
+mod event_log;
 mod learner;
 mod machine;
 mod model_builder;
@@ -25,7 +25,8 @@ mod origin;
 mod optimizer;
 mod average;
 mod pending;
-mod pilot;
+mod controller_state;
+mod memory_controller;
 mod plan;
 pub mod receipt;
 mod precision;
@@ -35,8 +36,10 @@ mod roster;
 mod saved;
 mod schedule;
 mod skipped;
+mod run_context;
 mod session;
 mod task;
+mod threads;
 mod train;
 
 pub use certificate::Certificate;
@@ -51,6 +54,7 @@ pub use plan::{
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
+pub use run_context::{RunContext, RunOutcome};
 pub use saved::{Compressed, Evaluated, Format, SavedRun, Wording, table_options};
 pub use schedule::Course;
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
@@ -60,7 +64,8 @@ pub use tape::memory::{Counting, Purge, take_peak_bytes};
 pub use task::{
     Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken, wilson,
 };
-pub use train::{Ending, Flight, on_threads, resume, start};
+pub use threads::on_threads;
+pub use train::{resume, start};
 
 /// The rooms behind the surface, opened for this crate's own claims.
 #[doc(hidden)]

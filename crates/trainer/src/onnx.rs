@@ -92,7 +92,7 @@ impl Source<'_> {
         let bytes = model.encoded_len();
         if bytes > MOST_BYTES {
             return Err(TrainError::NotTrainable {
-                sentence: format!(
+                message: format!(
                     "its weights make a file of {}, and ONNX holds at most {} in one; export it as a Hugging Face folder",
                     runlog::format_bytes(bytes as u64),
                     runlog::format_bytes(MOST_BYTES as u64)

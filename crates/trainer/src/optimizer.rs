@@ -341,9 +341,9 @@ impl Optimizer {
                 let tensor = saved
                     .remove(&name)
                     .filter(|t| t.shape() == moment.shape() && t.dtype() == moment.dtype());
-                *moment = tensor.ok_or_else(|| TrainError::Misfit {
+                *moment = tensor.ok_or_else(|| TrainError::TensorMismatch {
                     path: path.to_owned(),
-                    what: format!(
+                    problem: format!(
                         "{name} is missing or has another shape than {:?}",
                         moment.dims()
                     ),

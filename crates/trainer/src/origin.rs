@@ -248,7 +248,7 @@ impl Origin {
     }
 
     fn refuse(&self, reason: String) -> TrainError {
-        TrainError::Published {
+        TrainError::UnsupportedWeights {
             path: self.path.clone(),
             reason,
         }

@@ -88,7 +88,7 @@ impl PublishedFolder {
     /// Reads what a folder says of itself.
     ///
     /// # Errors
-    /// [`TrainError::Published`] where it is not such a folder, is damaged, or holds what Ebb's networks cannot express;
+    /// [`TrainError::UnsupportedWeights`] where it is not such a folder, is damaged, or holds what Ebb's networks cannot express;
     /// [`TrainError::Pickled`] where its weights are only there in pickled files.
     pub fn open(folder: &Path) -> Result<Self> {
         if tensors::is_pickled(folder) && folder.is_file() {

@@ -154,6 +154,6 @@ fn file((path, label, part, width, height, bytes): (PathBuf, u32, u8, u32, u32, 
 fn damaged(path: &Path, error: serde_json::Error) -> TrainError {
     TrainError::CheckpointDamaged {
         path: path.to_owned(),
-        what: error.to_string(),
+        problem: error.to_string(),
     }
 }

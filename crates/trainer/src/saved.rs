@@ -11,7 +11,7 @@ pub use compressed::Compressed;
 pub use generate::Wording;
 
 use crate::certificate::trusted;
-use crate::checkpoint::{self, Moments, RunState};
+use crate::checkpoint::{self, OptimizerState, RunState};
 use crate::error::{Result, TrainError};
 use crate::learner::Learner;
 use crate::origin::config_of;
@@ -93,7 +93,7 @@ impl SavedRun {
         }
         let mut learner = Learner::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
-        checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
+        checkpoint::load(&loaded, &mut learner, OptimizerState::Skip)?;
         let tokenizer = match (&plan.origin, plan.learnt_vocabulary()) {
             (Some(origin), _) if plan.task() != Task::ImageClassification => origin.tokenizer()?,
             (None, Some(_)) => Tokenizer::load(&run.path.join(TOKENIZER))?,
@@ -265,7 +265,7 @@ impl SavedRun {
             "the task of this run is {}; it has no use for {what}. `ebb {ask}` asks it",
             self.task().label()
         );
-        TrainError::NotTrainable { sentence }
+        TrainError::NotTrainable { message: sentence }
     }
 
     /// The folder's labels in this run's order of classes.
@@ -274,7 +274,7 @@ impl SavedRun {
             let known = &self.plan.classes;
             let found = known.iter().position(|name| *name == class.name);
             found.map(|label| label as u32).ok_or_else(|| TrainError::NotTrainable {
-                sentence: format!(
+                message: format!(
                     "the class {} of {name} is unknown to this run, which knows {}; name the folder as in training or leave it out",
                     class.name,
                     some_of(known, &class.name)
@@ -316,7 +316,7 @@ fn part(count: impl Fn(Part) -> u64, refusal: Option<&String>, sample: &str) -> 
         .into_iter()
         .find(|&p| count(p) > 0);
     part.ok_or_else(|| TrainError::NotTrainable {
-        sentence: refusal
+        message: refusal
             .cloned()
             .unwrap_or_else(|| format!("there is no {sample} to evaluate")),
     })

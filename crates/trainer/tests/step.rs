@@ -178,7 +178,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_five_in_a_row_end_the_run()
             Ok(update) => {
                 assert!(times < 5);
                 let skipped = update.skipped.unwrap();
-                assert_eq!(skipped.what, format!("the gradient of {name}"));
+                assert_eq!(skipped.item, format!("the gradient of {name}"));
                 let [found] = &skipped.gradients[..] else {
                     panic!("{skipped:?}");
                 };

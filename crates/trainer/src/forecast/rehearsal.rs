@@ -8,7 +8,7 @@ use crate::models::Network;
 use crate::plan::{Compression, ModelKind, Plan};
 use crate::precision::Precision;
 use crate::task::{Heads, Pixels, Sample, Sequence, Text, TrainedPiece, Work};
-use crate::train::on_threads;
+use crate::threads::on_threads;
 use candle_core::{DType, Device};
 use dataset::Window;
 use std::time::{Duration, Instant};

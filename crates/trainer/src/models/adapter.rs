@@ -281,8 +281,8 @@ fn adapters(parameters: &Parameters) -> impl Iterator<Item = (usize, &str, &Tens
 }
 
 fn misfit(file: &Path, what: String) -> TrainError {
-    TrainError::Misfit {
+    TrainError::TensorMismatch {
         path: file.to_owned(),
-        what,
+        problem: what,
     }
 }

@@ -93,7 +93,7 @@ impl<'a> Graph<'a> {
         let tensor = self.values.get(name).ok_or_else(|| {
             let reason =
                 format!("the run has no weights {name}; its checkpoint is of another network");
-            TrainError::NotTrainable { sentence: reason }
+            TrainError::NotTrainable { message: reason }
         })?;
         Ok(tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
     }

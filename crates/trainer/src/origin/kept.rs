@@ -89,7 +89,7 @@ pub fn config_of(run: &RunFolder) -> Result<RunConfig> {
         return Ok(config);
     }
     let folder = run.path.join(FOLDER);
-    let damaged = |path: &Path, what: String| TrainError::Published {
+    let damaged = |path: &Path, what: String| TrainError::UnsupportedWeights {
         path: path.to_owned(),
         reason: format!("{what}; the run cannot go on without the weights that it began with"),
     };

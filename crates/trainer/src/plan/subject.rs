@@ -99,7 +99,7 @@ impl Dropped<'_> {
         };
         match refusal {
             Some(sentence) => Err(TrainError::NotTrainable {
-                sentence: sentence.clone(),
+                message: sentence.clone(),
             }),
             None => Ok(()),
         }

@@ -44,7 +44,7 @@ impl Fill<'_> {
         let (rows, complaints) = matched(parameters, self.tensors, self.table, self.head)?;
         match complaints.is_empty() {
             true => Ok(rows),
-            false => Err(TrainError::WeightsMisfit {
+            false => Err(TrainError::WeightsMismatch {
                 folder: self.tensors.folder().to_owned(),
                 complaints,
             }),

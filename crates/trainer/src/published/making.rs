@@ -66,7 +66,7 @@ impl PublishedFolder {
     /// transformer's position embeddings are resized to it.
     ///
     /// # Errors
-    /// [`TrainError::WeightsMisfit`] with every tensor that is missing, misshaped or not known; [`TrainError::Published`]
+    /// [`TrainError::WeightsMismatch`] with every tensor that is missing, misshaped or not known; [`TrainError::UnsupportedWeights`]
     /// where the folder holds no such network, or has no head and no other classes are asked for.
     pub fn image_classifier(&self, side: Option<usize>, make: &Make) -> Result<Loaded<Network>> {
         self.of_images(side, make, Numbers::Published)

@@ -144,7 +144,7 @@ impl Settings {
 
 /// An error about one file or folder of published weights.
 pub(super) fn refusal(path: &Path, reason: String) -> TrainError {
-    TrainError::Published {
+    TrainError::UnsupportedWeights {
         path: path.to_owned(),
         reason,
     }

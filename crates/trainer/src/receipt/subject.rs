@@ -5,7 +5,7 @@ use super::split::Splits;
 use super::{Compared, Precision, Receipt, compare, room};
 use crate::bench::Workload;
 use crate::certificate::trusted;
-use crate::checkpoint::{self, Moments};
+use crate::checkpoint::{self, OptimizerState};
 use crate::error::{Result, TrainError};
 use crate::feed::Ahead;
 use crate::learner::Learner;
@@ -14,7 +14,8 @@ use crate::origin::config_of;
 use crate::plan::Plan;
 use crate::roster;
 use crate::task::{Data, Sample, Supply, TrainedPiece};
-use crate::train::{counted, on_threads};
+use crate::threads::on_threads;
+use crate::train::with_window_counts;
 use candle_core::DType;
 use dataset::Inspection;
 use runlog::{RunConfig, RunFolder, format_count};
@@ -47,12 +48,12 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let (loaded, damaged) = checkpoint::newest(run)?;
         let mut learner = Learner::new(&trained, &chosen.device)?;
-        checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
+        checkpoint::load(&loaded, &mut learner, OptimizerState::Skip)?;
         if plan.config.precision != trained.config.precision {
             learner = converted(&learner.parameters, &plan, &chosen)?;
         }
         let data = Data::open(&plan, &found, run)?;
-        let plan = counted(plan, &data);
+        let plan = with_window_counts(plan, &data);
         let step = loaded.state.step;
         let last = step.min(plan.steps.saturating_sub(1));
         let first = last - last % plan.steps_per_epoch.max(1);

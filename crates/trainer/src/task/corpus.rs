@@ -129,7 +129,7 @@ fn cut(mut ids: Vec<u32>, most: usize) -> Vec<u32> {
 /// The vocabulary has none.
 pub(crate) fn boundary(tokenizer: &Tokenizer) -> Result<u32> {
     tokenizer.boundary().ok_or_else(|| TrainError::NotTrainable {
-        sentence: "the vocabulary of these weights has no token that could stand between documents (<|endoftext|>, </s>, <eos>); choose another folder"
+        message: "the vocabulary of these weights has no token that could stand between documents (<|endoftext|>, </s>, <eos>); choose another folder"
             .to_owned(),
     })
 }

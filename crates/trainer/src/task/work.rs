@@ -114,7 +114,7 @@ impl<'a> Work<'a> {
     /// The same piece of a token compression.
     pub fn of_compression(&'a self, network: &'a Compressor) -> Result<CompressionTask<'a>> {
         let rule = self.compression.ok_or_else(|| TrainError::NotTrainable {
-            sentence: "nothing says how many tokens are kept".to_owned(),
+            message: "nothing says how many tokens are kept".to_owned(),
         })?;
         Ok(CompressionTask::new(self, network, rule))
     }

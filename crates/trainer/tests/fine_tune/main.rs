@@ -26,7 +26,7 @@ use tape::{Cancel, Stream};
 use trainer::forecast::{Forecast, Forms, Target};
 use trainer::models::merged;
 use trainer::published::{Classes, PublishedFolder};
-use trainer::rooms::checkpoint::{self, Moments, RunState};
+use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
 use trainer::rooms::{Learner, Trained};
 use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
 
@@ -274,7 +274,7 @@ fn a_checkpoint_holds_what_trains_and_goes_on_to_the_same_bits() {
         assert_eq!(saved, expected, "{way:?}");
         let mut second = learner(&plan);
         let (loaded, _) = checkpoint::newest(&run).unwrap();
-        checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
+        checkpoint::load(&loaded, &mut second, OptimizerState::Load).unwrap();
         for number in 3..6 {
             let (a, b) = (
                 step(&mut first, number, &[2, 4]),
