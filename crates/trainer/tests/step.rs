@@ -192,7 +192,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_five_in_a_row_end_the_run()
             Err(TrainError::Diverged {
                 step,
                 times: said,
-                what,
+                item: what,
                 ..
             }) => {
                 assert_eq!((times, said, step), (5, 5, 3));
