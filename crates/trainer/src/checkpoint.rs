@@ -1,5 +1,6 @@
-//! Atomic checkpoints. A checkpoint is written to a temporary folder, synced and renamed; reading one
-//! verifies the length and checksum of every file. `kill -9` at any instant leaves the last valid one.
+//! Atomic checkpoints. A checkpoint is written to a temporary folder, synced and renamed; reading
+//! one verifies the length and checksum of every file. `kill -9` at any instant leaves the last
+//! valid one.
 
 use crate::average::fill;
 use crate::controller_state::{self, SavedControllerState};
@@ -34,7 +35,8 @@ const RETAINED: usize = 2;
 /// The state of a run without its tensors.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunState {
-    /// Optimizer steps done. Also the position in the data: the order is a function of (seed, step).
+    /// Optimizer steps done. Also the position in the data: the order is a function of (seed,
+    /// step).
     pub step: u64,
     /// Training time so far in milliseconds, over all sessions of the run.
     pub at_ms: u64,
@@ -218,8 +220,8 @@ fn safetensors_error(error: SafeTensorError) -> io::Error {
     }
 }
 
-/// "; 0.4 GB of 1.1 GB are free on this disk; free 0.7 GB and checkpoint again" if the disk is full,
-/// else empty.
+/// "; 0.4 GB of 1.1 GB are free on this disk; free 0.7 GB and checkpoint again" if the disk is
+/// full, else empty.
 fn disk_space(parent: &Path, error: &io::Error, learner: &Learner) -> String {
     let needed = learner.saved_bytes();
     match fs4::available_space(parent) {
@@ -334,8 +336,8 @@ fn envelope(path: &Path) -> Result<Envelope> {
     })
 }
 
-/// Loads weights, their average, the loss scale and, if asked for, the optimizer state of a checkpoint
-/// into `learner`.
+/// Loads weights, their average, the loss scale and, if asked for, the optimizer state of a
+/// checkpoint into `learner`.
 ///
 /// # Errors
 /// [`TrainError::TensorMismatch`] names the first tensor that does not fit.
@@ -377,7 +379,8 @@ fn tensors(path: &Path, device: &Device) -> Result<HashMap<String, Tensor>> {
     Ok(safetensors::load(path, device)?)
 }
 
-/// Removes temporary folders that a crash left and all checkpoints except the newest two and the best.
+/// Removes temporary folders that a crash left and all checkpoints except the newest two and the
+/// best.
 pub fn remove_old(run: &RunFolder, best_step: Option<u64>) -> Result<()> {
     let parent = run.checkpoints_path();
     if let Ok(entries) = fs::read_dir(&parent) {

@@ -1,6 +1,6 @@
 //! The memory controller's learned state inside a checkpoint: measured peaks and speeds, and the
-//! environment they are valid for. A checkpoint is complete without it; the controller then measures
-//! again.
+//! environment they are valid for. A checkpoint is complete without it; the controller then
+//! measures again.
 
 use crate::plan::Plan;
 use pressure::Learnt;

@@ -66,8 +66,8 @@ pub struct EventLog<'a> {
 }
 
 impl<'a> EventLog<'a> {
-    /// Appends to the events of a run folder. `earlier_ms` is the training time of earlier sessions.
-    /// Without a flight recorder the training continues with a warning.
+    /// Appends to the events of a run folder. `earlier_ms` is the training time of earlier
+    /// sessions. Without a flight recorder the training continues with a warning.
     pub fn open(
         run: &RunFolder,
         observer: Observer<'a>,

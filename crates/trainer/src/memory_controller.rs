@@ -283,7 +283,13 @@ impl MemoryController {
             checkpoint_blocks: decision.checkpoint_blocks,
             ..planned
         };
-        decision = self.limit_wait(kind, &sample, remaining as u32, decision)?;
+        let is_own_wait = self
+            .admission
+            .is_own_wait(&self.situation(), &sample, &decision);
+        let waits = self.admission.count_wait(is_own_wait);
+        decision = self
+            .situation()
+            .limit_wait(waits, kind, &sample, remaining as u32, decision)?;
         if let (Some(replay), Phase::Train) = (&self.replay, phase) {
             let blocks = self.usage.reserve().blocks;
             decision = replay.apply(decision, position, remaining as u32, blocks);
@@ -293,7 +299,8 @@ impl MemoryController {
         let comparison = self.changes.compare(phase, size, &decision);
         let previous = comparison.previous;
         if comparison.changed && previous > 0 && decision.change == Change::Start {
-            // The first training decision after an evaluation: to the user this is a change of size.
+            // The first training decision after an evaluation: to the user this is a change of
+            // size.
             decision.change = if size > previous {
                 Change::Grow
             } else {
@@ -338,25 +345,6 @@ impl MemoryController {
         let (state, decision) = decide(&self.policy, state, &ask, &self.model);
         self.state = state;
         decision
-    }
-
-    fn limit_wait(
-        &mut self,
-        kind: PieceKind,
-        sample: &MemorySample,
-        remaining: u32,
-        decision: Decision,
-    ) -> Result<Decision> {
-        let situation = Situation {
-            policy: &self.policy,
-            state: &self.state,
-            model: &self.model,
-            monitor: &self.monitor,
-            workload: &self.workload,
-            usage: &self.usage,
-        };
-        self.admission
-            .limit_wait(&situation, kind, sample, remaining, decision)
     }
 
     fn situation(&self) -> Situation<'_> {

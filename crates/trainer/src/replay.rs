@@ -1,5 +1,5 @@
-//! The schedule of a recorded run: micro-batches and checkpointed blocks. Another run that follows it
-//! repeats the recorded one bit for bit.
+//! The schedule of a recorded run: micro-batches and checkpointed blocks. Another run that follows
+//! it repeats the recorded one bit for bit.
 
 use pressure::{Action, Change, Decision};
 use runlog::RunEvent;
@@ -38,8 +38,8 @@ impl Replay {
     }
 
     /// Replaces the micro-batch and the checkpointed blocks of `decision` with the recorded ones.
-    /// Returns `decision` unchanged if nothing was recorded at `position`. A micro-batch has at most
-    /// `remaining` samples and at most `blocks` checkpointed blocks.
+    /// Returns `decision` unchanged if nothing was recorded at `position`. A micro-batch has at
+    /// most `remaining` samples and at most `blocks` checkpointed blocks.
     pub(crate) fn apply(
         &self,
         decision: Decision,

@@ -3,6 +3,7 @@
 
 mod checkpointer;
 mod loaders;
+mod started;
 mod step_timer;
 
 use crate::certificate::trusted_in;
@@ -24,7 +25,8 @@ use crate::task::{Data, HeldOut, Sample, Supply};
 use checkpointer::{Checkpointer, Snapshot};
 use loaders::Loaders;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
-use runlog::{CheckpointReason, Claim, FlightRing, RunEvent, RunFolder, Started};
+use runlog::{CheckpointReason, Claim, FlightRing, RunEvent, RunFolder};
+use started::started_event;
 use std::time::{SystemTime, UNIX_EPOCH};
 use step_timer::StepTimer;
 use tape::device::{Chosen, piece_scope};
@@ -73,7 +75,7 @@ impl<'a> Session<'a> {
     ) -> Result<Self> {
         let state = RunState::default();
         let mut session = Session::new(plan, data, run, context, observer, state)?;
-        session.emit_started()?;
+        session.log.emit(started_event(&session))?;
         session.warn_if_precision_is_slow()?;
         if let Some(message) = data.cut(plan.image_size) {
             session.log.warn("texts_truncated", message)?;
@@ -199,8 +201,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Asks the memory controller what to do with `remaining` samples, after `done` micro-batches of
-    /// this step, and emits its decision.
+    /// Asks the memory controller what to do with `remaining` samples, after `done` micro-batches
+    /// of this step, and emits its decision.
     pub(crate) fn next_micro_batch(
         &mut self,
         phase: Phase,
@@ -253,8 +255,8 @@ impl<'a> Session<'a> {
         Ok(answer)
     }
 
-    /// Moves the optimizer's moments between memory and disk. If the disk has no space for them they
-    /// stay in memory, with one warning.
+    /// Moves the optimizer's moments between memory and disk. If the disk has no space for them
+    /// they stay in memory, with one warning.
     fn place_moments(&mut self, place: Moments) -> Result<()> {
         let is_mapped = self.learner.optimizer.is_mapped();
         if self.learner.is_unloaded() || is_mapped == (place == Moments::Mapped) {
@@ -271,8 +273,8 @@ impl<'a> Session<'a> {
         self.controller.release()
     }
 
-    /// Fetches the samples of a micro-batch of `size`. Files that cannot be read are skipped with an
-    /// event.
+    /// Fetches the samples of a micro-batch of `size`. Files that cannot be read are skipped with
+    /// an event.
     pub(crate) fn fetch_samples(
         &mut self,
         pending: &mut Pending<Sample>,
@@ -289,7 +291,8 @@ impl<'a> Session<'a> {
     /// Prepares the next try after a micro-batch has failed. Its samples are still in the queue.
     ///
     /// # Errors
-    /// `error` itself if a smaller micro-batch would not help; the device refuses even the smallest.
+    /// `error` itself if a smaller micro-batch would not help; the device refuses even the
+    /// smallest.
     pub(crate) fn recover(&mut self, error: TrainError) -> Result<()> {
         if error.is_memory() {
             return self.controller.refused(error, &self.control);
@@ -350,7 +353,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Prepares to repeat a step whose gradients the device could not add. Nothing else has changed.
+    /// Prepares to repeat a step whose gradients the device could not add. Nothing else has
+    /// changed.
     pub(crate) fn redo_step(&mut self, error: TrainError) -> Result<()> {
         if !error.is_memory() {
             return Err(error);
@@ -393,7 +397,8 @@ impl<'a> Session<'a> {
         checkpointer.save_ahead(&mut snapshot)
     }
 
-    /// Makes sure that a suspended run can resume. Returns `false` if no checkpoint could be written.
+    /// Makes sure that a suspended run can resume. Returns `false` if no checkpoint could be
+    /// written.
     pub(crate) fn save_for_suspension(&mut self) -> Result<bool> {
         let (checkpointer, mut snapshot) = self.snapshot();
         checkpointer.save_for_suspension(&mut snapshot)
@@ -454,7 +459,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Emits the memory reading of an answer about once a second, and its decision if it is a change.
+    /// Emits the memory reading of an answer about once a second, and its decision if it is a
+    /// change.
     fn emit_answer(&mut self, phase: Phase, answer: &Answer) -> Result<()> {
         let decision = &answer.decision;
         let reading =
@@ -476,41 +482,6 @@ impl<'a> Session<'a> {
             },
             decision: decision.clone(),
         })
-    }
-
-    fn emit_started(&mut self) -> Result<()> {
-        let plan = self.plan;
-        let total_bytes = self.controller.total_bytes();
-        self.log.emit(RunEvent::Started(Box::new(Started {
-            at_ms: 0,
-            unix_ms: unix_ms(),
-            process: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            name: plan.name.clone(),
-            task: plan.config.task.clone().unwrap_or_default(),
-            model: plan.model.name().to_owned(),
-            classes: plan.classes.clone(),
-            targets: plan.columns.iter().map(|c| c.name.clone()).collect(),
-            train_samples: plan.train_samples,
-            held_out_samples: plan.held_out_samples,
-            parameters: self.learner.parameters.count() as u64,
-            image_size: plan.image_size,
-            effective_batch: plan.effective_batch,
-            epochs: plan.epochs(),
-            steps: plan.steps,
-            steps_per_epoch: plan.steps_per_epoch,
-            learning_rate: plan.learning_rate,
-            optimizer: plan.optimizer.name().to_owned(),
-            device: self.chosen.kind.to_owned(),
-            device_reason: self.chosen.reason.clone(),
-            precision: plan.precision.name().to_owned(),
-            checkpoint_blocks: plan.checkpoint_blocks,
-            threads: plan.threads,
-            loader: self.loaders.train.describe(),
-            memory_source: self.controller.describe(),
-            total_bytes,
-            seed: plan.seed,
-        })))
     }
 
     /// Emits that the run continues at the current step. Events of later steps become invalid.

@@ -59,8 +59,8 @@ fn checkpointing_saves_fewer_bytes() {
         };
         let bytes: Vec<u64> = (0..=blocks(kind)).map(saved).collect();
         let name = format!("{}: {bytes:?}", kind.name());
-        // With equal blocks each checkpointed block reduces the bytes. A block that halves the image
-        // must save its large input, which it would not need otherwise.
+        // With equal blocks each checkpointed block reduces the bytes. A block that halves the
+        // image must save its large input, which it would not need otherwise.
         let equal = kind == ModelKind::VitMicro;
         assert!(!equal || bytes.is_sorted_by(|a, b| a > b), "{name}");
         assert!(bytes.last() < bytes.first(), "{name}");

@@ -1,5 +1,5 @@
-//! Memory stays flat over thousands of micro-batches. A separate test binary, so that no other test's
-//! memory counts.
+//! Memory stays flat over thousands of micro-batches. A separate test binary, so that no other
+//! test's memory counts.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
@@ -43,9 +43,9 @@ fn tiny() -> Learner {
     learner
 }
 
-/// Growth of the counted heap and of the footprint, in bytes, between the readings of `micro_batches`
-/// micro-batches. Three make a step, and one more per step is cancelled. `see` gets each one before
-/// it is added.
+/// Growth of the counted heap and of the footprint, in bytes, between the readings of
+/// `micro_batches` micro-batches. Three make a step, and one more per step is cancelled. `see` gets
+/// each one before it is added.
 fn growth(micro_batches: usize, mut see: impl FnMut(&TrainedPiece)) -> Vec<(i64, i64)> {
     let (mut learner, samples) = (tiny(), samples(6, 2));
     let (mut done, mut step, mut readings) = (0, 0, Vec::new());

@@ -1,5 +1,5 @@
-//! The optimizer's state: 8-bit moments train as well as f32 ones, norms and biases do not decay, the
-//! moving average of the weights is evaluated, and skipped steps are not counted.
+//! The optimizer's state: 8-bit moments train as well as f32 ones, norms and biases do not decay,
+//! the moving average of the weights is evaluated, and skipped steps are not counted.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
@@ -14,8 +14,8 @@ use trainer::{ModelKind, OptimizerKind};
 
 const STEPS: u64 = 120;
 
-/// Trains on sixty samples in batches of six. Returns the mean loss of the first and of the last ten
-/// steps.
+/// Trains on sixty samples in batches of six. Returns the mean loss of the first and of the last
+/// ten steps.
 fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
     let mut learner = learner(&plan(kind, optimizer, DType::F32, STEPS));
     let samples = samples(60, 3);

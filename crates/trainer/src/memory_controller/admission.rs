@@ -1,6 +1,6 @@
 //! Rejects micro-batches that cannot fit. On the CPU a failed allocation ends the process, so the
-//! controller rejects first: a micro-batch larger than the machine, its cgroup or the limits on this
-//! process allow, and a wait for memory that no other app can free.
+//! controller rejects first: a micro-batch larger than the machine, its cgroup or the limits on
+//! this process allow, and a wait for memory that no other app can free.
 
 use super::usage::Usage;
 use super::workload::Workload;
@@ -113,39 +113,50 @@ impl Admission {
         Err(at.too_large(&excess, advice))
     }
 
-    /// Ends a wait that no other app can end. Other apps may free memory, but a limit on this
-    /// process stays. After two seconds half of the largest micro-batch so far runs, or a single
-    /// sample if it fits.
+    /// Whether `decision` waits for memory that no other app can free, because a limit on this
+    /// process is the cause.
+    pub fn is_own_wait(&self, at: &Situation, sample: &MemorySample, decision: &Decision) -> bool {
+        let waits = self.is_strict && matches!(decision.action, Action::Pause | Action::Park);
+        let headroom = waits.then(|| at.monitor.own_headroom_bytes()).flatten();
+        headroom.is_some_and(|headroom| headroom <= sample.available_bytes)
+    }
+
+    /// Counts consecutive own waits.
+    pub fn count_wait(&mut self, is_own_wait: bool) -> u32 {
+        self.waits = if is_own_wait { self.waits + 1 } else { 0 };
+        self.waits
+    }
+}
+
+impl Situation<'_> {
+    /// Ends an own wait, the `waits`th in a row, after two seconds: half of the largest micro-batch
+    /// so far runs, or a single sample if it fits. Returns other decisions unchanged.
     ///
     /// # Errors
     /// Not even a single sample fits.
     pub fn limit_wait(
-        &mut self,
-        at: &Situation,
+        &self,
+        waits: u32,
         kind: PieceKind,
         sample: &MemorySample,
         remaining: u32,
         decision: Decision,
     ) -> Result<Decision, TrainError> {
-        let waits = self.is_strict && matches!(decision.action, Action::Pause | Action::Park);
-        let headroom = waits.then(|| at.monitor.own_headroom_bytes()).flatten();
-        if headroom.is_none_or(|headroom| headroom > sample.available_bytes) {
-            self.waits = 0;
+        if waits == 0 {
             return Ok(decision);
         }
-        self.waits += 1;
-        if self.waits < MOST_WAITS {
+        if waits < MOST_WAITS {
             // The controller does not know this limit and would name other apps as the cause.
             return Ok(Decision {
                 reason: LIMITED.to_owned(),
                 ..decision
             });
         }
-        let needed_bytes = at.needed_bytes(kind, Phase::Train, sample, 1);
+        let needed_bytes = self.needed_bytes(kind, Phase::Train, sample, 1);
         let safe_bytes = needed_bytes + needed_bytes / SAFETY;
         let available_bytes = sample.own_bytes + sample.available_bytes;
         // The memory of the largest micro-batch is still mapped: one of half its size fits into it.
-        let half = at.model.largest(kind) / 2;
+        let half = self.model.largest(kind) / 2;
         if half == 0 && safe_bytes > available_bytes {
             let excess = Excess {
                 kind,
@@ -153,12 +164,12 @@ impl Admission {
                 needed_bytes: safe_bytes,
                 available_bytes,
             };
-            return Err(at.too_large(&excess, RAISE));
+            return Err(self.too_large(&excess, RAISE));
         }
         Ok(Decision {
             action: Action::Run,
             micro_batch: half.clamp(1, remaining.max(1)),
-            change: match self.waits {
+            change: match waits {
                 MOST_WAITS => Change::Continue,
                 _ => Change::Hold,
             },
@@ -167,9 +178,7 @@ impl Admission {
             ..decision
         })
     }
-}
 
-impl Situation<'_> {
     /// Advice for the user: the first setting that would free `missing_bytes` for a training
     /// micro-batch of `micro_batch` samples.
     pub fn advice(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
@@ -206,8 +215,8 @@ impl Situation<'_> {
         }
     }
 
-    /// The error for a micro-batch that does not fit, with `advice` and the settings that would free
-    /// the missing bytes.
+    /// The error for a micro-batch that does not fit, with `advice` and the settings that would
+    /// free the missing bytes.
     fn too_large(&self, excess: &Excess, advice: &str) -> TrainError {
         let (needed_bytes, available_bytes) = (excess.needed_bytes, excess.available_bytes);
         let missing_bytes = needed_bytes.saturating_sub(available_bytes);

@@ -6,7 +6,8 @@ use pressure::{Phase, PieceKind};
 
 /// Rough bytes per pixel of a sample in f32: twice what Ebb's networks save.
 const BYTES_PER_PIXEL: u64 = 2048;
-/// Rough number of values that a block saves per token for its backward pass, in units of its width.
+/// Rough number of values that a block saves per token for its backward pass, in units of its
+/// width.
 const WIDTHS_PER_TOKEN: u64 = 24;
 
 /// Describes the micro-batches of a run.

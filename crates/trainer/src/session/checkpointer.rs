@@ -68,8 +68,8 @@ impl Checkpointer {
         self.is_updating = false;
     }
 
-    /// Whether the plan asks for a checkpoint now. None is due during a row of skipped steps: it may
-    /// end in a divergence, and then the checkpoint before it must be the newest.
+    /// Whether the plan asks for a checkpoint now. None is due during a row of skipped steps: it
+    /// may end in a divergence, and then the checkpoint before it must be the newest.
     pub fn is_due(&self, plan: &Plan, learner: &Learner, step: u64, now_ms: u64) -> bool {
         if self.is_saved(step) || learner.is_skipping() {
             return false;

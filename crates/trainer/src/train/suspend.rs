@@ -10,8 +10,9 @@ use pressure::{Action, Phase};
 use runlog::StopReason;
 use std::ops::ControlFlow;
 
-/// Drops weights and moments until memory for the next of `samples` samples is available, then loads
-/// the newest checkpoint. Without a checkpoint it only waits a moment. Breaks if the run ends.
+/// Drops weights and moments until memory for the next of `samples` samples is available, then
+/// loads the newest checkpoint. Without a checkpoint it only waits a moment. Breaks if the run
+/// ends.
 pub(super) fn suspend(
     session: &mut Session,
     phase: Phase,
