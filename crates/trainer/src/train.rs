@@ -88,7 +88,7 @@ fn train_loop(session: &mut Session) -> Result<StopReason> {
     }
     while session.state.step < session.plan.steps {
         match accumulate(session)? {
-            Accumulated::Batch(batch) => session.update(*batch)?,
+            Accumulated::Batch(batch) => session.update(batch)?,
             Accumulated::Repeat => continue,
             Accumulated::Stop(reason) => return Ok(reason),
         }
@@ -107,7 +107,7 @@ fn train_loop(session: &mut Session) -> Result<StopReason> {
 /// How an effective batch ended.
 enum Accumulated {
     /// All its gradients are accumulated.
-    Batch(Box<Whole>),
+    Batch(Whole),
     /// Its gradients are lost: start the step again.
     Repeat,
     /// The run ends.
@@ -169,5 +169,5 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
         step: session.state.step,
         folder: session.plan.folder.clone(),
     })?;
-    Ok(Accumulated::Batch(Box::new(batch)))
+    Ok(Accumulated::Batch(batch))
 }
