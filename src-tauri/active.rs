@@ -8,19 +8,21 @@ use runlog::{Run, RunEvent, RunFolder, RunStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use trainer::{Control, Ending, Flight, Machine, Request, TrainError};
+use trainer::{Control, Machine, Request, RunContext, RunOutcome, TrainError};
 
 /// Stack of the thread that a training begins on, in bytes.
 const STACK_BYTES: usize = 64 << 20;
 
-/// A training that takes its wishes from `Flight` and tells every event.
+/// A training that takes its wishes from `RunContext` and tells every event.
 pub trait Work:
-    FnOnce(Flight, &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<Ending> + Send + 'static
+    FnOnce(RunContext, &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<RunOutcome>
+    + Send
+    + 'static
 {
 }
 
 impl<F> Work for F where
-    F: FnOnce(Flight, &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<Ending>
+    F: FnOnce(RunContext, &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<RunOutcome>
         + Send
         + 'static
 {
@@ -79,7 +81,7 @@ impl Active {
             training
         };
         let (first_word, heard) = channel();
-        let flight = Flight {
+        let flight = RunContext {
             control: training.control.clone(),
             machine: self.machine.clone(),
             replay: None,
@@ -130,7 +132,12 @@ impl Training {
     }
 
     /// Works to the end, however that comes.
-    fn live(&self, flight: Flight, work: impl Work, first_word: &Sender<Result<(), CommandError>>) {
+    fn live(
+        &self,
+        flight: RunContext,
+        work: impl Work,
+        first_word: &Sender<Result<(), CommandError>>,
+    ) {
         // Also when the work panics.
         let _end = Ended(self);
         let mut spoke = false;
@@ -211,14 +218,12 @@ impl Training {
 
     /// Passes a wish on.
     pub fn ask(&self, request: RunRequest) {
-        self.control.ask(match request {
+        self.control.send(match request {
             RunRequest::Stop => Request::Stop,
             RunRequest::Checkpoint => Request::Checkpoint,
             RunRequest::Pause => Request::Pause,
             RunRequest::Continue => Request::Resume,
-            RunRequest::Leave {
-                max_system_fraction,
-            } => Request::SetPoliteness(max_system_fraction),
+            RunRequest::Leave { politeness } => Request::SetMaxSystemFraction(politeness),
         });
     }
 
@@ -272,9 +277,9 @@ mod tests {
         }))
     }
 
-    fn ending() -> Ending {
-        Ending {
-            why: StopReason::Requested,
+    fn ending() -> RunOutcome {
+        RunOutcome {
+            reason: StopReason::Requested,
             step: 0,
             accuracy: None,
         }
@@ -292,7 +297,7 @@ mod tests {
         let first = active.begin(
             "a",
             folder.clone(),
-            move |_: Flight, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
+            move |_: RunContext, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
                 tell(&started());
                 let _ = wait.recv();
                 Ok(ending())
@@ -304,7 +309,7 @@ mod tests {
             training.run().started().map(|s| s.name.clone()),
             Some("birds".into())
         );
-        let work = |_: Flight, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
+        let work = |_: RunContext, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
             tell(&started());
             Ok(ending())
         };
@@ -319,9 +324,9 @@ mod tests {
     fn a_training_that_never_begins_says_why_and_leaves_room() {
         let (_home, folder) = folder();
         let active = Active::on(Machine::default());
-        let refused = |_: Flight, _: &mut (dyn FnMut(&RunEvent) + Send)| {
+        let refused = |_: RunContext, _: &mut (dyn FnMut(&RunEvent) + Send)| {
             Err(TrainError::NotTrainable {
-                sentence: "one class".into(),
+                message: "one class".into(),
             })
         };
         assert_eq!(
@@ -329,7 +334,7 @@ mod tests {
             "not_trainable"
         );
         assert!(active.of("a").is_none());
-        let dies = |_: Flight, _: &mut (dyn FnMut(&RunEvent) + Send)| panic!("a bug");
+        let dies = |_: RunContext, _: &mut (dyn FnMut(&RunEvent) + Send)| panic!("a bug");
         assert_eq!(code(active.begin("a", folder, dies)), "failed");
         assert!(active.running().is_none());
     }
@@ -341,7 +346,7 @@ mod tests {
         let begun = active.begin(
             "a",
             folder.clone(),
-            |_: Flight, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
+            |_: RunContext, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
                 tell(&started());
                 Err(TrainError::Panicked("a bug".into()))
             },

@@ -205,7 +205,7 @@ impl From<ScriptBy> for trainer::ScriptBy {
     fn from(by: ScriptBy) -> Self {
         match by {
             ScriptBy::Time => trainer::ScriptBy::Time,
-            ScriptBy::Piece => trainer::ScriptBy::Piece,
+            ScriptBy::Piece => trainer::ScriptBy::Decision,
         }
     }
 }

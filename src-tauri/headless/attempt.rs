@@ -9,7 +9,7 @@ use dataset::Found;
 use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use trainer::forecast::settle;
-use trainer::{Control, Flight, Plan, TrainError};
+use trainer::{Control, Plan, RunContext, TrainError};
 
 /// What was tried, and all it said.
 pub struct Attempt {
@@ -45,7 +45,7 @@ pub fn train(
     plan.check_precision()?;
     let run = store.create(name.unwrap_or(&plan.name))?;
     let control = at_work.next();
-    let flight = Flight {
+    let flight = RunContext {
         control: control.clone(),
         machine,
         replay: None,

@@ -54,7 +54,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
                 // The last step would be evaluated.
                 if curve.is_over() || *step + 1 >= steps {
                     whole = true;
-                    control.ask(Request::Stop);
+                    control.send(Request::Stop);
                 }
             }
         },

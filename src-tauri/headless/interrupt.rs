@@ -9,7 +9,7 @@ use trainer::{Control, Request};
 /// Turns the first interrupt into a stop, the second into the end of the process.
 pub fn heed(control: &Control) -> Result<(), Failure> {
     let control = control.clone();
-    ask_once(move || control.ask(Request::Stop))
+    ask_once(move || control.send(Request::Stop))
 }
 
 /// The control of the training at work, where several follow one another.
@@ -21,7 +21,7 @@ impl AtWork {
     pub fn heeded() -> Result<AtWork, Failure> {
         let at_work = AtWork::default();
         let heard = at_work.clone();
-        ask_once(move || heard.lock().ask(Request::Stop))?;
+        ask_once(move || heard.lock().send(Request::Stop))?;
         Ok(at_work)
     }
 

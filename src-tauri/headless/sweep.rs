@@ -176,7 +176,7 @@ fn alone(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
         &AtWork::heeded()?,
         |event, control| {
             if matches!(event, RunEvent::Step { step, .. } if *step >= wanted) {
-                control.ask(Request::Stop);
+                control.send(Request::Stop);
             }
         },
     );

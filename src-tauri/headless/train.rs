@@ -10,7 +10,7 @@ use dataset::{Found, InspectOptions, Task, TextOptions, look};
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::forecast::settle;
-use trainer::{Control, Flight, Machine, MemoryScript, Replay};
+use trainer::{Control, Machine, MemoryScript, Replay, RunContext};
 
 /// Samples of `--dev-mode`, and how often it sees them, unless asked otherwise.
 const DEV_SAMPLES: u64 = 100;
@@ -164,10 +164,10 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     brought(config)
 }
 
-fn flight(script: &Script, replay: Option<Replay>) -> Result<Flight, Failure> {
+fn flight(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure> {
     let control = Control::default();
     interrupt::heed(&control)?;
-    Ok(Flight {
+    Ok(RunContext {
         control,
         machine: machine(script),
         replay,

@@ -221,7 +221,7 @@ impl Trial {
                     false => self.turns.pass(me),
                 };
                 if last || !well {
-                    control.ask(Request::Stop);
+                    control.send(Request::Stop);
                 }
                 begun = Instant::now();
             },

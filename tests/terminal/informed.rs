@@ -141,15 +141,15 @@ fn knowledge_that_is_damaged_missing_or_of_another_machine_is_left_out() {
     begins(&[], 1);
     fs::write(&config, two).expect("it can be written");
 
-    let file = checkpoint(&run, "pilot.json");
+    let file = checkpoint(&run, "controller.json");
     let good = fs::read(&file).expect("it was written");
     let mut damaged = good.clone();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 0x10;
     fs::write(&file, damaged).expect("it can be written");
-    begins(&["pilot_begins_anew"], 1);
+    begins(&["controller_state_unusable"], 1);
     fs::remove_file(&file).expect("it is there");
-    begins(&["pilot_begins_anew"], 1);
+    begins(&["controller_state_unusable"], 1);
 
     // As a version of Ebb wrote it that knew no such file.
     let path = checkpoint(&run, "state.json");
@@ -158,7 +158,7 @@ fn knowledge_that_is_damaged_missing_or_of_another_machine_is_left_out() {
     assert!(
         state
             .as_object_mut()
-            .is_some_and(|state| state.remove("pilot").is_some())
+            .is_some_and(|state| state.remove("controller").is_some())
     );
     fs::write(&path, state.to_string()).expect("it can be written");
     begins(&[], 1);

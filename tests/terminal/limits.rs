@@ -23,8 +23,8 @@ fn is_short(said: &Said) {
     let Some((_, rest)) = said.err.split_once(" needs ") else {
         return;
     };
-    let (needed, rest) = rest.split_once(", and ").expect("what is there");
-    let (there, _) = rest.split_once(" are there").expect("what is there");
+    let (needed, rest) = rest.split_once(", but only ").expect("what is available");
+    let (there, _) = rest.split_once(" is available").expect("what is available");
     let bytes = |text| runlog::parse_bytes(text).expect("a size");
     assert!(bytes(needed) > bytes(there), "{said:#?}");
     assert!(!counts_one_in_the_plural(&said.err), "{said:#?}");

@@ -281,9 +281,9 @@ fn adapters(parameters: &Parameters) -> impl Iterator<Item = (usize, &str, &Tens
         .map(|(index, p)| (index, &*p.name, &p.tensor))
 }
 
-fn misfit(file: &Path, what: String) -> ModelError {
-    ModelError::Misfit {
+fn misfit(file: &Path, what: String) -> TrainError {
+    TrainError::TensorMismatch {
         path: file.to_owned(),
-        what,
+        problem: what,
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the system from putting a training to sleep. Twin files with one surface.
+//! Keeps the system awake while a training runs. One file per platform with the same surface.
 
 #[cfg_attr(target_os = "macos", path = "activity/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "activity/other.rs")]

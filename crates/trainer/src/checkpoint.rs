@@ -1,10 +1,11 @@
-//! A checkpoint is whole or it is not there: written to a temporary folder, synced, renamed; checked by length and sum when
-//! it is read. kill -9 at any instant leaves the last good one.
+//! Atomic checkpoints. A checkpoint is written to a temporary folder, synced and renamed; reading
+//! one verifies the length and checksum of every file. `kill -9` at any instant leaves the last
+//! valid one.
 
 use crate::average::fill;
+use crate::controller_state::{self, SavedControllerState};
 use crate::error::{Result, TrainError, at};
 use crate::models::is_adapter;
-use crate::pilot::kept::{self, Kept};
 use crate::precision::LossScale;
 use crate::skipped::SkippedSteps;
 use crate::train_state::TrainState;
@@ -21,43 +22,46 @@ use tape::Parameters;
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
-/// The averaged weights under the names of the weights, where the run keeps an average: a model file of its own.
+/// The averaged weights under the names of the weights, if the run averages them.
 const AVERAGE: &str = "average.safetensors";
-/// What trains beside frozen weights, where the run has adapters: apart from the rest, so that it can be taken away alone.
+/// The adapters, if the run trains them beside frozen weights. A separate file, so that they can be
+/// shared without the rest.
 const ADAPTER: &str = "adapter.safetensors";
 const STATE: &str = "state.json";
-/// How the name of a folder begins that is being filled.
+/// Prefix of a temporary folder.
 const DRAFT: &str = ".draft-";
-/// Newest checkpoints kept beside the best one.
-const KEPT: usize = 2;
+/// Number of newest checkpoints that are retained beside the best one.
+const RETAINED: usize = 2;
 
-/// Everything of a run that is not a tensor.
+/// The state of a run without its tensors.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunState {
-    /// Optimizer steps done: also the data cursor, since the order is a function of (seed, step).
+    /// Optimizer steps done. Also the position in the data: the order is a function of (seed,
+    /// step).
     pub step: u64,
-    /// Milliseconds of the run's life.
+    /// Training time so far in milliseconds, over all sessions of the run.
     pub at_ms: u64,
     /// Newest loss.
     pub loss: Option<f64>,
-    /// Step that was evaluated last.
+    /// Step of the newest evaluation.
     #[serde(default)]
     pub evaluated_step: u64,
-    /// Newest held-out loss and score, finite: the accuracy, or the bits per byte below 0.
+    /// Newest held-out loss and score, both finite. The score is the accuracy, or the negative of a
+    /// loss such as bits per byte: higher is better.
     pub evaluation: Option<(f64, f64)>,
-    /// Best held-out score so far and its step.
+    /// Best held-out score so far, and its step.
     pub best: Option<(f64, u64)>,
-    /// Written because of the best evaluation: kept when older ones go.
+    /// Whether this step has the best score. Such a checkpoint is retained.
     pub is_best: bool,
-    /// The loss scale, in f16. [`write`] takes it from the learner.
+    /// The loss scale, in f16 only. [`write`] reads it from the learner.
     #[serde(default)]
     pub loss_scale: Option<LossScale>,
-    /// Steps that changed nothing. [`write`] takes it from the learner.
+    /// Counts of skipped steps. [`write`] reads them from the learner.
     #[serde(default)]
     pub skipped: SkippedSteps,
-    /// What the pilot knows: a file of its own, without which the checkpoint is as good.
+    /// Learned state of the memory controller. A separate file; the checkpoint is valid without it.
     #[serde(skip)]
-    pub pilot: Kept,
+    pub controller: SavedControllerState,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,24 +70,28 @@ struct Envelope {
     state: RunState,
     /// Length in bytes and CRC-32 of each tensor file.
     files: HashMap<String, (u64, u32)>,
-    /// The same of what the pilot knows. Not among `files`: no damage to it costs the checkpoint.
-    #[serde(default)]
-    pilot: Option<(u64, u32)>,
+    /// Length and CRC-32 of the controller state. Not in `files`, because damage to it does not
+    /// invalidate the checkpoint.
+    #[serde(default, alias = "pilot")]
+    controller: Option<(u64, u32)>,
 }
 
 /// Version of the layout.
 const FORMAT: u32 = 1;
 
-/// A checkpoint on disk.
+/// A checkpoint that was written.
 pub struct Written {
-    /// Folder inside the run folder.
+    /// Its folder, relative to the run folder.
     pub path: String,
     /// Bytes of all files.
     pub bytes: u64,
 }
 
 /// Writes a checkpoint of `learner` at `state.step`.
-pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<Written> {
+///
+/// # Errors
+/// [`TrainError::CheckpointWrite`]; nothing incomplete is left on disk.
+pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Written> {
     let parent = run.checkpoints_path();
     let path = RunFolder::checkpoint_name(state.step);
     let last = run.path.join(&path);
@@ -91,13 +99,13 @@ pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<
     let bytes = write_files(&draft, learner, state)
         .and_then(|bytes| publish(&draft, &last).map(|()| bytes));
     let bytes = bytes.map_err(|source| {
-        // Half a checkpoint is worth nothing: its room is given back at once.
+        // An incomplete checkpoint is useless: free its disk space at once.
         let _ = fs::remove_dir_all(&draft);
-        let room = room(&parent, &source, learner);
+        let disk_space = disk_space(&parent, &source, learner);
         TrainError::CheckpointWrite {
             path: last.clone(),
             source,
-            room,
+            disk_space,
         }
     })?;
     Ok(Written { path, bytes })
@@ -107,44 +115,34 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
     let _ = fs::remove_dir_all(draft);
     let run = draft.parent().and_then(Path::parent);
     if let Some(run) = run.filter(|run| !run.is_dir()) {
-        // A checkpoint alone could not be resumed: the folder is missed, not made anew.
-        let gone = format!("the run folder {} is no longer there", run.display());
-        return Err(io::Error::new(io::ErrorKind::NotFound, gone));
+        // Do not create the run folder again: a checkpoint without it could not be resumed.
+        let missing = format!("the run folder {} is no longer there", run.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, missing));
     }
     fs::create_dir_all(draft)?;
-    let by_name = |parameters: &Parameters| -> HashMap<String, Tensor> {
-        let named = parameters.iter();
-        named.map(|p| (p.name.clone(), p.tensor.clone())).collect()
-    };
-    let average = learner.average.as_ref();
-    let average = average.map(|average| (AVERAGE, by_name(&average.parameters)));
     let mut files = HashMap::new();
-    let mut keep = |name: &str, path: &Path| -> io::Result<()> {
+    let mut seal = |name: &str, path: &Path| -> io::Result<()> {
         File::open(path)?.sync_all()?;
         files.insert(name.to_owned(), fingerprint(path)?);
         Ok(())
     };
-    let (adapters, model): (HashMap<_, _>, HashMap<_, _>) = by_name(&learner.parameters)
-        .into_iter()
-        .partition(|(name, _)| is_adapter(name));
-    let adapters = (!adapters.is_empty()).then_some((ADAPTER, adapters));
-    let tensors = [(MODEL, model)].into_iter().chain(adapters).chain(average);
-    for (name, tensors) in tensors {
+    for (name, tensors) in weight_files(learner) {
         let path = draft.join(name);
-        safetensors::save(&tensors, &path).map_err(io_error)?;
-        keep(name, &path)?;
+        safetensors::save(&tensors, &path).map_err(candle_error)?;
+        seal(name, &path)?;
     }
     let moments = learner.optimizer.saved(&learner.parameters);
     let path = draft.join(OPTIMIZER);
-    serialize_to_file(moments.map_err(io::Error::other)?, None, &path).map_err(saving)?;
-    keep(OPTIMIZER, &path)?;
+    serialize_to_file(moments.map_err(io::Error::other)?, None, &path)
+        .map_err(safetensors_error)?;
+    seal(OPTIMIZER, &path)?;
     let bytes = files.values().map(|(bytes, _)| bytes).sum();
-    let pilot = match &state.pilot {
-        Kept::Whole(knowledge) => {
-            knowledge.write(draft)?;
-            Some(fingerprint(&draft.join(kept::FILE))?)
+    let controller = match &state.controller {
+        SavedControllerState::Present(file) => {
+            file.write(draft)?;
+            Some(fingerprint(&draft.join(controller_state::FILE))?)
         }
-        Kept::Nothing | Kept::Unreadable(_) => None,
+        SavedControllerState::Absent | SavedControllerState::Unreadable(_) => None,
     };
     let envelope = Envelope {
         format: FORMAT,
@@ -154,7 +152,7 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
             ..state.clone()
         },
         files,
-        pilot,
+        controller,
     };
     let path = draft.join(STATE);
     fs::write(&path, serde_json::to_vec_pretty(&envelope)?)?;
@@ -163,51 +161,73 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
     Ok(bytes)
 }
 
+/// The files of weights, each with its tensors by name. Adapters and averages are separate files.
+fn weight_files(learner: &Learner) -> Vec<(&'static str, HashMap<String, Tensor>)> {
+    let by_name = |parameters: &Parameters| -> HashMap<String, Tensor> {
+        let named = parameters.iter();
+        named.map(|p| (p.name.clone(), p.tensor.clone())).collect()
+    };
+    let (adapters, model): (HashMap<_, _>, HashMap<_, _>) = by_name(&learner.parameters)
+        .into_iter()
+        .partition(|(name, _)| is_adapter(name));
+    let mut files = vec![(MODEL, model)];
+    if !adapters.is_empty() {
+        files.push((ADAPTER, adapters));
+    }
+    if let Some(average) = &learner.average {
+        files.push((AVERAGE, by_name(&average.parameters)));
+    }
+    files
+}
+
 fn publish(draft: &Path, last: &Path) -> io::Result<()> {
-    if stands(draft, last) {
-        // The same weights were saved before. Only the state is news: at no instant is there less than one whole checkpoint.
-        if draft.join(kept::FILE).exists() {
-            fs::rename(draft.join(kept::FILE), last.join(kept::FILE))?;
+    if has_same_tensors(draft, last) {
+        // The same weights were saved before. Replacing only the state leaves a valid checkpoint at
+        // every instant.
+        let controller = draft.join(controller_state::FILE);
+        if controller.exists() {
+            fs::rename(controller, last.join(controller_state::FILE))?;
         }
         fs::rename(draft.join(STATE), last.join(STATE))?;
         File::open(last)?.sync_all()?;
         return fs::remove_dir_all(draft);
     }
-    // What stands there is damaged.
+    // A folder that exists holds a damaged checkpoint or other weights.
     let _ = fs::remove_dir_all(last);
     fs::rename(draft, last)?;
     last.parent()
         .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
-/// `last` is whole and holds the very tensors of `draft`.
-fn stands(draft: &Path, last: &Path) -> bool {
+/// Whether `last` is valid and holds the same tensors as `draft`.
+fn has_same_tensors(draft: &Path, last: &Path) -> bool {
     match (envelope(draft), verify(last), envelope(last)) {
         (Ok(new), Ok(_), Ok(old)) => new.files == old.files,
         _ => false,
     }
 }
 
-fn io_error(error: candle_core::Error) -> io::Error {
+fn candle_error(error: candle_core::Error) -> io::Error {
     match error {
         candle_core::Error::Io(error) => error,
         other => io::Error::other(other.to_string()),
     }
 }
 
-fn saving(error: SafeTensorError) -> io::Error {
+fn safetensors_error(error: SafeTensorError) -> io::Error {
     match error {
         SafeTensorError::IoError(error) => error,
         other => io::Error::other(other.to_string()),
     }
 }
 
-/// ": 0.4 of 1.1 GB free on this disk. Free 0.7 GB, then choose Checkpoint now", where room is the trouble.
-fn room(parent: &Path, error: &io::Error, learner: &TrainState) -> String {
+/// "; 0.4 GB of 1.1 GB are free on this disk; free 0.7 GB and checkpoint again" if the disk is
+/// full, else empty.
+fn disk_space(parent: &Path, error: &io::Error, learner: &Learner) -> String {
     let needed = learner.saved_bytes();
     match fs4::available_space(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
-            ". {} of {} are free on this disk; free {} and checkpoint again",
+            "; {} of {} are free on this disk; free {} and checkpoint again",
             runlog::format_bytes(free),
             runlog::format_bytes(needed),
             runlog::format_bytes(needed.saturating_sub(free))
@@ -230,15 +250,18 @@ fn fingerprint(path: &Path) -> io::Result<(u64, u32)> {
     }
 }
 
-/// A checkpoint that was read and verified.
+/// A checkpoint that was verified.
 pub struct Loaded {
-    /// Where it lies.
+    /// Its folder.
     pub path: PathBuf,
-    /// Everything but tensors.
+    /// Its state without tensors.
     pub state: RunState,
 }
 
-/// The newest checkpoint that is whole, and sentences about newer ones that are not.
+/// The newest valid checkpoint, and one message per newer checkpoint that is damaged.
+///
+/// # Errors
+/// [`TrainError::NoCheckpoint`] if none is valid.
 pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
     let mut damaged = Vec::new();
     for checkpoint in run.checkpoints()?.into_iter().rev() {
@@ -260,7 +283,7 @@ pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
     })
 }
 
-/// The checkpoint of the best evaluation, or the newest where none was kept as best.
+/// The checkpoint of the best evaluation, or the newest if there was no evaluation.
 pub fn best(run: &RunFolder) -> Result<Loaded> {
     for checkpoint in run.checkpoints()?.into_iter().rev() {
         if let Ok(state) = verify(&checkpoint.path)
@@ -276,9 +299,9 @@ pub fn best(run: &RunFolder) -> Result<Loaded> {
 }
 
 fn verify(path: &Path) -> Result<RunState> {
-    let damaged = |what: String| TrainError::CheckpointDamaged {
+    let damaged = |problem: String| TrainError::CheckpointDamaged {
         path: path.to_owned(),
-        what,
+        problem,
     };
     let envelope = envelope(path)?;
     if envelope.format != FORMAT {
@@ -296,11 +319,11 @@ fn verify(path: &Path) -> Result<RunState> {
             return Err(damaged(format!("{name} is not the file that was written")));
         }
     }
-    let intact = envelope
-        .pilot
-        .map(|written| fingerprint(&path.join(kept::FILE)).is_ok_and(|found| found == written));
+    let intact = envelope.controller.map(|written| {
+        fingerprint(&controller_state::path_in(path)).is_ok_and(|found| found == written)
+    });
     Ok(RunState {
-        pilot: Kept::read(path, intact),
+        controller: SavedControllerState::read(path, intact),
         ..envelope.state
     })
 }
@@ -310,12 +333,16 @@ fn envelope(path: &Path) -> Result<Envelope> {
     let text = fs::read(&file).map_err(at(&file))?;
     serde_json::from_slice(&text).map_err(|error| TrainError::CheckpointDamaged {
         path: path.to_owned(),
-        what: error.to_string(),
+        problem: error.to_string(),
     })
 }
 
-/// Puts the weights of a checkpoint, their average and its loss scale into a learner, and its moments unless it only evaluates.
-pub fn load(loaded: &Loaded, learner: &mut TrainState, with_optimizer: Moments) -> Result<()> {
+/// Loads weights, their average, the loss scale and, if asked for, the optimizer state of a
+/// checkpoint into `learner`.
+///
+/// # Errors
+/// [`TrainError::TensorMismatch`] names the first tensor that does not fit.
+pub fn load(loaded: &Loaded, learner: &mut Learner, optimizer: OptimizerState) -> Result<()> {
     let path = loaded.path.join(MODEL);
     let device = learner.device().clone();
     let mut saved = tensors(&path, &device)?;
@@ -327,12 +354,12 @@ pub fn load(loaded: &Loaded, learner: &mut TrainState, with_optimizer: Moments) 
     if let Some(average) = &mut learner.average {
         let path = loaded.path.join(AVERAGE);
         if !path.exists() {
-            let what = "the run kept no average; take ema_decay out of its config".to_owned();
-            return Err(TrainError::Misfit { path, what });
+            let problem = "the run saved no average; remove ema_decay from its config".to_owned();
+            return Err(TrainError::TensorMismatch { path, problem });
         }
         fill(&mut average.parameters, tensors(&path, &device)?, &path)?;
     }
-    if with_optimizer == Moments::Load {
+    if optimizer == OptimizerState::Load {
         let path = loaded.path.join(OPTIMIZER);
         let saved = tensors(&path, &device)?;
         learner.optimizer.load(&learner.parameters, saved, &path)?;
@@ -340,21 +367,22 @@ pub fn load(loaded: &Loaded, learner: &mut TrainState, with_optimizer: Moments) 
     learner.restored(loaded.state.loss_scale, loaded.state.skipped)
 }
 
-/// Whether the optimizer's moments are wanted.
+/// Whether to load the optimizer state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moments {
-    /// To train on.
+pub enum OptimizerState {
+    /// Load it, to continue training.
     Load,
-    /// To evaluate only.
-    Leave,
+    /// Skip it, to evaluate only.
+    Skip,
 }
 
 fn tensors(path: &Path, device: &Device) -> Result<HashMap<String, Tensor>> {
     Ok(safetensors::load(path, device)?)
 }
 
-/// Removes what a crash left half-written and checkpoints that newer ones replace: the newest few and the best stay.
-pub fn tidy(run: &RunFolder, best_step: Option<u64>) -> Result<()> {
+/// Removes temporary folders that a crash left and all checkpoints except the newest two and the
+/// best.
+pub fn remove_old(run: &RunFolder, best_step: Option<u64>) -> Result<()> {
     let parent = run.checkpoints_path();
     if let Ok(entries) = fs::read_dir(&parent) {
         for entry in entries
@@ -365,7 +393,7 @@ pub fn tidy(run: &RunFolder, best_step: Option<u64>) -> Result<()> {
         }
     }
     let checkpoints = run.checkpoints()?;
-    let old = checkpoints.len().saturating_sub(KEPT);
+    let old = checkpoints.len().saturating_sub(RETAINED);
     let replaced = |c: &&SavedCheckpoint| Some(c.step) != best_step;
     for checkpoint in checkpoints.iter().take(old).filter(replaced) {
         fs::remove_dir_all(&checkpoint.path).map_err(at(&checkpoint.path))?;

@@ -1,4 +1,5 @@
-//! The user's wishes on their way into the loop. Any thread may ask; the loop polls between pieces.
+//! Requests of the user on their way into the loop. Any thread may send one; the loop polls between
+//! micro-batches.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -6,21 +7,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tape::Cancel;
 
-/// What a user may ask of a running training.
+/// A request to a running training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Request {
-    /// Stop & checkpoint.
+    /// Save a checkpoint and stop.
     Stop,
-    /// Checkpoint now and go on.
+    /// Save a checkpoint and continue.
     Checkpoint,
-    /// Keep everything and wait.
+    /// Wait with all state in memory.
     Pause,
-    /// Go on after a pause.
+    /// Continue after a pause.
     Resume,
-    /// Another memory cap, in bytes; `None` lifts it.
+    /// Set the memory cap in bytes; `None` removes it.
     SetMemoryCap(Option<u64>),
-    /// Another budget line, as the share of all memory that everybody together may fill.
-    SetPoliteness(f64),
+    /// Set the largest fraction of physical memory, `0.0..=1.0`, that all processes together may
+    /// use while Ebb trains.
+    SetMaxSystemFraction(f64),
 }
 
 /// Handle on a running training; clones share it.
@@ -35,8 +37,8 @@ struct Shared {
 }
 
 impl Control {
-    /// Asks. A stop also cancels the running piece, which has then touched nothing.
-    pub fn ask(&self, request: Request) {
+    /// Queues a request. `Stop` also cancels the running micro-batch, which changes no state.
+    pub fn send(&self, request: Request) {
         self.requests().push_back(request);
         if request == Request::Stop {
             self.0.cancel.store(true, Ordering::Relaxed);
@@ -44,32 +46,32 @@ impl Control {
         self.0.arrived.notify_all();
     }
 
-    /// The next wish, if there is one.
+    /// Takes the next request from the queue.
     pub(crate) fn poll(&self) -> Option<Request> {
         self.requests().pop_front()
     }
 
-    /// Waits until somebody asks, at most `longest`.
-    pub(crate) fn wait(&self, longest: Duration) {
+    /// Blocks until a request arrives, at most `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) {
         let requests = self.requests();
         let _ = self
             .0
             .arrived
-            .wait_timeout_while(requests, longest, |requests| requests.is_empty());
+            .wait_timeout_while(requests, timeout, |requests| requests.is_empty());
     }
 
-    /// A stop is waiting to be polled.
+    /// Whether a stop is in the queue.
     pub(crate) fn is_stopping(&self) -> bool {
         self.requests().contains(&Request::Stop)
     }
 
-    /// The flag that ends the running piece at the next operation.
+    /// The flag that cancels the running micro-batch at its next tape operation.
     pub(crate) fn cancel(&self) -> Cancel {
         self.0.cancel.clone()
     }
 
     fn requests(&self) -> MutexGuard<'_, VecDeque<Request>> {
-        // A panic elsewhere leaves the queue whole: requests are plain values.
+        // A panic elsewhere leaves the queue valid: requests are plain values.
         self.0
             .requests
             .lock()

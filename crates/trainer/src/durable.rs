@@ -1,10 +1,10 @@
-//! A small file of the run folder, written so that it is whole or not there: drafted beside its place, synced, renamed.
+//! Atomic writes of small files in the run folder: a file is complete or absent.
 
 use crate::error::{Result, at};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Writes `bytes` to `path`. As durable as the checkpoints that mean nothing without it.
+/// Writes `bytes` to a temporary file beside `path`, syncs it and renames it to `path`.
 pub fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
     let draft = path.with_extension("draft");
     let write = || -> std::io::Result<()> {

@@ -1,172 +1,199 @@
-//! What can go wrong in a training, in the user's words: what, where, and the next move. Stopping is not an error.
+//! Everything that can go wrong in a training. Each message says what failed, where, and what to do
+//! next. A stop by the user is not an error.
 
 use runlog::counted;
 use std::path::{Path, PathBuf};
 use tape::TapeError;
 use thiserror::Error;
 
-/// Result of everything in the trainer.
+/// Result of the trainer's functions.
 pub type Result<T> = std::result::Result<T, TrainError>;
 
-/// Why a training did not go on.
+/// Why a training failed.
 #[derive(Debug, Error)]
 pub enum TrainError {
-    /// The folder was read and cannot be trained.
-    #[error("{sentence}")]
+    /// The folder was read, but nothing can be trained from it.
+    #[error("{message}")]
     NotTrainable {
-        /// What is missing, and the next move.
-        sentence: String,
+        /// What is missing and what to do next.
+        message: String,
     },
-    /// A setting outside what works.
+    /// A setting has a value that is not allowed.
     #[error("{key} = {value} does not work: {allowed}")]
     Setting {
-        /// The config's key.
+        /// Key of the config.
         key: &'static str,
-        /// The value that came.
+        /// The value found.
         value: String,
-        /// What works.
+        /// The allowed values.
         allowed: String,
     },
-    /// The loss or gradient was not finite several steps in a row.
+    /// The loss or a gradient was not finite in several consecutive steps.
     #[error(
-        "the training diverged at step {step}: {what} was not finite {times} steps in a row; {}; start again with a lower learning rate than {learning_rate}",
-        last_good(.checkpoint.as_deref())
+        "the training diverged at step {step}: {item} was not finite {times} steps in a row; {}; start again with a learning rate below {learning_rate}",
+        last_checkpoint(.checkpoint.as_deref())
     )]
     Diverged {
         /// Optimizer steps done.
         step: u64,
-        /// "the loss", or the gradient or weight with the parameter's name.
-        what: String,
-        /// Steps in a row.
+        /// "the loss", or a gradient or weight with its parameter's name.
+        item: String,
+        /// Number of consecutive steps.
         times: u32,
         /// Learning rate at that step.
         learning_rate: f64,
-        /// Folder of the last good checkpoint inside the run folder.
+        /// Folder of the newest valid checkpoint, relative to the run folder.
         checkpoint: Option<String>,
     },
-    /// Even the smallest piece that may be worked does not fit, and waiting would not help.
+    /// The smallest allowed micro-batch does not fit in memory, and no other app can free any.
     #[error(
-        "a piece of {} needs {needed}, and {available} are there for Ebb; {next}",
+        "a micro-batch of {} needs {needed}, but only {available} is available to Ebb; {next}",
         samples(*.micro_batch)
     )]
-    NoRoom {
-        /// Samples of the piece.
+    MicroBatchTooLarge {
+        /// Samples in the micro-batch.
         micro_batch: u32,
-        /// Footprint that it reaches.
+        /// Expected peak footprint, formatted.
         needed: String,
-        /// Footprint that is possible.
+        /// Largest possible footprint, formatted.
         available: String,
         /// What would help.
         next: String,
     },
-    /// The device refuses even the smallest piece that may be worked.
+    /// The device has no memory for the smallest allowed micro-batch.
     #[error(
-        "a piece of {} was refused {times} times in a row ({source}); {next}",
+        "the device refused a micro-batch of {} {times} times in a row ({source}); {next}",
         samples(*.micro_batch)
     )]
-    Refused {
-        /// Samples of the piece.
+    DeviceOutOfMemory {
+        /// Samples in the micro-batch.
         micro_batch: u32,
-        /// Times in a row.
+        /// Number of consecutive refusals.
         times: u32,
-        /// What the device said.
+        /// The device's last error.
         source: Box<TrainError>,
         /// What would help.
         next: String,
     },
-    /// By the forecast not even the smallest piece fits beside what others use.
+    /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(
-        "{needs}, and Ebb may use {budget} here; {enough} would do: close other apps, or choose smaller images or another model"
+        "{needs}, but Ebb may only use {budget} here; close other apps until {enough} is available, or choose smaller images or another model"
     )]
-    DoesNotFit {
-        /// What takes how much.
+    EstimateTooLarge {
+        /// The model and the bytes it needs.
         needs: String,
-        /// What Ebb may use.
+        /// Bytes that Ebb may use, formatted.
         budget: String,
-        /// What would be enough.
+        /// Bytes that would be enough, formatted.
         enough: String,
     },
-    /// The system gives no threads of the size that deep networks need.
+    /// The system cannot start threads with the stack that deep networks need.
     #[error(
-        "the training's threads could not be started ({0}); raise the limit that is set on this process (ulimit -v, ulimit -d), or use fewer --threads"
+        "the training threads could not be started ({0}); raise the limit set on this process (ulimit -v, ulimit -d), or use fewer --threads"
     )]
     NoThreads(String),
-    /// Every sample of an effective batch was unreadable.
+    /// No sample of an effective batch could be read.
     #[error(
         "no sample of step {step} could be read; check that the folder {folder} is still there, then resume"
     )]
     NoData {
         /// The step.
         step: u64,
-        /// The dropped folder.
+        /// The dataset folder.
         folder: PathBuf,
     },
     /// A checkpoint could not be written.
-    #[error("the checkpoint {path} could not be saved: {source}{room}")]
+    #[error("the checkpoint {path} could not be saved: {source}{disk_space}")]
     CheckpointWrite {
-        /// Where.
+        /// Folder of the checkpoint.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
-        /// How much room is left and what to do, where that is the trouble.
-        room: String,
+        /// Free and needed disk space if the disk is full, else empty.
+        disk_space: String,
     },
-    /// A checkpoint that is not whole.
-    #[error("the checkpoint {path} is damaged: {what}; an earlier one may be good")]
+    /// A checkpoint is incomplete or was modified.
+    #[error("the checkpoint {path} is damaged: {problem}; an earlier one may be valid")]
     CheckpointDamaged {
-        /// Where.
+        /// Folder of the checkpoint.
         path: PathBuf,
-        /// What does not fit.
-        what: String,
+        /// Which file does not match.
+        problem: String,
     },
-    /// Nothing to resume from.
-    #[error("{run} has no usable checkpoint to go on from; start it again with `ebb train`")]
+    /// The run has no valid checkpoint.
+    #[error("{run} has no usable checkpoint to resume from; start it again with `ebb train`")]
     NoCheckpoint {
         /// The run folder.
         run: PathBuf,
     },
-    /// A weight file that belongs to another model.
-    #[error("{path} does not fit this model: {what}")]
-    Misfit {
-        /// Where.
+    /// A weight file belongs to another model.
+    #[error("{path} does not fit this model: {problem}")]
+    TensorMismatch {
+        /// The weight file.
         path: PathBuf,
         /// The tensor and both shapes.
-        what: String,
+        problem: String,
     },
-    /// A network, its pretrained weights or its export.
-    #[error(transparent)]
-    Model(models::ModelError),
+    /// A folder of pretrained weights cannot be read, or Ebb has no such architecture.
+    #[error("{path}: {reason}")]
+    UnsupportedWeights {
+        /// The folder or one of its files.
+        path: PathBuf,
+        /// What is wrong and what to do next, if anything helps.
+        reason: String,
+    },
+    /// Pretrained weights do not match their own config.json.
+    #[error(
+        "the weights in {folder} do not match its config.json: {}; download the folder again, or choose one whose files belong together",
+        .complaints.join("; ")
+    )]
+    WeightsMismatch {
+        /// The folder.
+        folder: PathBuf,
+        /// One message per missing, unknown or wrongly shaped tensor, ordered by name.
+        complaints: Vec<String>,
+    },
+    /// The weights exist only as pickled files, which may run any code when they are read.
+    #[error(
+        "{folder} holds its weights only in pickled files ({files}), and reading one runs whatever program is in it; Ebb never does. Get model.safetensors of the same model, or convert the file on a computer where you trust it"
+    )]
+    Pickled {
+        /// The folder.
+        folder: PathBuf,
+        /// Names of the files.
+        files: String,
+    },
     /// The memory script cannot be used.
     #[error(transparent)]
     Memory(#[from] pressure::PressureError),
     /// The run folder cannot be used.
     #[error(transparent)]
     Run(#[from] runlog::RunlogError),
-    /// The dropped folder cannot be used.
+    /// The dataset folder cannot be used.
     #[error(transparent)]
     Data(#[from] dataset::DatasetError),
-    /// The tape or the device.
+    /// A tape operation or the device failed.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// A file of the run folder.
+    /// A file of the run folder cannot be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The training thread died of a bug. The last checkpoint stands.
+    /// The training thread panicked. The last checkpoint is valid.
     #[error(
-        "the training thread stopped unexpectedly: {0}; the last checkpoint is good, resume from it"
+        "the training thread stopped unexpectedly: {0}; the last checkpoint is valid, resume from it"
     )]
     Panicked(String),
 }
 
-fn last_good(checkpoint: Option<&str>) -> String {
+fn last_checkpoint(checkpoint: Option<&str>) -> String {
     match checkpoint {
-        Some(path) => format!("the last good checkpoint is {path}"),
-        None => "no checkpoint had been written".to_owned(),
+        Some(path) => format!("the last valid checkpoint is {path}"),
+        None => "no checkpoint was written".to_owned(),
     }
 }
 
@@ -181,22 +208,25 @@ pub(crate) fn loss_of(file: &Path) -> String {
 }
 
 impl TrainError {
-    /// Code for the window and the event.
+    /// Stable code for the window and for events.
     pub fn code(&self) -> &'static str {
         match self {
             TrainError::NotTrainable { .. } => "not_trainable",
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Diverged { .. } => "diverged",
-            TrainError::NoRoom { .. }
-            | TrainError::Refused { .. }
-            | TrainError::DoesNotFit { .. } => "no_room",
+            TrainError::MicroBatchTooLarge { .. }
+            | TrainError::DeviceOutOfMemory { .. }
+            | TrainError::EstimateTooLarge { .. } => "out_of_memory",
             TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
             TrainError::NoCheckpoint { .. } => "no_checkpoint",
-            TrainError::Misfit { .. } => "misfit",
-            TrainError::Model(error) => error.code(),
+            TrainError::TensorMismatch { .. } | TrainError::WeightsMismatch { .. } => {
+                "weights_mismatch"
+            }
+            TrainError::UnsupportedWeights { .. } => "unsupported_weights",
+            TrainError::Pickled { .. } => "pickled",
             TrainError::Memory(_) => "memory_source",
             TrainError::Run(_) => "run_folder",
             TrainError::Data(_) => "data",
@@ -206,20 +236,20 @@ impl TrainError {
         }
     }
 
-    /// Names the file whose loss is not finite, where one is to blame.
-    pub(crate) fn naming(mut self, file: Option<&Path>) -> Self {
-        if let (TrainError::Diverged { what, .. }, Some(file)) = (&mut self, file) {
-            *what = loss_of(file);
+    /// Names the file whose loss caused a divergence, if there is a single one.
+    pub(crate) fn with_file(mut self, file: Option<&Path>) -> Self {
+        if let (TrainError::Diverged { item, .. }, Some(file)) = (&mut self, file) {
+            *item = loss_of(file);
         }
         self
     }
 
-    /// The device had no memory: a smaller piece may fit.
+    /// Whether the device ran out of memory: a smaller micro-batch may fit.
     pub fn is_memory(&self) -> bool {
         matches!(self, TrainError::Tape(error) if error.is_memory())
     }
 
-    /// The piece was cancelled on purpose.
+    /// Whether the micro-batch was cancelled through its cancel flag.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, TrainError::Tape(error) if error.is_cancelled())
     }
@@ -231,7 +261,7 @@ impl From<candle_core::Error> for TrainError {
     }
 }
 
-/// Turns an I/O error into one with its path.
+/// Adds the path to an I/O error.
 pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> TrainError + '_ {
     move |source| TrainError::File {
         path: path.to_owned(),

@@ -14,8 +14,9 @@ pub mod forecast;
 mod effective_batch;
 mod error;
 mod durable;
-mod inference;
-mod journal;
+mod feed;
+mod event_log;
+mod learner;
 mod machine;
 mod manifest;
 mod model_builder;
@@ -23,7 +24,9 @@ mod export;
 pub mod pretrained;
 mod optimizer;
 mod average;
-mod pilot;
+mod pending;
+mod controller_state;
+mod memory_controller;
 mod plan;
 pub mod receipt;
 mod precision;
@@ -31,8 +34,10 @@ mod replay;
 mod sample_queue;
 mod schedule;
 mod skipped;
+mod run_context;
 mod session;
 mod task;
+mod threads;
 mod train;
 mod train_state;
 
@@ -52,7 +57,9 @@ pub use plan::{
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use schedule::LrSchedule;
+pub use run_context::{RunContext, RunOutcome};
+pub use saved::{Compressed, Evaluated, Format, SavedRun, Wording, table_options};
+pub use schedule::Course;
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
@@ -61,7 +68,8 @@ pub use task::{
     Balance, ClassReport, ConfusionEntry, EvaluationReport, Heads, MetricInputs, Metrics,
     Prediction, RegressionReport, wilson,
 };
-pub use train::{Ending, Flight, on_threads, resume, start};
+pub use threads::on_threads;
+pub use train::{resume, start};
 
 /// The rooms behind the surface, opened for this crate's own claims.
 #[doc(hidden)]

@@ -1,4 +1,5 @@
-//! The machine a run flies on: where memory readings come from, and how caches are given back. Real or scripted.
+//! The machine a run trains on: the source of its memory samples and how its caches are released.
+//! Real or scripted.
 
 use crate::error::Result;
 use pressure::source::scripted::{Advance, Scripted};
@@ -11,33 +12,33 @@ use tape::memory::{Purge, live_bytes};
 /// How a memory script advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScriptBy {
-    /// By the clock.
+    /// With the clock.
     #[default]
     Time,
-    /// One line a decision.
-    Piece,
+    /// One line per decision.
+    Decision,
 }
 
-/// A script of what other apps use.
+/// A script of the memory that other apps use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryScript {
-    /// JSON lines.
+    /// JSON lines file.
     pub path: PathBuf,
     /// How it advances.
     pub by: ScriptBy,
 }
 
-/// What the pilot needs of the outside.
+/// What the memory controller needs from the machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// A scripted machine instead of this one.
+    /// Replaces the real memory samples.
     pub script: Option<MemoryScript>,
-    /// Gives the allocator's cached memory back.
+    /// Returns the allocator's cached memory to the system.
     pub purge: Purge,
-    /// Most bytes that one piece may keep for its backward pass: a device smaller than it is. A larger piece is refused as the
-    /// device itself would refuse it, and the pilot makes it smaller.
-    pub piece_limit_bytes: Option<u64>,
-    /// Where it is remembered that a GPU was found right.
+    /// Most bytes that one micro-batch may save for its backward pass. A larger one fails with the
+    /// out-of-memory error of a small device. For tests.
+    pub micro_batch_limit_bytes: Option<u64>,
+    /// File with the results of passed device checks.
     pub certificate: Option<PathBuf>,
 }
 
@@ -45,7 +46,7 @@ impl Default for Machine {
     fn default() -> Self {
         Machine {
             script: None,
-            piece_limit_bytes: None,
+            micro_batch_limit_bytes: None,
             certificate: None,
             purge: || {},
         }
@@ -53,20 +54,21 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Opens the source of readings for a machine without a GPU at work.
+    /// Opens a memory source that does not include any GPU.
     pub fn open(&self) -> Result<Box<dyn MemorySource>> {
         let chosen = tape::device::choose(tape::device::Wanted::Cpu)?;
         self.source(&chosen, 0)
     }
 
-    /// Opens the source of readings. `idle_bytes` are mapped for this process and never filled.
+    /// Opens the memory source for a run on this device. `idle_bytes` are mapped for this process
+    /// but never touched; they do not count as used.
     pub(crate) fn source(&self, chosen: &Chosen, idle_bytes: u64) -> Result<Box<dyn MemorySource>> {
-        let readings = readings(chosen, idle_bytes);
+        let readings = device_readings(chosen, idle_bytes);
         let Some(script) = &self.script else {
             return Ok(source::open(readings));
         };
         let advance = match script.by {
-            ScriptBy::Piece => Advance::Piece,
+            ScriptBy::Decision => Advance::Piece,
             ScriptBy::Time => {
                 let begin = Instant::now();
                 Advance::Time(Box::new(move || begin.elapsed().as_millis() as u64))
@@ -80,8 +82,8 @@ impl Machine {
     }
 }
 
-/// The device's own numbers. The handle that answers is made for this: it is read from the monitor's thread.
-fn readings(chosen: &Chosen, idle_bytes: u64) -> DeviceReadings {
+/// The device's own counters. Its handle may be used from the monitor thread.
+fn device_readings(chosen: &Chosen, idle_bytes: u64) -> DeviceReadings {
     let (allocated, limit) = (chosen.device.clone(), chosen.device.clone());
     DeviceReadings {
         live_bytes: Box::new(live_bytes),

@@ -433,10 +433,10 @@ impl OptimizerState {
                 let name = format!("{}.{name}", parameter.name);
                 let found = saved
                     .remove(&name)
-                    .filter(|t| t.shape() == tensor.shape() && t.dtype() == tensor.dtype());
-                *tensor = found.ok_or_else(|| TrainError::Misfit {
+                    .filter(|t| t.shape() == moment.shape() && t.dtype() == moment.dtype());
+                *moment = tensor.ok_or_else(|| TrainError::TensorMismatch {
                     path: path.to_owned(),
-                    what: format!(
+                    problem: format!(
                         "{name} is missing or has another shape than {:?}",
                         tensor.dims()
                     ),

@@ -1,15 +1,26 @@
-//! The schedule of a recorded run, micro-batches and blocks computed twice, so that another run can repeat it bit for bit.
+//! The schedule of a recorded run: micro-batches and checkpointed blocks. Another run that follows
+//! it repeats the recorded one bit for bit.
 
 use pressure::{Action, Change, Decision};
 use runlog::RunEvent;
 use std::collections::HashMap;
 
-/// Pieces by step (counted from 1): samples, and blocks that keep their input only.
+/// Micro-batches by step (counted from 1): samples and checkpointed blocks of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replay(HashMap<u64, Vec<(u32, u32)>>);
 
+/// Which micro-batch of a run is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Step, counted from 1.
+    pub step: u64,
+    /// Micro-batches of this step done before, that is its index from 0.
+    pub micro_batch: usize,
+}
+
 impl Replay {
-    /// Reads the schedule out of a run's events. A later life of the run overwrites the steps it repeated.
+    /// Reads the schedule from a run's events. If the run was resumed and repeated a step, the last
+    /// repetition counts.
     pub fn from_events(events: &[RunEvent]) -> Self {
         let steps = events.iter().filter_map(|event| match event {
             RunEvent::Step {
@@ -26,21 +37,22 @@ impl Replay {
         Replay(steps.collect())
     }
 
-    /// What the recorded run did in the place of `decision`; the decision itself where it did nothing. `position` is step and
-    /// piece, `most` the blocks that there are.
-    pub(crate) fn over(
+    /// Replaces the micro-batch and the checkpointed blocks of `decision` with the recorded ones.
+    /// Returns `decision` unchanged if nothing was recorded at `position`. A micro-batch has at
+    /// most `remaining` samples and at most `blocks` checkpointed blocks.
+    pub(crate) fn apply(
         &self,
         decision: Decision,
-        (step, piece): (u64, usize),
+        position: Position,
         remaining: u32,
-        most: u32,
+        blocks: u32,
     ) -> Decision {
-        let Some((size, blocks)) = self.piece(step, piece) else {
+        let Some((size, checkpointed)) = self.micro_batch(position) else {
             return decision;
         };
         Decision {
             micro_batch: size.min(remaining),
-            checkpoint_blocks: blocks.min(most),
+            checkpoint_blocks: checkpointed.min(blocks),
             action: Action::Run,
             change: Change::Hold,
             reason: "the schedule of the recorded run".to_owned(),
@@ -48,9 +60,12 @@ impl Replay {
         }
     }
 
-    /// Size and blocks of piece `piece` (from 0) of step `step` (from 1).
-    pub fn piece(&self, step: u64, piece: usize) -> Option<(u32, u32)> {
-        self.0.get(&step)?.get(piece).copied()
+    /// Samples and checkpointed blocks of the micro-batch at `position`.
+    fn micro_batch(&self, position: Position) -> Option<(u32, u32)> {
+        self.0
+            .get(&position.step)?
+            .get(position.micro_batch)
+            .copied()
     }
 }
 
@@ -75,16 +90,17 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_life_overwrites_the_steps_it_repeated() {
+    fn a_repeated_step_replaces_its_first_recording() {
         let replay = Replay::from_events(&[
             step(1, &[4, 4], &[]),
             step(2, &[8], &[]),
             step(2, &[1, 7], &[0, 3]),
         ]);
-        assert_eq!(replay.piece(1, 1), Some((4, 0)));
-        assert_eq!(replay.piece(2, 0), Some((1, 0)));
-        assert_eq!(replay.piece(2, 1), Some((7, 3)));
-        assert_eq!(replay.piece(2, 2), None);
-        assert_eq!(replay.piece(3, 0), None);
+        let at = |step, micro_batch| replay.micro_batch(Position { step, micro_batch });
+        assert_eq!(at(1, 1), Some((4, 0)));
+        assert_eq!(at(2, 0), Some((1, 0)));
+        assert_eq!(at(2, 1), Some((7, 3)));
+        assert_eq!(at(2, 2), None);
+        assert_eq!(at(3, 0), None);
     }
 }

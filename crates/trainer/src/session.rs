@@ -1,63 +1,58 @@
-//! One life of a run: what it holds, and the words the loop is written in.
+//! Everything that one session of a run holds, and the steps that the training loop is made of. A
+//! run has several sessions if it is stopped and resumed.
 
-mod ending;
-mod evaluation;
-mod rungs;
-mod saving;
-mod wishes;
+mod checkpointer;
+mod loaders;
+mod started;
+mod step_timer;
 
 use crate::certificate::trusted_in;
-use crate::checkpoint::{self, RunState};
+use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
 use crate::control::Control;
-use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
-use crate::effective_batch::AccumulatedBatch;
+use crate::controller_state::SavedControllerState;
+use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError, loss_of};
-use crate::journal::{Journal, Listener, Position};
-use crate::pilot::kept::Kept;
-use crate::pilot::{Answer, Pilot};
+use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
+use crate::feed::Ahead;
+use crate::learner::Learner;
+use crate::memory_controller::{Answer, MemoryController, ModelMemory};
+use crate::pending::Pending;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
-use crate::sample_queue::SampleQueue;
-use crate::task::Task;
-use crate::train::Flight;
-use crate::train_state::TrainState;
-use pressure::{Level, Outcome, Phase};
-use runlog::{Claim, RunEvent, RunFolder, Started};
-use saving::Saved;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use crate::replay::Position;
+use crate::run_context::RunContext;
+use crate::task::{Data, HeldOut, Sample, Supply};
+use checkpointer::{Checkpointer, Snapshot};
+use loaders::Loaders;
+use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
+use runlog::{CheckpointReason, Claim, FlightRing, RunEvent, RunFolder};
+use started::started_event;
+use std::time::{SystemTime, UNIX_EPOCH};
+use step_timer::StepTimer;
 use tape::device::{Chosen, piece_scope};
 
-/// Everything one life of a run holds.
-pub struct Session<'a, T: Task> {
+/// One session of a run.
+pub struct Session<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) run: RunFolder,
     pub(crate) control: Control,
-    pub(crate) pilot: Pilot,
-    pub(crate) learner: TrainState,
-    pub(crate) feed: T::TrainLoader,
+    pub(crate) controller: MemoryController,
+    pub(crate) learner: Learner,
+    pub(crate) loaders: Loaders,
     pub(crate) state: RunState,
-    piece_limit_bytes: Option<u64>,
-    held_out: T::EvalLoader,
-    held_out_bytes: u64,
-    journal: Journal<'a>,
+    pub(crate) log: EventLog<'a>,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) timer: StepTimer,
+    /// Bytes of the held-out texts; 0 for other data.
+    pub(crate) held_out_bytes: u64,
+    /// Why a lack of memory or disk space ended the run.
+    pub(crate) shortage: Option<String>,
+    micro_batch_limit_bytes: Option<u64>,
     chosen: Chosen,
-    saved: Saved,
-    /// No update is under way: weights and moments belong to the same step.
-    whole: bool,
-    step_begun: Instant,
-    waited_ms: f64,
-    /// Why memory or the disk ended the run.
-    stopped_by: Option<String>,
     _claim: Claim,
 }
 
-fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |age| age.as_millis() as u64)
-}
-
-/// Decoding workers: as many as keep the device fed.
+/// Number of threads that decode samples: enough to keep the device busy.
 pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
     plan.workers.map_or_else(
         || match kind {
@@ -69,264 +64,135 @@ pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
     )
 }
 
-impl<'a, T: Task> Session<'a, T> {
-    /// A new run at step 0.
-    pub fn begin(
+impl<'a> Session<'a> {
+    /// Starts a run at step 0.
+    pub fn start(
         plan: &'a Plan,
         data: &T::Data,
         run: &RunFolder,
-        flight: Flight,
-        listener: Listener<'a>,
+        context: RunContext,
+        observer: Observer<'a>,
     ) -> Result<Self> {
-        let mut session =
-            Session::assemble(plan, data, run, flight, listener, RunState::default())?;
-        session.say_started()?;
-        session.warn_of_precision()?;
-        if let Some(warning) = T::truncation_warning(plan, data) {
-            session.journal.warn("texts_cut", warning)?;
+        let state = RunState::default();
+        let mut session = Session::new(plan, data, run, context, observer, state)?;
+        session.log.emit(started_event(&session))?;
+        session.warn_if_precision_is_slow()?;
+        if let Some(message) = data.cut(plan.image_size) {
+            session.log.warn("texts_truncated", message)?;
         }
         Ok(session)
     }
 
-    /// A run that goes on from its newest good checkpoint.
-    pub fn go_on(
+    /// Resumes a run from its newest valid checkpoint.
+    pub fn resume(
         plan: &'a Plan,
         data: &T::Data,
         run: &RunFolder,
-        flight: Flight,
-        listener: Listener<'a>,
+        context: RunContext,
+        observer: Observer<'a>,
     ) -> Result<Self> {
         let (loaded, damaged) = checkpoint::newest(run)?;
-        let mut session =
-            Session::assemble(plan, data, run, flight, listener, loaded.state.clone())?;
+        let state = loaded.state.clone();
+        let mut session = Session::new(plan, data, run, context, observer, state)?;
         session.load(&loaded)?;
         for message in damaged {
-            session.journal.warn("checkpoint_damaged", message)?;
+            session.log.warn("checkpoint_damaged", message)?;
         }
-        if let Kept::Unreadable(message) = loaded.state.pilot {
-            session.journal.warn("pilot_begins_anew", message)?;
+        if let SavedControllerState::Unreadable(message) = loaded.state.controller {
+            session.log.warn("controller_state_unusable", message)?;
         }
-        session.say_resumed()?;
-        session.warn_of_precision()?;
+        session.emit_resumed()?;
+        session.warn_if_precision_is_slow()?;
         Ok(session)
     }
 
-    fn assemble(
+    fn new(
         plan: &'a Plan,
         data: &T::Data,
         run: &RunFolder,
-        flight: Flight,
-        listener: Listener<'a>,
+        context: RunContext,
+        observer: Observer<'a>,
         state: RunState,
     ) -> Result<Self> {
         let claim = run.claim()?;
-        let chosen = trusted_in(
-            plan.device,
-            plan.precision,
-            flight.machine.certificate.as_deref(),
-        )?;
-        plan.precision.device_warning(&chosen, plan.device)?;
-        let piece_limit_bytes = flight.machine.piece_limit_bytes;
-        let learner = TrainState::new(plan, &chosen.device)?.with_memory_limit(piece_limit_bytes);
-        let mut pilot = Pilot::start(
-            plan,
-            &chosen,
-            &flight.machine,
-            &flight.control,
-            (learner.element_bytes(), learner.reserve()),
-            flight.replay,
-        )?;
-        pilot.take_up(&state.pilot);
-        let journal = Journal::open(run, listener, state.at_ms)?;
-        let ceilings = [Some(pilot.total_bytes()), pilot.cap_bytes()];
+        let RunContext {
+            control,
+            machine,
+            replay,
+        } = context;
+        let device_check = machine.certificate.as_deref();
+        let chosen = trusted_in(plan.device, plan.precision, device_check)?;
+        plan.precision.allowed_on(&chosen, plan.device)?;
+        let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
+        let learner = Learner::new(plan, &chosen.device)?.within(micro_batch_limit_bytes);
+        let model = ModelMemory {
+            element_bytes: learner.element_bytes(),
+            reserve: learner.reserve(),
+        };
+        let mut controller =
+            MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
+        controller.restore(&state.controller);
+        let recorder = FlightRing::open(run, &claim)
+            .map(|ring| Recorder::start(ring, unix_ms, plan.effective_batch, state.step));
+        let log = EventLog::open(run, observer, state.at_ms, recorder)?;
+        if let Some(observer) = log.sample_observer() {
+            controller.observe_samples(observer);
+        }
+        let ceilings = [Some(controller.total_bytes()), controller.cap_bytes()];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
         let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
             run: run.clone(),
-            control: flight.control,
-            pilot,
+            control,
+            controller,
             learner,
-            piece_limit_bytes,
-            feed: T::train_loader(plan, data, ahead, state.step),
-            held_out: T::eval_loader(plan, data, ahead),
-            held_out_bytes: T::held_out_bytes(data),
-            journal,
-            chosen,
-            saved: Saved {
-                at_ms: state.at_ms,
-                step: None,
-                took_ms: None,
+            loaders: Loaders {
+                train: Supply::start(plan, data, ahead, state.step),
+                held_out: HeldOut::open(plan, data, ahead),
             },
+            checkpointer: Checkpointer::new(run, state.at_ms),
             state,
-            whole: true,
-            step_begun: Instant::now(),
-            waited_ms: 0.0,
-            stopped_by: None,
+            log,
+            timer: StepTimer::new(),
+            held_out_bytes: data.held_out_bytes(),
+            shortage: None,
+            micro_batch_limit_bytes,
+            chosen,
             _claim: claim,
         })
     }
 
-    fn say_started(&mut self) -> Result<()> {
-        let plan = self.plan;
-        let total_bytes = self.pilot.total_bytes();
-        self.journal.say(RunEvent::Started(Box::new(Started {
-            at_ms: 0,
-            unix_ms: unix_ms(),
-            process: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            name: plan.name.clone(),
-            task: plan.config.task.clone().unwrap_or_default(),
-            model: plan.model.name().to_owned(),
-            classes: plan.classes.clone(),
-            targets: plan.columns.iter().map(|c| c.name.clone()).collect(),
-            train_samples: plan.train_samples,
-            held_out_samples: plan.held_out_samples,
-            parameters: self.learner.parameters.count() as u64,
-            image_size: plan.input_size,
-            effective_batch: plan.effective_batch,
-            epochs: plan.epochs(),
-            steps: plan.steps,
-            steps_per_epoch: plan.steps_per_epoch,
-            learning_rate: plan.learning_rate,
-            optimizer: plan.optimizer.name().to_owned(),
-            device: self.chosen.kind.to_owned(),
-            device_reason: self.chosen.reason.clone(),
-            precision: plan.precision.name().to_owned(),
-            checkpoint_blocks: plan.checkpoint_blocks,
-            threads: plan.threads,
-            loader: self.feed.describe(),
-            memory_source: self.pilot.describe(),
-            total_bytes,
-            seed: plan.seed,
-        })))
+    /// Starts the next optimizer step and returns its number of samples.
+    pub(crate) fn begin_step(&mut self) -> usize {
+        self.loaders.train.begin(self.state.step)
     }
 
-    /// The run goes on at this step; what it said of later ones is void.
-    pub(crate) fn say_resumed(&mut self) -> Result<()> {
-        self.journal.say(RunEvent::Resumed {
-            at_ms: self.journal.now_ms(),
-            unix_ms: unix_ms(),
-            step: self.state.step,
-            process: std::process::id(),
-            device: self.chosen.kind.to_owned(),
-        })
-    }
-
-    fn warn_of_precision(&mut self) -> Result<()> {
-        let (precision, wanted) = (self.plan.precision, self.plan.device);
-        match precision.device_warning(&self.chosen, wanted)? {
-            Some(message) => self.journal.warn("slow_precision", message),
-            None => Ok(()),
-        }
-    }
-
-    fn position(&self) -> Position {
-        Position {
-            step: self.state.step,
-            batch: self.plan.effective_batch,
-            state_bytes: (self.learner.state_bytes()).max(self.pilot.standing_bytes()),
-        }
-    }
-
-    /// Asks the pilot and says what it answered. Where a checkpoint had to be written first the answer is old by then: it is
-    /// asked anew.
-    pub(crate) fn ask(
-        &mut self,
-        remaining: usize,
-        phase: Phase,
-        position: (u64, usize),
-    ) -> Result<Answer> {
-        let answer = self.ask_once(remaining, phase, position)?;
-        match answer.decision.checkpoint_first && self.save_ahead()? {
-            true => self.ask_once(remaining, phase, position),
-            false => Ok(answer),
-        }
-    }
-
-    fn ask_once(
-        &mut self,
-        remaining: usize,
-        phase: Phase,
-        position: (u64, usize),
-    ) -> Result<Answer> {
-        self.pilot.set_spare(self.spare_bytes());
-        self.pilot
-            .set_disk_free(fs4::available_space(&self.run.path).ok());
-        let usual = self.plan.sample_cost();
-        self.pilot.set_sample_cost(match phase {
-            Phase::Train => self.feed.sample_cost(usual),
-            Phase::Evaluate => self.held_out.sample_cost(usual),
-        });
-        let answer = self.pilot.ask(remaining, phase, position)?;
-        if let Some(notice) = self.pilot.take_notice() {
-            self.journal.warn("memory_source", notice)?;
-        }
-        if phase == Phase::Train {
-            let blocks = answer.decision.checkpoint_blocks;
-            self.learner.set_checkpoint_blocks(blocks);
-        }
-        self.feed.set_prefetch(answer.decision.prefetch);
-        self.held_out.set_prefetch(answer.decision.prefetch);
-        self.pilot.set_spare(self.spare_bytes());
-        let at = self.position();
-        if answer.decision.release_caches && self.pilot.state().level() > Level::Normal {
-            self.feed.release();
-            self.held_out.release();
-        }
-        if let Some(prediction) = self.pilot.take_prediction() {
-            self.journal.predicted(prediction, at.step)?;
-        }
-        self.journal.answer(&self.pilot, &answer, phase, at)?;
-        self.keep_moments(answer.decision.moments)?;
-        Ok(answer)
-    }
-
-    fn spare_bytes(&self) -> u64 {
-        self.feed.spare_bytes() + self.held_out.spare_bytes()
-    }
-
-    /// Fetches what a piece of `size` needs. A file that cannot be read is skipped and said.
-    pub(crate) fn gather(
-        &mut self,
-        pending: &mut SampleQueue<T::Sample>,
-        size: usize,
-    ) -> Result<()> {
-        while pending.missing(size) > 0 {
-            let arrived = self.feed.fetch(pending.missing(size));
-            for lost in pending.deliver(arrived) {
-                self.journal.skip(
-                    self.state.step,
-                    lost.file.display().to_string(),
-                    lost.reason,
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
-    /// measured first, on one sample and on two whose gradients are dropped.
-    pub(crate) fn weigh(&mut self, pending: &mut SampleQueue<T::Sample>) -> Result<()> {
-        let cost = self.feed.sample_cost(self.plan.sample_cost());
-        self.pilot.set_sample_cost(cost);
+    /// Measures the peak of a fixed micro-batch before the first step. A fixed micro-batch is never
+    /// made smaller, and on the CPU a failed allocation would end the process. One sample and then
+    /// two are computed; their gradients are dropped.
+    pub(crate) fn probe_memory(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
+        let cost = self
+            .loaders
+            .sample_cost(Phase::Train, self.plan.sample_cost());
+        self.controller.set_sample_cost(cost);
         for size in [1, 2] {
-            if pending.remaining() < 2 || !self.pilot.must_weigh() {
+            if pending.remaining() < 2 || !self.controller.needs_probe() {
                 return Ok(());
             }
-            self.gather(pending, 2)?;
-            let samples = pending.micro_batch(size);
+            self.fetch_samples(pending, 2)?;
+            let samples = pending.piece(size);
             if samples.is_empty() {
                 return Ok(());
             }
-            self.pilot.begin_weighing()?;
-            self.pilot.begin(samples.len())?;
+            self.controller.begin_probe()?;
+            self.controller.begin(samples.len())?;
             let cancel = self.control.cancel();
             match piece_scope(|| self.learner.gradients(cancel, samples)) {
-                Ok(_) => self.pilot.ended(Outcome::Ok),
+                Ok(_) => self.controller.record(Outcome::Ok),
                 Err(error) if error.is_cancelled() => {
-                    self.pilot.abandon();
+                    self.controller.discard();
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -335,64 +201,311 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(())
     }
 
-    /// One optimizer step from a whole effective batch.
-    pub(crate) fn update(&mut self, whole: AccumulatedBatch) -> Result<()> {
-        let step = self.state.step;
-        self.whole = false;
-        let update = self.learner.update(&whole, step);
-        let suspect = whole
-            .offending_sample()
-            .and_then(|index| self.feed.file(index));
-        let update = update.map_err(|error| self.with_last_good(error).naming(suspect))?;
-        self.whole = true;
-        self.state.step += 1;
-        self.state.loss = Some(whole.loss);
-        let seconds = self.step_begun.elapsed().as_secs_f64();
-        let waited_ms = self.feed.waited_ms();
-        let at_ms = self.journal.now_ms();
-        let measures = whole.metrics.of_step(update.skipped.as_ref());
-        if let Some(mut skipped) = update.skipped {
-            if let Some(file) = suspect {
-                skipped.what = loss_of(file);
-            }
-            self.journal.skip_step(self.state.step, skipped)?;
-        }
-        self.journal.say(RunEvent::Step {
-            at_ms,
-            step: self.state.step,
-            epoch: step / self.plan.steps_per_epoch.max(1),
-            loss: whole.loss,
-            learning_rate: update.learning_rate,
-            gradient_norm: update.gradient_norm,
-            samples_per_second: f64::from(whole.samples()) / seconds.max(1e-9),
-            wait_ms: waited_ms - self.waited_ms,
-            pieces: whole.micro_batches,
-            blocks: match whole.checkpoint_blocks.iter().all(|blocks| *blocks == 0) {
-                true => Vec::new(),
-                false => whole.checkpoint_blocks,
+    /// Asks the memory controller what to do with `remaining` samples, after `done` micro-batches
+    /// of this step, and emits its decision.
+    pub(crate) fn next_micro_batch(
+        &mut self,
+        phase: Phase,
+        remaining: usize,
+        done: usize,
+    ) -> Result<Answer> {
+        let position = Position {
+            step: match phase {
+                Phase::Train => self.state.step + 1,
+                Phase::Evaluate => self.state.step,
             },
-            metrics: measures,
-        })?;
-        self.waited_ms = waited_ms;
-        self.step_begun = Instant::now();
+            micro_batch: done,
+        };
+        let answer = self.decide(phase, remaining, position)?;
+        if answer.decision.checkpoint_first && self.save_ahead()? {
+            // Writing the checkpoint took time: the decision is outdated.
+            return self.decide(phase, remaining, position);
+        }
+        Ok(answer)
+    }
+
+    fn decide(&mut self, phase: Phase, remaining: usize, position: Position) -> Result<Answer> {
+        let prefetched_bytes = self.loaders.prefetched_bytes();
+        self.controller.set_prefetched_bytes(prefetched_bytes);
+        let disk_free = fs4::available_space(&self.run.path).ok();
+        self.controller.set_disk_free(disk_free);
+        let cost = self.loaders.sample_cost(phase, self.plan.sample_cost());
+        self.controller.set_sample_cost(cost);
+        let answer = self
+            .controller
+            .next_micro_batch(remaining, phase, position)?;
+        if let Some(message) = self.controller.take_notice() {
+            self.log.warn("memory_source", message)?;
+        }
+        let decision = &answer.decision;
+        if phase == Phase::Train {
+            self.learner.checkpoint_blocks(decision.checkpoint_blocks);
+        }
+        self.loaders.set_prefetch(decision.prefetch);
+        let prefetched_bytes = self.loaders.prefetched_bytes();
+        self.controller.set_prefetched_bytes(prefetched_bytes);
+        if decision.release_caches && self.controller.level() > Level::Normal {
+            self.loaders.release();
+        }
+        if let Some(prediction) = self.controller.take_prediction() {
+            self.log.prediction(&prediction, self.state.step)?;
+        }
+        self.emit_answer(phase, &answer)?;
+        self.place_moments(answer.decision.moments)?;
+        Ok(answer)
+    }
+
+    /// Moves the optimizer's moments between memory and disk. If the disk has no space for them
+    /// they stay in memory, with one warning.
+    fn place_moments(&mut self, place: Moments) -> Result<()> {
+        let is_mapped = self.learner.optimizer.is_mapped();
+        if self.learner.is_unloaded() || is_mapped == (place == Moments::Mapped) {
+            return Ok(());
+        }
+        if let Err(error) = self.learner.keep_moments(place, &self.run.path) {
+            if place == Moments::Resident {
+                return Err(error);
+            }
+            self.controller.keep_moments_resident();
+            let message = format!("the optimizer's moments stay in memory: {error}");
+            return self.log.warn("moments_in_memory", message);
+        }
+        self.controller.release()
+    }
+
+    /// Fetches the samples of a micro-batch of `size`. Files that cannot be read are skipped with
+    /// an event.
+    pub(crate) fn fetch_samples(
+        &mut self,
+        pending: &mut Pending<Sample>,
+        size: usize,
+    ) -> Result<()> {
+        while pending.missing(size) > 0 {
+            let arrived = self.loaders.train.fetch(pending.missing(size));
+            self.log
+                .skipped_samples(self.state.step, pending.deliver(arrived))?;
+        }
         Ok(())
     }
 
-    /// The sum could not be added on the device: nothing a user could lose has changed, the whole step is done again.
+    /// Prepares the next try after a micro-batch has failed. Its samples are still in the queue.
+    ///
+    /// # Errors
+    /// `error` itself if a smaller micro-batch would not help; the device refuses even the
+    /// smallest.
+    pub(crate) fn recover(&mut self, error: TrainError) -> Result<()> {
+        if error.is_memory() {
+            return self.controller.refused(error, &self.control);
+        }
+        if !error.is_cancelled() {
+            return Err(error);
+        }
+        if self.control.is_stopping() {
+            self.controller.discard();
+            return Ok(());
+        }
+        self.controller.back_off(Outcome::Cancelled)
+    }
+
+    /// Performs one optimizer step and emits it.
+    pub(crate) fn update(&mut self, batch: Whole) -> Result<()> {
+        let step = self.state.step;
+        self.checkpointer.begin_update();
+        let update = self.learner.update(&batch, step);
+        let suspect = batch
+            .suspect()
+            .and_then(|index| self.loaders.train.file(index));
+        let update = update.map_err(|error| {
+            let error = self.checkpointer.with_last_checkpoint(error);
+            error.with_file(suspect)
+        })?;
+        self.checkpointer.end_update();
+        self.state.step += 1;
+        self.state.loss = Some(batch.loss);
+        let seconds = self.timer.seconds();
+        let total_wait_ms = self.loaders.train.waited_ms();
+        let at_ms = self.log.now_ms();
+        let measures = batch.measures.of_step(update.skipped.as_ref());
+        if let Some(mut skipped) = update.skipped {
+            if let Some(file) = suspect {
+                skipped.item = loss_of(file);
+            }
+            self.log.skipped_step(self.state.step, skipped)?;
+        }
+        self.log.emit(RunEvent::Step {
+            at_ms,
+            step: self.state.step,
+            epoch: step / self.plan.steps_per_epoch.max(1),
+            loss: batch.loss,
+            learning_rate: update.learning_rate,
+            gradient_norm: update.gradient_norm,
+            samples_per_second: f64::from(batch.samples()) / seconds.max(1e-9),
+            wait_ms: self.timer.wait_ms(total_wait_ms),
+            pieces: batch.pieces,
+            blocks: if batch.blocks.iter().all(|blocks| *blocks == 0) {
+                Vec::new()
+            } else {
+                batch.blocks
+            },
+            measures,
+        })?;
+        self.timer.next_step(total_wait_ms);
+        Ok(())
+    }
+
+    /// Prepares to repeat a step whose gradients the device could not add. Nothing else has
+    /// changed.
     pub(crate) fn redo_step(&mut self, error: TrainError) -> Result<()> {
         if !error.is_memory() {
             return Err(error);
         }
-        self.pilot.retreat(Outcome::Memory)?;
-        self.journal.warn(
-            "step_redone",
-            format!("step {} is done again: {error}", self.state.step + 1),
+        self.controller.back_off(Outcome::Memory)?;
+        self.log.warn(
+            "step_repeated",
+            format!("step {} is repeated: {error}", self.state.step + 1),
         )?;
-        self.restart_feed();
+        self.restart_loader();
         Ok(())
     }
 
-    pub(crate) fn restart_feed(&mut self) {
-        self.feed.restart(self.state.step);
+    /// Fetches samples from the current step on.
+    pub(crate) fn restart_loader(&mut self) {
+        self.loaders.train.restart(self.state.step);
     }
+
+    /// Whether the plan asks for a checkpoint now.
+    pub(crate) fn checkpoint_is_due(&self) -> bool {
+        let now_ms = self.log.now_ms();
+        self.checkpointer
+            .is_due(self.plan, &self.learner, self.state.step, now_ms)
+    }
+
+    /// Writes a checkpoint.
+    pub(crate) fn save(&mut self, reason: CheckpointReason) -> Result<()> {
+        let (checkpointer, mut snapshot) = self.snapshot();
+        checkpointer.save(&mut snapshot, reason)
+    }
+
+    /// Writes a checkpoint. If that fails the training continues with a warning.
+    pub(crate) fn save_or_warn(&mut self, reason: CheckpointReason) -> Result<()> {
+        let (checkpointer, mut snapshot) = self.snapshot();
+        checkpointer.save_or_warn(&mut snapshot, reason)
+    }
+
+    fn save_ahead(&mut self) -> Result<bool> {
+        let (checkpointer, mut snapshot) = self.snapshot();
+        checkpointer.save_ahead(&mut snapshot)
+    }
+
+    /// Makes sure that a suspended run can resume. Returns `false` if no checkpoint could be
+    /// written.
+    pub(crate) fn save_for_suspension(&mut self) -> Result<bool> {
+        let (checkpointer, mut snapshot) = self.snapshot();
+        checkpointer.save_for_suspension(&mut snapshot)
+    }
+
+    /// Saves the last complete step of a run that ends with an error, if possible.
+    pub(crate) fn save_after_error(&mut self) {
+        let (checkpointer, mut snapshot) = self.snapshot();
+        checkpointer.save_after_error(&mut snapshot);
+    }
+
+    fn snapshot(&mut self) -> (&mut Checkpointer, Snapshot<'_, 'a>) {
+        let snapshot = Snapshot {
+            learner: &self.learner,
+            state: &mut self.state,
+            controller: &mut self.controller,
+            log: &mut self.log,
+        };
+        (&mut self.checkpointer, snapshot)
+    }
+
+    /// Drops weights, moments and cached images.
+    pub(crate) fn unload(&mut self) -> Result<()> {
+        self.learner.unload();
+        self.loaders.release();
+        self.controller.release()
+    }
+
+    /// Loads weights, moments and position from a checkpoint.
+    pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
+        let learner = Learner::new(self.plan, &self.chosen.device)?;
+        self.learner = learner.within(self.micro_batch_limit_bytes);
+        checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)?;
+        self.restore_position(loaded);
+        Ok(())
+    }
+
+    /// Restores the position of a checkpoint without its weights.
+    pub(crate) fn restore_position(&mut self, loaded: &Loaded) {
+        self.state = loaded.state.clone();
+        self.checkpointer.loaded(self.state.step);
+    }
+
+    /// What a memory event reports about `sample`.
+    pub(crate) fn memory_reading(
+        &self,
+        sample: MemorySample,
+        budget_bytes: u64,
+        micro_batch: u32,
+    ) -> MemoryReading {
+        MemoryReading {
+            sample,
+            pressure: self.controller.pressure(),
+            level: self.controller.level(),
+            state_bytes: (self.learner.state_bytes()).max(self.controller.standing_bytes()),
+            budget_bytes,
+            micro_batch,
+        }
+    }
+
+    /// Emits the memory reading of an answer about once a second, and its decision if it is a
+    /// change.
+    fn emit_answer(&mut self, phase: Phase, answer: &Answer) -> Result<()> {
+        let decision = &answer.decision;
+        let reading =
+            self.memory_reading(answer.sample, decision.budget_bytes, decision.micro_batch);
+        if !answer.changed {
+            return self.log.memory_if_due(&reading);
+        }
+        self.log.memory(&reading)?;
+        self.log.decision(DecisionRecord {
+            step: self.state.step,
+            phase,
+            previous_micro_batch: answer.previous_micro_batch,
+            micro_batches: if decision.action == Action::Run {
+                self.plan
+                    .effective_batch
+                    .div_ceil(decision.micro_batch.max(1))
+            } else {
+                0
+            },
+            decision: decision.clone(),
+        })
+    }
+
+    /// Emits that the run continues at the current step. Events of later steps become invalid.
+    pub(crate) fn emit_resumed(&mut self) -> Result<()> {
+        self.log.emit(RunEvent::Resumed {
+            at_ms: self.log.now_ms(),
+            unix_ms: unix_ms(),
+            step: self.state.step,
+            process: std::process::id(),
+            device: self.chosen.kind.to_owned(),
+        })
+    }
+
+    fn warn_if_precision_is_slow(&mut self) -> Result<()> {
+        let (precision, wanted) = (self.plan.precision, self.plan.device);
+        match precision.allowed_on(&self.chosen, wanted)? {
+            Some(message) => self.log.warn("slow_precision", message),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |age| age.as_millis() as u64)
 }

@@ -1,4 +1,4 @@
-//! A step that was left out because loss or gradient were not finite: where it began, how much was lost, and why.
+//! Optimizer steps that were skipped because the loss or a gradient was not finite.
 
 use crate::error::Result;
 use candle_core::Tensor;
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 use tape::Parameters;
 use tape::update::{Health, health};
 
-/// How many steps changed nothing: part of every checkpoint, so that a resumed run counts on.
+/// Counts of skipped steps. Saved in every checkpoint, so that a resumed run continues them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SkippedSteps {
-    /// Since the run began. The optimizer does not count these.
+    /// Since the run started. The optimizer does not count these steps.
     pub total: u64,
-    /// In a row until now, those that a loss scale is to blame for left out.
+    /// Consecutive ones until now, without those caused by a loss scale that was too high.
     pub in_a_row: u32,
 }
 
-/// A step that changed nothing.
+/// One skipped step. It changed neither weights nor moments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Skipped {
-    /// Where it began: the loss, or the gradient or weight of a parameter by name.
-    pub what: String,
-    /// The gradients that were not finite, in the parameters' order.
+    /// What was not finite first: the loss, or a gradient or weight with its parameter's name.
+    pub item: String,
+    /// The gradients that were not finite, in the order of the parameters.
     pub gradients: Vec<NonFiniteGradient>,
-    /// The loss scale at which f16 overflowed, when that is why; it has been halved.
+    /// The loss scale at which f16 overflowed, if that is the cause. It has been halved since.
     pub overflowed_at: Option<f64>,
 }
 
-/// The name of the first parameter whose values are not all finite.
+/// Name of the first parameter that holds a value that is not finite.
 pub fn first_non_finite(parameters: &Parameters) -> Result<Option<String>> {
     let weights: Vec<Tensor> = parameters.iter().map(|p| p.tensor.clone()).collect();
     let first = health(&weights)?.non_finite.into_iter().next();
@@ -35,8 +35,8 @@ pub fn first_non_finite(parameters: &Parameters) -> Result<Option<String>> {
 }
 
 impl Skipped {
-    /// What `health` found in a step of this `loss`.
-    pub fn found(parameters: &Parameters, loss: f64, health: &Health) -> Result<Self> {
+    /// Describes the step from its `loss` and the `health` of its gradients.
+    pub fn from_health(parameters: &Parameters, loss: f64, health: &Health) -> Result<Self> {
         let gradients: Vec<NonFiniteGradient> = health
             .non_finite
             .iter()
@@ -46,11 +46,12 @@ impl Skipped {
                 infinite: found.infinite,
             })
             .collect();
-        // Backward runs from the loss to the first layer and carries what is not finite along: it began at the last.
-        let begun = gradients
+        // Backward runs from the loss to the first layer and passes NaN on, so the last of these
+        // parameters is where it started.
+        let origin = gradients
             .last()
             .map(|g| format!("the gradient of {}", g.parameter));
-        let what = match (first_non_finite(parameters)?, loss.is_finite(), begun) {
+        let item = match (first_non_finite(parameters)?, loss.is_finite(), origin) {
             (Some(name), ..) => format!("the parameter {name}"),
             (None, false, Some(gradient)) => format!("the loss, and with it {gradient},"),
             (None, false, None) => "the loss".to_owned(),
@@ -58,28 +59,29 @@ impl Skipped {
             (None, true, None) => "the norm of the gradient".to_owned(),
         };
         Ok(Skipped {
-            what,
+            item,
             gradients,
             overflowed_at: None,
         })
     }
 
-    /// How much was not finite, and what came of it.
+    /// The cause and the consequence, as the predicate of a sentence about `item`.
     pub fn reason(&self) -> String {
-        const AFTER: &str = "this step changed nothing and the training goes on";
+        const CONSEQUENCE: &str = "the step was skipped and the training continues";
         if let Some(scale) = self.overflowed_at {
             return format!(
-                "overflowed in f16; the loss scale goes from {} to {}, {AFTER}",
+                "overflowed in f16; the loss scale goes from {} to {}, {CONSEQUENCE}",
                 format_count(scale as u64),
                 format_count(scale as u64 / 2)
             );
         }
-        let sum =
-            |of: fn(&NonFiniteGradient) -> u64| format_count(self.gradients.iter().map(of).sum());
+        let total = |count: fn(&NonFiniteGradient) -> u64| {
+            format_count(self.gradients.iter().map(count).sum())
+        };
         format!(
-            "not finite ({} NaN and {} infinite values in {} gradients); {AFTER}",
-            sum(|g| g.nan),
-            sum(|g| g.infinite),
+            "not finite ({} NaN and {} infinite values in {} gradients); {CONSEQUENCE}",
+            total(|g| g.nan),
+            total(|g| g.infinite),
             self.gradients.len()
         )
     }

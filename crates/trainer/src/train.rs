@@ -1,68 +1,41 @@
-//! The training loop. It reads like prose: poll the user, ask the pilot, work a piece, add it; when the effective batch is
-//! whole, update, say so, save when due, evaluate when due. What each word means stands in `session.rs` and the rooms.
+//! The training loop. For each micro-batch it handles the user's requests, asks the memory
+//! controller for a size and accumulates gradients. A complete effective batch is one optimizer
+//! step, followed by an evaluation and a checkpoint if they are due.
 
-use crate::activity::Activity;
-use crate::checkpoint;
-use crate::control::Control;
-use crate::data::TrainLoader;
-use crate::effective_batch::EffectiveBatch;
+mod evaluate;
+mod finish;
+mod requests;
+mod suspend;
+
+use crate::effective_batch::{EffectiveBatch, Whole};
 use crate::error::{Result, TrainError};
-use crate::journal::Listener;
-use crate::machine::Machine;
-use crate::manifest;
+use crate::event_log::Observer;
 use crate::origin;
 use crate::plan::Plan;
-use crate::pretrained;
-use crate::replay::Replay;
+use crate::roster;
+use crate::run_context::{RunContext, RunOutcome};
 use crate::session::Session;
-use crate::task::{Task, with_task};
+use crate::task::Data;
+use crate::threads::on_threads;
 use dataset::Found;
+use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted};
+use finish::{emit_failed, finish, stop_for_shortage};
 use pressure::{Action, Outcome, Phase};
-use runlog::{RunFolder, StopReason};
+use requests::handle_requests;
+use runlog::{CheckpointReason, RunFolder, StopReason};
 use std::ops::ControlFlow;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use suspend::suspend;
 use tape::device::piece_scope;
 
-/// Stack of the training thread, in bytes.
-const STACK_BYTES: usize = 64 << 20;
-
-/// Bytes mapped for the stacks of a training, hardly any of which is ever filled: its pool's, and that of the thread which
-/// began it.
-pub(crate) fn stack_bytes(threads: u32) -> u64 {
-    (u64::from(threads) + 1) * STACK_BYTES as u64
-}
-
-/// What a flight needs beside its plan.
-#[derive(Debug, Clone, Default)]
-pub struct Flight {
-    /// The user's wishes.
-    pub control: Control,
-    /// The machine flown on.
-    pub machine: Machine,
-    /// A recorded schedule to repeat.
-    pub replay: Option<Replay>,
-}
-
-/// How a training ended.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ending {
-    /// Why.
-    pub why: StopReason,
-    /// Optimizer steps done.
-    pub step: u64,
-    /// Newest held-out accuracy, as a fraction, where the task has one.
-    pub accuracy: Option<f64>,
-}
-
-/// Trains a new run in `run` to its end. Blocks; `listener` hears every event.
+/// Trains a new run in `run` and blocks until it ends. `observer` receives every event.
 pub fn start(
     mut plan: Plan,
     found: impl Into<Found>,
     run: &RunFolder,
-    flight: Flight,
-    listener: Listener,
-) -> Result<Ending> {
+    context: RunContext,
+    observer: Observer,
+) -> Result<RunOutcome> {
     let found = found.into();
     run.write_config(&plan.config)?;
     manifest::write(run, &found)?;
@@ -70,233 +43,131 @@ pub fn start(
         plan.origin = Some(Arc::new(origin.keep(run)?));
     }
     on_threads(plan.threads as usize, || {
-        with_task!(plan.task(), T => {
-            let data = T::open(&plan, &found, run)?;
-            let plan = counted::<T>(plan, &data);
-            run.write_config(&plan.config)?;
-            Session::<T>::begin(&plan, &data, run, flight, listener)?.fly()
-        })
+        let data = Data::open(&plan, &found, run)?;
+        let plan = with_window_counts(plan, &data);
+        run.write_config(&plan.config)?;
+        train(Session::start(&plan, &data, run, context, observer)?)
     })
 }
 
-/// The plan with the number of samples that the opened data has: the number of windows of documents is known once they are tokenized.
-pub(crate) fn counted<T: Task>(plan: Plan, data: &T::Data) -> Plan {
-    match T::sample_counts(&plan, data) {
-        Some(counts) => plan.with_sample_counts(counts),
+/// Continues a run from its newest valid checkpoint with the same samples, schedule and seeds.
+pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Result<RunOutcome> {
+    let found = roster::read(run)?;
+    let plan = Plan::check(&origin::config_of(run)?, &found)?;
+    on_threads(plan.threads as usize, || {
+        let data = Data::open(&plan, &found, run)?;
+        let plan = with_window_counts(plan, &data);
+        train(Session::resume(&plan, &data, run, context, observer)?)
+    })
+}
+
+/// Sets the number of windows in the plan of a language model, which is known once the documents
+/// have been tokenized.
+pub(crate) fn with_window_counts(plan: Plan, data: &Data) -> Plan {
+    match data.windows(plan.image_size) {
+        Some(windows) => plan.counted(windows),
         None => plan,
     }
 }
 
-/// Goes on with a run from its newest good checkpoint: the same samples, schedule and seeds.
-pub fn resume(run: &RunFolder, flight: Flight, listener: Listener) -> Result<Ending> {
-    let found = manifest::read(run)?;
-    let plan = Plan::check(&origin::config_of(run)?, &found)?;
-    on_threads(plan.threads as usize, || {
-        with_task!(plan.task(), T => {
-            let data = T::open(&plan, &found, run)?;
-            let plan = counted::<T>(plan, &data);
-            Session::<T>::go_on(&plan, &data, run, flight, listener)?.fly()
-        })
-    })
-}
-
-/// Runs `work` on the first thread of a pool of its own with `threads` threads, each with a stack for deep networks. A panic there
-/// becomes an error here: the window lives on.
-///
-/// The threads start one after the other, and work begins on the first: an allocator that gives each thread places of its own then
-/// lays the same work out in the same way each time.
-pub fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> Result<R> + Send) -> Result<R> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .stack_size(STACK_BYTES)
-        .thread_name(|n| format!("training-{n}"))
-        .spawn_handler(begin)
-        .build()
-        .map_err(|error| TrainError::NoThreads(error.to_string()))?;
-    let work = Mutex::new(Some(work));
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let outcomes = pool.broadcast(|thread| {
-            let first = thread.index() == 0;
-            let work = first.then(|| work.lock().ok()?.take()).flatten()?;
-            let _awake = Activity::begin();
-            Some(work())
-        });
-        let unstarted = || Err(TrainError::NoThreads("the first one did not begin".into()));
-        outcomes
-            .into_iter()
-            .flatten()
-            .next()
-            .unwrap_or_else(unstarted)
-    }));
-    outcome.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        Err(TrainError::Panicked(
-            text.unwrap_or_else(|| "no message".to_owned()),
-        ))
-    })
-}
-
-/// Starts a thread of a pool and waits until it has begun.
-fn begin(thread: rayon::ThreadBuilder) -> std::io::Result<()> {
-    let mut builder = std::thread::Builder::new();
-    if let Some(name) = thread.name() {
-        builder = builder.name(name.to_owned());
+/// Trains to the end and emits how it ended.
+fn train(mut session: Session) -> Result<RunOutcome> {
+    let outcome = train_loop(&mut session).and_then(|reason| finish(&mut session, reason));
+    if let Err(error) = &outcome {
+        session.save_after_error();
+        emit_failed(&mut session, error);
     }
-    if let Some(bytes) = thread.stack_size() {
-        builder = builder.stack_size(bytes);
-    }
-    let (begun, waiting) = channel();
-    builder.spawn(move || {
-        // Nobody waits where the pool could not be made.
-        let _ = begun.send(());
-        thread.run();
-    })?;
-    // A thread that ended before it began ran nothing.
-    let _ = waiting.recv();
-    Ok(())
+    outcome
 }
 
-impl<T: Task> Session<'_, T> {
-    /// Flies to the end and says how it ended, whatever happens.
-    fn fly(mut self) -> Result<Ending> {
-        let ended = self.steps().and_then(|why| self.land(why));
-        if let Err(error) = &ended {
-            self.save_what_is_whole();
-            self.say_failed(error);
+fn train_loop(session: &mut Session) -> Result<StopReason> {
+    if evaluation_was_interrupted(session)
+        && let ControlFlow::Break(reason) = evaluate(session)?
+    {
+        return Ok(reason);
+    }
+    while session.state.step < session.plan.steps {
+        match accumulate(session)? {
+            Accumulated::Batch(batch) => session.update(batch)?,
+            Accumulated::Repeat => continue,
+            Accumulated::Stop(reason) => return Ok(reason),
         }
-        ended
-    }
-
-    fn steps(&mut self) -> Result<StopReason> {
-        if self.evaluation_was_cut_short()
-            && let ControlFlow::Break(why) = self.evaluate()?
+        if evaluation_is_due(session)
+            && let ControlFlow::Break(reason) = evaluate(session)?
         {
-            return Ok(why);
+            return Ok(reason);
         }
-        'step: while self.state.step < self.plan.steps {
-            let mut batch = EffectiveBatch::new(self.feed.begin(self.state.step));
-            self.weigh(&mut batch.pending)?;
-            while batch.pending.remaining() > 0 {
-                if self.heed()? {
-                    return Ok(StopReason::Requested);
-                }
-                let position = (self.state.step + 1, batch.micro_batches());
-                let answer = self.ask(batch.pending.remaining(), Phase::Train, position)?;
-                let Some(size) = answer.decision.micro_batch() else {
-                    match answer.decision.action {
-                        Action::Stop => return Ok(self.stopped_by(&answer.decision)),
-                        Action::Park => {
-                            drop(batch);
-                            match self.park(Phase::Train, self.plan.effective_batch as usize)? {
-                                ControlFlow::Break(why) => return Ok(why),
-                                ControlFlow::Continue(()) => continue 'step,
-                            }
-                        }
-                        Action::Pause | Action::Run => self.pilot.wait(&self.control),
-                    }
-                    continue;
-                };
-                self.gather(&mut batch.pending, size)?;
-                let samples = batch.pending.micro_batch(size);
-                if samples.is_empty() {
-                    continue;
-                }
-                self.pilot.begin(samples.len())?;
-                if self.control.is_stopping() {
-                    // It came after the last look, and `begin` cleared its mark.
-                    self.pilot.abandon();
-                    continue;
-                }
-                match piece_scope(|| self.learner.gradients(self.control.cancel(), samples)) {
-                    Ok(piece) => {
-                        self.pilot.ended(Outcome::Ok);
-                        if let Err(error) = batch.add(piece) {
-                            self.redo_step(error)?;
-                            continue 'step;
-                        }
-                        batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
-                    }
-                    Err(error) if error.is_memory() => self.pilot.refused(error, &self.control)?,
-                    Err(error) if error.is_cancelled() && self.control.is_stopping() => {
-                        self.pilot.abandon()
-                    }
-                    Err(error) if error.is_cancelled() => self.pilot.retreat(Outcome::Cancelled)?,
-                    Err(error) => return Err(error),
-                }
-            }
-            let Some(whole) = batch.finish() else {
-                return Err(TrainError::NoData {
-                    step: self.state.step,
-                    folder: self.plan.folder.clone(),
-                });
-            };
-            self.update(whole)?;
-            if self.evaluation_is_due()
-                && let ControlFlow::Break(why) = self.evaluate()?
-            {
-                return Ok(why);
-            }
-            if let Some(why) = self.checkpoint_is_due() {
-                self.save_if_possible(why)?;
-            }
+        if session.checkpoint_is_due() {
+            session.save_or_warn(CheckpointReason::Periodic)?;
         }
-        Ok(StopReason::Finished)
     }
-
-    /// Drops everything until memory is back for `samples` to be worked, then goes on from the newest checkpoint. Breaks where the
-    /// run ends.
-    pub(crate) fn park(&mut self, phase: Phase, samples: usize) -> Result<ControlFlow<StopReason>> {
-        if !self.may_park()? {
-            self.pilot.wait(&self.control);
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.unload()?;
-        // Parked, the run stands where its checkpoint does, and ends there where it ends now.
-        let before = self.state.step;
-        self.stand_on(&checkpoint::newest(&self.run)?.0);
-        let step = match phase {
-            Phase::Train => self.state.step + 1,
-            Phase::Evaluate => self.state.step,
-        };
-        loop {
-            if self.heed()? {
-                // What was checkpointed is all there is to keep.
-                return Ok(ControlFlow::Break(StopReason::Requested));
-            }
-            let answer = self.ask(samples, phase, (step, 0))?;
-            match answer.decision.action {
-                Action::Park => self.pilot.wait(&self.control),
-                Action::Stop => return Ok(ControlFlow::Break(self.stopped_by(&answer.decision))),
-                Action::Run | Action::Pause => break,
-            }
-        }
-        let (loaded, _) = checkpoint::newest(&self.run)?;
-        self.load(&loaded)?;
-        self.restart_feed();
-        if self.state.step < before {
-            self.say_resumed()?;
-        }
-        Ok(ControlFlow::Continue(()))
-    }
+    Ok(StopReason::Finished)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// How an effective batch ended.
+enum Accumulated {
+    /// All its gradients are accumulated.
+    Batch(Whole),
+    /// Its gradients are lost: start the step again.
+    Repeat,
+    /// The run ends.
+    Stop(StopReason),
+}
 
-    #[test]
-    fn work_is_done_on_the_first_thread_of_its_pool_each_time() {
-        for _ in 0..50 {
-            let thread = on_threads(4, || Ok(rayon::current_thread_index()));
-            assert_eq!(thread.expect("it runs"), Some(0));
+/// Accumulates the gradients of one effective batch in micro-batches.
+fn accumulate(session: &mut Session) -> Result<Accumulated> {
+    let mut batch = EffectiveBatch::new(session.begin_step());
+    session.probe_memory(&mut batch.pending)?;
+    while batch.pending.remaining() > 0 {
+        if handle_requests(session)? {
+            return Ok(Accumulated::Stop(StopReason::Requested));
+        }
+        let remaining = batch.pending.remaining();
+        let answer = session.next_micro_batch(Phase::Train, remaining, batch.pieces())?;
+        let Some(size) = answer.decision.micro_batch() else {
+            match answer.decision.action {
+                Action::Stop => {
+                    let reason = stop_for_shortage(session, &answer.decision);
+                    return Ok(Accumulated::Stop(reason));
+                }
+                Action::Park => {
+                    drop(batch);
+                    let samples = session.plan.effective_batch as usize;
+                    return Ok(match suspend(session, Phase::Train, samples)? {
+                        ControlFlow::Break(reason) => Accumulated::Stop(reason),
+                        ControlFlow::Continue(()) => Accumulated::Repeat,
+                    });
+                }
+                Action::Pause | Action::Run => session.controller.wait(&session.control),
+            }
+            continue;
+        };
+        session.fetch_samples(&mut batch.pending, size)?;
+        let samples = batch.pending.piece(size);
+        if samples.is_empty() {
+            continue;
+        }
+        session.controller.begin(samples.len())?;
+        if session.control.is_stopping() {
+            // The stop arrived after the last poll, and `begin` has cleared its cancel flag.
+            session.controller.discard();
+            continue;
+        }
+        match piece_scope(|| session.learner.gradients(session.control.cancel(), samples)) {
+            Ok(gradients) => {
+                session.controller.record(Outcome::Ok);
+                if let Err(error) = batch.add(gradients) {
+                    session.redo_step(error)?;
+                    return Ok(Accumulated::Repeat);
+                }
+                batch.tell_blocks(answer.decision.checkpoint_blocks);
+            }
+            Err(error) => session.recover(error)?,
         }
     }
-
-    #[test]
-    fn a_panic_is_an_error() {
-        let panicked = on_threads(2, || -> Result<()> { panic!("deliberately") });
-        let error = panicked.expect_err("it panicked").to_string();
-        assert!(error.contains("deliberately"), "{error}");
-    }
+    let batch = batch.whole().ok_or_else(|| TrainError::NoData {
+        step: session.state.step,
+        folder: session.plan.folder.clone(),
+    })?;
+    Ok(Accumulated::Batch(batch))
 }

@@ -292,14 +292,14 @@ impl TrainState {
         let health = health(&batch.gradients)?;
         let gradient_norm = health.norm / weight;
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
-            let mut skipped = Skipped::found(&self.parameters, batch.loss, &health)?;
+            let mut skipped = Skipped::from_health(&self.parameters, batch.loss, &health)?;
             skipped.overflowed_at = self.halve_loss_scale(batch.loss);
             self.skipped.total += 1;
             self.skipped.in_a_row += u32::from(skipped.overflowed_at.is_none());
             if self.skipped.in_a_row >= DIVERGED_AFTER {
                 return Err(TrainError::Diverged {
                     step,
-                    what: skipped.what,
+                    item: skipped.item,
                     times: self.skipped.in_a_row,
                     learning_rate,
                     checkpoint: None,

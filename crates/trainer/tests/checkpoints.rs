@@ -1,7 +1,7 @@
-//! Checkpoints: the same bits come back, what does not fit is named, old ones go and the best stays, and what a crash left
-//! is neither read nor kept.
+//! Checkpoints restore every bit, reject other models by tensor name, retain the newest two and the
+//! best, and survive crashes and damage.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -13,9 +13,9 @@ use std::fs;
 use support::{learner, plan, samples, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::rooms::TrainState;
-use trainer::rooms::checkpoint::{self, Moments, RunState};
-use trainer::{ModelId, OptimizerKind, Precision};
+use trainer::rooms::Learner;
+use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
+use trainer::{ModelKind, OptimizerKind, Precision};
 
 fn run() -> (tempfile::TempDir, RunFolder) {
     let folder = tempfile::tempdir().unwrap();
@@ -60,8 +60,8 @@ fn steps(run: &RunFolder) -> Vec<u64> {
 const ADAMW: OptimizerKind = OptimizerKind::AdamW;
 
 #[test]
-fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
-    for kind in ModelId::SMALL {
+fn a_restored_checkpoint_continues_bit_for_bit() {
+    for kind in ModelKind::SMALL {
         for optimizer in OptimizerKind::ALL {
             for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 let (_folder, run) = run();
@@ -79,7 +79,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                     is_best: true,
                     loss_scale: first.loss_scale(),
                     skipped: first.skipped(),
-                    pilot: Default::default(),
+                    controller: Default::default(),
                 };
                 assert_eq!(state.loss_scale.is_some(), dtype == DType::F16);
                 let written = checkpoint::write(&run, &first, &state).unwrap();
@@ -90,7 +90,7 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
                 assert_ne!(values(&second.parameters), values(&first.parameters));
                 let (loaded, damaged) = checkpoint::newest(&run).unwrap();
                 assert_eq!((&loaded.state, damaged.len()), (&state, 0));
-                checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
+                checkpoint::load(&loaded, &mut second, OptimizerState::Load).unwrap();
                 assert_eq!(second.loss_scale(), first.loss_scale());
                 assert_eq!(second.skipped(), first.skipped());
                 assert!(values(&second.parameters) == values(&first.parameters));
@@ -109,19 +109,19 @@ fn a_checkpoint_comes_back_bit_by_bit_and_training_goes_on_the_same() {
 }
 
 #[test]
-fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
+fn a_checkpoint_of_another_model_is_rejected_by_tensor_name() {
     let (_folder, run) = run();
     let convnet = plan(ModelId::CONV_NET, ADAMW, DType::F32, 10);
     checkpoint::write(&run, &learner(&convnet), &at(1)).unwrap();
     let (loaded, _) = checkpoint::newest(&run).unwrap();
-    let check = |change: &dyn Fn(&mut trainer::Plan), words: &[&str]| {
+    let check = |change: &dyn Fn(&mut trainer::Plan), parts: &[&str]| {
         let mut plan = convnet.clone();
         change(&mut plan);
-        let result = checkpoint::load(&loaded, &mut learner(&plan), Moments::Load);
-        let error = result.expect_err("another model fits nothing");
-        assert_eq!(error.code(), "misfit");
-        for word in words {
-            assert!(error.to_string().contains(word), "{error}: no {word}");
+        let result = checkpoint::load(&loaded, &mut learner(&plan), OptimizerState::Load);
+        let error = result.expect_err("another model does not fit");
+        assert_eq!(error.code(), "weights_mismatch");
+        for part in parts {
+            assert!(error.to_string().contains(part), "{error}: no {part}");
         }
     };
     check(
@@ -143,34 +143,34 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused_by_the_tensor() {
     );
     check(
         &|p| p.ema_decay = Some(0.99),
-        &["average.safetensors", "kept no average"],
+        &["average.safetensors", "saved no average"],
     );
 }
 
 #[test]
-fn the_newest_two_and_the_best_stay_and_drafts_go() {
+fn the_newest_two_and_the_best_are_retained() {
     let (_folder, run) = run();
     let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3, 4, 5] {
         checkpoint::write(&run, &learner, &at(step)).unwrap();
     }
     assert_eq!(steps(&run), [1, 2, 3, 4, 5]);
-    // A crash in the middle of writing step 6, under a name that `write` gives.
+    // The temporary folder of a crash during step 6, as `write` names it.
     let draft = run.checkpoints_path().join(".draft-6.4711");
     fs::create_dir(&draft).unwrap();
     fs::write(draft.join("model.safetensors"), b"half").unwrap();
-    checkpoint::tidy(&run, Some(2)).unwrap();
+    checkpoint::remove_old(&run, Some(2)).unwrap();
     assert_eq!(steps(&run), [2, 4, 5]);
     assert!(!draft.exists());
-    checkpoint::tidy(&run, None).unwrap();
+    checkpoint::remove_old(&run, None).unwrap();
     assert_eq!(steps(&run), [4, 5]);
-    checkpoint::tidy(&run, Some(5)).unwrap();
+    checkpoint::remove_old(&run, Some(5)).unwrap();
     assert_eq!(steps(&run), [4, 5]);
 }
 
-/// A disk that refuses the last rename stands for a crash: a file where the folder should go.
+/// A file in place of the checkpoint folder makes the last rename fail.
 #[test]
-fn what_a_crash_left_has_a_name_that_tidying_knows() {
+fn a_failed_write_leaves_no_temporary_folder() {
     let (_folder, run) = run();
     let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     checkpoint::write(&run, &learner, &at(1)).unwrap();
@@ -182,13 +182,13 @@ fn what_a_crash_left_has_a_name_that_tidying_knows() {
     assert_eq!(
         fs::read_dir(run.checkpoints_path()).unwrap().count(),
         2,
-        "a failed draft is gone"
+        "the temporary folder is removed"
     );
     assert_eq!(checkpoint::newest(&run).unwrap().0.state.step, 1);
 }
 
 #[test]
-fn a_draft_is_no_checkpoint_and_a_damaged_one_is_passed_over_and_said() {
+fn drafts_are_ignored_and_damaged_checkpoints_reported() {
     let (_folder, run) = run();
     assert_eq!(
         checkpoint::newest(&run).err().map(|e| e.code()),
@@ -201,17 +201,19 @@ fn a_draft_is_no_checkpoint_and_a_damaged_one_is_passed_over_and_said() {
     let parent = run.checkpoints_path();
     fs::rename(parent.join("step-000003"), parent.join(".draft-3.4711")).unwrap();
     assert_eq!(checkpoint::newest(&run).unwrap().0.state.step, 2);
-    // One bit of the weights turned: same length, another sum.
+    // Flip one bit of the weights: same length, another checksum.
     let file = parent.join("step-000002/model.safetensors");
     let mut bytes = fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&file, bytes).unwrap();
-    let (loaded, said) = checkpoint::newest(&run).unwrap();
+    let (loaded, messages) = checkpoint::newest(&run).unwrap();
     assert_eq!(loaded.state.step, 1);
     assert!(
-        said.len() == 1 && said[0].contains("step-000002") && said[0].contains("model.safetensors"),
-        "{said:?}"
+        messages.len() == 1
+            && messages[0].contains("step-000002")
+            && messages[0].contains("model.safetensors"),
+        "{messages:?}"
     );
     fs::remove_file(parent.join("step-000001/state.json")).unwrap();
     assert_eq!(
@@ -221,7 +223,7 @@ fn a_draft_is_no_checkpoint_and_a_damaged_one_is_passed_over_and_said() {
 }
 
 #[test]
-fn a_damaged_average_damages_its_checkpoint() {
+fn a_damaged_average_invalidates_its_checkpoint() {
     let (_folder, run) = run();
     let mut plan = plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10);
     plan.ema_decay = Some(0.99);
@@ -230,13 +232,13 @@ fn a_damaged_average_damages_its_checkpoint() {
     checkpoint::write(&run, &learner, &at(2)).unwrap();
     let newest = run.path.join(RunFolder::checkpoint_name(2));
     fs::write(newest.join("average.safetensors"), b"torn").unwrap();
-    let (loaded, said) = checkpoint::newest(&run).unwrap();
+    let (loaded, messages) = checkpoint::newest(&run).unwrap();
     assert_eq!(loaded.state.step, 1);
-    assert!(said[0].contains("average.safetensors"), "{said:?}");
+    assert!(messages[0].contains("average.safetensors"), "{messages:?}");
 }
 
 #[test]
-fn the_best_is_found_among_newer_ones() {
+fn the_best_is_found_among_newer_checkpoints() {
     let (_folder, run) = run();
     let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3] {
@@ -251,10 +253,11 @@ fn the_best_is_found_among_newer_ones() {
     assert_eq!(checkpoint::best(&run).unwrap().state.step, 3);
 }
 
-/// Between removing the old folder and renaming the new one a kill would leave none: so the old weights stay in place.
+/// A kill between removing the old folder and renaming the new one would leave none, so the old
+/// weights stay in place.
 #[cfg(unix)]
 #[test]
-fn saving_a_step_again_never_takes_its_weights_away() {
+fn saving_a_step_again_leaves_its_weights_in_place() {
     use std::os::unix::fs::MetadataExt;
     let (_folder, run) = run();
     let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
@@ -266,7 +269,7 @@ fn saving_a_step_again_never_takes_its_weights_away() {
     assert_eq!(fs::metadata(&file).unwrap().ino(), number);
     assert_eq!(checkpoint::newest(&run).unwrap().0.state, later);
     assert_eq!(fs::read_dir(run.checkpoints_path()).unwrap().count(), 1);
-    // Other weights of the same step are written in full.
+    // Other weights of the same step are written again.
     step(&mut learner, 0);
     checkpoint::write(&run, &learner, &later).unwrap();
     assert_ne!(fs::metadata(&file).unwrap().ino(), number);

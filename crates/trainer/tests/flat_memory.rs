@@ -1,6 +1,7 @@
-//! Memory is flat: thousands of pieces leave nothing behind. In a process of its own, so that nobody else's memory counts.
+//! Memory stays flat over thousands of micro-batches. A separate test binary, so that no other
+//! test's memory counts.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -18,14 +19,15 @@ use trainer::{ModelKind, OptimizerKind};
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
 
-/// Pieces of the whole measurement, and of one reading.
-const PIECES: usize = 5_000;
+/// Micro-batches of the whole measurement.
+const MICRO_BATCHES: usize = 5_000;
+/// Micro-batches between two readings.
 const READING: usize = 1_000;
-/// Growth allowed in one reading.
+/// Growth of the footprint that is allowed between two readings.
 const MB: i64 = 1 << 20;
 
-/// The real learner around a network so small that a piece takes a millisecond.
-fn tiny() -> TrainState {
+/// A learner with a network so small that a micro-batch takes a millisecond.
+fn tiny() -> Learner {
     let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, DType::F32, 10_000);
     let mut learner = TrainState::new(&plan, &Device::Cpu).unwrap();
     let mut parameters = Parameters::default();
@@ -42,12 +44,13 @@ fn tiny() -> TrainState {
     learner
 }
 
-/// Growth of the counted heap and of the footprint, in bytes, over each reading of `pieces` pieces. Three pieces make a step,
-/// one of them is cancelled on the way; `see` is shown every piece before it is added.
-fn growth(pieces: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(i64, i64)> {
+/// Growth of the counted heap and of the footprint, in bytes, between the readings of
+/// `micro_batches` micro-batches. Three make a step, and one more per step is cancelled. `see` gets
+/// each one before it is added.
+fn growth(micro_batches: usize, mut see: impl FnMut(&TrainedPiece)) -> Vec<(i64, i64)> {
     let (mut learner, samples) = (tiny(), samples(6, 2));
     let (mut done, mut step, mut readings) = (0, 0, Vec::new());
-    while done < pieces + READING {
+    while done < micro_batches + READING {
         let mut batch = EffectiveBatch::new(samples.len());
         batch
             .pending
@@ -61,10 +64,10 @@ fn growth(pieces: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(i64, i6
                 cancelled.is_err_and(|error| error.is_cancelled()),
                 size == 1
             );
-            let task = learner.forward_context(Cancel::default());
-            let piece = task.gradients(batch.pending.micro_batch(size)).unwrap();
-            see(&piece);
-            batch.add(piece).unwrap();
+            let task = learner.task(Cancel::default());
+            let result = task.gradients(batch.pending.piece(size)).unwrap();
+            see(&result);
+            batch.add(result).unwrap();
             done += 1;
             if done % READING == 0 {
                 readings.push((live_bytes() as i64, own_footprint_bytes() as i64));
@@ -74,18 +77,18 @@ fn growth(pieces: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(i64, i6
         assert_eq!(update.skipped, None);
         step += 1;
     }
-    // The first reading is where the caches and the thread pool have their size.
+    // At the first reading caches and thread pools have reached their size.
     let grown = |pair: &[(i64, i64)]| (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
     readings.windows(2).map(grown).collect()
 }
 
 #[test]
-fn five_thousand_pieces_leave_nothing_behind() {
-    let flat = growth(PIECES, |_| {});
+fn five_thousand_micro_batches_leak_nothing() {
+    let flat = growth(MICRO_BATCHES, |_| {});
     println!("heap and footprint: {flat:?}");
-    assert_eq!(flat.len(), PIECES / READING);
+    assert_eq!(flat.len(), MICRO_BATCHES / READING);
     for (heap, footprint) in &flat {
-        // The heap is counted to the byte; the system counts pages and keeps what was freed.
+        // The heap is counted in bytes; the system counts pages and does not return all freed ones.
         assert!(*heap <= MB / 16, "the heap grew by {heap} bytes: {flat:?}");
         assert!(
             *footprint <= MB,
@@ -93,16 +96,16 @@ fn five_thousand_pieces_leave_nothing_behind() {
         );
     }
 
-    // The same measurement where one gradient of every piece is kept: it must be seen, or the claim above is empty.
-    let mut kept = Vec::new();
-    let grown = growth(READING, |piece| {
-        kept.extend(piece.gradients.last().cloned())
+    // Leak one gradient per micro-batch: the measurement must detect it.
+    let mut leaked = Vec::new();
+    let grown = growth(READING, |result| {
+        leaked.extend(result.gradients.last().cloned())
     });
     let (heap, _) = grown[0];
     assert!(
         heap > MB / 16,
-        "{} kept tensors were not seen: {heap} bytes",
-        kept.len()
+        "{} leaked tensors were not detected: {heap} bytes",
+        leaked.len()
     );
-    assert_eq!(kept.len(), 2 * READING + 1);
+    assert_eq!(leaked.len(), 2 * READING + 1);
 }

@@ -207,7 +207,7 @@ fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_flo
     for halvings in 0..16 {
         let update = learner.update(&planted(&learner), 3).unwrap();
         let skipped = update.skipped.unwrap();
-        assert!(skipped.what.contains(&name));
+        assert!(skipped.item.contains(&name));
         assert_eq!(skipped.overflowed_at, Some(65_536.0 / 2f64.powi(halvings)));
         assert_eq!(scale(&learner), 32_768.0 / 2f64.powi(halvings));
         assert!(values(&learner.parameters) == before);

@@ -1,7 +1,7 @@
-//! The loss scale of a run in f16: a step that overflows is skipped with an event and halves it; a run that was killed goes on
-//! with the very scale it had.
+//! The loss scale of a run in f16: a step that overflows is skipped and halves it, and a killed run
+//! resumes with the scale it had.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -10,9 +10,9 @@ use runlog::{RunConfig, RunEvent, RunFolder};
 use std::path::Path;
 use support::CLASSES;
 use trainer::rooms::checkpoint;
-use trainer::{Flight, LossScale, Plan};
+use trainer::{LossScale, Plan, RunContext};
 
-/// A folder of noise with the colour of its class.
+/// Draws a folder of noise images in the color of their class.
 fn draw(folder: &Path) {
     for label in 0..CLASSES as u8 {
         let class = folder.join(format!("class {label}"));
@@ -27,31 +27,30 @@ fn draw(folder: &Path) {
     }
 }
 
-/// A run in f16 on the CPU, of eight steps with a checkpoint every two.
-struct Course {
+/// A run in f16 on the CPU: eight steps, a checkpoint every two.
+struct TestRun {
     _folder: tempfile::TempDir,
     plan: Plan,
     inspection: dataset::Inspection,
     run: RunFolder,
 }
 
-fn course() -> Course {
+fn test_run() -> TestRun {
     let folder = tempfile::tempdir().unwrap();
-    draw(&folder.path().join("photographs"));
+    draw(&folder.path().join("images"));
     let options = dataset::InspectOptions::default();
-    let inspection =
-        dataset::inspect(&folder.path().join("photographs"), &options, &|_| {}).unwrap();
-    let word = |text: &str| Some(text.to_owned());
+    let inspection = dataset::inspect(&folder.path().join("images"), &options, &|_| {}).unwrap();
+    let some = |text: &str| Some(text.to_owned());
     let config = RunConfig {
-        model: word("vit_micro"),
+        model: some("vit_micro"),
         image_size: Some(16),
         steps: Some(8),
         effective_batch: Some(6),
         micro_batch: Some(4),
-        precision: word("f16"),
-        device: word("cpu"),
+        precision: some("f16"),
+        device: some("cpu"),
         threads: Some(1),
-        checkpoint_every: word("2steps"),
+        checkpoint_every: some("2steps"),
         evaluate_every_epochs: Some(100),
         ..RunConfig::default()
     };
@@ -59,7 +58,7 @@ fn course() -> Course {
     let path = folder.path().join("run");
     std::fs::create_dir(&path).unwrap();
     let run = RunFolder { path };
-    Course {
+    TestRun {
         _folder: folder,
         plan,
         inspection,
@@ -67,19 +66,22 @@ fn course() -> Course {
     }
 }
 
-impl Course {
-    /// Flies until the listener dies, or to the end.
-    fn start(&self, hear: &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<trainer::Ending> {
+impl TestRun {
+    /// Trains until the observer panics, or to the end.
+    fn start(
+        &self,
+        observer: &mut (dyn FnMut(&RunEvent) + Send),
+    ) -> trainer::Result<trainer::RunOutcome> {
         trainer::start(
             self.plan.clone(),
             self.inspection.clone(),
             &self.run,
-            Flight::default(),
-            hear,
+            RunContext::default(),
+            observer,
         )
     }
 
-    /// Dies after step `last`, as if killed: nothing is saved on the way out.
+    /// Panics after step `last`, like a kill: nothing is saved.
     fn killed_after(&self, last: u64) {
         let ended = self.start(&mut |event| {
             if matches!(event, RunEvent::Step { step, .. } if *step == last) {
@@ -101,22 +103,26 @@ impl Course {
 }
 
 #[test]
-fn a_killed_run_goes_on_with_the_scale_and_the_clean_steps_it_had() {
-    let (whole, killed) = (course(), course());
-    let mut said = Vec::new();
-    whole.start(&mut |event| said.push(event.clone())).unwrap();
+fn a_killed_run_resumes_with_its_loss_scale() {
+    let (whole, killed) = (test_run(), test_run());
+    let mut events = Vec::new();
+    whole
+        .start(&mut |event| events.push(event.clone()))
+        .unwrap();
     assert!(
-        said.iter()
+        events
+            .iter()
             .any(|e| matches!(e, RunEvent::Started(s) if s.precision == "f16"))
     );
     assert!(
-        said.iter()
+        events
+            .iter()
             .any(|e| matches!(e, RunEvent::Warning { code, .. } if code == "slow_precision"))
     );
     killed.killed_after(5);
     let clean = |steps: u64| (0..steps).fold(LossScale::START, |scale, _| scale.after_clean());
     assert_eq!(killed.newest(), (4, clean(4)));
-    trainer::resume(&killed.run, Flight::default(), &mut |_| {}).unwrap();
+    trainer::resume(&killed.run, RunContext::default(), &mut |_| {}).unwrap();
     assert_eq!(
         (killed.newest(), whole.newest()),
         ((8, clean(8)), (8, clean(8)))
@@ -124,12 +130,12 @@ fn a_killed_run_goes_on_with_the_scale_and_the_clean_steps_it_had() {
     assert!(killed.weights() == whole.weights());
 }
 
-/// The scale is planted too high: the next step overflows truly.
+/// The saved scale is made too high, so that the next step really overflows.
 #[test]
-fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
-    let course = course();
-    course.killed_after(3);
-    let state = checkpoint::newest(&course.run)
+fn an_overflow_skips_the_step_and_halves_the_scale() {
+    let run = test_run();
+    run.killed_after(3);
+    let state = checkpoint::newest(&run.run)
         .unwrap()
         .0
         .path
@@ -139,7 +145,7 @@ fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
     assert_ne!(planted, text);
     std::fs::write(&state, planted).unwrap();
     let mut skipped = Vec::new();
-    trainer::resume(&course.run, Flight::default(), &mut |event| {
+    trainer::resume(&run.run, RunContext::default(), &mut |event| {
         if let RunEvent::Skipped {
             step,
             item: what,
@@ -161,7 +167,7 @@ fn a_step_that_overflows_is_skipped_with_an_event_and_halves_the_scale() {
     let planted = (0..4).fold(LossScale::START, |scale, _| doubled(scale));
     let expected = (0..overflows).fold(planted, |scale, _| scale.after_overflow());
     let expected = (overflows..steps).fold(expected, |scale, _| scale.after_clean());
-    assert_eq!(course.newest(), (8, expected));
+    assert_eq!(run.newest(), (8, expected));
 }
 
 fn doubled(scale: LossScale) -> LossScale {

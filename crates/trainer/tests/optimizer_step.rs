@@ -169,7 +169,7 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
             Ok(update) => {
                 assert!(times < 5);
                 let skipped = update.skipped.unwrap();
-                assert_eq!(skipped.what, format!("the gradient of {name}"));
+                assert_eq!(skipped.item, format!("the gradient of {name}"));
                 let [found] = &skipped.gradients[..] else {
                     panic!("{skipped:?}");
                 };
@@ -183,7 +183,7 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
             Err(TrainError::Diverged {
                 step,
                 times: said,
-                what,
+                item: what,
                 ..
             }) => {
                 assert_eq!((times, said, step), (5, 5, 3));

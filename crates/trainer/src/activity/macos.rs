@@ -1,14 +1,14 @@
-//! App Nap and idle sleep on macOS. Same surface as the file for other systems beside it.
+//! Prevents App Nap and idle sleep on macOS. Same surface as `other.rs`.
 
 use objc2::rc::Retained;
 use objc2::runtime::{NSObjectProtocol, ProtocolObject};
 use objc2_foundation::{NSActivityOptions, NSProcessInfo, NSString};
 
-/// Held while a training runs: without it App Nap slows the process and the Mac may fall asleep.
+/// Prevents App Nap and idle sleep until it is dropped.
 pub struct Activity(Retained<ProtocolObject<dyn NSObjectProtocol>>);
 
 impl Activity {
-    /// Begins the activity on this thread.
+    /// Tells macOS that the user started this activity.
     pub fn begin() -> Self {
         let reason = NSString::from_str("Ebb is training");
         let options = NSActivityOptions::UserInitiated;
@@ -18,7 +18,7 @@ impl Activity {
 
 impl Drop for Activity {
     fn drop(&mut self) {
-        // SAFETY: the token came from `beginActivity` and is ended once, here.
+        // SAFETY: the token comes from `beginActivity` and is ended only here, once.
         unsafe { NSProcessInfo::processInfo().endActivity(&self.0) };
     }
 }

@@ -1,10 +1,10 @@
-//! Everything but macOS: nothing naps here. Same surface as the macOS file beside it.
+//! Does nothing on systems other than macOS. Same surface as `macos.rs`.
 
-/// Held while a training runs.
+/// Does nothing.
 pub struct Activity;
 
 impl Activity {
-    /// Begins the activity.
+    /// Does nothing.
     pub fn begin() -> Self {
         Activity
     }

@@ -123,7 +123,7 @@ pub fn does_not_fit(forecast: &Forecast, no: &DoesNotFit, cap_bytes: Option<u64>
                 "{needs}; {megabytes}MB would do, or choose smaller images or another model"
             ),
         },
-        None => TrainError::DoesNotFit {
+        None => TrainError::EstimateTooLarge {
             needs,
             budget: format_bytes(no.budget_bytes),
             enough: format!("{megabytes} MB"),

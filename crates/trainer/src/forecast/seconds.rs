@@ -5,7 +5,7 @@ use super::rehearsal::PlanPiece;
 use crate::bench::{Workload, peak_gflops};
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::train::on_threads;
+use crate::threads::on_threads;
 use candle_core::Device;
 
 /// Share of the machine's matrix-product rate that a whole step reaches: between the .55 and .72 measured for the workloads.

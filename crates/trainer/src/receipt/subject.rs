@@ -5,16 +5,16 @@ use super::split::Splits;
 use super::{Compared, Precision, Receipt, compare, room};
 use crate::bench::Workload;
 use crate::certificate::trusted;
-use crate::checkpoint::{self, Moments};
-use crate::data::{PrefetchOptions, TrainLoader};
+use crate::checkpoint::{self, OptimizerState};
 use crate::error::{Result, TrainError};
 use crate::machine::Machine;
 use crate::manifest;
 use crate::origin::config_of;
 use crate::plan::Plan;
-use crate::task::{ImageTask, MicroBatchResult, Sample, Task, with_task};
-use crate::train::{counted, on_threads};
-use crate::train_state::TrainState;
+use crate::roster;
+use crate::task::{Data, Sample, Supply, TrainedPiece};
+use crate::threads::on_threads;
+use crate::train::with_window_counts;
 use candle_core::DType;
 use dataset::Inspection;
 use runlog::{RunConfig, RunFolder, format_count};
@@ -46,25 +46,23 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let (loaded, damaged) = checkpoint::newest(run)?;
-        let mut learner = TrainState::new(&trained, &chosen.device)?;
-        checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
+        let mut learner = Learner::new(&trained, &chosen.device)?;
+        checkpoint::load(&loaded, &mut learner, OptimizerState::Skip)?;
         if plan.config.precision != trained.config.precision {
             learner = converted(&learner.parameters, &plan, &chosen)?;
         }
-        with_task!(plan.task(), T => {
-            let data = T::open(&plan, &found, run)?;
-            let plan = counted::<T>(plan, &data);
-            let step = loaded.state.step;
-            let last = step.min(plan.steps.saturating_sub(1));
-            let first = last - last % plan.steps_per_epoch.max(1);
-            let (samples, unread) = samples::<T>(&plan, &data, first)?;
-            Ok(Receipt {
-                subject: format!("{} at step {}", run.id(), format_count(step)),
-                device: chosen.kind,
-                precision: precision(&plan),
-                compared: question.of_samples(learner, &samples, machine)?,
-                notes: damaged.into_iter().chain(unread).collect(),
-            })
+        let data = Data::open(&plan, &found, run)?;
+        let plan = with_window_counts(plan, &data);
+        let step = loaded.state.step;
+        let last = step.min(plan.steps.saturating_sub(1));
+        let first = last - last % plan.steps_per_epoch.max(1);
+        let (samples, unread) = samples(&plan, &data, first)?;
+        Ok(Receipt {
+            subject: format!("{} at step {}", run.id(), format_count(step)),
+            device: chosen.kind,
+            precision: precision(&plan),
+            compared: question.of_samples(learner, &samples, machine)?,
+            notes: damaged.into_iter().chain(unread).collect(),
         })
     })
 }

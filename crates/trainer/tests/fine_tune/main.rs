@@ -28,9 +28,10 @@ use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::forecast::{Forecast, Forms, Target};
-use trainer::rooms::Learner;
-use trainer::rooms::checkpoint::{self, Moments, RunState};
-use trainer::rooms::{ImageTask, TrainState, Trained};
+use trainer::models::merged;
+use trainer::published::{Classes, PublishedFolder};
+use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
+use trainer::rooms::{Learner, Trained};
 use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
 
 /// A way to fine-tune, as settings of a config.
@@ -278,7 +279,7 @@ fn resuming_from_trained_parameters_gives_the_same_bits() {
         assert_eq!(saved, expected, "{way:?}");
         let mut second = learner(&plan);
         let (loaded, _) = checkpoint::newest(&run).unwrap();
-        checkpoint::load(&loaded, &mut second, Moments::Load).unwrap();
+        checkpoint::load(&loaded, &mut second, OptimizerState::Load).unwrap();
         for number in 3..6 {
             let (a, b) = (
                 step(&mut first, number, &[2, 4]),

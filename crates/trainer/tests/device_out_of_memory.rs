@@ -1,7 +1,7 @@
-//! A device that refuses large pieces: the loop makes them smaller, and the training does not notice. What cannot be made
-//! smaller ends with a reason.
+//! A device that runs out of memory: the loop makes micro-batches smaller and the result does not
+//! change. If they cannot be smaller the run ends with advice.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -13,9 +13,9 @@ use std::fmt::Write;
 use std::path::Path;
 use support::{SIDE, build};
 use tape::{Cancel, Kernels, Stream, Tape, Value};
-use trainer::{Ending, Flight, Machine, MemoryScript, ModelId, Plan, Result, ScriptBy};
+use trainer::{Machine, MemoryScript, ModelKind, Plan, Result, RunContext, RunOutcome, ScriptBy};
 
-/// Samples that the device has room for.
+/// Samples per micro-batch that fit on the device.
 const FITS: usize = 3;
 const STEPS: u64 = 12;
 
@@ -34,9 +34,9 @@ fn draw(folder: &Path) {
     }
 }
 
-/// Bytes that a piece of so many samples keeps for its backward pass.
-fn kept_bytes(samples: usize) -> u64 {
-    let (network, parameters) = build(ModelId::VIT_MICRO, DType::F64);
+/// Bytes that a micro-batch of `samples` saves for its backward pass.
+fn saved_bytes(samples: usize) -> u64 {
+    let (network, parameters) = build(ModelKind::VitMicro, DType::F64);
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
     let images = Tensor::ones((samples, 3, SIDE, SIDE), DType::F64, &Device::Cpu).unwrap();
     let scores = network.forward(&tape, &Value::constant(images), 0).unwrap();
@@ -44,12 +44,15 @@ fn kept_bytes(samples: usize) -> u64 {
     tape.saved_bytes()
 }
 
-/// How a training in f64 ended on a device with so much room for a piece, and what it said.
-fn trained(piece_limit_bytes: Option<u64>, fixed: Option<u32>) -> (Result<Ending>, Vec<RunEvent>) {
+/// Outcome and events of a training in f64 on a device with this limit per micro-batch.
+fn trained(
+    micro_batch_limit_bytes: Option<u64>,
+    fixed: Option<u32>,
+) -> (Result<RunOutcome>, Vec<RunEvent>) {
     let folder = tempfile::tempdir().unwrap();
-    let photographs = folder.path().join("birds");
-    draw(&photographs);
-    // A quarter of a second a decision, with memory in plenty.
+    let images = folder.path().join("birds");
+    draw(&images);
+    // 250 ms per decision, with plenty of memory.
     let mut script = String::new();
     for line in 0..400 {
         let at_ms = 250 * line;
@@ -61,20 +64,20 @@ fn trained(piece_limit_bytes: Option<u64>, fixed: Option<u32>) -> (Result<Ending
     }
     let path = folder.path().join("script");
     std::fs::write(&path, script).unwrap();
-    let word = |text: &str| Some(text.to_owned());
+    let some = |text: &str| Some(text.to_owned());
     let config = RunConfig {
-        folder: Some(photographs.clone()),
-        model: word("vit_micro"),
+        folder: Some(images.clone()),
+        model: some("vit_micro"),
         image_size: Some(SIDE as u32),
         effective_batch: Some(10),
         micro_batch: fixed,
         steps: Some(STEPS),
-        precision: word("f64"),
-        device: word("cpu"),
+        precision: some("f64"),
+        device: some("cpu"),
         threads: Some(2),
         ..RunConfig::default()
     };
-    let inspection = dataset::inspect(&photographs, &Default::default(), &|_| {}).unwrap();
+    let inspection = dataset::inspect(&images, &Default::default(), &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")
@@ -82,23 +85,23 @@ fn trained(piece_limit_bytes: Option<u64>, fixed: Option<u32>) -> (Result<Ending
     let machine = Machine {
         script: Some(MemoryScript {
             path,
-            by: ScriptBy::Piece,
+            by: ScriptBy::Decision,
         }),
-        piece_limit_bytes,
+        micro_batch_limit_bytes,
         ..Machine::default()
     };
-    let flight = Flight {
+    let context = RunContext {
         machine,
-        ..Flight::default()
+        ..RunContext::default()
     };
     let mut events = Vec::new();
-    let ended = trainer::start(plan, inspection, &run, flight, &mut |event| {
+    let outcome = trainer::start(plan, inspection, &run, context, &mut |event| {
         events.push(event.clone());
     });
-    (ended, events)
+    (outcome, events)
 }
 
-/// Loss and pieces of every step.
+/// Loss and micro-batches of every step.
 fn steps(events: &[RunEvent]) -> Vec<(f64, Vec<u32>)> {
     let step = |event: &RunEvent| match event {
         RunEvent::Step {
@@ -117,13 +120,13 @@ fn largest(steps: &[(f64, Vec<u32>)]) -> u32 {
 }
 
 #[test]
-fn a_refused_piece_is_made_smaller_and_the_training_does_not_notice() {
-    let (ended, calm) = trained(None, None);
-    assert_eq!(ended.unwrap().step, STEPS);
-    // Half a sample more than fits: the margin of whatever is kept once a piece.
-    let limit = (kept_bytes(FITS) + kept_bytes(FITS + 1)) / 2;
-    let (ended, events) = trained(Some(limit), None);
-    assert_eq!(ended.unwrap().step, STEPS);
+fn a_refused_micro_batch_shrinks_and_the_losses_stay() {
+    let (outcome, calm) = trained(None, None);
+    assert_eq!(outcome.unwrap().step, STEPS);
+    // Half a sample more than fits covers the bytes that are saved once per micro-batch.
+    let limit = (saved_bytes(FITS) + saved_bytes(FITS + 1)) / 2;
+    let (outcome, events) = trained(Some(limit), None);
+    assert_eq!(outcome.unwrap().step, STEPS);
     let (calm, tight) = (steps(&calm), steps(&events));
     assert!(largest(&calm) as usize > FITS, "{calm:?}");
     assert!(largest(&tight) as usize <= FITS, "{tight:?}");
@@ -138,10 +141,10 @@ fn a_refused_piece_is_made_smaller_and_the_training_does_not_notice() {
 }
 
 #[test]
-fn a_single_sample_that_is_refused_is_worked_with_blocks_computed_twice() {
+fn a_refused_single_sample_runs_with_checkpointed_blocks() {
     let (_, calm) = trained(None, None);
-    let (ended, events) = trained(Some(kept_bytes(1) / 2), None);
-    assert_eq!(ended.unwrap().step, STEPS);
+    let (outcome, events) = trained(Some(saved_bytes(1) / 2), None);
+    assert_eq!(outcome.unwrap().step, STEPS);
     let blocks = events.iter().filter_map(|event| match event {
         RunEvent::Decision { decision, .. } if decision.change == Change::CheckpointMore => {
             Some(decision.checkpoint_blocks)
@@ -156,23 +159,23 @@ fn a_single_sample_that_is_refused_is_worked_with_blocks_computed_twice() {
 }
 
 #[test]
-fn a_piece_that_cannot_be_made_smaller_ends_the_run_with_a_reason() {
+fn a_run_ends_with_advice_if_it_cannot_shrink() {
     for (limit, fixed, next) in [
         (
-            kept_bytes(1) / 50,
+            saved_bytes(1) / 50,
             None,
-            "what would help first: a smaller --image-size or --tokens frees",
+            "try this first: a smaller --image-size or --tokens frees",
         ),
         (
-            kept_bytes(2),
+            saved_bytes(2),
             Some(5),
-            "what would help first: a smaller --micro-batch, or auto frees",
+            "try this first: a smaller --micro-batch, or auto frees",
         ),
     ] {
-        let (ended, events) = trained(Some(limit), fixed);
-        let error = ended.unwrap_err();
-        assert_eq!(error.code(), "no_room", "{error}");
+        let (outcome, events) = trained(Some(limit), fixed);
+        let error = outcome.unwrap_err();
+        assert_eq!(error.code(), "out_of_memory", "{error}");
         assert!(error.to_string().contains(next), "{error}");
-        assert!(steps(&events).is_empty(), "nothing was learnt from nothing");
+        assert!(steps(&events).is_empty(), "no step was done");
     }
 }

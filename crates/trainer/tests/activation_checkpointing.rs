@@ -1,6 +1,6 @@
-//! Checkpointed blocks: the same losses and weights to the bit, fewer saved bytes.
+//! Activation checkpointing changes no bit of losses and weights, and saves fewer bytes.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -15,8 +15,8 @@ fn blocks(kind: ModelId) -> u32 {
     Network::blocks(kind, SIDE as u32)
 }
 
-/// Loss of each step and all weights after three steps in pieces of 3, 3 and 1.
-fn trained(kind: ModelId, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
+/// Loss of each step, as bits, and all weights after three steps in micro-batches of 3, 3 and 1.
+fn trained(kind: ModelKind, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
     let mut plan = plan(kind, OptimizerKind::AdamW, dtype, 3);
     plan.checkpoint_blocks = checkpointed;
     let (mut learner, samples) = (learner(&plan), samples(7, 11));
@@ -34,8 +34,8 @@ fn trained(kind: ModelId, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec
 }
 
 #[test]
-fn checkpointed_blocks_change_neither_losses_nor_weights() {
-    for kind in ModelId::SMALL {
+fn checkpointing_changes_neither_losses_nor_weights() {
+    for kind in ModelKind::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let expected = trained(kind, dtype, 0);
             for checkpointed in [1, blocks(kind)] {
@@ -49,8 +49,8 @@ fn checkpointed_blocks_change_neither_losses_nor_weights() {
 }
 
 #[test]
-fn checkpointed_blocks_save_fewer_bytes() {
-    for kind in ModelId::SMALL {
+fn checkpointing_saves_fewer_bytes() {
+    for kind in ModelKind::SMALL {
         let (network, parameters) = build(kind, DType::F32);
         let saved = |checkpointed: u32| {
             let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -63,9 +63,9 @@ fn checkpointed_blocks_save_fewer_bytes() {
         };
         let bytes: Vec<u64> = (0..=blocks(kind)).map(saved).collect();
         let name = format!("{}: {bytes:?}", kind.name());
-        // Equal blocks: each saves as much as the one before. A block that halves the image keeps its large input, which
-        // it would not need otherwise.
-        let equal = kind == ModelId::VIT_MICRO;
+        // With equal blocks each checkpointed block reduces the bytes. A block that halves the
+        // image must save its large input, which it would not need otherwise.
+        let equal = kind == ModelKind::VitMicro;
         assert!(!equal || bytes.is_sorted_by(|a, b| a > b), "{name}");
         assert!(bytes.last() < bytes.first(), "{name}");
     }

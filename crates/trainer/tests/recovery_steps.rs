@@ -1,6 +1,7 @@
-//! Rungs beside the micro-batch change no bit: moments in a mapped file, blocks checkpointed more and fewer between pieces.
+//! Recovery steps change no bit of the result: moments in a mapped file, and more or fewer
+//! checkpointed blocks between micro-batches.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -27,28 +28,24 @@ fn moments(learner: &TrainState) -> BTreeMap<String, Vec<u64>> {
     named.into_iter().map(|(n, t)| (n, bits(t))).collect()
 }
 
-/// One step of seven samples in pieces of 3, 3 and 1; `before` each piece something may move.
-fn step(
-    learner: &mut TrainState,
-    step: u64,
-    mut before: impl FnMut(&mut TrainState, usize),
-) -> u64 {
+/// One step of seven samples in micro-batches of 3, 3 and 1. `before` runs before each of them.
+fn step(learner: &mut Learner, step: u64, mut before: impl FnMut(&mut Learner, usize)) -> u64 {
     let mut batch = EffectiveBatch::new(7);
     let samples = samples(7, 11 + step).into_iter().map(Ok).collect();
     assert!(batch.pending.deliver(samples).is_empty());
-    for (piece, size) in [3, 3, 1].into_iter().enumerate() {
-        before(learner, piece);
-        let task = learner.forward_context(Cancel::default());
-        let piece = task.gradients(batch.pending.micro_batch(size)).unwrap();
-        batch.add(piece).unwrap();
+    for (index, size) in [3, 3, 1].into_iter().enumerate() {
+        before(learner, index);
+        let task = learner.task(Cancel::default());
+        let result = task.gradients(batch.pending.piece(size)).unwrap();
+        batch.add(result).unwrap();
     }
     let whole = batch.finish().unwrap();
     assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
     whole.loss.to_bits()
 }
 
-/// The tensor files that a checkpoint of this learner has.
-fn files(learner: &TrainState) -> BTreeMap<String, Vec<u8>> {
+/// The tensor files in a checkpoint of this learner.
+fn files(learner: &Learner) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let run = RunFolder {
         path: folder.path().to_owned(),
@@ -71,7 +68,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn moments_in_a_file_are_the_same_to_the_bit_and_so_is_every_checkpoint() {
+fn moments_on_disk_change_no_bit_of_weights_and_checkpoints() {
     for optimizer in OptimizerKind::ALL {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(ModelId::CONV_NET, optimizer, dtype, STEPS);
@@ -91,7 +88,7 @@ fn moments_in_a_file_are_the_same_to_the_bit_and_so_is_every_checkpoint() {
                 assert_eq!(pressed.optimizer.resident_bytes(), resident, "{name}");
                 assert_eq!(pressed.optimizer.bytes(), all, "{name}");
                 assert_eq!(pressed.state_bytes(), state - (all - resident), "{name}");
-                assert!(is_empty(folder.path()), "a crash leaves nothing behind");
+                assert!(is_empty(folder.path()), "the scratch file is unlinked");
                 let losses = [&mut calm, &mut pressed].map(|l| step(l, i, |_, _| ()));
                 assert_eq!(losses[0], losses[1], "{name}, step {i}");
                 assert!(
@@ -106,21 +103,21 @@ fn moments_in_a_file_are_the_same_to_the_bit_and_so_is_every_checkpoint() {
 }
 
 #[test]
-fn moments_that_the_disk_does_not_take_stay_in_memory_untouched() {
-    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, STEPS);
+fn moments_stay_in_memory_if_the_disk_fails() {
+    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, DType::F32, STEPS);
     let mut learner = learner(&plan);
     step(&mut learner, 0, |_, _| ());
     let before = moments(&learner);
-    let error = learner.move_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
-    let said = error.unwrap_err().to_string();
-    assert!(said.contains("/nowhere/at/all"), "{said}");
+    let error = learner.keep_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
+    let message = error.unwrap_err().to_string();
+    assert!(message.contains("/nowhere/at/all"), "{message}");
     assert!(!learner.optimizer.is_mapped());
     assert!(before == moments(&learner));
     step(&mut learner, 1, |_, _| ());
 }
 
 #[test]
-fn a_checkpoint_comes_back_into_moments_that_were_in_a_file() {
+fn a_checkpoint_loads_into_moments_on_disk() {
     let plan = plan(
         ModelId::CONV_NET,
         OptimizerKind::AdamW8bit,
@@ -137,13 +134,13 @@ fn a_checkpoint_comes_back_into_moments_that_were_in_a_file() {
     checkpoint::write(&run, &first, &RunState::default()).unwrap();
     second.move_moments(Moments::Mapped, folder.path()).unwrap();
     let (loaded, _) = checkpoint::newest(&run).unwrap();
-    checkpoint::load(&loaded, &mut second, checkpoint::Moments::Load).unwrap();
+    checkpoint::load(&loaded, &mut second, checkpoint::OptimizerState::Load).unwrap();
     assert!(moments(&first) == moments(&second));
 }
 
 #[test]
-fn blocks_that_come_and_go_between_pieces_change_no_bit() {
-    for kind in ModelId::SMALL {
+fn changing_checkpointed_blocks_within_a_step_changes_no_bit() {
+    for kind in ModelKind::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(kind, OptimizerKind::AdamW, dtype, STEPS);
             let all = Network::blocks(kind, support::SIDE as u32);
@@ -151,10 +148,10 @@ fn blocks_that_come_and_go_between_pieces_change_no_bit() {
             assert_eq!(pressed.reserve().blocks, all);
             for i in 0..STEPS {
                 let expected = step(&mut calm, i, |_, _| ());
-                // 0, 1, 2, … all, and down again, one at a time.
-                let found = step(&mut pressed, i, |learner, piece| {
-                    let at = (3 * i as u32 + piece as u32) % (2 * all);
-                    learner.set_checkpoint_blocks(at.min(2 * all - at));
+                // 0, 1, 2, … all, and down again.
+                let found = step(&mut pressed, i, |learner, index| {
+                    let at = (3 * i as u32 + index as u32) % (2 * all);
+                    learner.checkpoint_blocks(at.min(2 * all - at));
                 });
                 assert_eq!(expected, found, "{} in {dtype:?}, step {i}", kind.name());
             }

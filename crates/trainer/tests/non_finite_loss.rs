@@ -1,6 +1,6 @@
-//! A photograph whose loss is not finite is found among the others and named by its file.
+//! An image whose loss is not finite is found among the others and named by its file.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -14,22 +14,23 @@ use tape::Cancel;
 use trainer::Plan;
 use trainer::rooms::{EffectiveBatch, ImageLoader, PrefetchOptions, TrainLoader, TrainState};
 
-/// Two classes of grey photographs, so close to the mean of all photographs that their values are small; one is white.
-fn photographs(folder: &Path) {
+/// Draws two classes of gray images. They are so close to the usual mean that their normalized
+/// values are small; one image is white.
+fn draw(folder: &Path) {
     for class in ["jay", "owl"] {
         std::fs::create_dir_all(folder.join(class)).unwrap();
         for number in 0..4 {
             let white = (class, number) == ("owl", 2);
-            let colour = image::Rgb(if white { [255; 3] } else { [124, 116, 104] });
-            let picture = image::RgbImage::from_pixel(SIDE as u32, SIDE as u32, colour);
+            let color = image::Rgb(if white { [255; 3] } else { [124, 116, 104] });
+            let image = image::RgbImage::from_pixel(SIDE as u32, SIDE as u32, color);
             let path = folder.join(class).join(format!("{number}.png"));
-            picture.save(path).unwrap();
+            image.save(path).unwrap();
         }
     }
 }
 
-/// A vision transformer whose first weights are so large that only small values stay finite.
-fn overflowing(plan: &Plan) -> TrainState {
+/// A vision transformer whose first weights are so large that only small inputs stay finite.
+fn overflowing(plan: &Plan) -> Learner {
     let mut learner = learner(plan);
     let place = (0..learner.parameters.len())
         .find(|&index| learner.parameters.at(index).name == "patch.weight")
@@ -40,9 +41,9 @@ fn overflowing(plan: &Plan) -> TrainState {
 }
 
 #[test]
-fn a_photograph_whose_loss_is_not_finite_is_named_by_its_file() {
+fn the_image_with_a_non_finite_loss_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    photographs(folder.path());
+    draw(folder.path());
     let config = RunConfig {
         model: Some("vit_micro".to_owned()),
         image_size: Some(SIDE as u32),
@@ -62,9 +63,9 @@ fn a_photograph_whose_loss_is_not_finite_is_named_by_its_file() {
     let mut batch = EffectiveBatch::new(feed.begin(0));
     assert!(batch.pending.deliver(feed.fetch(8)).is_empty());
     for _ in 0..4 {
-        let task = learner.forward_context(Cancel::default());
-        let piece = task.gradients(batch.pending.micro_batch(2)).unwrap();
-        batch.add(piece).unwrap();
+        let task = learner.task(Cancel::default());
+        let result = task.gradients(batch.pending.piece(2)).unwrap();
+        batch.add(result).unwrap();
     }
     let whole = batch.finish().unwrap();
     assert!(!whole.loss.is_finite());
@@ -73,7 +74,7 @@ fn a_photograph_whose_loss_is_not_finite_is_named_by_its_file() {
 }
 
 #[test]
-fn where_every_loss_is_gone_no_photograph_is_to_blame() {
+fn no_image_is_named_if_every_loss_is_non_finite() {
     let plan = support::plan(
         trainer::ModelId::VIT_MICRO,
         trainer::OptimizerKind::AdamW,

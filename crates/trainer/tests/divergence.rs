@@ -1,14 +1,14 @@
-//! A training whose weights blow up: each skipped step says which gradients were not finite, five in a row end the run, and
-//! the checkpoint that is named is one with finite weights.
+//! A training that diverges: each skipped step names the gradients that were not finite, five in a
+//! row end the run, and its error names a checkpoint with finite weights.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use dataset::InspectOptions;
 use runlog::{RunConfig, RunEvent, RunStore};
 use std::path::Path;
 use tape::Stream;
-use trainer::{Flight, Plan, TrainError};
+use trainer::{Plan, RunContext, TrainError};
 
 /// Two classes of noise, six images each.
 fn draw(folder: &Path) {
@@ -28,14 +28,15 @@ fn draw(folder: &Path) {
 }
 
 #[test]
-fn a_run_that_diverges_ends_with_its_last_good_checkpoint_and_names_it() {
+fn a_diverged_run_names_its_last_valid_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
-    let photographs = folder.path().join("birds");
-    draw(&photographs);
-    let inspection = dataset::inspect(&photographs, &InspectOptions::default(), &|_| {}).unwrap();
-    // A decay of a hundred a step turns each weight round and grows it: some twenty steps to the end of f32.
+    let images = folder.path().join("birds");
+    draw(&images);
+    let inspection = dataset::inspect(&images, &InspectOptions::default(), &|_| {}).unwrap();
+    // A weight decay of 100 per step flips the sign of each weight and grows it. About twenty steps
+    // later f32 overflows.
     let config = RunConfig {
-        folder: Some(photographs),
+        folder: Some(images),
         image_size: Some(16),
         effective_batch: Some(4),
         micro_batch: Some(4),
@@ -52,9 +53,15 @@ fn a_run_that_diverges_ends_with_its_last_good_checkpoint_and_names_it() {
         .create("birds")
         .unwrap();
     let mut events = Vec::new();
-    let error = trainer::start(plan, inspection, &run, Flight::default(), &mut |event| {
-        events.push(event.clone());
-    })
+    let error = trainer::start(
+        plan,
+        inspection,
+        &run,
+        RunContext::default(),
+        &mut |event| {
+            events.push(event.clone());
+        },
+    )
     .err()
     .unwrap();
     let TrainError::Diverged {
@@ -71,10 +78,10 @@ fn a_run_that_diverges_ends_with_its_last_good_checkpoint_and_names_it() {
     assert!(
         error
             .to_string()
-            .contains(&format!("the last good checkpoint is {named}")),
+            .contains(&format!("the last valid checkpoint is {named}")),
         "{error}"
     );
-    // It is the newest there is, it is older than the row of skipped steps, and its weights are finite.
+    // It is the newest one, it is older than the row of skipped steps, and its weights are finite.
     let newest = run.checkpoints().unwrap().pop().unwrap();
     assert_eq!(newest.path, run.path.join(&named));
     assert!(newest.step + 5 <= *step + 1, "{named} at step {step}");
@@ -96,7 +103,7 @@ fn a_run_that_diverges_ends_with_its_last_good_checkpoint_and_names_it() {
             _ => None,
         })
         .collect();
-    // Before the row of five a step may have been skipped alone.
+    // A single step may have been skipped before the row of five.
     assert!(skipped.len() >= 4, "{}", skipped.len());
     assert!(
         skipped

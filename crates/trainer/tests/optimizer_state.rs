@@ -1,7 +1,7 @@
-//! What an optimizer keeps beside the weights: moments of one byte a value that train as well as full ones, parameters in
-//! groups by their decay, and the moving average that is evaluated.
+//! The optimizer's state: 8-bit moments train as well as f32 ones, norms and biases do not decay,
+//! the moving average of the weights is evaluated, and skipped steps are not counted.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -14,8 +14,9 @@ use trainer::{ModelKind, OptimizerKind};
 
 const STEPS: u64 = 120;
 
-/// Trains on sixty samples in batches of six; the mean loss of the first ten and of the last ten steps.
-fn losses(kind: ModelId, optimizer: OptimizerKind) -> (f64, f64) {
+/// Trains on sixty samples in batches of six. Returns the mean loss of the first and of the last
+/// ten steps.
+fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
     let mut learner = learner(&plan(kind, optimizer, DType::F32, STEPS));
     let samples = samples(60, 3);
     let mut losses = Vec::new();
@@ -31,20 +32,20 @@ fn losses(kind: ModelId, optimizer: OptimizerKind) -> (f64, f64) {
 }
 
 #[test]
-fn a_training_with_8_bit_state_comes_to_the_loss_of_adamw() {
-    for kind in ModelId::SMALL {
+fn eight_bit_adamw_reaches_the_loss_of_adamw() {
+    for kind in ModelKind::SMALL {
         let (begun, full) = losses(kind, OptimizerKind::AdamW);
         let (_, bytes) = losses(kind, OptimizerKind::AdamW8bit);
         println!("{}: {begun:.4}, then {full:.4} and {bytes:.4}", kind.name());
-        assert!(begun - full > 0.2, "nothing was learnt: {begun} {full}");
-        let apart = (bytes - full).abs() / (begun - full);
-        assert!(apart < 0.05, "{}: {full} against {bytes}", kind.name());
+        assert!(begun - full > 0.2, "the loss did not fall: {begun} {full}");
+        let difference = (bytes - full).abs() / (begun - full);
+        assert!(difference < 0.05, "{}: {full} against {bytes}", kind.name());
     }
 }
 
 #[test]
-fn the_8_bit_state_is_about_a_quarter() {
-    for kind in ModelId::SMALL {
+fn eight_bit_state_is_about_a_quarter() {
+    for kind in ModelKind::SMALL {
         let (_, parameters) = build(kind, DType::F32);
         let bytes = |kind| OptimizerState::new(kind, 0.0, &parameters).unwrap().bytes();
         let expected = |p: &Tensor| match p.elem_count() as u64 {
@@ -60,8 +61,8 @@ fn the_8_bit_state_is_about_a_quarter() {
 }
 
 #[test]
-fn norms_and_biases_are_one_group_that_does_not_decay() {
-    for kind in ModelId::SMALL {
+fn norms_and_biases_do_not_decay() {
+    for kind in ModelKind::SMALL {
         let (_, mut parameters) = build(kind, DType::F64);
         let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
         let [decaying, spared] = optimizer.groups() else {
@@ -81,7 +82,7 @@ fn norms_and_biases_are_one_group_that_does_not_decay() {
                 "{name}"
             );
         }
-        // Without a gradient the decay alone is seen.
+        // With zero gradients only the decay changes a weight.
         let before = values(&parameters);
         let zeros = parameters.iter().map(|p| p.tensor.zeros_like().unwrap());
         let zeros: Vec<Tensor> = zeros.collect();
@@ -107,7 +108,7 @@ fn averaging(decay: Option<f64>) -> TrainState {
 }
 
 #[test]
-fn the_average_follows_the_weights_and_is_what_is_evaluated() {
+fn the_average_follows_the_weights_and_is_evaluated() {
     let mut learner = averaging(Some(0.9));
     let mut expected = values(&learner.parameters);
     let samples = samples(6, 5);
@@ -146,7 +147,7 @@ fn the_average_follows_the_weights_and_is_what_is_evaluated() {
 }
 
 #[test]
-fn a_step_that_is_skipped_leaves_the_average() {
+fn a_skipped_step_leaves_the_average() {
     let mut learner = averaging(Some(0.5));
     let mut batch = whole(
         &learner.forward_context(Cancel::default()),
@@ -163,9 +164,9 @@ fn a_step_that_is_skipped_leaves_the_average() {
     assert_eq!(average(&learner), before);
 }
 
-/// Scores that are no numbers compare as better than nothing and worse than nothing: none of them is a right answer.
+/// NaN compares as neither larger nor smaller: a NaN score must not count as a correct answer.
 #[test]
-fn a_network_that_gives_no_numbers_gets_nothing_right() {
+fn nan_scores_are_never_correct() {
     let mut learner = learner(&plan(
         ModelId::VIT_MICRO,
         OptimizerKind::AdamW,
@@ -174,18 +175,18 @@ fn a_network_that_gives_no_numbers_gets_nothing_right() {
     ));
     let weight = (&learner.parameters.at(0).tensor * f64::NAN).unwrap();
     learner.parameters.set(0, weight).unwrap();
-    let piece = learner
-        .forward_context(Cancel::default())
+    let result = learner
+        .task(Cancel::default())
         .evaluate(&samples(7, 3))
         .unwrap();
-    assert_eq!((piece.samples, piece.correct, piece.in_top_5), (7, 0, 0));
+    assert_eq!((result.samples, result.right, result.in_top_5), (7, 0, 0));
 }
 
-/// A skipped step leaves no trace: the moments' bias is corrected by the steps that changed something.
+/// The bias correction of the moments counts only steps that changed the weights.
 #[test]
 fn the_optimizer_does_not_count_skipped_steps() {
-    let plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
-    // What one update moves, by its learning rate, after so many steps that were skipped.
+    let plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
+    // The change of the weights by one update, divided by its learning rate, after `skipped` steps.
     let moved = |skipped: u64| {
         let mut learner = learner(&plan);
         let batch = whole(

@@ -1,0 +1,223 @@
+//! Emits the events of a run: first to the run folder, then to the observer. Keeps the run's clock
+//! and limits how often memory readings and predictions are emitted.
+
+use crate::error::Result;
+use crate::memory_controller::Prediction;
+use crate::recorder::Recorder;
+use crate::skipped::Skipped;
+use dataset::SampleError;
+use pressure::{Decision, Level, MemorySample, Phase, Reading, sentence};
+use runlog::{EventWriter, RunEvent, RunFolder, RunlogError};
+use std::time::Instant;
+
+/// Shortest time between two memory events without a decision, in milliseconds.
+const MEMORY_INTERVAL_MS: u64 = 1000;
+/// Shortest time between two predictions for the same micro-batch, in milliseconds.
+const SAME_PREDICTION_INTERVAL_MS: u64 = 60_000;
+/// Shortest time between any two predictions, in milliseconds.
+const PREDICTION_INTERVAL_MS: u64 = 10_000;
+
+/// Receives every event of a run, in order.
+pub type Observer<'a> = &'a mut (dyn FnMut(&RunEvent) + Send);
+
+/// What a memory event reports.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryReading {
+    /// The memory sample.
+    pub sample: MemorySample,
+    /// Pressure and its largest component.
+    pub pressure: Reading,
+    /// Pressure level, with hysteresis.
+    pub level: Level,
+    /// Bytes of weights, gradients and moments.
+    pub state_bytes: u64,
+    /// Bytes that Ebb may use.
+    pub budget_bytes: u64,
+    /// Samples per micro-batch; 0 while nothing runs.
+    pub micro_batch: u32,
+}
+
+/// A decision as its event reports it.
+#[derive(Debug, Clone)]
+pub struct DecisionRecord {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Training or evaluation.
+    pub phase: Phase,
+    /// The micro-batch before.
+    pub previous_micro_batch: u32,
+    /// Micro-batches per effective batch from now on.
+    pub micro_batches: u32,
+    /// The decision.
+    pub decision: Decision,
+}
+
+/// Writes and forwards the events of one run.
+pub struct EventLog<'a> {
+    writer: EventWriter,
+    observer: Observer<'a>,
+    started: Instant,
+    earlier_ms: u64,
+    last_memory_ms: Option<u64>,
+    /// Time of the newest prediction, and the phase and micro-batch it was for.
+    last_prediction: Option<(u64, (Phase, u32))>,
+    recorder: Option<Recorder>,
+    recorder_error: Option<String>,
+}
+
+impl<'a> EventLog<'a> {
+    /// Appends to the events of a run folder. `earlier_ms` is the training time of earlier
+    /// sessions. Without a flight recorder the training continues with a warning.
+    pub fn open(
+        run: &RunFolder,
+        observer: Observer<'a>,
+        earlier_ms: u64,
+        recorder: std::result::Result<Recorder, RunlogError>,
+    ) -> Result<Self> {
+        let recorder_error = recorder.as_ref().err().map(RunlogError::to_string);
+        Ok(EventLog {
+            writer: EventWriter::append(run)?,
+            observer,
+            started: Instant::now(),
+            earlier_ms,
+            last_memory_ms: None,
+            last_prediction: None,
+            recorder: recorder.ok(),
+            recorder_error,
+        })
+    }
+
+    /// Training time of the run so far, in milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.earlier_ms + self.started.elapsed().as_millis() as u64
+    }
+
+    /// Writes an event and passes it to the observer.
+    pub fn emit(&mut self, event: RunEvent) -> Result<()> {
+        self.writer.write(&event)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hear(&event);
+        }
+        (self.observer)(&event);
+        Ok(())
+    }
+
+    /// A callback that passes memory samples to the flight recorder, if there is one.
+    pub fn sample_observer(&self) -> Option<impl FnMut(&MemorySample) + Send + use<>> {
+        self.recorder.as_ref().map(Recorder::ear)
+    }
+
+    /// Emits a memory reading.
+    pub fn memory(&mut self, reading: &MemoryReading) -> Result<()> {
+        let at_ms = self.now_ms();
+        self.last_memory_ms = Some(at_ms);
+        self.emit(RunEvent::Memory {
+            at_ms,
+            sample: reading.sample,
+            state_bytes: reading.state_bytes,
+            pressure: reading.pressure.value,
+            level: reading.level,
+            cause: reading.pressure.cause,
+            budget_bytes: reading.budget_bytes,
+            micro_batch: reading.micro_batch,
+        })?;
+        self.warn_of_recorder()
+    }
+
+    /// Emits a memory reading unless one was emitted within the last second.
+    pub fn memory_if_due(&mut self, reading: &MemoryReading) -> Result<()> {
+        let now_ms = self.now_ms();
+        let is_due = |last| now_ms >= last + MEMORY_INTERVAL_MS;
+        if self.last_memory_ms.is_none_or(is_due) {
+            self.memory(reading)?;
+        }
+        Ok(())
+    }
+
+    /// Emits a decision.
+    pub fn decision(&mut self, record: DecisionRecord) -> Result<()> {
+        self.emit(RunEvent::Decision {
+            at_ms: self.now_ms(),
+            step: record.step,
+            phase: record.phase,
+            previous_micro_batch: record.previous_micro_batch,
+            pieces: record.micro_batches,
+            sentence: sentence(record.previous_micro_batch, &record.decision),
+            decision: record.decision,
+        })
+    }
+
+    /// Emits the error of a predicted peak: at most once a minute for the same micro-batch, and at
+    /// most six times a minute in all.
+    pub fn prediction(&mut self, prediction: &Prediction, step: u64) -> Result<()> {
+        let now_ms = self.now_ms();
+        let subject = (prediction.phase, prediction.steady_micro_batch);
+        if let Some((last_ms, last_subject)) = self.last_prediction {
+            let interval_ms = if last_subject == subject {
+                SAME_PREDICTION_INTERVAL_MS
+            } else {
+                PREDICTION_INTERVAL_MS
+            };
+            if now_ms < last_ms + interval_ms {
+                return Ok(());
+            }
+        }
+        self.last_prediction = Some((now_ms, subject));
+        self.emit(RunEvent::Prediction {
+            at_ms: now_ms,
+            step,
+            phase: prediction.phase,
+            micro_batch: prediction.micro_batch,
+            predicted_peak_bytes: prediction.predicted_peak_bytes,
+            measured_peak_bytes: prediction.measured_peak_bytes,
+            error_fraction: prediction.error_fraction,
+        })
+    }
+
+    /// Emits a warning.
+    pub fn warn(&mut self, code: &str, message: String) -> Result<()> {
+        self.emit(RunEvent::Warning {
+            at_ms: self.now_ms(),
+            code: code.to_owned(),
+            message,
+        })
+    }
+
+    /// Emits that samples were skipped because their files could not be read.
+    pub fn skipped_samples(&mut self, step: u64, errors: Vec<SampleError>) -> Result<()> {
+        for error in errors {
+            self.emit(RunEvent::Skipped {
+                at_ms: self.now_ms(),
+                step,
+                what: error.file.display().to_string(),
+                reason: error.reason,
+                gradients: Vec::new(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Emits that an optimizer step was skipped.
+    pub fn skipped_step(&mut self, step: u64, skipped: Skipped) -> Result<()> {
+        self.emit(RunEvent::Skipped {
+            at_ms: self.now_ms(),
+            step,
+            reason: skipped.reason(),
+            what: skipped.item,
+            gradients: skipped.gradients,
+        })
+    }
+
+    /// Warns once that the flight recorder cannot write. The training does not need it.
+    fn warn_of_recorder(&mut self) -> Result<()> {
+        let error = self.recorder_error.take();
+        let recorder = self.recorder.as_ref();
+        match error.or_else(|| recorder.and_then(Recorder::take_trouble)) {
+            Some(error) => self.warn(
+                "flight_recorder",
+                format!("the last minutes of this run are not recorded: {error}"),
+            ),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Decides the size of every micro-batch of a run. Joins the memory monitor, the memory model and
+//! the rules of the `pressure` crate, and measures every micro-batch so that the model learns.
+
+mod admission;
+mod changes;
+mod in_flight;
+mod prediction;
+mod usage;
+mod workload;
+
+use crate::control::Control;
+use crate::controller_state::{Environment, SavedControllerState, StateFile};
+use crate::error::{Result, TrainError};
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::replay::{Position, Replay};
+use crate::threads::stack_bytes;
+use admission::{Admission, Situation};
+use changes::Changes;
+use in_flight::InFlight;
+use pressure::{
+    Action, Allocator, Ask, Change, Decision, Learnt, Level, MemoryModel, MemorySample, Moments,
+    Monitor, Outcome, Phase, Piece, PieceKind, Policy, Reading, Reserve, SampleCost, State,
+    budget_bytes, decide, notice, observe,
+};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tape::Cancel;
+use tape::device::Chosen;
+use usage::Usage;
+use workload::Workload;
+
+pub use prediction::Prediction;
+
+/// How long a paused training waits before it asks for a decision again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Decides and measures the micro-batches of one run.
+pub struct MemoryController {
+    policy: Policy,
+    state: State,
+    model: MemoryModel,
+    monitor: Monitor,
+    workload: Workload,
+    usage: Usage,
+    admission: Admission,
+    changes: Changes,
+    replay: Option<Replay>,
+    environment: Environment,
+    /// Cancels the running micro-batch.
+    cancel: Cancel,
+    /// Whether memory samples come from a script that advances per decision.
+    is_stepped: bool,
+    /// Time between the two newest memory samples.
+    sample_interval_ms: f64,
+    /// Kind and memory sample of the micro-batch that was decided but has not started.
+    decided: Option<(PieceKind, MemorySample)>,
+    in_flight: Option<InFlight>,
+    prediction: Option<Prediction>,
+}
+
+/// What the controller needs to know about the model that trains.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelMemory {
+    /// Bytes of one activation element.
+    pub element_bytes: u32,
+    /// What the run can free beside samples.
+    pub reserve: Reserve,
+}
+
+/// A decision and the memory sample it is based on.
+pub struct Answer {
+    /// The decision.
+    pub decision: Decision,
+    /// The memory sample.
+    pub sample: MemorySample,
+    /// The steady micro-batch before.
+    pub previous_micro_batch: u32,
+    /// Whether the decision is worth an event.
+    pub changed: bool,
+}
+
+impl MemoryController {
+    /// Starts the memory monitor of a run.
+    pub fn new(
+        plan: &Plan,
+        chosen: &Chosen,
+        machine: &Machine,
+        control: &Control,
+        model: ModelMemory,
+        replay: Option<Replay>,
+    ) -> Result<Self> {
+        let source = machine.source(chosen, stack_bytes(plan.threads))?;
+        let is_stepped = source.is_stepped();
+        let allocator = if chosen.kind == "metal" {
+            Allocator::PowerOfTwo
+        } else {
+            Allocator::Exact
+        };
+        Ok(MemoryController {
+            policy: policy(plan),
+            state: State::default().with_reserve(model.reserve),
+            model: MemoryModel::new(allocator),
+            monitor: Monitor::start(source, control.cancel()),
+            workload: Workload::new(plan, model.element_bytes),
+            usage: Usage::new(plan, &chosen.device, machine.purge, model),
+            admission: Admission::new(chosen.device.is_cpu() && machine.script.is_none()),
+            changes: Changes::default(),
+            replay,
+            environment: Environment::new(plan, chosen),
+            cancel: control.cancel(),
+            is_stepped,
+            sample_interval_ms: 0.0,
+            decided: None,
+            in_flight: None,
+            prediction: None,
+        })
+    }
+
+    /// Restores the learned state of a checkpoint if it is valid in this environment.
+    pub fn restore(&mut self, saved: &SavedControllerState) {
+        let SavedControllerState::Present(file) = saved else {
+            return;
+        };
+        if let Some(learned) = file.learned_in(&self.environment) {
+            let (state, model) = learned.clone().take_up();
+            (self.state, self.model) = (state.with_reserve(self.usage.reserve()), model);
+        }
+    }
+
+    /// The learned state for a checkpoint.
+    pub fn saved_state(&self) -> SavedControllerState {
+        let learned = Learnt::of(&self.state, &self.model);
+        SavedControllerState::Present(Box::new(StateFile::new(&self.environment, learned)))
+    }
+
+    /// Passes every memory sample to `observer`, on the monitor's thread.
+    pub fn observe_samples(&self, observer: impl FnMut(&MemorySample) + Send + 'static) {
+        self.monitor.listen(observer);
+    }
+
+    /// The memory source, for the user.
+    pub fn describe(&self) -> String {
+        self.monitor.describe()
+    }
+
+    /// The newest pressure and its largest component.
+    pub fn pressure(&self) -> Reading {
+        self.state.reading()
+    }
+
+    /// The pressure level, with hysteresis.
+    pub fn level(&self) -> Level {
+        self.state.level()
+    }
+
+    /// The steady training micro-batch; 0 before the first decision.
+    pub fn micro_batch(&self) -> u32 {
+        self.changes.micro_batch()
+    }
+
+    /// Bytes that Ebb may use according to `sample`.
+    pub fn budget_bytes(&self, sample: &MemorySample) -> u64 {
+        let horizon_ms = self.policy.horizon_extra_ms;
+        budget_bytes(&self.policy, &self.state, sample, horizon_ms)
+    }
+
+    /// Physical memory in bytes; 0 if it cannot be read.
+    pub fn total_bytes(&self) -> u64 {
+        let sample = if self.is_stepped {
+            self.monitor.latest()
+        } else {
+            self.monitor.sample_now().ok()
+        };
+        sample.map_or(0, |sample| sample.total_bytes)
+    }
+
+    /// The user's memory cap on this machine, in bytes.
+    pub fn cap_bytes(&self) -> Option<u64> {
+        self.policy.cap_bytes(self.total_bytes())
+    }
+
+    /// Footprint without a micro-batch, in bytes, including prefetched samples; 0 until
+    /// micro-batches of two sizes were measured.
+    pub fn standing_bytes(&self) -> u64 {
+        let kind = self.workload.kind(Phase::Train);
+        let state_bytes = self.model.state_bytes(kind);
+        state_bytes.map_or(0, |bytes| bytes + self.usage.prefetched_bytes())
+    }
+
+    /// How far available memory is short of one sample, in bytes; at least 1.
+    pub fn missing_bytes(&self) -> u64 {
+        let kind = self.workload.kind(Phase::Train);
+        let needed = self.model.upper_bytes(kind, self.workload.sample_cost());
+        let sample = self.monitor.latest().unwrap_or_default();
+        let available = self.budget_bytes(&sample).max(1);
+        needed.map_or(1, |needed| needed.saturating_sub(available).max(1))
+    }
+
+    /// Advice for the user: the first setting that would free `missing_bytes` for a training
+    /// micro-batch of `micro_batch` samples.
+    pub fn advice(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
+        self.situation().advice(micro_batch, missing_bytes)
+    }
+
+    /// The newest memory sample without a decision; `None` under a stepped script.
+    pub fn latest_sample(&self) -> Option<MemorySample> {
+        if self.is_stepped {
+            None
+        } else {
+            self.monitor.latest()
+        }
+    }
+
+    /// A message about a memory reading that has become unavailable. Each is returned once.
+    pub fn take_notice(&self) -> Option<String> {
+        self.monitor.take_notice()
+    }
+
+    /// The prediction error of the newest micro-batch. It is returned once.
+    pub fn take_prediction(&mut self) -> Option<Prediction> {
+        self.prediction.take()
+    }
+
+    /// Sets the memory cap in bytes.
+    pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
+        self.policy.memory_cap_bytes = bytes;
+    }
+
+    /// Sets the largest fraction of physical memory that all processes together may use.
+    pub fn set_max_system_fraction(&mut self, fraction: f64) {
+        self.policy.politeness = fraction;
+    }
+
+    /// Sets the cost of one of the next samples: pixels of an image, tokens of the longest text.
+    pub fn set_sample_cost(&mut self, cost: u64) {
+        self.workload.set_sample_cost(cost);
+    }
+
+    /// Sets the bytes in use that a shorter prefetch would free.
+    pub fn set_prefetched_bytes(&mut self, bytes: u64) {
+        self.usage.set_prefetched_bytes(bytes);
+    }
+
+    /// Sets the free bytes of the disk with the checkpoints, if they are known.
+    pub fn set_disk_free(&mut self, bytes: Option<u64>) {
+        self.state.tell_disk_free(bytes);
+    }
+
+    /// A checkpoint was written in `duration_ms`.
+    pub fn checkpoint_written(&mut self, duration_ms: f64) {
+        if let Some(sample) = self.monitor.latest() {
+            self.state.tell_checkpoint(sample.at_ms, duration_ms);
+        }
+    }
+
+    /// The moments could not be moved to disk: from now on they stay in memory.
+    pub fn keep_moments_resident(&mut self) {
+        self.state.give_no_moments();
+        self.usage.move_moments(Moments::Resident, &mut self.model);
+    }
+
+    /// Returns cached memory to the system.
+    pub fn release(&self) -> Result<()> {
+        self.usage.release()
+    }
+
+    /// Decides what to do with `remaining` samples. `position` selects the entry of a replay.
+    ///
+    /// # Errors
+    /// The memory source failed; on the CPU also if not even one sample fits.
+    pub fn next_micro_batch(
+        &mut self,
+        remaining: usize,
+        phase: Phase,
+        position: Position,
+    ) -> Result<Answer> {
+        let sample = self.take_sample()?;
+        let planned = self.workload.kind(phase);
+        let mut decision = self.decide(&sample, planned, remaining);
+        self.usage.move_moments(decision.moments, &mut self.model);
+        let mut kind = PieceKind {
+            checkpoint_blocks: decision.checkpoint_blocks,
+            ..planned
+        };
+        let is_own_wait = self
+            .admission
+            .is_own_wait(&self.situation(), &sample, &decision);
+        let waits = self.admission.count_wait(is_own_wait);
+        decision = self
+            .situation()
+            .limit_wait(waits, kind, &sample, remaining as u32, decision)?;
+        if let (Some(replay), Phase::Train) = (&self.replay, phase) {
+            let blocks = self.usage.reserve().blocks;
+            decision = replay.apply(decision, position, remaining as u32, blocks);
+            kind.checkpoint_blocks = decision.checkpoint_blocks;
+        }
+        let size = self.state.micro_batch(kind);
+        let comparison = self.changes.compare(phase, size, &decision);
+        let previous = comparison.previous;
+        if comparison.changed && previous > 0 && decision.change == Change::Start {
+            // The first training decision after an evaluation: to the user this is a change of
+            // size.
+            decision.change = if size > previous {
+                Change::Grow
+            } else {
+                Change::Shrink
+            };
+        }
+        // Smaller micro-batches leave holes in the heap that larger ones do not fit into.
+        let grows = decision.change == Change::Grow;
+        if decision.release_caches || decision.action != Action::Run || grows {
+            self.release()?;
+        }
+        self.decided = Some((kind, sample));
+        Ok(Answer {
+            decision,
+            sample,
+            previous_micro_batch: previous,
+            changed: comparison.changed,
+        })
+    }
+
+    /// Passes the samples since the last decision to the state and takes a new one.
+    fn take_sample(&mut self) -> Result<MemorySample> {
+        for sample in self.monitor.take_samples() {
+            self.state = notice(&self.policy, std::mem::take(&mut self.state), &sample);
+        }
+        let before = self.monitor.latest();
+        let sample = self.monitor.sample_now()?;
+        self.sample_interval_ms =
+            before.map_or(0.0, |it| sample.at_ms.saturating_sub(it.at_ms) as f64);
+        Ok(sample)
+    }
+
+    fn decide(&mut self, sample: &MemorySample, kind: PieceKind, remaining: usize) -> Decision {
+        let costs = vec![SampleCost(self.workload.sample_cost()); remaining];
+        let ask = Ask {
+            sample: *sample,
+            remaining: &costs,
+            kind,
+            spare_bytes: self.usage.prefetched_bytes(),
+        };
+        let state = std::mem::take(&mut self.state);
+        let (state, decision) = decide(&self.policy, state, &ask, &self.model);
+        self.state = state;
+        decision
+    }
+
+    fn situation(&self) -> Situation<'_> {
+        Situation {
+            policy: &self.policy,
+            state: &self.state,
+            model: &self.model,
+            monitor: &self.monitor,
+            workload: &self.workload,
+            usage: &self.usage,
+        }
+    }
+
+    /// Whether the micro-batch is fixed and its peak must be measured before training.
+    pub fn needs_probe(&self) -> bool {
+        self.admission.needs_probe(&self.situation())
+    }
+
+    /// Prepares [`MemoryController::begin`] for a micro-batch that is only measured.
+    pub fn begin_probe(&mut self) -> Result<()> {
+        let sample = self.monitor.sample_now()?;
+        self.decided = Some((self.workload.kind(Phase::Train), sample));
+        Ok(())
+    }
+
+    /// Starts to watch and measure a micro-batch of `micro_batch` samples.
+    ///
+    /// # Errors
+    /// On the CPU, a micro-batch that cannot fit.
+    pub fn begin(&mut self, micro_batch: usize) -> Result<()> {
+        let Some((kind, sample)) = self.decided.take() else {
+            return Ok(());
+        };
+        let micro_batch = micro_batch as u32;
+        let situation = self.situation();
+        self.admission
+            .check(&situation, kind, &sample, micro_batch)?;
+        self.cancel.store(false, Ordering::Relaxed);
+        self.monitor.watch(self.policy.clone(), self.state.clone());
+        self.usage.start_peak(&self.monitor);
+        self.in_flight = Some(InFlight {
+            kind,
+            micro_batch,
+            prefetched_bytes: self.usage.prefetched_bytes(),
+            started: Instant::now(),
+            started_at_ms: sample.at_ms,
+            scripted_ms: self.is_stepped.then_some(self.sample_interval_ms),
+        });
+        Ok(())
+    }
+
+    /// Records how the running micro-batch ended. The memory model learns from it.
+    pub fn record(&mut self, outcome: Outcome) {
+        self.monitor.unwatch();
+        let Some(running) = self.in_flight.take() else {
+            return;
+        };
+        if outcome == Outcome::Ok {
+            self.admission.confirmed();
+        }
+        let ms = running.duration_ms();
+        let peak_bytes = self.usage.take_peak(&self.monitor);
+        let measured = Piece {
+            at_ms: running.started_at_ms + ms as u64,
+            kind: running.kind,
+            micro_batch: running.micro_batch,
+            cost: self.workload.cost(running.micro_batch),
+            peak_bytes: peak_bytes.saturating_sub(running.prefetched_bytes),
+            ms,
+            outcome,
+        };
+        self.prediction = Prediction::new(&self.state, &self.model, &measured);
+        let state = std::mem::take(&mut self.state);
+        let placeholder = MemoryModel::new(Allocator::Exact);
+        let model = std::mem::replace(&mut self.model, placeholder);
+        (self.state, self.model) = observe(&self.policy, state, model, &measured);
+    }
+
+    /// Forgets the running micro-batch because the user cancelled it. Nothing is learned from it.
+    pub fn discard(&mut self) {
+        self.monitor.unwatch();
+        self.in_flight = None;
+    }
+
+    /// Records a micro-batch that failed for lack of memory or was cancelled by the monitor, and
+    /// releases caches. The next decision is smaller.
+    pub fn back_off(&mut self, outcome: Outcome) -> Result<()> {
+        self.record(outcome);
+        self.release()
+    }
+
+    /// Backs off after the device refused the running micro-batch with `error`. A micro-batch that
+    /// cannot be smaller is tried again for two seconds, because other apps may free memory.
+    ///
+    /// # Errors
+    /// The device still refuses it.
+    pub fn refused(&mut self, error: TrainError, control: &Control) -> Result<()> {
+        let running = self.in_flight.as_ref();
+        let micro_batch = running.map_or(1, |running| running.micro_batch);
+        self.back_off(Outcome::Memory)?;
+        if micro_batch > 1 && self.policy.fixed_micro_batch.is_none() {
+            return Ok(());
+        }
+        let Some(times) = self.admission.count_refusal() else {
+            self.wait(control);
+            return Ok(());
+        };
+        let advice = self.advice(micro_batch, 1);
+        Err(TrainError::DeviceOutOfMemory {
+            micro_batch,
+            times,
+            source: Box::new(error),
+            next: advice.unwrap_or_else(|| "train on --device cpu".to_owned()),
+        })
+    }
+
+    /// Waits a moment, or until a request arrives. Returns at once under a stepped script.
+    pub fn wait(&self, control: &Control) {
+        if !self.is_stepped {
+            control.wait(PAUSE);
+        }
+    }
+}
+
+/// The policy of this plan.
+fn policy(plan: &Plan) -> Policy {
+    let mut policy = Policy {
+        memory_cap_bytes: plan.memory_cap_bytes,
+        memory_cap_fraction: plan.memory_cap_fraction,
+        fixed_micro_batch: plan.fixed_micro_batch,
+        ..Policy::default()
+    };
+    policy.politeness = plan.politeness.unwrap_or(policy.politeness);
+    policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
+    // Used only if memory cannot be predicted: otherwise two measured micro-batches decide.
+    policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
+    policy
+}

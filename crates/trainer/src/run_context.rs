@@ -1,0 +1,28 @@
+//! What a caller passes to a training beside its plan, and what it gets back.
+
+use crate::control::Control;
+use crate::machine::Machine;
+use crate::replay::Replay;
+use runlog::StopReason;
+
+/// Inputs of a run beside its plan.
+#[derive(Debug, Clone, Default)]
+pub struct RunContext {
+    /// Carries the user's requests into the loop.
+    pub control: Control,
+    /// The machine to train on, real or scripted.
+    pub machine: Machine,
+    /// Micro-batch schedule of a recorded run to repeat.
+    pub replay: Option<Replay>,
+}
+
+/// How a training ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunOutcome {
+    /// Why it ended.
+    pub reason: StopReason,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Newest held-out accuracy, `0.0..=1.0`; `None` for tasks without classes.
+    pub accuracy: Option<f64>,
+}

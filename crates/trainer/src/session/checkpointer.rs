@@ -1,0 +1,183 @@
+//! Decides when a checkpoint is due and writes it. The file format is in `checkpoint.rs`.
+
+use crate::checkpoint::{self, RunState};
+use crate::error::{Result, TrainError};
+use crate::event_log::EventLog;
+use crate::learner::Learner;
+use crate::memory_controller::MemoryController;
+use crate::plan::Plan;
+use runlog::{CheckpointReason, Every, RunEvent, RunFolder};
+use std::time::Instant;
+
+/// A checkpoint written within this time, in milliseconds, is cheap enough to write before every
+/// suspension.
+const CHEAP_MS: f64 = 100.0;
+/// Training time in milliseconds that may be repeated after a suspension.
+const MOST_REPEATED_MS: u64 = 30_000;
+
+/// Writes the checkpoints of one session.
+pub struct Checkpointer {
+    run: RunFolder,
+    /// Training time of the newest checkpoint.
+    saved_at_ms: u64,
+    /// Step of the newest checkpoint of this session.
+    saved_step: Option<u64>,
+    /// How long it took to write, in milliseconds.
+    duration_ms: Option<f64>,
+    /// An optimizer step is in progress: weights and moments may belong to different steps.
+    is_updating: bool,
+}
+
+/// The parts of a session that a checkpoint reads or informs.
+pub struct Snapshot<'s, 'a> {
+    pub learner: &'s Learner,
+    pub state: &'s mut RunState,
+    pub controller: &'s mut MemoryController,
+    pub log: &'s mut EventLog<'a>,
+}
+
+impl Checkpointer {
+    /// `saved_at_ms` is the training time of the newest checkpoint of earlier sessions.
+    pub fn new(run: &RunFolder, saved_at_ms: u64) -> Self {
+        Checkpointer {
+            run: run.clone(),
+            saved_at_ms,
+            saved_step: None,
+            duration_ms: None,
+            is_updating: false,
+        }
+    }
+
+    /// Whether the newest checkpoint is of this step.
+    pub fn is_saved(&self, step: u64) -> bool {
+        self.saved_step == Some(step)
+    }
+
+    /// The session has loaded the checkpoint of this step.
+    pub fn loaded(&mut self, step: u64) {
+        self.saved_step = Some(step);
+    }
+
+    /// An optimizer step begins.
+    pub fn begin_update(&mut self) {
+        self.is_updating = true;
+    }
+
+    /// An optimizer step is complete.
+    pub fn end_update(&mut self) {
+        self.is_updating = false;
+    }
+
+    /// Whether the plan asks for a checkpoint now. None is due during a row of skipped steps: it
+    /// may end in a divergence, and then the checkpoint before it must be the newest.
+    pub fn is_due(&self, plan: &Plan, learner: &Learner, step: u64, now_ms: u64) -> bool {
+        if self.is_saved(step) || learner.is_skipping() {
+            return false;
+        }
+        match plan.checkpoint_every {
+            Every::Minutes(minutes) => now_ms >= self.saved_at_ms + minutes * 60_000,
+            Every::Epochs(epochs) => step.is_multiple_of((epochs * plan.steps_per_epoch).max(1)),
+            Every::Steps(steps) => step.is_multiple_of(steps),
+        }
+    }
+
+    /// Writes a checkpoint and removes old ones. Does nothing while the run is suspended. Weights
+    /// that are not finite are not saved; a warning says so.
+    pub fn save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
+        let Snapshot {
+            learner,
+            state,
+            controller,
+            log,
+        } = from;
+        if learner.is_unloaded() {
+            return Ok(());
+        }
+        if let Some(name) = learner.first_non_finite_weight()? {
+            let message = format!(
+                "no checkpoint was saved at step {}: {name} holds values that are not finite; the last valid checkpoint remains",
+                state.step
+            );
+            return log.warn("weights_not_finite", message);
+        }
+        let started = Instant::now();
+        state.at_ms = log.now_ms();
+        state.controller = controller.saved_state();
+        state.is_best = state.best.is_some_and(|(_, step)| step == state.step);
+        let written = checkpoint::write(&self.run, learner, state)?;
+        self.saved_at_ms = state.at_ms;
+        self.saved_step = Some(state.step);
+        let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
+        self.duration_ms = Some(duration_ms);
+        controller.checkpoint_written(duration_ms);
+        log.emit(RunEvent::Checkpoint {
+            at_ms: log.now_ms(),
+            step: state.step,
+            path: written.path,
+            bytes: written.bytes,
+            ms: duration_ms,
+            why: reason,
+        })?;
+        match checkpoint::remove_old(&self.run, state.best.map(|(_, step)| step)) {
+            Err(error) => log.warn("old_checkpoints", error.to_string()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes a checkpoint. If that fails the training continues with a warning.
+    pub fn save_or_warn(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
+        match self.save(from, reason) {
+            Err(error @ TrainError::CheckpointWrite { .. }) => {
+                from.log.warn(error.code(), error.to_string())
+            }
+            other => other,
+        }
+    }
+
+    /// Writes the checkpoint that a suspension may soon need. Returns whether one was written: the
+    /// newest may be of this step already, and during a row of skipped steps none is written.
+    pub fn save_ahead(&mut self, from: &mut Snapshot) -> Result<bool> {
+        let step = from.state.step;
+        if self.is_saved(step) || from.learner.is_skipping() || from.learner.is_unloaded() {
+            return Ok(false);
+        }
+        self.save_or_warn(from, CheckpointReason::Pressure)?;
+        Ok(self.is_saved(step))
+    }
+
+    /// Makes sure that a checkpoint exists from which a suspended run can resume. Returns `false`
+    /// if none could be written. A recent checkpoint of an earlier step is enough if writing one is
+    /// slow.
+    pub fn save_for_suspension(&mut self, from: &mut Snapshot) -> Result<bool> {
+        let step = from.state.step;
+        let is_recent = from.log.now_ms() <= self.saved_at_ms + MOST_REPEATED_MS;
+        let is_slow = self.duration_ms.is_none_or(|ms| ms > CHEAP_MS);
+        if self.saved_step.is_some() && is_recent && is_slow {
+            return Ok(true);
+        }
+        if !self.is_saved(step) {
+            self.save_or_warn(from, CheckpointReason::Pressure)?;
+        }
+        Ok(self.is_saved(step))
+    }
+
+    /// Saves the last complete step of a run that ends with an error, if possible.
+    pub fn save_after_error(&mut self, from: &mut Snapshot) {
+        if !self.is_updating && !self.is_saved(from.state.step) {
+            // A second error here would hide the one that ended the run.
+            let _ = self.save(from, CheckpointReason::Stop);
+        }
+    }
+
+    /// Adds the newest valid checkpoint to the error of a diverged run.
+    pub fn with_last_checkpoint(&self, mut error: TrainError) -> TrainError {
+        if let TrainError::Diverged {
+            checkpoint: last, ..
+        } = &mut error
+        {
+            let newest = checkpoint::newest(&self.run).ok();
+            *last = newest.map(|(loaded, _)| RunFolder::checkpoint_name(loaded.state.step));
+        }
+        error
+    }
+}

@@ -1,0 +1,39 @@
+//! The loaders of training and held-out samples, as far as the loop treats them alike.
+
+use crate::task::{HeldOut, Supply};
+use pressure::{Phase, Prefetch};
+
+/// Both loaders of a run.
+pub struct Loaders {
+    /// Training samples, step by step.
+    pub train: Supply,
+    /// Held-out samples, in a fixed order.
+    pub held_out: HeldOut,
+}
+
+impl Loaders {
+    /// Cost of one of the next samples in pixels or tokens; `usual` if all samples cost the same.
+    pub fn sample_cost(&self, phase: Phase, usual: u64) -> u64 {
+        match phase {
+            Phase::Train => self.train.sample_cost(usual),
+            Phase::Evaluate => self.held_out.sample_cost(usual),
+        }
+    }
+
+    /// Bytes in use that a shorter prefetch would free.
+    pub fn prefetched_bytes(&self) -> u64 {
+        self.train.spare_bytes() + self.held_out.spare_bytes()
+    }
+
+    /// Sets how many samples are decoded ahead.
+    pub fn set_prefetch(&mut self, prefetch: Prefetch) {
+        self.train.set_prefetch(prefetch);
+        self.held_out.set_prefetch(prefetch);
+    }
+
+    /// Frees cached images.
+    pub fn release(&self) {
+        self.train.release();
+        self.held_out.release();
+    }
+}

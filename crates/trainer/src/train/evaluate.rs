@@ -1,0 +1,135 @@
+//! Evaluates the held-out samples, in micro-batches that the memory controller decides.
+
+use super::finish::stop_for_shortage;
+use super::requests::handle_requests;
+use super::suspend::suspend;
+use crate::error::Result;
+use crate::pending::Pending;
+use crate::session::Session;
+use crate::task::{EvaluatedPiece, EvaluationReport, Metrics, part_name};
+use dataset::Part;
+use pressure::{Action, Outcome, Phase};
+use runlog::{CheckpointReason, RunEvent, StopReason};
+use std::ops::ControlFlow;
+use tape::device::piece_scope;
+
+/// Whether the plan asks for an evaluation after this step. The last step is always evaluated.
+pub(super) fn evaluation_is_due(session: &Session) -> bool {
+    let (plan, step) = (session.plan, session.state.step);
+    let interval = plan.evaluate_every_epochs * plan.steps_per_epoch;
+    session.loaders.held_out.len() > 0
+        && (step.is_multiple_of(interval.max(1)) || step == plan.steps)
+}
+
+/// Whether the run was stopped during the evaluation of this step.
+pub(super) fn evaluation_was_interrupted(session: &Session) -> bool {
+    let state = &session.state;
+    state.step > 0 && evaluation_is_due(session) && state.evaluated_step != state.step
+}
+
+/// Evaluates the held-out samples and emits the result. Breaks without a result if the run shall
+/// stop; the next session then starts with this evaluation. After a suspension it starts again.
+pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>> {
+    session.loaders.held_out.begin();
+    let mut pending = Pending::new(session.loaders.held_out.len());
+    let mut sum = EvaluatedPiece::default();
+    while pending.remaining() > 0 {
+        if handle_requests(session)? {
+            return Ok(ControlFlow::Break(StopReason::Requested));
+        }
+        let answer = session.next_micro_batch(Phase::Evaluate, pending.remaining(), 0)?;
+        let Some(size) = answer.decision.micro_batch() else {
+            match answer.decision.action {
+                Action::Stop => {
+                    let reason = stop_for_shortage(session, &answer.decision);
+                    return Ok(ControlFlow::Break(reason));
+                }
+                Action::Park => {
+                    let samples = session.loaders.held_out.len();
+                    (pending, sum) = (Pending::new(samples), EvaluatedPiece::default());
+                    let step = session.state.step;
+                    let flow = suspend(session, Phase::Evaluate, samples)?;
+                    if flow.is_break() || session.state.step != step {
+                        return Ok(flow);
+                    }
+                    session.loaders.held_out.begin();
+                }
+                Action::Pause | Action::Run => session.controller.wait(&session.control),
+            }
+            continue;
+        };
+        let arrived = session.loaders.held_out.fetch(pending.missing(size));
+        let unreadable = pending.deliver(arrived);
+        session
+            .log
+            .skipped_samples(session.state.step, unreadable)?;
+        let samples = pending.piece(size);
+        let count = samples.len();
+        if count == 0 {
+            continue;
+        }
+        session.controller.begin(count)?;
+        match piece_scope(|| session.learner.evaluate(session.control.cancel(), samples)) {
+            Ok(evaluated) => {
+                session.controller.record(Outcome::Ok);
+                sum.add(evaluated);
+                pending.done(count);
+            }
+            Err(error) => session.recover(error)?,
+        }
+    }
+    session.timer.restart();
+    session.state.evaluated_step = session.state.step;
+    report(session, &sum)?;
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Emits the result. The best one so far is also saved as a report and a checkpoint.
+fn report(session: &mut Session, sum: &EvaluatedPiece) -> Result<()> {
+    let plan = session.plan;
+    if sum.samples == 0 {
+        return session.log.warn(
+            "no_held_out",
+            format!(
+                "no held-out {} could be read; nothing was evaluated",
+                plan.task().sample()
+            ),
+        );
+    }
+    let metrics = Metrics::of(
+        sum,
+        plan.task(),
+        session.held_out_bytes,
+        (plan.heads(), &plan.columns),
+    );
+    let (loss, score) = (metrics.loss, metrics.score);
+    let state = &mut session.state;
+    let is_better = state.best.is_none_or(|(before, _)| score > before);
+    // JSON has no NaN: a checkpoint stores finite numbers only.
+    let is_best = is_better && score.is_finite();
+    if is_best {
+        state.best = Some((score, state.step));
+    }
+    let is_finite = loss.is_finite() && score.is_finite();
+    state.evaluation = is_finite.then_some((loss, score));
+    session.log.emit(RunEvent::Evaluation {
+        at_ms: session.log.now_ms(),
+        step: state.step,
+        epoch: state.step.div_ceil(plan.steps_per_epoch.max(1)),
+        samples: sum.samples,
+        loss,
+        metrics: metrics.by_name.clone(),
+        best: is_best,
+    })?;
+    if is_best {
+        let names = (plan.classes.as_slice(), plan.columns.as_slice());
+        let about = (state.step, part_name(Part::HeldOut));
+        let saved = EvaluationReport::of(sum, &metrics, names, about).keep(&session.run);
+        if let Err(error) = saved {
+            // Only the report is missing; the training continues.
+            session.log.warn("report_not_saved", error.to_string())?;
+        }
+        session.save_or_warn(CheckpointReason::Best)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Handles the user's requests between micro-batches.
+
+use crate::control::Request;
+use crate::error::Result;
+use crate::event_log::DecisionRecord;
+use crate::session::Session;
+use pressure::{Action, Change, Component, Decision, Moments, Phase};
+use runlog::CheckpointReason;
+use std::time::Duration;
+
+/// Interval of the memory readings during a pause.
+const READING_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Handles all waiting requests. Returns `true` if the run shall stop.
+pub(super) fn handle_requests(session: &mut Session) -> Result<bool> {
+    while let Some(request) = session.control.poll() {
+        match request {
+            Request::Stop => return Ok(true),
+            Request::Resume => {}
+            Request::Pause => {
+                if pause(session)? {
+                    return Ok(true);
+                }
+            }
+            other => change(session, other)?,
+        }
+    }
+    Ok(false)
+}
+
+/// Waits for the user with all state in memory. Returns `true` if the run shall stop.
+fn pause(session: &mut Session) -> Result<bool> {
+    session.controller.release()?;
+    let reason = "you asked for it; all state stays in memory";
+    emit_user_decision(session, Action::Pause, Change::Pause, reason)?;
+    loop {
+        match session.control.poll() {
+            Some(Request::Stop) => return Ok(true),
+            Some(Request::Resume) => break,
+            Some(Request::Pause) => {}
+            Some(other) => change(session, other)?,
+            None => {
+                session.control.wait(READING_INTERVAL);
+                emit_reading(session)?;
+            }
+        }
+    }
+    session.timer.restart();
+    emit_user_decision(session, Action::Run, Change::Continue, "you asked for it")?;
+    Ok(false)
+}
+
+/// Handles a request that does not affect whether the training runs.
+fn change(session: &mut Session, request: Request) -> Result<()> {
+    match request {
+        Request::Checkpoint => session.save_or_warn(CheckpointReason::Requested)?,
+        Request::SetMemoryCap(bytes) => session.controller.set_memory_cap(bytes),
+        Request::SetMaxSystemFraction(fraction) => {
+            session.controller.set_max_system_fraction(fraction);
+        }
+        Request::Stop | Request::Pause | Request::Resume => {}
+    }
+    Ok(())
+}
+
+/// Emits a memory reading, so that the chart continues during a pause.
+fn emit_reading(session: &mut Session) -> Result<()> {
+    let Some(sample) = session.controller.latest_sample() else {
+        return Ok(());
+    };
+    let budget_bytes = session.controller.budget_bytes(&sample);
+    let micro_batch = session.controller.micro_batch();
+    let reading = session.memory_reading(sample, budget_bytes, micro_batch);
+    session.log.memory_if_due(&reading)
+}
+
+/// Emits a decision that the user made.
+fn emit_user_decision(
+    session: &mut Session,
+    action: Action,
+    change: Change,
+    reason: &str,
+) -> Result<()> {
+    let micro_batch = session.controller.micro_batch();
+    let decision = Decision {
+        action,
+        change,
+        micro_batch: if action == Action::Run {
+            micro_batch
+        } else {
+            0
+        },
+        checkpoint_blocks: session.learner.checkpointed_blocks(),
+        moments: if session.learner.optimizer.is_mapped() {
+            Moments::Mapped
+        } else {
+            Moments::Resident
+        },
+        budget_bytes: 0,
+        cause: Component::User,
+        reason: reason.to_owned(),
+        ..Decision::default()
+    };
+    session.log.decision(DecisionRecord {
+        step: session.state.step,
+        phase: Phase::Train,
+        previous_micro_batch: micro_batch,
+        micro_batches: session.plan.effective_batch.div_ceil(micro_batch.max(1)),
+        decision,
+    })
+}
