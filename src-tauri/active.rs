@@ -223,7 +223,7 @@ impl Training {
             RunRequest::Checkpoint => Request::Checkpoint,
             RunRequest::Pause => Request::Pause,
             RunRequest::Continue => Request::Resume,
-            RunRequest::Leave { politeness } => Request::SetMaxSystemFraction(politeness),
+            RunRequest::Leave { max_system_fraction } => Request::SetMaxSystemFraction(max_system_fraction),
         });
     }
 

@@ -13,7 +13,7 @@ use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
 use trainer::{
-    DatasetRef, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize, foresee_kind,
+    DatasetRef, PretrainedFamily, ModelBuilder, ModelId, Pretrained, Plan, TextModel, TextSize, foresee_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.

@@ -281,9 +281,9 @@ fn adapters(parameters: &Parameters) -> impl Iterator<Item = (usize, &str, &Tens
         .map(|(index, p)| (index, &*p.name, &p.tensor))
 }
 
-fn misfit(file: &Path, what: String) -> TrainError {
-    TrainError::TensorMismatch {
+fn misfit(file: &Path, what: String) -> ModelError {
+    ModelError::Misfit {
         path: file.to_owned(),
-        problem: what,
+        what,
     }
 }

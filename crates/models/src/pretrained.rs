@@ -101,13 +101,13 @@ impl Pretrained {
 
     /// Refuses a fine-tuning that the network does not support.
     fn check_tuning(&self) -> Result<()> {
-        let (family, tuning) = (self.family(), self.tuning);
+        let (network, tuning) = (self.folder.architecture().network(), self.tuning);
         let is_head_only = tuning.trained == TrainedLayers::Head && tuning.adapter.is_none();
-        if family == PretrainedFamily::Gpt2 && is_head_only {
+        if !network.has_new_head() && is_head_only {
             let allowed = "a GPT-2 gets no new head that could train alone: its output weights are its embeddings; write all, last:N, or --adapter RANK";
             return Err(ModelError::setting("train_only", "head", allowed));
         }
-        if family != PretrainedFamily::ResNet {
+        if network.has_linear_blocks() {
             return Ok(());
         }
         let allowed = "a ResNet is made of convolutions, which do not support this; leave it out";
@@ -211,9 +211,10 @@ impl Pretrained {
 
     fn load_options<'a>(&self, options: &BuildOptions<'a>) -> LoadOptions<'a> {
         LoadOptions {
-            head: match self.family() {
-                PretrainedFamily::Gpt2 => Head::Pretrained,
-                _ => Head::New(options.outputs),
+            head: if self.folder.architecture().network().has_new_head() {
+                Head::New(options.outputs)
+            } else {
+                Head::Pretrained
             },
             tuning: self.tuning,
             seed: options.seed,
@@ -233,9 +234,10 @@ impl Pretrained {
             }
             (None, TrainedLayers::All) => "all of it trains".to_owned(),
         };
-        match self.family() {
-            PretrainedFamily::Gpt2 => trained.replace(" and a new head", ""),
-            _ => trained,
+        if self.folder.architecture().network().has_new_head() {
+            trained
+        } else {
+            trained.replace(" and a new head", "")
         }
     }
 

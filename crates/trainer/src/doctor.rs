@@ -3,8 +3,8 @@
 //! GPU the CPU is the one under test.
 
 use crate::error::Result;
-use crate::models::Network;
-use crate::plan::ModelKind;
+use models::Network;
+use models::ModelId;
 use crate::task::{ForwardContext, Heads};
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;

@@ -21,7 +21,7 @@ use crate::bench::Workload;
 use crate::data::PrefetchOptions;
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
-use crate::plan::{ModelKind, Plan};
+use crate::plan::{ModelId, Plan};
 use candle_core::DType;
 use dataset::Task;
 use heap::Heap;

@@ -50,16 +50,21 @@ pub use inference::{
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use optimizer::OptimizerKind;
-pub use origin::{Origin, TrainsChoice};
+pub use export::tokenizer_file;
+pub use models::export::Exported;
+pub use models::pretrained::FineTuningChoice;
+pub use models::{
+    Balance, DropPolicy, Heads, ImageModel, ModelId, Pretrained, PretrainedFamily, TextModel, TextSize,
+};
 pub use plan::{
-    Augmentation, Compression, DatasetRef, DropPolicy, Family, ImageSize, Learning, ModelKind,
+    Augmentation, Compression, DatasetRef, DropPolicy, PretrainedFamily, ImageModel, Learning, ModelId,
     Plan, TextModel, TextSize,
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use run_context::{RunContext, RunOutcome};
-pub use saved::{Compressed, Evaluated, Format, SavedRun, Wording, table_options};
-pub use schedule::Course;
+pub use saved::{Compressed, Evaluated, Format, TrainedModel, GenerationOptions, table_options};
+pub use schedule::LrSchedule;
 pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
@@ -77,7 +82,6 @@ pub mod rooms {
     pub use crate::data::{ImageLoader, PrefetchOptions, TrainLoader};
     pub use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
     pub use crate::optimizer::{OptimizerState, ParameterGroup};
-    pub use crate::published::Trained;
     pub use crate::sample_queue::SampleQueue;
     pub use crate::schedule::Schedule;
     pub use crate::skipped::Skipped;

@@ -56,8 +56,8 @@
 
 use crate::error::Result;
 use crate::forecast::{Forecast, Forms, Target};
-use crate::models::Network;
-use crate::plan::{DatasetRef, ModelKind, Plan};
+use models::Network;
+use crate::plan::{DatasetRef, ModelId, Plan};
 use candle_core::Device;
 use models::{ModelId, Network};
 use pressure::{
@@ -107,7 +107,7 @@ impl ModelBuilder {
     /// # Errors
     /// As [`Plan::check`].
     pub fn from_config<'d>(config: &RunConfig, found: impl Into<DatasetRef<'d>>) -> Result<Self> {
-        Plan::check(config, found).map(ModelBuilder::of_plan)
+        Plan::check(config, found).map(ModelBuilder::from_plan)
     }
 
     /// Uses a plan that was checked before.

@@ -433,8 +433,8 @@ impl OptimizerState {
                 let name = format!("{}.{name}", parameter.name);
                 let found = saved
                     .remove(&name)
-                    .filter(|t| t.shape() == moment.shape() && t.dtype() == moment.dtype());
-                *moment = tensor.ok_or_else(|| TrainError::TensorMismatch {
+                    .filter(|t| t.shape() == tensor.shape() && t.dtype() == tensor.dtype());
+                *tensor = found.ok_or_else(|| TrainError::TensorMismatch {
                     path: path.to_owned(),
                     problem: format!(
                         "{name} is missing or has another shape than {:?}",

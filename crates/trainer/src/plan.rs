@@ -7,22 +7,21 @@ mod choices;
 mod compression;
 mod dataset_defaults;
 mod hyperparameters;
-mod image_size;
 mod network;
 
 pub use augmentation::Augmentation;
-pub use choices::{Family, ModelKind, TextModel, TextSize};
-pub use compression::{Compression, DropPolicy, Learning};
+pub use choices::{PretrainedFamily, ModelId, TextModel, TextSize};
+pub use compression::{Compression, Learning};
 pub use dataset_defaults::DatasetRef;
-pub use image_size::ImageSize;
+pub use network::{dataset_task, model_task};
 
 use crate::optimizer::OptimizerKind;
-use crate::origin::Origin;
+use models::Pretrained;
 use crate::precision::Precision;
 use crate::schedule::LrSchedule;
 use crate::task::{Balance, Heads};
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
-use runlog::{Every, RunConfig};
+use runlog::{Interval, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::Wanted;
@@ -35,7 +34,7 @@ pub struct Plan {
     /// Name of the dataset, as shown to the user.
     pub name: String,
     /// Network.
-    pub model: ModelKind,
+    pub model: ModelId,
     /// Side of the square image in pixels, or the most tokens of a text.
     pub input_size: u32,
     /// Class names in label order; empty for language models.
@@ -100,7 +99,7 @@ pub struct Plan {
     /// Largest footprint as a fraction of all memory; the smaller of the two limits holds.
     pub memory_cap_fraction: Option<f64>,
     /// The part of all memory that the whole system may use before the training gives way.
-    pub politeness: Option<f64>,
+    pub max_system_fraction: Option<f64>,
     /// A run that is suspended for longer than this ends, in milliseconds.
     pub max_suspended_ms: Option<u64>,
     /// Seed of all random numbers.
@@ -108,11 +107,11 @@ pub struct Plan {
     /// Trains on this many samples only.
     pub dev_samples: Option<u64>,
     /// Interval between checkpoints.
-    pub checkpoint_every: Every,
+    pub checkpoint_every: Interval,
     /// Epochs between evaluations.
     pub evaluate_every_epochs: u64,
     /// The pretrained model to start from; absent, weights are random.
-    pub origin: Option<Arc<Origin>>,
+    pub pretrained: Option<Arc<Pretrained>>,
     /// The config with every choice filled in, for the run folder.
     pub config: RunConfig,
 }
@@ -136,7 +135,7 @@ impl Plan {
     pub fn heads(&self) -> Heads {
         Heads {
             classes: self.classes.len(),
-            numbers: self.columns.len(),
+            targets: self.columns.len(),
             balance: self.balance,
         }
     }

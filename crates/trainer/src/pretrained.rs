@@ -138,7 +138,7 @@ impl From<ModelError> for TrainError {
                 value,
                 allowed,
             },
-            ModelError::NotExportable(sentence) => TrainError::NotTrainable { sentence },
+            ModelError::NotExportable(sentence) => TrainError::NotTrainable { message: sentence },
             ModelError::Tape(error) => TrainError::Tape(error),
             error => TrainError::Model(error),
         }

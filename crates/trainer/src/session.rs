@@ -10,13 +10,13 @@ use crate::certificate::trusted_in;
 use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
 use crate::control::Control;
 use crate::controller_state::SavedControllerState;
-use crate::effective_batch::Whole;
+use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
-use crate::feed::Ahead;
-use crate::learner::Learner;
+use crate::data::PrefetchOptions;
+use crate::train_state::TrainState;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
-use crate::pending::Pending;
+use crate::sample_queue::SampleQueue;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::replay::Position;
@@ -37,7 +37,7 @@ pub struct Session<'a> {
     pub(crate) run: RunFolder,
     pub(crate) control: Control,
     pub(crate) controller: MemoryController,
-    pub(crate) learner: Learner,
+    pub(crate) learner: TrainState,
     pub(crate) loaders: Loaders,
     pub(crate) state: RunState,
     pub(crate) log: EventLog<'a>,
@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
     /// Starts a run at step 0.
     pub fn start(
         plan: &'a Plan,
-        data: &T::Data,
+        data: &Data,
         run: &RunFolder,
         context: RunContext,
         observer: Observer<'a>,
@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
         let mut session = Session::new(plan, data, run, context, observer, state)?;
         session.log.emit(started_event(&session))?;
         session.warn_if_precision_is_slow()?;
-        if let Some(message) = data.cut(plan.image_size) {
+        if let Some(message) = data.cut(plan.input_size) {
             session.log.warn("texts_truncated", message)?;
         }
         Ok(session)
@@ -86,7 +86,7 @@ impl<'a> Session<'a> {
     /// Resumes a run from its newest valid checkpoint.
     pub fn resume(
         plan: &'a Plan,
-        data: &T::Data,
+        data: &Data,
         run: &RunFolder,
         context: RunContext,
         observer: Observer<'a>,
@@ -108,7 +108,7 @@ impl<'a> Session<'a> {
 
     fn new(
         plan: &'a Plan,
-        data: &T::Data,
+        data: &Data,
         run: &RunFolder,
         context: RunContext,
         observer: Observer<'a>,
@@ -122,9 +122,9 @@ impl<'a> Session<'a> {
         } = context;
         let device_check = machine.certificate.as_deref();
         let chosen = trusted_in(plan.device, plan.precision, device_check)?;
-        plan.precision.allowed_on(&chosen, plan.device)?;
+        plan.precision.device_warning(&chosen, plan.device)?;
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
-        let learner = Learner::new(plan, &chosen.device)?.within(micro_batch_limit_bytes);
+        let learner = TrainState::new(plan, &chosen.device)?.within(micro_batch_limit_bytes);
         let model = ModelMemory {
             element_bytes: learner.element_bytes(),
             reserve: learner.reserve(),
@@ -172,7 +172,7 @@ impl<'a> Session<'a> {
     /// Measures the peak of a fixed micro-batch before the first step. A fixed micro-batch is never
     /// made smaller, and on the CPU a failed allocation would end the process. One sample and then
     /// two are computed; their gradients are dropped.
-    pub(crate) fn probe_memory(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
+    pub(crate) fn probe_memory(&mut self, pending: &mut SampleQueue<Sample>) -> Result<()> {
         let cost = self
             .loaders
             .sample_cost(Phase::Train, self.plan.sample_cost());
@@ -182,7 +182,7 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
             self.fetch_samples(pending, 2)?;
-            let samples = pending.piece(size);
+            let samples = pending.micro_batch(size);
             if samples.is_empty() {
                 return Ok(());
             }
@@ -239,7 +239,7 @@ impl<'a> Session<'a> {
         }
         let decision = &answer.decision;
         if phase == Phase::Train {
-            self.learner.checkpoint_blocks(decision.checkpoint_blocks);
+            self.learner.set_checkpoint_blocks(decision.checkpoint_blocks);
         }
         self.loaders.set_prefetch(decision.prefetch);
         let prefetched_bytes = self.loaders.prefetched_bytes();
@@ -262,7 +262,7 @@ impl<'a> Session<'a> {
         if self.learner.is_unloaded() || is_mapped == (place == Moments::Mapped) {
             return Ok(());
         }
-        if let Err(error) = self.learner.keep_moments(place, &self.run.path) {
+        if let Err(error) = self.learner.move_moments(place, &self.run.path) {
             if place == Moments::Resident {
                 return Err(error);
             }
@@ -277,7 +277,7 @@ impl<'a> Session<'a> {
     /// an event.
     pub(crate) fn fetch_samples(
         &mut self,
-        pending: &mut Pending<Sample>,
+        pending: &mut SampleQueue<Sample>,
         size: usize,
     ) -> Result<()> {
         while pending.missing(size) > 0 {
@@ -308,7 +308,7 @@ impl<'a> Session<'a> {
     }
 
     /// Performs one optimizer step and emits it.
-    pub(crate) fn update(&mut self, batch: Whole) -> Result<()> {
+    pub(crate) fn update(&mut self, batch: AccumulatedBatch) -> Result<()> {
         let step = self.state.step;
         self.checkpointer.begin_update();
         let update = self.learner.update(&batch, step);
@@ -341,13 +341,13 @@ impl<'a> Session<'a> {
             gradient_norm: update.gradient_norm,
             samples_per_second: f64::from(batch.samples()) / seconds.max(1e-9),
             wait_ms: self.timer.wait_ms(total_wait_ms),
-            pieces: batch.pieces,
-            blocks: if batch.blocks.iter().all(|blocks| *blocks == 0) {
+            micro_batches: batch.pieces,
+            checkpoint_blocks: if batch.blocks.iter().all(|blocks| *blocks == 0) {
                 Vec::new()
             } else {
                 batch.blocks
             },
-            measures,
+            metrics: measures,
         })?;
         self.timer.next_step(total_wait_ms);
         Ok(())
@@ -429,8 +429,8 @@ impl<'a> Session<'a> {
 
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        let learner = Learner::new(self.plan, &self.chosen.device)?;
-        self.learner = learner.within(self.micro_batch_limit_bytes);
+        let learner = TrainState::new(self.plan, &self.chosen.device)?;
+        self.learner = learner.with_memory_limit(self.micro_batch_limit_bytes);
         checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)?;
         self.restore_position(loaded);
         Ok(())
@@ -497,7 +497,7 @@ impl<'a> Session<'a> {
 
     fn warn_if_precision_is_slow(&mut self) -> Result<()> {
         let (precision, wanted) = (self.plan.precision, self.plan.device);
-        match precision.allowed_on(&self.chosen, wanted)? {
+        match precision.device_warning(&self.chosen, wanted)? {
             Some(message) => self.log.warn("slow_precision", message),
             None => Ok(()),
         }

@@ -48,10 +48,10 @@ impl Skipped {
             .collect();
         // Backward runs from the loss to the first layer and passes NaN on, so the last of these
         // parameters is where it started.
-        let origin = gradients
+        let pretrained = gradients
             .last()
             .map(|g| format!("the gradient of {}", g.parameter));
-        let item = match (first_non_finite(parameters)?, loss.is_finite(), origin) {
+        let item = match (first_non_finite(parameters)?, loss.is_finite(), pretrained) {
             (Some(name), ..) => format!("the parameter {name}"),
             (None, false, Some(gradient)) => format!("the loss, and with it {gradient},"),
             (None, false, None) => "the loss".to_owned(),

@@ -7,12 +7,12 @@ mod finish;
 mod requests;
 mod suspend;
 
-use crate::effective_batch::{EffectiveBatch, Whole};
+use crate::effective_batch::{EffectiveBatch, AccumulatedBatch};
 use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
-use crate::origin;
+use crate::pretrained;
 use crate::plan::Plan;
-use crate::roster;
+use crate::manifest;
 use crate::run_context::{RunContext, RunOutcome};
 use crate::session::Session;
 use crate::task::Data;
@@ -39,8 +39,8 @@ pub fn start(
     let found = found.into();
     run.write_config(&plan.config)?;
     manifest::write(run, &found)?;
-    if let Some(origin) = &plan.origin {
-        plan.origin = Some(Arc::new(origin.keep(run)?));
+    if let Some(pretrained) = &plan.pretrained {
+        plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
     }
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
@@ -52,8 +52,8 @@ pub fn start(
 
 /// Continues a run from its newest valid checkpoint with the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Result<RunOutcome> {
-    let found = roster::read(run)?;
-    let plan = Plan::check(&origin::config_of(run)?, &found)?;
+    let found = manifest::read(run)?;
+    let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
         let plan = with_window_counts(plan, &data);
@@ -64,7 +64,7 @@ pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Resul
 /// Sets the number of windows in the plan of a language model, which is known once the documents
 /// have been tokenized.
 pub(crate) fn with_window_counts(plan: Plan, data: &Data) -> Plan {
-    match data.windows(plan.image_size) {
+    match data.windows(plan.input_size) {
         Some(windows) => plan.counted(windows),
         None => plan,
     }
@@ -123,7 +123,7 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
             return Ok(Accumulated::Stop(StopReason::Requested));
         }
         let remaining = batch.pending.remaining();
-        let answer = session.next_micro_batch(Phase::Train, remaining, batch.pieces())?;
+        let answer = session.next_micro_batch(Phase::Train, remaining, batch.micro_batches())?;
         let Some(size) = answer.decision.micro_batch() else {
             match answer.decision.action {
                 Action::Stop => {
@@ -143,7 +143,7 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
             continue;
         };
         session.fetch_samples(&mut batch.pending, size)?;
-        let samples = batch.pending.piece(size);
+        let samples = batch.pending.micro_batch(size);
         if samples.is_empty() {
             continue;
         }
@@ -160,12 +160,12 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
                     session.redo_step(error)?;
                     return Ok(Accumulated::Repeat);
                 }
-                batch.tell_blocks(answer.decision.checkpoint_blocks);
+                batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
             }
             Err(error) => session.recover(error)?,
         }
     }
-    let batch = batch.whole().ok_or_else(|| TrainError::NoData {
+    let batch = batch.finish().ok_or_else(|| TrainError::NoData {
         step: session.state.step,
         folder: session.plan.folder.clone(),
     })?;

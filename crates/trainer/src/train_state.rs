@@ -5,17 +5,16 @@
 use crate::average::Average;
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError};
-use crate::models::Network;
+use models::Network;
 use crate::optimizer::OptimizerState;
 use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
 use crate::task::{
-    BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult, Pixels, Sample,
+    BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult, PixelNormalization, Sample,
 };
 use candle_core::Device;
-use models::Network;
 use pressure::{Moments, Reserve};
 use std::path::Path;
 use tape::update::health;
@@ -42,7 +41,7 @@ pub struct TrainState {
     effective_batch: u32,
     device: Device,
     input_size: usize,
-    pixels: Pixels,
+    pixels: PixelNormalization,
     heads: Heads,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,

@@ -16,7 +16,7 @@ fn blocks(kind: ModelId) -> u32 {
 }
 
 /// Loss of each step, as bits, and all weights after three steps in micro-batches of 3, 3 and 1.
-fn trained(kind: ModelKind, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
+fn trained(kind: ModelId, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
     let mut plan = plan(kind, OptimizerKind::AdamW, dtype, 3);
     plan.checkpoint_blocks = checkpointed;
     let (mut learner, samples) = (learner(&plan), samples(7, 11));
@@ -35,7 +35,7 @@ fn trained(kind: ModelKind, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<V
 
 #[test]
 fn checkpointing_changes_neither_losses_nor_weights() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let expected = trained(kind, dtype, 0);
             for checkpointed in [1, blocks(kind)] {
@@ -50,7 +50,7 @@ fn checkpointing_changes_neither_losses_nor_weights() {
 
 #[test]
 fn checkpointing_saves_fewer_bytes() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (network, parameters) = build(kind, DType::F32);
         let saved = |checkpointed: u32| {
             let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -65,7 +65,7 @@ fn checkpointing_saves_fewer_bytes() {
         let name = format!("{}: {bytes:?}", kind.name());
         // With equal blocks each checkpointed block reduces the bytes. A block that halves the
         // image must save its large input, which it would not need otherwise.
-        let equal = kind == ModelKind::VitMicro;
+        let equal = kind == ModelId::VIT_MICRO;
         assert!(!equal || bytes.is_sorted_by(|a, b| a > b), "{name}");
         assert!(bytes.last() < bytes.first(), "{name}");
     }

@@ -13,9 +13,9 @@ use std::fs;
 use support::{learner, plan, samples, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::rooms::Learner;
+use trainer::rooms::TrainState;
 use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
-use trainer::{ModelKind, OptimizerKind, Precision};
+use trainer::{ModelId, OptimizerKind, Precision};
 
 fn run() -> (tempfile::TempDir, RunFolder) {
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ const ADAMW: OptimizerKind = OptimizerKind::AdamW;
 
 #[test]
 fn a_restored_checkpoint_continues_bit_for_bit() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for optimizer in OptimizerKind::ALL {
             for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 let (_folder, run) = run();

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 use support::{SIDE, build};
 use tape::{Cancel, Kernels, Stream, Tape, Value};
-use trainer::{Machine, MemoryScript, ModelKind, Plan, Result, RunContext, RunOutcome, ScriptBy};
+use trainer::{Machine, MemoryScript, ModelId, Plan, Result, RunContext, RunOutcome, ScriptBy};
 
 /// Samples per micro-batch that fit on the device.
 const FITS: usize = 3;
@@ -36,7 +36,7 @@ fn draw(folder: &Path) {
 
 /// Bytes that a micro-batch of `samples` saves for its backward pass.
 fn saved_bytes(samples: usize) -> u64 {
-    let (network, parameters) = build(ModelKind::VitMicro, DType::F64);
+    let (network, parameters) = build(ModelId::VIT_MICRO, DType::F64);
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
     let images = Tensor::ones((samples, 3, SIDE, SIDE), DType::F64, &Device::Cpu).unwrap();
     let scores = network.forward(&tape, &Value::constant(images), 0).unwrap();

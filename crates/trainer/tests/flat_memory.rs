@@ -12,9 +12,9 @@ use pressure::own_footprint_bytes;
 use support::{plan, samples};
 use tape::memory::{Counting, live_bytes};
 use tape::{Cancel, Parameters};
-use trainer::models::{Builder, Network, ResNet, ResNetShape};
+use models::{Builder, Network, ResNet, ResNetShape};
 use trainer::rooms::{EffectiveBatch, MicroBatchResult, OptimizerState, TrainState};
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
@@ -27,8 +27,8 @@ const READING: usize = 1_000;
 const MB: i64 = 1 << 20;
 
 /// A learner with a network so small that a micro-batch takes a millisecond.
-fn tiny() -> Learner {
-    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, DType::F32, 10_000);
+fn tiny() -> TrainState {
+    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, 10_000);
     let mut learner = TrainState::new(&plan, &Device::Cpu).unwrap();
     let mut parameters = Parameters::default();
     let shape = ResNetShape {
@@ -47,7 +47,7 @@ fn tiny() -> Learner {
 /// Growth of the counted heap and of the footprint, in bytes, between the readings of
 /// `micro_batches` micro-batches. Three make a step, and one more per step is cancelled. `see` gets
 /// each one before it is added.
-fn growth(micro_batches: usize, mut see: impl FnMut(&TrainedPiece)) -> Vec<(i64, i64)> {
+fn growth(micro_batches: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(i64, i64)> {
     let (mut learner, samples) = (tiny(), samples(6, 2));
     let (mut done, mut step, mut readings) = (0, 0, Vec::new());
     while done < micro_batches + READING {
@@ -64,8 +64,8 @@ fn growth(micro_batches: usize, mut see: impl FnMut(&TrainedPiece)) -> Vec<(i64,
                 cancelled.is_err_and(|error| error.is_cancelled()),
                 size == 1
             );
-            let task = learner.task(Cancel::default());
-            let result = task.gradients(batch.pending.piece(size)).unwrap();
+            let task = learner.forward_context(Cancel::default());
+            let result = task.gradients(batch.pending.micro_batch(size)).unwrap();
             see(&result);
             batch.add(result).unwrap();
             done += 1;

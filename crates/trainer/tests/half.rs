@@ -10,7 +10,7 @@ use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::rooms::TrainState;
-use trainer::{LossScale, ModelKind, OptimizerKind, Plan, TrainError};
+use trainer::{LossScale, ModelId, OptimizerKind, Plan, TrainError};
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 const ADAMW: OptimizerKind = OptimizerKind::AdamW;
@@ -186,7 +186,7 @@ fn scale(learner: &TrainState) -> f64 {
 
 #[test]
 fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_floor() {
-    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
     let good = whole(
         &learner.forward_context(Cancel::default()),
         &samples(2, 8),
@@ -228,7 +228,7 @@ fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_flo
 
 #[test]
 fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
-    let mut learner = learner(&plan(ModelKind::VitMicro, ADAMW, DType::F16, 10));
+    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
     let mut batch = whole(
         &learner.forward_context(Cancel::default()),
         &samples(2, 8),

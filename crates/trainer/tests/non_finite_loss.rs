@@ -30,7 +30,7 @@ fn draw(folder: &Path) {
 }
 
 /// A vision transformer whose first weights are so large that only small inputs stay finite.
-fn overflowing(plan: &Plan) -> Learner {
+fn overflowing(plan: &Plan) -> TrainState {
     let mut learner = learner(plan);
     let place = (0..learner.parameters.len())
         .find(|&index| learner.parameters.at(index).name == "patch.weight")
@@ -63,8 +63,8 @@ fn the_image_with_a_non_finite_loss_is_named() {
     let mut batch = EffectiveBatch::new(feed.begin(0));
     assert!(batch.pending.deliver(feed.fetch(8)).is_empty());
     for _ in 0..4 {
-        let task = learner.task(Cancel::default());
-        let result = task.gradients(batch.pending.piece(2)).unwrap();
+        let task = learner.forward_context(Cancel::default());
+        let result = task.gradients(batch.pending.micro_batch(2)).unwrap();
         batch.add(result).unwrap();
     }
     let whole = batch.finish().unwrap();

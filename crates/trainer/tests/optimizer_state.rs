@@ -10,13 +10,13 @@ use candle_core::{DType, Device, Tensor};
 use support::{build, distance, learner, norm, plan, samples, values, whole};
 use tape::{Cancel, Parameters};
 use trainer::rooms::{OptimizerState, TrainState};
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 const STEPS: u64 = 120;
 
 /// Trains on sixty samples in batches of six. Returns the mean loss of the first and of the last
 /// ten steps.
-fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
+fn losses(kind: ModelId, optimizer: OptimizerKind) -> (f64, f64) {
     let mut learner = learner(&plan(kind, optimizer, DType::F32, STEPS));
     let samples = samples(60, 3);
     let mut losses = Vec::new();
@@ -33,7 +33,7 @@ fn losses(kind: ModelKind, optimizer: OptimizerKind) -> (f64, f64) {
 
 #[test]
 fn eight_bit_adamw_reaches_the_loss_of_adamw() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (begun, full) = losses(kind, OptimizerKind::AdamW);
         let (_, bytes) = losses(kind, OptimizerKind::AdamW8bit);
         println!("{}: {begun:.4}, then {full:.4} and {bytes:.4}", kind.name());
@@ -45,7 +45,7 @@ fn eight_bit_adamw_reaches_the_loss_of_adamw() {
 
 #[test]
 fn eight_bit_state_is_about_a_quarter() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (_, parameters) = build(kind, DType::F32);
         let bytes = |kind| OptimizerState::new(kind, 0.0, &parameters).unwrap().bytes();
         let expected = |p: &Tensor| match p.elem_count() as u64 {
@@ -62,7 +62,7 @@ fn eight_bit_state_is_about_a_quarter() {
 
 #[test]
 fn norms_and_biases_do_not_decay() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (_, mut parameters) = build(kind, DType::F64);
         let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
         let [decaying, spared] = optimizer.groups() else {
@@ -102,7 +102,7 @@ fn norms_and_biases_do_not_decay() {
 }
 
 fn averaging(decay: Option<f64>) -> TrainState {
-    let mut plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
+    let mut plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
     plan.ema_decay = decay;
     learner(&plan)
 }
@@ -176,7 +176,7 @@ fn nan_scores_are_never_correct() {
     let weight = (&learner.parameters.at(0).tensor * f64::NAN).unwrap();
     learner.parameters.set(0, weight).unwrap();
     let result = learner
-        .task(Cancel::default())
+        .forward_context(Cancel::default())
         .evaluate(&samples(7, 3))
         .unwrap();
     assert_eq!((result.samples, result.right, result.in_top_5), (7, 0, 0));
@@ -185,7 +185,7 @@ fn nan_scores_are_never_correct() {
 /// The bias correction of the moments counts only steps that changed the weights.
 #[test]
 fn the_optimizer_does_not_count_skipped_steps() {
-    let plan = plan(ModelKind::VitMicro, OptimizerKind::AdamW, DType::F64, 40);
+    let plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
     // The change of the weights by one update, divided by its learning rate, after `skipped` steps.
     let moved = |skipped: u64| {
         let mut learner = learner(&plan);

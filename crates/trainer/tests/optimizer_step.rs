@@ -13,7 +13,7 @@ use support::{build, learner, plan, samples, task, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream, Tape, TapeError, Value};
 use trainer::rooms::{EffectiveBatch, OptimizerState, SampleQueue, Schedule};
-use trainer::{ModelKind, OptimizerKind, TrainError};
+use trainer::{ModelId, OptimizerKind, TrainError};
 
 /// The reference for one value: Loshchilov and Hutter 2019, algorithm 2, and the momentum of
 /// Sutskever et al. 2013.
@@ -198,7 +198,7 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
 
 #[test]
 fn a_cancelled_micro_batch_keeps_parameters_and_samples() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let model = build(kind, DType::F32);
         let before = values(&model.1);
         let cancel = Cancel::default();
@@ -228,7 +228,7 @@ fn a_cancelled_micro_batch_keeps_parameters_and_samples() {
 /// around its recomputation.
 #[test]
 fn cancelling_forward_or_backward_keeps_the_parameters() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         let (network, parameters) = build(kind, DType::F32);
         let before = values(&parameters);
         for (run, after) in [(0, false), (0, true), (1, false), (1, true), (9, true)] {
@@ -258,7 +258,7 @@ fn cancelling_forward_or_backward_keeps_the_parameters() {
 
 #[test]
 fn a_label_outside_the_classes_is_an_error() {
-    let model = build(ModelKind::ConvNet, DType::F32);
+    let model = build(ModelId::CONV_NET, DType::F32);
     let mut samples = samples(3, 1);
     samples[1].label = support::CLASSES as u32;
     let error = task(&model, DType::F32, Cancel::default())

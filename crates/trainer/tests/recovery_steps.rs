@@ -18,7 +18,7 @@ use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::rooms::checkpoint::{self, RunState};
 use trainer::rooms::{EffectiveBatch, TrainState};
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 const STEPS: u64 = 6;
 
@@ -29,14 +29,14 @@ fn moments(learner: &TrainState) -> BTreeMap<String, Vec<u64>> {
 }
 
 /// One step of seven samples in micro-batches of 3, 3 and 1. `before` runs before each of them.
-fn step(learner: &mut Learner, step: u64, mut before: impl FnMut(&mut Learner, usize)) -> u64 {
+fn step(learner: &mut TrainState, step: u64, mut before: impl FnMut(&mut TrainState, usize)) -> u64 {
     let mut batch = EffectiveBatch::new(7);
     let samples = samples(7, 11 + step).into_iter().map(Ok).collect();
     assert!(batch.pending.deliver(samples).is_empty());
     for (index, size) in [3, 3, 1].into_iter().enumerate() {
         before(learner, index);
-        let task = learner.task(Cancel::default());
-        let result = task.gradients(batch.pending.piece(size)).unwrap();
+        let task = learner.forward_context(Cancel::default());
+        let result = task.gradients(batch.pending.micro_batch(size)).unwrap();
         batch.add(result).unwrap();
     }
     let whole = batch.finish().unwrap();
@@ -45,7 +45,7 @@ fn step(learner: &mut Learner, step: u64, mut before: impl FnMut(&mut Learner, u
 }
 
 /// The tensor files in a checkpoint of this learner.
-fn files(learner: &Learner) -> BTreeMap<String, Vec<u8>> {
+fn files(learner: &TrainState) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let run = RunFolder {
         path: folder.path().to_owned(),
@@ -104,11 +104,11 @@ fn moments_on_disk_change_no_bit_of_weights_and_checkpoints() {
 
 #[test]
 fn moments_stay_in_memory_if_the_disk_fails() {
-    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, DType::F32, STEPS);
+    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, STEPS);
     let mut learner = learner(&plan);
     step(&mut learner, 0, |_, _| ());
     let before = moments(&learner);
-    let error = learner.keep_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
+    let error = learner.move_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
     let message = error.unwrap_err().to_string();
     assert!(message.contains("/nowhere/at/all"), "{message}");
     assert!(!learner.optimizer.is_mapped());
@@ -140,7 +140,7 @@ fn a_checkpoint_loads_into_moments_on_disk() {
 
 #[test]
 fn changing_checkpointed_blocks_within_a_step_changes_no_bit() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(kind, OptimizerKind::AdamW, dtype, STEPS);
             let all = Network::blocks(kind, support::SIDE as u32);
@@ -151,7 +151,7 @@ fn changing_checkpointed_blocks_within_a_step_changes_no_bit() {
                 // 0, 1, 2, … all, and down again.
                 let found = step(&mut pressed, i, |learner, index| {
                     let at = (3 * i as u32 + index as u32) % (2 * all);
-                    learner.checkpoint_blocks(at.min(2 * all - at));
+                    learner.set_checkpoint_blocks(at.min(2 * all - at));
                 });
                 assert_eq!(expected, found, "{} in {dtype:?}, step {i}", kind.name());
             }

@@ -12,7 +12,7 @@ use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::rooms::{ImageTask, MicroBatchResult, Task, TrainState};
-use trainer::{Balance, MetricInputs, ModelKind, OptimizerKind, Plan};
+use trainer::{Balance, MetricInputs, ModelId, OptimizerKind, Plan};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -30,7 +30,7 @@ fn column(name: &str) -> TargetColumn {
 }
 
 fn regression_plan(dtype: DType, balance: Balance, classes: usize) -> Plan {
-    let plan = plan(ModelKind::ConvNet, OptimizerKind::AdamW, dtype, 100);
+    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, dtype, 100);
     Plan {
         columns: (0..TARGETS)
             .map(|k| column(&format!("number {k}")))

@@ -14,7 +14,7 @@ use support::{
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::rooms::TrainState;
-use trainer::{ModelKind, OptimizerKind};
+use trainer::{ModelId, OptimizerKind};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -40,7 +40,7 @@ fn every_parameter_of_every_model_gets_a_gradient() {
 
 #[test]
 fn no_split_changes_the_gradient() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for (dtype, limit) in [(DType::F64, 1e-13), (DType::F32, 1e-5)] {
             let model = build(kind, dtype);
             let task = task(&model, dtype, Cancel::default());
@@ -79,7 +79,7 @@ const PER_STEP: usize = 6;
 const SAMPLES: usize = 60;
 
 /// Trains `STEPS` steps of AdamW; `split` returns the micro-batch sizes of each step.
-fn trained(kind: ModelKind, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> TrainState {
+fn trained(kind: ModelId, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> TrainState {
     let mut learner = learner(&plan(kind, OptimizerKind::AdamW, dtype, STEPS));
     let samples = samples(SAMPLES, 3);
     for step in 0..STEPS {
@@ -112,14 +112,14 @@ fn check_drift(kind: ModelId, dtype: DType, limit: f64) {
 
 #[test]
 fn split_and_unsplit_convnet_agree_after_200_steps() {
-    check_drift(ModelKind::ConvNet, DType::F64, 1e-9);
-    check_drift(ModelKind::ConvNet, DType::F32, 5e-4);
+    check_drift(ModelId::CONV_NET, DType::F64, 1e-9);
+    check_drift(ModelId::CONV_NET, DType::F32, 5e-4);
 }
 
 #[test]
 fn split_and_unsplit_vit_agree_after_200_steps() {
-    check_drift(ModelKind::VitMicro, DType::F64, 1e-9);
-    check_drift(ModelKind::VitMicro, DType::F32, 5e-4);
+    check_drift(ModelId::VIT_MICRO, DType::F64, 1e-9);
+    check_drift(ModelId::VIT_MICRO, DType::F32, 5e-4);
 }
 
 fn bits(kind: ModelId, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, Vec<u64>) {
@@ -141,7 +141,7 @@ fn bits(kind: ModelId, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, V
 
 #[test]
 fn bits_do_not_depend_on_the_number_of_threads() {
-    for kind in ModelKind::SMALL {
+    for kind in ModelId::SMALL {
         for optimizer in OptimizerKind::ALL {
             let once = bits(kind, optimizer, 2);
             for threads in [2, 1, 3] {

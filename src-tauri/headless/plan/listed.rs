@@ -6,8 +6,8 @@ use trainer::forecast::IMAGE_SIZES;
 use trainer::{ModelId, TextModel, TextSize, model_task};
 
 /// Models and image sizes of the table: the one to be trained among them.
-pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
-    if plan.origin.is_some() {
+pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
+    if plan.pretrained.is_some() {
         return vec![(plan.model, plan.input_size)];
     }
     if let Some(model) = plan.text_model() {
@@ -15,7 +15,7 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)>
         sizes.retain(|size| args.trained.model.is_none() || *size == model.size);
         sizes.sort_unstable();
         let sized = sizes.into_iter();
-        let sized = sized.map(|size| ModelKind::Texts(TextModel { size, ..model }));
+        let sized = sized.map(|size| ModelId::Text(TextModel { size, ..model }));
         return sized.map(|model| (model, plan.input_size)).collect();
     }
     let models = match args.trained.model {

@@ -122,6 +122,10 @@ impl HubNetwork for HubGpt2 {
         self.shape.width * self.shape.depth
     }
 
+    fn has_new_head(&self) -> bool {
+        false
+    }
+
     fn estimated_parameters(&self) -> f64 {
         text_parameters(&self.shape) + block_parameters(self.shape.depth, &self.block)
     }

@@ -35,6 +35,17 @@ pub(crate) trait HubNetwork {
         0
     }
 
+    /// Whether it gets a new head for other classes. A language model does not: its output weights are
+    /// its embeddings.
+    fn has_new_head(&self) -> bool {
+        true
+    }
+
+    /// Whether its blocks consist of linear maps, which can have adapters and be quantized.
+    fn has_linear_blocks(&self) -> bool {
+        true
+    }
+
     /// Rough number of parameters that its config describes, to compare with the size of its files.
     fn estimated_parameters(&self) -> f64;
 }

@@ -208,6 +208,10 @@ impl HubNetwork for HubResNet {
         }
     }
 
+    fn has_linear_blocks(&self) -> bool {
+        false
+    }
+
     fn estimated_parameters(&self) -> f64 {
         let blocks = self.shape.blocks.iter();
         blocks.map(|(width, _)| *width as f64 * *width as f64).sum()

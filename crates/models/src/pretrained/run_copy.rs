@@ -78,16 +78,12 @@ impl Pretrained {
 /// Checks the copy in the folder of a run against its checksums, and returns its path.
 ///
 /// # Errors
-/// The run has no config; a file of its published weights is missing or not the one that was kept.
-pub fn config_of(run: &RunFolder) -> Result<RunConfig> {
-    let config = run.config()?;
-    if config.from.is_none() {
-        return Ok(config);
-    }
-    let folder = run.path.join(FOLDER);
-    let damaged = |path: &Path, what: String| TrainError::UnsupportedWeights {
-        path: path.to_owned(),
-        reason: format!("{what}; the run cannot go on without the weights that it began with"),
+/// A file is missing or not the one that was copied.
+pub fn verify_run_copy(run: &Path) -> Result<PathBuf> {
+    let folder = run.join(RUN_COPY);
+    let damaged = |path: &Path, problem: String| {
+        let reason = format!("{problem}; the run cannot continue without its pretrained weights");
+        ModelError::hub_folder(path, reason)
     };
     let path = folder.join(SUMS);
     let text = fs::read(&path).map_err(|error| damaged(&path, error.to_string()))?;

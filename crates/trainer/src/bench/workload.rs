@@ -2,9 +2,7 @@
 
 use super::batch::Batch;
 use crate::error::Result;
-use crate::models::{
-    Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
-};
+use models::{Builder, Gpt, ResNet, ResNetShape, SequenceShape, TextEncoder, Vit, VitShape};
 use crate::task::MicroBatchResult;
 use candle_core::{DType, Device};
 use models::{Builder, Gpt, ResNet, ResNetShape, SequenceShape, TextEncoder, Vit, VitShape};

@@ -6,7 +6,7 @@ use crate::bench::{Model, Workload};
 use crate::error::Result;
 use crate::plan::{Compression, Plan};
 use crate::precision::Precision;
-use crate::task::{Heads, Pixels, Sample, Sequence, Text, TrainedPiece, Work};
+use crate::task::{Heads, PixelNormalization, Sample, Sequence, Text, MicroBatchResult, Work};
 use crate::threads::on_threads;
 use candle_core::{DType, Device};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ pub(super) struct PlanPiece {
     parameters: Parameters,
     input_size: usize,
     task: dataset::Task,
-    pixels: Pixels,
+    pixels: PixelNormalization,
     heads: Heads,
     label_smoothing: f64,
     precision: Precision,

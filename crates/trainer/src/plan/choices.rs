@@ -1,27 +1,27 @@
 //! What the user can choose by name: optimizers, augmentation, mixing.
 
-use super::{DropPolicy, ImageSize};
-use crate::models::{CompressorShape, SequenceShape};
+use super::{DropPolicy, ImageModel};
+use models::{CompressorShape, SequenceShape};
 use dataset::Task;
 
 /// Networks by the name the user writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelKind {
+pub enum ModelId {
     /// Small residual ConvNet.
     ConvNet,
     /// Small vision transformer.
     VitMicro,
     /// A network for photographs with the sizes of its paper.
-    Images(ImageSize),
+    Images(ImageModel),
     /// A transformer over tokens.
     Texts(TextModel),
     /// What a folder of published weights holds.
-    Published(Family),
+    Published(PretrainedFamily),
 }
 
 /// Published networks, by the name in their config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum PretrainedFamily {
     /// Encoder of texts (Devlin et al. 2019).
     Bert,
     /// Vision transformer (Dosovitskiy et al. 2021).
@@ -36,49 +36,49 @@ pub enum Family {
     Gpt2,
 }
 
-impl Family {
+impl PretrainedFamily {
     /// All of them.
-    pub const ALL: [Family; 6] = [
-        Family::Vit,
-        Family::Deit,
-        Family::Dinov2,
-        Family::ResNet,
-        Family::Bert,
-        Family::Gpt2,
+    pub const ALL: [PretrainedFamily; 6] = [
+        PretrainedFamily::Vit,
+        PretrainedFamily::Deit,
+        PretrainedFamily::Dinov2,
+        PretrainedFamily::ResNet,
+        PretrainedFamily::Bert,
+        PretrainedFamily::Gpt2,
     ];
 
     /// What it learns.
     pub fn task(self) -> Task {
         match self {
-            Family::Vit | Family::Deit | Family::Dinov2 | Family::ResNet => {
+            PretrainedFamily::Vit | PretrainedFamily::Deit | PretrainedFamily::Dinov2 | PretrainedFamily::ResNet => {
                 Task::ImageClassification
             }
-            Family::Bert => Task::TextClassification,
-            Family::Gpt2 => Task::LanguageModel,
+            PretrainedFamily::Bert => Task::TextClassification,
+            PretrainedFamily::Gpt2 => Task::LanguageModel,
         }
     }
 
     /// The name in configs.
     pub fn name(self) -> &'static str {
         match self {
-            Family::Bert => "bert",
-            Family::Vit => "vit",
-            Family::Deit => "deit",
-            Family::Dinov2 => "dinov2",
-            Family::ResNet => "resnet",
-            Family::Gpt2 => "gpt2",
+            PretrainedFamily::Bert => "bert",
+            PretrainedFamily::Vit => "vit",
+            PretrainedFamily::Deit => "deit",
+            PretrainedFamily::Dinov2 => "dinov2",
+            PretrainedFamily::ResNet => "resnet",
+            PretrainedFamily::Gpt2 => "gpt2",
         }
     }
 
     /// The name shown.
     pub fn label(self) -> &'static str {
         match self {
-            Family::Bert => "BERT",
-            Family::Vit => "ViT",
-            Family::Deit => "DeiT",
-            Family::Dinov2 => "DINOv2",
-            Family::ResNet => "ResNet",
-            Family::Gpt2 => "GPT-2",
+            PretrainedFamily::Bert => "BERT",
+            PretrainedFamily::Vit => "ViT",
+            PretrainedFamily::Deit => "DeiT",
+            PretrainedFamily::Dinov2 => "DINOv2",
+            PretrainedFamily::ResNet => "ResNet",
+            PretrainedFamily::Gpt2 => "GPT-2",
         }
     }
 }
@@ -225,42 +225,42 @@ impl TextModel {
     }
 }
 
-impl ModelKind {
+impl ModelId {
     /// The small ones for photographs, the suggested one first.
-    pub const SMALL: [ModelKind; 2] = [ModelKind::ConvNet, ModelKind::VitMicro];
+    pub const SMALL: [ModelId; 2] = [ModelId::CONV_NET, ModelId::VIT_MICRO];
 
     /// All of Ebb's own for photographs, the small ones first.
-    pub fn of_photographs() -> impl Iterator<Item = ModelKind> {
-        let sized = ImageSize::ALL.into_iter().map(ModelKind::Images);
-        ModelKind::SMALL.into_iter().chain(sized)
+    pub fn of_photographs() -> impl Iterator<Item = ModelId> {
+        let sized = ImageModel::ALL.into_iter().map(ModelId::Image);
+        ModelId::SMALL.into_iter().chain(sized)
     }
 
     /// The name in configs and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            ModelKind::ConvNet => "convnet",
-            ModelKind::VitMicro => "vit_micro",
-            ModelKind::Images(size) => size.name(),
-            ModelKind::Texts(model) => model.size.name(),
-            ModelKind::Published(family) => family.name(),
+            ModelId::CONV_NET => "convnet",
+            ModelId::VIT_MICRO => "vit_micro",
+            ModelId::Image(size) => size.name(),
+            ModelId::Text(model) => model.size.name(),
+            ModelId::Pretrained(family) => family.name(),
         }
     }
 
     /// The name shown.
     pub fn label(self) -> &'static str {
         match self {
-            ModelKind::ConvNet => "ConvNet",
-            ModelKind::VitMicro => "ViT-Micro/8",
-            ModelKind::Images(size) => size.label(),
-            ModelKind::Texts(model) => model.size.label(),
-            ModelKind::Published(family) => family.label(),
+            ModelId::CONV_NET => "ConvNet",
+            ModelId::VIT_MICRO => "ViT-Micro/8",
+            ModelId::Image(size) => size.label(),
+            ModelId::Text(model) => model.size.label(),
+            ModelId::Pretrained(family) => family.label(),
         }
     }
 
     /// Side of the images in pixels, unless asked otherwise.
     pub fn usual_side(self) -> u32 {
         match self {
-            ModelKind::Images(_) => 224,
+            ModelId::Image(_) => 224,
             _ => 64,
         }
     }
@@ -268,20 +268,20 @@ impl ModelKind {
     /// The image side must be a multiple of this, where the network is Ebb's own.
     pub fn multiple(self) -> u32 {
         match self {
-            ModelKind::ConvNet | ModelKind::Texts(_) | ModelKind::Published(_) => 1,
-            ModelKind::VitMicro => 8,
-            ModelKind::Images(size) => size.multiple(),
+            ModelId::CONV_NET | ModelId::Text(_) | ModelId::Pretrained(_) => 1,
+            ModelId::VIT_MICRO => 8,
+            ModelId::Image(size) => size.multiple(),
         }
     }
 
     /// What it learns.
     pub fn task(self) -> Task {
         match self {
-            ModelKind::ConvNet | ModelKind::VitMicro | ModelKind::Images(_) => {
+            ModelId::CONV_NET | ModelId::VIT_MICRO | ModelId::Image(_) => {
                 Task::ImageClassification
             }
-            ModelKind::Texts(model) => model.size.task(),
-            ModelKind::Published(family) => family.task(),
+            ModelId::Text(model) => model.size.task(),
+            ModelId::Pretrained(family) => family.task(),
         }
     }
 }

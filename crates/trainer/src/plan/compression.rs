@@ -6,39 +6,6 @@ use crate::error::Result;
 use models::DropPolicy;
 use runlog::RunConfig;
 
-/// Who chooses the tokens that are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropPolicy {
-    /// A network that is trained with the language model.
-    Learned,
-    /// Chance: every token alike.
-    Random,
-    /// Place: evenly spread.
-    EveryKth,
-    /// The tokens that are rarest in the texts trained on are kept, the commonest dropped.
-    Frequency,
-}
-
-impl DropPolicy {
-    /// All of them.
-    pub const ALL: [DropPolicy; 4] = [
-        DropPolicy::Learned,
-        DropPolicy::Random,
-        DropPolicy::EveryKth,
-        DropPolicy::Frequency,
-    ];
-
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            DropPolicy::Learned => "learned",
-            DropPolicy::Random => "random",
-            DropPolicy::EveryKth => "every-kth",
-            DropPolicy::Frequency => "frequency",
-        }
-    }
-}
-
 /// How a policy is learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learning {
@@ -85,9 +52,9 @@ pub struct Compression {
     pub learning: Learning,
     /// Fraction of the tokens of every window that is kept, rounded to whole tokens; absent, the
     /// policy keeps the tokens that are worth their cost.
-    pub kept_fraction: Option<f64>,
+    pub keep_fraction: Option<f64>,
     /// Cost of a kept token, in nats.
-    pub kept_cost: f64,
+    pub keep_cost: f64,
     /// Temperature of the choice at the first and the last step.
     pub temperature: (f64, f64),
     /// Number of steps over which the temperature falls.
@@ -118,10 +85,10 @@ impl Compression {
             &Learning::ALL.map(|l| (l.name(), l)),
         )?;
         // A cost alone leaves the fraction to the policy.
-        let kept_fraction = match (config.kept_fraction, config.kept_cost) {
+        let keep_fraction = match (config.keep_fraction, config.keep_cost) {
             (None, Some(cost)) if policy != DropPolicy::Learned => {
-                let allowed = "only a learned policy weighs a cost; add --kept-fraction";
-                return Err(invalid_setting("kept_cost", cost, allowed));
+                let allowed = "only a learned policy weighs a cost; add --keep-fraction";
+                return Err(invalid_setting("keep_cost", cost, allowed));
             }
             (None, Some(_)) => None,
             (fraction, _) => Some(fraction.unwrap_or(KEPT_FRACTION)),

@@ -37,8 +37,8 @@ impl Plan {
     pub(crate) fn network(&self, device: &Device) -> Result<(Network, Parameters)> {
         let (side, classes) = (self.input_size as usize, self.heads().outputs());
         let dtype = self.precision.master_dtype();
-        match &self.origin {
-            Some(origin) => origin.build(&self.purpose(self.input_size, device)),
+        match &self.pretrained {
+            Some(pretrained) => pretrained.build(&self.purpose(self.input_size, device)),
             None => Ok(Network::build(
                 self.model, side, classes, self.seed, dtype, device,
             )?),
@@ -76,7 +76,7 @@ impl Plan {
     ///
     /// # Errors
     /// The network cannot be built.
-    pub fn trained_numbers(&self) -> Result<u64> {
+    pub fn trained_parameters(&self) -> Result<u64> {
         let (_, parameters) = self.network_of_zeros(self.model, self.input_size)?;
         Ok(parameters.count() as u64)
     }

@@ -9,10 +9,10 @@ use crate::checkpoint::{self, OptimizerState};
 use crate::error::{Result, TrainError};
 use crate::machine::Machine;
 use crate::manifest;
-use crate::origin::config_of;
+use crate::pretrained::config_of;
 use crate::plan::Plan;
-use crate::roster;
-use crate::task::{Data, Sample, Supply, TrainedPiece};
+use crate::manifest;
+use crate::task::{Data, Sample, Supply, MicroBatchResult};
 use crate::threads::on_threads;
 use crate::train::with_window_counts;
 use candle_core::DType;
@@ -46,7 +46,7 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
     on_threads(plan.threads as usize, || {
         let chosen = trusted(plan.device, machine.certificate.as_deref())?;
         let (loaded, damaged) = checkpoint::newest(run)?;
-        let mut learner = Learner::new(&trained, &chosen.device)?;
+        let mut learner = TrainState::new(&trained, &chosen.device)?;
         checkpoint::load(&loaded, &mut learner, OptimizerState::Skip)?;
         if plan.config.precision != trained.config.precision {
             learner = converted(&learner.parameters, &plan, &chosen)?;

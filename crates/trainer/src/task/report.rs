@@ -204,7 +204,7 @@ mod tests {
         let names = ["ant", "bee", "cicada", "dragonfly"].map(str::to_owned);
         let inputs = MetricInputs {
             held_out_bytes: 0,
-            heads: Heads::of_classes(4),
+            heads: Heads::for_classes(4),
             columns: &[],
         };
         let metrics = ImageTask::metrics(&sum, &inputs);

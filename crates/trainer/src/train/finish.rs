@@ -45,8 +45,8 @@ pub(super) fn finish(session: &mut Session, reason: StopReason) -> Result<RunOut
     session.log.emit(RunEvent::Stopped {
         at_ms: session.log.now_ms(),
         step: session.state.step,
-        why: reason,
-        sentence,
+        reason: reason,
+        message: sentence,
     })?;
     let has_classes = !session.plan.classes.is_empty();
     let evaluation = session.state.evaluation.filter(|_| has_classes);

@@ -28,11 +28,11 @@ use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
 use trainer::forecast::{Forecast, Forms, Target};
-use trainer::models::merged;
-use trainer::published::{Classes, PublishedFolder};
+use models::merged;
+use models::hub_format::{Classes, PublishedFolder};
 use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
-use trainer::rooms::{Learner, Trained};
-use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
+use trainer::rooms::{TrainState, Trained};
+use trainer::{PretrainedFamily, ModelId, OptimizerKind, Pretrained, Plan};
 
 /// A way to fine-tune, as settings of a config.
 #[derive(Debug, Clone, Copy, Default)]

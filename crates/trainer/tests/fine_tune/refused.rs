@@ -4,7 +4,7 @@ use crate::folders::{assert_says, copied, fixture};
 use crate::{Tuned, vit};
 use candle_core::{DType, Device};
 use runlog::RunConfig;
-use trainer::Origin;
+use trainer::Pretrained;
 use trainer::rooms::TrainState;
 
 #[test]

@@ -5,12 +5,12 @@
 use candle_core::{DType, Device};
 use dataset::Sample;
 use models::Network;
-use runlog::{Every, RunConfig};
+use runlog::{Interval, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
-use trainer::models::Network;
+use models::Network;
 use trainer::rooms::{AccumulatedBatch, EffectiveBatch, ForwardContext, TrainState};
-use trainer::{Augmentation, Balance, Heads, ModelKind, OptimizerKind, Plan, Precision, Wanted};
+use trainer::{Augmentation, Balance, Heads, ModelId, OptimizerKind, Plan, Precision, Wanted};
 
 /// Side of the images in pixels: twice the smallest that every model accepts.
 pub const SIDE: usize = 16;
@@ -109,7 +109,7 @@ pub fn precision(dtype: DType) -> Precision {
 }
 
 /// A plan for training on these samples.
-pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64) -> Plan {
+pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) -> Plan {
     Plan {
         folder: "images".into(),
         name: "images".to_owned(),
@@ -145,7 +145,7 @@ pub fn plan(model: ModelKind, optimizer: OptimizerKind, dtype: DType, steps: u64
         workers: None,
         memory_cap_bytes: None,
         memory_cap_fraction: None,
-        politeness: None,
+        max_system_fraction: None,
         max_suspended_ms: None,
         seed: 7,
         dev_samples: None,

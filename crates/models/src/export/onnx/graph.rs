@@ -88,10 +88,11 @@ impl<'a> Graph<'a> {
 
     /// The values of a parameter, on the CPU.
     pub fn value(&self, name: &str) -> Result<Tensor> {
-        let tensor = self.values.get(name).ok_or_else(|| {
-            let reason =
-                format!("the run has no weights {name}; its checkpoint is of another network");
-            TrainError::NotTrainable { message: reason }
+        let tensor = self.parameters.get(name).ok_or_else(|| {
+            let reason = format!(
+                "the run has no parameter {name}; its checkpoint belongs to another network"
+            );
+            ModelError::NotExportable(reason)
         })?;
         Ok(tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
     }

@@ -1,7 +1,7 @@
 //! The defaults of a plan for labeled texts or documents. Reads no file.
 
 use super::super::checks::{find_by_name, invalid_setting};
-use super::super::{Compression, ModelKind, TextModel, TextSize};
+use super::super::{Compression, ModelId, TextModel, TextSize};
 use super::{DatasetDefaults, DatasetRef, SAMPLES_SEEN, pretrained_model, refuse, seed};
 use crate::error::Result;
 use crate::plan::Augmentation;
@@ -37,15 +37,15 @@ pub(super) fn texts(
     config: &RunConfig,
     found: &TextInspection,
     kind: &str,
-    origin: Option<&Origin>,
+    pretrained: Option<&Pretrained>,
 ) -> Result<DatasetDefaults> {
     let task = DatasetRef::Texts(found).configured_task(config)?;
-    let size = match origin {
+    let size = match pretrained {
         Some(_) => None,
         None => Some(own_size(config, task)?),
     };
     let is_language = found.task == Task::LanguageModel;
-    refuse_foreign(config, task, is_language, origin)?;
+    refuse_foreign(config, task, is_language, pretrained)?;
     let vocabulary = if is_language {
         Tokenizer::bytes().vocabulary() as u32
     } else {
@@ -57,7 +57,7 @@ pub(super) fn texts(
         Task::TokenCompression => Some(Compression::from_config(config, seed)?),
         _ => None,
     };
-    let bytes_per_token = match (origin, config.vocabulary) {
+    let bytes_per_token = match (pretrained, config.vocabulary) {
         (None, None) => 1,
         (Some(_), _) | (_, Some(_)) => TOKEN_BYTES,
     };
@@ -79,7 +79,7 @@ pub(super) fn texts(
                 vocabulary: config.vocabulary.unwrap_or(vocabulary),
                 policy: compression.map(|compression| compression.policy),
             }),
-            (None, Some(origin)) => pretrained_model(config, origin)?,
+            (None, Some(pretrained)) => pretrained_model(config, pretrained)?,
             (None, None) => return Err(invalid_setting("model", "", "choose a model")),
         },
         input_size: tokens,
@@ -98,7 +98,7 @@ pub(super) fn texts(
             (false, "metal" | "cuda") => 64,
             (false, _) => 32,
         },
-        epochs: default_epochs(is_language, origin.is_some(), train_samples),
+        epochs: default_epochs(is_language, pretrained.is_some(), train_samples),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
         compression,
@@ -107,7 +107,7 @@ pub(super) fn texts(
 
 /// The size of Ebb's own network that a config asks for; the first one of the task by default.
 fn own_size(config: &RunConfig, task: Task) -> Result<TextSize> {
-    let sizes = TextSize::ALL.into_iter().filter(|size| size.task() == task);
+    let sizes = TextSize::for_task(model_task(task));
     let sizes: Vec<(&str, TextSize)> = sizes.map(|size| (size.name(), size)).collect();
     let default = sizes.first().map_or("", |(name, _)| name);
     find_by_name("model", config.model.as_deref().unwrap_or(default), &sizes)
@@ -150,7 +150,7 @@ fn refuse_foreign(
         let none = "documents have no classes; leave it out";
         refuse("class_weights", config.class_weights.as_ref(), none)?;
     }
-    if origin.is_some() {
+    if pretrained.is_some() {
         let own = "pretrained weights bring their own; leave it out";
         refuse("vocabulary", config.vocabulary, own)?;
     }
@@ -169,8 +169,8 @@ fn length(
         _ if found.task == Task::LanguageModel => WINDOW,
         _ => default_tokens(found),
     };
-    let limit = origin
-        .and_then(Origin::room)
+    let limit = pretrained
+        .and_then(Pretrained::room)
         .map_or(u32::MAX, |(tokens, _)| tokens);
     let tokens = config.tokens.unwrap_or(default.min(limit));
     if tokens > limit {
