@@ -4,12 +4,11 @@
 //! a value.
 
 mod activity;
-mod certificate;
+mod batch_gradients;
 mod checkpoint;
 mod control;
-pub mod bench;
-pub mod doctor;
-pub mod forecast;
+mod device_check;
+pub mod estimate;
 mod effective_batch;
 mod error;
 mod durable;
@@ -27,7 +26,6 @@ mod average;
 mod pending;
 mod pilot;
 mod plan;
-pub mod receipt;
 mod precision;
 mod recorder;
 mod replay;
@@ -39,11 +37,14 @@ mod session;
 mod task;
 mod train;
 
-pub use certificate::Certificate;
+pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
 pub use control::{Control, Request};
+pub use device_check::{DeviceCheck, Finding, checked_device};
+pub use effective_batch::{EffectiveBatch, Whole};
 pub use error::{Result, TrainError};
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
+pub use optimizer::Optimizer;
 pub use origin::{Origin, TrainsChoice};
 pub use plan::{
     Augmentation, Compression, DropPolicy, Dropped, Family, ImageSize, Learning, ModelKind,
@@ -58,7 +59,8 @@ pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge, take_peak_bytes};
 pub use task::{
-    Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken, wilson,
+    Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken,
+    TrainedPiece, wilson,
 };
 pub use train::{Ending, Flight, on_threads, resume, start};
 

@@ -64,7 +64,7 @@ struct Block {
 
 /// A checkpointed block of so many channels keeps what its last convolution gives: a value of it costs more than a thousand
 /// products to compute again. All convolutions of a residual network cost about as much, but the deeper ones give less.
-pub(crate) fn keeps_last(channels: usize) -> bool {
+pub fn keeps_last(channels: usize) -> bool {
     products(channels, KERNEL) > 1000
 }
 

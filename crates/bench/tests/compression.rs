@@ -1,0 +1,270 @@
+//! Token compression: no split changes the training, hard decisions and noise included, whatever the policy learns by; and a
+//! policy learns.
+
+// Helpers of tests are tests: what fails here fails the claim.
+#![allow(clippy::unwrap_used)]
+
+use bench::split_check::{Splits, compare};
+use dataset::{Found, InspectOptions, Task, TextOptions, look};
+use runlog::{RunConfig, RunFolder};
+use tape::inplace::to_f64;
+use tape::{Cancel, Stream};
+use tempfile::TempDir;
+use trainer::Plan;
+use trainer::rooms::{Ahead, Data, EffectiveBatch, Learner, Sample, Supply, Whole};
+
+const STEPS: u64 = 50;
+/// Samples a step: the windows of an epoch are no multiple of it, and the last one is short.
+const BATCH: u32 = 7;
+
+/// Sentences with a word that cannot be guessed among words that can.
+fn book() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for i in 0..6u64 {
+        let stream = Stream::new(4).at(i);
+        let line = |n: u64| {
+            let letter = |at: u64| (b'a' + (stream.at(n).uniform(at) * 26.0) as u8) as char;
+            let name: String = (0..4).map(letter).collect();
+            format!("The name of it was {name} and so on. ")
+        };
+        let text: String = (0..40).map(line).collect();
+        std::fs::write(folder.path().join(format!("{i}.txt")), text).unwrap();
+    }
+    folder
+}
+
+fn config(policy: &str) -> RunConfig {
+    RunConfig {
+        task: Some(Task::TokenCompression.name().to_owned()),
+        model: Some("compress_micro".to_owned()),
+        policy: Some(policy.to_owned()),
+        precision: Some("f64".to_owned()),
+        steps: Some(STEPS),
+        effective_batch: Some(BATCH),
+        tokens: Some(30),
+        device: Some("cpu".to_owned()),
+        threads: Some(2),
+        ..RunConfig::default()
+    }
+}
+
+fn learning(how: &str) -> RunConfig {
+    RunConfig {
+        policy_learning: Some(how.to_owned()),
+        ..config("learned")
+    }
+}
+
+fn opened(folder: &TempDir, config: &RunConfig) -> (Plan, Data) {
+    let found = look(
+        folder.path(),
+        &InspectOptions::default(),
+        &TextOptions::default(),
+        &|_| {},
+    )
+    .unwrap();
+    assert!(matches!(found, Found::Texts(_)));
+    let plan = Plan::check(config, &found).unwrap();
+    assert_eq!(plan.task(), Task::TokenCompression);
+    let run = tempfile::tempdir().unwrap();
+    let run = RunFolder {
+        path: run.path().to_owned(),
+    };
+    std::fs::create_dir_all(&run.path).unwrap();
+    let data = Data::open(&plan, &found, &run).unwrap();
+    (plan, data)
+}
+
+/// The samples of a step.
+fn samples(plan: &Plan, data: &Data, step: u64) -> Vec<Sample> {
+    let mut supply = Supply::start(plan, data, Ahead::of(plan, 0, 0), step);
+    let count = supply.begin(step);
+    supply
+        .fetch(count)
+        .into_iter()
+        .map(|s| s.unwrap())
+        .collect()
+}
+
+fn learner(plan: &Plan) -> Learner {
+    Learner::new(plan, &candle_core::Device::Cpu).unwrap()
+}
+
+/// What each step came to, worked off in the pieces that `split` gives for a count.
+fn steps(
+    (plan, data): &(Plan, Data),
+    count: u64,
+    split: impl Fn(u64, usize) -> Vec<usize>,
+) -> Vec<Whole> {
+    let mut learner = learner(plan);
+    let step = |step: u64| {
+        let samples = samples(plan, data, step);
+        let mut batch = EffectiveBatch::<Sample>::new(samples.len());
+        let sizes = split(step, samples.len());
+        batch.pending.deliver(samples.into_iter().map(Ok).collect());
+        for size in sizes {
+            let piece = learner
+                .gradients(Cancel::default(), batch.pending.piece(size))
+                .unwrap();
+            batch.add(piece).unwrap();
+        }
+        let whole = batch.whole().unwrap();
+        assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
+        whole
+    };
+    (0..count).map(step).collect()
+}
+
+/// The gradient of one effective batch in many splits, and the losses of fifty steps in random ones.
+#[track_caller]
+fn check(name: &str, config: &RunConfig) {
+    let folder = book();
+    let opened = opened(&folder, config);
+    let (plan, data) = &opened;
+    let last = plan.steps_per_epoch - 1;
+    let (first, short) = (samples(plan, data, 0), samples(plan, data, last));
+    assert!(short.len() < first.len(), "the last batch is short");
+    let learner = learner(plan);
+    for batch in [&first, &short] {
+        let splits = Splits::Standard { random: 4 };
+        let splits = splits.for_batch(batch.len(), Stream::new(2)).unwrap();
+        let piece = |range| learner.gradients(Cancel::default(), &batch[range]);
+        let found = compare(&learner.parameters, batch.len(), splits, piece).unwrap();
+        let worst = found.worst();
+        println!(
+            "{name}: gradients differ by {:.1e} ({})",
+            worst.difference, worst.name
+        );
+        assert!(worst.difference <= 1e-10, "{name}: {worst:?}");
+        let all_learn = found.parameters.iter().all(|line| line.norm > 0.0);
+        assert!(all_learn, "{name}: a parameter has no gradient");
+    }
+    let unsplit = steps(&opened, STEPS, |_, count| vec![count]);
+    let random = |step, count: usize| {
+        let (stream, mut left, mut sizes) = (Stream::new(8).at(step), count, Vec::new());
+        while left > 0 {
+            let size = 1 + (stream.uniform(sizes.len() as u64) * left as f64) as usize;
+            sizes.push(size.min(left));
+            left -= size.min(left);
+        }
+        sizes
+    };
+    let split = steps(&opened, STEPS, random);
+    let pairs = split.iter().zip(&unsplit);
+    let worst = pairs.clone().map(|(a, b)| (a.loss - b.loss).abs() / b.loss);
+    let worst = worst.fold(0.0, f64::max);
+    println!("{name}: losses of {STEPS} steps differ by {worst:.1e}");
+    assert!(worst <= 1e-4, "{name}: {worst:e}");
+    for (a, b) in pairs {
+        let (a, b) = (a.measures.means(), b.measures.means());
+        assert_eq!(a["kept_fraction"], b["kept_fraction"], "{name}");
+        assert!((a["reward"] - b["reward"]).abs() < 1e-4, "{name}");
+    }
+    let (first, last) = (unsplit[0].loss, unsplit[STEPS as usize - 1].loss);
+    assert!(last < 0.9 * first, "{name} learns nothing: {first} {last}");
+}
+
+#[test]
+fn no_split_changes_what_a_relaxed_policy_learns() {
+    check("gumbel", &learning("gumbel"));
+}
+
+#[test]
+fn no_split_changes_what_a_policy_gradient_learns() {
+    check("policy gradient", &learning("policy-gradient"));
+}
+
+#[test]
+fn no_split_changes_what_both_learn_together() {
+    check("joint", &learning("joint"));
+}
+
+#[test]
+fn no_split_changes_what_a_policy_that_weighs_a_cost_learns() {
+    let config = RunConfig {
+        kept_cost: Some(1.0),
+        ..learning("joint")
+    };
+    check("cost", &config);
+}
+
+#[test]
+fn no_split_changes_what_a_model_of_random_gaps_learns() {
+    check("random", &config("random"));
+}
+
+#[test]
+fn every_policy_keeps_the_share_it_was_given() {
+    let folder = book();
+    for policy in ["learned", "random", "every-kth", "frequency"] {
+        for fraction in [0.5, 0.2] {
+            let config = RunConfig {
+                kept_fraction: Some(fraction),
+                ..config(policy)
+            };
+            let (plan, data) = opened(&folder, &config);
+            let learner = learner(&plan);
+            let samples = samples(&plan, &data, 0);
+            let trained = learner.gradients(Cancel::default(), &samples).unwrap();
+            let evaluated = learner.evaluate(Cancel::default(), &samples).unwrap();
+            for sums in [trained.measures, evaluated.measures] {
+                let kept = sums.means()["kept_fraction"];
+                assert!(
+                    (kept - fraction).abs() < 0.01,
+                    "{policy} {fraction}: {kept}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_must_pay_for_tokens_keeps_fewer_of_them() {
+    let folder = book();
+    let kept = |cost| {
+        let config = RunConfig {
+            kept_cost: Some(cost),
+            ..learning("joint")
+        };
+        let steps = steps(&opened(&folder, &config), 40, |_, count| vec![count]);
+        steps[39].measures.means()["kept_fraction"]
+    };
+    let (cheap, dear) = (kept(0.1), kept(6.0));
+    assert!(cheap > 0.7 && dear < 0.3, "{cheap} {dear}");
+}
+
+#[test]
+fn what_cannot_be_guessed_is_kept_once_it_is_learnt() {
+    let folder = book();
+    let config = RunConfig {
+        precision: Some("f32".to_owned()),
+        kept_fraction: Some(0.2),
+        steps: Some(200),
+        learning_rate: Some(3e-3),
+        ..learning("joint")
+    };
+    let loss = |policy: &str| {
+        let config = RunConfig {
+            policy: Some(policy.to_owned()),
+            ..config.clone()
+        };
+        let steps = steps(&opened(&folder, &config), 200, |_, count| vec![count]);
+        steps[190..].iter().map(|step| step.loss).sum::<f64>() / 10.0
+    };
+    let (learned, random) = (loss("learned"), loss("random"));
+    assert!(learned < 0.8 * random, "{learned} {random}");
+}
+
+#[test]
+fn one_walk_back_serves_both_networks() {
+    let folder = book();
+    let (plan, data) = opened(&folder, &learning("joint"));
+    let learner = learner(&plan);
+    let piece = learner.gradients(Cancel::default(), &samples(&plan, &data, 0));
+    let piece = piece.unwrap();
+    for part in ["model.", "policy."] {
+        let of_part = learner.parameters.iter().zip(&piece.gradients);
+        let mut of_part = of_part.filter(|(p, _)| p.name.starts_with(part));
+        assert!(of_part.all(|(_, g)| to_f64(g).unwrap().iter().any(|v| *v != 0.0)));
+    }
+}
