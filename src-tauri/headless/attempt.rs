@@ -33,8 +33,8 @@ pub fn inspect(config: &RunConfig, folder: &Path) -> Result<Found, Failure> {
     look_at(folder, config)
 }
 
-/// Trains as `config` says. Calls `on_event` for every event; it may ask the run to stop. A run that fails gives its events until
-/// then; a config that is refused is an error.
+/// Trains as `config` says. Calls `on_event` for every event; it may ask the run to stop. A run
+/// that fails gives its events until then; a config that is refused is an error.
 pub fn train(
     config: &RunConfig,
     found: &Found,

@@ -1,5 +1,6 @@
-//! `ebb bench`: seconds per step, memory, and the fraction of the machine's matrix-product rate, for fixed workloads. Every case
-//! has its own process, because the peak footprint is a process's and a warm allocator would favour later cases.
+//! `ebb bench`: seconds per step, memory, and the fraction of the machine's matrix-product rate,
+//! for fixed workloads. Every case has its own process, because the peak footprint is a process's
+//! and a warm allocator would favour later cases.
 
 use super::args;
 use super::doctor::wanted;
@@ -127,8 +128,8 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
     }
 }
 
-/// The error for a value so far from its kink that rounding does not explain its side. Comparing on the same sides would hide a
-/// fault.
+/// The error for a value so far from its kink that rounding does not explain its side. Comparing on
+/// the same sides would hide a fault.
 fn unexplained(case: &Case, parting: &Parting) -> Failure {
     Failure::new(format!(
         "{} at batch {}: a value of operation {} with kinks is on another side than in f64, {:.1e} of the operation's scale from the kink, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
@@ -215,7 +216,8 @@ fn measure_case(case: Case, args: &args::Bench, threads: usize) -> Result<(), Fa
     Ok(())
 }
 
-/// Runs this binary once per case, with its output on this process's. A case that fails does not keep the others from running.
+/// Runs this binary once per case, with its output on this process's. A case that fails does not
+/// keep the others from running.
 fn measure_in_own_processes(
     cases: &[Case],
     args: &args::Bench,
@@ -339,7 +341,8 @@ impl CaseResult {
     }
 }
 
-/// Highest footprint of this process, which is a case's figure only if the case has its own process.
+/// Highest footprint of this process, which is a case's figure only if the case has its own
+/// process.
 fn peak_rss_bytes() -> u64 {
     pressure::take_own_peak_bytes().unwrap_or_else(pressure::own_footprint_bytes)
 }

@@ -1,5 +1,6 @@
-//! `ebb sweep-batch --controller`: what the memory controller costs while no other app needs memory. The automatic micro-batch
-//! and fixed ones train the same batches, taking turns step by step.
+//! `ebb sweep-batch --controller`: what the memory controller costs while no other app needs
+//! memory. The automatic micro-batch and fixed ones train the same batches, taking turns step by
+//! step.
 
 use super::args::SweepBatch;
 use super::attempt;
@@ -13,8 +14,8 @@ use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
 use trainer::Request;
 
-/// Trains with the automatic micro-batch and with each fixed one, and prints their throughput as a fraction of the best fixed
-/// one's.
+/// Trains with the automatic micro-batch and with each fixed one, and prints their throughput as a
+/// fraction of the best fixed one's.
 pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     let batch = args.batches.iter().copied().max().unwrap_or(1);
     let steps = total_steps(args.steps);
@@ -60,7 +61,8 @@ struct Trial {
 }
 
 impl Trial {
-    /// Trains once with this micro-batch, or with the automatic one. Calls `after_step` after each step.
+    /// Trains once with this micro-batch, or with the automatic one. Calls `after_step` after each
+    /// step.
     fn train(
         &self,
         fixed: Option<u32>,

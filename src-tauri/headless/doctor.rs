@@ -1,5 +1,5 @@
-//! `ebb doctor`: prints facts about the machine, then compares the chosen device with the CPU in f64: every operation and the small
-//! models in f32, and every operation in the half precisions.
+//! `ebb doctor`: prints facts about the machine, then compares the chosen device with the CPU in
+//! f64: every operation and the small models in f32, and every operation in the half precisions.
 
 use super::args;
 use super::failure::Failure;
@@ -15,7 +15,8 @@ use trainer::{Chosen, DeviceCheck, Finding, Machine, Wanted, choose, default_thr
 /// How long the cost of the monitor is measured.
 const MONITORED: Duration = Duration::from_secs(2);
 
-/// Runs `ebb doctor`. Exit code 1 if an operation is wrong: Ebb then refuses the device, or the precision on it.
+/// Runs `ebb doctor`. Exit code 1 if an operation is wrong: Ebb then refuses the device, or the
+/// precision on it.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
     let chosen = choose(wanted).map_err(|error| Failure::new(error.to_string()))?;

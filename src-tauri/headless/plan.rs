@@ -1,5 +1,5 @@
-//! `ebb plan`: what fits, before anything trains. Prints footprints by micro-batch, a config to begin with, its headroom, and the
-//! time of an epoch.
+//! `ebb plan`: what fits, before anything trains. Prints footprints by micro-batch, a config to
+//! begin with, its headroom, and the time of an epoch.
 //!
 //! Refuses to know how memory is estimated.
 
@@ -119,7 +119,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         effective_batch,
         fixed_micro_batch: None,
     };
-    let row = Row::new(Estimate::of(memory, data), &machine);
+    let row = Row::new(Estimate::new(memory, data), &machine);
     let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
     let seconds = match (&row.suggested, args.mac) {
         (Ok(config), None) => {

@@ -1,5 +1,5 @@
-//! `ebb sweep-batch`: trains several batch sizes on one folder. Each has its own process, so that one that does not fit is a row
-//! of the table and does not end the sweep.
+//! `ebb sweep-batch`: trains several batch sizes on one folder. Each has its own process, so that
+//! one that does not fit is a row of the table and does not end the sweep.
 
 use super::args::SweepBatch;
 use super::attempt::{self, Attempt};

@@ -1,5 +1,5 @@
-//! `ebb verify-split`: compares the gradient of one effective batch in several splits with the unsplit gradient. Exit code 1 if a
-//! difference is more than rounding.
+//! `ebb verify-split`: compares the gradient of one effective batch in several splits with the
+//! unsplit gradient. Exit code 1 if a difference is more than rounding.
 
 use super::args;
 use super::doctor::wanted;

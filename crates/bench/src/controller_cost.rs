@@ -1,11 +1,12 @@
-//! What the memory controller costs while no other app needs memory. The automatic micro-batch and fixed ones train the same
-//! batches in one process, taking turns step by step, so that whatever slows the machine for longer than a step slows all of
-//! them alike.
+//! What the memory controller costs while no other app needs memory. The automatic micro-batch and
+//! fixed ones train the same batches in one process, taking turns step by step, so that whatever
+//! slows the machine for longer than a step slows all of them alike.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Steps of each training that do not count: the first includes set-up, and the controller starts with small micro-batches.
+/// Steps of each training that do not count: the first includes set-up, and the controller starts
+/// with small micro-batches.
 const WARM_UP: usize = 10;
 
 /// Seconds of each step of one training.
@@ -30,7 +31,8 @@ impl StepTimes {
         self.steady().iter().sum::<f64>() / self.steady().len() as f64
     }
 
-    /// Throughput as a fraction of `best`'s, and its standard error, from pairs of neighbouring steps.
+    /// Throughput as a fraction of `best`'s, and its standard error, from pairs of neighbouring
+    /// steps.
     pub fn fraction_of(&self, best: &StepTimes) -> (f64, f64) {
         let fraction = best.mean() / self.mean();
         let pairs = best.steady().iter().zip(self.steady());
@@ -44,18 +46,20 @@ impl StepTimes {
 /// What a training does after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterStep {
+    /// Works the next step.
     Continue,
+    /// Ends before the next step.
     Stop,
 }
 
-/// A training that [`compare_controller`] runs on a thread of its own. It calls the function after each step, with the number
-/// of the step and its micro-batches.
+/// A training that [`compare_controller`] runs on a thread of its own. It calls the function after
+/// each step, with the number of the step and its micro-batches.
 pub type Train<'a, E> = dyn Fn(Option<u32>, &mut (dyn FnMut(u64, &[u32]) -> AfterStep + Send)) -> Result<(), E>
     + Sync
     + 'a;
 
-/// Trains with the automatic micro-batch and with each of the `fixed` ones, `steps` steps after the warm-up. Gives the times of
-/// the automatic one first.
+/// Trains with the automatic micro-batch and with each of the `fixed` ones, `steps` steps after the
+/// warm-up. Gives the times of the automatic one first.
 ///
 /// # Errors
 /// The first error of a training. `panicked` makes the error of one that panicked.
@@ -176,7 +180,8 @@ impl Turns {
         self.change(Ring::next, |ring| ring.at != me)
     }
 
-    /// Ends the last step and waits for the other members, which the end of this training would slow down.
+    /// Ends the last step and waits for the other members, which the end of this training would
+    /// slow down.
     fn finish(&self) -> bool {
         let finish = |ring: &mut Ring| {
             ring.next();

@@ -7,7 +7,8 @@ use tape::{Cancel, Kernels, Parameters, Tape};
 use trainer::estimate::{DryRun, MemoryEstimate, NetworkFacts, Target, Variants};
 use trainer::{OptimizerKind, Result, TrainedPiece, on_threads};
 
-/// Fraction of the machine's matrix-product rate that a whole step reaches. The workloads reach 0.55 to 0.72.
+/// Fraction of the machine's matrix-product rate that a whole step reaches. The workloads reach
+/// 0.55 to 0.72.
 const STEP_FRACTION: f64 = 0.6;
 
 /// A workload's network with zeros for weights, in f32.
@@ -60,7 +61,8 @@ pub fn estimate_workload(
     MemoryEstimate::for_network(&network, &dry_run, checkpointed, target, variants)
 }
 
-/// Seconds per step of a workload on the CPU, from its operations and this machine's measured rate. `None` for another device.
+/// Seconds per step of a workload on the CPU, from its operations and this machine's measured rate.
+/// `None` for another device.
 ///
 /// # Errors
 /// The rate cannot be measured for want of memory or threads.

@@ -1,9 +1,12 @@
-//! Floating-point operations of a step's matrix products and convolutions, computed from the shapes alone.
+//! Floating-point operations of a step's matrix products and convolutions, computed from the shapes
+//! alone.
 //!
-//! A product of [m, k] and [k, n] takes `2 m n k` operations in the forward pass and twice that in the backward pass, one
-//! product for each operand's gradient. A product whose left operand is data takes `2 m n k` in the backward pass. A checkpointed
-//! block takes one more forward pass, without its last product if nothing reads that result again. Attention's products count in
-//! full, causal or not. Work that a blocked kernel repeats is not work that the step needs, so it does not count.
+//! A product of [m, k] and [k, n] takes `2 m n k` operations in the forward pass and twice that in
+//! the backward pass, one product for each operand's gradient. A product whose left operand is data
+//! takes `2 m n k` in the backward pass. A checkpointed block takes one more forward pass, without
+//! its last product if nothing reads that result again. Attention's products count in full, causal
+//! or not. Work that a blocked kernel repeats is not work that the step needs, so it does not
+//! count.
 
 use crate::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
 use trainer::models::{ResNetShape, Stem, keeps_last};
@@ -65,7 +68,8 @@ impl Workload {
 }
 
 impl Forward {
-    /// Operations of the second forward pass: the checkpointed blocks, and the stem if all blocks are checkpointed.
+    /// Operations of the second forward pass: the checkpointed blocks, and the stem if all blocks
+    /// are checkpointed.
     fn recomputed(&self, checkpointed: usize) -> f64 {
         let blocks = self.blocks.iter().take(checkpointed);
         let blocks: f64 = blocks.map(|block| block.recomputed).sum();
@@ -87,7 +91,8 @@ fn product(m: usize, k: usize, n: usize) -> f64 {
     2.0 * m as f64 * k as f64 * n as f64
 }
 
-/// A transformer block: queries, keys and values, attention's two products, its projection, and an MLP of four widths.
+/// A transformer block: queries, keys and values, attention's two products, its projection, and an
+/// MLP of four widths.
 fn block(tokens: usize, width: usize) -> BlockFlops {
     let down = product(tokens, width, 4 * width);
     let before = product(tokens, width, 3 * width)
@@ -146,7 +151,8 @@ mod tests {
 
     #[test]
     fn forward_passes_count_as_published() {
-        // torchvision's page of ResNet-18 gives 1.81 GFLOPS, meaning multiply-adds, with 1,000 classes.
+        // torchvision's page of ResNet-18 gives 1.81 GFLOPS, meaning multiply-adds, with 1,000
+        // classes.
         check(Workload::ResNet18, 1.814e9);
         // timm's table gives 1.26 G for ViT-Tiny/16, with 1,000 classes.
         check(Workload::VitTiny, 1.258e9);
@@ -166,7 +172,8 @@ mod tests {
             assert!((more / (2.0 * recomputed) - 1.0).abs() < 1e-12);
             assert_eq!(workload.flops(6, 1), 3.0 * workload.flops(2, 1));
         }
-        // Without attention's two products a block takes 12 w², of which the MLP's second product takes 4 w².
+        // Without attention's two products a block takes 12 w², of which the MLP's second product
+        // takes 4 w².
         let block = Workload::Gpt125m.forward().blocks[0];
         let squares = 2.0 * product(512, 768, 512);
         let share = (block.recomputed - squares) / (block.forward - squares);

@@ -1,7 +1,8 @@
 //! Compares a workload's gradients with those of the CPU in f64, from the same weights and samples.
 //!
-//! A network with kinks (ReLU, max-pooling) has a different gradient on each side of a kink, and rounding may put a value on the
-//! other side. So f64 is run twice: on its own sides of the kinks, and on the sides that the judged run took.
+//! A network with kinks (ReLU, max-pooling) has a different gradient on each side of a kink, and
+//! rounding may put a value on the other side. So f64 is run twice: on its own sides of the kinks,
+//! and on the sides that the judged run took.
 
 use crate::measure::Case;
 use crate::workload::{ForwardOptions, Model};
@@ -15,7 +16,8 @@ use trainer::{Precision, Result, TrainedPiece};
 pub struct GradientComparison {
     /// From f64 on its own sides of the kinks.
     pub plain: RelativeDifference,
-    /// From f64 on the judged run's sides, and where the two runs took different sides. `None` if the network has no kinks.
+    /// From f64 on the judged run's sides, and where the two runs took different sides. `None` if
+    /// the network has no kinks.
     pub same_kinks: Option<(RelativeDifference, Parting)>,
 }
 
@@ -32,14 +34,14 @@ pub struct RelativeDifference {
     pub name: String,
 }
 
-/// A value this close to its kink may have crossed it by rounding, in units in the last place at the scale of its operation's
-/// values. f32 rounds each of the thousands of terms of a sum.
+/// A value this close to its kink may have crossed it by rounding, in units in the last place at
+/// the scale of its operation's values. f32 rounds each of the thousands of terms of a sum.
 const KINK_ULPS: f64 = 64.0;
 /// The limit for the half precisions, which round only the stored value.
 const HALF_KINK_ULPS: f64 = 16.0;
 
-/// Largest distance from its kink, over the scale of its operation's values, at which a value may be on another side than in
-/// f64 because of rounding.
+/// Largest distance from its kink, over the scale of its operation's values, at which a value may
+/// be on another side than in f64 because of rounding.
 pub fn kink_tolerance(precision: Precision) -> f64 {
     let ulps = if precision.is_half() {
         HALF_KINK_ULPS
@@ -50,16 +52,16 @@ pub fn kink_tolerance(precision: Precision) -> f64 {
 }
 
 impl GradientComparison {
-    /// The kinks at which the runs took different sides, if rounding in `precision` does not explain the farthest one. In that
-    /// case the comparison on the same sides would hide a fault.
+    /// The kinks at which the runs took different sides, if rounding in `precision` does not
+    /// explain the farthest one. In that case the comparison on the same sides would hide a fault.
     pub fn unexplained(&self, precision: Precision) -> Option<Parting> {
         let parting = self.same_kinks.as_ref().map(|(_, parting)| *parting);
         parting.filter(|parting| parting.farthest > kink_tolerance(precision))
     }
 }
 
-/// Compares the gradients of the whole batch of `case` on `device` with those of the CPU in f64. Weights in a half precision
-/// are the same rounded numbers on both sides.
+/// Compares the gradients of the whole batch of `case` on `device` with those of the CPU in f64.
+/// Weights in a half precision are the same rounded numbers on both sides.
 ///
 /// # Errors
 /// The device has too little memory or fails.
@@ -199,7 +201,8 @@ mod tests {
         Ok(near)
     }
 
-    /// Compares a ResNet whose weights are changed by at most the fraction `most` with the unchanged one in f64.
+    /// Compares a ResNet whose weights are changed by at most the fraction `most` with the
+    /// unchanged one in f64.
     fn comparison_with_perturbed_weights(most: f64) -> GradientComparison {
         let case = Case {
             workload: Workload::ResNet18,

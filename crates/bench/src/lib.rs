@@ -1,6 +1,6 @@
-//! Measures and proves for developers: fixed workloads on made-up data (`ebb bench`), their gradients against f64, the check
-//! that no split changes the training (`ebb verify-split`), and the cost of the memory controller (`ebb sweep-batch
-//! --controller`).
+//! Measures and proves for developers: fixed workloads on made-up data (`ebb bench`), their
+//! gradients against f64, the check that no split changes the training (`ebb verify-split`), and
+//! the cost of the memory controller (`ebb sweep-batch --controller`).
 //!
 //! Refuses to know the command line. Training never depends on this crate.
 

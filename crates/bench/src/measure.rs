@@ -11,6 +11,7 @@ use trainer::{EffectiveBatch, Optimizer, OptimizerKind, Precision, Result, Train
 /// A workload and how it is trained.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Case {
+    /// The network and its data.
     pub workload: Workload,
     /// Samples per step.
     pub batch: usize,
@@ -22,15 +23,19 @@ pub struct Case {
     pub steps: usize,
     /// Precision of forward and backward passes.
     pub precision: Precision,
-    /// Whether the optimizer's moments are in a memory-mapped file, as in a training's last step before it suspends.
+    /// Whether the optimizer's moments are in a memory-mapped file, as in a training's last step
+    /// before it suspends.
     pub moments_in_file: bool,
 }
 
-/// Smallest, middle and largest of several measurements.
+/// Summary of several measurements.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Spread {
+    /// Smallest.
     pub min: f64,
+    /// Mean of the middle two if their number is even.
     pub median: f64,
+    /// Largest.
     pub max: f64,
 }
 
@@ -43,15 +48,18 @@ pub struct Measurement {
     pub flops: f64,
     /// Bytes of weights, gradients and moments.
     pub state_bytes: u64,
-    /// Most bytes that the tape saved for the backward pass at once, including those of a block that is recomputed.
+    /// Most bytes that the tape saved for the backward pass at once, including those of a block
+    /// that is recomputed.
     pub saved_bytes: u64,
-    /// Most bytes of tensors on the GPU at once, as counted by its driver; 0 if it does not count them.
+    /// Most bytes of tensors on the GPU at once, as counted by its driver; 0 if it does not count
+    /// them.
     pub peak_device_bytes: u64,
     /// Number of trained parameters.
     pub parameters: usize,
     /// Mean loss of the first and the last step.
     pub losses: [f64; 2],
-    /// Steps that changed nothing because their gradients overflowed: in f16, until the loss scale fits.
+    /// Steps that changed nothing because their gradients overflowed: in f16, until the loss scale
+    /// fits.
     pub skipped_steps: usize,
     /// Seconds of each step before the measurement.
     pub warmup_s: [f64; WARM_UP],
@@ -135,7 +143,8 @@ impl<'a> Training<'a> {
         })
     }
 
-    /// Works one effective batch and updates the weights. Returns its mean loss; `None` for an empty batch.
+    /// Works one effective batch and updates the weights. Returns its mean loss; `None` for an
+    /// empty batch.
     fn step(&mut self, micro_batches: &[Batch]) -> Result<Option<f64>> {
         let options = ForwardOptions {
             checkpointed: self.case.checkpointed,
@@ -160,7 +169,8 @@ impl<'a> Training<'a> {
         Ok(Some(whole.loss))
     }
 
-    /// Clips the gradients to a norm of 1 and updates the weights. Lowers the loss scale instead if they overflowed.
+    /// Clips the gradients to a norm of 1 and updates the weights. Lowers the loss scale instead if
+    /// they overflowed.
     fn update(&mut self, whole: &Whole, weight: f64) -> Result<()> {
         let norm = global_norm(&whole.gradients)? / weight;
         if let (false, Precision::F16(scale)) = (norm.is_finite(), &mut self.precision) {
@@ -206,7 +216,8 @@ impl<'a> Training<'a> {
     }
 }
 
-/// FNV-1a over the bits of all weights; `None` on the CPU, where reading them would raise the process's peak footprint.
+/// FNV-1a over the bits of all weights; `None` on the CPU, where reading them would raise the
+/// process's peak footprint.
 fn fingerprint(parameters: &Parameters, device: &Device) -> Result<Option<u64>> {
     if device.is_cpu() {
         return Ok(None);

@@ -1,7 +1,8 @@
-//! Checks that the split does not change the training: the gradient of one effective batch, computed in several splits, is
-//! compared with the unsplit gradient, parameter by parameter.
+//! Checks that the split does not change the training: the gradient of one effective batch,
+//! computed in several splits, is compared with the unsplit gradient, parameter by parameter.
 //!
-//! `difference = |split - unsplit| / |unsplit|`, with Euclidean norms over all values of a parameter's mean gradient.
+//! `difference = |split - unsplit| / |unsplit|`, with Euclidean norms over all values of a
+//! parameter's mean gradient.
 
 mod compare;
 mod memory;
@@ -17,9 +18,9 @@ use serde::Serialize;
 
 /// Largest difference of a gradient or loss that rounding explains.
 ///
-/// Another split adds samples and tokens in another order. That costs about the square root of their number in units of 6e-8
-/// (f32) or 1e-16 (f64), and a larger fraction if the gradients of single samples nearly cancel. A training that depends on the
-/// split differs by percents.
+/// Another split adds samples and tokens in another order. That costs about the square root of
+/// their number in units of 6e-8 (f32) or 1e-16 (f64), and a larger fraction if the gradients of
+/// single samples nearly cancel. A training that depends on the split differs by percents.
 pub fn rounding_bound(element_type: ElementType) -> f64 {
     match element_type {
         ElementType::Single => 1e-4,
@@ -34,8 +35,10 @@ pub struct SplitCheck {
     pub subject: String,
     /// `metal`, `cuda` or `cpu`.
     pub device: &'static str,
+    /// Element type, which decides the bound.
     pub precision: ElementType,
     #[serde(flatten)]
+    /// Differences by parameter.
     pub comparison: Comparison,
     /// One sentence for each sample or checkpoint that was skipped.
     pub notes: Vec<String>,

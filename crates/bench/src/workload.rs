@@ -4,10 +4,11 @@ use crate::batch::Batch;
 use candle_core::{DType, Device};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
+use trainer::estimate::AttentionSize;
 use trainer::models::{
     Builder, Gpt, GptShape, ResNet, ResNetShape, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
-use trainer::{AttentionShape, Result, TrainedPiece};
+use trainer::{Result, TrainedPiece};
 
 /// A fixed network with made-up data, for comparison with other trainers on the same shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,14 +114,14 @@ impl Workload {
     }
 
     /// Width and heads of a transformer; `None` for a ResNet.
-    pub fn attention(self) -> Option<AttentionShape> {
+    pub fn attention(self) -> Option<AttentionSize> {
         let (width, heads) = match self.shape() {
             Shape::Language(shape) => (shape.width, shape.heads),
             Shape::Text(shape) => (shape.width, shape.heads),
             Shape::Vit(shape) => (shape.width, shape.heads),
             Shape::ResNet(_) => return None,
         };
-        Some(AttentionShape { width, heads })
+        Some(AttentionSize { width, heads })
     }
 
     /// Bytes of one sample on the host.
@@ -184,7 +185,8 @@ pub(crate) struct ForwardOptions {
 /// Gradients of one micro-batch.
 pub(crate) struct MicroBatch {
     pub sums: TrainedPiece,
-    /// Most bytes that the tape saved for the backward pass at once, including those of a block that is recomputed.
+    /// Most bytes that the tape saved for the backward pass at once, including those of a block
+    /// that is recomputed.
     pub saved_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Token compression: no split changes the training, hard decisions and noise included, whatever the policy learns by; and a
-//! policy learns.
+//! Token compression: no split changes the training, hard decisions and noise included, whatever
+//! the policy learns by; and a policy learns.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -115,7 +115,8 @@ fn steps(
     (0..count).map(step).collect()
 }
 
-/// The gradient of one effective batch in many splits, and the losses of fifty steps in random ones.
+/// The gradient of one effective batch in many splits, and the losses of fifty steps in random
+/// ones.
 #[track_caller]
 fn check(name: &str, config: &RunConfig) {
     let folder = book();

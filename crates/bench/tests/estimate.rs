@@ -1,4 +1,5 @@
-//! The heap that is estimated before training against the heap that training takes, counted by the program's own allocator wrapper.
+//! The heap that is estimated before training against the heap that training takes, counted by the
+//! program's own allocator wrapper.
 
 use bench::{Case, Workload, estimate_workload, measure};
 use candle_core::Device;

@@ -1,5 +1,5 @@
-//! The split check over every model, in f32 and f64, with and without checkpointed blocks. It must fail if anything depends on
-//! the split.
+//! The split check over every model, in f32 and f64, with and without checkpointed blocks. It must
+//! fail if anything depends on the split.
 
 // A helper that panics fails its test.
 #![allow(clippy::unwrap_used)]
@@ -25,8 +25,8 @@ fn comparison(made: &models::Model, dtype: DType, checkpointed: usize, seed: u64
     let splits = Splits::Standard { random: 3 }
         .for_batch(BATCH, Stream::new(seed))
         .unwrap();
-    let piece = |range| Ok(made.piece(&samples, range, dtype, checkpointed));
-    compare(&made.parameters, BATCH, splits, piece).unwrap()
+    let gradients = |range| Ok(made.piece(&samples, range, dtype, checkpointed));
+    compare(&made.parameters, BATCH, splits, gradients).unwrap()
 }
 
 fn check(kind: Made) {
@@ -101,17 +101,17 @@ fn a_checkpointed_block_gives_the_same_bits() {
         let made = kind.build(DType::F32);
         let samples = made.samples(5, 4);
         let bits = |checkpointed| {
-            let piece = made.piece(&samples, 0..5, DType::F32, checkpointed);
-            let gradients = piece.gradients.iter().map(|g| to_f64(g).unwrap());
+            let sums = made.piece(&samples, 0..5, DType::F32, checkpointed);
+            let gradients = sums.gradients.iter().map(|g| to_f64(g).unwrap());
             (
-                piece.loss.to_bits(),
+                sums.loss.to_bits(),
                 gradients.flatten().map(f64::to_bits).collect::<Vec<_>>(),
             )
         };
-        let kept = bits(0);
+        let saved = bits(0);
         for checkpointed in 1..=kind.blocks() {
             assert!(
-                bits(checkpointed) == kept,
+                bits(checkpointed) == saved,
                 "{kind:?}: {checkpointed} blocks"
             );
         }
@@ -125,16 +125,16 @@ fn broken(wrong: impl Fn(&mut TrainedPiece, Range<usize>)) -> Comparison {
     let splits = Splits::Standard { random: 2 }
         .for_batch(BATCH, Stream::new(1))
         .unwrap();
-    let piece = |range: Range<usize>| {
-        let mut piece = made.piece(&samples, range.clone(), DType::F64, 0);
-        wrong(&mut piece, range);
-        Ok(piece)
+    let gradients = |range: Range<usize>| {
+        let mut sums = made.piece(&samples, range.clone(), DType::F64, 0);
+        wrong(&mut sums, range);
+        Ok(sums)
     };
-    compare(&made.parameters, BATCH, splits, piece).unwrap()
+    compare(&made.parameters, BATCH, splits, gradients).unwrap()
 }
 
-fn scale(piece: &mut TrainedPiece, factor: f64) {
-    piece
+fn scale(micro_batch: &mut TrainedPiece, factor: f64) {
+    micro_batch
         .gradients
         .iter_mut()
         .for_each(|g| *g = (&*g * factor).unwrap());
@@ -142,10 +142,10 @@ fn scale(piece: &mut TrainedPiece, factor: f64) {
 
 #[test]
 fn a_mean_of_means_is_detected() {
-    let found = broken(|piece, _| {
-        let weight = piece.weight;
-        scale(piece, 1.0 / weight);
-        (piece.loss, piece.weight) = (piece.loss / weight, 1.0);
+    let found = broken(|sums, _| {
+        let weight = sums.weight;
+        scale(sums, 1.0 / weight);
+        (sums.loss, sums.weight) = (sums.loss / weight, 1.0);
     });
     assert!(found.worst().difference > 1e-4, "{:?}", found.worst());
     assert!(found.loss.difference > 1e-4, "{:?}", found.loss);
@@ -153,9 +153,9 @@ fn a_mean_of_means_is_detected() {
 
 #[test]
 fn a_statistic_of_the_micro_batch_is_attributed_to_its_parameter() {
-    let found = broken(|piece, range| {
+    let found = broken(|sums, range| {
         let factor = 1.0 + 1e-9 * range.len() as f64;
-        piece.gradients[2] = (&piece.gradients[2] * factor).unwrap();
+        sums.gradients[2] = (&sums.gradients[2] * factor).unwrap();
     });
     let made = Gpt.build(DType::F64);
     assert_eq!(found.worst().name, made.parameters.at(2).name);
@@ -175,15 +175,15 @@ fn a_statistic_of_the_micro_batch_is_attributed_to_its_parameter() {
 
 #[test]
 fn lost_samples_and_non_finite_gradients_are_detected() {
-    let lost = broken(|piece, range| {
+    let lost = broken(|sums, range| {
         if range.start == 0 && range.len() < BATCH {
-            piece.weight -= 1.0;
+            sums.weight -= 1.0;
         }
     });
     assert!(lost.worst().difference > 1e-4);
-    let not_finite = broken(|piece, range| {
+    let not_finite = broken(|sums, range| {
         if range == (3..4) {
-            piece.gradients[0] = (&piece.gradients[0] * f64::NAN).unwrap();
+            sums.gradients[0] = (&sums.gradients[0] * f64::NAN).unwrap();
         }
     });
     assert!(not_finite.worst().difference.is_nan());
@@ -193,8 +193,8 @@ fn lost_samples_and_non_finite_gradients_are_detected() {
 #[test]
 fn an_error_of_a_micro_batch_ends_the_check() {
     let made = Gpt.build(DType::F32);
-    let piece = |_| Err(TrainError::Panicked("planted".to_owned()));
-    let ended = compare(&made.parameters, 3, vec![Split::unsplit(3)], piece);
+    let gradients = |_| Err(TrainError::Panicked("planted".to_owned()));
+    let ended = compare(&made.parameters, 3, vec![Split::unsplit(3)], gradients);
     assert!(ended.is_err_and(|error| error.to_string().contains("planted")));
 }
 
@@ -203,7 +203,8 @@ const PER_STEP: usize = 6;
 /// Different samples of the run: ten batches per epoch.
 const SAMPLES: usize = 60;
 
-/// The parameters after `STEPS` steps of AdamW, and the mean loss of each step. `split` gives the split of each step.
+/// The parameters after `STEPS` steps of AdamW, and the mean loss of each step. `split` gives the
+/// split of each step.
 fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>, Vec<f64>) {
     let mut losses = Vec::with_capacity(STEPS as usize);
     let mut made = kind.build(dtype);
@@ -220,13 +221,8 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
         let mut batch = EffectiveBatch::default();
         for range in split(step).ranges() {
             let range = first + range.start..first + range.end;
-            let piece = made.piece(&samples, range, dtype, 1);
-            batch
-                .add(TrainedPiece {
-                    samples: 0,
-                    ..piece
-                })
-                .unwrap();
+            let sums = made.piece(&samples, range, dtype, 1);
+            batch.add(TrainedPiece { samples: 0, ..sums }).unwrap();
         }
         let batch = batch.whole().unwrap();
         losses.push(batch.loss);

@@ -1,5 +1,5 @@
-//! Gradients of one effective batch of a run or a folder, computed as training computes them. The split check compares them
-//! over different splits.
+//! Gradients of one effective batch of a run or a folder, computed as training computes them. The
+//! split check compares them over different splits.
 //!
 //! Refuses to know splits and what is compared.
 
@@ -28,6 +28,7 @@ pub enum ElementType {
     #[default]
     #[serde(rename = "f32")]
     Single,
+    /// Tells rounding from a broken split law. CPU only.
     #[serde(rename = "f64")]
     Double,
 }
@@ -61,16 +62,19 @@ pub struct BatchGradients {
     pub subject: String,
     /// `metal`, `cuda` or `cpu`.
     pub device: &'static str,
+    /// The one asked for, or f64 for a run in f64.
     pub element_type: ElementType,
     /// One sentence for each damaged checkpoint and each file that could not be read.
     pub notes: Vec<String>,
 }
 
 impl BatchGradients {
-    /// Passes `work` the newest good weights of a run and the first effective batch of its current epoch.
+    /// Passes `work` the newest good weights of a run and the first effective batch of its current
+    /// epoch.
     ///
     /// # Errors
-    /// The run has no good checkpoint, its data have moved, the settings are refused, or `work` fails.
+    /// The run has no good checkpoint, its data have moved, the settings are refused, or `work`
+    /// fails.
     pub fn with_run<R: Send>(
         run: &RunFolder,
         settings: &BatchSettings,
@@ -134,6 +138,7 @@ impl BatchGradients {
         })
     }
 
+    /// Trained parameters, in the order of the gradients.
     pub fn parameters(&self) -> &Parameters {
         &self.learner.parameters
     }
@@ -172,7 +177,8 @@ fn element_type(plan: &Plan) -> ElementType {
     }
 }
 
-/// The samples of a step as training sees them, and a sentence for each file that could not be read.
+/// The samples of a step as training sees them, and a sentence for each file that could not be
+/// read.
 fn samples(plan: &Plan, data: &Data, step: u64) -> Result<(Vec<Sample>, Vec<String>)> {
     let ahead = Ahead {
         cache_bytes: 0,

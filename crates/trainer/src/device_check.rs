@@ -1,6 +1,7 @@
-//! Decides whether a GPU may be used. Before the first run on a GPU, every operation is compared with the CPU. The result is
-//! saved for this version of Ebb on this version of the system. A GPU that computes an operation wrong is refused with the
-//! operation's name; if that happens only in a half precision, only that precision is refused.
+//! Decides whether a GPU may be used. Before the first run on a GPU, every operation is compared
+//! with the CPU. The result is saved for this version of Ebb on this version of the system. A GPU
+//! that computes an operation wrong is refused with the operation's name; if that happens only in a
+//! half precision, only that precision is refused.
 
 mod findings;
 
@@ -32,7 +33,8 @@ pub struct DeviceCheck {
     /// The first that is wrong in a half precision, by the name of the precision.
     #[serde(default)]
     failed_halves: BTreeMap<String, String>,
-    /// The first that is wrong with Ebb's own kernels. The other fields are about the device without them.
+    /// The first that is wrong with Ebb's own kernels. The other fields are about the device
+    /// without them.
     #[serde(default)]
     failed_kernel: Option<String>,
 }
@@ -52,8 +54,9 @@ impl DeviceCheck {
         }
     }
 
-    /// Compares a device with the CPU, with Ebb's own kernels, and again without them if anything is wrong. Calls `on_finding`
-    /// for each finding at once. Returns the findings about the kernels that will be used.
+    /// Compares a device with the CPU, with Ebb's own kernels, and again without them if anything
+    /// is wrong. Calls `on_finding` for each finding at once. Returns the findings about the
+    /// kernels that will be used.
     ///
     /// # Errors
     /// The table of operations cannot be built.

@@ -1,5 +1,6 @@
-//! Estimates the memory of a training before it starts, by model, resolution, micro-batch, checkpointed blocks, precision and
-//! optimizer. The state is counted from shapes; a micro-batch is measured in a dry run.
+//! Estimates the memory of a training before it starts, by model, resolution, micro-batch,
+//! checkpointed blocks, precision and optimizer. The state is counted from shapes; a micro-batch is
+//! measured in a dry run.
 //!
 //! Refuses to know what fits: [`pressure::suggest_config`] decides that.
 
@@ -36,7 +37,8 @@ pub const IMAGE_SIZES: [u32; 8] = [32, 48, 64, 96, 128, 160, 192, 224];
 const DRY_RUN_TIME: Duration = Duration::from_millis(2000);
 /// Time for the dry runs of each of many models in a list.
 const LISTED_DRY_RUN_TIME: Duration = Duration::from_millis(150);
-/// Time of recomputing every block, as a fraction of a step without: one more forward pass is a third of a step.
+/// Time of recomputing every block, as a fraction of a step without: one more forward pass is a
+/// third of a step.
 const RECOMPUTE_FRACTION: f64 = 0.33;
 
 /// Which numbers of checkpointed blocks are estimated.
@@ -44,7 +46,8 @@ const RECOMPUTE_FRACTION: f64 = 0.33;
 pub enum Variants {
     /// The number in the plan.
     Planned,
-    /// The number in the plan; if that does not fit also all blocks, and the smallest number that fits.
+    /// The number in the plan; if that does not fit also all blocks, and the smallest number that
+    /// fits.
     MinCheckpointing(Requirement),
 }
 
@@ -57,6 +60,7 @@ pub struct Requirement {
     pub micro_batch: u32,
     /// Samples per step.
     pub effective_batch: u32,
+    /// Whether samples that are decoded ahead count.
     pub prefetched: Prefetched,
 }
 
@@ -78,6 +82,7 @@ pub struct NetworkFacts<'a> {
     pub resolution: u32,
     /// Weights in the optimizer's precision. Their values do not matter.
     pub masters: &'a Parameters,
+    /// Decides the size of the moments.
     pub optimizer: OptimizerKind,
     /// Name of the precision of a micro-batch.
     pub precision: &'static str,
@@ -98,6 +103,7 @@ pub struct MemoryEstimate {
     pub resolution: u32,
     /// Number of trained parameters.
     pub parameters: u64,
+    /// The part that does not depend on the micro-batch.
     pub baseline: Baseline,
     /// Name of the precision of a micro-batch.
     pub precision: &'static str,
@@ -113,7 +119,8 @@ impl MemoryEstimate {
     /// Estimates a plan, or the plan with another model or image size.
     ///
     /// # Errors
-    /// The network cannot be built, for example because its weights cannot be read, or its dry run fails.
+    /// The network cannot be built, for example because its weights cannot be read, or its dry run
+    /// fails.
     pub fn for_plan(
         plan: &Plan,
         model: ModelKind,
@@ -147,7 +154,8 @@ impl MemoryEstimate {
         estimate.with_variants(&dry_run, plan.checkpoint_blocks, variants, time)
     }
 
-    /// Estimates a network outside of a plan, without anything that a training has besides its steps.
+    /// Estimates a network outside of a plan, without anything that a training has besides its
+    /// steps.
     ///
     /// # Errors
     /// The dry run fails.
@@ -177,7 +185,8 @@ impl MemoryEstimate {
         })
     }
 
-    /// Adds what a training has besides its steps: decoded samples, texts, averages and a rounded copy of the weights.
+    /// Adds what a training has besides its steps: decoded samples, texts, averages and a rounded
+    /// copy of the weights.
     fn add_training(&mut self, plan: &Plan, image_size: u32, masters: &Parameters) -> Result<()> {
         let dtype = plan.precision.dtype();
         let (workers, ceiling_bytes) = (self.target.workers(plan), self.target.ceiling_bytes);
@@ -201,8 +210,8 @@ impl MemoryEstimate {
         Ok(())
     }
 
-    /// Highest footprint of the process, in bytes, while micro-batches of `micro_batch` make up an effective batch. `None` if
-    /// this number of checkpointed blocks was not estimated.
+    /// Highest footprint of the process, in bytes, while micro-batches of `micro_batch` make up an
+    /// effective batch. `None` if this number of checkpointed blocks was not estimated.
     pub fn peak_bytes(
         &self,
         checkpointed: u32,
@@ -210,12 +219,20 @@ impl MemoryEstimate {
         effective_batch: u32,
     ) -> Option<u64> {
         let heap_bytes = self.heap_bytes(checkpointed, micro_batch, effective_batch)?;
-        Some(self.process_bytes(heap_bytes))
+        self.process_bytes(checkpointed, micro_batch, heap_bytes)
     }
 
-    /// Footprint of the process while `heap_bytes` of its heap are in use.
-    fn process_bytes(&self, heap_bytes: u64) -> u64 {
-        self.baseline.base_bytes + self.target.resident_bytes(heap_bytes)
+    /// Footprint of the process while `heap_bytes` of its heap are in use for this micro-batch.
+    fn process_bytes(&self, checkpointed: u32, micro_batch: u32, heap_bytes: u64) -> Option<u64> {
+        let unreused_bytes = self.variant(checkpointed)?.unreused_bytes(micro_batch);
+        let resident_bytes = self.target.resident_bytes(heap_bytes, unreused_bytes);
+        Some(self.baseline.base_bytes + resident_bytes)
+    }
+
+    fn variant(&self, checkpointed: u32) -> Option<&HeapProfile> {
+        let mut variants = self.variants.iter();
+        let (_, heap) = variants.find(|(blocks, _)| *blocks == checkpointed)?;
+        Some(heap)
     }
 
     /// The part of [`MemoryEstimate::peak_bytes`] that is in use on the heap.
@@ -235,10 +252,10 @@ impl MemoryEstimate {
         Some(self.baseline.heap_bytes() + accumulated + samples + micro_batch_bytes)
     }
 
-    /// Bytes that a micro-batch takes on top of the baseline. `None` if this number of checkpointed blocks was not estimated.
+    /// Bytes that a micro-batch takes on top of the baseline. `None` if this number of checkpointed
+    /// blocks was not estimated.
     pub fn micro_batch_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
-        let mut variants = self.variants.iter();
-        let (_, heap) = variants.find(|(blocks, _)| *blocks == checkpointed)?;
+        let heap = self.variant(checkpointed)?;
         Some(heap.peak_bytes(micro_batch, self.target.allocator))
     }
 
@@ -248,7 +265,8 @@ impl MemoryEstimate {
         self
     }
 
-    /// The question to [`pressure::suggest_config`]: footprints at the sensible micro-batches, and at those in `also`.
+    /// The question to [`pressure::suggest_config`]: footprints at the sensible micro-batches, and
+    /// at those in `also`.
     pub fn need(&self, effective_batch: u32, also: &[u32]) -> ModelNeed {
         let mut sizes = sensible_sizes(effective_batch);
         sizes.extend(also);

@@ -56,7 +56,7 @@ impl Row {
             ),
             need: estimate.need(&LISTED_MICRO_BATCHES),
             parts: estimate.parts(&LISTED_MICRO_BATCHES),
-            memory: estimate.forecast,
+            memory: estimate.memory,
         }
     }
 

@@ -1,4 +1,5 @@
-//! The machine that is planned for: this one as it is, this one with other apps at work, or another Mac.
+//! The machine that is planned for: this one as it is, this one with other apps at work, or another
+//! Mac.
 
 use super::Plan;
 use crate::headless::args::Script;
@@ -53,8 +54,8 @@ fn check_what_if(what_if: u64, total_bytes: u64) -> Result<u64, Failure> {
     )))
 }
 
-/// The GPU's recommended working set on a Mac with this much memory. The fractions were read on Macs of 16 to 64 GB; below
-/// that, two thirds.
+/// The GPU's recommended working set on a Mac with this much memory. The fractions were read on
+/// Macs of 16 to 64 GB; below that, two thirds.
 fn working_set_bytes(total_bytes: u64) -> u64 {
     let percent = match total_bytes >> 30 {
         ..16 => 67,

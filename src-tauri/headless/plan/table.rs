@@ -108,7 +108,8 @@ fn table_row(row: &Row) -> String {
     )
 }
 
-/// Prints the settings that would help if nothing fits. They change the result, so the user chooses.
+/// Prints the settings that would help if nothing fits. They change the result, so the user
+/// chooses.
 fn print_offers(stuck: &Stuck) {
     out!(
         "Nothing fits: {} are missing. These settings would help, but they change the result (bytes are estimates):",
@@ -119,7 +120,8 @@ fn print_offers(stuck: &Stuck) {
     }
 }
 
-/// Such as "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB, enough".
+/// Such as "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB,
+/// enough".
 fn offer(recovery: &Recovery, freed_bytes: u64, missing_bytes: u64) -> String {
     let how = recovery.rung.setting();
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));

@@ -3,12 +3,13 @@
 /// candle's variable for the number of these threads.
 const THREADS: &str = "CANDLE_NUM_THREADS";
 
-/// Makes candle's own operations run on the calling thread, unless the user has set the variable. Otherwise candle starts one
-/// thread per core, and all of them spin after every operation: more than half of the CPU time of a list of estimates. Call this
-/// before anything is computed.
+/// Makes candle's own operations run on the calling thread, unless the user has set the variable.
+/// Otherwise candle starts one thread per core, and all of them spin after every operation: more
+/// than half of the CPU time of a list of estimates. Call this before anything is computed.
 pub fn run_stock_operations_on_one_thread() {
     if std::env::var_os(THREADS).is_none() {
-        // SAFETY: changes this process's environment. Nothing was computed yet, so no other thread reads it meanwhile.
+        // SAFETY: changes this process's environment. Nothing was computed yet, so no other thread
+        // reads it meanwhile.
         unsafe { std::env::set_var(THREADS, "1") };
     }
 }

@@ -1,4 +1,5 @@
-//! How many rows of the table there is time for. A dry run of the operations of a GPU takes a second for a large image.
+//! How many rows of the table there is time for. A dry run of the operations of a GPU takes a
+//! second for a large image.
 
 use std::cell::Cell;
 use std::time::Instant;

@@ -31,6 +31,7 @@ pub struct Comparison {
     pub samples: usize,
     /// The splits that were tried.
     pub splits: Vec<Split>,
+    /// Of the mean loss.
     pub loss: Difference,
     /// In the order of the parameters.
     pub parameters: Vec<Difference>,
@@ -45,7 +46,8 @@ impl Comparison {
     }
 }
 
-/// Computes the gradient of `samples` unsplit and in each of `splits`. `gradients` gives the sums of a range of samples.
+/// Computes the gradient of `samples` unsplit and in each of `splits`. `gradients` gives the sums
+/// of a range of samples.
 ///
 /// Takes the memory of three gradients on top of a micro-batch of all samples.
 ///

@@ -1,5 +1,6 @@
-//! Refuses an effective batch whose unsplit gradient does not fit into memory. One sample is computed first, and the counting
-//! allocator measures it. On a GPU, and in a binary without that allocator, nothing is refused here.
+//! Refuses an effective batch whose unsplit gradient does not fit into memory. One sample is
+//! computed first, and the counting allocator measures it. On a GPU, and in a binary without that
+//! allocator, nothing is refused here.
 
 use pressure::{Policy, State, budget_bytes};
 use runlog::format_bytes;
@@ -11,7 +12,8 @@ use trainer::{Machine, Result, TrainError, TrainedPiece};
 /// How far the budget looks ahead, in milliseconds. A micro-batch is short.
 const HORIZON_MS: u64 = 1_000;
 
-/// Checks that the unsplit gradient of `samples` fits into the budget. `gradients` gives the sums of a range of samples.
+/// Checks that the unsplit gradient of `samples` fits into the budget. `gradients` gives the sums
+/// of a range of samples.
 ///
 /// # Errors
 /// The gradient does not fit; the message gives the number of samples that does.
@@ -43,8 +45,9 @@ pub fn check_memory(
     })
 }
 
-/// Samples of the largest micro-batch, up to `wanted`, that fits beside the three gradients of a comparison. A micro-batch of
-/// one sample peaks at `sample_bytes`, of which the gradient takes `gradient_bytes`.
+/// Samples of the largest micro-batch, up to `wanted`, that fits beside the three gradients of a
+/// comparison. A micro-batch of one sample peaks at `sample_bytes`, of which the gradient takes
+/// `gradient_bytes`.
 fn fitting_samples(
     sample_bytes: u64,
     gradient_bytes: u64,

@@ -93,10 +93,13 @@ impl Display for Split {
 /// Which splits are tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Splits {
-    /// The unsplit batch once more, halves, a size that does not divide the batch, single samples, and `random` random splits.
+    /// The unsplit batch once more, halves, a size that does not divide the batch, single samples,
+    /// and `random` random splits.
     Standard {
+        /// Number of random splits.
         random: usize,
     },
+    /// These splits, whose sizes must add up to the effective batch.
     Listed(Vec<Split>),
 }
 

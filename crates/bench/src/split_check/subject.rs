@@ -1,5 +1,5 @@
-//! The networks that can be checked: a run with the weights of its newest checkpoint, a folder with a new network, and a
-//! workload.
+//! The networks that can be checked: a run with the weights of its newest checkpoint, a folder with
+//! a new network, and a workload.
 
 use super::memory::check_memory;
 use super::split::Splits;
@@ -20,6 +20,7 @@ use trainer::{
 pub struct Question {
     /// A workload has 16 samples unless its size is given.
     pub batch: BatchSettings,
+    /// Compared with the unsplit batch.
     pub splits: Splits,
 }
 
@@ -32,7 +33,8 @@ impl SplitCheck {
     /// Checks a run: its newest good weights on the first effective batch of its current epoch.
     ///
     /// # Errors
-    /// Those of [`BatchGradients::with_run`]; the unsplit gradient does not fit into memory; the splits do not make up the batch.
+    /// Those of [`BatchGradients::with_run`]; the unsplit gradient does not fit into memory; the
+    /// splits do not make up the batch.
     pub fn for_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result<Self> {
         BatchGradients::with_run(run, &question.batch, machine, |batch| {
             question.check(batch, machine)

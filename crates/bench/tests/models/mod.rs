@@ -1,4 +1,5 @@
-//! Every model in sizes that a test can train, with samples that it can learn from and a piece of them.
+//! Every model in sizes that a test can train, with samples that it can learn from and a piece of
+//! them.
 
 #![allow(dead_code)]
 
@@ -69,6 +70,7 @@ impl Made {
         }
     }
 
+    // tidy: table
     pub fn build(self, dtype: DType) -> Model {
         let mut parameters = Parameters::default();
         let b = &mut Builder::new(&mut parameters, 7, dtype, &Device::Cpu);
@@ -148,7 +150,8 @@ impl Made {
 }
 
 impl Model {
-    /// Images with a shade of their class; sequences in which a token follows from the one before it.
+    /// Images with a shade of their class; sequences in which a token follows from the one before
+    /// it.
     pub fn samples(&self, count: usize, seed: u64) -> Samples {
         let mut samples = Samples {
             pixels: Vec::new(),

@@ -1,5 +1,6 @@
-//! Compares a device with the CPU in f64: each operation and the small models, forward and gradient, in f32, and each operation
-//! in the half precisions. On a machine without a GPU, the CPU in f32 is compared.
+//! Compares a device with the CPU in f64: each operation and the small models, forward and
+//! gradient, in f32, and each operation in the half precisions. On a machine without a GPU, the CPU
+//! in f32 is compared.
 
 use crate::error::Result;
 use crate::models::Network;
@@ -12,7 +13,8 @@ use tape::device::Chosen;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
 
-/// Micro-batches in f32. candle's Metal convolution has a right gradient for 1 and a wrong one for more.
+/// Micro-batches in f32. candle's Metal convolution has a right gradient for 1 and a wrong one for
+/// more.
 const MICRO_BATCHES: [usize; 4] = [1, 2, 3, 8];
 /// Micro-batches in the half precisions.
 const HALF_MICRO_BATCHES: [usize; 2] = [1, 3];
@@ -28,8 +30,8 @@ const CLASSES: usize = 5;
 struct Half {
     name: &'static str,
     dtype: DType,
-    /// Largest relative difference allowed: twice the distance from 1 to the next number. Rounding the products of the inputs
-    /// and the output takes one of them.
+    /// Largest relative difference allowed: twice the distance from 1 to the next number. Rounding
+    /// the products of the inputs and the output takes one of them.
     tolerance: f64,
 }
 
@@ -53,6 +55,7 @@ pub struct Finding {
     pub precision: &'static str,
     /// Such as "conv2d 3x3" or "model convnet".
     pub what: String,
+    /// Samples of the compared batch.
     pub micro_batch: usize,
     /// Largest relative difference; NaN after an error.
     pub difference: f64,
@@ -102,7 +105,8 @@ impl From<(f64, String)> for Difference {
     }
 }
 
-/// Compares a device with the CPU in f64. Calls `on_finding` for each finding at once, and returns all of them.
+/// Compares a device with the CPU in f64. Calls `on_finding` for each finding at once, and returns
+/// all of them.
 ///
 /// # Errors
 /// The table of operations cannot be built. An operation that fails is a finding, not an error.
@@ -165,7 +169,8 @@ fn operation_difference(case: &Case, device: &Device, dtype: DType) -> Result<Di
     Ok(found.difference(&expected).into())
 }
 
-/// As [`operation_difference`], with inputs that the half type holds exactly, so that only the operation's own rounding counts.
+/// As [`operation_difference`], with inputs that the half type holds exactly, so that only the
+/// operation's own rounding counts.
 fn half_difference(case: &Case, dtype: DType, device: &Device) -> Result<Difference> {
     let exact = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
     let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();

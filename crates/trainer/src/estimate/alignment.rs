@@ -1,5 +1,5 @@
-//! Notes on sizes that cost more than expected: heads whose width is not a multiple of a vector, and micro-batches just above a
-//! size class of the allocator.
+//! Notes on sizes that cost more than expected: heads whose width is not a multiple of a vector,
+//! and micro-batches just above a size class of the allocator.
 
 use super::MemoryEstimate;
 use pressure::Allocator;
@@ -13,11 +13,14 @@ const NOTABLE_FACTOR: f64 = 1.1;
 /// Width and heads of a transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttentionSize {
+    /// Channels of a token, over all heads.
     pub width: usize,
+    /// Number of attention heads.
     pub heads: usize,
 }
 
-/// Notes on the sizes of a suggested micro-batch, without a full stop. Empty if no other size is better.
+/// Notes on the sizes of a suggested micro-batch, without a full stop. Empty if no other size is
+/// better.
 pub fn alignment(
     estimate: &MemoryEstimate,
     checkpointed: u32,
@@ -44,7 +47,8 @@ fn head_note(AttentionSize { width, heads }: AttentionSize) -> Option<String> {
     })
 }
 
-/// A note for an allocator that rounds up to powers of two: the largest size in the same class, and what one sample more costs.
+/// A note for an allocator that rounds up to powers of two: the largest size in the same class, and
+/// what one sample more costs.
 fn size_class_note(
     estimate: &MemoryEstimate,
     checkpointed: u32,

@@ -1,5 +1,6 @@
-//! Dry runs: micro-batches of a few sizes run on parameters of zeros, without the expensive products. They allocate what
-//! training allocates, in a fraction of the time. They run on the CPU, whatever device will train.
+//! Dry runs: micro-batches of a few sizes run on parameters of zeros, without the expensive
+//! products. They allocate what training allocates, in a fraction of the time. They run on the CPU,
+//! whatever device will train.
 
 use super::Target;
 use super::heap::HeapProfile;
@@ -16,17 +17,17 @@ use tape::{Cancel, Kernels, Parameters, rehearse};
 
 /// Sizes that run however long they take, since a straight line needs two.
 const FIRST_SIZES: [u32; 2] = [1, 2];
-/// Sizes that run next if there is time. A convolution sums its gradient in up to eight parts, one per sample, so a line
-/// through fewer samples would be too steep.
+/// Sizes that run next if there is time. A convolution sums its gradient in up to eight parts, one
+/// per sample, so a line through fewer samples would be too steep.
 const LATER_SIZES: [u32; 2] = [8, 16];
-/// Sizes that run next with checkpointed blocks, which are computed eight samples at a time. One such part is neither cut nor
-/// joined, so the line goes through two and three parts.
+/// Sizes that run next with checkpointed blocks, which are computed eight samples at a time. One
+/// such part is neither cut nor joined, so the line goes through two and three parts.
 const LATER_SIZES_CHECKPOINTED: [u32; 3] = [8, 16, 24];
 
 /// A network that can run a micro-batch of made-up samples.
 pub trait DryRun: Sync {
-    /// Runs forward and backward over `samples` made-up samples with `checkpointed` blocks. The result is still allocated when
-    /// a recording ends.
+    /// Runs forward and backward over `samples` made-up samples with `checkpointed` blocks. The
+    /// result is still allocated when a recording ends.
     ///
     /// # Errors
     /// The process has too little memory.
@@ -86,7 +87,8 @@ pub(super) struct PlanDryRun {
 }
 
 impl PlanDryRun {
-    /// The network of a plan with another model or image size, and its weights in the optimizer's precision.
+    /// The network of a plan with another model or image size, and its weights in the optimizer's
+    /// precision.
     pub fn new(plan: &Plan, model: ModelKind, image_size: u32) -> Result<(Self, Parameters)> {
         let (network, mut masters) = plan.network_of_zeros(model, image_size)?;
         if plan.precision.is_half() && plan.ema_decay.is_none() {

@@ -1,5 +1,6 @@
-//! The heap that a micro-batch takes, as a function of its samples. It is measured for a few sizes, one interval between two
-//! operations at a time, since a large micro-batch may peak in another operation than a small one.
+//! The heap that a micro-batch takes, as a function of its samples. It is measured for a few sizes,
+//! one interval between two operations at a time, since a large micro-batch may peak in another
+//! operation than a small one.
 
 mod interval;
 
@@ -31,16 +32,27 @@ impl HeapProfile {
         });
     }
 
-    /// Peak of a micro-batch of `samples`, in bytes beyond those before it; 0 if nothing was recorded.
+    /// Peak of a micro-batch of `samples`, in bytes beyond those before it; 0 if nothing was
+    /// recorded.
     pub fn peak_bytes(&self, samples: u32, allocator: Allocator) -> u64 {
         let Some((low, high)) = self.around(samples) else {
             return 0;
         };
         let peak = match allocator {
             Allocator::Exact => exact(low, high, samples),
-            Allocator::PowerOfTwo => pooled(low, high, samples),
+            Allocator::PowerOfTwo => pooled(low, high, samples, u64::next_power_of_two),
         };
         peak.max(0.0) as u64
+    }
+
+    /// Bytes beyond the peak that an allocator would hold which reuses a freed block only for
+    /// another one of the same size; 0 if nothing was recorded.
+    pub fn unreused_bytes(&self, samples: u32) -> u64 {
+        let Some((low, high)) = self.around(samples) else {
+            return 0;
+        };
+        let held = pooled(low, high, samples, |bytes| bytes);
+        (held - exact(low, high, samples)).max(0.0) as u64
     }
 
     /// The two recordings around a size, or the last two.
@@ -67,8 +79,8 @@ fn position(low: &Recording, high: &Recording, samples: u32) -> f64 {
     }
 }
 
-/// The highest of the intervals, each of which grows linearly with the samples. If the recordings have different operations,
-/// their peaks grow linearly.
+/// The highest of the intervals, each of which grows linearly with the samples. If the recordings
+/// have different operations, their peaks grow linearly.
 fn exact(low: &Recording, high: &Recording, samples: u32) -> f64 {
     let position = position(low, high, samples);
     let line =
@@ -86,9 +98,9 @@ fn highest(recording: &Recording) -> Peak {
     highest.cloned().unwrap_or_default()
 }
 
-/// Bytes of a pool of power-of-two blocks that gives nothing back while a micro-batch runs: for each size class, the most
-/// blocks in use at once.
-fn pooled(low: &Recording, high: &Recording, samples: u32) -> f64 {
+/// Bytes of a pool of blocks that gives nothing back while a micro-batch runs: for
+/// each size class, the most blocks in use at once.
+fn pooled(low: &Recording, high: &Recording, samples: u32, size_class: impl Fn(u64) -> u64) -> f64 {
     let mut pool: BTreeMap<u64, i64> = BTreeMap::new();
     let mut add = |low_peak: &Peak, high_peak: &Peak| {
         let mut classes: BTreeMap<u64, i64> = BTreeMap::new();
@@ -101,7 +113,7 @@ fn pooled(low: &Recording, high: &Recording, samples: u32) -> f64 {
             samples: high.samples,
         };
         for (bytes, count) in scaled(low, high, samples) {
-            *classes.entry(bytes.next_power_of_two()).or_default() += count;
+            *classes.entry(size_class(bytes)).or_default() += count;
         }
         for (class, count) in classes {
             let most = pool.entry(class).or_default();
@@ -128,8 +140,9 @@ struct Blocks<'a> {
     samples: u32,
 }
 
-/// The blocks of a micro-batch of `samples`, as sizes and counts. A block either has a fixed size or one in proportion to the
-/// samples: of the blocks of one size in `low`, as many grow as are missing among the blocks of that size in `high`.
+/// The blocks of a micro-batch of `samples`, as sizes and counts. A block either has a fixed size
+/// or one in proportion to the samples: of the blocks of one size in `low`, as many grow as are
+/// missing among the blocks of that size in `high`.
 fn scaled(low: Blocks, high: Blocks, samples: u32) -> Vec<(u64, i64)> {
     let scale = |bytes: u64, samples: u32| {
         (bytes as f64 * f64::from(samples) / f64::from(low.samples)).round() as u64
@@ -190,7 +203,8 @@ mod tests {
 
     const KB: u64 = 1 << 10;
 
-    /// A micro-batch that saves 20 kB per sample, and frees them before it allocates gradients of 60 kB.
+    /// A micro-batch that saves 20 kB per sample, and frees them before it allocates gradients of
+    /// 60 kB.
     fn recorded(samples: u64) -> Vec<HeapEvent> {
         let saved = 20 * KB * samples;
         vec![
@@ -251,7 +265,8 @@ mod tests {
     #[test]
     fn a_power_of_two_pool_rounds_every_block_and_keeps_it() {
         let heap = profile(&[1, 2]);
-        // Size classes of 20 kB per sample, of the gradients' 60 kB, and of the temporary 5 kB. Freed blocks stay in the pool.
+        // Size classes of 20 kB per sample, of the gradients' 60 kB, and of the temporary 5 kB.
+        // Freed blocks stay in the pool.
         for (samples, kb) in [
             (1, 32 + 8 + 64),
             (3, 64 + 8),
@@ -264,6 +279,15 @@ mod tests {
                 kb * KB,
                 "{samples}"
             );
+        }
+    }
+
+    #[test]
+    fn blocks_of_other_sizes_are_not_reused() {
+        let heap = profile(&[1, 2]);
+        // 20 kB per sample, gradients of 60 kB and a temporary 5 kB. The peak has some of them.
+        for (samples, kb) in [(4, 80 + 5 + 60 - 85), (16, 320 + 5 + 60 - 325)] {
+            assert_eq!(heap.unreused_bytes(samples), kb * KB, "{samples}");
         }
     }
 

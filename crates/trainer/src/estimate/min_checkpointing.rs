@@ -1,5 +1,6 @@
-//! How many blocks to checkpoint: as planned if that fits, else the smallest number that fits. Every candidate needs a dry run,
-//! so the number is guessed first, on a straight line between none and all.
+//! How many blocks to checkpoint: as planned if that fits, else the smallest number that fits.
+//! Every candidate needs a dry run, so the number is guessed first, on a straight line between none
+//! and all.
 
 use super::dry_run::DryRun;
 use super::heap::HeapProfile;
@@ -67,7 +68,7 @@ impl MemoryEstimate {
             Prefetched::Included => bytes,
             Prefetched::Excluded => bytes - self.baseline.prefetch_bytes,
         });
-        let peak = heap.map_or(f64::INFINITY, |bytes| self.process_bytes(bytes) as f64);
-        peak - requirement.budget_bytes as f64
+        let peak = heap.and_then(|bytes| self.process_bytes(checkpointed, micro_batch, bytes));
+        peak.map_or(f64::INFINITY, |peak| peak as f64) - requirement.budget_bytes as f64
     }
 }

@@ -9,12 +9,14 @@ use runlog::{Blocks, RunConfig, format_bytes};
 /// Memory of a machine that is larger than any, so that only the cap counts.
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
-/// Checks a config as [`Plan::check`] does. If it has a memory cap, in bytes or as a fraction of `total_bytes`, the smallest
-/// micro-batch must fit below it. Blocks are checkpointed if that is needed and the user did not choose their number. The
-/// result of the training stays the same to the bit.
+/// Checks a config as [`Plan::check`] does. If it has a memory cap, in bytes or as a fraction of
+/// `total_bytes`, the smallest micro-batch must fit below it. Blocks are checkpointed if that is
+/// needed and the user did not choose their number. The result of the training stays the same to
+/// the bit.
 ///
 /// # Errors
-/// Those of [`Plan::check`]; the cap is below what one sample needs, with a cap that would be enough.
+/// Those of [`Plan::check`]; the cap is below what one sample needs, with a cap that would be
+/// enough.
 pub fn plan_within_cap<'d>(
     config: &RunConfig,
     found: impl Into<Dropped<'d>>,
@@ -56,7 +58,8 @@ pub fn plan_within_cap<'d>(
     }
 }
 
-/// The memory of a plan without samples decoded ahead, which are freed before a micro-batch is made smaller.
+/// The memory of a plan without samples decoded ahead, which are freed before a micro-batch is made
+/// smaller.
 fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result<MemoryEstimate> {
     let kind = tape::device::foresee_kind(plan.device);
     let target = Target::new(kind, plan.threads as usize, cap_bytes);
@@ -74,8 +77,8 @@ fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result
 }
 
 impl MemoryEstimate {
-    /// What a training is short of that does not fit, with its smallest micro-batch and the number of checkpointed blocks that
-    /// needs the least memory.
+    /// What a training is short of that does not fit, with its smallest micro-batch and the number
+    /// of checkpointed blocks that needs the least memory.
     pub fn stuck(&self, no: &DoesNotFit) -> Stuck {
         let (needed_bytes, checkpointed_blocks) = no.least;
         Stuck {

@@ -38,7 +38,8 @@ pub(super) fn interval_peaks(events: &[HeapEvent]) -> Vec<Peak> {
     peaks
 }
 
-/// Index of the event after which each interval is at its peak. The last interval follows the last operation.
+/// Index of the event after which each interval is at its peak. The last interval follows the last
+/// operation.
 fn peak_indices(events: &[HeapEvent]) -> Vec<usize> {
     let (mut all, mut live) = (Vec::new(), 0i64);
     let mut highest: Option<(i64, usize)> = None;
