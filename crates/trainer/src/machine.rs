@@ -38,7 +38,7 @@ pub struct Machine {
     /// device itself would refuse it, and the pilot makes it smaller.
     pub piece_limit_bytes: Option<u64>,
     /// Where it is remembered that a GPU was found right.
-    pub certificate: Option<PathBuf>,
+    pub device_check_path: Option<PathBuf>,
 }
 
 impl Default for Machine {
@@ -46,7 +46,7 @@ impl Default for Machine {
         Machine {
             script: None,
             piece_limit_bytes: None,
-            certificate: None,
+            device_check_path: None,
             purge: || {},
         }
     }

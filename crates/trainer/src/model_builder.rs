@@ -1,14 +1,14 @@
 //! A training before it begins: the network that a config makes, what it needs by part, what to begin with and what would help
 //! where that does not fit. `ebb plan` and the window ask here.
 //!
-//! Refuses to know how a forecast is made ([`crate::forecast`]) and which rungs there are ([`pressure::suggest_recovery`]).
+//! Refuses to know how memory is estimated ([`crate::estimate`]) and which rungs there are ([`pressure::suggest_recovery`]).
 //!
 //! ```
 //! use dataset::{InspectOptions, inspect};
 //! use pressure::{DeviceRoom, Processes};
 //! use runlog::RunConfig;
 //! use trainer::ModelBuilder;
-//! use trainer::forecast::{Forms, Target};
+//! use trainer::estimate::{Variants, Target};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sample/groceries");
@@ -21,8 +21,8 @@
 //! let builder = ModelBuilder::from_config(&config, &found)?;
 //!
 //! // What it needs, by part.
-//! let target = Target::of("cpu", 2, 8 << 30);
-//! let estimate = builder.estimate(target, Forms::Planned)?;
+//! let target = Target::new("cpu", 2, 8 << 30);
+//! let estimate = builder.estimate(target, Variants::Planned)?;
 //! let parts = estimate.parts(&[1, 4, 16]);
 //! assert_eq!(parts.weights_bytes, 4 * parts.parameters);
 //! assert_eq!(parts.gradients_bytes, parts.weights_bytes);
@@ -54,7 +54,7 @@
 //! ```
 
 use crate::error::Result;
-use crate::forecast::{Forecast, Forms, Target};
+use crate::estimate::{MemoryEstimate, Target, Variants};
 use crate::models::Network;
 use crate::plan::{Dropped, ModelKind, Plan};
 use candle_core::Device;
@@ -75,8 +75,8 @@ pub struct ModelBuilder {
 /// What a training needs.
 #[derive(Debug, Clone)]
 pub struct Estimate {
-    /// Where the numbers come from.
-    pub forecast: Forecast,
+    /// Memory by micro-batch.
+    pub memory: MemoryEstimate,
     data: DataNeed,
 }
 
@@ -128,7 +128,7 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// A piece cannot be rehearsed.
-    pub fn estimate(&self, target: Target, forms: Forms) -> Result<Estimate> {
+    pub fn estimate(&self, target: Target, forms: Variants) -> Result<Estimate> {
         self.estimate_as(self.plan.model, self.plan.image_size, target, forms)
     }
 
@@ -141,39 +141,39 @@ impl ModelBuilder {
         model: ModelKind,
         image_size: u32,
         target: Target,
-        forms: Forms,
+        forms: Variants,
     ) -> Result<Estimate> {
         let data = DataNeed {
             effective_batch: self.plan.effective_batch,
             fixed_micro_batch: self.plan.fixed_micro_batch,
         };
-        let forecast = Forecast::of_plan(&self.plan, model, image_size, target, forms)?;
-        Ok(Estimate { forecast, data })
+        let memory = MemoryEstimate::for_plan(&self.plan, model, image_size, target, forms)?;
+        Ok(Estimate { memory, data })
     }
 }
 
 impl Estimate {
-    /// Of a forecast that was made, for what is trained on.
-    pub fn of(forecast: Forecast, data: DataNeed) -> Self {
-        Estimate { forecast, data }
+    /// Combines a memory estimate with the size of an effective batch.
+    pub fn new(memory: MemoryEstimate, data: DataNeed) -> Self {
+        Estimate { memory, data }
     }
 
     /// By part, for pieces of these sizes.
     pub fn parts(&self, micro_batches: &[u32]) -> Parts {
-        let standing = &self.forecast.standing;
-        let named = standing.weights_bytes + standing.moments_bytes;
+        let baseline = &self.memory.baseline;
+        let named = baseline.weights_bytes + baseline.moments_bytes;
         let form = self.need(micro_batches).forms.into_iter().next();
         let blocks = form.map_or(0, |form| form.checkpoint_blocks);
         let piece = |&micro_batch: &u32| {
-            let bytes = self.forecast.piece_bytes(blocks, micro_batch)?;
+            let bytes = self.memory.micro_batch_bytes(blocks, micro_batch)?;
             Some((micro_batch, bytes))
         };
         Parts {
-            parameters: self.forecast.parameters,
-            weights_bytes: standing.weights_bytes,
-            gradients_bytes: standing.gradients_bytes,
-            optimizer_bytes: standing.moments_bytes,
-            other_bytes: standing.state_bytes().saturating_sub(named),
+            parameters: self.memory.parameters,
+            weights_bytes: baseline.weights_bytes,
+            gradients_bytes: baseline.gradients_bytes,
+            optimizer_bytes: baseline.moments_bytes,
+            other_bytes: baseline.state_bytes().saturating_sub(named),
             activations: micro_batches.iter().filter_map(piece).collect(),
         }
     }
@@ -182,7 +182,7 @@ impl Estimate {
     pub fn need(&self, also: &[u32]) -> ModelNeed {
         let fixed = self.data.fixed_micro_batch.into_iter();
         let also: Vec<u32> = also.iter().copied().chain(fixed).collect();
-        self.forecast.need(self.data.effective_batch, &also)
+        self.memory.need(self.data.effective_batch, &also)
     }
 
     /// What to begin with beside other `processes`, where so many `trainings` like this one share what is left in equal parts.
@@ -208,6 +208,6 @@ impl Estimate {
 
     /// What would help, cheapest first, each with the bytes that it frees.
     pub fn suggest_recovery(&self, no: &DoesNotFit) -> Vec<(Recovery, u64)> {
-        suggest_recovery(&self.forecast.stuck(no))
+        suggest_recovery(&self.memory.stuck(no))
     }
 }

@@ -10,8 +10,8 @@ mod texts;
 pub use compressed::Compressed;
 pub use generate::Wording;
 
-use crate::certificate::trusted;
 use crate::checkpoint::{self, Moments, RunState};
+use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
 use crate::learner::Learner;
 use crate::origin::config_of;
@@ -77,8 +77,8 @@ pub struct Evaluated {
 
 impl SavedRun {
     /// Loads the best checkpoint of a run.
-    /// `certificate` remembers whether a GPU was found right.
-    pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
+    /// `device_check_path` remembers whether a GPU was found right.
+    pub fn load(run: &RunFolder, device: Wanted, device_check_path: Option<&Path>) -> Result<Self> {
         let list = roster::read(run)?;
         let mut plan = Plan::check(&config_of(run)?, &list)?;
         let device = if plan.precision == Precision::F64 {
@@ -86,7 +86,7 @@ impl SavedRun {
         } else {
             device
         };
-        let chosen = trusted(device, certificate)?;
+        let chosen = checked_device(device, device_check_path)?;
         if plan.precision.is_half() && chosen.device.is_cpu() {
             // The weights are f32 whatever the run computed in, and here f32 is the faster one.
             plan.precision = Precision::F32;

@@ -6,9 +6,9 @@ mod rungs;
 mod saving;
 mod wishes;
 
-use crate::certificate::trusted_in;
 use crate::checkpoint::{self, RunState};
 use crate::control::Control;
+use crate::device_check::checked_device_for;
 use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError, loss_of};
 use crate::feed::Ahead;
@@ -120,10 +120,10 @@ impl<'a> Session<'a> {
         state: RunState,
     ) -> Result<Self> {
         let claim = run.claim()?;
-        let chosen = trusted_in(
+        let chosen = checked_device_for(
             plan.device,
             plan.precision,
-            flight.machine.certificate.as_deref(),
+            flight.machine.device_check_path.as_deref(),
         )?;
         plan.precision.allowed_on(&chosen, plan.device)?;
         let piece_limit_bytes = flight.machine.piece_limit_bytes;

@@ -9,7 +9,7 @@ use std::path::Path;
 use tape::Stream;
 use tape::memory::{Counting, live_bytes};
 use trainer::Plan;
-use trainer::forecast::{Forecast, Forms, Target};
+use trainer::estimate::{MemoryEstimate, Target, Variants};
 use trainer::rooms::Data;
 
 #[global_allocator]
@@ -68,8 +68,9 @@ fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
     let counted = plan.texts_bytes as f64;
     println!("{}: counted {counted}, taken {taken}", folder.display());
     let forecast = |plan: &Plan| {
-        let target = Target::of("cpu", 2, 0);
-        let forecast = Forecast::of_plan(plan, plan.model, plan.image_size, target, Forms::Planned);
+        let target = Target::new("cpu", 2, 0);
+        let forecast =
+            MemoryEstimate::for_plan(plan, plan.model, plan.image_size, target, Variants::Planned);
         forecast
             .unwrap()
             .without_waiting()

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
-use trainer::forecast::{Forecast, Forms, Target};
+use trainer::estimate::{MemoryEstimate, Target, Variants};
 use trainer::models::merged;
 use trainer::published::{Classes, PublishedFolder};
 use trainer::rooms::checkpoint::{self, Moments, RunState};
@@ -350,20 +350,21 @@ fn an_exported_fine_tune_says_the_same_when_it_is_read_back() {
 fn a_forecast_counts_gradients_and_moments_of_what_trains_alone() {
     let standing = |way: Tuned| {
         let plan = way.plan(DType::F32);
-        let target = Target::of("cpu", 2, u64::MAX);
+        let target = Target::new("cpu", 2, u64::MAX);
         let (model, side) = (plan.model, plan.image_size);
-        let found = Forecast::of_plan(&plan, model, side, target, Forms::Planned).unwrap();
+        let found =
+            MemoryEstimate::for_plan(&plan, model, side, target, Variants::Planned).unwrap();
         let learner = learner(&plan);
-        let standing = found.standing;
+        let baseline = found.baseline;
         assert_eq!(found.parameters, learner.parameters.count() as u64);
-        assert_eq!(standing.moments_bytes, learner.optimizer.bytes());
-        assert_eq!(standing.gradients_bytes, learner.parameters.bytes());
+        assert_eq!(baseline.moments_bytes, learner.optimizer.bytes());
+        assert_eq!(baseline.gradients_bytes, learner.parameters.bytes());
         assert_eq!(
-            standing.weights_bytes,
+            baseline.weights_bytes,
             learner.parameters.bytes() + learner.parameters.frozen_bytes(),
             "{way:?}"
         );
-        (standing.weights_bytes, found.heap_bytes(0, 6, 6).unwrap())
+        (baseline.weights_bytes, found.heap_bytes(0, 6, 6).unwrap())
     };
     let [all, head, adapters, in_bits] = [
         vit(None, None, None),
