@@ -16,6 +16,12 @@ impl Workload {
         }
     }
 
+    /// Bytes of one sample on the host.
+    pub fn sample_bytes(self) -> u64 {
+        let batch = self.zeros(1);
+        (4 * (batch.ids.len() + batch.pixels.len() + batch.targets.len())) as u64
+    }
+
     /// A batch of `samples` of the same shapes, filled with zeros.
     pub(crate) fn zeros(self, samples: usize) -> Batch {
         let ids = samples * self.tokens();

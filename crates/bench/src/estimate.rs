@@ -1,7 +1,8 @@
 //! Estimates the memory of a workload, and the time of its steps from its operations.
 
+use crate::model::{ForwardOptions, Model};
 use crate::peak::peak_gflops;
-use crate::workload::{ForwardOptions, Model, Workload};
+use crate::workload::Workload;
 use candle_core::{DType, Device};
 use tape::{Cancel, Kernels, Parameters, Tape};
 use trainer::estimate::{DryRun, MemoryEstimate, NetworkFacts, Target, Variants};

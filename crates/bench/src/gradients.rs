@@ -5,7 +5,7 @@
 //! and on the sides that the judged run took.
 
 use crate::measure::Case;
-use crate::workload::{ForwardOptions, Model};
+use crate::model::{ForwardOptions, Model};
 use candle_core::{DType, Device};
 use tape::inplace::to_f64;
 use tape::{Branches, Cancel, Kernels, Parameters, Parting, Tape};

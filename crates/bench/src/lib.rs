@@ -10,6 +10,7 @@ mod estimate;
 mod flops;
 mod gradients;
 mod measure;
+mod model;
 mod peak;
 pub mod split_check;
 mod workload;

@@ -1,7 +1,8 @@
 //! Times the optimizer steps of one workload: forward, backward, accumulation, clipping and update.
 
 use crate::batch::Batch;
-use crate::workload::{ForwardOptions, Model, Workload};
+use crate::model::{ForwardOptions, Model};
+use crate::workload::Workload;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;

@@ -4,7 +4,8 @@
 use super::memory::check_memory;
 use super::split::Splits;
 use super::{Comparison, ElementType, SplitCheck, compare};
-use crate::workload::{ForwardOptions, Workload};
+use crate::model::ForwardOptions;
+use crate::workload::Workload;
 use candle_core::DType;
 use dataset::Inspection;
 use runlog::RunFolder;
