@@ -1,4 +1,5 @@
-//! The heap. Twin files with one surface: which allocator, how long it keeps freed memory, and how it gives it back.
+//! The heap: which allocator the program uses, how long it holds freed memory, and how it gives it
+//! back. The platform files have the same surface.
 
 #[cfg_attr(target_os = "linux", path = "allocator/mimalloc.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "allocator/system.rs")]
@@ -8,9 +9,9 @@ pub use platform::{CHOSEN, Chosen, keep_freed, purge};
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    /// What the pilot counts on when it releases caches: freed memory goes back at once, however long it would be kept.
+    /// The controller relies on this when it releases caches.
     #[test]
-    fn a_purge_gives_freed_memory_back() {
+    fn a_purge_gives_freed_memory_back_at_once() {
         super::keep_freed();
         const BYTES: usize = 256 << 20;
         let before = pressure::own_footprint_bytes();

@@ -8,6 +8,7 @@ mod drill;
 mod attempt;
 mod bench;
 mod brought;
+mod compare_controller;
 mod evaluate;
 mod export;
 mod failure;
@@ -26,7 +27,6 @@ mod sweep;
 mod texts;
 mod train;
 mod tune;
-mod turns;
 mod verify_split;
 
 use args::{Command, Ebb};

@@ -11,7 +11,7 @@ use dataset::{Found, Task};
 use pressure::{DeviceRoom, ModelNeed, Policy, Processes};
 use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
-use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
+use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
 use trainer::{
     DatasetRef, PretrainedFamily, ModelBuilder, ModelId, Pretrained, Plan, TextModel, TextSize, foresee_kind,
 };
@@ -163,19 +163,19 @@ pub fn forecast(
     let kind = foresee_kind(plan.device);
     // What an earlier forecast left with the allocator is no part of the program.
     crate::allocator::purge();
-    let target = Target::of(kind, plan.threads as usize, sample.total_bytes);
+    let target = Target::new(kind, plan.threads as usize, sample.total_bytes);
     let processes = Processes { others_bytes };
-    let forms = Forms::Fewest(Fit {
+    let forms = Variants::MinCheckpointing(Requirement {
         budget_bytes: device.budget_bytes(&processes),
         micro_batch: 1,
         effective_batch: plan.effective_batch,
-        waiting: Waiting::Counts,
+        prefetched: Prefetched::Included,
     });
     let estimate = builder.estimate(target, forms)?;
-    let (need, forecast) = (estimate.need(&[]), &estimate.forecast);
+    let (need, memory) = (estimate.need(&[]), &estimate.memory);
     let suggested = estimate.suggest_config(&device, &processes, 1);
     let view = ForecastView {
-        parameters: forecast.parameters,
+        parameters: memory.parameters,
         state_bytes: need.state_bytes,
         activations_bytes: 0,
         peak_bytes: need.state_bytes,
@@ -196,7 +196,7 @@ pub fn forecast(
             ..view
         },
         Err(no) => ForecastView {
-            refusal: Some(does_not_fit(forecast, &no, None).to_string()),
+            refusal: Some(does_not_fit(memory, &no, None).to_string()),
             ..view
         },
     })

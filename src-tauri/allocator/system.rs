@@ -5,8 +5,8 @@ pub type Chosen = std::alloc::System;
 /// The allocator's value.
 pub const CHOSEN: Chosen = std::alloc::System;
 
-/// Nothing to be set.
+/// Does nothing: there is nothing to set.
 pub fn keep_freed() {}
 
-/// Nothing is cached that could be given back.
+/// Does nothing: no freed memory is held.
 pub fn purge() {}

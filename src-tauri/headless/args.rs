@@ -1,7 +1,7 @@
 //! The command line, declared once: help and checks come from here.
 
 mod compression;
-mod measuring;
+mod bench;
 mod numbers;
 mod texts;
 mod trained;
@@ -15,8 +15,8 @@ use dataset::Task;
 use std::path::PathBuf;
 use trained::task;
 
+pub use self::bench::{Bench, VerifySplit};
 pub use compression::Compression;
-pub use measuring::{Bench, VerifySplit};
 pub use numbers::Numbers;
 pub use texts::{Generate, Texts};
 pub use trained::{Computing, Limits, Trained};

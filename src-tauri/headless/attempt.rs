@@ -1,5 +1,4 @@
-//! One training that is tried out: what it said, kept for whoever asked. The run goes to the store or to a folder that is
-//! removed.
+//! One training of a search over settings, and all its events.
 
 use super::args::Script;
 use super::failure::Failure;
@@ -8,42 +7,48 @@ use super::train::{look_at, machine, total_bytes};
 use dataset::Found;
 use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
-use trainer::forecast::settle;
-use trainer::{Control, Plan, RunContext, TrainError};
+use trainer::estimate::plan_within_cap;
+use trainer::{Control, Flight, Plan, TrainError};
 
-/// What was tried, and all it said.
+/// The outcome of one training.
 pub struct Attempt {
-    /// Its checked config.
     pub plan: Plan,
-    /// Its run folder.
     pub run: RunFolder,
-    /// Every event.
+    /// Every event, also of a training that failed.
     pub events: Vec<RunEvent>,
-    /// Why it failed, where it did.
+    /// Why the training failed, if it did.
     pub failed: Option<TrainError>,
 }
 
-/// Looks at the folder of a config as a training would.
-pub fn look(config: &RunConfig, folder: &Path) -> Result<Found, Failure> {
+/// Where a run is stored.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub store: &'a RunStore,
+    /// The plan's name by default.
+    pub name: Option<&'a str>,
+}
+
+/// Inspects the folder of a config as a training would.
+pub fn inspect(config: &RunConfig, folder: &Path) -> Result<Found, Failure> {
     look_at(folder, config)
 }
 
-/// Trains as `config` says on what was found. `heard` sees every event, and may ask the run to stop. A run that fails gives what
-/// it said until then; a config that cannot be a plan is an error.
+/// Trains as `config` says. Calls `on_event` for every event; it may ask the run to stop. A run
+/// that fails gives its events until then; a config that is refused is an error.
 pub fn train(
     config: &RunConfig,
     found: &Found,
-    (store, name): (&RunStore, Option<&str>),
+    place: Place,
     at_work: &AtWork,
-    mut heard: impl FnMut(&RunEvent, &Control) + Send,
+    mut on_event: impl FnMut(&RunEvent, &Control) + Send,
 ) -> Result<Attempt, Failure> {
     let machine = machine(&Script::default());
     let total_bytes = config
         .memory_cap_fraction
         .map_or(0, |_| total_bytes(&machine));
-    let plan = settle(config, found, total_bytes)?;
-    plan.check_precision()?;
-    let run = store.create(name.unwrap_or(&plan.name))?;
+    let plan = plan_within_cap(config, found, total_bytes)?;
+    plan.expect_computable()?;
+    let run = place.store.create(place.name.unwrap_or(&plan.name))?;
     let control = at_work.next();
     let flight = RunContext {
         control: control.clone(),
@@ -52,7 +57,7 @@ pub fn train(
     };
     let mut events = Vec::new();
     let ended = trainer::start(plan.clone(), found.clone(), &run, flight, &mut |event| {
-        heard(event, &control);
+        on_event(event, &control);
         events.push(event.clone());
     });
     Ok(Attempt {

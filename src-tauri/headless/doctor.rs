@@ -1,26 +1,30 @@
-//! `ebb doctor`: the machine's facts, then every operation and both models on the chosen device against the CPU in f64, and every
-//! operation in the half precisions.
+//! `ebb doctor`: prints facts about the machine, then compares the chosen device with the CPU in
+//! f64: every operation and the small models in f32, and every operation in the half precisions.
 
 use super::args;
 use super::failure::Failure;
 use super::say::out;
-use super::train::certificate_path;
+use super::train::device_check_path;
 use pressure::{MemorySource, Monitor};
 use runlog::format_bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use trainer::doctor::{Finding, operations};
-use trainer::{Certificate, Machine, Wanted, choose, default_threads};
+use trainer::{Chosen, DeviceCheck, Finding, Machine, Wanted, choose, default_threads};
 
-/// How long the monitor is watched.
+/// How long the cost of the monitor is measured.
 const MONITORED: Duration = Duration::from_secs(2);
 
-/// The top-level entry point of `ebb doctor`. Exit code 1 when an operation fails: the device is then refused, or the precision
-/// on it that it fails in.
+/// Runs `ebb doctor`. Exit code 1 if an operation is wrong: Ebb then refuses the device, or the
+/// precision on it.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
     let chosen = choose(wanted).map_err(|error| Failure::new(error.to_string()))?;
+    print_machine(&chosen)?;
+    check_device(&chosen)
+}
+
+fn print_machine(chosen: &Chosen) -> Result<(), Failure> {
     let mut source = Machine::default().open()?;
     let sample = source.sample()?;
     out!(
@@ -37,40 +41,44 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
         format_bytes(sample.total_bytes),
         source.describe()
     );
-    let (monitor_share, hertz) = monitor_cost(source);
+    let cost = monitor_cost(source);
     out!(
-        "Reading memory costs {:.3} % of a core at {hertz:.0} readings a second",
-        100.0 * monitor_share
+        "Reading memory costs {:.3} % of a core at {:.0} readings per second",
+        100.0 * cost.core_fraction,
+        cost.readings_per_second
     );
+    Ok(())
+}
+
+fn check_device(chosen: &Chosen) -> Result<(), Failure> {
     out!(
         "Comparing {} in f32, bf16 and f16 with the CPU in f64, forward and gradient",
         chosen.kind
     );
-    let begun = Instant::now();
-    let (certificate, findings) = Certificate::examined(&chosen, &mut |finding| {
+    let start = Instant::now();
+    let (check, findings) = DeviceCheck::run(chosen, &mut |finding| {
         if !finding.passed {
             out!("  {}", describe(finding));
         }
     })?;
     if !chosen.device.is_cpu() {
-        certificate.keep(&certificate_path());
+        check.save(&device_check_path());
     }
-    if let Some(what) = certificate.failed_kernel() {
-        out!("Ebb's own kernels are left out here: {what} is wrong in them");
+    if let Some(what) = check.failed_kernel() {
+        out!("Ebb's own kernels are not used here: {what} is wrong with them");
     }
     for precision in ["f32", "bf16", "f16"] {
-        let of_one: Vec<Finding> = findings
+        let findings: Vec<&Finding> = findings
             .iter()
-            .filter(|f| f.precision == precision)
-            .cloned()
+            .filter(|finding| finding.precision == precision)
             .collect();
-        out!("In {precision}: {}{}", passed(&of_one), furthest(&of_one));
+        out!("In {precision}: {}{}", passed(&findings), worst(&findings));
     }
     out!(
         "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
-        operations(&findings),
-        begun.elapsed().as_secs_f64(),
-        passed(&findings)
+        check.operations(),
+        start.elapsed().as_secs_f64(),
+        passed(&findings.iter().collect::<Vec<_>>())
     );
     match findings.iter().find(|finding| !finding.passed) {
         None => Ok(()),
@@ -85,21 +93,29 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     }
 }
 
-/// CPU time of the monitor's thread as a share of one core, and its readings a second.
-fn monitor_cost(source: Box<dyn MemorySource>) -> (f64, f64) {
+struct MonitorCost {
+    /// CPU time of the monitor's thread, as a fraction of one core.
+    core_fraction: f64,
+    readings_per_second: f64,
+}
+
+fn monitor_cost(source: Box<dyn MemorySource>) -> MonitorCost {
     let readings = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&readings);
-    let (monitor, begun) = (Monitor::start(source, Arc::default()), Instant::now());
+    let (monitor, start) = (Monitor::start(source, Arc::default()), Instant::now());
     monitor.listen(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     std::thread::sleep(MONITORED);
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
     let readings = f64::from(readings.load(Ordering::Relaxed));
-    (monitor.cpu_ms() / 1000.0 / seconds, readings / seconds)
+    MonitorCost {
+        core_fraction: monitor.cpu_ms() / 1000.0 / seconds,
+        readings_per_second: readings / seconds,
+    }
 }
 
-fn passed(findings: &[Finding]) -> String {
+fn passed(findings: &[&Finding]) -> String {
     let right = findings.iter().filter(|finding| finding.passed);
     let worst = right
         .clone()
@@ -111,22 +127,25 @@ fn passed(findings: &[Finding]) -> String {
     )
 }
 
-/// What is furthest from f64, and the furthest of the models apart from it.
-fn furthest(findings: &[Finding]) -> String {
-    let of = |models: bool| {
-        let some = findings
-            .iter()
-            .filter(|f| f.what.starts_with("model ") == models);
-        let most = some.max_by(|a, b| a.difference.total_cmp(&b.difference))?;
+/// The operation and the model that differ most from f64, after a colon.
+fn worst(findings: &[&Finding]) -> String {
+    let (models, operations): (Vec<&Finding>, Vec<&Finding>) = findings
+        .iter()
+        .partition(|finding| finding.what.starts_with("model "));
+    let worst = |some: Vec<&Finding>| {
+        let most = some
+            .into_iter()
+            .max_by(|a, b| a.difference.total_cmp(&b.difference))?;
         Some(format!(
             "{} {:.1e} ({})",
             most.what, most.difference, most.detail
         ))
     };
-    let named: Vec<String> = [of(false), of(true)].into_iter().flatten().collect();
-    match named.is_empty() {
-        true => String::new(),
-        false => format!(": {}", named.join(", ")),
+    let named: Vec<String> = [operations, models].into_iter().filter_map(worst).collect();
+    if named.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", named.join(", "))
     }
 }
 
@@ -137,7 +156,7 @@ fn describe(finding: &Finding) -> String {
     )
 }
 
-/// The device that a user names.
+/// Parses the name of a device; `auto` if there is none.
 pub fn wanted(name: Option<&str>) -> Result<Wanted, Failure> {
     match name {
         None | Some("auto") => Ok(Wanted::Auto),

@@ -3,7 +3,7 @@
 use super::args;
 use super::failure::Failure;
 use super::say::{aside, out};
-use super::train::{certificate_path, find};
+use super::train::{device_check_path, find};
 use dataset::Task;
 use runlog::format_count;
 use serde_json::json;
@@ -15,7 +15,7 @@ const MISTAKES: usize = 5;
 /// The top-level entry point of `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     let run = find(&args.run)?;
-    let saved = TrainedModel::load(&run, Wanted::Auto, Some(&certificate_path()))?;
+    let saved = SavedRun::load(&run, Wanted::Auto, Some(&device_check_path()))?;
     let evaluated = match &args.folder {
         Some(folder) => saved.evaluate(&saved.inspect(folder)?)?,
         None => saved.evaluate_own(&run)?,

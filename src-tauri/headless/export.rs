@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::say::out;
-use super::train::{certificate_path, find};
+use super::train::{device_check_path, find};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub enum Form {
 
 /// The top-level entry point of `ebb export`.
 pub fn run(args: &Export) -> Result<(), Failure> {
-    let saved = TrainedModel::load(&find(&args.run)?, Wanted::Cpu, Some(&certificate_path()))?;
+    let saved = SavedRun::load(&find(&args.run)?, Wanted::Cpu, Some(&device_check_path()))?;
     let exported = saved.export(
         &args.folder,
         match args.format {

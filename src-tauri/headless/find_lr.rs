@@ -31,7 +31,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
         ..brought(args.tried.config()?)?
     };
     config.validate()?;
-    let found = attempt::look(&config, &args.tried.folder)?;
+    let found = attempt::inspect(&config, &args.tried.folder)?;
     let (mut curve, mut whole) = (Curve::default(), false);
     // Nothing of value is in there: weights that a rate too high has spoilt.
     let place = std::env::temp_dir().join(format!("ebb-find-lr-{}", std::process::id()));
@@ -40,7 +40,10 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
     let tried = attempt::train(
         &config,
         &found,
-        (&store, None),
+        attempt::Place {
+            store: &store,
+            name: None,
+        },
         &AtWork::heeded()?,
         |event, control| {
             if let RunEvent::Step {

@@ -3,13 +3,13 @@
 use super::args;
 use super::failure::Failure;
 use super::say::out;
-use super::train::{certificate_path, find};
-use trainer::{GenerationOptions, TrainedModel, Wanted};
+use super::train::{device_check_path, find};
+use trainer::{SavedRun, Wanted, Wording};
 
 /// The top-level entry point of `ebb generate`. The same prompt, wishes and seed give the same text.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
-    let saved = TrainedModel::load(&find(&args.run)?, Wanted::Auto, Some(&certificate_path()))?;
-    let wording = GenerationOptions {
+    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&device_check_path()))?;
+    let wording = Wording {
         tokens: args.tokens,
         temperature: args.temperature,
         top_k: args.top_k.map(|top_k| top_k as usize),

@@ -1,39 +1,41 @@
-//! `ebb plan`: what fits, before anything trains. A table of footprints by micro-batch, the config to begin with, what is left
-//! and how long an epoch takes. Refuses to know how a forecast is made.
+//! `ebb plan`: what fits, before anything trains. Prints footprints by micro-batch, a config to
+//! begin with, its headroom, and the time of an epoch.
+//!
+//! Refuses to know how memory is estimated.
 
-mod asked;
-mod clock;
-mod listed;
+mod answer;
+mod machine;
+mod models;
 mod table;
 mod threads;
+mod time_limit;
 
-use super::args::{Compression, Computing, Limits, Texts, Trained, Weights};
+use super::args::{Compression, Computing, Limits, Script, Texts, Trained, Weights};
 use super::failure::Failure;
 use super::say::out;
-use super::train::{base_config, brought, machine};
+use super::train::{base_config, brought};
 use super::verify_split::workload;
-use asked::{Room, room};
+use answer::{Answer, Row, Time};
+use bench::{estimate_workload, seconds_per_step};
 use clap::Args;
-use clock::{Clock, Time, by_cost};
-use listed::{listed, others, unit};
-use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered};
+use machine::PlannedMachine;
+use models::{large_models, listed, unit};
+use pressure::DataNeed;
 use runlog::{Blocks, RunConfig};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
-use trainer::forecast::{
-    Fit, Forecast, Forms, Target, Waiting, alignment, seconds_a_sample, seconds_of,
-};
-use trainer::{Estimate, ModelBuilder, Parts, default_threads};
+use time_limit::{TimeLimit, by_cost};
+use trainer::estimate::{Prefetched, Requirement, Target, Variants, seconds_per_sample};
+use trainer::{Estimate, ModelBuilder, default_threads};
 
-/// The question.
+/// Arguments of `ebb plan`.
 #[derive(Args)]
 pub struct Plan {
-    /// Folder of photographs or texts, or a file of texts
+    /// Folder of images or texts, or a file of texts
     #[arg(required_unless_present_any = ["workload", "config"])]
     pub folder: Option<PathBuf>,
-    /// gpt, gpt125m, resnet18, vit_tiny or bert_mini, in the place of a folder
+    /// Plan a workload of `ebb bench` instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
     #[command(flatten)]
@@ -44,20 +46,20 @@ pub struct Plan {
     pub texts: Texts,
     #[command(flatten)]
     pub compression: Compression,
-    /// Samples a step
+    /// Samples per step
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// So many trainings like this one at once, each in an equal part of what is left
+    /// Number of such trainings at the same time, which share the memory equally
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
     #[command(flatten)]
     pub computing: Computing,
     #[command(flatten)]
     pub limits: Limits,
-    /// Plan for a Mac with so much memory, such as 16GB
-    #[arg(long = "for", value_name = "SIZE", value_parser = asked::mac)]
+    /// Plan for a Mac with this much memory, such as 16GB
+    #[arg(long = "for", value_name = "SIZE", value_parser = machine::parse_mac)]
     pub mac: Option<u64>,
-    /// What if other apps took so much, such as 4GB
+    /// Plan as if other apps used this much memory, such as 4GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub what_if: Option<u64>,
     /// A preset of the folder configs, such as quick or memory_small
@@ -66,69 +68,43 @@ pub struct Plan {
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Leave out of the list what is not forecast within so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = asked::seconds)]
+    /// Time for the list of models; those that take longer are left out
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = machine::parse_seconds)]
     pub within: f64,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// One model at one resolution, with what fits of it.
-struct Row {
-    forecast: Forecast,
-    need: ModelNeed,
-    parts: Parts,
-    suggested: Result<SuggestedConfig, DoesNotFit>,
-}
-
-/// What is said.
-struct Answer {
-    subject: String,
-    room: Room,
-    effective_batch: u32,
-    optimizer: String,
-    /// What resolutions are counted in: "px" or "tokens".
-    unit: &'static str,
-    rows: Vec<Row>,
-    /// Which row is to be trained.
-    chosen: usize,
-    /// Models and resolutions for which there was no time.
-    left_out: Vec<(String, u32)>,
-    /// Networks that can be planned by name.
-    others: Vec<&'static str>,
-    /// Seconds of an epoch, or of a step of a workload, where they are known.
-    seconds: Option<Time>,
-    forecast_ms: f64,
-}
-
 /// Micro-batches of the table.
-const SHOWN: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Samples of the piece whose time is measured: enough for matrix products at full speed.
-const TIMED: usize = 4;
-/// Samples a step of a workload unless asked otherwise.
+const LISTED_MICRO_BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Samples of the micro-batch whose time is measured: enough for matrix products at full speed.
+const TIMED_SAMPLES: usize = 4;
+/// Samples per step of a workload by default.
 const WORKLOAD_BATCH: u32 = 32;
 
-/// The top-level entry point of `ebb plan`.
+/// Runs `ebb plan`.
 pub fn run(args: &Plan) -> Result<(), Failure> {
-    threads::run_stock_operations_alone();
+    threads::run_stock_operations_on_one_thread();
     let answer = match &args.workload {
-        Some(name) => of_workload(args, name),
-        None => of_folder(args),
+        Some(name) => plan_workload(args, name),
+        None => plan_folder(args),
     }?;
-    match args.json {
-        true => out!("{}", answer.as_json()),
-        false => table::show(&answer),
+    if args.json {
+        out!("{}", answer.as_json());
+    } else {
+        table::print(&answer);
     }
-    let row = &answer.rows[answer.chosen];
-    let found = row.suggested.as_ref().map(|_| ());
-    found.map_err(|no| answer.refusal(row, no))
+    match &answer.chosen().suggested {
+        Ok(_) => Ok(()),
+        Err(no) => Err(answer.refusal(no)),
+    }
 }
 
-fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
-    let (workload, begun) = (workload(name)?, Instant::now());
-    let room = room(args, &RunConfig::default())?;
-    let target = target(args.computing.threads, &room);
+fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
+    let (workload, start) = (workload(name)?, Instant::now());
+    let machine = PlannedMachine::new(args, &RunConfig::default())?;
+    let target = target(args.computing.threads, &machine);
     let blocks = args.computing.checkpoint_blocks.unwrap_or(Blocks::Count(0));
     let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
         Failure::usage(format!(
@@ -137,23 +113,23 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         ))
     })?;
     let effective_batch = args.effective_batch.unwrap_or(WORKLOAD_BATCH);
-    let forms = fewest(&room, effective_batch, None);
-    let forecast = Forecast::of_workload(workload, blocks, target, forms)?;
+    let variants = min_checkpointing(&machine, effective_batch, None);
+    let memory = estimate_workload(workload, blocks, target, variants)?;
     let data = DataNeed {
         effective_batch,
         fixed_micro_batch: None,
     };
-    let row = row(Estimate::new(forecast, data), &room);
-    let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
+    let row = Row::new(Estimate::new(memory, data), &machine);
+    let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
     let seconds = match (&row.suggested, args.mac) {
         (Ok(config), None) => {
-            seconds_of(workload, effective_batch, config.checkpoint_blocks, target)?
+            seconds_per_step(workload, effective_batch, config.checkpoint_blocks, target)?
         }
         _ => None,
     };
     Ok(Answer {
         subject: name.to_owned(),
-        room,
+        machine,
         effective_batch,
         optimizer: "adamw".to_owned(),
         unit: if workload.tokens() == 0 {
@@ -164,20 +140,20 @@ fn of_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         rows: vec![row],
         chosen: 0,
         left_out: Vec::new(),
-        others: Vec::new(),
-        seconds: seconds.map(|seconds| Time {
+        large_models: Vec::new(),
+        time: seconds.map(|seconds| Time {
             seconds,
             of: "step",
             from: "its operations at the machine's measured matrix-product rate",
         }),
-        forecast_ms,
+        estimate_ms,
     })
 }
 
-fn of_folder(args: &Plan) -> Result<Answer, Failure> {
+fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     let config = config(args)?;
     let folder = config.folder.clone().ok_or_else(|| {
-        Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or give one in the config")
+        Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or set one in the config")
     })?;
     let found = super::train::look_at(&folder, &config)?;
     let builder = ModelBuilder::from_config(&config, &found)?;
@@ -185,90 +161,111 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     if args.mac.is_none() {
         plan.check_precision()?;
     }
-    let begun = Instant::now();
-    let room = room(args, &config)?;
-    let target = target(Some(plan.threads), &room);
-    let listed = listed(args, plan);
-    let wanted = listed
-        .iter()
-        .position(|row| *row == (plan.model, plan.input_size));
-    let clock = Clock::new(begun, args.within);
-    let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
-    for place in by_cost(&listed, wanted.unwrap_or(0)) {
-        let (model, side) = listed[place];
-        let is_wanted = rows.is_empty();
-        if !is_wanted && !clock.has_time_for(side) {
-            left_out.push((model.name().to_owned(), side));
-            continue;
-        }
-        let forms = match is_wanted {
-            true => fewest(&room, plan.effective_batch, plan.fixed_micro_batch),
-            false => Forms::Planned,
-        };
-        let estimate = clock.timed(side, || builder.estimate_as(model, side, target, forms))?;
-        rows.insert(place, row(estimate, &room));
-    }
-    let chosen = rows.keys().position(|place| Some(*place) == wanted);
-    let (chosen, rows) = (chosen.unwrap_or(0), rows.into_values().collect::<Vec<_>>());
-    let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
-    let seconds = match &rows[chosen].suggested {
+    let start = Instant::now();
+    let machine = PlannedMachine::new(args, &config)?;
+    let target = target(Some(plan.threads), &machine);
+    let list = estimate_list(args, &builder, &machine, target, start)?;
+    let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
+    let seconds = match &list.rows[list.chosen].suggested {
         Ok(found) if args.mac.is_none() && target.kind == "cpu" => {
-            let samples = TIMED.min(found.micro_batch as usize);
-            let each = seconds_a_sample(plan, samples, found.checkpoint_blocks)?;
-            Some(each * plan.train_samples as f64)
+            let samples = TIMED_SAMPLES.min(found.micro_batch as usize);
+            let per_sample = seconds_per_sample(plan, samples, found.checkpoint_blocks)?;
+            Some(per_sample * plan.train_samples as f64)
         }
         _ => None,
     };
     Ok(Answer {
         subject: plan.name.clone(),
-        room,
+        machine,
         effective_batch: plan.effective_batch,
         optimizer: plan.optimizer.name().to_owned(),
         unit: unit(plan.task()),
-        rows,
-        chosen,
-        left_out,
-        others: others(args, plan),
-        seconds: seconds.map(|seconds| Time {
+        rows: list.rows,
+        chosen: list.chosen,
+        left_out: list.left_out,
+        large_models: large_models(args, plan),
+        time: seconds.map(|seconds| Time {
             seconds,
             of: "epoch",
-            from: "a measured piece",
+            from: "a measured micro-batch",
         }),
-        forecast_ms,
+        estimate_ms,
     })
 }
 
-fn row(estimate: Estimate, room: &Room) -> Row {
-    Row {
-        suggested: estimate.suggest_config(&room.device, &room.processes, room.trainings),
-        need: estimate.need(&SHOWN),
-        parts: estimate.parts(&SHOWN),
-        forecast: estimate.forecast,
+/// The rows of the table.
+struct List {
+    rows: Vec<Row>,
+    /// Index of the row of the plan.
+    chosen: usize,
+    /// Models and resolutions for which there was no time.
+    left_out: Vec<(String, u32)>,
+}
+
+/// Estimates the plan's model first, then the others as long as there is time.
+fn estimate_list(
+    args: &Plan,
+    builder: &ModelBuilder,
+    machine: &PlannedMachine,
+    target: Target,
+    start: Instant,
+) -> Result<List, Failure> {
+    let plan = builder.plan();
+    let listed = listed(args, plan);
+    let planned = listed
+        .iter()
+        .position(|row| *row == (plan.model, plan.image_size));
+    let limit = TimeLimit::new(start, args.within);
+    let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
+    for place in by_cost(&listed, planned.unwrap_or(0)) {
+        let (model, side) = listed[place];
+        let is_first = rows.is_empty();
+        if !is_first && !limit.has_time_for(side) {
+            left_out.push((model.name().to_owned(), side));
+            continue;
+        }
+        let variants = if is_first {
+            min_checkpointing(machine, plan.effective_batch, plan.fixed_micro_batch)
+        } else {
+            Variants::Planned
+        };
+        let estimate = limit.timed(side, || builder.estimate_as(model, side, target, variants))?;
+        rows.insert(place, Row::new(estimate, machine));
     }
-}
-
-/// As few checkpointed blocks as let the smallest piece fit.
-fn fewest(room: &Room, effective_batch: u32, fixed: Option<u32>) -> Forms {
-    Forms::Fewest(Fit {
-        budget_bytes: room.budget_bytes(),
-        micro_batch: fixed.unwrap_or(1).min(effective_batch),
-        effective_batch,
-        waiting: Waiting::Counts,
+    let chosen = rows.keys().position(|place| Some(*place) == planned);
+    Ok(List {
+        chosen: chosen.unwrap_or(0),
+        rows: rows.into_values().collect(),
+        left_out,
     })
 }
 
-fn target(threads: Option<u32>, room: &Room) -> Target {
+/// Estimates the smallest number of checkpointed blocks with which the smallest micro-batch fits.
+fn min_checkpointing(
+    machine: &PlannedMachine,
+    effective_batch: u32,
+    fixed_micro_batch: Option<u32>,
+) -> Variants {
+    Variants::MinCheckpointing(Requirement {
+        budget_bytes: machine.budget_bytes(),
+        micro_batch: fixed_micro_batch.unwrap_or(1).min(effective_batch),
+        effective_batch,
+        prefetched: Prefetched::Included,
+    })
+}
+
+fn target(threads: Option<u32>, machine: &PlannedMachine) -> Target {
     let threads = threads.map_or_else(default_threads, |n| n as usize);
-    let cap = room.device.memory_cap_bytes.unwrap_or(u64::MAX);
-    // What reading the folder has left with the allocator is no part of the program.
+    let cap = machine.device.memory_cap_bytes.unwrap_or(u64::MAX);
+    // Memory that inspecting the folder has left with the allocator is not part of the program.
     crate::allocator::purge();
-    Target::of(room.kind, threads, room.device.total_bytes.min(cap))
+    Target::new(machine.kind, threads, machine.device.total_bytes.min(cap))
 }
 
 fn config(args: &Plan) -> Result<RunConfig, Failure> {
     let total_bytes = || match args.mac {
         Some(bytes) => bytes,
-        None => super::train::total_bytes(&machine(&super::args::Script::default())),
+        None => super::train::total_bytes(&super::train::machine(&Script::default())),
     };
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
     let typed = RunConfig {
@@ -287,71 +284,4 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
     let config = args.weights.over(args.compression.over(typed)).over(base);
     config.validate()?;
     brought(config)
-}
-
-impl Row {
-    fn blocks(&self) -> u32 {
-        let planned = self
-            .need
-            .forms
-            .first()
-            .map_or(0, |form| form.checkpoint_blocks);
-        self.suggested
-            .as_ref()
-            .map_or(planned, |config| config.checkpoint_blocks)
-    }
-}
-
-impl Answer {
-    /// What there is to know about sizes, of the row to be trained.
-    fn notes(&self) -> Vec<String> {
-        let row = &self.rows[self.chosen];
-        match &row.suggested {
-            Ok(found) => alignment(
-                &row.forecast,
-                row.blocks(),
-                found.micro_batch,
-                self.effective_batch,
-            ),
-            Err(_) => Vec::new(),
-        }
-    }
-
-    fn refusal(&self, row: &Row, no: &DoesNotFit) -> Failure {
-        trainer::forecast::does_not_fit(&row.forecast, no, self.room.device.memory_cap_bytes).into()
-    }
-
-    fn as_json(&self) -> Value {
-        let row = |row: &Row| {
-            let mut line = json!({
-                "model": row.forecast.model, "resolution": row.forecast.resolution, "parameters": row.forecast.parameters,
-                "state_bytes": row.need.state_bytes, "standing": row.forecast.standing, "precision": row.need.precision,
-                "forms": row.need.forms, "parts": row.parts,
-            });
-            match &row.suggested {
-                Ok(found) => line["suggested"] = json!(found),
-                Err(no) => {
-                    line["does_not_fit"] = json!(no);
-                    let offers = offered(&row.forecast.stuck(no)).into_iter();
-                    line["offered"] = offers.map(|(recovery, bytes)| json!({"rung": recovery.rung, "what": recovery.what, "frees_bytes": bytes})).collect();
-                }
-            }
-            line
-        };
-        let chosen = &self.rows[self.chosen];
-        let mut line = json!({
-            "subject": self.subject, "effective_batch": self.effective_batch, "optimizer": self.optimizer,
-            "device": self.room.kind, "room": self.room.device, "processes": self.room.processes, "trainings": self.room.trainings,
-            "assumed": self.room.assumed, "budget_bytes": self.room.budget_bytes(),
-            "models": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "chosen": {"model": chosen.forecast.model, "resolution": chosen.forecast.resolution},
-            "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
-            "by_name": self.others, "notes": self.notes(), "forecast_ms": self.forecast_ms,
-        });
-        if let Some(time) = &self.seconds {
-            line[format!("seconds_per_{}", time.of)] = time.seconds.into();
-            line["seconds_from"] = time.from.into();
-        }
-        line
-    }
 }

@@ -5,7 +5,7 @@ mod compressed;
 use super::args;
 use super::failure::Failure;
 use super::say::{aside, out};
-use super::train::{certificate_path, find};
+use super::train::{device_check_path, find};
 use dataset::Task;
 use serde_json::json;
 use std::path::Path;
@@ -13,7 +13,7 @@ use trainer::{Prediction, TrainedModel, Wanted};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
-    let saved = TrainedModel::load(&find(&args.run)?, Wanted::Auto, Some(&certificate_path()))?;
+    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&device_check_path()))?;
     if saved.task() == Task::TextClassification {
         return texts(&saved, args);
     }

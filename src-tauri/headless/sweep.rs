@@ -1,71 +1,68 @@
-//! `ebb sweep-batch`: several batches on one folder, each in a process of its own, so that one that does not fit is a row and not
-//! the end.
+//! `ebb sweep-batch`: trains several batch sizes on one folder. Each has its own process, so that
+//! one that does not fit is a row of the table and does not end the sweep.
 
 use super::args::SweepBatch;
-use super::attempt;
+use super::attempt::{self, Attempt};
 use super::brought::brought;
+use super::compare_controller;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::out;
-use super::turns;
 use runlog::{RunConfig, RunEvent, RunStore, format_bytes, format_duration};
 use serde::{Deserialize, Serialize};
-use std::process::Command;
+use std::ffi::OsString;
+use std::process::{Command, Output};
 use trainer::Request;
 
-/// What came of one batch.
+/// The outcome of one batch size.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Row {
-    /// Samples a step, in one piece.
+    /// Samples per step, in one micro-batch.
     batch: u32,
     /// `ok`, `refused`, `failed` or `died`.
     status: String,
-    /// Seconds of an epoch, from the middle one of the steps measured.
+    /// From the median of the measured steps.
     seconds_per_epoch: Option<f64>,
-    /// Samples a second.
     samples_per_second: Option<f64>,
     /// Highest footprint of the process.
     peak_bytes: Option<u64>,
-    /// Why, or what else is worth knowing.
+    /// The error, warnings, and differences from what was asked for.
     notes: String,
 }
 
-/// The top-level entry point of `ebb sweep-batch`.
+/// Runs `ebb sweep-batch`.
 pub fn run(args: &SweepBatch) -> Result<(), Failure> {
-    if args.pilot {
-        return turns::run(args);
+    if args.controller {
+        return compare_controller::run(args);
     }
     if args.alone {
-        let row = alone(args, args.batches.first().copied().unwrap_or(1))?;
-        out!("{}", as_line(&row));
+        let row = measure(args, args.batches.first().copied().unwrap_or(1))?;
+        out!("{}", json(&row));
         return Ok(());
     }
-    // What no batch can be tried on is said once.
+    // A config that is refused for every batch size is refused once.
     let config = brought(args.tried.config()?)?;
     config.validate()?;
-    let found = attempt::look(&config, &args.tried.folder)?;
+    let found = attempt::inspect(&config, &args.tried.folder)?;
     trainer::Plan::check(&config, &found)?;
     if !args.tried.json {
         out!(
             "{:>6}  {:8} {:>12} {:>11} {:>10}  Notes",
             "Batch",
             "Status",
-            "s an epoch",
+            "s per epoch",
             "Samples/s",
             "Peak"
         );
     }
     let mut best: Option<Row> = None;
     for &batch in &args.batches {
-        let row = in_its_own_process(batch)?;
-        out!(
-            "{}",
-            if args.tried.json {
-                as_line(&row)
-            } else {
-                words(&row)
-            }
-        );
+        let row = measure_in_own_process(batch)?;
+        if args.tried.json {
+            out!("{}", json(&row));
+        } else {
+            out!("{}", table_row(&row));
+        }
         let faster = best
             .as_ref()
             .is_none_or(|best| row.samples_per_second > best.samples_per_second);
@@ -73,26 +70,25 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
             best = Some(row);
         }
     }
-    match best {
-        Some(best) if !args.tried.json => {
-            out!(
-                "Fastest: {} samples a step. The batch changes what is learnt; --micro-batch alone does not.",
-                best.batch
-            );
-            Ok(())
-        }
-        Some(_) => Ok(()),
-        None => Err(Failure::new(
-            "no batch could be measured; the notes say why",
-        )),
+    let Some(best) = best else {
+        return Err(Failure::new(
+            "no batch size could be measured; see the notes",
+        ));
+    };
+    if !args.tried.json {
+        out!(
+            "Fastest: {} samples per step. The batch size changes what the model learns; --micro-batch does not.",
+            best.batch
+        );
     }
+    Ok(())
 }
 
-fn as_line(row: &Row) -> String {
+fn json(row: &Row) -> String {
     serde_json::to_string(row).unwrap_or_default()
 }
 
-fn words(row: &Row) -> String {
+fn table_row(row: &Row) -> String {
     let dash = || "-".to_owned();
     format!(
         "{:>6}  {:8} {:>12} {:>11} {:>10}  {}",
@@ -107,12 +103,25 @@ fn words(row: &Row) -> String {
     )
 }
 
-/// Runs this binary for one batch and reads its row.
-fn in_its_own_process(batch: u32) -> Result<Row, Failure> {
+/// Runs this binary for one batch size and reads its row.
+fn measure_in_own_process(batch: u32) -> Result<Row, Failure> {
     let ebb = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("this program cannot be found again: {error}")))?;
-    // The same words as ours, one batch at a time.
-    let mut words: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+        .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
+    let output = Command::new(&ebb).args(arguments_for(batch)).output();
+    Ok(match output {
+        Ok(output) => row_of(batch, &output),
+        Err(error) => Row {
+            batch,
+            status: "failed".to_owned(),
+            notes: format!("the process could not be started: {error}"),
+            ..Row::default()
+        },
+    })
+}
+
+/// The arguments of this process, changed to one batch size.
+fn arguments_for(batch: u32) -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     words.retain(|word| word != "--json");
     let place = words.iter().position(|word| word == "--batches");
     match place {
@@ -123,69 +132,79 @@ fn in_its_own_process(batch: u32) -> Result<Row, Failure> {
         }
     }
     words.push("--alone".into());
-    let said = Command::new(&ebb).args(&words).output();
-    let row = |status: &str, notes: String| Row {
+    words
+}
+
+/// The row that a process printed, or one that says how the process ended.
+fn row_of(batch: u32, output: &Output) -> Row {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last();
+    if let Some(row) = last.and_then(|line| serde_json::from_str(line).ok()) {
+        return row;
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let error = errors
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("ebb: "));
+    let (status, notes) = match (output.status.code(), error) {
+        (Some(_), Some(error)) => ("refused", error.to_owned()),
+        (Some(code), None) => ("failed", format!("the process ended with exit code {code}")),
+        (None, _) => (
+            "died",
+            format!("the system ended the process: {}", output.status),
+        ),
+    };
+    Row {
         batch,
         status: status.to_owned(),
         notes,
         ..Row::default()
-    };
-    let said = match said {
-        Ok(said) => said,
-        Err(error) => return Ok(row("failed", format!("it could not be started: {error}"))),
-    };
-    let text = String::from_utf8_lossy(&said.stdout);
-    if let Some(row) = text
-        .lines()
-        .last()
-        .and_then(|line| serde_json::from_str(line).ok())
-    {
-        return Ok(row);
     }
-    let why = String::from_utf8_lossy(&said.stderr);
-    let why = why
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("ebb: "));
-    Ok(match (said.status.code(), why) {
-        (Some(_), Some(why)) => row("refused", why.to_owned()),
-        (Some(code), None) => row("failed", format!("it ended with exit code {code}")),
-        (None, _) => row("died", format!("the system ended it: {}", said.status)),
-    })
 }
 
-/// One batch, in this process: its figures are the process's own.
-fn alone(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
-    let wanted = args.steps + 1;
+/// Trains one batch size in this process, whose peak footprint is the row's.
+fn measure(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
+    let last = args.steps + 1;
     let config = RunConfig {
         effective_batch: Some(batch),
         micro_batch: Some(batch),
-        // One more than is worked, for the last step of a run is evaluated.
-        steps: Some(wanted + 1),
+        // One more than is measured, since the last step of a run is evaluated.
+        steps: Some(last + 1),
         evaluate_every_epochs: Some(100_000),
         ..brought(args.tried.config()?)?
     };
     config.validate()?;
-    let found = attempt::look(&config, &args.tried.folder)?;
-    let place = std::env::temp_dir().join(format!("ebb-sweep-{}", std::process::id()));
-    let store = RunStore::open(&place);
+    let found = attempt::inspect(&config, &args.tried.folder)?;
+    let folder = std::env::temp_dir().join(format!("ebb-sweep-{}", std::process::id()));
+    let store = RunStore::open(&folder);
+    let place = attempt::Place {
+        store: &store,
+        name: None,
+    };
     let tried = attempt::train(
         &config,
         &found,
-        (&store, None),
+        place,
         &AtWork::heeded()?,
         |event, control| {
-            if matches!(event, RunEvent::Step { step, .. } if *step >= wanted) {
-                control.send(Request::Stop);
+            if matches!(event, RunEvent::Step { step, .. } if *step >= last) {
+                control.ask(Request::Stop);
             }
         },
     );
     let peak_bytes = pressure::take_own_peak_bytes().unwrap_or_else(pressure::own_footprint_bytes);
-    // What was learnt in a few steps is worth nothing.
-    let _ = std::fs::remove_dir_all(&place);
-    let tried = tried?;
+    // A model trained for a few steps is of no use.
+    let _ = std::fs::remove_dir_all(&folder);
+    Ok(Row {
+        peak_bytes: Some(peak_bytes),
+        ..row_from_events(&tried?, batch)
+    })
+}
+
+fn row_from_events(tried: &Attempt, batch: u32) -> Row {
     let mut rates = Vec::new();
-    let (mut notes, mut taken) = (Vec::new(), batch);
+    let (mut notes, mut largest) = (Vec::new(), batch);
     for event in &tried.events {
         match event {
             RunEvent::Step {
@@ -198,7 +217,7 @@ fn alone(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
                 if *step > 1 {
                     rates.push(*samples_per_second);
                 }
-                taken = pieces.iter().copied().max().unwrap_or(batch);
+                largest = pieces.iter().copied().max().unwrap_or(batch);
             }
             RunEvent::Warning { message, .. } => notes.push(message.clone()),
             _ => {}
@@ -207,31 +226,29 @@ fn alone(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
     if let Some(error) = &tried.failed {
         notes.push(error.to_string());
     }
+    let train_samples = tried.plan.train_samples;
     if tried.plan.effective_batch < batch {
-        notes.push(format!(
-            "the folder has {} samples to train on",
-            tried.plan.train_samples
-        ));
-    } else if taken < batch {
-        notes.push(format!("worked in pieces of {taken}"));
+        notes.push(format!("the folder has {train_samples} training samples"));
+    } else if largest < batch {
+        notes.push(format!("trained in micro-batches of {largest}"));
     }
     rates.sort_by(f64::total_cmp);
     let rate = rates.get(rates.len() / 2).copied();
-    let seconds = rate.map(|rate| tried.plan.train_samples as f64 / rate);
+    let seconds = rate.map(|rate| train_samples as f64 / rate);
     if let Some(seconds) = seconds.filter(|seconds| *seconds >= 120.0) {
         notes.push(format_duration(seconds));
     }
-    Ok(Row {
+    let status = if tried.failed.is_some() {
+        "failed"
+    } else {
+        "ok"
+    };
+    Row {
         batch,
-        status: if tried.failed.is_some() {
-            "failed"
-        } else {
-            "ok"
-        }
-        .to_owned(),
+        status: status.to_owned(),
         seconds_per_epoch: seconds,
         samples_per_second: rate,
-        peak_bytes: Some(peak_bytes),
+        peak_bytes: None,
         notes: notes.join("; "),
-    })
+    }
 }

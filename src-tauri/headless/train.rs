@@ -9,8 +9,8 @@ use super::{inspect, interrupt, texts};
 use dataset::{Found, InspectOptions, Task, TextOptions, look};
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
-use trainer::forecast::settle;
-use trainer::{Control, Machine, MemoryScript, Replay, RunContext};
+use trainer::estimate::plan_within_cap;
+use trainer::{Control, Flight, Machine, MemoryScript, Replay};
 
 /// Samples of `--dev-mode`, and how often it sees them, unless asked otherwise.
 const DEV_SAMPLES: u64 = 100;
@@ -27,8 +27,8 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         Some(_) => total_bytes(&machine(&args.script)),
         None => 0,
     };
-    let plan = settle(&config, &found, total_bytes)?;
-    plan.check_precision()?;
+    let plan = plan_within_cap(&config, &found, total_bytes)?;
+    plan.expect_computable()?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
         match &found {
@@ -183,13 +183,13 @@ pub fn machine(script: &Script) -> Machine {
             .clone()
             .map(|path| MemoryScript { path, by }),
         purge: crate::allocator::purge,
-        certificate: Some(certificate_path()),
+        device_check_path: Some(device_check_path()),
         ..Machine::default()
     }
 }
 
 /// Where it is remembered that a GPU was found right: beside the runs.
-pub fn certificate_path() -> PathBuf {
+pub fn device_check_path() -> PathBuf {
     RunStore::default_root().with_file_name("doctor.json")
 }
 

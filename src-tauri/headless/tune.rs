@@ -44,7 +44,7 @@ pub fn run(args: &Tune) -> Result<(), Failure> {
         dev_samples: base.dev_samples.or(Some(SAMPLES)),
         ..base
     };
-    let found = attempt::look(&base, &args.tried.folder)?;
+    let found = attempt::inspect(&base, &args.tried.folder)?;
     let plan = trainer::Plan::check(&base, &found)?;
     let store = RunStore::open(RunStore::default_root());
     let at_work = AtWork::heeded()?;
@@ -194,7 +194,11 @@ fn trial(
         ..base.clone()
     };
     let name = format!("{name} trial {} round {round}", settings.number);
-    let tried = attempt::train(&config, found, (store, Some(&name)), at_work, |_, _| {})?;
+    let place = attempt::Place {
+        store,
+        name: Some(&name),
+    };
+    let tried = attempt::train(&config, found, place, at_work, |_, _| {})?;
     let newest = tried.events.iter().rev().find_map(|event| match event {
         RunEvent::Evaluation { loss, metrics, .. } => Some((*loss, metrics)),
         _ => None,

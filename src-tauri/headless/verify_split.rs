@@ -1,33 +1,33 @@
-//! `ebb verify-split`: the gradient of one effective batch in several splits, against the unsplit one. Exit code 1 when a
-//! difference is more than rounding.
+//! `ebb verify-split`: compares the gradient of one effective batch in several splits with the
+//! unsplit gradient. Exit code 1 if a difference is more than rounding.
 
 use super::args;
 use super::doctor::wanted;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::{find, machine};
+use bench::Workload;
+use bench::split_check::{Difference, ElementType, Question, SplitCheck, Splits, rounding_bound};
 use dataset::{Found, InspectOptions, TextOptions, look};
 use runlog::{RunFolder, format_count};
 use std::path::Path;
-use trainer::bench::Workload;
-use trainer::receipt::{
-    Line, Precision, Question, Receipt, Splits, of_folder, of_run, of_workload,
-};
+use trainer::BatchSettings;
 
-/// The top-level entry point of `ebb verify-split`.
+/// Runs `ebb verify-split`.
 pub fn run(args: &args::VerifySplit) -> Result<(), Failure> {
-    let receipt = receipt(args, &question(args)?)?;
-    for note in &receipt.notes {
+    let check = check(args, &question(args)?)?;
+    for note in &check.notes {
         aside!("{note}");
     }
     if args.json {
-        out!("{}", line(&receipt));
+        out!("{}", json(&check));
     } else {
-        describe(&receipt);
+        print(&check);
     }
-    match receipt.holds() {
-        true => Ok(()),
-        false => Err(Failure::new(receipt.verdict())),
+    if check.passed() {
+        Ok(())
+    } else {
+        Err(Failure::new(check.summary()))
     }
 }
 
@@ -35,30 +35,36 @@ fn question(args: &args::VerifySplit) -> Result<Question, Failure> {
     let splits = args.splits.as_deref().map(|text| {
         Splits::parse(text).ok_or_else(|| {
             Failure::usage(format!(
-                "--splits {text} is no split; write sizes such as 5+5+5+1,8+8, or how many random ones"
+                "--splits {text} is not a split; write sizes such as 5+5+5+1,8+8, or a number of random splits"
             ))
         })
     });
+    let element_type = if args.double {
+        ElementType::Double
+    } else {
+        ElementType::Single
+    };
     Ok(Question {
-        effective_batch: args.effective_batch,
-        splits: splits.transpose()?.unwrap_or_default(),
-        precision: match args.double {
-            true => Precision::Double,
-            false => Precision::Single,
+        batch: BatchSettings {
+            effective_batch: args.effective_batch,
+            element_type,
+            device: wanted(args.device.as_deref())?,
         },
-        device: wanted(args.device.as_deref())?,
+        splits: splits.transpose()?.unwrap_or_default(),
     })
 }
 
-fn receipt(args: &args::VerifySplit, question: &Question) -> Result<Receipt, Failure> {
+fn check(args: &args::VerifySplit, question: &Question) -> Result<SplitCheck, Failure> {
     let machine = machine(&args::Script::default());
     let Some(target) = &args.target else {
-        let name = args.workload.as_deref().unwrap_or_default();
+        let workload = workload(args.workload.as_deref().unwrap_or_default())?;
         let blocks = args.checkpoint_blocks;
-        return Ok(of_workload(workload(name)?, blocks, question, &machine)?);
+        return Ok(SplitCheck::for_workload(
+            workload, blocks, question, &machine,
+        )?);
     };
     let path = Path::new(target);
-    // A folder of the user's own, not one that a run was kept in.
+    // A folder of data, not of a run.
     if path.exists() && RunFolder::open(path).is_err() {
         return match look(
             path,
@@ -66,18 +72,18 @@ fn receipt(args: &args::VerifySplit, question: &Question) -> Result<Receipt, Fai
             &TextOptions::default(),
             &|_| {},
         )? {
-            Found::Photographs(found) => Ok(of_folder(&found, question, &machine)?),
+            Found::Photographs(found) => Ok(SplitCheck::for_folder(&found, question, &machine)?),
             Found::Texts(_) => Err(Failure::usage(format!(
-                "{target} holds texts; of those a run is looked at: train on them, if only for some steps, and name the run"
+                "{target} holds texts, and only a run on texts can be checked: train on them for a few steps and name the run"
             ))),
         };
     }
-    Ok(of_run(&find(target)?, question, &machine)?)
+    Ok(SplitCheck::for_run(&find(target)?, question, &machine)?)
 }
 
-/// The workload of a name.
+/// The workload with this name.
 pub fn workload(name: &str) -> Result<Workload, Failure> {
-    Workload::named(name).ok_or_else(|| {
+    Workload::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Workload::ALL.iter().map(|w| w.name()).collect();
         Failure::usage(format!(
             "there is no workload `{name}`; choose one of {}",
@@ -86,27 +92,27 @@ pub fn workload(name: &str) -> Result<Workload, Failure> {
     })
 }
 
-/// The receipt with what it is held against.
-fn line(receipt: &Receipt) -> serde_json::Value {
-    let mut line = serde_json::json!(receipt);
-    line["bound"] = receipt.precision.bound().into();
-    line["holds"] = receipt.holds().into();
-    line["worst"] = serde_json::json!(receipt.compared.worst());
+/// The check with its bound and its worst difference.
+fn json(check: &SplitCheck) -> serde_json::Value {
+    let mut line = serde_json::json!(check);
+    line["bound"] = rounding_bound(check.precision).into();
+    line["holds"] = check.passed().into();
+    line["worst"] = serde_json::json!(check.comparison.worst());
     line
 }
 
-fn describe(receipt: &Receipt) {
-    let compared = &receipt.compared;
+fn print(check: &SplitCheck) {
+    let comparison = &check.comparison;
     out!(
         "{}: one effective batch of {} samples in {} on {}, {} splits against the unsplit gradient",
-        receipt.subject,
-        format_count(compared.samples as u64),
-        receipt.precision.name(),
-        receipt.device,
-        compared.splits.len()
+        check.subject,
+        format_count(comparison.samples as u64),
+        check.precision.name(),
+        check.device,
+        comparison.splits.len()
     );
-    let mut lines: Vec<&Line> = compared.parameters.iter().collect();
-    lines.push(&compared.loss);
+    let mut lines: Vec<&Difference> = comparison.parameters.iter().collect();
+    lines.push(&comparison.loss);
     lines.sort_by(|a, b| a.difference.total_cmp(&b.difference));
     let longest = lines.iter().map(|line| line.name.chars().count()).max();
     let longest = longest.unwrap_or(0).max("parameter".len());
@@ -127,9 +133,9 @@ fn describe(receipt: &Receipt) {
             line.split
         );
     }
-    if receipt.holds() {
-        let verdict = receipt.verdict();
-        let mut letters = verdict.chars();
+    if check.passed() {
+        let summary = check.summary();
+        let mut letters = summary.chars();
         let first = letters.next().map(|c| c.to_uppercase().to_string());
         out!("{}{}.", first.unwrap_or_default(), letters.as_str());
     }

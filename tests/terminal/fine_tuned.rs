@@ -274,7 +274,7 @@ fn photographs_are_planned_and_told_apart_by_a_published_transformer() {
         let out = place.run(&format!(
             "plan {{birds}} --from {{vit}} {more} --device cpu --json"
         ));
-        parsed(&out.ended(0).out)["models"][0]["standing"].clone()
+        parsed(&out.ended(0).out)["models"][0]["baseline"].clone()
     };
     assert_eq!(planned["chosen"]["model"], "vit");
     assert_eq!(planned["chosen"]["resolution"], 16);

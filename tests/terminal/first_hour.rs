@@ -91,7 +91,7 @@ fn what_tries_settings_and_is_stopped_early_claims_nothing() {
     assert!(!out.contains("Best"), "{out}");
     let [out, err] = interrupted(
         &place,
-        &format!("sweep-batch birds --pilot --batches 4,8 --steps 10000 {small}"),
+        &format!("sweep-batch birds --controller --batches 4,8 --steps 10000 {small}"),
     );
     assert!(err.contains("stopped by request"), "{err}");
     assert!(!out.contains("best fixed"), "{out}");

@@ -139,7 +139,7 @@ fn sizes_for_which_there_is_no_time_are_named_and_the_one_to_train_is_not_among_
     );
     assert_eq!(found["left_out"].as_array().map(Vec::len), Some(15));
     let said = place.run("plan {birds} --for 8GB --within 0").ended(0).out;
-    assert!(said.contains("Not forecast in time: convnet 32"), "{said}");
+    assert!(said.contains("Not estimated in time: convnet 32"), "{said}");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
     let models = found["models"].as_array().expect("models");
     assert_eq!(found["left_out"], serde_json::json!([]));
     assert_eq!(models.len(), 16, "two models at eight sizes");
-    let took_ms = found["forecast_ms"].as_f64().expect("a number");
+    let took_ms = found["estimate_ms"].as_f64().expect("a number");
     println!("16 forecasts in {took_ms:.0} ms");
     // Other tests run beside this one: the best of three counts.
     let one = || {
@@ -159,7 +159,7 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
             "{birds} --device cpu --model convnet --image-size 64",
         )
     };
-    let took = (0..3).filter_map(|_| one()["forecast_ms"].as_f64());
+    let took = (0..3).filter_map(|_| one()["estimate_ms"].as_f64());
     let best_ms = took.fold(f64::INFINITY, f64::min);
     assert!(best_ms <= 3000.0, "{best_ms} ms");
     assert_eq!(found["chosen"]["model"], "convnet");
@@ -185,7 +185,7 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
         "To begin with",
         "headroom",
         "One epoch",
-        "a measured piece",
+        "a measured micro-batch",
         "By name, --model: resnet18, resnet34, resnet50, vit_tiny, vit_small, vit_base",
     ] {
         assert!(words.contains(part), "{part}: {words}");
@@ -304,7 +304,7 @@ fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does()
             .ebb(["plan", "--memory-cap", "64MB", "--image-size", "224"])
             .arg(place.path("birds")),
     );
-    assert!(planned.ended(2).err.contains("would do"));
+    assert!(planned.ended(2).err.contains("would be enough"));
 }
 
 #[test]

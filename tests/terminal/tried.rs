@@ -61,18 +61,19 @@ fn each_batch_of_a_sweep_is_a_row_and_one_that_fails_is_too() {
 #[test]
 fn the_automatic_size_is_measured_beside_fixed_ones_in_turn() {
     let place = birds();
-    let line = format!("sweep-batch {{birds}} {STEADY} --pilot --batches 4,8 --steps 3 --json");
+    let line =
+        format!("sweep-batch {{birds}} {STEADY} --controller --batches 4,8 --steps 3 --json");
     let rows = lines(&place.run(&line).ended(0).out);
     let sizes: Vec<_> = rows.iter().map(|row| row["micro_batch"].clone()).collect();
     assert_eq!(sizes, ["auto", "4", "8"]);
     for (row, pieces) in rows[1..].iter().zip([vec![4, 4], vec![8]]) {
-        assert_eq!(row["pieces"], Value::from(pieces), "{row}");
+        assert_eq!(row["micro_batches"], Value::from(pieces), "{row}");
     }
     let share = |row: &Value| row["of_best_fixed"].as_f64().unwrap_or(f64::NAN);
     assert!(rows.iter().all(|row| share(row) > 0.0), "{rows:?}");
     assert!(rows[1..].iter().any(|row| share(row) == 1.0), "{rows:?}");
     // A size that is refused ends all of them, and says why.
-    let line = "sweep-batch {birds} --pilot --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
+    let line = "sweep-batch {birds} --controller --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
     let said = place.run(line).ended(2);
     assert!(said.err.contains("memory"), "{said:?}");
     assert!(place.runs().is_empty(), "it leaves no run");

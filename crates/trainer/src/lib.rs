@@ -4,13 +4,11 @@
 //! a value.
 
 mod activity;
-mod certificate;
+mod batch_gradients;
 mod checkpoint;
 mod control;
-mod data;
-pub mod bench;
-pub mod doctor;
-pub mod forecast;
+mod device_check;
+pub mod estimate;
 mod effective_batch;
 mod error;
 mod durable;
@@ -28,7 +26,6 @@ mod pending;
 mod controller_state;
 mod memory_controller;
 mod plan;
-pub mod receipt;
 mod precision;
 mod replay;
 mod sample_queue;
@@ -41,21 +38,18 @@ mod threads;
 mod train;
 mod train_state;
 
-pub use certificate::Certificate;
+pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
 pub use control::{Control, Request};
+pub use device_check::{DeviceCheck, Finding, checked_device};
+pub use effective_batch::{EffectiveBatch, Whole};
 pub use error::{Result, TrainError};
 pub use inference::{
     CompressedText, Evaluation, ExportFormat, GenerationOptions, TrainedModel, table_options,
 };
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
-pub use optimizer::OptimizerKind;
-pub use export::tokenizer_file;
-pub use models::export::Exported;
-pub use models::pretrained::FineTuningChoice;
-pub use models::{
-    Balance, DropPolicy, Heads, ImageModel, ModelId, Pretrained, PretrainedFamily, TextModel, TextSize,
-};
+pub use optimizer::Optimizer;
+pub use origin::{Origin, TrainsChoice};
 pub use plan::{
     Augmentation, Compression, DatasetRef, DropPolicy, PretrainedFamily, ImageModel, Learning, ModelId,
     Plan, TextModel, TextSize,
@@ -70,8 +64,8 @@ pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge, take_peak_bytes};
 pub use task::{
-    Balance, ClassReport, ConfusionEntry, EvaluationReport, Heads, MetricInputs, Metrics,
-    Prediction, RegressionReport, wilson,
+    Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken,
+    TrainedPiece, wilson,
 };
 pub use threads::on_threads;
 pub use train::{resume, start};

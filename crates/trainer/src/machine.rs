@@ -35,19 +35,19 @@ pub struct Machine {
     pub script: Option<MemoryScript>,
     /// Returns the allocator's cached memory to the system.
     pub purge: Purge,
-    /// Most bytes that one micro-batch may save for its backward pass. A larger one fails with the
-    /// out-of-memory error of a small device. For tests.
-    pub micro_batch_limit_bytes: Option<u64>,
-    /// File with the results of passed device checks.
-    pub certificate: Option<PathBuf>,
+    /// Most bytes that one piece may keep for its backward pass: a device smaller than it is. A larger piece is refused as the
+    /// device itself would refuse it, and the pilot makes it smaller.
+    pub piece_limit_bytes: Option<u64>,
+    /// Where it is remembered that a GPU was found right.
+    pub device_check_path: Option<PathBuf>,
 }
 
 impl Default for Machine {
     fn default() -> Self {
         Machine {
             script: None,
-            micro_batch_limit_bytes: None,
-            certificate: None,
+            piece_limit_bytes: None,
+            device_check_path: None,
             purge: || {},
         }
     }

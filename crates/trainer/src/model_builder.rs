@@ -2,14 +2,14 @@
 //! needs, what to start with, and what would help if that does not fit. `ebb plan` and the window use
 //! it.
 //!
-//! [`crate::forecast`] makes the estimate; [`pressure::suggest_recovery`] knows what helps.
+//! Refuses to know how memory is estimated ([`crate::estimate`]) and which rungs there are ([`pressure::suggest_recovery`]).
 //!
 //! ```
 //! use dataset::{InspectOptions, inspect};
 //! use pressure::{DeviceRoom, Processes};
 //! use runlog::RunConfig;
 //! use trainer::ModelBuilder;
-//! use trainer::forecast::{Forms, Target};
+//! use trainer::estimate::{Variants, Target};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sample/groceries");
@@ -21,9 +21,9 @@
 //! };
 //! let builder = ModelBuilder::from_config(&config, &found)?;
 //!
-//! // Memory by part.
-//! let target = Target::of("cpu", 2, 8 << 30);
-//! let estimate = builder.estimate(target, Forms::Planned)?;
+//! // What it needs, by part.
+//! let target = Target::new("cpu", 2, 8 << 30);
+//! let estimate = builder.estimate(target, Variants::Planned)?;
 //! let parts = estimate.parts(&[1, 4, 16]);
 //! assert_eq!(parts.weights_bytes, 4 * parts.parameters);
 //! assert_eq!(parts.gradients_bytes, parts.weights_bytes);
@@ -55,9 +55,9 @@
 //! ```
 
 use crate::error::Result;
-use crate::forecast::{Forecast, Forms, Target};
-use models::Network;
-use crate::plan::{DatasetRef, ModelId, Plan};
+use crate::estimate::{MemoryEstimate, Target, Variants};
+use crate::models::Network;
+use crate::plan::{Dropped, ModelKind, Plan};
 use candle_core::Device;
 use models::{ModelId, Network};
 use pressure::{
@@ -77,8 +77,8 @@ pub struct ModelBuilder {
 /// Memory that a training needs.
 #[derive(Debug, Clone)]
 pub struct Estimate {
-    /// The estimate it is computed from.
-    pub forecast: Forecast,
+    /// Memory by micro-batch.
+    pub memory: MemoryEstimate,
     data: DataNeed,
 }
 
@@ -131,9 +131,9 @@ impl ModelBuilder {
     /// Estimates the training on `target` by dry runs, which take up to two seconds.
     ///
     /// # Errors
-    /// A dry run fails.
-    pub fn estimate(&self, target: Target, forms: Forms) -> Result<Estimate> {
-        self.estimate_as(self.plan.model, self.plan.input_size, target, forms)
+    /// A piece cannot be rehearsed.
+    pub fn estimate(&self, target: Target, forms: Variants) -> Result<Estimate> {
+        self.estimate_as(self.plan.model, self.plan.image_size, target, forms)
     }
 
     /// Like [`ModelBuilder::estimate`] for another model, or for images of another side in pixels.
@@ -145,40 +145,40 @@ impl ModelBuilder {
         model: ModelId,
         image_size: u32,
         target: Target,
-        forms: Forms,
+        forms: Variants,
     ) -> Result<Estimate> {
         let data = DataNeed {
             effective_batch: self.plan.effective_batch,
             fixed_micro_batch: self.plan.fixed_micro_batch,
         };
-        let forecast = Forecast::of_plan(&self.plan, model, image_size, target, forms)?;
-        Ok(Estimate { forecast, data })
+        let memory = MemoryEstimate::for_plan(&self.plan, model, image_size, target, forms)?;
+        Ok(Estimate { memory, data })
     }
 }
 
 impl Estimate {
-    /// Uses a forecast that was made before.
-    pub fn new(forecast: Forecast, data: DataNeed) -> Self {
-        Estimate { forecast, data }
+    /// Combines a memory estimate with the size of an effective batch.
+    pub fn new(memory: MemoryEstimate, data: DataNeed) -> Self {
+        Estimate { memory, data }
     }
 
     /// Memory by part, for micro-batches of these sizes.
     pub fn parts(&self, micro_batches: &[u32]) -> Parts {
-        let standing = &self.forecast.standing;
-        let named = standing.weights_bytes + standing.moments_bytes;
+        let baseline = &self.memory.baseline;
+        let named = baseline.weights_bytes + baseline.moments_bytes;
         let form = self.need(micro_batches).forms.into_iter().next();
         let blocks = form.map_or(0, |form| form.checkpoint_blocks);
-        let activations = |&micro_batch: &u32| {
-            let bytes = self.forecast.piece_bytes(blocks, micro_batch)?;
+        let piece = |&micro_batch: &u32| {
+            let bytes = self.memory.micro_batch_bytes(blocks, micro_batch)?;
             Some((micro_batch, bytes))
         };
         Parts {
-            parameters: self.forecast.parameters,
-            weights_bytes: standing.weights_bytes,
-            gradients_bytes: standing.gradients_bytes,
-            optimizer_bytes: standing.moments_bytes,
-            other_bytes: standing.state_bytes().saturating_sub(named),
-            activations: micro_batches.iter().filter_map(activations).collect(),
+            parameters: self.memory.parameters,
+            weights_bytes: baseline.weights_bytes,
+            gradients_bytes: baseline.gradients_bytes,
+            optimizer_bytes: baseline.moments_bytes,
+            other_bytes: baseline.state_bytes().saturating_sub(named),
+            activations: micro_batches.iter().filter_map(piece).collect(),
         }
     }
 
@@ -186,7 +186,7 @@ impl Estimate {
     pub fn need(&self, also: &[u32]) -> ModelNeed {
         let fixed = self.data.fixed_micro_batch.into_iter();
         let also: Vec<u32> = also.iter().copied().chain(fixed).collect();
-        self.forecast.need(self.data.effective_batch, &also)
+        self.memory.need(self.data.effective_batch, &also)
     }
 
     /// What to start with next to other `processes`, if this many equal `trainings` share the rest.
@@ -212,6 +212,6 @@ impl Estimate {
 
     /// What would help, cheapest first, each with the bytes it frees.
     pub fn suggest_recovery(&self, no: &DoesNotFit) -> Vec<(Recovery, u64)> {
-        suggest_recovery(&self.forecast.stuck(no))
+        suggest_recovery(&self.memory.stuck(no))
     }
 }

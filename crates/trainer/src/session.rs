@@ -6,11 +6,10 @@ mod loaders;
 mod started;
 mod step_timer;
 
-use crate::certificate::trusted_in;
-use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
+use crate::checkpoint::{self, RunState};
 use crate::control::Control;
-use crate::controller_state::SavedControllerState;
-use crate::effective_batch::AccumulatedBatch;
+use crate::device_check::checked_device_for;
+use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
 use crate::data::PrefetchOptions;
@@ -115,23 +114,23 @@ impl<'a> Session<'a> {
         state: RunState,
     ) -> Result<Self> {
         let claim = run.claim()?;
-        let RunContext {
-            control,
-            machine,
-            replay,
-        } = context;
-        let device_check = machine.certificate.as_deref();
-        let chosen = trusted_in(plan.device, plan.precision, device_check)?;
-        plan.precision.device_warning(&chosen, plan.device)?;
-        let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
-        let learner = TrainState::new(plan, &chosen.device)?.within(micro_batch_limit_bytes);
-        let model = ModelMemory {
-            element_bytes: learner.element_bytes(),
-            reserve: learner.reserve(),
-        };
-        let mut controller =
-            MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
-        controller.restore(&state.controller);
+        let chosen = checked_device_for(
+            plan.device,
+            plan.precision,
+            flight.machine.device_check_path.as_deref(),
+        )?;
+        plan.precision.allowed_on(&chosen, plan.device)?;
+        let piece_limit_bytes = flight.machine.piece_limit_bytes;
+        let learner = Learner::new(plan, &chosen.device)?.within(piece_limit_bytes);
+        let mut pilot = Pilot::start(
+            plan,
+            &chosen,
+            &flight.machine,
+            &flight.control,
+            (learner.element_bytes(), learner.reserve()),
+            flight.replay,
+        )?;
+        pilot.take_up(&state.pilot);
         let recorder = FlightRing::open(run, &claim)
             .map(|ring| Recorder::start(ring, unix_ms, plan.effective_batch, state.step));
         let log = EventLog::open(run, observer, state.at_ms, recorder)?;

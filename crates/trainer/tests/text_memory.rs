@@ -9,8 +9,8 @@ use std::path::Path;
 use tape::Stream;
 use tape::memory::{Counting, live_bytes};
 use trainer::Plan;
-use trainer::forecast::{Forecast, Forms, Target};
-use trainer::rooms::{LanguageTask, Task, TextTask};
+use trainer::estimate::{MemoryEstimate, Target, Variants};
+use trainer::rooms::Data;
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
@@ -77,8 +77,9 @@ fn text_bytes<T: Task>(folder: &Path, config: &RunConfig) -> Bytes {
     let counted = plan.texts_bytes as f64;
     println!("{}: counted {counted}, taken {taken}", folder.display());
     let forecast = |plan: &Plan| {
-        let target = Target::of("cpu", 2, 0);
-        let forecast = Forecast::of_plan(plan, plan.model, plan.input_size, target, Forms::Planned);
+        let target = Target::new("cpu", 2, 0);
+        let forecast =
+            MemoryEstimate::for_plan(plan, plan.model, plan.image_size, target, Variants::Planned);
         forecast
             .unwrap()
             .without_waiting()

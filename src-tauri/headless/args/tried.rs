@@ -72,10 +72,10 @@ pub struct SweepBatch {
     /// Steps measured of each, after one that is not
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
-    /// What the pilot costs: the automatic micro-batch and these fixed ones train the largest of them as one batch, step by step
-    /// in turn
-    #[arg(long, conflicts_with = "alone")]
-    pub pilot: bool,
+    /// Measure the cost of the memory controller: train with the automatic micro-batch and with these fixed ones, taking turns
+    /// step by step; the largest of them is the effective batch
+    #[arg(long, alias = "pilot", conflicts_with = "alone")]
+    pub controller: bool,
     /// The one batch of a process of its own
     #[arg(long, hide = true)]
     pub alone: bool,

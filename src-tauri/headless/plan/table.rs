@@ -1,39 +1,59 @@
-//! The answer in words: a table of footprints, and what to begin with.
+//! Prints the answer of `ebb plan` as a table of footprints and a config to begin with.
 
-use super::{Answer, Row, SHOWN};
+use super::LISTED_MICRO_BATCHES;
+use super::answer::{Answer, Row};
 use crate::headless::say::out;
 use pressure::{Recovery, Stuck, offered};
 use runlog::{format_bytes, format_count, format_duration};
 
-/// Says everything.
-pub(super) fn show(answer: &Answer) {
-    let room = &answer.room;
+/// Prints the answer.
+pub(super) fn print(answer: &Answer) {
+    print_machine(answer);
+    out!("");
+    print_rows(answer);
+    out!("");
+    print_chosen(answer);
+    for note in answer.notes() {
+        out!("{note}.");
+    }
+    out!(
+        "Estimated in {:.1} s. The training measures its own memory and corrects the estimate.",
+        answer.estimate_ms / 1e3
+    );
+}
+
+fn print_machine(answer: &Answer) {
+    let machine = &answer.machine;
     out!(
         "{}: effective batch {}, {}, {}",
         answer.subject,
         format_count(u64::from(answer.effective_batch)),
         answer.optimizer,
-        answer.rows[answer.chosen].need.precision
+        answer.chosen().need.precision
     );
     out!(
         "{} memory, {} used by others: Ebb may use {} on {}",
-        format_bytes(room.device.total_bytes),
-        format_bytes(room.processes.others_bytes),
-        format_bytes(room.budget_bytes()),
-        room.kind
+        format_bytes(machine.device.total_bytes),
+        format_bytes(machine.processes.others_bytes),
+        format_bytes(machine.budget_bytes()),
+        machine.kind
     );
-    if room.trainings > 1 {
+    if machine.trainings > 1 {
         out!(
-            "So much is for each of {} trainings at once",
-            room.trainings
+            "That is the part of each of {} trainings",
+            machine.trainings
         );
     }
-    for assumed in &room.assumed {
+    for assumed in &machine.assumed {
         out!("Assumed: {assumed}");
     }
-    out!("");
-    out!("Footprint by micro-batch, forecast");
-    let sizes = SHOWN.map(|size| format!("{size:>8}")).concat();
+}
+
+fn print_rows(answer: &Answer) {
+    out!("Estimated footprint by micro-batch");
+    let sizes = LISTED_MICRO_BATCHES
+        .map(|size| format!("{size:>8}"))
+        .concat();
     out!(
         "  {:<14} {:>6} {:>10}{sizes}  fits",
         "model",
@@ -41,7 +61,7 @@ pub(super) fn show(answer: &Answer) {
         "parameters"
     );
     for row in &answer.rows {
-        out!("{}", line(row));
+        out!("{}", table_row(row));
     }
     if !answer.left_out.is_empty() {
         let left_out = answer.left_out.iter();
@@ -49,26 +69,17 @@ pub(super) fn show(answer: &Answer) {
             .map(|(model, side)| format!("{model} {side}"))
             .collect();
         out!(
-            "  Not forecast in time: {}; --within SECONDS gives them more, --model and --image-size forecast one alone",
+            "  Not estimated in time: {}; allow more with --within SECONDS, or choose one with --model and --image-size",
             left_out.join(", ")
         );
     }
-    if !answer.others.is_empty() {
-        out!("  By name, --model: {}", answer.others.join(", "));
+    if !answer.large_models.is_empty() {
+        out!("  By name, --model: {}", answer.large_models.join(", "));
     }
-    out!("");
-    chosen(answer);
-    for note in answer.notes() {
-        out!("{note}.");
-    }
-    out!(
-        "Forecast in {:.1} s; the training measures and overrules it.",
-        answer.forecast_ms / 1e3
-    );
 }
 
-fn line(row: &Row) -> String {
-    let (blocks, forecast) = (row.blocks(), &row.forecast);
+fn table_row(row: &Row) -> String {
+    let (blocks, memory) = (row.blocks(), &row.memory);
     let form = row
         .need
         .forms
@@ -78,10 +89,12 @@ fn line(row: &Row) -> String {
         form.and_then(|form| form.peak_bytes(size))
             .map_or_else(String::new, format_bytes)
     };
-    let peaks = SHOWN.map(|size| format!("{:>8}", peak(size))).concat();
+    let peaks = LISTED_MICRO_BATCHES
+        .map(|size| format!("{:>8}", peak(size)))
+        .concat();
     let fits = match &row.suggested {
         Ok(found) if found.checkpoint_blocks > 0 => format!(
-            "{}, {} blocks checkpointed",
+            "{}, {} checkpointed blocks",
             found.micro_batch, found.checkpoint_blocks
         ),
         Ok(found) => found.micro_batch.to_string(),
@@ -89,16 +102,17 @@ fn line(row: &Row) -> String {
     };
     format!(
         "  {:<14} {:>6} {:>10}{peaks}  {fits}",
-        forecast.model,
-        forecast.resolution,
-        format_count(forecast.parameters)
+        memory.model,
+        memory.resolution,
+        format_count(memory.parameters)
     )
 }
 
-/// What only the user can choose, where nothing fits.
-fn offers(stuck: &Stuck) {
+/// Prints the settings that would help if nothing fits. They change the result, so the user
+/// chooses.
+fn print_offers(stuck: &Stuck) {
     out!(
-        "Nothing fits. What changes the result is yours to choose; by estimate, of the {} missing:",
+        "Nothing fits: {} are missing. These settings would help, but they change the result (bytes are estimates):",
         format_bytes(stuck.missing_bytes)
     );
     for (recovery, freed) in offered(stuck) {
@@ -106,50 +120,51 @@ fn offers(stuck: &Stuck) {
     }
 }
 
-/// "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB, enough".
+/// Such as "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB,
+/// enough".
 fn offer(recovery: &Recovery, freed_bytes: u64, missing_bytes: u64) -> String {
     let how = recovery.rung.setting();
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));
     let frees = match freed_bytes {
-        0 => "frees nothing by itself".to_owned(),
+        0 => "frees nothing on its own".to_owned(),
         bytes if bytes >= missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
         bytes => format!("frees {}", format_bytes(bytes)),
     };
     format!("{}{how}: {frees}", recovery.what)
 }
 
-fn chosen(answer: &Answer) {
-    let row = &answer.rows[answer.chosen];
+fn print_chosen(answer: &Answer) {
+    let row = answer.chosen();
     let found = match &row.suggested {
         Ok(found) => found,
-        Err(no) => return offers(&row.forecast.stuck(no)),
+        Err(no) => return print_offers(&row.memory.stuck(no)),
     };
     out!(
-        "To begin with: {} at {} {}, micro-batch {}, {} a step, {}, {}",
-        row.forecast.model,
-        row.forecast.resolution,
+        "To begin with: {} at {} {}, micro-batch {}, {} per step, {}, {}",
+        row.memory.model,
+        row.memory.resolution,
         answer.unit,
         found.micro_batch,
         match found.accumulation {
-            1 => "1 piece".to_owned(),
-            pieces => format!("{} pieces", format_count(u64::from(pieces))),
+            1 => "1 micro-batch".to_owned(),
+            count => format!("{} micro-batches", format_count(u64::from(count))),
         },
         match found.checkpoint_blocks {
-            0 => "no blocks checkpointed".to_owned(),
+            0 => "no checkpointed blocks".to_owned(),
             blocks => format!(
-                "{blocks} blocks checkpointed ({:.0} % more time)",
+                "{blocks} checkpointed blocks ({:.0} % more time)",
                 100.0 * found.extra_time_fraction
             ),
         },
         found.precision
     );
     out!(
-        "Peak footprint {}, {} of it without any piece; headroom {}",
+        "Peak footprint {}, {} of it between steps; headroom {}",
         format_bytes(found.predicted_peak_bytes),
         format_bytes(row.need.state_bytes),
         format_bytes(found.headroom_bytes)
     );
-    match &answer.seconds {
+    match &answer.time {
         Some(time) if time.seconds < 10.0 => {
             out!("One {}: {:.2} s, from {}", time.of, time.seconds, time.from)
         }
@@ -159,6 +174,6 @@ fn chosen(answer: &Answer) {
             format_duration(time.seconds),
             time.from
         ),
-        None => out!("How long an epoch takes is known after the first seconds of training"),
+        None => out!("The time of an epoch is known after the first seconds of training"),
     }
 }

@@ -27,12 +27,12 @@ use std::sync::Arc;
 use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
-use trainer::forecast::{Forecast, Forms, Target};
-use models::merged;
-use models::hub_format::{Classes, PublishedFolder};
-use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
-use trainer::rooms::{TrainState, Trained};
-use trainer::{PretrainedFamily, ModelId, OptimizerKind, Pretrained, Plan};
+use trainer::estimate::{MemoryEstimate, Target, Variants};
+use trainer::models::merged;
+use trainer::published::{Classes, PublishedFolder};
+use trainer::rooms::checkpoint::{self, Moments, RunState};
+use trainer::rooms::{Learner, Trained};
+use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
 
 /// A way to fine-tune, as settings of a config.
 #[derive(Debug, Clone, Copy, Default)]
@@ -355,20 +355,21 @@ fn an_exported_network_reads_back_with_the_same_scores() {
 fn estimates_count_gradients_of_trained_parameters_only() {
     let standing = |way: Tuned| {
         let plan = way.plan(DType::F32);
-        let target = Target::of("cpu", 2, u64::MAX);
-        let (model, side) = (plan.model, plan.input_size);
-        let found = Forecast::of_plan(&plan, model, side, target, Forms::Planned).unwrap();
+        let target = Target::new("cpu", 2, u64::MAX);
+        let (model, side) = (plan.model, plan.image_size);
+        let found =
+            MemoryEstimate::for_plan(&plan, model, side, target, Variants::Planned).unwrap();
         let learner = learner(&plan);
-        let standing = found.standing;
+        let baseline = found.baseline;
         assert_eq!(found.parameters, learner.parameters.count() as u64);
-        assert_eq!(standing.moments_bytes, learner.optimizer.bytes());
-        assert_eq!(standing.gradients_bytes, learner.parameters.bytes());
+        assert_eq!(baseline.moments_bytes, learner.optimizer.bytes());
+        assert_eq!(baseline.gradients_bytes, learner.parameters.bytes());
         assert_eq!(
-            standing.weights_bytes,
+            baseline.weights_bytes,
             learner.parameters.bytes() + learner.parameters.frozen_bytes(),
             "{way:?}"
         );
-        (standing.weights_bytes, found.heap_bytes(0, 6, 6).unwrap())
+        (baseline.weights_bytes, found.heap_bytes(0, 6, 6).unwrap())
     };
     let [all, head, adapters, in_bits] = [
         vit(None, None, None),

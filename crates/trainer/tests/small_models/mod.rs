@@ -1,4 +1,5 @@
-//! Every model in sizes that a test can train, with samples that it can learn from and a piece of them.
+//! Every model in sizes that a test can train, with samples that it can learn from and a piece of
+//! them.
 
 #![allow(dead_code)]
 
@@ -9,10 +10,10 @@ use models::{
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Stream, Tape, Value};
-use models::{
-    Builder, Gpt, SequenceShape, ResNet, ResNetShape, ResNetStem, TextEncoder, SequenceShape, Vit, VitShape,
+use trainer::TrainedPiece;
+use trainer::models::{
+    Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
-use trainer::rooms::MicroBatchResult;
 
 /// A model of this house.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,7 @@ impl Made {
         }
     }
 
+    // tidy: table
     pub fn build(self, dtype: DType) -> Model {
         let mut parameters = Parameters::default();
         let b = &mut Builder::new(&mut parameters, 7, dtype, &Device::Cpu);
@@ -151,7 +153,8 @@ impl Made {
 }
 
 impl Model {
-    /// Images with a shade of their class; sequences in which a token follows from the one before it.
+    /// Images with a shade of their class; sequences in which a token follows from the one before
+    /// it.
     pub fn samples(&self, count: usize, seed: u64) -> Samples {
         let mut samples = Samples {
             pixels: Vec::new(),

@@ -1,0 +1,27 @@
+//! Measures and proves for developers: fixed workloads on made-up data (`ebb bench`), their
+//! gradients against f64, the check that no split changes the training (`ebb verify-split`), and
+//! the cost of the memory controller (`ebb sweep-batch --controller`).
+//!
+//! Refuses to know the command line. Training never depends on this crate.
+
+mod batch;
+mod controller_cost;
+mod estimate;
+mod flops;
+mod gradients;
+mod measure;
+mod model;
+mod peak;
+pub mod split_check;
+mod workload;
+
+pub use controller_cost::{AfterStep, StepTimes, compare_controller, total_steps};
+pub use estimate::{estimate_workload, seconds_per_step};
+pub use gradients::{
+    GradientComparison, RelativeDifference, gradients_against_f64, kink_tolerance,
+};
+pub use measure::{Case, Measurement, Spread, measure};
+pub use peak::peak_gflops;
+pub use tape::Parting;
+pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
+pub use workload::Workload;

@@ -1,0 +1,184 @@
+//! Dry runs: micro-batches of a few sizes run on parameters of zeros, without the expensive
+//! products. They allocate what training allocates, in a fraction of the time. They run on the CPU,
+//! whatever device will train.
+
+use super::Target;
+use super::heap::HeapProfile;
+use crate::error::Result;
+use crate::models::Network;
+use crate::plan::{Compression, ModelKind, Plan};
+use crate::precision::Precision;
+use crate::task::{Heads, Pixels, Sample, Sequence, Text, TrainedPiece, Work};
+use crate::train::on_threads;
+use candle_core::Device;
+use dataset::Window;
+use std::time::{Duration, Instant};
+use tape::{Cancel, Kernels, Parameters, rehearse};
+
+/// Sizes that run however long they take, since a straight line needs two.
+const FIRST_SIZES: [u32; 2] = [1, 2];
+/// Sizes that run next if there is time. A convolution sums its gradient in up to eight parts, one
+/// per sample, so a line through fewer samples would be too steep.
+const LATER_SIZES: [u32; 2] = [8, 16];
+/// Sizes that run next with checkpointed blocks, which are computed eight samples at a time. One
+/// such part is neither cut nor joined, so the line goes through two and three parts.
+const LATER_SIZES_CHECKPOINTED: [u32; 3] = [8, 16, 24];
+
+/// A network that can run a micro-batch of made-up samples.
+pub trait DryRun: Sync {
+    /// Runs forward and backward over `samples` made-up samples with `checkpointed` blocks. The
+    /// result is still allocated when a recording ends.
+    ///
+    /// # Errors
+    /// The process has too little memory.
+    fn run(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece>;
+}
+
+impl HeapProfile {
+    /// Measures micro-batches of several sizes within about `time`.
+    pub(super) fn measure(
+        dry_run: &dyn DryRun,
+        checkpointed: u32,
+        target: &Target,
+        time: Duration,
+    ) -> Result<Self> {
+        let (threads, kernels) = (target.threads, target.kernels);
+        on_threads(1, move || {
+            let start = Instant::now();
+            let mut profile = HeapProfile::default();
+            let mut measure_size = |samples: u32| -> Result<Duration> {
+                let start = Instant::now();
+                let run = || dry_run.run(samples as usize, checkpointed as usize, kernels);
+                let (result, events) = rehearse(threads, run);
+                result?;
+                profile.add(samples, &events);
+                Ok(start.elapsed())
+            };
+            let (mut last_time, mut last_samples) = (Duration::ZERO, 1);
+            for samples in FIRST_SIZES {
+                (last_time, last_samples) = (measure_size(samples)?, samples);
+            }
+            let sizes: &[u32] = match checkpointed {
+                0 => &LATER_SIZES,
+                _ => &LATER_SIZES_CHECKPOINTED,
+            };
+            for &samples in sizes {
+                let expected = last_time * samples / last_samples;
+                if start.elapsed() + expected > time {
+                    break;
+                }
+                (last_time, last_samples) = (measure_size(samples)?, samples);
+            }
+            Ok(profile)
+        })
+    }
+}
+
+/// The network of a plan.
+pub(super) struct PlanDryRun {
+    network: Network,
+    parameters: Parameters,
+    image_size: usize,
+    pixels: Pixels,
+    heads: Heads,
+    label_smoothing: f64,
+    precision: Precision,
+    compression: Option<Compression>,
+}
+
+impl PlanDryRun {
+    /// The network of a plan with another model or image size, and its weights in the optimizer's
+    /// precision.
+    pub fn new(plan: &Plan, model: ModelKind, image_size: u32) -> Result<(Self, Parameters)> {
+        let (network, mut masters) = plan.network_of_zeros(model, image_size)?;
+        if plan.precision.is_half() && plan.ema_decay.is_none() {
+            masters.round_frozen(plan.precision.dtype())?;
+        }
+        let parameters = if plan.precision.is_half() {
+            masters.rounded(plan.precision.dtype())?
+        } else {
+            masters.clone()
+        };
+        let dry_run = PlanDryRun {
+            network,
+            parameters,
+            image_size: image_size as usize,
+            pixels: plan.pixels(),
+            heads: plan.heads(),
+            label_smoothing: plan.label_smoothing,
+            precision: plan.precision,
+            compression: plan.compression,
+        };
+        Ok((dry_run, masters))
+    }
+
+    /// A sample of zeros of the largest size.
+    fn sample(&self, index: usize) -> Sample {
+        let (index, zeros) = (index as u32, || vec![0; self.image_size]);
+        match self.network {
+            Network::ResNet(_) | Network::Vit(_) => Sample::Photograph(dataset::Sample {
+                index,
+                label: 0,
+                pixels: vec![0; 3 * self.image_size * self.image_size],
+                targets: vec![Some(0.0); self.heads.numbers],
+                factors: Vec::new(),
+                partner: None,
+            }),
+            Network::TextEncoder(_) => Sample::Text(Text {
+                index,
+                label: 0,
+                ids: zeros(),
+            }),
+            Network::Gpt(_) => Sample::Window(Window {
+                inputs: zeros(),
+                targets: zeros(),
+                documents: zeros(),
+                positions: zeros(),
+            }),
+            Network::Compressor(_) => Sample::Sequence(Sequence {
+                index,
+                step: 0,
+                ids: zeros(),
+                shares: [].into(),
+            }),
+        }
+    }
+
+    /// Seconds per sample of a real micro-batch of `samples`.
+    pub fn seconds_per_sample(&self, samples: usize, checkpointed: usize) -> Result<f64> {
+        let samples: Vec<Sample> = (0..samples.max(1)).map(|i| self.sample(i)).collect();
+        let work = self.work(checkpointed, Kernels::Fused);
+        // The first one warms caches and the allocator.
+        work.gradients(&samples)?;
+        let start = Instant::now();
+        work.gradients(&samples)?;
+        Ok(start.elapsed().as_secs_f64() / samples.len() as f64)
+    }
+
+    fn work(&self, checkpointed: usize, kernels: Kernels) -> Work<'_> {
+        Work {
+            network: &self.network,
+            parameters: &self.parameters,
+            image_size: self.image_size,
+            pixels: self.pixels,
+            heads: self.heads,
+            label_smoothing: self.label_smoothing,
+            class_weights: None,
+            compression: self.compression.as_ref(),
+            checkpointed,
+            dtype: self.precision.dtype(),
+            loss_factor: 1.0,
+            limit_bytes: None,
+            device: &Device::Cpu,
+            cancel: Cancel::default(),
+            kernels,
+        }
+    }
+}
+
+impl DryRun for PlanDryRun {
+    fn run(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece> {
+        let samples: Vec<Sample> = (0..samples).map(|i| self.sample(i)).collect();
+        self.work(checkpointed, kernels).gradients(&samples)
+    }
+}

@@ -1,0 +1,84 @@
+//! The device that an estimate is for: its form of the operations, its allocator, its threads.
+
+use crate::plan::Plan;
+use pressure::{Allocator, own_footprint_bytes};
+use tape::Kernels;
+use tape::memory::live_bytes;
+
+/// Resident bytes of a CUDA process per byte in use, measured over the workloads.
+const CUDA_RESIDENT_FACTOR: f64 = 1.03;
+
+/// The fraction of the freed blocks of other sizes that a CPU process still holds: its allocator
+/// keeps them for half a second and reuses them in part. Measured over the workloads and trainings
+/// on images. See `docs/decisions/008-allocator-replay.md`.
+const UNREUSED_FRACTION: f64 = 0.4;
+
+/// What the process takes more once steps have run: pages of kernels and of the allocator's own
+/// data, and packed panels of matrix products, which dry runs leave out. Chosen over the workloads.
+const KERNELS_BYTES: u64 = 36 << 20;
+
+/// What a training takes besides its steps: threads that decode, watch, record and write, with what
+/// the allocator holds for each, and evaluations between steps. Chosen over trainings on images.
+const BESIDES_STEPS_BYTES: u64 = 8 << 20;
+
+/// The device that will train, as far as memory depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// `metal`, `cuda` or `cpu`.
+    pub kind: &'static str,
+    /// Form of the operations that the device runs.
+    pub kernels: Kernels,
+    /// How the device's allocator rounds.
+    pub allocator: Allocator,
+    /// Threads of the CPU kernels.
+    pub threads: usize,
+    /// What the process takes before anything is built (code, libraries, stacks), and its kernels
+    /// once they have run.
+    pub base_bytes: u64,
+    /// The most that Ebb may use, which limits what is decoded ahead; 0 if it is not known.
+    pub ceiling_bytes: u64,
+}
+
+impl Target {
+    /// A device by its kind, for this process in its present state. Create it before anything large
+    /// is allocated, or after the allocator has given back what it keeps.
+    pub fn new(kind: &'static str, threads: usize, ceiling_bytes: u64) -> Self {
+        Target {
+            kind,
+            kernels: match kind {
+                "cpu" => Kernels::Fused,
+                _ => Kernels::Composed,
+            },
+            allocator: match kind {
+                "metal" => Allocator::PowerOfTwo,
+                _ => Allocator::Exact,
+            },
+            threads,
+            base_bytes: own_footprint_bytes().saturating_sub(live_bytes()) + KERNELS_BYTES,
+            ceiling_bytes,
+        }
+    }
+
+    /// What a training takes before anything is built, and besides its steps.
+    pub(super) fn training_base_bytes(&self) -> u64 {
+        self.base_bytes + BESIDES_STEPS_BYTES
+    }
+
+    /// Number of decoding threads that the run will have.
+    pub(super) fn workers(&self, plan: &Plan) -> usize {
+        crate::session::workers(plan, self.kind)
+    }
+
+    /// Resident bytes while `heap_bytes` are in use. `unreused_bytes` are those of freed blocks of
+    /// other sizes.
+    pub(super) fn resident_bytes(&self, heap_bytes: u64, unreused_bytes: u64) -> u64 {
+        match self.allocator {
+            // Counted block by block.
+            Allocator::PowerOfTwo => heap_bytes,
+            Allocator::Exact if self.kind == "cpu" => {
+                heap_bytes + (UNREUSED_FRACTION * unreused_bytes as f64) as u64
+            }
+            Allocator::Exact => (heap_bytes as f64 * CUDA_RESIDENT_FACTOR) as u64,
+        }
+    }
+}

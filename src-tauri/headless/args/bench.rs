@@ -1,0 +1,82 @@
+//! Arguments of the developers' commands `ebb verify-split` and `ebb bench`.
+
+use clap::Args;
+
+#[derive(Args)]
+pub struct VerifySplit {
+    /// Run (id, beginning of its name, or path), or folder with one sub-folder of images per class
+    #[arg(value_name = "RUN|FOLDER", required_unless_present = "workload")]
+    pub target: Option<String>,
+    /// Check a workload instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini
+    #[arg(long, conflicts_with = "target")]
+    pub workload: Option<String>,
+    /// Samples of the effective batch [default: as the run trains, 16 for a workload]
+    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub effective_batch: Option<u32>,
+    /// Splits such as 5+5+5+1,8+8, or the number of random splits in addition to the fixed ones
+    #[arg(long)]
+    pub splits: Option<String>,
+    /// Blocks of the workload to checkpoint (their activations are recomputed in the backward pass)
+    #[arg(
+        long,
+        value_name = "BLOCKS",
+        default_value_t = 0,
+        conflicts_with = "target"
+    )]
+    pub checkpoint_blocks: usize,
+    /// Compute in f64, on the CPU
+    #[arg(long)]
+    pub double: bool,
+    /// auto, metal, cuda or cpu
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Bench {
+    /// gpt, gpt125m, resnet18, vit_tiny or bert_mini; several with commas, or all
+    #[arg(long, default_value = "all", value_delimiter = ',')]
+    pub workload: Vec<String>,
+    /// Samples per step; several with commas
+    #[arg(long, default_value = "8", value_delimiter = ',')]
+    pub batch: Vec<usize>,
+    /// Samples per micro-batch [default: the whole batch]
+    #[arg(long)]
+    pub micro: Option<usize>,
+    /// Blocks to checkpoint (their activations are recomputed in the backward pass)
+    #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
+    pub checkpoint_blocks: usize,
+    /// Keep the optimizer's moments in a memory-mapped file, as a training does before it suspends
+    #[arg(long, conflicts_with_all = ["kernels", "gradients"])]
+    pub moments_in_file: bool,
+    /// f32, bf16 or f16; the half precisions are slow on the CPU
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    pub precision: String,
+    /// Steps to measure, after a warm-up of two
+    #[arg(long, default_value_t = 8)]
+    pub steps: usize,
+    /// Threads of the CPU kernels
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// auto, metal, cuda or cpu
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Compose every operation of stock ones instead of using Ebb's own GPU kernels
+    #[arg(long)]
+    pub composed: bool,
+    /// Compute f32 products with the GPU's own library instead of as sums of bf16 on tensor cores
+    #[arg(long)]
+    pub plain_products: bool,
+    /// Measure the bandwidth of the GPU's memory-bound kernels instead, next to a plain copy
+    #[arg(long)]
+    pub kernels: bool,
+    /// Compare the gradients of one micro-batch with the CPU's in f64 instead
+    #[arg(long, conflicts_with = "kernels")]
+    pub gradients: bool,
+    /// Print one line of JSON per case
+    #[arg(long)]
+    pub json: bool,
+}

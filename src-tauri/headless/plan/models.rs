@@ -1,0 +1,57 @@
+//! The models and resolutions of the table, smallest first.
+
+use super::Plan;
+use dataset::Task;
+use trainer::estimate::IMAGE_SIZES;
+use trainer::{ModelKind, TextModel, TextSize};
+
+/// Models and resolutions of the table, including the plan's own.
+pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
+    if plan.origin.is_some() {
+        return vec![(plan.model, plan.image_size)];
+    }
+    if let Some(model) = plan.text_model() {
+        let mut sizes: Vec<TextSize> = TextSize::for_task(model_task(plan.task())).collect();
+        sizes.retain(|size| args.trained.model.is_none() || *size == model.size);
+        sizes.sort_unstable();
+        let sized = sizes.into_iter();
+        let sized = sized.map(|size| ModelId::Text(TextModel { size, ..model }));
+        return sized.map(|model| (model, plan.input_size)).collect();
+    }
+    let models = match args.trained.model {
+        Some(_) => vec![plan.model],
+        None => ModelId::SMALL.to_vec(),
+    };
+    let mut sizes: Vec<u32> = match args.trained.image_size {
+        Some(_) => Vec::new(),
+        None => IMAGE_SIZES.to_vec(),
+    };
+    sizes.push(plan.input_size);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let fits = |model: ModelId, side: u32| side.is_multiple_of(model.input_multiple());
+    let pairs = models
+        .into_iter()
+        .flat_map(|model| sizes.iter().map(move |&side| (model, side)));
+    pairs.filter(|&(model, side)| fits(model, side)).collect()
+}
+
+/// Networks that the table leaves out because they are large; none if the user named a network.
+pub(super) fn large_models(args: &Plan, plan: &trainer::Plan) -> Vec<&'static str> {
+    if args.trained.model.is_some()
+        || plan.pretrained.is_some()
+        || plan.task() != Task::ImageClassification
+    {
+        return Vec::new();
+    }
+    let large = ModelId::image_models().filter(|model| !ModelId::SMALL.contains(model));
+    large.map(ModelId::name).collect()
+}
+
+/// Unit of the resolutions.
+pub(super) fn unit(task: Task) -> &'static str {
+    match task {
+        Task::ImageClassification => "px",
+        _ => "tokens",
+    }
+}
