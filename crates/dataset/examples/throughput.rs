@@ -1,4 +1,5 @@
-//! Measures how many samples per second one thread loads: first with every file decoded, then from the cache.
+//! Measures how many samples per second one thread loads: first with every file decoded, then from
+//! the cache.
 //! `cargo run --release -p dataset --example throughput FOLDER [SIZE]`
 
 use dataset::{Augment, ImageDataset, ImageOptions, InspectOptions, Split, inspect_images};

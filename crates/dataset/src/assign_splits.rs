@@ -99,8 +99,8 @@ pub(crate) fn hold_out(placed: &mut [PlacedImage], in_groups: bool, fraction: f6
 }
 
 fn hold_out_groups(placed: &mut [PlacedImage], fraction: f64, seed: u64) {
-    // An image without a group is a group of its own, named by its path. The line end keeps the name
-    // apart from those of a column.
+    // An image without a group is a group of its own, named by its path. The line end keeps the
+    // name apart from those of a column.
     let own = |p: &PlacedImage| format!("\n{}", p.entry.names.join("/"));
     let trained: Vec<usize> = (0..placed.len())
         .filter(|&i| placed[i].split == Split::Train)
@@ -122,8 +122,8 @@ fn hold_out_groups(placed: &mut [PlacedImage], fraction: f64, seed: u64) {
     }
 }
 
-/// Gives a label to every class that has images to train on. Images of other classes cannot be learned
-/// and are added to `skipped`.
+/// Gives a label to every class that has images to train on. Images of other classes cannot be
+/// learned and are added to `skipped`.
 pub(crate) fn label(
     placed: Vec<PlacedImage>,
     skipped: &mut Vec<SkippedFile>,

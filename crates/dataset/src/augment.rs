@@ -1,5 +1,5 @@
-//! Cuts a sample out of an image and augments it: crop, mirroring, light. All randomness comes from the
-//! given generator. Only operations that round alike on every machine are used.
+//! Cuts a sample out of an image and augments it: crop, mirroring, light. All randomness comes from
+//! the given generator. Only operations that round alike on every machine are used.
 
 mod gray;
 mod mixing;
@@ -65,8 +65,8 @@ fn random_region(image: &DecodedImage, min_area: f64, rng: &mut Rng) -> Region {
     let (w, h) = (f64::from(image.width), f64::from(image.height));
     for _ in 0..MAX_CROP_TRIES {
         let area = w * h * rng.range(min_area, 1.0);
-        // Portrait and landscape are equally likely. A logarithmic ratio would round differently from one
-        // system library to another.
+        // Portrait and landscape are equally likely. A logarithmic ratio would round differently
+        // from one system library to another.
         let narrow = rng.range(MIN_CROP_RATIO, 1.0);
         let ratio = if rng.uniform() < 0.5 {
             narrow
@@ -97,7 +97,8 @@ fn mirror(rgb: &mut [u8], size: u32) {
     }
 }
 
-/// Changes brightness, then contrast around the mean gray, then saturation around each pixel's gray.
+/// Changes brightness, then contrast around the mean gray, then saturation around each pixel's
+/// gray.
 fn light(rgb: &mut [u8], rng: &mut Rng) {
     let mut factor = || rng.range(1.0 - LIGHT, 1.0 + LIGHT) as f32;
     let (brightness, contrast, saturation) = (factor(), factor(), factor());

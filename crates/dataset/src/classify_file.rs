@@ -1,6 +1,6 @@
 //! Classifies a file by its first bytes: whether it is an image, how large it would be decoded, and
-//! whether it may be decoded at all. Reads headers only, never pixels, so that a few bytes that declare
-//! gigabytes cost nothing.
+//! whether it may be decoded at all. Reads headers only, never pixels, so that a few bytes that
+//! declare gigabytes cost nothing.
 
 use crate::decode::system::{self, Decoders, SystemFormat, Unreadable};
 use crate::image_header::{self, ImageHeader};

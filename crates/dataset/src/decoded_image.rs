@@ -1,5 +1,5 @@
-//! A decoded image in memory: 8-bit RGB, resampled, rotated, and laid on white if it is transparent.
-//! Knows no files and no formats.
+//! A decoded image in memory: 8-bit RGB, resampled, rotated, and laid on white if it is
+//! transparent. Knows no files and no formats.
 
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
@@ -76,7 +76,8 @@ impl DecodedImage {
         self.resample(all, scaled(self.width), scaled(self.height))
     }
 
-    /// Resamples a region to another size. Each new pixel is a weighted mean of the pixels it covers.
+    /// Resamples a region to another size. Each new pixel is a weighted mean of the pixels it
+    /// covers.
     pub(crate) fn resample(&self, region: Region, width: u32, height: u32) -> Self {
         let source = ImageRef::new(self.width, self.height, &self.rgb, PixelType::U8x3)
             .expect("a decoded image holds width * height * 3 bytes");

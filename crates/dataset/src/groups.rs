@@ -1,5 +1,6 @@
 //! Groups of images that show the same subject. A whole group is either trained on or held out;
-//! otherwise the evaluation leaks. Groups come from a column or from times in names. Sees names only.
+//! otherwise the evaluation leaks. Groups come from a column or from times in names. Sees names
+//! only.
 
 use crate::rng::{self, Rng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,9 +73,9 @@ struct Remaining {
     wanted: usize,
 }
 
-/// Chooses the held-out images in whole groups. The seed orders the groups; a group is held out as long
-/// as no class exceeds its fraction. A class with several groups holds out at least one of them if
-/// possible, and always keeps one.
+/// Chooses the held-out images in whole groups. The seed orders the groups; a group is held out as
+/// long as no class exceeds its fraction. A class with several groups holds out at least one of
+/// them if possible, and always keeps one.
 pub(crate) fn choose_held_out(seed: u64, members: &[Member], fraction: f64) -> Vec<bool> {
     let mut left: BTreeMap<&str, Remaining> = BTreeMap::new();
     let mut groups: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
@@ -106,7 +107,8 @@ pub(crate) fn choose_held_out(seed: u64, members: &[Member], fraction: f64) -> V
             held.insert(group);
         }
     }
-    // If all groups of a class exceed its share, its first one is held out, as long as another remains.
+    // If all groups of a class exceed its share, its first one is held out, as long as another
+    // remains.
     for group in &ranked {
         let untouched = |class: &str| left[class].wanted > 0 && !any_held(class, &groups, &held);
         let wanted = groups[group].keys().any(|class| untouched(class));

@@ -1,5 +1,6 @@
-//! Caches shrunk images in memory up to a limit. Images that come first stay: each is needed once per epoch,
-//! so evicting the oldest would evict those that are needed next. The cache changes only timing.
+//! Caches shrunk images in memory up to a limit. Images that come first stay: each is needed once
+//! per epoch, so evicting the oldest would evict those that are needed next. The cache changes only
+//! timing.
 
 use crate::decoded_image::DecodedImage;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! The images of one split as samples: plain arrays, each depending only on (seed, epoch, index). Every
-//! caller gets the same bytes, in any order and on any thread.
+//! The images of one split as samples: plain arrays, each depending only on (seed, epoch, index).
+//! Every caller gets the same bytes, in any order and on any thread.
 
 use crate::augment::{self, Mix};
 use crate::decode::decode;
@@ -53,8 +53,8 @@ pub struct ImageSample {
     pub partner: Option<(u32, f32)>,
     /// Its regression targets in standard deviations from the mean; `None` if a value is missing.
     pub targets: Vec<Option<f32>>,
-    /// The factor of the loss of each target, so that the sum over the samples of an effective batch is the
-    /// mean over the values that are present. Empty means 1 for each.
+    /// The factor of the loss of each target, so that the sum over the samples of an effective
+    /// batch is the mean over the values that are present. Empty means 1 for each.
     pub factors: Vec<f64>,
 }
 
@@ -70,8 +70,9 @@ pub struct ImageDataset {
 }
 
 impl ImageDataset {
-    /// Opens one split of an inspected folder. With a `limit`, at most that many images are chosen by seed,
-    /// each class in proportion. Up to `cache_bytes` of shrunk images are cached in memory.
+    /// Opens one split of an inspected folder. With a `limit`, at most that many images are chosen
+    /// by seed, each class in proportion. Up to `cache_bytes` of shrunk images are cached in
+    /// memory.
     pub fn open(
         inspection: &ImageInspection,
         split: Split,
@@ -131,8 +132,8 @@ impl ImageDataset {
         self.files[index].label
     }
 
-    /// The regression targets of an image, in standard deviations from the mean. Panics if `index` is not
-    /// below `len`.
+    /// The regression targets of an image, in standard deviations from the mean. Panics if `index`
+    /// is not below `len`.
     pub fn targets(&self, index: u32) -> Vec<Option<f32>> {
         let values = self.files[index as usize].targets.iter();
         values
@@ -151,7 +152,8 @@ impl ImageDataset {
         self.options.size
     }
 
-    /// Loads one image as a sample: decodes, augments and mixes it. Panics if `index` is not below `len`.
+    /// Loads one image as a sample: decodes, augments and mixes it. Panics if `index` is not below
+    /// `len`.
     ///
     /// # Errors
     /// The file cannot be read or decoded.
@@ -159,8 +161,8 @@ impl ImageDataset {
         let mut pixels = self.augmented(index, epoch)?;
         let (seed, len) = (self.options.seed, self.files.len() as u32);
         let mixture = augment::draw(self.options.mix, seed, epoch, index, len);
-        // If the partner cannot be read, the sample stays unmixed. The partner itself is reported when it
-        // is loaded.
+        // If the partner cannot be read, the sample stays unmixed. The partner itself is reported
+        // when it is loaded.
         let mixed = mixture.and_then(|m| Some((m, self.augmented(m.partner, epoch).ok()?)));
         let partner = mixed.map(|(mixture, other)| {
             let share = mixture.blend(&mut pixels, &other, self.options.size);

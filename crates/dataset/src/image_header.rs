@@ -1,5 +1,5 @@
-//! The size that an image's header declares, and the limits that it must respect. Each format stores the
-//! size elsewhere; none of the pixels are decoded.
+//! The size that an image's header declares, and the limits that it must respect. Each format
+//! stores the size elsewhere; none of the pixels are decoded.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -58,7 +58,8 @@ pub(crate) fn png(start: &[u8]) -> Result<ImageHeader, String> {
     let channels = match start[25] {
         0 => 1,
         4 => 2,
-        // A palette or RGB image may declare a transparent color, which decodes to a fourth channel.
+        // A palette or RGB image may declare a transparent color, which decodes to a fourth
+        // channel.
         _ => 4,
     };
     let bytes_per_channel = if start[24] == 16 { 2 } else { 1 };

@@ -1,5 +1,6 @@
-//! A table beside images: its rows name images and give regression targets, classes, groups or splits.
-//! Only tables of the folder are opened. A name in a row is looked up among the listed images.
+//! A table beside images: its rows name images and give regression targets, classes, groups or
+//! splits. Only tables of the folder are opened. A name in a row is looked up among the listed
+//! images.
 
 mod match_files;
 mod matched_rows;

@@ -1,6 +1,6 @@
-//! Inspects a folder of images: classifies every listed file by its header, reads classes and splits
-//! from names and a table, and gives the reason if the folder cannot be trained on. Decodes nothing and
-//! writes nothing.
+//! Inspects a folder of images: classifies every listed file by its header, reads classes and
+//! splits from names and a table, and gives the reason if the folder cannot be trained on. Decodes
+//! nothing and writes nothing.
 
 use crate::assign_splits::{self, ImagePlacements};
 use crate::classify_file::{FileClass, classify};

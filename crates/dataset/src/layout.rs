@@ -1,5 +1,5 @@
-//! Decides by names alone which folders are splits, which are classes, and which images are outside of
-//! any class. Sees the names of readable images, never files.
+//! Decides by names alone which folders are splits, which are classes, and which images are outside
+//! of any class. Sees the names of readable images, never files.
 
 use crate::types::Split;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,8 @@ pub(crate) fn lay_out(images: &[&[String]]) -> Layout {
     }
 }
 
-/// Number of single folders around the real one, as in an unpacked archive: `photos/photos/{ant,bee}`.
+/// Number of single folders around the real one, as in an unpacked archive:
+/// `photos/photos/{ant,bee}`.
 fn wrapper_depth(images: &[&[String]]) -> usize {
     let mut depth = 0;
     loop {
@@ -114,8 +115,8 @@ fn wrapper_depth(images: &[&[String]]) -> usize {
     }
 }
 
-/// Whether the topmost folders are splits: a train folder and another split folder, or split folders
-/// only.
+/// Whether the topmost folders are splits: a train folder and another split folder, or split
+/// folders only.
 fn are_splits(tops: &BTreeSet<&String>) -> bool {
     let split = tops
         .iter()

@@ -1,7 +1,9 @@
-//! Reads a dropped folder or file as a dataset: what it contains, and its images or texts as plain arrays.
+//! Reads a dropped folder or file as a dataset: what it contains, and its images or texts as plain
+//! arrays.
 //!
-//! Detection goes by names and file headers; images are decoded late. Nothing is ever written into the
-//! folder, and every file is treated as hostile. This crate knows no tensors, devices, models or screens.
+//! Detection goes by names and file headers; images are decoded late. Nothing is ever written into
+//! the folder, and every file is treated as hostile. This crate knows no tensors, devices, models
+//! or screens.
 //!
 //! ```
 //! use dataset::{DetectedDataset, InspectOptions, Split, TextDataset, TextOptions, detect};
@@ -90,6 +92,9 @@ mod loader;
 
 // Watching the folder while the window is open.
 mod watch;
+
+#[cfg(test)]
+mod system_format_tests;
 
 pub use augment::Mix;
 pub use detect::{DetectedDataset, detect};

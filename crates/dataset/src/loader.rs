@@ -1,5 +1,6 @@
-//! Loads samples ahead of their use on worker threads, and returns them in the requested order. The threads
-//! decide when a sample is loaded, never what it contains. Knows nothing of steps or micro-batches.
+//! Loads samples ahead of their use on worker threads, and returns them in the requested order. The
+//! threads decide when a sample is loaded, never what it contains. Knows nothing of steps or
+//! micro-batches.
 
 use crate::error::SampleError;
 use crate::image_dataset::{ImageDataset, ImageSample};
@@ -68,8 +69,8 @@ impl Loader {
         }
     }
 
-    /// Requests samples of an epoch, after all earlier requests. Every index must be below the dataset's
-    /// length.
+    /// Requests samples of an epoch, after all earlier requests. Every index must be below the
+    /// dataset's length.
     pub fn request(&mut self, epoch: u64, indices: &[u32]) {
         let mut pending = self.shared.lock();
         for index in indices {
@@ -79,7 +80,8 @@ impl Loader {
         self.shared.work.notify_all();
     }
 
-    /// Changes how far ahead samples are loaded. Samples beyond the new depth are dropped and loaded again.
+    /// Changes how far ahead samples are loaded. Samples beyond the new depth are dropped and
+    /// loaded again.
     pub fn set_depth(&mut self, depth_samples: usize) {
         self.shared.lock().queue.set_depth(depth_samples);
         self.shared.work.notify_all();
@@ -90,8 +92,8 @@ impl Loader {
         self.shared.lock().queue.clear();
     }
 
-    /// Takes the next `n` samples in the requested order, and waits until they are loaded. Returns fewer if
-    /// fewer were requested. A sample that cannot be loaded is an error at its position.
+    /// Takes the next `n` samples in the requested order, and waits until they are loaded. Returns
+    /// fewer if fewer were requested. A sample that cannot be loaded is an error at its position.
     pub fn take(&mut self, n: usize) -> Vec<Result<ImageSample, SampleError>> {
         let started = Instant::now();
         let n = n.min(self.outstanding());

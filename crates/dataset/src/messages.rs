@@ -1,5 +1,5 @@
-//! Sentences about a dataset: why it cannot be trained on, and what is worth knowing. Pure text from
-//! counts; reads nothing.
+//! Sentences about a dataset: why it cannot be trained on, and what is worth knowing. Pure text
+//! from counts; reads nothing.
 
 use crate::types::Class;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Detects folders that contain a pretrained model instead of data, by the names of their files. Opens
-//! none of these files.
+//! Detects folders that contain a pretrained model instead of data, by the names of their files.
+//! Opens none of these files.
 
 use crate::classify_file::has_image_extension;
 use crate::readers::{FileFormat, Use};
@@ -20,15 +20,15 @@ const WEIGHTS: [&str; 4] = [
 pub(crate) const REFUSAL: &str = "This folder is a model, not data: it contains config.json and weights. Drop the images or texts to train on, \
      then choose this folder there as the model to start from (in the terminal: ebb train DATA --from THIS).";
 
-/// Whether a folder contains a model as the Hugging Face hub has it: `config.json`, weights, and no data
-/// beside them. The weights are not checked.
+/// Whether a folder contains a model as the Hugging Face hub has it: `config.json`, weights, and no
+/// data beside them. The weights are not checked.
 pub fn is_model_folder(folder: &Path) -> bool {
     let exists = |name: &&str| folder.join(name).is_file();
     exists(&CONFIG) && WEIGHTS.iter().any(exists) && !has_data(folder)
 }
 
-/// Whether a folder contains a table or class folders of images, as a dataset does in which weights were
-/// saved. Files that come with a model, such as its readme and vocabulary, do not count.
+/// Whether a folder contains a table or class folders of images, as a dataset does in which weights
+/// were saved. Files that come with a model, such as its readme and vocabulary, do not count.
 fn has_data(folder: &Path) -> bool {
     let inside = list(folder);
     let has_images = |path: &PathBuf| list(path).iter().any(|file| has_image_extension(file));

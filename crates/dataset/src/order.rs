@@ -1,5 +1,5 @@
-//! Which samples belong to which step: a function of (seed, length, effective batch), so that any step can
-//! be computed without the earlier ones. Knows nothing of micro-batches.
+//! Which samples belong to which step: a function of (seed, length, effective batch), so that any
+//! step can be computed without the earlier ones. Knows nothing of micro-batches.
 
 use crate::rng::{self, Rng};
 use std::collections::VecDeque;
@@ -50,12 +50,13 @@ impl Order {
     }
 }
 
-/// An order that caches the last epochs, so that a step takes time proportional to its samples only.
+/// An order that caches the last epochs, so that a step takes time proportional to its samples
+/// only.
 #[derive(Debug, Clone)]
 pub struct CachedOrder {
     order: Order,
-    /// The newest epoch is last. There are two, because prefetching reaches the next epoch before the
-    /// current step does.
+    /// The newest epoch is last. There are two, because prefetching reaches the next epoch before
+    /// the current step does.
     epochs: VecDeque<(u64, Vec<u32>)>,
     shuffles: u64,
 }

@@ -1,5 +1,5 @@
-//! A queue of requested items in order: waiting, being loaded, or ready. Limits how many are loaded before
-//! they are taken. Knows no thread and no clock.
+//! A queue of requested items in order: waiting, being loaded, or ready. Limits how many are loaded
+//! before they are taken. Knows no thread and no clock.
 
 use std::collections::VecDeque;
 
@@ -86,8 +86,8 @@ impl<T> Queue<T> {
         None
     }
 
-    /// Stores a loaded item. An item that was cleared is dropped. An item beyond the depth is dropped and
-    /// loaded again later.
+    /// Stores a loaded item. An item that was cleared is dropped. An item beyond the depth is
+    /// dropped and loaded again later.
     pub(crate) fn finish(&mut self, ticket: u64, item: T) {
         let Some(index) = ticket.checked_sub(self.first) else {
             return;

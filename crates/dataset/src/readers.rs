@@ -1,5 +1,5 @@
-//! Readers of text and table files, below anything that knows what the files are for: encodings, rows
-//! and columns of each format, and the table of formats.
+//! Readers of text and table files, below anything that knows what the files are for: encodings,
+//! rows and columns of each format, and the table of formats.
 
 // The interface of a reader, and text encodings.
 mod encoding;

@@ -1,5 +1,5 @@
-//! Counter-based random numbers: value n mixes a key and n (SplitMix64), so it depends on neither threads
-//! nor order. The key is made of the numbers that identify a use: seed, epoch, sample.
+//! Counter-based random numbers: value n mixes a key and n (SplitMix64), so it depends on neither
+//! threads nor order. The key is made of the numbers that identify a use: seed, epoch, sample.
 
 /// The odd constant of SplitMix64: 2^64 divided by the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -1,5 +1,5 @@
-//! Chooses held-out samples and smaller training sets by seed. A choice depends only on the seed, the
-//! class and the sample's own name, so that adding a file reorders no other file.
+//! Chooses held-out samples and smaller training sets by seed. A choice depends only on the seed,
+//! the class and the sample's own name, so that adding a file reorders no other file.
 
 use crate::rng::{self, Rng};
 
@@ -29,8 +29,8 @@ pub(crate) fn choose_held_out(seed: u64, class: &str, paths: &[&str], fraction: 
     held
 }
 
-/// Chooses at most `limit` samples, each class in proportion. `files` are (label, path). Returns indices
-/// into `files` in ascending order.
+/// Chooses at most `limit` samples, each class in proportion. `files` are (label, path). Returns
+/// indices into `files` in ascending order.
 pub(crate) fn choose_subset(seed: u64, files: &[(u32, String)], limit: usize) -> Vec<usize> {
     let classes = files
         .iter()

@@ -1,5 +1,6 @@
-//! Texts: which files of a folder contain them, which task they are for, and the texts themselves as plain
-//! arrays. Treats every file as hostile, never reads outside the folder, and never trains a model.
+//! Texts: which files of a folder contain them, which task they are for, and the texts themselves
+//! as plain arrays. Treats every file as hostile, never reads outside the folder, and never trains
+//! a model.
 
 // Inspecting: files to rows, rows to a task and a split.
 mod text_inspection;

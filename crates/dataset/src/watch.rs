@@ -71,7 +71,8 @@ impl Drop for Watch {
     }
 }
 
-/// Whether an event is a change. Reading a folder causes events too; reacting to them would never end.
+/// Whether an event is a change. Reading a folder causes events too; reacting to them would never
+/// end.
 fn is_change(kind: &EventKind) -> bool {
     !matches!(kind, EventKind::Access(access) if *access != AccessKind::Close(AccessMode::Write))
 }

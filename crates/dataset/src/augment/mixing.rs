@@ -1,5 +1,6 @@
-//! Mixes a sample with a partner from the whole dataset: mixup (Zhang et al. 2018) and CutMix (Yun et al.
-//! 2019). Partner and fraction depend only on (seed, epoch, sample), never on the micro-batch.
+//! Mixes a sample with a partner from the whole dataset: mixup (Zhang et al. 2018) and CutMix (Yun
+//! et al. 2019). Partner and fraction depend only on (seed, epoch, sample), never on the
+//! micro-batch.
 
 use crate::rng::{self, Rng};
 
@@ -25,8 +26,8 @@ const MIXED_FRACTION: f64 = 0.5;
 pub(crate) struct Mixture {
     /// Index of the partner in the dataset.
     pub partner: u32,
-    /// Fraction of the partner, `0.0..0.5`. Both samples of a pair can be the partner, so that half the
-    /// range of Beta(1, 1) is enough.
+    /// Fraction of the partner, `0.0..0.5`. Both samples of a pair can be the partner, so that half
+    /// the range of Beta(1, 1) is enough.
     pub share: f64,
     /// For CutMix, the position of the rectangle, each coordinate in `0.0..1.0`.
     cut: Option<(f64, f64)>,
@@ -59,8 +60,8 @@ pub(crate) fn draw(mix: Mix, seed: u64, epoch: u64, index: u32, len: u32) -> Opt
 }
 
 impl Mixture {
-    /// Mixes three planes of `size * size` bytes with those of the partner. Returns the actual fraction of
-    /// the partner.
+    /// Mixes three planes of `size * size` bytes with those of the partner. Returns the actual
+    /// fraction of the partner.
     pub(crate) fn blend(&self, own: &mut [u8], partner: &[u8], size: u32) -> f32 {
         let Some((across, down)) = self.cut else {
             let share = (self.share * 256.0).round() as u32;

@@ -1,6 +1,6 @@
-//! RandAugment (Cubuk et al. 2020): a few random operations of equal strength on a square of interleaved
-//! RGB pixels. Only operations that round alike on every machine are used: angles come from tangents, not
-//! from sines.
+//! RandAugment (Cubuk et al. 2020): a few random operations of equal strength on a square of
+//! interleaved RGB pixels. Only operations that round alike on every machine are used: angles come
+//! from tangents, not from sines.
 
 use super::gray::gray_thousandths;
 use crate::rng::Rng;
@@ -59,7 +59,8 @@ pub(super) fn apply(rgb: &mut Vec<u8>, size: u32, rng: &mut Rng) {
     }
 }
 
-/// Applies one operation. `strength` is in -1..=1; operations without a direction use its absolute value.
+/// Applies one operation. `strength` is in -1..=1; operations without a direction use its absolute
+/// value.
 fn apply_operation(operation: Operation, rgb: &mut Vec<u8>, size: usize, strength: f64) {
     let factor = (1.0 + 0.9 * strength) as f32;
     match operation {
@@ -168,8 +169,8 @@ fn equalize_table(counts: &[u32; 256]) -> [u8; 256] {
     })
 }
 
-/// Mixes the image with a blurred copy. A factor above 1 sharpens, one below 1 blurs. The outermost pixels
-/// stay unchanged.
+/// Mixes the image with a blurred copy. A factor above 1 sharpens, one below 1 blurs. The outermost
+/// pixels stay unchanged.
 fn sharpen(rgb: &mut [u8], size: usize, factor: f32) {
     let before = rgb.to_vec();
     for y in 1..size.saturating_sub(1) {
@@ -219,7 +220,8 @@ impl AffineMap {
     }
 }
 
-/// Transforms the image with bilinear interpolation. Each pixel comes from the position that the map gives.
+/// Transforms the image with bilinear interpolation. Each pixel comes from the position that the
+/// map gives.
 fn transform(rgb: &[u8], size: usize, map: AffineMap) -> Vec<u8> {
     let [a, b, c, d] = map.matrix;
     let middle = (size as f64 - 1.0) / 2.0;

@@ -1,7 +1,7 @@
 //! Image formats that only the operating system decodes: HEIC and AVIF, on a Mac. The decoder is a
-//! value, so everything that Ebb decides around it is tested on any machine: which files the decoder
-//! is asked about, how large they may be, and whether they are complete. The platform files are twins
-//! with the same surface.
+//! value, so everything that Ebb decides around it is tested on any machine: which files the
+//! decoder is asked about, how large they may be, and whether they are complete. The platform files
+//! are twins with the same surface.
 
 mod interface;
 
@@ -14,12 +14,12 @@ mod read;
 mod self_test;
 
 #[cfg(test)]
-mod fake_decoder;
-#[cfg(test)]
-mod tests;
+pub(crate) mod fake_decoder;
 
 pub(crate) use interface::{SystemDecoder, SystemFormat, Unreadable};
 pub(crate) use read::{decode, detect_format, read_header};
+#[cfg(test)]
+pub(crate) use {interface::ImageProperties, read::ends_early};
 
 use std::sync::OnceLock;
 

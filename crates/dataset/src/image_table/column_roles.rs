@@ -1,5 +1,5 @@
-//! Decides what the columns of a table beside images are: regression targets, classes, groups or splits.
-//! A column that the user names comes first; the others are judged by names and cells.
+//! Decides what the columns of a table beside images are: regression targets, classes, groups or
+//! splits. A column that the user names comes first; the others are judged by names and cells.
 
 use super::matched_rows::{MatchedRow, MatchedRows};
 use super::numeric_cells::{Cell, is_id_name, is_numeric, parse_cell};
@@ -82,7 +82,8 @@ impl ColumnRoles {
         })
     }
 
-    /// Reads a row by the roles of its columns. Target cells that are not numbers are counted by column.
+    /// Reads a row by the roles of its columns. Target cells that are not numbers are counted by
+    /// column.
     pub(super) fn read_row(
         &self,
         row: &MatchedRow,

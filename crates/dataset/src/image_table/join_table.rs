@@ -1,5 +1,5 @@
-//! Joins a table with the folder layout: classes and splits, groups of images, and regression targets.
-//! Opens no file.
+//! Joins a table with the folder layout: classes and splits, groups of images, and regression
+//! targets. Opens no file.
 
 use super::read_table::ImageTable;
 use crate::groups::{BY_TIME, GAP_SECONDS, group_by_time};
@@ -21,9 +21,9 @@ pub(crate) struct Groups {
     pub group_of: Vec<Option<String>>,
 }
 
-/// Applies a table to the layout. The table gives classes if the folders do not, or if the user names
-/// its class column. Without any classes, all images that have a row belong to one nameless class. The
-/// table gives splits if no folder does.
+/// Applies a table to the layout. The table gives classes if the folders do not, or if the user
+/// names its class column. Without any classes, all images that have a row belong to one nameless
+/// class. The table gives splits if no folder does.
 pub(crate) fn apply(layout: &mut Layout, table: &ImageTable, options: &TableOptions) {
     let classes: BTreeSet<&str> = layout
         .placements
@@ -98,8 +98,8 @@ pub(crate) fn group_images(
     })
 }
 
-/// The number of groups, and a sentence about them: how they are kept together, or that the dataset's
-/// own split tears some apart. `images` has the group and split of each image.
+/// The number of groups, and a sentence about them: how they are kept together, or that the
+/// dataset's own split tears some apart. `images` has the group and split of each image.
 pub(crate) fn describe_groups(by: &str, images: &[(Option<&str>, Split)]) -> (u64, String) {
     let mut splits_of: BTreeMap<&str, BTreeSet<Split>> = BTreeMap::new();
     for (group, split) in images {
@@ -139,7 +139,8 @@ pub(crate) struct SelectedTargets {
     pub notes: Vec<String>,
 }
 
-/// Computes the statistics of the targets, and drops the columns whose training values are all equal.
+/// Computes the statistics of the targets, and drops the columns whose training values are all
+/// equal.
 pub(crate) fn select_targets(names: &[String], files: &mut [ImageFile]) -> SelectedTargets {
     let mut selected = SelectedTargets::default();
     let mut used = Vec::new();
@@ -166,8 +167,8 @@ pub(crate) fn select_targets(names: &[String], files: &mut [ImageFile]) -> Selec
     selected
 }
 
-/// "Regression targets: calories (52.0 to 1116, mean 402, missing in 3), …". `trained` is the number of
-/// training images.
+/// "Regression targets: calories (52.0 to 1116, mean 402, missing in 3), …". `trained` is the
+/// number of training images.
 pub(crate) fn describe_targets(targets: &[TargetColumn], trained: u64) -> Option<String> {
     let one = |target: &TargetColumn| {
         let missing = match trained - target.present.min(trained) {

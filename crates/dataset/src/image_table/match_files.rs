@@ -1,5 +1,5 @@
-//! Finds the image that a cell of a table names. Only listed images are found: whatever a cell says,
-//! nothing outside the folder is opened.
+//! Finds the image that a cell of a table names. Only listed images are found: whatever a cell
+//! says, nothing outside the folder is opened.
 
 use crate::walk::Entry;
 use std::collections::HashMap;

@@ -32,8 +32,8 @@ pub(crate) struct ImageTable {
     pub notes: Vec<String>,
 }
 
-/// Reads the table that names the most images; `None` if no table names any. Other tables and unusable
-/// rows are added to `skipped`.
+/// Reads the table that names the most images; `None` if no table names any. Other tables and
+/// unusable rows are added to `skipped`.
 ///
 /// # Errors
 /// The table has no column that the user names.
@@ -124,8 +124,8 @@ fn find_best<'a>(
     best.map(|(_, naming)| naming)
 }
 
-/// Number of images that each column names. Integers may count anything, so they name images only if no
-/// other cell of the table does.
+/// Number of images that each column names. Integers may count anything, so they name images only
+/// if no other cell of the table does.
 fn matches_by_column(root: &Path, table: &PreviewedTable, index: &ImageIndex) -> Vec<usize> {
     let width = table.preview.names.len();
     let (mut by_text, mut by_integer) =

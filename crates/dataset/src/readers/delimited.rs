@@ -1,5 +1,5 @@
-//! Reads CSV and TSV as rows. Detects the delimiter and whether there is a header; TSV has no quoting.
-//! Knows nothing of what the columns mean.
+//! Reads CSV and TSV as rows. Detects the delimiter and whether there is a header; TSV has no
+//! quoting. Knows nothing of what the columns mean.
 
 use super::preview::is_column_name;
 use super::rows::{Row, RowVisitor};
@@ -76,8 +76,8 @@ impl Delimited {
             .unwrap_or(0)
     }
 
-    /// Whether the first row has column names: known ones, or short ones that no later row repeats in
-    /// the same column.
+    /// Whether the first row has column names: known ones, or short ones that no later row repeats
+    /// in the same column.
     fn has_header(self, text: &str) -> bool {
         let mut rows: Vec<StringRecord> = Vec::new();
         self.each(text, &mut |_, record| {
@@ -198,8 +198,8 @@ impl RowStart {
     }
 }
 
-/// Whether a row swallowed the rest of the file: it has several lines, reaches the end, and contains an
-/// odd number of quotes.
+/// Whether a row swallowed the rest of the file: it has several lines, reaches the end, and
+/// contains an odd number of quotes.
 fn never_closed(text: &str, start: RowStart, record: &StringRecord) -> bool {
     let longest = record
         .iter()
@@ -209,7 +209,8 @@ fn never_closed(text: &str, start: RowStart, record: &StringRecord) -> bool {
         return false;
     }
     let rest = &text.as_bytes()[start.byte.min(text.len())..];
-    // The quotes of a row come in pairs, also escaped ones. Only the last row is followed by nothing.
+    // The quotes of a row come in pairs, also escaped ones. Only the last row is followed by
+    // nothing.
     record.as_slice().len() + 2 >= rest.len().saturating_sub(2 * record.len() + 8)
         && rest.iter().filter(|byte| **byte == b'"').count() % 2 == 1
 }

@@ -108,8 +108,8 @@ impl FileFormat {
         FORMATS.iter().find(has_extension)
     }
 
-    /// The format of one of `files` files. The only file may have a name without an extension; it is
-    /// plain text then.
+    /// The format of one of `files` files. The only file may have a name without an extension; it
+    /// is plain text then.
     pub(crate) fn from_path_among(path: &Path, files: usize) -> Option<&'static Self> {
         if files == 1 && path.extension().is_none() {
             return Self::from_key("Whole");
@@ -138,8 +138,8 @@ impl FileFormat {
     }
 }
 
-/// How one file is read. It is saved in the data file of a run, so that a resumed run reads the same
-/// rows.
+/// How one file is read. It is saved in the data file of a run, so that a resumed run reads the
+/// same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Dialect {
     /// CSV or TSV.

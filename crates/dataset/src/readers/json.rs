@@ -1,5 +1,5 @@
-//! Reads JSON lines, and JSON files that are a list of objects, as rows. Fields keep the order of the
-//! file; numbers and booleans are cells as they are written. Nested values are not cells.
+//! Reads JSON lines, and JSON files that are a list of objects, as rows. Fields keep the order of
+//! the file; numbers and booleans are cells as they are written. Nested values are not cells.
 
 use super::rows::{Row, RowVisitor};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};

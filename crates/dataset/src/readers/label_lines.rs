@@ -20,8 +20,8 @@ pub(crate) enum LabelLines {
 }
 
 impl LabelLines {
-    /// Detects whether every line starts with one of few labels. The first words of prose are few too,
-    /// but they also occur inside its lines.
+    /// Detects whether every line starts with one of few labels. The first words of prose are few
+    /// too, but they also occur inside its lines.
     pub(crate) fn detect(text: &str) -> Option<Self> {
         [Self::Tab, Self::Space].into_iter().find(|kind| {
             let mut labels: HashSet<&str> = HashSet::new();

@@ -1,6 +1,6 @@
-//! Reads the flat columns of a Parquet file: texts, numbers and booleans. Checks the sizes that headers
-//! declare before the library follows them, so that a small file cannot unpack to gigabytes. Nested
-//! columns are ignored.
+//! Reads the flat columns of a Parquet file: texts, numbers and booleans. Checks the sizes that
+//! headers declare before the library follows them, so that a small file cannot unpack to
+//! gigabytes. Nested columns are ignored.
 
 use super::encoding::TextEncoding;
 use super::rows::{Contents, Row, RowVisitor, Rows};
@@ -89,8 +89,8 @@ impl ParquetFile {
             let Some((name, place)) = self.columns.get(*i) else {
                 return Err("a column is missing".to_owned());
             };
-            // With this encoding each value may repeat the previous one, page after page, so that a batch
-            // could take gigabytes.
+            // With this encoding each value may repeat the previous one, page after page, so that a
+            // batch could take gigabytes.
             if group
                 .metadata()
                 .column(*place)

@@ -1,5 +1,5 @@
-//! The first rows of a table, and the choice of its text and label columns: by name, or else by their
-//! cells. Each choice comes with its reason.
+//! The first rows of a table, and the choice of its text and label columns: by name, or else by
+//! their cells. Each choice comes with its reason.
 
 use super::rows::{Row, Rows};
 use std::borrow::Cow;

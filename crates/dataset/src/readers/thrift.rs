@@ -1,5 +1,6 @@
-//! Checks the headers of a Parquet file (Thrift's compact protocol) before a library reads them: how
-//! many elements its lists declare, and how large each page declares to be. Understands no schema.
+//! Checks the headers of a Parquet file (Thrift's compact protocol) before a library reads them:
+//! how many elements its lists declare, and how large each page declares to be. Understands no
+//! schema.
 
 /// Most elements in all lists of one header.
 const MAX_ELEMENTS: u64 = 500_000;
@@ -118,8 +119,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Reads one structure, which is in the field `parent` of the outermost one. Reports each integer
-    /// as (parent, field, value).
+    /// Reads one structure, which is in the field `parent` of the outermost one. Reports each
+    /// integer as (parent, field, value).
     fn structure(
         &mut self,
         depth: u32,
@@ -217,8 +218,8 @@ mod tests {
 
     #[test]
     fn impossible_declarations_are_refused() {
-        // A list of two billion structures; a string longer than the file; endless nesting; a negative
-        // size.
+        // A list of two billion structures; a string longer than the file; endless nesting; a
+        // negative size.
         let list = [0x19, 0xFC, 0x80, 0x80, 0x80, 0x80, 0x07, 0x00];
         assert_eq!(check_footer(&list), Err(Implausible));
         assert_eq!(check_footer(&[0x18, 0xFF, 0x7F, 0x00]), Err(Implausible));

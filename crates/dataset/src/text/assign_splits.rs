@@ -1,5 +1,5 @@
-//! Assigns rows to splits and classes, and cuts a single document in two. Equal texts are never on both
-//! sides of a split that Ebb makes. Opens a file only to cut the only document.
+//! Assigns rows to splits and classes, and cuts a single document in two. Equal texts are never on
+//! both sides of a split that Ebb makes. Opens a file only to cut the only document.
 
 use super::messages;
 use super::scan_rows::{ScannedRow, ScannedRows, join_cells};

@@ -1,5 +1,5 @@
-//! An order of samples that puts similar lengths into one effective batch, so that little is padded. It
-//! depends only on (seed, epoch, lengths, effective batch), never on the micro-batches.
+//! An order of samples that puts similar lengths into one effective batch, so that little is
+//! padded. It depends only on (seed, epoch, lengths, effective batch), never on the micro-batches.
 
 use crate::rng::{self, Rng};
 
@@ -48,8 +48,8 @@ impl Buckets {
             order.extend(bucket);
             shuffle(&mut order[first..], &mut rng);
         }
-        // The short batch comes from a random position, so that no length is underrepresented in full
-        // batches.
+        // The short batch comes from a random position, so that no length is underrepresented in
+        // full batches.
         let short = order.len() % self.effective_batch;
         let from = rng.below((order.len() - short) as u64 + 1) as usize;
         let last: Vec<u32> = order.drain(from..from + short).collect();

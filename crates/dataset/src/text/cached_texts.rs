@@ -1,5 +1,6 @@
-//! The samples of a run as they are saved in its data file: which row of which file is which sample. A
-//! resumed run reads them instead of inspecting the folder again. Contains no text, notes or skipped rows.
+//! The samples of a run as they are saved in its data file: which row of which file is which
+//! sample. A resumed run reads them instead of inspecting the folder again. Contains no text, notes
+//! or skipped rows.
 
 use super::text_inspection::{Lengths, TextFile, TextInspection, TextSample};
 use crate::readers::Dialect;

@@ -1,5 +1,5 @@
-//! Decides what text files are for: labeled rows, class folders, lines with a label, or documents. Opens
-//! tables to preview their columns.
+//! Decides what text files are for: labeled rows, class folders, lines with a label, or documents.
+//! Opens tables to preview their columns.
 
 use super::decision::{ChosenFile, Decision, LabelSource};
 use super::file_splits::splits_by_name;

@@ -1,5 +1,5 @@
-//! The documents of one split as tokens: one long array, and the end of each document. A token takes one,
-//! two or four bytes, depending on the vocabulary.
+//! The documents of one split as tokens: one long array, and the end of each document. A token
+//! takes one, two or four bytes, depending on the vocabulary.
 
 use super::read_samples::read_samples;
 use super::text_inspection::TextInspection;

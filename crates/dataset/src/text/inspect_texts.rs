@@ -12,8 +12,8 @@ use crate::readers::{Candidate, FileFormat};
 use crate::types::{Ignored, SkippedFile, Split, SplitKind, Task};
 use crate::walk::{Entry, Listing};
 
-/// Inspects the texts of a folder; `None` if it has no file that may contain texts. `on_progress` gets the
-/// number of files read so far.
+/// Inspects the texts of a folder; `None` if it has no file that may contain texts. `on_progress`
+/// gets the number of files read so far.
 ///
 /// # Errors
 /// No table has a column that the user names.

@@ -1,9 +1,9 @@
-//! Packs documents into windows of equal length, depending only on (seed, epoch) and the documents. No token
-//! is predicted across a boundary, and a window tells which of its tokens belong together.
+//! Packs documents into windows of equal length, depending only on (seed, epoch) and the documents.
+//! No token is predicted across a boundary, and a window tells which of its tokens belong together.
 //!
-//! A document t1 .. tn has n + 1 predictions: boundary -> t1, t1 -> t2, .. tn -> boundary. The predictions
-//! of all documents, in the order of the epoch, form a ring. An epoch starts at a random offset, so that a
-//! single document is cut at different positions in each epoch.
+//! A document t1 .. tn has n + 1 predictions: boundary -> t1, t1 -> t2, .. tn -> boundary. The
+//! predictions of all documents, in the order of the epoch, form a ring. An epoch starts at a
+//! random offset, so that a single document is cut at different positions in each epoch.
 
 use super::documents::Documents;
 use crate::rng::{self, Rng};
@@ -32,8 +32,8 @@ pub struct Window {
     pub inputs: Vec<u32>,
     /// The token that follows each input token.
     pub targets: Vec<u32>,
-    /// The document of each token, counted from 0 in the window. A token may only attend to tokens of its
-    /// own document.
+    /// The document of each token, counted from 0 in the window. A token may only attend to tokens
+    /// of its own document.
     pub documents: Vec<u32>,
     /// Position of each token in its document, counted from 0 within the window.
     pub positions: Vec<u32>,

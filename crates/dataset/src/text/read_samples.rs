@@ -1,5 +1,5 @@
-//! Reads the texts of one split again. Each must be the same as during the inspection, since labels and
-//! split were decided on it.
+//! Reads the texts of one split again. Each must be the same as during the inspection, since labels
+//! and split were decided on it.
 
 use super::scan_rows::join_cells;
 use super::text_inspection::{TextFile, TextInspection, TextSample};

@@ -1,6 +1,6 @@
-//! Reads every row of the chosen files and records how to find a sample again: file, row, length, label
-//! and a hash of its text. Stores no text, so that a large folder needs little memory. Counts the rows
-//! that are left out.
+//! Reads every row of the chosen files and records how to find a sample again: file, row, length,
+//! label and a hash of its text. Stores no text, so that a large folder needs little memory. Counts
+//! the rows that are left out.
 
 use super::decision::{ChosenFile, LabelSource};
 use super::text_inspection::{DetectedEncoding, SkippedRows, TextFile};
@@ -175,7 +175,8 @@ impl Scan {
         });
     }
 
-    /// Reads one row, or gives the reason why it is left out. The caller fills in its file, row and line.
+    /// Reads one row, or gives the reason why it is left out. The caller fills in its file, row and
+    /// line.
     fn sample(&mut self, file: &ChosenFile, row: Row) -> Result<ScannedRow, String> {
         let cells = match row {
             Row::Cells(cells) => cells,

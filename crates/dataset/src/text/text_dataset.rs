@@ -1,4 +1,5 @@
-//! The labeled texts of one split as plain arrays: one long string, the end of each text, and its label.
+//! The labeled texts of one split as plain arrays: one long string, the end of each text, and its
+//! label.
 
 use super::read_samples::read_samples;
 use super::text_inspection::TextInspection;

@@ -43,7 +43,8 @@ pub struct TextInspection {
     pub notes: Vec<String>,
     /// How the held-out samples were chosen.
     pub split: SplitKind,
-    /// Names of the folders or files that are splits of their own, in the order train, held-out, test.
+    /// Names of the folders or files that are splits of their own, in the order train, held-out,
+    /// test.
     pub split_names: Vec<String>,
 }
 
@@ -232,8 +233,8 @@ impl TextInspection {
         }
     }
 
-    /// Keeps at most `limit` training samples, chosen by seed, each class in proportion. Held-out and test
-    /// samples stay.
+    /// Keeps at most `limit` training samples, chosen by seed, each class in proportion. Held-out
+    /// and test samples stay.
     pub fn limited(mut self, seed: u64, limit: usize) -> Self {
         let is_trained = |sample: &usize| self.samples[*sample].split == Split::Train;
         let trained: Vec<usize> = (0..self.samples.len()).filter(is_trained).collect();

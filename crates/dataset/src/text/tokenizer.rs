@@ -1,6 +1,6 @@
-//! Encodes texts as tokens and decodes them: plain bytes, a `tokenizer.json` of a Hugging Face folder, or a
-//! vocabulary trained on the texts themselves. A special token that is spelled out in a text is ordinary
-//! text here. Knows no files of texts and no model.
+//! Encodes texts as tokens and decodes them: plain bytes, a `tokenizer.json` of a Hugging Face
+//! folder, or a vocabulary trained on the texts themselves. A special token that is spelled out in
+//! a text is ordinary text here. Knows no files of texts and no model.
 
 use crate::error::DatasetError;
 use serde_json::{Value, json};
@@ -30,7 +30,8 @@ const ENDS: [&str; 5] = [END, "</s>", "<eos>", "<|end_of_text|>", "[SEP]"];
 /// How a vocabulary is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vocabulary {
-    /// Byte-pair encoding over all bytes, as in GPT-2. Every text can be encoded and decodes unchanged.
+    /// Byte-pair encoding over all bytes, as in GPT-2. Every text can be encoded and decodes
+    /// unchanged.
     BytePairs,
     /// WordPiece over lower-case words, as in BERT.
     WordPieces,
@@ -80,8 +81,8 @@ impl Tokenizer {
         Ok(Self::new(trained))
     }
 
-    /// Trains a vocabulary of at most `size` tokens on texts. The same texts give the same byte pairs;
-    /// word pieces may get different numbers each time.
+    /// Trains a vocabulary of at most `size` tokens on texts. The same texts give the same byte
+    /// pairs; word pieces may get different numbers each time.
     ///
     /// # Errors
     /// The library refuses the size or the texts.
@@ -119,8 +120,8 @@ impl Tokenizer {
         }
     }
 
-    /// One more than the largest token in an encoded text. It differs from `vocabulary`, which includes the
-    /// boundary and may have gaps.
+    /// One more than the largest token in an encoded text. It differs from `vocabulary`, which
+    /// includes the boundary and may have gaps.
     pub(crate) fn id_limit(&self) -> usize {
         match &self.kind {
             Kind::Bytes => BYTE_VOCABULARY - 1,
@@ -191,8 +192,8 @@ impl Tokenizer {
         }
     }
 
-    /// The vocabulary as a `tokenizer.json` for other programs. Bytes become a byte-pair encoding without
-    /// merges.
+    /// The vocabulary as a `tokenizer.json` for other programs. Bytes become a byte-pair encoding
+    /// without merges.
     ///
     /// # Errors
     /// The library cannot serialize it.
@@ -219,8 +220,8 @@ impl Tokenizer {
     }
 }
 
-/// The byte vocabulary as a `tokenizer.json`. The format writes each byte as a character: printable ones as
-/// themselves, the others as U+0100 and following, in order (Radford et al. 2019).
+/// The byte vocabulary as a `tokenizer.json`. The format writes each byte as a character: printable
+/// ones as themselves, the others as U+0100 and following, in order (Radford et al. 2019).
 fn byte_level_json() -> String {
     let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let others = (0..=u8::MAX).filter(|byte| !is_printable(*byte));

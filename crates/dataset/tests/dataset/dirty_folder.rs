@@ -1,5 +1,6 @@
-//! A class folder as users have it: each of its 122 files is used, or left out for the right reason. The folder is
-//! unpacked from `malformed/dirty_folder.tar` in `EBB_DATA`; without it, only the tests in `hostile_folders.rs` run.
+//! A class folder as users have it: each of its 122 files is used, or left out for the right
+//! reason. The folder is unpacked from `malformed/dirty_folder.tar` in `EBB_DATA`; without it, only
+//! the tests in `hostile_folders.rs` run.
 
 use dataset::{ImageInspection, InspectOptions, inspect_images};
 use std::collections::{BTreeMap, BTreeSet};

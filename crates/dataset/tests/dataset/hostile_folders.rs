@@ -1,4 +1,5 @@
-//! Folders as users have them, and files that lie. None of them may abort the process, hang it, or count as a class.
+//! Folders as users have them, and files that lie. None of them may abort the process, hang it, or
+//! count as a class.
 
 use crate::support::{Folder, jpeg, jpeg_declaring, plain, png, png_declaring, scene};
 use dataset::{InspectOptions, inspect_images};
@@ -149,7 +150,8 @@ fn links_are_judged_by_their_targets() {
     check("bee/socket.jpg", "not a file");
 }
 
-/// Runs itself in a child process with 4 GB of address space. A larger allocation aborts, which no test can catch.
+/// Runs itself in a child process with 4 GB of address space. A larger allocation aborts, which no
+/// test can catch.
 #[test]
 fn no_file_aborts_the_process() {
     if let Some(folder) = std::env::var_os(CHILD_FOLDER) {

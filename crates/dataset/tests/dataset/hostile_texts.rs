@@ -1,4 +1,5 @@
-//! Broken, huge or malicious files of texts: each is left out with a reason, and memory stays bounded.
+//! Broken, huge or malicious files of texts: each is left out with a reason, and memory stays
+//! bounded.
 
 use crate::support::Folder;
 use crate::texts::{found, look_at};

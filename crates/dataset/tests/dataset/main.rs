@@ -1,5 +1,5 @@
-//! Tests of detection, inspection and loading on generated folders. They need no network, and no files of this
-//! machine except in `dirty_folder.rs`.
+//! Tests of detection, inspection and loading on generated folders. They need no network, and no
+//! files of this machine except in `dirty_folder.rs`.
 
 mod support;
 

@@ -70,7 +70,8 @@ pub fn plain(inspection: &ImageInspection, size: u32) -> ImageDataset {
     ImageDataset::open(inspection, Split::Train, options, None, 0)
 }
 
-/// Four quarters, red and green above blue and white, so that no rotation or mirroring leaves the image unchanged.
+/// Four quarters, red and green above blue and white, so that no rotation or mirroring leaves the
+/// image unchanged.
 pub fn scene(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         match (x * 2 < width, y * 2 < height) {

@@ -1,14 +1,15 @@
-//! A fake system decoder for tests. It reads files in boxes like those of HEIC that state their size
-//! and pixels plainly. It shows what Ebb does around a decoder on any machine, but nothing of a Mac.
+//! A fake system decoder for tests. It reads files in boxes like those of HEIC that state their
+//! size and pixels plainly. It shows what Ebb does around a decoder on any machine, but nothing of
+//! a Mac.
 
 use super::interface::{Alpha, Drawn, ImageProperties, SystemDecoder, Unreadable, damaged};
 
 /// Reads the files that `Plain::bytes` writes.
-pub(super) const DECODER: SystemDecoder = SystemDecoder { describe, draw };
+pub(crate) const DECODER: SystemDecoder = SystemDecoder { describe, draw };
 
 /// The contents of a fake file.
 #[derive(Debug, Clone)]
-pub(super) struct Plain {
+pub(crate) struct Plain {
     pub brand: &'static [u8; 4],
     pub width: u32,
     pub height: u32,
@@ -22,7 +23,7 @@ pub(super) struct Plain {
 
 impl Plain {
     /// An upright, opaque image with 8 bits per channel.
-    pub(super) fn new(width: u32, height: u32, pixel: impl Fn(u32, u32) -> [u8; 3]) -> Self {
+    pub(crate) fn new(width: u32, height: u32, pixel: impl Fn(u32, u32) -> [u8; 3]) -> Self {
         let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
         Self {
             brand: b"heic",
@@ -36,7 +37,7 @@ impl Plain {
     }
 
     /// A file that declares a size and has no pixels.
-    pub(super) fn declaring(width: u32, height: u32) -> Self {
+    pub(crate) fn declaring(width: u32, height: u32) -> Self {
         Self {
             width,
             height,
@@ -45,7 +46,7 @@ impl Plain {
     }
 
     /// The file: three boxes, as cameras write them.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let alpha = self.alpha.map_or([0, 255], |alpha| [1, alpha]);
         let meta = [
             &self.width.to_be_bytes()[..],
@@ -64,7 +65,7 @@ impl Plain {
     }
 }
 
-pub(super) fn in_box(name: &[u8; 4], contents: &[u8]) -> Vec<u8> {
+pub(crate) fn in_box(name: &[u8; 4], contents: &[u8]) -> Vec<u8> {
     let length = (contents.len() as u32 + 8).to_be_bytes();
     [&length, &name[..], contents].concat()
 }

@@ -1,5 +1,6 @@
-//! macOS: ImageIO reads a file's properties and decodes it, and Core Graphics draws it in 8-bit sRGB.
-//! Only calls to the system are here; the caller handles limits, orientation and transparency.
+//! macOS: ImageIO reads a file's properties and decodes it, and Core Graphics draws it in 8-bit
+//! sRGB. Only calls to the system are here; the caller handles limits, orientation and
+//! transparency.
 
 use super::interface::{Alpha, Drawn, ImageProperties, SystemDecoder, Unreadable, damaged};
 use objc2::rc::autoreleasepool;
@@ -24,8 +25,8 @@ pub(super) const DECODER: Option<SystemDecoder> = Some(SystemDecoder { describe,
 const BYTES_PER_PIXEL: usize = 4;
 
 fn describe(file: &[u8]) -> Result<ImageProperties, Unreadable> {
-    // Loader threads have no autorelease pool of their own, so ImageIO's objects would otherwise stay
-    // as long as the thread lives.
+    // Loader threads have no autorelease pool of their own, so ImageIO's objects would otherwise
+    // stay as long as the thread lives.
     autoreleasepool(|_| Opened::new(file)?.describe())
 }
 
@@ -134,8 +135,8 @@ fn draw_on_transparent(image: &CGImage, properties: &ImageProperties) -> Result<
     let space = CGColorSpace::with_name(Some(unsafe { kCGColorSpaceSRGB }));
     // Red comes first in memory, on any byte order.
     let layout = CGImageAlphaInfo::PremultipliedLast.0 | CGImageByteOrderInfo::Order32Big.0;
-    // SAFETY: the buffer holds `height` rows of `width` pixels and outlives the context, which alone
-    // uses it until it is dropped after drawing.
+    // SAFETY: the buffer holds `height` rows of `width` pixels and outlives the context, which
+    // alone uses it until it is dropped after drawing.
     let context = unsafe {
         CGBitmapContextCreate(
             rgba.as_mut_ptr().cast(),

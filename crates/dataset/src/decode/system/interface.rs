@@ -64,8 +64,8 @@ impl ImageProperties {
         }
     }
 
-    /// Refuses an image whose size differs from the described one, since the limits were checked for
-    /// the described size.
+    /// Refuses an image whose size differs from the described one, since the limits were checked
+    /// for the described size.
     #[cfg_attr(
         not(any(test, target_os = "macos")),
         expect(dead_code, reason = "only a system decoder draws files")

@@ -1,5 +1,5 @@
-//! Reads a file with a system's decoder, without trusting either: limits are checked before decoding,
-//! incomplete files are refused, and what the decoder draws is checked.
+//! Reads a file with a system's decoder, without trusting either: limits are checked before
+//! decoding, incomplete files are refused, and what the decoder draws is checked.
 
 use super::interface::{
     Alpha, Drawn, ImageProperties, SystemDecoder, SystemFormat, Unreadable, damaged,
@@ -35,7 +35,8 @@ pub(crate) fn read_header(
 ) -> Result<ImageHeader, Unreadable> {
     let decoder = decoder.ok_or(Unreadable::Format)?;
     let bytes = read_file(file)?;
-    // The decoder is the system's and the file is hostile: a panic costs one file, not the inspection.
+    // The decoder is the system's and the file is hostile: a panic costs one file, not the
+    // inspection.
     let properties = catch_unwind(|| describe(decoder, &bytes));
     properties
         .unwrap_or_else(|_| Err(damaged("it makes its decoder fail")))
@@ -88,9 +89,10 @@ fn read_file(file: &mut impl Read) -> Result<Vec<u8>, Unreadable> {
 }
 
 /// Whether a box that holds the image or its description reaches beyond the end of the file, or no
-/// description is there. A system may draw as much as it has of such a file. Each box starts with its
-/// length and name (ISO/IEC 14496-12, 4.2); data that cameras append after the boxes is ignored.
-pub(super) fn ends_early(bytes: &[u8]) -> bool {
+/// description is there. A system may draw as much as it has of such a file. Each box starts with
+/// its length and name (ISO/IEC 14496-12, 4.2); data that cameras append after the boxes is
+/// ignored.
+pub(crate) fn ends_early(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     let mut described = false;
     while let Some((header, after)) = rest.split_first_chunk::<8>() {
@@ -114,7 +116,8 @@ pub(super) fn ends_early(bytes: &[u8]) -> bool {
     !described
 }
 
-/// Converts premultiplied RGBA to RGB on white. The result equals that of a PNG with the same pixels.
+/// Converts premultiplied RGBA to RGB on white. The result equals that of a PNG with the same
+/// pixels.
 fn over_white(drawn: Drawn) -> Result<Vec<u8>, Unreadable> {
     let (pixels, _) = drawn.rgba.as_chunks::<4>();
     if drawn.alpha == Alpha::Opaque && pixels.iter().any(|[.., alpha]| *alpha != 255) {

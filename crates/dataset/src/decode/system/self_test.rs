@@ -1,5 +1,5 @@
-//! Tests a system's decoder on an image that Ebb brings along. It must come out upright, in the right
-//! size and the right colors; otherwise its format counts as unsupported.
+//! Tests a system's decoder on an image that Ebb brings along. It must come out upright, in the
+//! right size and the right colors; otherwise its format counts as unsupported.
 
 use super::interface::{SystemDecoder, SystemFormat};
 use super::read::decode;

@@ -1,9 +1,9 @@
 //! Tests of the handling of HEIC and AVIF, with a fake decoder in place of the system's.
 
-use super::fake_decoder::{DECODER, Plain, in_box};
-use super::interface::ImageProperties;
-use super::read::ends_early;
-use super::*;
+use crate::decode::system::fake_decoder::{DECODER, Plain, in_box};
+use crate::decode::system::{
+    Decoders, ImageProperties, Unreadable, decode, ends_early, read_header,
+};
 use crate::image_dataset::{Augment, ImageDataset, ImageOptions};
 use crate::image_inspection::ImageInspection;
 use crate::inspect_images::inspect_with;
@@ -59,7 +59,7 @@ fn opened(found: &ImageInspection, size: u32) -> ImageDataset {
     let options = ImageOptions {
         size,
         augment: Augment::None,
-        mix: crate::Mix::None,
+        mix: crate::augment::Mix::None,
         seed: 1,
     };
     ImageDataset::open(found, Split::Train, options, None, 0)
