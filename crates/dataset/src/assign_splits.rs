@@ -9,7 +9,7 @@ use crate::types::{Class, SkippedFile, Split};
 use crate::walk::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Images, and what is known about them besides their names. All lists are in the same order.
+/// Images and their metadata. All lists are in the same order.
 #[derive(Clone, Copy)]
 pub(crate) struct ImagePlacements<'a, 'e> {
     /// The images.

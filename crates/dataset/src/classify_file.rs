@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
-/// What a file is, by its header.
+/// The class of a file, by its header.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FileClass {
     /// A supported image within the size limits.
@@ -21,7 +21,7 @@ pub(crate) enum FileClass {
     },
     /// An image, or a file named like one, that cannot be used.
     Refused {
-        /// What is wrong and what to do about it.
+        /// The problem and how to fix it.
         reason: String,
         /// Name of the image format if it is unsupported.
         format: Option<&'static str>,

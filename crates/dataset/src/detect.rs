@@ -1,5 +1,5 @@
-//! Detects what a dropped folder or file contains, and which task it is for. Images come first: a
-//! table beside images describes them. The folder is listed once for all inspections.
+//! Detects the contents of a dropped folder or file, and the task that it is for. Images come
+//! first: a table beside images describes them. The folder is listed once for all inspections.
 
 use crate::decode::system;
 use crate::error::DatasetError;
@@ -44,8 +44,8 @@ impl DetectedDataset {
     }
 }
 
-/// Detects what a folder or a single file contains. `on_progress` gets the number of files read so
-/// far, on the calling thread.
+/// Detects the contents of a folder or a single file. `on_progress` gets the number of files read
+/// so far, on the calling thread.
 ///
 /// # Errors
 /// The path cannot be read, or it is neither a folder nor a file of texts; no table has a column that

@@ -62,7 +62,7 @@ pub enum DatasetError {
     UnreadableFile {
         /// Path relative to the dataset's folder.
         file: PathBuf,
-        /// What is wrong and what to do about it.
+        /// The problem and how to fix it.
         reason: String,
     },
     /// A `tokenizer.json` cannot be used, or no vocabulary can be trained.
@@ -110,7 +110,7 @@ impl DatasetError {
 pub struct SampleError {
     /// Path relative to the dataset's folder.
     pub file: PathBuf,
-    /// What is wrong and what to do about it.
+    /// The problem and how to fix it.
     pub reason: String,
 }
 

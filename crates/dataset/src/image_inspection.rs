@@ -7,7 +7,7 @@ use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
 use std::path::PathBuf;
 
-/// What a folder of images contains, and the reason if it cannot be trained on.
+/// The contents of a folder of images, and the reason if it cannot be trained on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageInspection {
     /// The folder: absolute, with links resolved.
@@ -20,7 +20,7 @@ pub struct ImageInspection {
     pub targets: Vec<TargetColumn>,
     /// The table that gives classes or targets.
     pub table: Option<PathBuf>,
-    /// What groups the images, and the number of groups.
+    /// The rule that groups the images, and the number of groups.
     pub groups: Option<(String, u64)>,
     /// Images that can be used, sorted by composed path.
     pub files: Vec<ImageFile>,
@@ -32,7 +32,7 @@ pub struct ImageInspection {
     pub typical_size: Option<(u32, u32)>,
     /// Bytes of the images on disk.
     pub bytes: u64,
-    /// Why the folder cannot be trained on, and what to do about it.
+    /// Why the folder cannot be trained on, and how to fix that.
     pub refusal: Option<String>,
     /// Sentences about imbalance, classes missing in a split, or unsupported formats.
     pub notes: Vec<String>,

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// Headers that are read between two calls of `on_progress`.
 const FILES_PER_REPORT: usize = 256;
 
-/// What one sample is called.
+/// The noun for one sample.
 const NOUN: &str = "image";
 
 /// Inspects a folder of images. `on_progress` gets the number of files read so far, on the calling

@@ -1,4 +1,4 @@
-//! Reads a dropped folder or file as a dataset: what it contains, and its images or texts as plain
+//! Reads a dropped folder or file as a dataset: its contents, and its images or texts as plain
 //! arrays.
 //!
 //! Detection goes by names and file headers; images are decoded late. Nothing is ever written into
@@ -71,7 +71,7 @@ mod inspect_images;
 // Inspecting and loading texts.
 mod text;
 
-// Detecting what a folder contains.
+// Detecting the contents of a folder.
 mod model_folder;
 
 mod detect;

@@ -1,5 +1,5 @@
 //! Loads samples ahead of their use on worker threads, and returns them in the requested order. The
-//! threads decide when a sample is loaded, never what it contains. Knows nothing of steps or
+//! threads decide when a sample is loaded, never its contents. Knows nothing of steps or
 //! micro-batches.
 
 use crate::error::SampleError;

@@ -1,4 +1,4 @@
-//! Sentences about a dataset: why it cannot be trained on, and what is worth knowing. Pure text
+//! Sentences about a dataset: refusals and notes. Pure text
 //! from counts; reads nothing.
 
 use crate::types::Class;
@@ -8,7 +8,7 @@ use std::io;
 /// Number of names listed before "and N more".
 const LISTED_NAMES: usize = 3;
 
-/// What the refusal of a folder of images depends on.
+/// The counts that decide whether a folder of images is refused.
 pub(crate) struct ImageCounts<'a> {
     /// Classes that have images to train on.
     pub classes: &'a [Class],
@@ -24,7 +24,7 @@ pub(crate) struct ImageCounts<'a> {
     pub has_train: bool,
 }
 
-/// Why a folder of images cannot be trained on, and what to do about it.
+/// Why a folder of images cannot be trained on, and how to fix that.
 pub(crate) fn refusal(counts: &ImageCounts) -> Option<String> {
     if !counts.split_folders.is_empty() && !counts.has_train {
         let names = counts.split_folders.join(" and ");

@@ -16,7 +16,7 @@ const WEIGHTS: [&str; 4] = [
     "pytorch_model.bin.index.json",
 ];
 
-/// Why a model folder cannot be trained on, and what to do about it.
+/// Why a model folder cannot be trained on, and how to fix that.
 pub(crate) const REFUSAL: &str = "This folder is a model, not data: it contains config.json and weights. Drop the images or texts to train on, \
      then choose this folder there as the model to start from (in the terminal: ebb train DATA --from THIS).";
 

@@ -1,4 +1,4 @@
-//! What a user can choose about how a dataset is read.
+//! Options for reading a dataset.
 
 use crate::types::Task;
 

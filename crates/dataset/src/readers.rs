@@ -1,4 +1,4 @@
-//! Readers of text and table files, below anything that knows what the files are for: encodings,
+//! Readers of text and table files, below anything that knows their purpose: encodings,
 //! rows and columns of each format, and the table of formats.
 
 // The interface of a reader, and text encodings.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What a model can learn from a dataset.
+/// A task that a model can be trained for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Task {
     /// Predict the class of an image, its regression targets, or both.
@@ -151,7 +151,7 @@ pub enum SplitKind {
 pub struct SkippedFile {
     /// Path relative to the dataset's folder.
     pub path: PathBuf,
-    /// What is wrong and what to do about it, in one or more sentences.
+    /// The problem and how to fix it, in one or more sentences.
     pub reason: String,
 }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Names of columns that give the split of a row.
 const SPLIT_NAMES: [&str; 5] = ["split", "part", "set", "subset", "partition"];
 
-/// What a row says about its image.
+/// The data of a row about its image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ImageRow {
     /// Value of each target column.

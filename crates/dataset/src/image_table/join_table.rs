@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Groups of images.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// What groups the images, as the end of "groups by …".
+    /// The rule that groups the images, as the end of "groups by …".
     pub by: String,
     /// The group of each image, in the order in which the images were listed.
     pub group_of: Vec<Option<String>>,

@@ -1,5 +1,5 @@
 //! The rows of a table that name an image, and the reasons why other rows are left out. Knows
-//! nothing of what the other columns mean.
+//! nothing about the other columns.
 
 use super::match_files::{CellMatch, ImageIndex};
 use crate::messages::{counted, grouped};

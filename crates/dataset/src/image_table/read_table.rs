@@ -1,4 +1,4 @@
-//! Finds the table that names the most images, and reads what its rows say about them.
+//! Finds the table that names the most images, and reads its rows.
 
 use super::column_roles::{ColumnRoles, ImageRow};
 use super::match_files::{CellMatch, ImageIndex};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Rows of a table that are listed with their reason when they are left out.
 const LISTED_ROWS: usize = 5;
 
-/// What a table says about the images, in the order in which these were listed.
+/// The data of a table about the images, in the order in which these were listed.
 #[derive(Debug, Default)]
 pub(crate) struct ImageTable {
     /// The file, for display.

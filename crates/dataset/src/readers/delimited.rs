@@ -1,5 +1,5 @@
 //! Reads CSV and TSV as rows. Detects the delimiter and whether there is a header; TSV has no
-//! quoting. Knows nothing of what the columns mean.
+//! quoting. Does not know the meaning of the columns.
 
 use super::preview::is_column_name;
 use super::rows::{Row, RowVisitor};

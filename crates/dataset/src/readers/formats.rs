@@ -18,7 +18,7 @@ use std::path::Path;
 /// Most bytes of a file, since a whole file is held in memory.
 pub(crate) const MAX_FILE_BYTES: u64 = 512 << 20;
 
-/// What the files of a format are used for.
+/// A use of the files of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// They have rows and columns, which may be texts and labels.
@@ -48,7 +48,7 @@ pub(crate) struct FileFormat {
     pub key: &'static str,
     /// Extensions in lower case.
     pub extensions: &'static [&'static str],
-    /// What its files are used for.
+    /// The uses of its files.
     pub uses: &'static [Use],
     /// How its files are opened.
     pub reader: Reader,
@@ -252,7 +252,7 @@ impl OpenFile {
 
     fn from_text(dialect: Dialect, text: String, encoding: TextEncoding) -> Self {
         let columns = dialect.columns(&text);
-        let rows = Box::new(TextRows {
+        let rows = Box::new(DialectRows {
             text,
             dialect,
             columns: columns.clone(),
@@ -284,13 +284,13 @@ impl OpenFile {
 }
 
 /// The rows of a text in a dialect.
-struct TextRows {
+struct DialectRows {
     text: String,
     dialect: Dialect,
     columns: Vec<String>,
 }
 
-impl Rows for TextRows {
+impl Rows for DialectRows {
     fn visit(&self, wanted: &[usize], visit: &mut RowVisitor) {
         match self.dialect {
             Dialect::Delimited(delimited) => {

@@ -10,7 +10,7 @@ const MAX_LABELS: usize = 200;
 /// Fewest lines per label, on average.
 const MIN_LINES_PER_LABEL: usize = 5;
 
-/// What separates the label from the text.
+/// The separator between the label and the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LabelLines {
     /// A tab.

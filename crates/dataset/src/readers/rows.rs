@@ -21,7 +21,7 @@ pub(crate) trait Rows {
     fn visit(&self, wanted: &[usize], visit: &mut RowVisitor);
 }
 
-/// What a reader makes of a file.
+/// The contents of a file, as a reader returns them.
 pub(crate) struct Contents {
     /// Names of the columns.
     pub columns: Vec<String>,

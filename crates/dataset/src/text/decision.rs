@@ -5,7 +5,7 @@ use crate::readers::Dialect;
 use crate::types::{Split, Task};
 use crate::walk::Entry;
 
-/// What the files are for, and how each is read.
+/// The task of the files, and how each is read.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     /// The task; `None` if the files show none.

@@ -1,4 +1,4 @@
-//! Sentences about a folder of texts: why it cannot be trained on, and what is worth knowing.
+//! Sentences about a folder of texts: refusals and notes.
 
 use super::text_inspection::DetectedEncoding;
 use crate::messages::{counted, grouped, imbalance, listed_up_to, missing_in, single_samples};
@@ -17,7 +17,7 @@ pub(crate) fn listed(names: &[String]) -> String {
     listed_up_to(LISTED_NAMES, names)
 }
 
-/// What the refusal of texts depends on.
+/// The counts that decide whether texts are refused.
 pub(crate) struct TextCounts {
     /// Training samples of all classes.
     pub trained: u64,
@@ -29,7 +29,7 @@ pub(crate) struct TextCounts {
     pub skipped: u64,
 }
 
-/// Why texts cannot be trained on, and what to do about it.
+/// Why texts cannot be trained on, and how to fix that.
 pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Option<String> {
     if counts.trained == 0 {
         let skipped = counted(

@@ -6,7 +6,7 @@ use crate::sampling;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 use std::path::PathBuf;
 
-/// What a folder or file of texts contains, and the reason if it cannot be trained on.
+/// The contents of a folder or file of texts, and the reason if it cannot be trained on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextInspection {
     /// The folder: absolute, with links resolved. Of a single file, the folder that contains it.
@@ -37,7 +37,7 @@ pub struct TextInspection {
     pub ignored: Ignored,
     /// Bytes of the samples' texts in UTF-8.
     pub bytes: u64,
-    /// Why it cannot be trained on, and what to do about it.
+    /// Why it cannot be trained on, and how to fix that.
     pub refusal: Option<String>,
     /// Sentences about encodings, duplicates and imbalance.
     pub notes: Vec<String>,
@@ -51,7 +51,7 @@ pub struct TextInspection {
 /// A column that is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// What it contains.
+    /// Its contents.
     pub role: Role,
     /// Its name in the header, or "column 2" without a header.
     pub name: String,
@@ -59,7 +59,7 @@ pub struct Column {
     pub reason: String,
 }
 
-/// What a column contains.
+/// The contents of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Texts, or parts of documents.
@@ -160,7 +160,7 @@ pub struct DetectedEncoding {
 pub struct SkippedRows {
     /// Relative to the folder.
     pub path: PathBuf,
-    /// What is wrong, as the end of a sentence: "it has no text".
+    /// The reason, as the end of a sentence: "it has no text".
     pub reason: String,
     /// Number of rows.
     pub rows: u64,

@@ -1,4 +1,4 @@
-//! What Ebb asks of a system's image decoder, and what the decoder answers.
+//! The interface of a system's image decoder.
 
 use crate::image_header::ImageHeader;
 use image::metadata::Orientation;
@@ -115,7 +115,7 @@ pub(crate) enum Alpha {
 pub(crate) enum Unreadable {
     /// This machine has no decoder for its format.
     Format,
-    /// This file cannot be used. The text says what is wrong and what to do about it.
+    /// This file cannot be used. The text names the problem and how to fix it.
     File(String),
 }
 

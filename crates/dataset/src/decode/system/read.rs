@@ -1,5 +1,5 @@
 //! Reads a file with a system's decoder, without trusting either: limits are checked before
-//! decoding, incomplete files are refused, and what the decoder draws is checked.
+//! decoding, incomplete files are refused, and the drawn pixels are checked.
 
 use super::interface::{
     Alpha, Drawn, ImageProperties, SystemDecoder, SystemFormat, Unreadable, damaged,
