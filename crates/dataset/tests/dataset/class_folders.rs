@@ -193,14 +193,14 @@ fn files_and_missing_folders_are_errors() {
     let file = folder.put("x.jpg", &jpeg(&scene(8, 8)));
     let inspect = |path: &Path| inspect_images(path, &InspectOptions::default(), &|_| {});
     assert!(matches!(
-        detect(&file),
+        inspect(&file),
         Err(DatasetError::NotAFolder { .. })
     ));
     assert!(matches!(
-        detect(&file.join("below")),
+        inspect(&file.join("below")),
         Err(DatasetError::NotAFolder { .. })
     ));
-    let missing = detect(&folder.path().join("nowhere"));
+    let missing = inspect(&folder.path().join("nowhere"));
     assert!(matches!(missing, Err(DatasetError::MissingFolder { .. })));
 }
 

@@ -1,7 +1,7 @@
 //! Inspecting documents, and turning them into tokens and windows.
 
 use crate::support::Folder;
-use crate::texts::{found, look_at};
+use crate::text_tables::{found, look_at};
 use dataset::{Documents, Packing, Split, Task, TextDataset, TextOptions, Tokenizer, Vocabulary};
 use std::fs;
 

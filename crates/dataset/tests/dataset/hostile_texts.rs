@@ -2,7 +2,7 @@
 //! bounded.
 
 use crate::support::Folder;
-use crate::texts::{found, look_at};
+use crate::text_tables::{found, look_at};
 use dataset::{Split, Task, TextDataset, TextInspection, TextOptions};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::file::properties::WriterProperties;

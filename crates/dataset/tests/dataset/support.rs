@@ -46,7 +46,7 @@ impl Folder {
         file
     }
 
-    pub fn inspect_images(&self) -> ImageInspection {
+    pub fn inspect(&self) -> ImageInspection {
         self.inspect_with(InspectOptions {
             held_out_fraction: 0.2,
             seed: 7,

@@ -1,7 +1,7 @@
 //! Options for texts, refusals, and the choice between images and texts.
 
 use crate::support::Folder;
-use crate::texts::{columns, found, look_at};
+use crate::text_tables::{columns, found, look_at};
 use dataset::{
     DatasetError, DetectedDataset, InspectOptions, Split, Task, TextDataset, TextOptions, detect,
     is_model_folder,
