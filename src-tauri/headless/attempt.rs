@@ -5,7 +5,7 @@ use super::args::Script;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::train::{look_at, machine, total_bytes};
-use dataset::Found;
+use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use trainer::forecast::settle;
@@ -24,7 +24,7 @@ pub struct Attempt {
 }
 
 /// Looks at the folder of a config as a training would.
-pub fn look(config: &RunConfig, folder: &Path) -> Result<Found, Failure> {
+pub fn look(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failure> {
     look_at(folder, config)
 }
 
@@ -32,7 +32,7 @@ pub fn look(config: &RunConfig, folder: &Path) -> Result<Found, Failure> {
 /// it said until then; a config that cannot be a plan is an error.
 pub fn train(
     config: &RunConfig,
-    found: &Found,
+    found: &DetectedDataset,
     (store, name): (&RunStore, Option<&str>),
     at_work: &AtWork,
     mut heard: impl FnMut(&RunEvent, &Control) + Send,

@@ -116,7 +116,7 @@ fn numbers<'a>(
     prediction: &'a Prediction,
 ) -> impl Iterator<Item = (&'a str, f64)> {
     let columns = saved.columns().iter().zip(&prediction.numbers);
-    columns.map(|(column, value)| (column.name.as_str(), column.in_units(*value)))
+    columns.map(|(column, value)| (column.name.as_str(), column.unstandardize(*value)))
 }
 
 fn words(saved: &SavedRun, prediction: &Prediction, top: u32) -> String {

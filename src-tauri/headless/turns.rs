@@ -7,7 +7,7 @@ use super::brought::brought;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::out;
-use dataset::Found;
+use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -130,7 +130,7 @@ impl Pace {
 /// What is trained, and where its runs go.
 struct Trial {
     config: RunConfig,
-    found: Found,
+    found: DetectedDataset,
     store: RunStore,
     at_work: AtWork,
     turns: Turns,

@@ -6,7 +6,7 @@ use super::doctor::wanted;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::{find, machine};
-use dataset::{Found, InspectOptions, TextOptions, look};
+use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunFolder, format_count};
 use std::path::Path;
 use trainer::bench::Workload;
@@ -60,14 +60,14 @@ fn receipt(args: &args::VerifySplit, question: &Question) -> Result<Receipt, Fai
     let path = Path::new(target);
     // A folder of the user's own, not one that a run was kept in.
     if path.exists() && RunFolder::open(path).is_err() {
-        return match look(
+        return match detect(
             path,
             &InspectOptions::default(),
             &TextOptions::default(),
             &|_| {},
         )? {
-            Found::Photographs(found) => Ok(of_folder(&found, question, &machine)?),
-            Found::Texts(_) => Err(Failure::usage(format!(
+            DetectedDataset::Images(found) => Ok(of_folder(&found, question, &machine)?),
+            DetectedDataset::Texts(_) => Err(Failure::usage(format!(
                 "{target} holds texts; of those a run is looked at: train on them, if only for some steps, and name the run"
             ))),
         };

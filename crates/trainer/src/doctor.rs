@@ -7,7 +7,7 @@ use crate::models::Network;
 use crate::plan::ModelKind;
 use crate::task::{Heads, ImageTask};
 use candle_core::{DType, Device, Tensor};
-use dataset::Sample;
+use dataset::ImageSample;
 use tape::check::{Case, cases, large_cases, run};
 use tape::device::Chosen;
 use tape::inplace::to_f64;
@@ -212,17 +212,17 @@ fn gradients(
 }
 
 /// Made-up photographs, the same on every machine.
-fn samples(count: usize) -> Vec<Sample> {
+fn samples(count: usize) -> Vec<ImageSample> {
     let pixels = 3 * IMAGE_SIZE * IMAGE_SIZE;
     let sample = |index: usize| {
         let stream = Stream::new(5).site("doctor").at(index as u64);
-        Sample {
+        ImageSample {
             index: index as u32,
             label: (index * 2 % CLASSES) as u32,
             pixels: (0..pixels as u64)
                 .map(|i| (stream.uniform(i) * 256.0) as u8)
                 .collect(),
-            ..Sample::default()
+            ..ImageSample::default()
         }
     };
     (0..count).map(sample).collect()

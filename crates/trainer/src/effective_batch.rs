@@ -5,12 +5,12 @@ use crate::error::Result;
 use crate::pending::Pending;
 use crate::task::{Sums, TrainedPiece};
 use candle_core::Tensor;
-use dataset::Sample;
+use dataset::ImageSample;
 use tape::inplace::add_assign_all;
 use tape::widened;
 
 /// The samples still to do, and the sums so far.
-pub struct EffectiveBatch<S = Sample> {
+pub struct EffectiveBatch<S = ImageSample> {
     /// Samples still to be worked off.
     pub pending: Pending<S>,
     gradients: Option<Vec<Tensor>>,

@@ -3,8 +3,8 @@
 
 use crate::plan::{Augmentation, Plan};
 use dataset::{
-    Augment, ImageDataset, ImageOptions, Inspection, KeptOrder, Loader, LoaderOptions, Mix, Order,
-    Part, Sample, SampleError,
+    Augment, CachedOrder, ImageDataset, ImageInspection, ImageOptions, ImageSample, Loader,
+    LoaderOptions, Mix, Order, SampleError, Split,
 };
 use pressure::Prefetch;
 use std::path::Path;
@@ -128,7 +128,7 @@ impl Supply {
 
 /// Training samples by step.
 pub struct TrainFeed {
-    order: KeptOrder,
+    order: CachedOrder,
     supply: Supply,
     requested: u64,
     last: u64,
@@ -138,8 +138,8 @@ pub struct TrainFeed {
 
 fn open(
     plan: &Plan,
-    inspection: &Inspection,
-    part: Part,
+    inspection: &ImageInspection,
+    part: Split,
     (augment, mix): (Augment, Mix),
     limit: Option<u64>,
     cache_bytes: u64,
@@ -176,13 +176,13 @@ fn factors(dataset: &ImageDataset, samples: &[u32]) -> Vec<f64> {
 
 impl TrainFeed {
     /// Samples from `step` on. The threads live as long as the feed.
-    pub fn start(plan: &Plan, inspection: &Inspection, ahead: Ahead, step: u64) -> Self {
+    pub fn start(plan: &Plan, inspection: &ImageInspection, ahead: Ahead, step: u64) -> Self {
         let augment = match plan.augment {
             Augmentation::None => Augment::None,
             Augmentation::Standard => Augment::Standard,
             Augmentation::RandAugment => Augment::RandAugment,
         };
-        let (part, limit) = (Part::Train, plan.dev_samples);
+        let (part, limit) = (Split::Train, plan.dev_samples);
         let varied = (augment, plan.mix);
         let dataset = open(plan, inspection, part, varied, limit, ahead.cache_bytes);
         let order = Order {
@@ -191,7 +191,7 @@ impl TrainFeed {
             effective_batch: plan.effective_batch,
         };
         TrainFeed {
-            order: KeptOrder::new(order),
+            order: CachedOrder::new(order),
             supply: Supply::open(dataset, ahead),
             requested: step,
             last: plan.steps,
@@ -201,7 +201,7 @@ impl TrainFeed {
 
     /// Begins again at `step`: what was decoded for later is dropped, threads and kept photographs stay.
     pub fn restart(&mut self, step: u64) {
-        self.supply.loader.forget();
+        self.supply.loader.clear();
         self.requested = step;
     }
 
@@ -228,7 +228,7 @@ impl TrainFeed {
     }
 
     /// The next `count` samples of the step; a file that could not be read is an error in its place.
-    pub fn fetch(&mut self, count: usize) -> Vec<Result<Sample, SampleError>> {
+    pub fn fetch(&mut self, count: usize) -> Vec<Result<ImageSample, SampleError>> {
         let mut samples = self.supply.loader.take(count);
         if !self.factors.is_empty() {
             for sample in samples.iter_mut().flatten() {
@@ -255,7 +255,7 @@ impl TrainFeed {
 
     /// Gives cached photographs back.
     pub fn release(&self) {
-        self.supply.dataset.release();
+        self.supply.dataset.release_cache();
     }
 }
 
@@ -266,7 +266,7 @@ pub struct HeldOutFeed {
 
 impl HeldOutFeed {
     /// The held-out part of a folder, or another part. The threads live as long as the feed.
-    pub fn open(plan: &Plan, inspection: &Inspection, part: Part, ahead: Ahead) -> Self {
+    pub fn open(plan: &Plan, inspection: &ImageInspection, part: Split, ahead: Ahead) -> Self {
         let dataset = open(
             plan,
             inspection,
@@ -287,7 +287,7 @@ impl HeldOutFeed {
 
     /// Gives cached photographs back.
     pub fn release(&self) {
-        self.supply.dataset.release();
+        self.supply.dataset.release_cache();
     }
 
     /// Works ahead so far from now on.
@@ -302,13 +302,13 @@ impl HeldOutFeed {
 
     /// Asks for all samples, from the first on.
     pub fn begin(&mut self) {
-        self.supply.loader.forget();
+        self.supply.loader.clear();
         let all: Vec<u32> = (0..self.supply.dataset.len() as u32).collect();
         self.supply.loader.request(0, &all);
     }
 
     /// The next `count` samples, fewer at the end; a file that could not be read is an error in its place.
-    pub fn fetch(&mut self, count: usize) -> Vec<Result<Sample, SampleError>> {
+    pub fn fetch(&mut self, count: usize) -> Vec<Result<ImageSample, SampleError>> {
         self.supply.loader.take(count)
     }
 }

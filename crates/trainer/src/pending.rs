@@ -1,11 +1,11 @@
 //! Samples of a batch that are still to be worked off. A piece borrows them and they leave only when it is confirmed, so a
 //! failed or cancelled piece loses nothing.
 
-use dataset::{Sample, SampleError};
+use dataset::{ImageSample, SampleError};
 use std::collections::VecDeque;
 
 /// Samples to do, in order; some have arrived, some are on their way.
-pub struct Pending<S = Sample> {
+pub struct Pending<S = ImageSample> {
     ready: VecDeque<S>,
     expected: usize,
 }

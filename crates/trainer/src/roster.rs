@@ -4,8 +4,8 @@
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
 use dataset::{
-    Class, Found, Ignored, ImageFile, Inspection, KeptTexts, Part, SplitKind, TargetColumn,
-    TextInspection,
+    CachedTexts, Class, DetectedDataset, Ignored, ImageFile, ImageInspection, Split, SplitKind,
+    TargetColumn, TextInspection,
 };
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
@@ -34,15 +34,15 @@ struct Roster {
 #[serde(untagged)]
 enum Kept {
     Photographs(Roster),
-    Texts { texts: KeptTexts },
+    Texts { texts: CachedTexts },
 }
 
 /// Writes the list.
-pub fn write(run: &RunFolder, found: &Found) -> Result<()> {
+pub fn write(run: &RunFolder, found: &DetectedDataset) -> Result<()> {
     let kept = match found {
-        Found::Photographs(found) => Kept::Photographs(roster(found)),
-        Found::Texts(found) => Kept::Texts {
-            texts: KeptTexts::from(found),
+        DetectedDataset::Images(found) => Kept::Photographs(roster(found)),
+        DetectedDataset::Texts(found) => Kept::Texts {
+            texts: CachedTexts::from(found),
         },
     };
     let path = run.path.join(FILE);
@@ -50,17 +50,17 @@ pub fn write(run: &RunFolder, found: &Found) -> Result<()> {
     publish(&path, &text)
 }
 
-fn roster(inspection: &Inspection) -> Roster {
+fn roster(inspection: &ImageInspection) -> Roster {
     let part = |part| match part {
-        Part::Train => 0,
-        Part::HeldOut => 1,
-        Part::Test => 2,
+        Split::Train => 0,
+        Split::HeldOut => 1,
+        Split::Test => 2,
     };
     let files = inspection.files.iter().map(|f| {
         (
             f.path.clone(),
             f.label,
-            part(f.part),
+            part(f.split),
             f.width,
             f.height,
             f.bytes,
@@ -78,31 +78,31 @@ fn roster(inspection: &Inspection) -> Roster {
         targets: inspection.targets.clone(),
         numbers: match inspection.targets.is_empty() {
             true => Vec::new(),
-            false => inspection.files.iter().map(|f| f.numbers.clone()).collect(),
+            false => inspection.files.iter().map(|f| f.targets.clone()).collect(),
         },
     }
 }
 
 /// Reads the list back as the inspection it came from.
-pub fn read(run: &RunFolder) -> Result<Found> {
+pub fn read(run: &RunFolder) -> Result<DetectedDataset> {
     let path = run.path.join(FILE);
     let text = std::fs::read(&path).map_err(at(&path))?;
     let kept: Kept = serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
     Ok(match kept {
-        Kept::Photographs(roster) => Found::Photographs(photographs(roster)),
-        Kept::Texts { texts } => Found::Texts(TextInspection::from(texts)),
+        Kept::Photographs(roster) => DetectedDataset::Images(photographs(roster)),
+        Kept::Texts { texts } => DetectedDataset::Texts(TextInspection::from(texts)),
     })
 }
 
-fn photographs(roster: Roster) -> Inspection {
+fn photographs(roster: Roster) -> ImageInspection {
     let mut files: Vec<ImageFile> = roster.files.into_iter().map(file).collect();
     for (file, numbers) in files.iter_mut().zip(roster.numbers) {
-        file.numbers = numbers;
+        file.targets = numbers;
     }
-    let count = |label: usize, part: Part| {
+    let count = |label: usize, part: Split| {
         files
             .iter()
-            .filter(|f| f.label as usize == label && f.part == part)
+            .filter(|f| f.label as usize == label && f.split == part)
             .count() as u32
     };
     let classes = roster
@@ -111,11 +111,11 @@ fn photographs(roster: Roster) -> Inspection {
         .enumerate()
         .map(|(label, name)| Class {
             name,
-            train: count(label, Part::Train),
-            held_out: count(label, Part::HeldOut),
-            test: count(label, Part::Test),
+            train: count(label, Split::Train),
+            held_out: count(label, Split::HeldOut),
+            test: count(label, Split::Test),
         });
-    Inspection {
+    ImageInspection {
         folder: roster.folder,
         name: roster.name,
         classes: classes.collect(),
@@ -136,18 +136,18 @@ fn photographs(roster: Roster) -> Inspection {
 
 fn file((path, label, part, width, height, bytes): (PathBuf, u32, u8, u32, u32, u64)) -> ImageFile {
     let part = match part {
-        0 => Part::Train,
-        1 => Part::HeldOut,
-        _ => Part::Test,
+        0 => Split::Train,
+        1 => Split::HeldOut,
+        _ => Split::Test,
     };
     ImageFile {
         path,
         label,
-        part,
+        split: part,
         width,
         height,
         bytes,
-        numbers: Vec::new(),
+        targets: Vec::new(),
     }
 }
 

@@ -23,8 +23,8 @@ use crate::task::{
     EvaluatedPiece, EvaluationReport, Metrics, Reading, Sample, TOKENIZER, kept_shares,
 };
 use dataset::{
-    Class, Found, InspectOptions, Part, SampleError, TableOptions, TargetColumn, Task, TextOptions,
-    Tokenizer, look,
+    Class, DetectedDataset, InspectOptions, SampleError, Split, TableOptions, TargetColumn, Task,
+    TextOptions, Tokenizer, detect,
 };
 use known::Known;
 use runlog::{RunConfig, RunFolder, format_count, most_like};
@@ -200,8 +200,8 @@ impl SavedRun {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn look(&self, path: &Path) -> Result<Found> {
-        let found = look(path, &self.split(), &self.reading(), &|_| {})?;
+    pub fn look(&self, path: &Path) -> Result<DetectedDataset> {
+        let found = detect(path, &self.split(), &self.reading(), &|_| {})?;
         if !self.known.is_new(&found) {
             return Ok(found);
         }
@@ -209,7 +209,7 @@ impl SavedRun {
             held_out_fraction: 0.0,
             ..self.split()
         };
-        Ok(look(path, &whole, &self.reading(), &|_| {})?)
+        Ok(detect(path, &whole, &self.reading(), &|_| {})?)
     }
 
     /// Evaluates on what was found in a folder: its test part where it has one, else the held-out part, else all of it. Classes
@@ -217,11 +217,13 @@ impl SavedRun {
     ///
     /// # Errors
     /// The folder is for another task, has nothing to evaluate, or has classes that the run does not know.
-    pub fn evaluate(&self, found: &Found) -> Result<Evaluated> {
+    pub fn evaluate(&self, found: &DetectedDataset) -> Result<Evaluated> {
         match (found, self.task()) {
-            (Found::Photographs(found), Task::ImageClassification) => self.of_photographs(found),
+            (DetectedDataset::Images(found), Task::ImageClassification) => {
+                self.of_photographs(found)
+            }
             (
-                Found::Texts(found),
+                DetectedDataset::Texts(found),
                 Task::TextClassification | Task::LanguageModel | Task::TokenCompression,
             ) => self.of_texts(found),
             _ => Err(self.wrong_task(&format!("a folder for {}", found.task().label()))),
@@ -311,8 +313,8 @@ pub fn table_options(config: &RunConfig) -> TableOptions {
 }
 
 /// The part of a folder that is evaluated, by how many samples each part has.
-fn part(count: impl Fn(Part) -> u64, refusal: Option<&String>, sample: &str) -> Result<Part> {
-    let part = [Part::Test, Part::HeldOut, Part::Train]
+fn part(count: impl Fn(Split) -> u64, refusal: Option<&String>, sample: &str) -> Result<Split> {
+    let part = [Split::Test, Split::HeldOut, Split::Train]
         .into_iter()
         .find(|&p| count(p) > 0);
     part.ok_or_else(|| TrainError::NotTrainable {

@@ -14,7 +14,7 @@ use crate::replay::Replay;
 use crate::roster;
 use crate::session::Session;
 use crate::task::Data;
-use dataset::Found;
+use dataset::DetectedDataset;
 use pressure::{Action, Outcome, Phase};
 use runlog::{RunFolder, StopReason};
 use std::ops::ControlFlow;
@@ -56,7 +56,7 @@ pub struct Ending {
 /// Trains a new run in `run` to its end. Blocks; `listener` hears every event.
 pub fn start(
     mut plan: Plan,
-    found: impl Into<Found>,
+    found: impl Into<DetectedDataset>,
     run: &RunFolder,
     flight: Flight,
     listener: Listener,

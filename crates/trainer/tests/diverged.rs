@@ -32,7 +32,8 @@ fn a_run_that_diverges_ends_with_its_last_good_checkpoint_and_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let photographs = folder.path().join("birds");
     draw(&photographs);
-    let inspection = dataset::inspect(&photographs, &InspectOptions::default(), &|_| {}).unwrap();
+    let inspection =
+        dataset::inspect_images(&photographs, &InspectOptions::default(), &|_| {}).unwrap();
     // A decay of a hundred a step turns each weight round and grows it: some twenty steps to the end of f32.
     let config = RunConfig {
         folder: Some(photographs),

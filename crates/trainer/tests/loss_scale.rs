@@ -31,7 +31,7 @@ fn draw(folder: &Path) {
 struct Course {
     _folder: tempfile::TempDir,
     plan: Plan,
-    inspection: dataset::Inspection,
+    inspection: dataset::ImageInspection,
     run: RunFolder,
 }
 
@@ -40,7 +40,7 @@ fn course() -> Course {
     draw(&folder.path().join("photographs"));
     let options = dataset::InspectOptions::default();
     let inspection =
-        dataset::inspect(&folder.path().join("photographs"), &options, &|_| {}).unwrap();
+        dataset::inspect_images(&folder.path().join("photographs"), &options, &|_| {}).unwrap();
     let word = |text: &str| Some(text.to_owned());
     let config = RunConfig {
         model: word("vit_micro"),

@@ -6,7 +6,7 @@
 mod support;
 
 use candle_core::{DType, Device};
-use dataset::{InspectOptions, inspect};
+use dataset::{InspectOptions, inspect_images};
 use runlog::RunConfig;
 use std::path::Path;
 use support::{SIDE, learner, whole};
@@ -55,7 +55,7 @@ fn a_photograph_whose_loss_is_not_finite_is_named_by_its_file() {
         held_out_fraction: 0.0,
         ..InspectOptions::default()
     };
-    let inspection = inspect(folder.path(), &options, &|_| {}).unwrap();
+    let inspection = inspect_images(folder.path(), &options, &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
     let mut feed = TrainFeed::start(&plan, &inspection, Ahead::of(&plan, 1, 0), 0);
     let learner = overflowing(&plan);

@@ -28,7 +28,7 @@ fn texts(size: TextSize) -> ModelKind {
 fn onnxruntime_computes_the_same_scores_from_an_exported_network() {
     let Some(python) = runtime() else { return };
     let words = ["a few words to learn tokens from"].into_iter();
-    let tokenizer = Tokenizer::learn(Vocabulary::WordPieces, 40, words).unwrap();
+    let tokenizer = Tokenizer::train(Vocabulary::WordPieces, 40, words).unwrap();
     let sized = [
         ImageSize::ResNet18,
         ImageSize::ResNet34,

@@ -74,7 +74,7 @@ fn trained(piece_limit_bytes: Option<u64>, fixed: Option<u32>) -> (Result<Ending
         threads: Some(2),
         ..RunConfig::default()
     };
-    let inspection = dataset::inspect(&photographs, &Default::default(), &|_| {}).unwrap();
+    let inspection = dataset::inspect_images(&photographs, &Default::default(), &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")

@@ -3,7 +3,7 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{InspectOptions, TextOptions, look};
+use dataset::{InspectOptions, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
 use tape::Stream;
@@ -49,7 +49,7 @@ fn sentences(count: usize) -> impl Iterator<Item = String> {
 /// What a plan counts of a folder's texts, and what opening them takes of the heap.
 #[track_caller]
 fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
-    let look = look(
+    let look = detect(
         folder,
         &InspectOptions::default(),
         &TextOptions::default(),

@@ -3,7 +3,7 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{Found, InspectOptions, TextOptions, look};
+use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
 use tape::{Cancel, Stream};
@@ -50,14 +50,14 @@ fn book() -> TempDir {
 }
 
 fn opened(folder: &Path, config: RunConfig) -> (Plan, Data) {
-    let found = look(
+    let found = detect(
         folder,
         &InspectOptions::default(),
         &TextOptions::default(),
         &|_| {},
     )
     .unwrap();
-    assert!(matches!(found, Found::Texts(_)));
+    assert!(matches!(found, DetectedDataset::Texts(_)));
     let plan = Plan::check(&config, &found).unwrap();
     let run = tempfile::tempdir().unwrap();
     let run = RunFolder {

@@ -107,7 +107,7 @@ impl PlanPiece {
     fn sample(&self, index: usize) -> Sample {
         let (index, zeros) = (index as u32, || vec![0; self.image_size]);
         match self.network {
-            Network::ResNet(_) | Network::Vit(_) => Sample::Photograph(dataset::Sample {
+            Network::ResNet(_) | Network::Vit(_) => Sample::Photograph(dataset::ImageSample {
                 index,
                 label: 0,
                 pixels: vec![0; 3 * self.image_size * self.image_size],

@@ -6,7 +6,8 @@ use super::{Augmentation, Compression, ModelKind, chosen, image_size, setting};
 use crate::error::{Result, TrainError};
 use crate::origin::Origin;
 use dataset::{
-    DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection,
+    DEFAULT_SEED, DetectedDataset, ImageInspection, Split, SplitKind, TargetColumn, Task,
+    TextInspection,
 };
 use runlog::RunConfig;
 use std::path::PathBuf;
@@ -16,13 +17,13 @@ use texts::texts;
 #[derive(Debug, Clone, Copy)]
 pub enum Dropped<'a> {
     /// Photographs.
-    Photographs(&'a Inspection),
+    Photographs(&'a ImageInspection),
     /// Texts with labels, or documents.
     Texts(&'a TextInspection),
 }
 
-impl<'a> From<&'a Inspection> for Dropped<'a> {
-    fn from(found: &'a Inspection) -> Self {
+impl<'a> From<&'a ImageInspection> for Dropped<'a> {
+    fn from(found: &'a ImageInspection) -> Self {
         Dropped::Photographs(found)
     }
 }
@@ -33,11 +34,11 @@ impl<'a> From<&'a TextInspection> for Dropped<'a> {
     }
 }
 
-impl<'a> From<&'a Found> for Dropped<'a> {
-    fn from(found: &'a Found) -> Self {
+impl<'a> From<&'a DetectedDataset> for Dropped<'a> {
+    fn from(found: &'a DetectedDataset) -> Self {
         match found {
-            Found::Photographs(found) => Dropped::Photographs(found),
-            Found::Texts(found) => Dropped::Texts(found),
+            DetectedDataset::Images(found) => Dropped::Photographs(found),
+            DetectedDataset::Texts(found) => Dropped::Texts(found),
         }
     }
 }
@@ -140,7 +141,7 @@ fn seed(split: SplitKind) -> u64 {
 
 fn photographs(
     config: &RunConfig,
-    found: &Inspection,
+    found: &ImageInspection,
     kind: &str,
     origin: Option<&Origin>,
 ) -> Result<Subject> {
@@ -155,7 +156,7 @@ fn photographs(
     };
     let usual = (model.usual_side(), model.multiple());
     let side = origin.map_or(usual, Origin::side);
-    let all = found.count(Part::Train);
+    let all = found.count(Split::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
     let foreign = "it is for texts; leave it out for photographs";
     refuse("tokens", config.tokens, foreign)?;
@@ -171,7 +172,7 @@ fn photographs(
         columns: found.targets.clone(),
         class_weights: None,
         train_samples,
-        held_out_samples: found.count(Part::HeldOut),
+        held_out_samples: found.count(Split::HeldOut),
         texts_bytes: 0,
         seed: seed(found.split),
         effective_batch: match kind {
@@ -190,7 +191,7 @@ fn photographs(
 }
 
 /// Numbers are read off details, a plate's in photographs of a dish; published weights know their own side.
-fn usual_side(found: &Inspection, origin: Option<&Origin>) -> Option<u32> {
+fn usual_side(found: &ImageInspection, origin: Option<&Origin>) -> Option<u32> {
     (!found.targets.is_empty() && origin.is_none()).then_some(NUMBERS_SIDE)
 }
 

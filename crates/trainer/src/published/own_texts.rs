@@ -83,7 +83,7 @@ pub(super) fn opened_by(model: TextModel) -> &'static str {
 /// The vocabulary, and what transformers asks of it.
 pub(super) fn write_vocabulary(draft: &Path, tokenizer: &Tokenizer, tokens: usize) -> Result<()> {
     let text = tokenizer
-        .published()
+        .to_exported_json()
         .map_err(|error| refusal(draft, error.to_string()))?;
     write(draft, TOKENIZER, text)?;
     let mut settings = json!({

@@ -16,7 +16,7 @@ use crate::roster;
 use crate::task::{Data, Sample, Supply, TrainedPiece};
 use crate::train::{counted, on_threads};
 use candle_core::DType;
-use dataset::Inspection;
+use dataset::ImageInspection;
 use runlog::{RunConfig, RunFolder, format_count};
 use std::ops::Range;
 use tape::device::{Chosen, Wanted, default_threads, piece_scope};
@@ -69,7 +69,7 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
 
 /// The receipt of a dropped folder: a fresh network and the first effective batch.
 pub fn of_folder(
-    inspection: &Inspection,
+    inspection: &ImageInspection,
     question: &Question,
     machine: &Machine,
 ) -> Result<Receipt> {

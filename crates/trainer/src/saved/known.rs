@@ -3,7 +3,7 @@
 
 use crate::plan::Dropped;
 use crate::task::part_name;
-use dataset::{Part, SplitKind};
+use dataset::{Split, SplitKind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -30,9 +30,9 @@ impl Known {
     }
 
     /// The name of what is measured where `part` of what was found is: of something new that Ebb did not split all of it.
-    pub fn measured<'a>(&self, part: Part, found: impl Into<Dropped<'a>>) -> &'static str {
+    pub fn measured<'a>(&self, part: Split, found: impl Into<Dropped<'a>>) -> &'static str {
         match part {
-            Part::Train if self.is_new(found) => "whole",
+            Split::Train if self.is_new(found) => "whole",
             part => part_name(part),
         }
     }

@@ -4,13 +4,13 @@ use super::{Evaluated, PIECE, SavedRun, part};
 use crate::error::Result;
 use crate::feed::{Ahead, HeldOutFeed};
 use crate::task::{HeldOut, Prediction};
-use dataset::{Augment, ImageDataset, ImageFile, ImageOptions, Inspection, Part, Task};
+use dataset::{Augment, ImageDataset, ImageFile, ImageInspection, ImageOptions, Split, Task};
 use std::path::{Path, PathBuf};
 use tape::Cancel;
 
 impl SavedRun {
     /// Evaluates on photographs.
-    pub(super) fn of_photographs(&self, found: &Inspection) -> Result<Evaluated> {
+    pub(super) fn of_photographs(&self, found: &ImageInspection) -> Result<Evaluated> {
         let part = part(
             |part| found.count(part),
             found.refusal.as_ref(),
@@ -38,13 +38,13 @@ impl SavedRun {
 
     /// Numbers go by the names of their columns, and are standardised as they were in training; one that the folder does not tell
     /// is missing.
-    fn measured_as_learnt(&self, found: &mut Inspection) {
+    fn measured_as_learnt(&self, found: &mut ImageInspection) {
         let place = |name: &String| found.targets.iter().position(|column| column.name == *name);
         let columns = self.columns().iter();
         let places: Vec<Option<usize>> = columns.map(|column| place(&column.name)).collect();
         for file in &mut found.files {
-            let number = |place: &Option<usize>| file.numbers.get((*place)?).copied().flatten();
-            file.numbers = places.iter().map(number).collect();
+            let number = |place: &Option<usize>| file.targets.get((*place)?).copied().flatten();
+            file.targets = places.iter().map(number).collect();
         }
         found.targets = self.columns().to_vec();
     }
@@ -64,7 +64,7 @@ impl SavedRun {
     }
 
     fn predict_one(&self, file: &Path) -> Result<std::result::Result<Prediction, String>> {
-        let dataset = ImageDataset::open(&alone(file), Part::Test, self.options(), None, 0);
+        let dataset = ImageDataset::open(&alone(file), Split::Test, self.options(), None, 0);
         let sample = match dataset.sample(0, 0) {
             Ok(sample) => sample,
             Err(error) => return Ok(Err(error.reason)),
@@ -89,22 +89,22 @@ impl SavedRun {
 }
 
 /// One file as a folder of its own.
-fn alone(file: &Path) -> Inspection {
+fn alone(file: &Path) -> ImageInspection {
     let image = |path: PathBuf| ImageFile {
         path,
         label: 0,
-        part: Part::Test,
+        split: Split::Test,
         width: 0,
         height: 0,
         bytes: 0,
-        numbers: Vec::new(),
+        targets: Vec::new(),
     };
     let name = file.file_name().map(PathBuf::from).unwrap_or_default();
     let folder = file
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    Inspection {
+    ImageInspection {
         folder: folder.to_owned(),
         name: name.display().to_string(),
         classes: Vec::new(),

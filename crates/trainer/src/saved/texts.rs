@@ -10,13 +10,13 @@ use tape::Cancel;
 impl SavedRun {
     /// Evaluates on texts or documents.
     pub(super) fn of_texts(&self, found: &TextInspection) -> Result<Evaluated> {
-        if found.task != self.task().looked_for() {
+        if found.task != self.task().detected_as() {
             return Err(self.wrong_task(&format!("a folder for a {}", found.task.label())));
         }
         let part = part(
             |part| found.count(part),
             found.refusal.as_ref(),
-            found.task.sample(),
+            found.task.sample_noun(),
         )?;
         let tokens = self.plan.image_size as usize;
         let (mut feed, bytes) = match found.task {

@@ -4,7 +4,7 @@ use super::Session;
 use crate::error::Result;
 use crate::pending::Pending;
 use crate::task::{EvaluatedPiece, EvaluationReport, Metrics, part_name};
-use dataset::Part;
+use dataset::Split;
 use pressure::{Action, Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::ops::ControlFlow;
@@ -95,7 +95,7 @@ impl Session<'_> {
                 "no_held_out",
                 format!(
                     "no held-out {} could be read; nothing was evaluated",
-                    self.plan.task().sample()
+                    self.plan.task().sample_noun()
                 ),
             );
         }
@@ -125,7 +125,7 @@ impl Session<'_> {
         })?;
         if best {
             let names = (self.plan.classes.as_slice(), self.plan.columns.as_slice());
-            let about = (self.state.step, part_name(Part::HeldOut));
+            let about = (self.state.step, part_name(Split::HeldOut));
             let kept = EvaluationReport::of(&sum, &metrics, names, about).keep(&self.run);
             if let Err(error) = kept {
                 // A table less; the training does not end for it.

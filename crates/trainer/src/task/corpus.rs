@@ -4,7 +4,7 @@
 use super::Text;
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
-use dataset::{Part, TextInspection, TextRows, Tokenizer, Vocabulary};
+use dataset::{Split, TextDataset, TextInspection, Tokenizer, Vocabulary};
 use runlog::{RunFolder, format_count};
 use std::path::{Path, PathBuf};
 
@@ -31,12 +31,12 @@ impl Corpus {
     /// A file is gone or changed since the folder was looked at; the tokenizer cannot split a text.
     pub fn open(
         found: &TextInspection,
-        part: Part,
+        part: Split,
         tokenizer: &Tokenizer,
         most: usize,
     ) -> Result<Self> {
-        let rows = TextRows::open(found, part)?;
-        let of_part = found.samples.iter().filter(|sample| sample.part == part);
+        let rows = TextDataset::open(found, part)?;
+        let of_part = found.samples.iter().filter(|sample| sample.split == part);
         let mut corpus = Corpus {
             files: found.files.iter().map(|file| file.path.clone()).collect(),
             file_of: of_part.map(|sample| sample.file).collect(),
@@ -140,9 +140,9 @@ pub(super) fn learnt(run: &RunFolder, found: &TextInspection, size: u32) -> Resu
     if path.exists() {
         return Ok(Tokenizer::load(&path)?);
     }
-    let rows = TextRows::open(found, Part::Train)?;
+    let rows = TextDataset::open(found, Split::Train)?;
     // Byte pairs: the library numbers word pieces anew each time it learns them, and two runs would differ.
-    let learnt = Tokenizer::learn(Vocabulary::BytePairs, size as usize, rows.texts())?;
+    let learnt = Tokenizer::train(Vocabulary::BytePairs, size as usize, rows.texts())?;
     if learnt.vocabulary() > size as usize {
         return Err(TrainError::Setting {
             key: "vocabulary",

@@ -5,7 +5,8 @@ use super::{Sample, Sequence, shares};
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;
 use dataset::{
-    Documents, Found, Inspection, Packing, Part, Task, TextInspection, Tokenizer, Window,
+    DetectedDataset, Documents, ImageInspection, Packing, Split, Task, TextInspection, Tokenizer,
+    Window,
 };
 use runlog::{RunFolder, format_count};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// The samples of a run, by what they are.
 pub enum Data {
     /// Photographs, decoded when they are needed.
-    Photographs(Box<Inspection>),
+    Photographs(Box<ImageInspection>),
     /// Labelled texts.
     Texts {
         /// Those trained on.
@@ -63,10 +64,12 @@ impl Data {
     ///
     /// # Errors
     /// A file of texts is gone or changed since it was looked at.
-    pub fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self> {
+    pub fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self> {
         let found = match found {
-            Found::Photographs(found) => return Ok(Data::Photographs(Box::new(found.clone()))),
-            Found::Texts(found) => found,
+            DetectedDataset::Images(found) => {
+                return Ok(Data::Photographs(Box::new(found.clone())));
+            }
+            DetectedDataset::Texts(found) => found,
         };
         let limited;
         let found = match plan.dev_samples {
@@ -85,8 +88,8 @@ impl Data {
                     Ok(Arc::new(corpus))
                 };
                 Ok(Data::Texts {
-                    train: part(Part::Train)?,
-                    held_out: part(Part::HeldOut)?,
+                    train: part(Split::Train)?,
+                    held_out: part(Split::HeldOut)?,
                 })
             }
             _ => Data::documents(plan, found, run),
@@ -108,14 +111,14 @@ impl Data {
             let documents = apart(|| Ok(Documents::open(found, part, tokenizer)?))?;
             Ok(Arc::new(documents))
         };
-        let train = part(Part::Train)?;
+        let train = part(Split::Train)?;
         let reading = match plan.compression {
             None => Reading::Next,
             Some(_) => Reading::Whole(shares::counted(&train, run)?),
         };
         Ok(Data::Documents {
             train,
-            held_out: part(Part::HeldOut)?,
+            held_out: part(Split::HeldOut)?,
             boundary: boundary(tokenizer)?,
             reading,
         })

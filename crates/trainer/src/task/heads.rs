@@ -2,7 +2,7 @@
 //! counts. Knows no column and no unit: numbers are in deviations from their mean.
 
 use crate::error::Result;
-use dataset::Sample;
+use dataset::ImageSample;
 use std::borrow::Borrow;
 use tape::inplace::to_f64;
 use tape::{Parameters, Tape, Value};
@@ -88,7 +88,10 @@ impl Heads {
 }
 
 /// Number `k` of the samples, a mask of those that are there, and the factor of its loss: the same for a whole effective batch.
-pub(super) fn targets<S: Borrow<Sample>>(samples: &[S], k: usize) -> (Vec<f32>, Vec<bool>, f64) {
+pub(super) fn targets<S: Borrow<ImageSample>>(
+    samples: &[S],
+    k: usize,
+) -> (Vec<f32>, Vec<bool>, f64) {
     let at = |sample: &S| sample.borrow().targets.get(k).copied().flatten();
     let found: Vec<Option<f32>> = samples.iter().map(at).collect();
     let factor = samples

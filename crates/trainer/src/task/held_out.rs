@@ -4,7 +4,7 @@ use super::supply::photograph;
 use super::{Corpus, Data, Reading, Sample};
 use crate::feed::{Ahead, HeldOutFeed};
 use crate::plan::Plan;
-use dataset::{Documents, Packing, Part, SampleError};
+use dataset::{Documents, Packing, SampleError, Split};
 use pressure::Prefetch;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl HeldOut {
     pub fn open(plan: &Plan, data: &Data, ahead: Ahead) -> Self {
         match data {
             Data::Photographs(found) => {
-                HeldOut::Photographs(HeldOutFeed::open(plan, found, Part::HeldOut, ahead))
+                HeldOut::Photographs(HeldOutFeed::open(plan, found, Split::HeldOut, ahead))
             }
             Data::Texts { held_out, .. } => HeldOut::of_texts(Arc::clone(held_out)),
             Data::Documents {

@@ -5,7 +5,7 @@ use super::{EvaluatedPiece, Heads, NumberErrors, Sums, TrainedPiece};
 use crate::error::Result;
 use crate::models::Network;
 use candle_core::{DType, Device, Tensor};
-use dataset::Sample;
+use dataset::ImageSample;
 use rayon::prelude::*;
 use std::borrow::Borrow;
 use tape::inplace::to_f64;
@@ -74,7 +74,7 @@ pub struct ImageTask<'a> {
 
 impl ImageTask<'_> {
     /// Forward and backward over one piece. Waits for the device: an earlier GPU error shows here and nowhere else.
-    pub fn gradients<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<TrainedPiece> {
+    pub fn gradients<S: Borrow<ImageSample> + Sync>(&self, samples: &[S]) -> Result<TrainedPiece> {
         let tape = Tape::record_within(
             self.parameters,
             self.cancel.clone(),
@@ -144,7 +144,7 @@ impl ImageTask<'_> {
     }
 
     /// Cross-entropy; mixed samples have shares of two classes.
-    fn class_loss<S: Borrow<Sample>>(
+    fn class_loss<S: Borrow<ImageSample>>(
         &self,
         tape: &Tape,
         scores: &Value,
@@ -181,7 +181,7 @@ impl ImageTask<'_> {
     }
 
     /// Forward over one piece of held-out samples. Metrics become plain numbers at once.
-    pub fn evaluate<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<EvaluatedPiece> {
+    pub fn evaluate<S: Borrow<ImageSample> + Sync>(&self, samples: &[S]) -> Result<EvaluatedPiece> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let images = Value::constant(self.images(samples)?);
         let outputs = self.network.forward(&tape, &images, 0)?;
@@ -226,7 +226,7 @@ impl ImageTask<'_> {
     }
 
     /// What each photograph shows.
-    pub fn predict<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<Vec<Prediction>> {
+    pub fn predict<S: Borrow<ImageSample> + Sync>(&self, samples: &[S]) -> Result<Vec<Prediction>> {
         let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
         let images = Value::constant(self.images(samples)?);
         let outputs = self.network.forward(&tape, &images, 0)?;
@@ -245,7 +245,7 @@ impl ImageTask<'_> {
     }
 
     /// [samples, 3, side, side], normalised by channel.
-    fn images<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<Tensor> {
+    fn images<S: Borrow<ImageSample> + Sync>(&self, samples: &[S]) -> Result<Tensor> {
         let plane = self.image_size * self.image_size;
         let mut values = vec![0.0; samples.len() * 3 * plane];
         let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
@@ -264,7 +264,7 @@ impl ImageTask<'_> {
 }
 
 /// Bytes of one sample to normalised values, channel by channel.
-fn normalise(row: &mut [f32], sample: &Sample, plane: usize, by: &Pixels) {
+fn normalise(row: &mut [f32], sample: &ImageSample, plane: usize, by: &Pixels) {
     let channels = row
         .chunks_exact_mut(plane)
         .zip(sample.pixels.chunks_exact(plane));
@@ -279,12 +279,12 @@ fn normalise(row: &mut [f32], sample: &Sample, plane: usize, by: &Pixels) {
     }
 }
 
-fn labels<S: Borrow<Sample>>(samples: &[S]) -> Vec<u32> {
+fn labels<S: Borrow<ImageSample>>(samples: &[S]) -> Vec<u32> {
     samples.iter().map(|sample| sample.borrow().label).collect()
 }
 
 /// The shares of all classes in each sample, [samples, classes].
-fn shares<S: Borrow<Sample>>(samples: &[S], classes: usize) -> Vec<f32> {
+fn shares<S: Borrow<ImageSample>>(samples: &[S], classes: usize) -> Vec<f32> {
     let mut shares = vec![0.0; samples.len() * classes];
     for (row, sample) in shares.chunks_exact_mut(classes.max(1)).zip(samples) {
         let sample = sample.borrow();

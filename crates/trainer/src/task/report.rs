@@ -4,7 +4,7 @@
 use super::{EvaluatedPiece, Metrics, NumberReport};
 use crate::durable::publish;
 use crate::error::{Result, at};
-use dataset::{Part, TargetColumn};
+use dataset::{Split, TargetColumn};
 use runlog::RunFolder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -62,11 +62,11 @@ pub struct EvaluationReport {
 }
 
 /// The name of a part in words and file names.
-pub(crate) fn part_name(part: Part) -> &'static str {
+pub(crate) fn part_name(part: Split) -> &'static str {
     match part {
-        Part::Train => "train",
-        Part::HeldOut => "held-out",
-        Part::Test => "test",
+        Split::Train => "train",
+        Split::HeldOut => "held-out",
+        Split::Test => "test",
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
             (Heads::of_classes(4), &[]),
         );
         let report =
-            EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Part::Test)));
+            EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Split::Test)));
         let [ant, bee, cicada, dragonfly] = &report.classes[..] else {
             panic!("{report:?}")
         };

@@ -7,7 +7,7 @@ use dataset::Window;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sample {
     /// A photograph with its class.
-    Photograph(dataset::Sample),
+    Photograph(dataset::ImageSample),
     /// A text with its class.
     Text(Text),
     /// A window of documents, each token with the one that follows.
@@ -29,7 +29,7 @@ pub struct Text {
 
 impl Sample {
     /// The photographs among samples: all of them in an image task.
-    pub(super) fn photographs(samples: &[Sample]) -> Vec<&dataset::Sample> {
+    pub(super) fn photographs(samples: &[Sample]) -> Vec<&dataset::ImageSample> {
         let photographs = samples.iter().filter_map(|sample| match sample {
             Sample::Photograph(photograph) => Some(photograph),
             Sample::Text(_) | Sample::Window(_) | Sample::Sequence(_) => None,

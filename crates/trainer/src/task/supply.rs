@@ -4,7 +4,7 @@
 use super::{Corpus, Data, Reading, Sample};
 use crate::feed::{Ahead, TrainFeed};
 use crate::plan::Plan;
-use dataset::{Buckets, Documents, KeptOrder, Order, Packing, SampleError};
+use dataset::{Buckets, CachedOrder, Documents, Order, Packing, SampleError};
 use pressure::Prefetch;
 use runlog::format_count;
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub struct WindowSupply {
     documents: Arc<Documents>,
     tokens: usize,
     boundary: u32,
-    order: KeptOrder,
+    order: CachedOrder,
     /// The windows of the epoch that was asked for last.
     packing: Option<(u64, Packing<Arc<Documents>>)>,
     reading: Reading,
@@ -77,7 +77,7 @@ impl Supply {
                     tokens,
                     boundary,
                     reading: reading.clone(),
-                    order: KeptOrder::new(Order {
+                    order: CachedOrder::new(Order {
                         seed: plan.seed,
                         len: windows as u32,
                         effective_batch: plan.effective_batch,
@@ -189,7 +189,7 @@ impl Supply {
 
 /// A photograph as a sample of any task.
 pub(super) fn photograph(
-    found: Result<dataset::Sample, SampleError>,
+    found: Result<dataset::ImageSample, SampleError>,
 ) -> Result<Sample, SampleError> {
     found.map(Sample::Photograph)
 }

@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use candle_core::{DType, Device};
-use dataset::Sample;
+use dataset::ImageSample;
 use runlog::{Every, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};

@@ -5,7 +5,7 @@ use super::{Dropped, SAMPLES_SEEN, Subject, published, refuse, seed};
 use crate::error::Result;
 use crate::origin::Origin;
 use crate::plan::Augmentation;
-use dataset::{Part, Task, TextInspection, TextSample, Tokenizer};
+use dataset::{Split, Task, TextInspection, TextSample, Tokenizer};
 use runlog::RunConfig;
 
 /// Windows of a default run of a language model.
@@ -67,7 +67,7 @@ pub(super) fn texts(
         true => windows(found, part, tokens).div_ceil(bytes_of_token),
         false => found.count(part),
     };
-    let train_samples = count(Part::Train);
+    let train_samples = count(Split::Train);
     Ok(Subject {
         folder: found.folder.clone(),
         name: found.name.clone(),
@@ -86,7 +86,7 @@ pub(super) fn texts(
         columns: Vec::new(),
         class_weights: class_weights(config, found)?,
         train_samples,
-        held_out_samples: count(Part::HeldOut),
+        held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
         seed,
         effective_batch: match (is_language, kind) {
@@ -171,7 +171,7 @@ fn texts_bytes(found: &TextInspection, most_tokens: u32) -> u64 {
     let used = found
         .samples
         .iter()
-        .filter(|sample| sample.part != Part::Test);
+        .filter(|sample| sample.split != Split::Test);
     let tokens = |sample: &TextSample| match found.task {
         Task::LanguageModel => KEPT_BYTES.0 * u64::from(sample.end - sample.start),
         // Two tokens frame a text.
@@ -189,8 +189,8 @@ fn usual_tokens(found: &TextInspection) -> u32 {
 }
 
 /// Windows of the documents of a part, read byte by byte: each document has a boundary more than bytes.
-fn windows(found: &TextInspection, part: Part, tokens: u32) -> u64 {
-    let documents = found.samples.iter().filter(|sample| sample.part == part);
+fn windows(found: &TextInspection, part: Split, tokens: u32) -> u64 {
+    let documents = found.samples.iter().filter(|sample| sample.split == part);
     let places = documents.map(|sample| u64::from(sample.end - sample.start) + 1);
     places.sum::<u64>().div_ceil(u64::from(tokens))
 }
