@@ -76,7 +76,7 @@ fn texts_that_cannot_be_trained_on_have_a_refusal() {
     check(
         "b.csv",
         "name,price\nbread,3\nmilk,2\nsalt,1\n",
-        "No column of b.csv looks like labels; it has name, price. Call two of them text and label",
+        "No column of b.csv looks like labels; it has name, price. Name two of them text and label",
     );
     check(
         "c.csv",
