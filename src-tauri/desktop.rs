@@ -10,7 +10,7 @@ use crate::readings::Readings;
 use crate::runs::Runs;
 use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
 use crate::weights::Weights;
-use dataset::is_model;
+use dataset::is_model_folder;
 use runlog::RunStore;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -260,7 +260,7 @@ impl Shell {
         match folder.and_then(|folder| self.runs.open(&folder).ok()) {
             Some(id) => Show::Run { id },
             None => {
-                let model = real.as_deref().filter(|real| is_model(real));
+                let model = real.as_deref().filter(|real| is_model_folder(real));
                 Show::Inspection {
                     id: self.inspections.open(real.as_deref().unwrap_or(path)),
                     weights: model.map(|model| self.weights.open(model)),

@@ -6,7 +6,9 @@ use crate::readings::Readings;
 use crate::shown::shown;
 use crate::suggestion;
 use crate::view::{CommandError, InspectionView};
-use dataset::{DatasetError, Found, InspectOptions, Task, TextOptions, Watch, look, watch};
+use dataset::{
+    DatasetError, DetectedDataset, InspectOptions, Task, TextOptions, Watch, detect, watch,
+};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -30,7 +32,7 @@ struct Folder {
 #[derive(Default)]
 struct State {
     view: Option<InspectionView>,
-    found: Option<Found>,
+    found: Option<DetectedDataset>,
     /// Alive while the folder is followed; dropping it ends the thread.
     watch: Option<Watch>,
     following: bool,
@@ -85,7 +87,7 @@ impl Inspections {
     }
 
     /// What was found, for a training with this seed. The folder is followed no longer.
-    pub fn take(&self, id: &str, seed: u64) -> Result<Found, CommandError> {
+    pub fn take(&self, id: &str, seed: u64) -> Result<DetectedDataset, CommandError> {
         let folder = self.folder(id)?;
         let found = held(&folder.state).found.clone();
         let Some(found) = found else {
@@ -100,7 +102,7 @@ impl Inspections {
             return Ok(found);
         }
         let usual = TextOptions::default();
-        look(&folder.path, &options(seed), &usual, &|_| {})
+        detect(&folder.path, &options(seed), &usual, &|_| {})
             .map_err(|error| CommandError::new("not_trainable", error.to_string()))
     }
 
@@ -155,7 +157,7 @@ impl Inspections {
 /// Reads, and reads again after every change, until nobody watches.
 fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, changed: &Receiver<()>) {
     loop {
-        let found = look(
+        let found = detect(
             &folder.path,
             &options(SEED),
             &TextOptions::default(),
@@ -196,7 +198,7 @@ impl Folder {
         }
     }
 
-    fn show(&self, mut view: InspectionView, found: Option<Found>) {
+    fn show(&self, mut view: InspectionView, found: Option<DetectedDataset>) {
         let mut state = held(&self.state);
         view.id.clone_from(&self.id);
         view.version = state.view.as_ref().map_or(0, |old| old.version) + 1;
@@ -221,7 +223,7 @@ fn beginning(folder: &Folder) -> InspectionView {
         reading: true,
         refusal: None,
         task: String::new(),
-        sample: Task::ImageClassification.sample().to_owned(),
+        sample: Task::ImageClassification.sample_noun().to_owned(),
         classes: Vec::new(),
         samples: 0,
         bytes: 0,

@@ -2,33 +2,33 @@
 
 use crate::learnt::learnt;
 use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
-use dataset::{Class, Found, Inspection, SkippedFile, TextInspection};
+use dataset::{Class, DetectedDataset, ImageInspection, SkippedFile, TextInspection};
 
 /// Lines of skipped rows that the window lists; the terminal lists all.
 const ROWS_SHOWN: usize = 50;
 
 /// What the window shows of a folder, before it has an id, a version and a plan.
-pub fn shown(found: &Found) -> InspectionView {
+pub fn shown(found: &DetectedDataset) -> InspectionView {
     let task = found.task();
     let (view, numbers) = match found {
-        Found::Photographs(inspection) => (photographs(inspection), inspection.targets.len()),
-        Found::Texts(inspection) => (texts(inspection), 0),
+        DetectedDataset::Images(inspection) => (photographs(inspection), inspection.targets.len()),
+        DetectedDataset::Texts(inspection) => (texts(inspection), 0),
     };
     InspectionView {
         task: learnt(task.name(), view.classes.len(), numbers),
-        sample: task.sample().to_owned(),
+        sample: task.sample_noun().to_owned(),
         ..view
     }
 }
 
-fn photographs(inspection: &Inspection) -> InspectionView {
+fn photographs(inspection: &ImageInspection) -> InspectionView {
     let refused = |why: &String| CommandError::new("not_trainable", why.clone());
     InspectionView {
         name: inspection.name.clone(),
         path: inspection.folder.display().to_string(),
         refusal: inspection.refusal.as_ref().map(refused),
         classes: classes(&inspection.classes),
-        samples: inspection.photographs(),
+        samples: inspection.image_count(),
         bytes: inspection.bytes,
         typical_size: inspection.typical_size,
         skipped: skipped(&inspection.skipped).collect(),
@@ -44,13 +44,17 @@ fn texts(inspection: &TextInspection) -> InspectionView {
         file: format!("{}, {}", rows.path.display(), rows.describe_lines()),
         reason: rows.reason.clone(),
     });
-    let mut notes = vec![format!("A {}: {}", inspection.task.label(), inspection.why)];
+    let mut notes = vec![format!(
+        "A {}: {}",
+        inspection.task.label(),
+        inspection.reason
+    )];
     notes.extend(inspection.columns.iter().map(|column| {
         format!(
             "The {} is {}: {}.",
             column.role.name(),
             column.name,
-            column.why
+            column.reason
         )
     }));
     notes.extend(inspection.notes.clone());
@@ -59,7 +63,7 @@ fn texts(inspection: &TextInspection) -> InspectionView {
         path: inspection.folder.display().to_string(),
         refusal: inspection.refusal.as_ref().map(refused),
         classes: classes(&inspection.classes),
-        samples: inspection.found(),
+        samples: inspection.source_count(),
         bytes: inspection.bytes,
         skipped: skipped(&inspection.skipped)
             .chain(rows.take(ROWS_SHOWN))

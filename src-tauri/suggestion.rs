@@ -7,7 +7,7 @@ mod tests;
 use crate::learnt::{asks, capital, learnt};
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
-use dataset::{Found, Task};
+use dataset::{DetectedDataset, Task};
 use pressure::{DeviceRoom, ModelNeed, Policy, Processes};
 use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
 const ALL: &str = "all";
 
 /// What Ebb would do with this folder if nobody said anything, and for each other task that it is good for.
-pub fn all(found: &Found, machine: &Told) -> trainer::Result<Vec<PlanView>> {
-    let tasks = DatasetRef::from(found).tasks();
+pub fn all(found: &DetectedDataset, machine: &Told) -> trainer::Result<Vec<PlanView>> {
+    let tasks = Dropped::from(found).tasks();
     let suggested = |task: Task| {
         let wanted = RunConfig {
             task: Some(task.name().to_owned()),
@@ -37,7 +37,7 @@ pub fn all(found: &Found, machine: &Told) -> trainer::Result<Vec<PlanView>> {
 /// The same where it begins with published weights, an id and its folder: what they learn, and all of them unless `trains` says less.
 /// Refused like in the terminal: weights that are not there, do not fit each other or the folder, or were pickled.
 pub fn begun(
-    found: &Found,
+    found: &DetectedDataset,
     (id, from): (&str, PathBuf),
     trains: Option<&str>,
     machine: &Told,
@@ -84,7 +84,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
         sample: match task {
             // Documents are packed into windows, and these are what a step counts.
             Task::LanguageModel | Task::TokenCompression => "window".to_owned(),
-            task => task.sample().to_owned(),
+            task => task.sample_noun().to_owned(),
         },
         models: models(plan),
         can_begin: PretrainedFamily::for_task(model_task(task))
@@ -145,7 +145,7 @@ fn resolutions(plan: &Plan) -> Vec<u32> {
 /// What a config will need on this machine as it is now. Takes about a second: it rehearses pieces.
 pub fn forecast(
     config: &RunConfig,
-    found: &Found,
+    found: &DetectedDataset,
     machine: &Told,
 ) -> trainer::Result<ForecastView> {
     let builder = ModelBuilder::from_config(config, found)?;
@@ -218,7 +218,11 @@ fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
 
 /// The config that these settings make for what was found, where they begin with the weights in `from` or anew; what the page cannot
 /// set is Ebb's choice.
-pub fn config(settings: &PlanSettings, found: &Found, from: Option<PathBuf>) -> RunConfig {
+pub fn config(
+    settings: &PlanSettings,
+    found: &DetectedDataset,
+    from: Option<PathBuf>,
+) -> RunConfig {
     let (side, tokens) = match found.task() {
         Task::ImageClassification => (Some(settings.resolution), None),
         _ => (None, Some(settings.resolution)),

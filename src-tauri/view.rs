@@ -105,7 +105,7 @@ pub struct InspectionView {
     pub refusal: Option<CommandError>,
     /// What it is for: "image classification", "numbers of photographs", "text classification", "language model"; empty while reading.
     pub task: String,
-    /// What one sample is called: "photograph", "text", "document".
+    /// What one sample is called: "image", "text", "document".
     pub sample: String,
     /// Classes with their samples.
     pub classes: Vec<ClassView>,
@@ -119,7 +119,7 @@ pub struct InspectionView {
     pub skipped: Vec<SkippedView>,
     /// Sentences worth knowing: imbalance, a class missing in a split.
     pub notes: Vec<String>,
-    /// "20 % of each class, 243 photographs, chosen by seed 7" or "folders train, val, test".
+    /// "20 % of each class, 243 images, chosen by seed 7" or "folders train, val, test".
     pub split: String,
     /// What can be learnt from it, each with the settings Ebb suggests, the usual first; empty where it cannot be trained.
     pub plans: Vec<PlanView>,
@@ -154,7 +154,7 @@ pub struct PlanView {
     pub task: String,
     /// What samples are for it: "One label per text."
     pub asks: String,
-    /// What one sample of a step is called: "photograph", "text", "window".
+    /// What one sample of a step is called: "image", "text", "window".
     pub sample: String,
     /// Models that can be chosen, value and label.
     pub models: Vec<(String, String)>,

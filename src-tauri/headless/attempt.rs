@@ -4,7 +4,7 @@ use super::args::Script;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::train::{look_at, machine, total_bytes};
-use dataset::Found;
+use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use trainer::estimate::plan_within_cap;
@@ -20,16 +20,8 @@ pub struct Attempt {
     pub failed: Option<TrainError>,
 }
 
-/// Where a run is stored.
-#[derive(Clone, Copy)]
-pub struct Place<'a> {
-    pub store: &'a RunStore,
-    /// The plan's name by default.
-    pub name: Option<&'a str>,
-}
-
-/// Inspects the folder of a config as a training would.
-pub fn inspect(config: &RunConfig, folder: &Path) -> Result<Found, Failure> {
+/// Looks at the folder of a config as a training would.
+pub fn look(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failure> {
     look_at(folder, config)
 }
 
@@ -37,8 +29,8 @@ pub fn inspect(config: &RunConfig, folder: &Path) -> Result<Found, Failure> {
 /// that fails gives its events until then; a config that is refused is an error.
 pub fn train(
     config: &RunConfig,
-    found: &Found,
-    place: Place,
+    found: &DetectedDataset,
+    (store, name): (&RunStore, Option<&str>),
     at_work: &AtWork,
     mut on_event: impl FnMut(&RunEvent, &Control) + Send,
 ) -> Result<Attempt, Failure> {

@@ -45,7 +45,7 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
 
 fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure> {
     let percent = |name: &str| 100.0 * report.metrics.get(name).unwrap_or(&f64::NAN);
-    let (count, samples) = (format_count(report.samples), saved.task().sample());
+    let (count, samples) = (format_count(report.samples), saved.task().sample_noun());
     let interval = report
         .accuracy_interval
         .map(|(low, high)| format!(" (95 % interval {:.1} to {:.1})", 100.0 * low, 100.0 * high));

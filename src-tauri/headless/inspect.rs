@@ -4,7 +4,7 @@ use super::args;
 use super::failure::Failure;
 use super::say::out;
 use super::texts;
-use dataset::{Found, InspectOptions, Inspection, Task, TextOptions, look};
+use dataset::{DetectedDataset, ImageInspection, InspectOptions, Task, TextOptions, detect};
 use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
 
@@ -19,9 +19,9 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
         table: args.numbers.table(),
         ..InspectOptions::default()
     };
-    let found = look(&args.folder, &split, &options, &|_| {})?;
+    let found = detect(&args.folder, &split, &options, &|_| {})?;
     if let Some(task) = args.task
-        && task.looked_for() != found.task()
+        && task.detected_as() != found.task()
     {
         return Err(Failure::usage(format!(
             "--task {} does not fit what is there: {} is for {}",
@@ -31,19 +31,19 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
         )));
     }
     let refusal = match &found {
-        Found::Photographs(inspection) if args.json => {
+        DetectedDataset::Images(inspection) if args.json => {
             out!("{}", as_json(inspection));
             &inspection.refusal
         }
-        Found::Photographs(inspection) => {
+        DetectedDataset::Images(inspection) => {
             describe(inspection);
             &inspection.refusal
         }
-        Found::Texts(inspection) if args.json => {
+        DetectedDataset::Texts(inspection) if args.json => {
             out!("{}", texts::as_json(inspection));
             &inspection.refusal
         }
-        Found::Texts(inspection) => {
+        DetectedDataset::Texts(inspection) => {
             texts::describe(inspection, inspection.task);
             &inspection.refusal
         }
@@ -55,7 +55,7 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
 }
 
 /// Says what was found.
-pub fn describe(inspection: &Inspection) {
+pub fn describe(inspection: &ImageInspection) {
     let classes = counted(inspection.classes.len() as u64, "class", "classes");
     let numbers = counted(inspection.targets.len() as u64, "number", "numbers");
     let learnt = match (inspection.classes.len(), inspection.targets.len()) {
@@ -66,7 +66,7 @@ pub fn describe(inspection: &Inspection) {
     out!(
         "{}: {} {learnt}, {}",
         inspection.name,
-        counted(inspection.photographs(), "photograph", "photographs"),
+        counted(inspection.image_count(), "photograph", "photographs"),
         format_bytes(inspection.bytes)
     );
     if let Some((width, height)) = inspection.typical_size {
@@ -91,7 +91,7 @@ pub fn describe(inspection: &Inspection) {
     for note in &inspection.notes {
         out!("{note}");
     }
-    if inspection.is_grouped_unasked() {
+    if inspection.is_grouped_by_time() {
         out!("--group-by COLUMN groups by a column, --group-by none not at all.");
     }
     if !inspection.skipped.is_empty() {
@@ -112,7 +112,7 @@ pub fn describe(inspection: &Inspection) {
     }
 }
 
-fn as_json(inspection: &Inspection) -> serde_json::Value {
+fn as_json(inspection: &ImageInspection) -> serde_json::Value {
     let classes: Vec<_> = inspection
         .classes
         .iter()
@@ -127,7 +127,7 @@ fn as_json(inspection: &Inspection) -> serde_json::Value {
         "task": Task::ImageClassification.name(),
         "name": inspection.name,
         "folder": inspection.folder.to_string_lossy(),
-        "photographs": inspection.photographs(),
+        "photographs": inspection.image_count(),
         "bytes": inspection.bytes,
         "typical_size": inspection.typical_size,
         "classes": classes,

@@ -115,8 +115,8 @@ fn numbers<'a>(
     saved: &'a TrainedModel,
     prediction: &'a Prediction,
 ) -> impl Iterator<Item = (&'a str, f64)> {
-    let columns = saved.columns().iter().zip(&prediction.targets);
-    columns.map(|(column, value)| (column.name.as_str(), column.in_units(*value)))
+    let columns = saved.columns().iter().zip(&prediction.numbers);
+    columns.map(|(column, value)| (column.name.as_str(), column.unstandardize(*value)))
 }
 
 fn words(saved: &TrainedModel, prediction: &Prediction, top: u32) -> String {

@@ -10,7 +10,7 @@ const CLASSES_SHOWN: usize = 100;
 
 /// Says what was found, and what is to be learnt from it.
 pub fn describe(found: &TextInspection, task: Task) {
-    let samples = found.found();
+    let samples = found.source_count();
     let classes = match found.classes.len() {
         0 => String::new(),
         1 => " in 1 class".to_owned(),
@@ -20,16 +20,16 @@ pub fn describe(found: &TextInspection, task: Task) {
         "{}: {} {}{classes}, {}",
         found.name,
         format_count(samples),
-        found.noun(samples),
+        found.sample_noun(samples),
         format_bytes(found.bytes)
     );
-    out!("A {}: {}", task.label(), found.why);
+    out!("A {}: {}", task.label(), found.reason);
     for column in &found.columns {
         out!(
             "The {} is {}: {}.",
             column.role.name(),
             column.name,
-            column.why
+            column.reason
         );
     }
     if is_by_folders(found) {
@@ -38,7 +38,7 @@ pub fn describe(found: &TextInspection, task: Task) {
     if samples > 0 {
         out!(
             "Characters of a {}: median {}, 95 % at most {}, longest {}",
-            found.task.sample(),
+            found.task.sample_noun(),
             format_count(u64::from(found.lengths.median_characters)),
             format_count(u64::from(found.lengths.p95_characters)),
             format_count(u64::from(found.lengths.longest_characters))
@@ -111,7 +111,7 @@ pub fn as_json(found: &TextInspection) -> Value {
     let columns: Vec<_> = found
         .columns
         .iter()
-        .map(|c| json!({"role": c.role.name(), "name": c.name, "why": c.why}))
+        .map(|c| json!({"role": c.role.name(), "name": c.name, "why": c.reason}))
         .collect();
     let encodings: Vec<_> = found
         .encodings
@@ -134,15 +134,15 @@ pub fn as_json(found: &TextInspection) -> Value {
     let part = |part| found.count(part);
     json!({
         "task": found.task.name(),
-        "why": found.why,
+        "why": found.reason,
         "name": found.name,
         "folder": found.folder.to_string_lossy(),
         "files": found.files.iter().map(|f| f.path.to_string_lossy()).collect::<Vec<_>>(),
         "columns": columns,
-        "samples": found.found(),
-        "train": part(dataset::Part::Train),
-        "held_out": part(dataset::Part::HeldOut),
-        "test": part(dataset::Part::Test),
+        "samples": found.source_count(),
+        "train": part(dataset::Split::Train),
+        "held_out": part(dataset::Split::HeldOut),
+        "test": part(dataset::Split::Test),
         "bytes": found.bytes,
         "characters": {
             "median": found.lengths.median_characters,

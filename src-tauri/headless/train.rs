@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::progress::Progress;
 use super::say::aside;
 use super::{inspect, interrupt, texts};
-use dataset::{Found, InspectOptions, Task, TextOptions, look};
+use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::estimate::plan_within_cap;
@@ -32,8 +32,8 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
         match &found {
-            Found::Photographs(found) => inspect::describe(found),
-            Found::Texts(found) => texts::describe(found, plan.task()),
+            DetectedDataset::Images(found) => inspect::describe(found),
+            DetectedDataset::Texts(found) => texts::describe(found, plan.task()),
         }
     }
     if let (Some(pretrained), false) = (&plan.pretrained, args.json) {
@@ -68,14 +68,14 @@ pub fn options(config: &RunConfig) -> InspectOptions {
 }
 
 /// What is in a folder, looked at as a config wants it.
-pub fn look_at(folder: &Path, config: &RunConfig) -> Result<Found, Failure> {
+pub fn look_at(folder: &Path, config: &RunConfig) -> Result<DetectedDataset, Failure> {
     let named = |task: &str| Task::ALL.into_iter().find(|known| known.name() == task);
     let texts = TextOptions {
         task: config.task.as_deref().and_then(named),
         text_column: config.text_column.clone(),
         label_column: config.label_column.clone(),
     };
-    Ok(look(folder, &options(config), &texts, &|_| {})?)
+    Ok(detect(folder, &options(config), &texts, &|_| {})?)
 }
 
 /// The top-level entry point of `ebb resume`.

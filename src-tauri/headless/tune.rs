@@ -7,7 +7,7 @@ use super::brought::brought;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::{aside, out};
-use dataset::{Found, Task};
+use dataset::{DetectedDataset, Task};
 use runlog::{RunConfig, RunEvent, RunStore, format_count};
 use serde_json::json;
 
@@ -178,7 +178,7 @@ impl Draws {
 /// Trains one trial for so many epochs.
 fn trial(
     base: &RunConfig,
-    found: &Found,
+    found: &DetectedDataset,
     (store, at_work): (&RunStore, &AtWork),
     (name, round, epochs): (&str, u32, u64),
     settings: Settings,

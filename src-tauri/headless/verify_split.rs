@@ -6,9 +6,7 @@ use super::doctor::wanted;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::{find, machine};
-use bench::Workload;
-use bench::split_check::{Difference, ElementType, Question, SplitCheck, Splits, rounding_bound};
-use dataset::{Found, InspectOptions, TextOptions, look};
+use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunFolder, format_count};
 use std::path::Path;
 use trainer::BatchSettings;
@@ -66,15 +64,15 @@ fn check(args: &args::VerifySplit, question: &Question) -> Result<SplitCheck, Fa
     let path = Path::new(target);
     // A folder of data, not of a run.
     if path.exists() && RunFolder::open(path).is_err() {
-        return match look(
+        return match detect(
             path,
             &InspectOptions::default(),
             &TextOptions::default(),
             &|_| {},
         )? {
-            Found::Photographs(found) => Ok(SplitCheck::for_folder(&found, question, &machine)?),
-            Found::Texts(_) => Err(Failure::usage(format!(
-                "{target} holds texts, and only a run on texts can be checked: train on them for a few steps and name the run"
+            DetectedDataset::Images(found) => Ok(of_folder(&found, question, &machine)?),
+            DetectedDataset::Texts(_) => Err(Failure::usage(format!(
+                "{target} holds texts; of those a run is looked at: train on them, if only for some steps, and name the run"
             ))),
         };
     }

@@ -1,7 +1,7 @@
 //! The window's plan of published weights is the terminal's: the same numbers, the same refusals.
 
 use super::*;
-use dataset::{InspectOptions, TextOptions, look};
+use dataset::{InspectOptions, TextOptions, detect};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -28,9 +28,9 @@ impl Place {
         self.0.path().join(name)
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> DetectedDataset {
         let (options, texts) = (InspectOptions::default(), TextOptions::default());
-        look(&self.path("birds"), &options, &texts, &|_| {}).expect("it can be read")
+        detect(&self.path("birds"), &options, &texts, &|_| {}).expect("it can be read")
     }
 
     /// A copy that may be changed.
@@ -49,7 +49,11 @@ impl Place {
     }
 }
 
-fn planned(found: &Found, from: &Path, trains: Option<&str>) -> trainer::Result<PlanView> {
+fn planned(
+    found: &DetectedDataset,
+    from: &Path,
+    trains: Option<&str>,
+) -> trainer::Result<PlanView> {
     begun(
         found,
         ("weights-1", from.to_owned()),

@@ -58,7 +58,7 @@ fn a_folder_that_cannot_be_trained_is_refused() {
         check(
             "broken",
             &[
-                "no photograph that can be read",
+                "no image that can be read",
                 "2 files were left out",
                 "Add JPEG",
             ],
@@ -284,7 +284,7 @@ fn a_folder_without_permission_is_refused() {
         return;
     };
     let said = said.ended(1);
-    for part in ["No permission to read", "birds", "Allow it"] {
+    for part in ["no permission to read", "birds", "Allow it"] {
         assert!(said.err.contains(part), "{said:?}");
     }
     assert_eq!(place.left_behind(), Vec::<std::path::PathBuf>::new());

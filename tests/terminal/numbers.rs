@@ -115,7 +115,7 @@ fn numbers_are_learnt_measured_and_told_in_their_units() {
         "{said}"
     );
     assert!(
-        said.contains("Line 50: ../../etc/passwd lies outside the folder"),
+        said.contains("Line 50: ../../etc/passwd is outside the folder"),
         "{said}"
     );
 }

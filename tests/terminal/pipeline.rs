@@ -16,7 +16,7 @@ fn workers_never_change_a_loss_and_are_said() {
     let in_line = trained(0);
     assert_eq!(losses(&in_line).len(), 9);
     for (workers, said) in [
-        (0, "Loader: in the training thread, cache "),
+        (0, "Loader: on the training thread, cache "),
         (1, "Loader: 1 worker, 16 samples ahead, cache "),
         (4, "Loader: 4 workers, 16 samples ahead, cache "),
     ] {

@@ -12,7 +12,7 @@ fn a_folder_is_said_in_words_and_in_json() {
         "birds: 30 photographs in 3 classes",
         "32 x 32 px",
         "owl",
-        "20 % of each class, 6 photographs",
+        "20 % of each class, 6 images",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }

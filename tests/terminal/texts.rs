@@ -69,7 +69,7 @@ fn documents_are_a_language_model() {
     let words = place.run("inspect {book}").ended(0).out;
     for part in [
         "book: 10 documents, ",
-        "A language model: the files are texts, not rows",
+        "A language model: the files are texts without rows",
         "Held out: 20 % of the documents, 2 documents, chosen by seed 7",
     ] {
         assert!(words.contains(part), "{part}: {words}");

@@ -33,7 +33,7 @@ fn a_run_is_evaluated_and_asked() {
     );
     let words = place.run("evaluate birds {birds}").ended(0).out;
     assert!(
-        words.contains("9 photographs of the part held-out, checkpoint of step"),
+        words.contains("9 images of the part held-out, checkpoint of step"),
         "{words}"
     );
 

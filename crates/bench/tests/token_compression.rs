@@ -4,7 +4,7 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{Found, InspectOptions, TextOptions, look};
+use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use tape::inplace::to_f64;
 use tape::{Cancel, Stream};
@@ -62,14 +62,14 @@ fn learning(how: &str) -> RunConfig {
 }
 
 fn opened(folder: &TempDir, config: &RunConfig) -> (Plan, Data) {
-    let found = look(
+    let found = detect(
         folder.path(),
         &InspectOptions::default(),
         &TextOptions::default(),
         &|_| {},
     )
     .unwrap();
-    assert!(matches!(found, Found::Texts(_)));
+    assert!(matches!(found, DetectedDataset::Texts(_)));
     let plan = Plan::check(config, &found).unwrap();
     assert_eq!(plan.task(), dataset::Task::TokenCompression);
     let run = tempfile::tempdir().unwrap();

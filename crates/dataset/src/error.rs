@@ -1,98 +1,99 @@
-//! What can go wrong with a folder as a whole, and with one file of it. A folder that can be read but not trained is
-//! no error: that is an inspection with a refusal.
+//! Errors about a dataset as a whole, and about one sample. A dataset that can be read but not
+//! trained on is not an error: its inspection carries a refusal.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A folder that cannot be inspected or watched.
+/// A dataset cannot be inspected, read or watched. The messages are complete sentences, since the
+/// window shows them as they are.
 #[derive(Debug, Error)]
 pub enum DatasetError {
-    /// Nothing stands at the path.
+    /// The path does not exist.
     #[error("There is no folder {}. Check the spelling, or connect the disk that it is on.", folder.display())]
     MissingFolder {
-        /// What was asked for.
+        /// The path that was asked for.
         folder: PathBuf,
     },
-    /// Something else than a folder stands at the path.
-    #[error("{} is a file, not a folder, and not one of texts (csv, tsv, jsonl, parquet, txt, md). Choose the folder that holds the class folders, or a file of texts.", path.display())]
+    /// The path is not a folder, and not a file of texts either.
+    #[error("{} is a file, not a folder, and not a table or text that Ebb reads (such as .csv, .jsonl or .txt). Choose the folder that holds the class folders, or a file of texts.", path.display())]
     NotAFolder {
-        /// What was asked for.
+        /// The path that was asked for.
         path: PathBuf,
     },
     /// The system refuses to list the folder.
-    #[error("No permission to read {}. Allow it in the system's privacy settings or the folder's permissions, then try again.", folder.display())]
+    #[error("Ebb has no permission to read {}. Allow it in the system's privacy settings or the folder's permissions, then try again.", folder.display())]
     NoPermission {
-        /// What was asked for.
+        /// The path that was asked for.
         folder: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The folder is there but cannot be listed.
+    /// The folder exists but cannot be listed.
     #[error("{} cannot be read: {source}. Check the disk, or copy the folder to another one.", folder.display())]
     Unreadable {
-        /// What was asked for.
+        /// The path that was asked for.
         folder: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The folder's path is no Unicode text: it could not be written down for a resume.
+    /// The path is not Unicode, so it could not be written down for a resume.
     #[error("The path {} is not Unicode text. Rename the folder to use it.", folder.display())]
-    NotText {
-        /// What was asked for.
+    NonUnicodePath {
+        /// The path that was asked for.
         folder: PathBuf,
     },
-    /// A column that the user names is in no table.
-    #[error("No table here has a column {column}; there are {columns}. Name one of these.")]
-    NoColumn {
-        /// What was asked for.
+    /// No table has a column that the user names.
+    #[error("No table here has a column {column}. There are {columns}. Name one of these.")]
+    UnknownColumn {
+        /// The column that was asked for.
         column: String,
-        /// What there is.
+        /// The columns that exist.
         columns: String,
     },
-    /// A file of texts is not what it was when the folder was looked at.
-    #[error("{} changed since it was looked at. Look at the folder again.", file.display())]
-    Changed {
-        /// Relative to the folder.
+    /// A file of texts changed after the inspection.
+    #[error("{} changed after the folder was read. Read the folder again.", file.display())]
+    FileChanged {
+        /// Path relative to the dataset's folder.
         file: PathBuf,
     },
-    /// A file of texts cannot be read any more.
+    /// A file of texts can no longer be read.
     #[error("{}: {reason}", file.display())]
-    LostFile {
-        /// Relative to the folder.
+    UnreadableFile {
+        /// Path relative to the dataset's folder.
         file: PathBuf,
-        /// What is wrong, and the next move.
+        /// The problem and how to fix it.
         reason: String,
     },
-    /// A `tokenizer.json` cannot be used, or none can be trained.
+    /// A `tokenizer.json` cannot be used, or no vocabulary can be trained.
     #[error(
-        "{what} is no tokenizer that can be used: {reason}. Take a tokenizer.json as Hugging Face folders hold it."
+        "{subject} cannot be used as a tokenizer: {reason}. Choose a tokenizer.json from a Hugging Face folder."
     )]
     Tokenizer {
-        /// The file.
-        what: String,
-        /// The library's answer.
+        /// The file, or the vocabulary that was to be trained.
+        subject: String,
+        /// The library's error.
         reason: String,
     },
-    /// A text stands before a tokenizer that has no token for it.
+    /// The tokenizer has no token for a part of a text.
     #[error("The tokenizer cannot split a text: {reason}. Choose another tokenizer.")]
-    NotTokenized {
-        /// The library's answer.
+    Encode {
+        /// The library's error.
         reason: String,
     },
-    /// The system will not report changes of the folder.
-    #[error("Changes in {} cannot be followed: {source}. Read the folder again by hand after changing it.", folder.display())]
+    /// The system does not report changes of the folder.
+    #[error("Ebb cannot follow changes in {}: {source}. Read the folder again after changing it.", folder.display())]
     Unwatchable {
-        /// What was asked for.
+        /// The path that was asked for.
         folder: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: notify::Error,
     },
 }
 
 impl DatasetError {
-    /// Names what the system's answer means for the user.
-    pub(crate) fn of_folder(folder: &Path, source: io::Error) -> Self {
+    /// Chooses the variant for an I/O error on a folder.
+    pub(crate) fn from_io(folder: &Path, source: io::Error) -> Self {
         let folder = folder.to_path_buf();
         match source.kind() {
             io::ErrorKind::NotFound => Self::MissingFolder { folder },
@@ -103,13 +104,13 @@ impl DatasetError {
     }
 }
 
-/// One photograph that could not be had; the training goes on without it.
+/// One sample could not be loaded. Training continues without it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{} was skipped: {reason}", file.display())]
 pub struct SampleError {
-    /// Relative to the folder.
+    /// Path relative to the dataset's folder.
     pub file: PathBuf,
-    /// What is wrong, and the next move.
+    /// The problem and how to fix it.
     pub reason: String,
 }
 
@@ -118,9 +119,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_answer_becomes_a_sentence_with_a_next_move() {
+    fn an_io_error_becomes_a_sentence_with_a_next_step() {
         let check = |kind: io::ErrorKind, expected: &str| {
-            let text = DatasetError::of_folder(Path::new("photos"), kind.into()).to_string();
+            let text = DatasetError::from_io(Path::new("photos"), kind.into()).to_string();
             assert!(text.contains(expected) && text.contains("photos"), "{text}");
         };
         check(io::ErrorKind::NotFound, "Check the spelling");

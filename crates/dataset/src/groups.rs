@@ -1,21 +1,25 @@
-//! Photographs that belong together, as those of one plate do: a group is trained on or held out as a whole, or what is held
-//! out would be known already. Groups come from a column, or from times in names. Sees names only.
+//! Groups of images that show the same subject. A whole group is either trained on or held out;
+//! otherwise the evaluation leaks. Groups come from a column or from times in names. Sees names
+//! only.
 
-use crate::stream::{self, Stream};
-use std::collections::BTreeMap;
+use crate::rng::{self, Rng};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Photographs taken at most so long after one another belong together, in seconds: scans of one plate are minutes apart.
+/// The rule that groups images whose names contain times, as the end of "groups by …".
+pub(crate) const BY_TIME: &str = "the times in their names";
+/// Images taken at most this many seconds apart are in one group: shots of one subject are minutes
+/// apart.
 pub(crate) const GAP_SECONDS: u64 = 600;
-/// Unix seconds from 2001 to 2100: ten digits.
-const SECONDS: std::ops::Range<u64> = 978_307_200..4_102_444_800;
-/// Of a hundred names so many at least hold a time.
+/// Unix seconds from 2001 to 2100, which have ten digits.
+const UNIX_SECONDS: std::ops::Range<u64> = 978_307_200..4_102_444_800;
+/// Fewest percent of the names that must contain a time.
 const MIN_TIMES_PERCENT: usize = 90;
 
-/// The group of each photograph by the times in their names, and how many groups there are; nothing where names hold no times.
-pub(crate) fn by_time<'a>(
+/// Groups images by the times in their names; `None` if the names contain no times.
+pub(crate) fn group_by_time<'a>(
     names: impl Iterator<Item = &'a str>,
-) -> Option<(Vec<Option<String>>, usize)> {
-    let times: Vec<Option<u64>> = names.map(time).collect();
+) -> Option<Vec<Option<String>>> {
+    let times: Vec<Option<u64>> = names.map(unix_time).collect();
     let mut order: Vec<(u64, usize)> = times
         .iter()
         .enumerate()
@@ -26,19 +30,19 @@ pub(crate) fn by_time<'a>(
     }
     order.sort_unstable();
     let mut groups = vec![None; times.len()];
-    let (mut count, mut before, mut first) = (0, None, 0);
+    let (mut before, mut first) = (None, 0);
     for (time, place) in order {
         if before.is_none_or(|before| time - before > GAP_SECONDS) {
-            (count, first) = (count + 1, time);
+            first = time;
         }
         before = Some(time);
         groups[place] = Some(first.to_string());
     }
-    Some((groups, count))
+    Some(groups)
 }
 
-/// The Unix time in a name, in seconds; of milliseconds too.
-fn time(name: &str) -> Option<u64> {
+/// The Unix time in a name, given in seconds or milliseconds; in seconds.
+fn unix_time(name: &str) -> Option<u64> {
     let mut runs = name.split(|c: char| !c.is_ascii_digit());
     runs.find_map(|run| {
         let number: u64 = run.parse().ok()?;
@@ -47,60 +51,85 @@ fn time(name: &str) -> Option<u64> {
             13 => number / 1000,
             _ => return None,
         };
-        SECONDS.contains(&seconds).then_some(seconds)
+        UNIX_SECONDS.contains(&seconds).then_some(seconds)
     })
 }
 
-/// Which photographs are held out, given the class and the group of each: whole groups in an order that the seed chooses, as
-/// long as no class gives more than its share. A class of several groups holds out at least one of them where it can, and no
-/// class loses its last one.
-pub(crate) fn held_out(seed: u64, members: &[(&str, &str)], fraction: f64) -> Vec<bool> {
-    let mut left: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+/// The class and group of an image.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Member<'a> {
+    /// Its class; empty without classes.
+    pub class: &'a str,
+    /// Its group.
+    pub group: &'a str,
+}
+
+/// The images of a class while groups are chosen.
+#[derive(Default)]
+struct Remaining {
+    /// Images that are not held out.
+    train: usize,
+    /// Images that may still be held out.
+    wanted: usize,
+}
+
+/// Chooses the held-out images in whole groups. The seed orders the groups; a group is held out as
+/// long as no class exceeds its fraction. A class with several groups holds out at least one of
+/// them if possible, and always keeps one.
+pub(crate) fn choose_held_out(seed: u64, members: &[Member], fraction: f64) -> Vec<bool> {
+    let mut left: BTreeMap<&str, Remaining> = BTreeMap::new();
     let mut groups: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-    for (class, group) in members {
-        left.entry(class).or_default().0 += 1;
-        *groups.entry(group).or_default().entry(class).or_default() += 1;
+    for member in members {
+        left.entry(member.class).or_default().train += 1;
+        let classes = groups.entry(member.group).or_default();
+        *classes.entry(member.class).or_default() += 1;
     }
-    for (all, wanted) in left.values_mut() {
-        let share = (*all as f64 * fraction).round() as usize;
-        *wanted = match fraction > 0.0 && *all > 1 {
-            true => share.clamp(1, *all - 1),
-            false => 0,
-        };
+    for class in left.values_mut() {
+        if fraction > 0.0 && class.train > 1 {
+            let share = (class.train as f64 * fraction).round() as usize;
+            class.wanted = share.clamp(1, class.train - 1);
+        }
     }
     let mut ranked: Vec<&str> = groups.keys().copied().collect();
-    ranked.sort_by_key(|group| (Stream::keyed(&[seed, stream::name(group)]).bits(), *group));
-    let mut held: BTreeMap<&str, ()> = BTreeMap::new();
+    ranked.sort_by_key(|group| {
+        (
+            Rng::from_key(&[seed, rng::hash_text(group)]).next_u64(),
+            *group,
+        )
+    });
+    let mut held: BTreeSet<&str> = BTreeSet::new();
     for group in &ranked {
-        let fits = groups[group].iter().all(|(class, n)| left[class].1 >= *n);
+        let fits = groups[group]
+            .iter()
+            .all(|(class, n)| left[class].wanted >= *n);
         if fits {
-            take(&groups[group], &mut left, true);
-            held.insert(group, ());
+            hold_out(&groups[group], &mut left);
+            held.insert(group);
         }
     }
-    // A class whose groups are all larger than its share: its first one goes, as long as another one stays.
+    // If all groups of a class exceed its share, its first one is held out, as long as another
+    // remains.
     for group in &ranked {
-        let untouched = |class: &str| left[class].1 > 0 && !any_held(class, &groups, &held);
+        let untouched = |class: &str| left[class].wanted > 0 && !any_held(class, &groups, &held);
         let wanted = groups[group].keys().any(|class| untouched(class));
-        let stays = groups[group].iter().all(|(class, n)| left[class].0 > *n);
-        if wanted && stays && !held.contains_key(group) {
-            take(&groups[group], &mut left, false);
-            held.insert(group, ());
+        let stays = groups[group]
+            .iter()
+            .all(|(class, n)| left[class].train > *n);
+        if wanted && stays && !held.contains(group) {
+            hold_out(&groups[group], &mut left);
+            held.insert(group);
         }
     }
-    let is_held = |(_, group): &(&str, &str)| held.contains_key(group);
+    let is_held = |member: &Member| held.contains(member.group);
     members.iter().map(is_held).collect()
 }
 
-fn take<'a>(
-    group: &BTreeMap<&'a str, usize>,
-    left: &mut BTreeMap<&'a str, (usize, usize)>,
-    count: bool,
-) {
+/// Holds out a group, given by its images per class.
+fn hold_out<'a>(group: &BTreeMap<&'a str, usize>, left: &mut BTreeMap<&'a str, Remaining>) {
     for (class, n) in group {
-        if let Some((all, wanted)) = left.get_mut(class) {
-            *all -= n;
-            *wanted = if count { *wanted - n } else { 0 };
+        if let Some(class) = left.get_mut(class) {
+            class.train -= n;
+            class.wanted = class.wanted.saturating_sub(*n);
         }
     }
 }
@@ -108,9 +137,9 @@ fn take<'a>(
 fn any_held(
     class: &str,
     groups: &BTreeMap<&str, BTreeMap<&str, usize>>,
-    held: &BTreeMap<&str, ()>,
+    held: &BTreeSet<&str>,
 ) -> bool {
-    held.keys().any(|group| groups[group].contains_key(class))
+    held.iter().any(|group| groups[group].contains_key(class))
 }
 
 #[cfg(test)]
@@ -118,73 +147,68 @@ mod tests {
     use super::*;
 
     #[test]
-    fn photographs_minutes_apart_are_one_group() {
+    fn images_taken_minutes_apart_are_one_group() {
         let names = [
             "dish_1558115867.png",
             "dish_1558115867999.png",
             "dish_1558116400.png",
             "dish_1558117001.png",
         ];
-        let (groups, count) = by_time(names.into_iter()).expect("there are times");
-        assert_eq!(count, 2);
+        let groups = group_by_time(names.into_iter()).expect("the names contain times");
         assert!(groups[0] == groups[1] && groups[1] == groups[2] && groups[2] != groups[3]);
-        assert_eq!(by_time(["ant_01.jpg", "ant_02.jpg"].into_iter()), None);
+        assert_eq!(
+            group_by_time(["ant_01.jpg", "ant_02.jpg"].into_iter()),
+            None
+        );
     }
 
     #[test]
-    fn no_group_is_on_both_sides_and_every_class_trains() {
+    fn no_group_is_split_and_every_class_keeps_images() {
         for seed in 0..200 {
-            let mut stream = Stream::keyed(&[seed]);
-            let n = 2 + stream.below(60) as usize;
+            let mut rng = Rng::from_key(&[seed]);
+            let n = 2 + rng.below(60) as usize;
             let owned: Vec<(String, String)> = (0..n)
                 .map(|_| {
-                    let group = stream.below(1 + n as u64 / 2);
+                    let group = rng.below(1 + n as u64 / 2);
                     let class = match seed % 2 {
                         0 => group % 3,
-                        _ => stream.below(3),
+                        _ => rng.below(3),
                     };
                     (format!("class {class}"), format!("plate {group}"))
                 })
                 .collect();
-            let members: Vec<(&str, &str)> = owned
+            let members: Vec<Member> = owned
                 .iter()
-                .map(|(c, g)| (c.as_str(), g.as_str()))
+                .map(|(class, group)| Member { class, group })
                 .collect();
-            let held = held_out(seed, &members, 0.2);
+            let held = choose_held_out(seed, &members, 0.2);
             for (i, a) in members.iter().enumerate() {
                 for (j, b) in members.iter().enumerate() {
-                    assert!(a.1 != b.1 || held[i] == held[j], "{a:?} {b:?}");
+                    assert!(a.group != b.group || held[i] == held[j], "{a:?} {b:?}");
                 }
                 let trains = members
                     .iter()
                     .zip(&held)
-                    .any(|(b, held)| b.0 == a.0 && !held);
-                assert!(trains, "seed {seed}: {} is not trained on", a.0);
+                    .any(|(b, held)| b.class == a.class && !held);
+                assert!(trains, "seed {seed}: {} has no image to train on", a.class);
             }
         }
     }
 
     #[test]
-    fn about_the_share_is_held_out_and_another_seed_holds_out_others() {
-        let owned: Vec<String> = (0..100).map(|i| format!("plate {}", i / 3)).collect();
-        let members: Vec<(&str, &str)> = owned.iter().map(|g| ("", g.as_str())).collect();
-        let count = |seed| held_out(seed, &members, 0.2).iter().filter(|h| **h).count();
-        assert!((17..=20).contains(&count(1)), "{}", count(1));
-        assert_ne!(held_out(1, &members, 0.2), held_out(2, &members, 0.2));
-        assert!(held_out(1, &members, 0.0).iter().all(|held| !held));
-        let one_plate = [("", "a"), ("", "a")];
-        assert_eq!(held_out(1, &one_plate, 0.5), [false, false]);
-        let two_plates = [
-            ("", "a"),
-            ("", "a"),
-            ("", "a"),
-            ("", "b"),
-            ("", "b"),
-            ("", "b"),
-        ];
-        assert_eq!(
-            held_out(1, &two_plates, 0.1).iter().filter(|h| **h).count(),
-            3
-        );
+    fn the_fraction_and_the_seed_decide_what_is_held_out() {
+        let names: Vec<String> = (0..100).map(|i| format!("plate {}", i / 3)).collect();
+        let nameless = |group| Member { class: "", group };
+        let members: Vec<Member> = names.iter().map(|group| nameless(group)).collect();
+        let held = |seed, fraction| choose_held_out(seed, &members, fraction);
+        let count = held(1, 0.2).iter().filter(|h| **h).count();
+        assert!((17..=20).contains(&count), "{count}");
+        assert_ne!(held(1, 0.2), held(2, 0.2));
+        assert!(held(1, 0.0).iter().all(|held| !held));
+        let one_plate = ["a", "a"].map(nameless);
+        assert_eq!(choose_held_out(1, &one_plate, 0.5), [false, false]);
+        let two_plates = ["a", "a", "a", "b", "b", "b"].map(nameless);
+        let held = choose_held_out(1, &two_plates, 0.1);
+        assert_eq!(held.iter().filter(|h| **h).count(), 3);
     }
 }

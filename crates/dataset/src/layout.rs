@@ -1,47 +1,47 @@
-//! Decides by names alone which folders are splits, which are classes, and which photographs stand outside. Sees the
-//! names of readable photographs, never files.
+//! Decides by names alone which folders are splits, which are classes, and which images are outside
+//! of any class. Sees the names of readable images, never files.
 
-use crate::inspection::Part;
+use crate::types::Split;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the folders mean.
+/// The meaning of the folders.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Layout {
-    /// Split folders as named, in the order train, held out, test.
+    /// Split folders as named, in the order train, held-out, test.
     pub split_folders: Vec<String>,
-    /// The parts that split folders stand for.
-    pub parts: BTreeSet<Part>,
-    /// For each photograph in the order given: its part, where a split folder tells, and its class; or why it has none.
-    pub places: Vec<Result<Place, String>>,
+    /// The splits that have a folder.
+    pub splits: BTreeSet<Split>,
+    /// The class and split of each image in the order given, or the reason why it has none.
+    pub placements: Vec<Result<Placement, String>>,
 }
 
-/// Where a photograph belongs.
+/// The class and split of an image.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Place {
-    /// Told by a split folder.
-    pub part: Option<Part>,
-    /// Folder path below the split folder.
+pub(crate) struct Placement {
+    /// The split of its split folder, if it is in one.
+    pub split: Option<Split>,
+    /// Its class: the folder path below the split folder.
     pub class: String,
 }
 
-/// Photographs directly in a folder, and in folders below it.
+/// Number of images directly in a folder, and in folders below it.
 #[derive(Default, Clone, Copy)]
-struct Held {
+struct ImageCounts {
     direct: u64,
     below: u64,
 }
 
-impl Held {
-    /// A folder of photographs rather than a folder of folders.
+impl ImageCounts {
+    /// Whether it is a folder of images rather than a folder of folders.
     fn is_class(self) -> bool {
         self.direct > 0 && self.direct >= self.below
     }
 }
 
-/// Reads the folders of photographs given by their names from the dropped folder down.
-pub(crate) fn lay_out(photographs: &[&[String]]) -> Layout {
-    let root = wrappers(photographs);
-    let inner: Vec<&[String]> = photographs
+/// Decides the layout of images, given by their names from the dataset's folder down.
+pub(crate) fn lay_out(images: &[&[String]]) -> Layout {
+    let root = wrapper_depth(images);
+    let inner: Vec<&[String]> = images
         .iter()
         .map(|names| names.get(root..).unwrap_or(&[]))
         .collect();
@@ -50,12 +50,12 @@ pub(crate) fn lay_out(photographs: &[&[String]]) -> Layout {
         .filter(|n| n.len() > 1)
         .map(|n| &n[0])
         .collect();
-    let is_split = is_split(&tops);
-    let parts: Vec<Option<Part>> = inner
+    let is_split = are_splits(&tops);
+    let splits: Vec<Option<Split>> = inner
         .iter()
         .map(|names| {
             if is_split && names.len() > 1 {
-                part_of(&names[0])
+                Split::from_name(&names[0])
             } else {
                 None
             }
@@ -63,94 +63,88 @@ pub(crate) fn lay_out(photographs: &[&[String]]) -> Layout {
         .collect();
     let folders: Vec<&[String]> = inner
         .iter()
-        .zip(&parts)
-        .map(|(names, part)| {
+        .zip(&splits)
+        .map(|(names, split)| {
             names
-                .get(usize::from(part.is_some())..names.len().saturating_sub(1))
+                .get(usize::from(split.is_some())..names.len().saturating_sub(1))
                 .unwrap_or(&[])
         })
         .collect();
-    let held = held(&folders);
+    let counts = count_images(&folders);
     let place = |i: usize| {
-        if is_split && parts[i].is_none() {
-            return Err(
-                "It stands beside the split folders. Move it into one of them.".to_string(),
-            );
+        if is_split && splits[i].is_none() {
+            return Err("It is outside the split folders. Move it into one of them.".to_owned());
         }
-        match class_of(folders[i], &held) {
-            Some(class) => Ok(Place {
-                part: parts[i],
+        match class_of(folders[i], &counts) {
+            Some(class) => Ok(Placement {
+                split: splits[i],
                 class,
             }),
-            None => Err("It stands outside any class folder. Move it into one.".to_string()),
+            None => Err("It is outside any class folder. Move it into one.".to_owned()),
         }
     };
-    let mut named: Vec<(Part, String)> = match is_split {
-        true => tops
-            .iter()
-            .filter_map(|name| Some((part_of(name)?, (*name).clone())))
-            .collect(),
-        false => Vec::new(),
-    };
+    let mut named: Vec<(Split, String)> = tops
+        .iter()
+        .filter(|_| is_split)
+        .filter_map(|name| Some((Split::from_name(name)?, (*name).clone())))
+        .collect();
     named.sort();
     Layout {
-        parts: named.iter().map(|(part, _)| *part).collect(),
+        splits: named.iter().map(|(split, _)| *split).collect(),
         split_folders: named.into_iter().map(|(_, name)| name).collect(),
-        places: (0..photographs.len()).map(place).collect(),
+        placements: (0..images.len()).map(place).collect(),
     }
 }
 
-/// How many single folders wrap the real one, as an unpacked archive does: `photos/photos/{ant,bee}`.
-fn wrappers(photographs: &[&[String]]) -> usize {
+/// Number of single folders around the real one, as in an unpacked archive:
+/// `photos/photos/{ant,bee}`.
+fn wrapper_depth(images: &[&[String]]) -> usize {
     let mut depth = 0;
     loop {
-        let below = |level: usize| photographs.iter().filter(move |n| n.len() > level + 1);
+        let below = |level: usize| images.iter().filter(move |n| n.len() > level + 1);
         let tops: BTreeSet<&String> = below(depth).map(|n| &n[depth]).collect();
         let Some(only) = tops.first() else {
             return depth;
         };
         let deeper = below(depth + 1).count();
         let direct = below(depth).count() - deeper;
-        if tops.len() > 1 || part_of(only).is_some() || direct >= deeper {
+        if tops.len() > 1 || Split::from_name(only).is_some() || direct >= deeper {
             return depth;
         }
         depth += 1;
     }
 }
 
-/// Splits are meant when a train folder has a companion of that kind, or when every folder is one.
-fn is_split(tops: &BTreeSet<&String>) -> bool {
-    let split = tops.iter().filter(|name| part_of(name).is_some()).count();
-    let train = tops.iter().any(|name| part_of(name) == Some(Part::Train));
+/// Whether the topmost folders are splits: a train folder and another split folder, or split
+/// folders only.
+fn are_splits(tops: &BTreeSet<&String>) -> bool {
+    let split = tops
+        .iter()
+        .filter(|name| Split::from_name(name).is_some())
+        .count();
+    let train = tops
+        .iter()
+        .any(|name| Split::from_name(name) == Some(Split::Train));
     split > 0 && (split == tops.len() || train && split > 1)
 }
 
-pub(crate) fn part_of(name: &str) -> Option<Part> {
-    match name.to_lowercase().as_str() {
-        "train" => Some(Part::Train),
-        "val" | "valid" | "validation" => Some(Part::HeldOut),
-        "test" => Some(Part::Test),
-        _ => None,
-    }
-}
-
-/// What each folder holds, over all split folders together, so that a class is the same in each.
-fn held<'a>(folders: &[&'a [String]]) -> BTreeMap<&'a [String], Held> {
-    let mut held: BTreeMap<&[String], Held> = BTreeMap::new();
+/// Counts the images of each folder over all splits, so that a class is the same in each of them.
+fn count_images<'a>(folders: &[&'a [String]]) -> BTreeMap<&'a [String], ImageCounts> {
+    let mut counts: BTreeMap<&[String], ImageCounts> = BTreeMap::new();
     for folder in folders {
         for depth in 1..folder.len() {
-            held.entry(&folder[..depth]).or_default().below += 1;
+            counts.entry(&folder[..depth]).or_default().below += 1;
         }
-        held.entry(folder).or_default().direct += 1;
+        counts.entry(folder).or_default().direct += 1;
     }
-    held
+    counts
 }
 
-/// The topmost folder on the way that is a class takes everything below it.
-fn class_of(folder: &[String], held: &BTreeMap<&[String], Held>) -> Option<String> {
+/// The topmost class folder on the path to a folder. It contains everything below it.
+fn class_of(folder: &[String], counts: &BTreeMap<&[String], ImageCounts>) -> Option<String> {
     (1..=folder.len())
         .map(|depth| &folder[..depth])
-        .find(|path| held.get(path).is_some_and(|h| h.is_class()))
+        .find(|path| counts.get(path).is_some_and(|c| c.is_class()))
         .map(|path| path.join("/"))
 }
 
@@ -158,7 +152,7 @@ fn class_of(folder: &[String], held: &BTreeMap<&[String], Held>) -> Option<Strin
 mod tests {
     use super::*;
 
-    /// Lays out paths; shows each as `part:class`, `class` or `-`.
+    /// Checks the layout of paths, each shown as `split:class`, `class` or `-`.
     fn check(paths: &[&str], expected: &[&str]) {
         let names: Vec<Vec<String>> = paths
             .iter()
@@ -166,15 +160,15 @@ mod tests {
             .collect();
         let views: Vec<&[String]> = names.iter().map(Vec::as_slice).collect();
         let shown: Vec<String> = lay_out(&views)
-            .places
+            .placements
             .iter()
             .map(|place| match place {
-                Ok(Place {
-                    part: Some(part),
+                Ok(Placement {
+                    split: Some(split),
                     class,
-                }) => format!("{part:?}:{class}"),
-                Ok(Place { part: None, class }) => class.clone(),
-                Err(_) => "-".to_string(),
+                }) => format!("{split:?}:{class}"),
+                Ok(Placement { split: None, class }) => class.clone(),
+                Err(_) => "-".to_owned(),
             })
             .collect();
         assert_eq!(shown, expected, "{paths:?}");
@@ -203,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_differing_depth_are_named_by_their_path() {
+    fn classes_at_different_depths_are_named_by_path() {
         check(
             &[
                 "train/Fruit/Kiwi/1.jpg",
@@ -219,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_called_train_beside_other_classes_is_a_class() {
+    fn a_folder_named_train_among_classes_is_a_class() {
         check(
             &["train/1.jpg", "bus/1.jpg", "tram/1.jpg"],
             &["train", "bus", "tram"],
@@ -227,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn split_folders_without_class_folders_give_no_class() {
+    fn split_folders_need_class_folders() {
         check(&["train/1.jpg", "test/2.jpg"], &["-", "-"]);
     }
 
     #[test]
-    fn wrapping_folders_are_gone_through() {
+    fn folders_around_the_real_one_are_skipped() {
         check(
             &["set/data/ant/1.jpg", "set/data/bee/1.jpg"],
             &["ant", "bee"],
@@ -245,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_a_class_belongs_to_it_and_a_stray_among_classes_does_not_make_one() {
+    fn folders_in_a_class_belong_to_it_and_strays_make_no_class() {
         check(
             &["ant/1.jpg", "ant/2.jpg", "ant/more/3.jpg", "bee/1.jpg"],
             &["ant", "ant", "ant", "bee"],

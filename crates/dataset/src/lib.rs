@@ -1,66 +1,115 @@
-//! READ: what a dropped folder is, and its photographs or texts as plain arrays.
-//! Decides by names and file headers, decodes late, never writes into the folder. Knows no tensor, no device, no model
-//! and no screen; whatever it reads it treats as hostile.
+//! Reads a dropped folder or file as a dataset: its contents, and its images or texts as plain
+//! arrays.
+//!
+//! Detection goes by names and file headers; images are decoded late. Nothing is ever written into
+//! the folder, and every file is treated as hostile. This crate knows no tensors, devices, models
+//! or screens.
+//!
+//! ```
+//! use dataset::{DetectedDataset, InspectOptions, Split, TextDataset, TextOptions, detect};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let rows = "ham,See you tonight\nspam,You have won\n".repeat(10);
+//! std::fs::write(folder.path().join("sms.csv"), format!("label,text\n{rows}"))?;
+//!
+//! let (options, texts) = (InspectOptions::default(), TextOptions::default());
+//! let found = detect(folder.path(), &options, &texts, &|_| {})?;
+//! let DetectedDataset::Texts(found) = found else {
+//!     panic!("the folder contains no images");
+//! };
+//! assert_eq!(found.classes[1].name, "spam");
+//!
+//! let train = TextDataset::open(&found, Split::Train)?;
+//! assert_eq!(train.row(0), ("See you tonight", 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-// The words.
+// Values, options and errors.
+mod types;
+
+mod options;
+
 mod error;
-mod inspection;
 
-// Looking at a folder: list, judge headers, read the names, choose what is held out, say it.
-mod inspect;
-mod walk;
+mod messages;
 
-mod header;
-mod promise;
+// Random numbers, and choices by seed.
+mod rng;
+
+mod sampling;
 
 mod groups;
+
+// Listing a folder, and reading its names.
+mod walk;
+
 mod layout;
-mod roster;
-mod split;
-mod table;
 
-mod sentences;
+// Image files: headers, and pixels.
+mod image_header;
 
-// Photographs as samples.
-mod images;
+mod decoded_image;
 
 mod decode;
 
-mod augment;
-mod cache;
+mod classify_file;
 
-// Samples in order and in time.
-mod order;
+// Text and table files: rows and columns.
+mod readers;
 
-mod loader;
-mod queue;
+// Inspecting a folder of images.
+mod target_column;
 
-mod stream;
+mod image_inspection;
 
-// Texts: tables, class folders, documents.
+mod image_table;
+
+mod assign_splits;
+
+mod inspect_images;
+
+// Inspecting and loading texts.
 mod text;
 
-// A folder of any kind.
-mod look;
+// Detecting the contents of a folder.
+mod model_folder;
 
-mod weights;
+mod detect;
 
-// The folder while the window is open.
+// Images as samples.
+mod augment;
+
+mod image_cache;
+
+mod image_dataset;
+
+// Samples in order and ahead of time.
+mod order;
+
+mod queue;
+
+mod loader;
+
+// Watching the folder while the window is open.
 mod watch;
 
+#[cfg(test)]
+mod system_format_tests;
+
 pub use augment::Mix;
+pub use detect::{DetectedDataset, detect};
 pub use error::{DatasetError, SampleError};
-pub use images::{Augment, ImageDataset, ImageOptions, Sample};
-pub use inspect::{DEFAULT_SEED, InspectOptions, inspect};
-pub use inspection::{Class, Ignored, ImageFile, Inspection, Part, SkippedFile, SplitKind};
+pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
+pub use image_inspection::{ImageFile, ImageInspection};
+pub use inspect_images::inspect_images;
 pub use loader::{Loader, LoaderOptions};
-pub use look::{Found, look};
-pub use order::{KeptOrder, Order};
-pub use table::{TableOptions, TargetColumn};
+pub use model_folder::is_model_folder;
+pub use options::{DEFAULT_SEED, InspectOptions, TableOptions, TextOptions};
+pub use order::{CachedOrder, Order};
+pub use target_column::TargetColumn;
 pub use text::{
-    Buckets, Column, Documents, EncodingFound, KeptTexts, Lengths, Packing, Role, SkippedRows,
-    Task, TextFile, TextInspection, TextOptions, TextRows, TextSample, Tokenizer, Vocabulary,
-    Window,
+    Buckets, CachedTexts, Column, DetectedEncoding, Documents, Lengths, Packing, Role, SkippedRows,
+    TextDataset, TextFile, TextInspection, TextSample, Tokenizer, Vocabulary, Window,
 };
+pub use types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 pub use watch::{Watch, watch};
-pub use weights::is_model;

@@ -1,23 +1,24 @@
-//! Fetches samples ahead of the training, on its own threads, and hands them out in the order asked for. The threads
-//! decide when a sample is made, never what it is. Knows nothing of steps or pieces.
+//! Loads samples ahead of their use on worker threads, and returns them in the requested order. The
+//! threads decide when a sample is loaded, never its contents. Knows nothing of steps or
+//! micro-batches.
 
 use crate::error::SampleError;
-use crate::images::{ImageDataset, Sample};
+use crate::image_dataset::{ImageDataset, ImageSample};
 use crate::queue::Queue;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// How far and how broadly a loader works ahead.
+/// How many threads load samples, and how far ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoaderOptions {
-    /// Threads; with 0 samples are decoded when taken, on the taker's thread.
+    /// Number of worker threads. With 0, samples are loaded by `take` on its own thread.
     pub workers: usize,
-    /// Samples decoded or being decoded but not taken, at most; at least 1.
+    /// Most samples that are loaded or being loaded but not taken; at least 1.
     pub depth_samples: usize,
 }
 
-/// Fetches samples of one dataset ahead of their use.
+/// Loads samples of one dataset ahead of their use.
 #[derive(Debug)]
 pub struct Loader {
     shared: Arc<Shared>,
@@ -28,38 +29,38 @@ pub struct Loader {
 #[derive(Debug)]
 struct Shared {
     dataset: Arc<ImageDataset>,
-    line: Mutex<Line>,
-    /// Something may be fetched, or the loader closes.
+    pending: Mutex<Pending>,
+    /// Signals that there may be work, or that the loader closes.
     work: Condvar,
-    /// A sample was made.
-    made: Condvar,
+    /// Signals that a sample is ready.
+    ready: Condvar,
 }
 
 #[derive(Debug)]
-struct Line {
-    queue: Queue<Result<Sample, SampleError>>,
+struct Pending {
+    queue: Queue<Result<ImageSample, SampleError>>,
     closing: bool,
 }
 
 impl Loader {
-    /// Starts the threads; they sleep until something is requested.
+    /// Starts the threads. They sleep until samples are requested.
     pub fn start(dataset: Arc<ImageDataset>, options: LoaderOptions) -> Self {
         let shared = Arc::new(Shared {
             dataset,
-            line: Mutex::new(Line {
+            pending: Mutex::new(Pending {
                 queue: Queue::new(options.depth_samples),
                 closing: false,
             }),
             work: Condvar::new(),
-            made: Condvar::new(),
+            ready: Condvar::new(),
         });
         let spawn = |n: usize| {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new()
                 .name(format!("loader-{n}"))
-                .spawn(move || shared.fetch())
+                .spawn(move || shared.work())
         };
-        // Where the system gives no more threads, those that started do the work, or the taker does.
+        // If the system provides fewer threads, those that started do the work, or `take` does.
         let workers = (0..options.workers).map_while(|n| spawn(n).ok()).collect();
         Self {
             shared,
@@ -68,49 +69,50 @@ impl Loader {
         }
     }
 
-    /// Asks for samples of an epoch, to be handed out after all asked for before. Every index must be below the
+    /// Requests samples of an epoch, after all earlier requests. Every index must be below the
     /// dataset's length.
     pub fn request(&mut self, epoch: u64, indices: &[u32]) {
-        let mut line = self.shared.lock();
+        let mut pending = self.shared.lock();
         for index in indices {
-            line.queue.want(epoch, *index);
+            pending.queue.push(epoch, *index);
         }
-        drop(line);
+        drop(pending);
         self.shared.work.notify_all();
     }
 
-    /// Works ahead so far from now on. What is made beyond that is dropped and will be made again.
+    /// Changes how far ahead samples are loaded. Samples beyond the new depth are dropped and
+    /// loaded again.
     pub fn set_depth(&mut self, depth_samples: usize) {
         self.shared.lock().queue.set_depth(depth_samples);
         self.shared.work.notify_all();
     }
 
-    /// Drops all that was asked for: the next request comes first. The threads stay.
-    pub fn forget(&mut self) {
-        self.shared.lock().queue.forget();
+    /// Drops all requests, so that the next request comes first. The threads stay.
+    pub fn clear(&mut self) {
+        self.shared.lock().queue.clear();
     }
 
-    /// Hands out the next `n` samples in the order asked for, waiting where they are not made yet; fewer when fewer were
-    /// asked for. A file that cannot be had is an error in its place.
-    pub fn take(&mut self, n: usize) -> Vec<Result<Sample, SampleError>> {
-        let begun = Instant::now();
+    /// Takes the next `n` samples in the requested order, and waits until they are loaded. Returns
+    /// fewer if fewer were requested. A sample that cannot be loaded is an error at its position.
+    pub fn take(&mut self, n: usize) -> Vec<Result<ImageSample, SampleError>> {
+        let started = Instant::now();
         let n = n.min(self.outstanding());
         let samples = (0..n).map(|_| self.next()).collect();
-        self.waited_ms += begun.elapsed().as_secs_f64() * 1000.0;
+        self.waited_ms += started.elapsed().as_secs_f64() * 1000.0;
         samples
     }
 
-    /// Samples asked for and not handed out.
+    /// Number of samples that were requested and not taken.
     pub fn outstanding(&self) -> usize {
         self.shared.lock().queue.len()
     }
 
-    /// Milliseconds that takers have waited since the start, decoding on their own thread included.
+    /// Milliseconds that `take` has taken in total, including loading on its own thread.
     pub fn waited_ms(&self) -> f64 {
         self.waited_ms
     }
 
-    /// Threads at work.
+    /// Number of worker threads.
     pub fn workers(&self) -> usize {
         self.workers.len()
     }
@@ -122,7 +124,7 @@ impl Loader {
             bytes => format!("cache {} MB", bytes >> 20),
         };
         let workers = match self.workers.len() {
-            0 => return format!("Loader: in the training thread, {cache}"),
+            0 => return format!("Loader: on the training thread, {cache}"),
             1 => "1 worker".to_string(),
             n => format!("{n} workers"),
         };
@@ -130,60 +132,60 @@ impl Loader {
         format!("Loader: {workers}, {depth} samples ahead, {cache}")
     }
 
-    /// The next sample; at least one is outstanding.
-    fn next(&mut self) -> Result<Sample, SampleError> {
-        let mut line = self.shared.lock();
+    /// The next sample. At least one must be outstanding.
+    fn next(&mut self) -> Result<ImageSample, SampleError> {
+        let mut pending = self.shared.lock();
         loop {
-            if let Some(sample) = line.queue.take() {
-                drop(line);
+            if let Some(sample) = pending.queue.take() {
+                drop(pending);
                 self.shared.work.notify_one();
                 return sample;
             }
             if !self.workers.is_empty() {
-                line = self.shared.wait(&self.shared.made, line);
-            } else if let Some(work) = line.queue.begin() {
+                pending = self.shared.wait(&self.shared.ready, pending);
+            } else if let Some(work) = pending.queue.next_work() {
                 let sample = self.shared.dataset.sample(work.index, work.epoch);
-                line.queue.finish(work.ticket, sample);
+                pending.queue.finish(work.ticket, sample);
             }
         }
     }
 }
 
 impl Drop for Loader {
-    /// Waits for at most the one file that each thread is decoding.
+    /// Waits until each thread has finished the file that it is decoding.
     fn drop(&mut self) {
         self.shared.lock().closing = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A thread that died has nothing more to give.
+            // A thread that panicked has no more samples.
             let _ = worker.join();
         }
     }
 }
 
 impl Shared {
-    /// The life of a thread.
-    fn fetch(&self) {
-        let mut line = self.lock();
-        while !line.closing {
-            let Some(work) = line.queue.begin() else {
-                line = self.wait(&self.work, line);
+    /// Loads samples until the loader closes.
+    fn work(&self) {
+        let mut pending = self.lock();
+        while !pending.closing {
+            let Some(work) = pending.queue.next_work() else {
+                pending = self.wait(&self.work, pending);
                 continue;
             };
-            drop(line);
+            drop(pending);
             let sample = self.dataset.sample(work.index, work.epoch);
-            line = self.lock();
-            line.queue.finish(work.ticket, sample);
-            self.made.notify_one();
+            pending = self.lock();
+            pending.queue.finish(work.ticket, sample);
+            self.ready.notify_one();
         }
     }
 
-    /// No change below leaves the queue half-made, so a thread that died while holding it did no harm.
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ignores poisoning: a panic never leaves the queue in an inconsistent state.
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, on: &Condvar, line: MutexGuard<'a, Line>) -> MutexGuard<'a, Line> {
-        on.wait(line).unwrap_or_else(PoisonError::into_inner)
+    fn wait<'a>(&self, on: &Condvar, pending: MutexGuard<'a, Pending>) -> MutexGuard<'a, Pending> {
+        on.wait(pending).unwrap_or_else(PoisonError::into_inner)
     }
 }

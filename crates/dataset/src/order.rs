@@ -1,106 +1,102 @@
-//! Which samples stand in which step: a function of (seed, length, effective batch), so that any step can be had without
-//! running the earlier ones. Knows nothing of pieces.
+//! Which samples belong to which step: a function of (seed, length, effective batch), so that any
+//! step can be computed without the earlier ones. Knows nothing of micro-batches.
 
-use crate::stream::{self, Stream};
+use crate::rng::{self, Rng};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The order of samples over a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
     /// Seed of the shuffling.
     pub seed: u64,
-    /// Samples an epoch.
+    /// Samples per epoch.
     pub len: u32,
-    /// Samples a step; the last step of an epoch takes what is left.
+    /// Samples per step. The last step of an epoch has the remaining ones.
     pub effective_batch: u32,
 }
 
 impl Order {
-    /// All samples once, shuffled for this epoch. Costs a pass over `len`.
+    /// All samples, shuffled for an epoch. Takes time proportional to `len`.
     pub fn epoch(&self, epoch: u64) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.len).collect();
-        // The name keeps this stream apart from the one that varies sample `epoch`.
-        let mut stream = Stream::keyed(&[stream::name("order"), self.seed, epoch]);
+        // The name separates these random numbers from those that augment sample `epoch`.
+        let mut rng = Rng::from_key(&[rng::hash_text("order"), self.seed, epoch]);
         for last in (1..order.len()).rev() {
-            order.swap(last, stream.below(last as u64 + 1) as usize);
+            order.swap(last, rng.below(last as u64 + 1) as usize);
         }
         order
     }
 
-    /// Steps an epoch: `len / effective_batch`, rounded up.
+    /// Steps per epoch: `len / effective_batch`, rounded up.
     pub fn steps_per_epoch(&self) -> u64 {
         u64::from(self.len).div_ceil(u64::from(self.effective_batch.max(1)))
     }
 
-    /// The epoch of a step, the place of its first sample there, and samples a step.
-    fn place(&self, step: u64) -> (u64, usize, usize) {
+    /// The epoch of a step, and the range of its samples there.
+    fn range(&self, step: u64) -> (u64, Range<usize>) {
         let steps = self.steps_per_epoch().max(1);
         let batch = self.effective_batch.max(1) as usize;
-        (step / steps, (step % steps) as usize * batch, batch)
+        let len = self.len as usize;
+        let first = ((step % steps) as usize * batch).min(len);
+        (step / steps, first..(first + batch).min(len))
     }
 
-    /// The epoch and the samples of a step, counted from 0 over the whole run. Costs a pass over `len`; [`KeptOrder`] is for
-    /// steps in turn.
+    /// The epoch and the samples of a step. Steps are counted from 0 over the whole run. Takes time
+    /// proportional to `len`; use [`CachedOrder`] for consecutive steps.
     pub fn step(&self, step: u64) -> (u64, Vec<u32>) {
-        let (epoch, first, batch) = self.place(step);
-        (
-            epoch,
-            self.epoch(epoch)
-                .into_iter()
-                .skip(first)
-                .take(batch)
-                .collect(),
-        )
+        let (epoch, range) = self.range(step);
+        (epoch, self.epoch(epoch)[range].to_vec())
     }
 }
 
-/// An order that keeps the epochs that were asked for last, so that a step costs its samples and not its epoch's.
+/// An order that caches the last epochs, so that a step takes time proportional to its samples
+/// only.
 #[derive(Debug, Clone)]
-pub struct KeptOrder {
+pub struct CachedOrder {
     order: Order,
-    /// The newest behind; two, since whoever works ahead crosses into the next epoch before the step at work does.
+    /// The newest epoch is last. There are two, because prefetching reaches the next epoch before
+    /// the current step does.
     epochs: VecDeque<(u64, Vec<u32>)>,
     shuffles: u64,
 }
 
-/// Epochs kept.
-const KEPT: usize = 2;
+/// Number of cached epochs.
+const CACHED_EPOCHS: usize = 2;
 
-impl KeptOrder {
-    /// Nothing asked for yet.
+impl CachedOrder {
+    /// Caches nothing yet.
     pub fn new(order: Order) -> Self {
-        KeptOrder {
+        CachedOrder {
             order,
-            epochs: VecDeque::with_capacity(KEPT),
+            epochs: VecDeque::with_capacity(CACHED_EPOCHS),
             shuffles: 0,
         }
     }
 
-    /// The order itself.
+    /// The order without its cache.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// Passes over all samples so far: one an epoch where steps are asked for in turn.
+    /// Number of epochs that were shuffled so far: one per epoch for consecutive steps.
     pub fn shuffles(&self) -> u64 {
         self.shuffles
     }
 
-    /// As [`Order::step`].
+    /// See [`Order::step`].
     pub fn step(&mut self, step: u64) -> (u64, &[u32]) {
-        let (epoch, first, batch) = self.order.place(step);
-        let found = self.epochs.iter().position(|(kept, _)| *kept == epoch);
-        let place = found.unwrap_or_else(|| {
-            if self.epochs.len() == KEPT {
+        let (epoch, range) = self.order.range(step);
+        let found = self.epochs.iter().position(|(cached, _)| *cached == epoch);
+        let index = found.unwrap_or_else(|| {
+            if self.epochs.len() == CACHED_EPOCHS {
                 self.epochs.pop_front();
             }
             self.epochs.push_back((epoch, self.order.epoch(epoch)));
             self.shuffles += 1;
             self.epochs.len() - 1
         });
-        let samples = &self.epochs[place].1;
-        let end = (first + batch).min(samples.len());
-        (epoch, &samples[first.min(end)..end])
+        (epoch, &self.epochs[index].1[range])
     }
 }
 
@@ -109,27 +105,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_order_is_the_same_and_shuffles_once_an_epoch() {
+    fn a_cached_order_is_the_same_and_shuffles_once_per_epoch() {
         let order = Order {
             seed: 3,
             len: 100,
             effective_batch: 8,
         };
-        let mut kept = KeptOrder::new(order);
+        let mut cached = CachedOrder::new(order);
         let steps = order.steps_per_epoch();
         for step in 0..4 * steps {
-            // As whoever works one step ahead asks.
+            // With prefetching of one step.
             for asked in [step + 1, step] {
                 let (epoch, samples) = order.step(asked);
-                assert_eq!(kept.step(asked), (epoch, &samples[..]), "step {asked}");
+                assert_eq!(cached.step(asked), (epoch, &samples[..]), "step {asked}");
             }
         }
-        assert_eq!(kept.shuffles(), 5, "of epochs 0 to 4");
-        assert_eq!(kept.step(1).1, order.step(1).1, "back again");
+        assert_eq!(cached.shuffles(), 5, "epochs 0 to 4");
+        assert_eq!(cached.step(1).1, order.step(1).1, "an earlier epoch");
     }
 
     #[test]
-    fn an_epoch_holds_every_sample_once_in_its_own_order() {
+    fn an_epoch_has_every_sample_once_in_its_own_order() {
         let order = Order {
             seed: 7,
             len: 500,
@@ -143,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_of_an_epoch_are_the_epoch_cut_in_order() {
+    fn steps_cut_the_epoch_in_order() {
         for (len, batch) in [(500, 64), (64, 64), (1, 64), (65, 64), (10, 1)] {
             let order = Order {
                 seed: 1,
@@ -168,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_equally_likely() {
+    fn every_position_is_equally_likely() {
         let order = Order {
             seed: 2,
             len: 5,
@@ -181,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_samples_make_no_steps() {
+    fn an_empty_order_has_no_steps() {
         let order = Order {
             seed: 1,
             len: 0,

@@ -1,17 +1,17 @@
-//! Samples on their way, in the order asked for: wanted, at work, or made. Bounds how many are begun before they are taken.
-//! Knows no thread and no clock.
+//! A queue of requested items in order: waiting, being loaded, or ready. Limits how many are loaded
+//! before they are taken. Knows no thread and no clock.
 
 use std::collections::VecDeque;
 
-/// Things of type `T` on their way, each asked for by epoch and index.
+/// Requested items of type `T`, each identified by epoch and index.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    /// From the next one to hand out on.
+    /// The next item to take is first.
     slots: VecDeque<Slot<T>>,
-    /// Ticket of the first slot: how many were handed out or forgotten since the start.
+    /// Ticket of the first slot: the number of items that were taken or cleared so far.
     first: u64,
-    /// Every slot before this one is begun; the search for work starts here.
-    begun: usize,
+    /// All slots before this one are being loaded or ready, so the search for work starts here.
+    started: usize,
     depth: usize,
 }
 
@@ -24,12 +24,12 @@ struct Slot<T> {
 
 #[derive(Debug)]
 enum State<T> {
-    Wanted,
-    AtWork,
-    Made(T),
+    Waiting,
+    Loading,
+    Ready(T),
 }
 
-/// Something to make. The ticket comes back with what was made.
+/// An item to load. Its ticket is returned with the loaded item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Work {
     pub ticket: u64,
@@ -38,44 +38,46 @@ pub(crate) struct Work {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue, of which the first `depth` may be begun.
+    /// An empty queue whose first `depth` items may be loaded.
     pub(crate) fn new(depth: usize) -> Self {
         Self {
             slots: VecDeque::new(),
             first: 0,
-            begun: 0,
+            started: 0,
             depth: depth.max(1),
         }
     }
 
-    pub(crate) fn want(&mut self, epoch: u64, index: u32) {
+    /// Requests an item.
+    pub(crate) fn push(&mut self, epoch: u64, index: u32) {
         self.slots.push_back(Slot {
             epoch,
             index,
-            state: State::Wanted,
+            state: State::Waiting,
         });
     }
 
-    /// Asked for and not handed out.
+    /// Number of items that were requested and not taken.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
+    /// Number of items that may be loaded before they are taken.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The next one to make, unless enough are begun.
-    pub(crate) fn begin(&mut self) -> Option<Work> {
+    /// The next item to load; `None` if enough are loaded or being loaded.
+    pub(crate) fn next_work(&mut self) -> Option<Work> {
         let end = self.depth.min(self.slots.len());
-        while self.begun < end {
-            let place = self.begun;
-            self.begun += 1;
-            let slot = &mut self.slots[place];
-            if matches!(slot.state, State::Wanted) {
-                slot.state = State::AtWork;
+        while self.started < end {
+            let index = self.started;
+            self.started += 1;
+            let slot = &mut self.slots[index];
+            if matches!(slot.state, State::Waiting) {
+                slot.state = State::Loading;
                 return Some(Work {
-                    ticket: self.first + place as u64,
+                    ticket: self.first + index as u64,
                     epoch: slot.epoch,
                     index: slot.index,
                 });
@@ -84,49 +86,50 @@ impl<T> Queue<T> {
         None
     }
 
-    /// Takes in what was made. What was forgotten meanwhile is dropped; what lies beyond the depth now is made again later.
-    pub(crate) fn finish(&mut self, ticket: u64, made: T) {
-        let Some(place) = ticket.checked_sub(self.first) else {
+    /// Stores a loaded item. An item that was cleared is dropped. An item beyond the depth is
+    /// dropped and loaded again later.
+    pub(crate) fn finish(&mut self, ticket: u64, item: T) {
+        let Some(index) = ticket.checked_sub(self.first) else {
             return;
         };
-        let place = place as usize;
-        if place < self.depth {
-            self.slots[place].state = State::Made(made);
+        let index = index as usize;
+        if index < self.depth {
+            self.slots[index].state = State::Ready(item);
         } else {
-            self.slots[place].state = State::Wanted;
-            self.begun = self.begun.min(place);
+            self.slots[index].state = State::Waiting;
+            self.started = self.started.min(index);
         }
     }
 
-    /// Hands the next one out, if it is made.
+    /// Takes the next item if it is ready.
     pub(crate) fn take(&mut self) -> Option<T> {
         let slot = self
             .slots
-            .pop_front_if(|slot| matches!(slot.state, State::Made(_)))?;
+            .pop_front_if(|slot| matches!(slot.state, State::Ready(_)))?;
         self.first += 1;
-        self.begun = self.begun.saturating_sub(1);
+        self.started = self.started.saturating_sub(1);
         match slot.state {
-            State::Made(made) => Some(made),
-            State::Wanted | State::AtWork => None,
+            State::Ready(item) => Some(item),
+            State::Waiting | State::Loading => None,
         }
     }
 
-    /// Another depth. What is made beyond it is dropped and will be made again: the order stays.
+    /// Changes the depth. Items beyond it are dropped and loaded again; the order stays.
     pub(crate) fn set_depth(&mut self, depth: usize) {
         self.depth = depth.max(1);
         for slot in self.slots.iter_mut().skip(self.depth) {
-            if matches!(slot.state, State::Made(_)) {
-                slot.state = State::Wanted;
+            if matches!(slot.state, State::Ready(_)) {
+                slot.state = State::Waiting;
             }
         }
-        self.begun = self.begun.min(self.depth);
+        self.started = self.started.min(self.depth);
     }
 
-    /// Drops everything that was asked for.
-    pub(crate) fn forget(&mut self) {
+    /// Drops all requests.
+    pub(crate) fn clear(&mut self) {
         self.first += self.slots.len() as u64;
         self.slots.clear();
-        self.begun = 0;
+        self.started = 0;
     }
 }
 
@@ -136,58 +139,58 @@ mod tests {
 
     fn queue(count: u32, depth: usize) -> Queue<u32> {
         let mut queue = Queue::new(depth);
-        (0..count).for_each(|index| queue.want(0, index));
+        (0..count).for_each(|index| queue.push(0, index));
         queue
     }
 
-    fn begin(queue: &mut Queue<u32>) -> Option<(u64, u32)> {
-        queue.begin().map(|work| (work.ticket, work.index))
+    fn next(queue: &mut Queue<u32>) -> Option<(u64, u32)> {
+        queue.next_work().map(|work| (work.ticket, work.index))
     }
 
     #[test]
-    fn nothing_is_begun_beyond_the_depth() {
+    fn nothing_is_loaded_beyond_the_depth() {
         let mut queue = queue(5, 2);
-        assert_eq!(begin(&mut queue), Some((0, 0)));
-        assert_eq!(begin(&mut queue), Some((1, 1)));
-        assert_eq!(begin(&mut queue), None);
+        assert_eq!(next(&mut queue), Some((0, 0)));
+        assert_eq!(next(&mut queue), Some((1, 1)));
+        assert_eq!(next(&mut queue), None);
         queue.finish(1, 11);
         assert_eq!((queue.take(), queue.len()), (None, 5));
         queue.finish(0, 10);
-        assert_eq!((queue.take(), begin(&mut queue)), (Some(10), Some((2, 2))));
-        assert_eq!((begin(&mut queue), queue.len()), (None, 4));
+        assert_eq!((queue.take(), next(&mut queue)), (Some(10), Some((2, 2))));
+        assert_eq!((next(&mut queue), queue.len()), (None, 4));
         assert_eq!((queue.take(), queue.take()), (Some(11), None));
     }
 
     #[test]
-    fn a_shorter_depth_drops_what_lies_beyond_and_makes_it_again_in_order() {
+    fn items_beyond_a_smaller_depth_are_loaded_again_in_order() {
         let mut queue = queue(6, 4);
-        let work: Vec<Work> = std::iter::from_fn(|| queue.begin()).collect();
+        let work: Vec<Work> = std::iter::from_fn(|| queue.next_work()).collect();
         assert_eq!(work.len(), 4);
         for ticket in [0, 1, 2] {
             queue.finish(ticket, ticket as u32);
         }
         queue.set_depth(1);
-        // It was at work beyond the depth.
+        // It was being loaded beyond the depth.
         queue.finish(3, 3);
-        assert_eq!(begin(&mut queue), None);
+        assert_eq!(next(&mut queue), None);
         for index in 0..6u32 {
             if index > 0 {
-                assert_eq!(begin(&mut queue), Some((index.into(), index)));
+                assert_eq!(next(&mut queue), Some((index.into(), index)));
                 queue.finish(index.into(), index);
             }
-            assert_eq!(begin(&mut queue), None);
+            assert_eq!(next(&mut queue), None);
             assert_eq!(queue.take(), Some(index));
         }
         assert_eq!(queue.len(), 0);
     }
 
     #[test]
-    fn what_is_at_work_beyond_a_depth_that_grew_again_is_made_once() {
+    fn items_being_loaded_while_the_depth_changes_are_loaded_once() {
         let mut queue = queue(4, 3);
-        while queue.begin().is_some() {}
+        while queue.next_work().is_some() {}
         queue.set_depth(1);
         queue.set_depth(4);
-        assert_eq!((begin(&mut queue), begin(&mut queue)), (Some((3, 3)), None));
+        assert_eq!((next(&mut queue), next(&mut queue)), (Some((3, 3)), None));
         for ticket in [2, 0, 3, 1] {
             queue.finish(ticket, ticket as u32);
         }
@@ -196,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_never_arrives() {
+    fn cleared_items_never_arrive() {
         let mut queue = queue(3, 8);
-        assert_eq!(begin(&mut queue), Some((0, 0)));
-        queue.forget();
-        queue.want(1, 7);
+        assert_eq!(next(&mut queue), Some((0, 0)));
+        queue.clear();
+        queue.push(1, 7);
         queue.finish(0, 99);
-        assert_eq!((queue.take(), begin(&mut queue)), (None, Some((3, 7))));
+        assert_eq!((queue.take(), next(&mut queue)), (None, Some((3, 7))));
         queue.finish(3, 5);
         assert_eq!(queue.take(), Some(5));
     }

@@ -1,80 +1,133 @@
-//! Lists what stands below a folder, in a fixed order, without opening a file. What systems leave behind is counted and
-//! passed over; links are judged by where they lead. Knows nothing of images or classes.
+//! Lists everything below a folder, in a fixed order, without opening a file. Files that systems
+//! leave behind are counted and skipped; links are judged by their targets. Knows nothing of images
+//! or classes.
 
 use crate::error::DatasetError;
-use crate::inspection::{Ignored, SkippedFile};
+use crate::types::{Ignored, SkippedFile};
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 use unicode_normalization::UnicodeNormalization;
 
-/// What stands below a folder. All paths are relative to it.
-#[derive(Debug, Default)]
-pub(crate) struct Walk {
-    /// Plain files, and links to plain files inside the folder.
+/// The contents of a folder. All paths are relative to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Listing {
+    /// The folder: absolute, with links resolved.
+    pub root: PathBuf,
+    /// Its last name, for display; of a single file, the file's name.
+    pub name: String,
+    /// Regular files, and links to regular files inside the folder.
     pub files: Vec<Entry>,
     /// Sub-folders at every depth.
     pub folders: Vec<Entry>,
     /// Links and folders that were left out.
     pub skipped: Vec<SkippedFile>,
-    /// What systems leave behind.
+    /// Files that systems leave behind.
     pub ignored: Ignored,
 }
 
 /// A file or folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// As the file system spells it.
+    /// Its path as the file system spells it.
     pub path: PathBuf,
-    /// Its names from the folder down, composed (NFC).
+    /// Its names from the folder down, in composed Unicode (NFC).
     pub names: Vec<String>,
     /// Bytes on disk; 0 for a folder.
     pub bytes: u64,
 }
 
-/// Lists everything below `root`, which must be absolute and without links.
-pub(crate) fn walk(root: &Path) -> Result<Walk, DatasetError> {
-    let mut found = Walk::default();
-    let mut open = vec![PathBuf::new()];
-    while let Some(folder) = open.pop() {
-        let listing =
-            fs::read_dir(root.join(&folder)).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        match listing {
-            Ok(entries) => {
-                for entry in &entries {
-                    open.extend(found.take(root, &folder, entry));
-                }
-            }
-            Err(source) if folder.as_os_str().is_empty() => {
-                return Err(DatasetError::of_folder(root, source));
-            }
-            Err(source) => found.skip(folder, unreadable("folder", &source)),
+impl Entry {
+    /// Leaves the file out for a reason.
+    pub(crate) fn skip(&self, reason: String) -> SkippedFile {
+        SkippedFile {
+            path: self.path.clone(),
+            reason,
         }
     }
-    found
-        .files
-        .sort_by(|a, b| (&a.names, &a.path).cmp(&(&b.names, &b.path)));
-    found
-        .folders
-        .sort_by(|a, b| (&a.names, &a.path).cmp(&(&b.names, &b.path)));
-    found.skipped.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
 }
 
-impl Walk {
-    /// Files one entry; gives back its path when it is a folder to go into.
-    fn take(&mut self, root: &Path, folder: &Path, entry: &DirEntry) -> Option<PathBuf> {
+/// Resolves links. The result is Unicode, so that it can be written down.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf, DatasetError> {
+    let resolved = path
+        .canonicalize()
+        .map_err(|source| DatasetError::from_io(path, source))?;
+    if resolved.to_str().is_none() {
+        return Err(DatasetError::NonUnicodePath { folder: resolved });
+    }
+    Ok(resolved)
+}
+
+impl Listing {
+    /// Lists everything below the folder `root`, which must be resolved.
+    pub(crate) fn from_folder(root: &Path) -> Result<Self, DatasetError> {
+        let mut listing = Self::empty(root, root);
+        let mut open = vec![PathBuf::new()];
+        while let Some(folder) = open.pop() {
+            let entries =
+                fs::read_dir(root.join(&folder)).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+            match entries {
+                Ok(entries) => {
+                    for entry in &entries {
+                        open.extend(listing.add(&folder, entry));
+                    }
+                }
+                Err(source) if folder.as_os_str().is_empty() => {
+                    return Err(DatasetError::from_io(root, source));
+                }
+                Err(source) => listing.skip(folder, unreadable("folder", &source)),
+            }
+        }
+        listing
+            .files
+            .sort_by(|a, b| (&a.names, &a.path).cmp(&(&b.names, &b.path)));
+        listing
+            .folders
+            .sort_by(|a, b| (&a.names, &a.path).cmp(&(&b.names, &b.path)));
+        listing.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(listing)
+    }
+
+    /// Lists a single file as the only file of its folder. The path must be resolved.
+    pub(crate) fn from_file(file: &Path) -> io::Result<Self> {
+        let name = PathBuf::from(file.file_name().unwrap_or_default());
+        let mut listing = Self::empty(file.parent().unwrap_or(file), file);
+        listing.files.push(Entry {
+            names: composed(&name),
+            path: name,
+            bytes: file.metadata()?.len(),
+        });
+        Ok(listing)
+    }
+
+    fn empty(root: &Path, named: &Path) -> Self {
+        let name = named.file_name().unwrap_or(named.as_os_str());
+        Self {
+            root: root.to_path_buf(),
+            name: name.to_string_lossy().nfc().collect(),
+            files: Vec::new(),
+            folders: Vec::new(),
+            skipped: Vec::new(),
+            ignored: Ignored::default(),
+        }
+    }
+
+    /// Number of files and folders of any kind, including ignored ones.
+    pub(crate) fn entry_count(&self) -> u64 {
+        (self.files.len() + self.folders.len() + self.skipped.len()) as u64 + self.ignored.system
+    }
+
+    /// Adds one entry. Returns its path if it is a folder to list.
+    fn add(&mut self, folder: &Path, entry: &DirEntry) -> Option<PathBuf> {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if is_litter(&name) {
+        if is_left_by_system(&name) {
             self.ignored.system += 1;
             return None;
         }
         let path = folder.join(entry.file_name());
         if path.to_str().is_none() {
-            self.skip(
-                path,
-                "its name is not Unicode text; rename it to use it".to_owned(),
-            );
+            let reason = "Its name is not Unicode text. Rename it to use it.".to_owned();
+            self.skip(path, reason);
             return None;
         }
         let kind = match entry.file_type() {
@@ -93,15 +146,15 @@ impl Walk {
             return Some(path);
         }
         let bytes = if kind.is_symlink() {
-            linked_file(root, &path)
+            linked_bytes(&self.root, &path)
         } else if kind.is_file() {
             entry
                 .metadata()
                 .map(|m| m.len())
                 .map_err(|source| unreadable("file", &source))
         } else {
-            // Opening a pipe would wait for ever.
-            Err("It is a pipe or a device, not a file. Remove it from the folder.".to_string())
+            // Opening a pipe would block forever.
+            Err("It is a pipe or a device, not a file. Remove it from the folder.".to_owned())
         };
         match bytes {
             Ok(bytes) => self.files.push(Entry {
@@ -119,33 +172,33 @@ impl Walk {
     }
 }
 
-/// Bytes of the plain file that a link leads to, when that stands inside the folder.
-fn linked_file(root: &Path, path: &Path) -> Result<u64, String> {
+/// Bytes of the regular file that a link points to, if it is inside the folder.
+fn linked_bytes(root: &Path, path: &Path) -> Result<u64, String> {
     let target = root.join(path).canonicalize().map_err(|_| {
-        "It is a link that leads nowhere. Remove it, or put the file itself here.".to_string()
+        "It is a link that leads nowhere. Remove it, or put the file itself here.".to_owned()
     })?;
     if !target.starts_with(root) {
         return Err(
-            "It is a link that leaves the folder. Copy what it points at into the folder."
-                .to_string(),
+            "It is a link that leaves the folder. Copy the file that it points to into the folder."
+                .to_owned(),
         );
     }
     let inside = target.strip_prefix(root).map(composed).unwrap_or_default();
-    if inside.iter().any(|name| is_litter(name)) {
-        return Err("It is a link to a hidden file. Put the file itself here.".to_string());
+    if inside.iter().any(|name| is_left_by_system(name)) {
+        return Err("It is a link to a hidden file. Put the file itself here.".to_owned());
     }
     match target.metadata() {
         Ok(m) if m.is_file() => Ok(m.len()),
         Ok(m) if m.is_dir() && root.join(path).starts_with(&target) => {
-            Err("It is a link back to a folder that it stands in. Remove it.".to_string())
+            Err("It is a link back to a folder that contains it. Remove it.".to_owned())
         }
-        Ok(_) => Err("It is a link to a folder. Put the folder itself here.".to_string()),
+        Ok(_) => Err("It is a link to a folder. Put the folder itself here.".to_owned()),
         Err(source) => Err(unreadable("file", &source)),
     }
 }
 
-/// What systems leave behind, and whatever is hidden.
-fn is_litter(name: &str) -> bool {
+/// Whether a system left the file behind, or it is hidden.
+fn is_left_by_system(name: &str) -> bool {
     const LEFT_BY_SYSTEMS: [&str; 4] = ["__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini"];
     // Finder's custom icon is named "Icon" and a carriage return.
     name.starts_with('.')
@@ -153,12 +206,14 @@ fn is_litter(name: &str) -> bool {
         || LEFT_BY_SYSTEMS.contains(&name.to_lowercase().as_str())
 }
 
-fn unreadable(what: &str, source: &io::Error) -> String {
+fn unreadable(noun: &str, source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::PermissionDenied => {
-            format!("No permission to read this {what}. Allow reading it, then look again.")
+            format!(
+                "Ebb has no permission to read this {noun}. Allow reading it, then read the folder again."
+            )
         }
-        _ => format!("This {what} cannot be read: {source}. Copy it here again."),
+        _ => format!("This {noun} cannot be read: {source}. Copy it here again."),
     }
 }
 
@@ -166,18 +221,4 @@ fn composed(path: &Path) -> Vec<String> {
     path.components()
         .map(|c| c.as_os_str().to_string_lossy().nfc().collect())
         .collect()
-}
-
-/// A single file as if it stood alone in its folder.
-pub(crate) fn alone(file: &Path) -> io::Result<Walk> {
-    let name = PathBuf::from(file.file_name().unwrap_or_default());
-    let entry = Entry {
-        names: composed(&name),
-        path: name,
-        bytes: file.metadata()?.len(),
-    };
-    Ok(Walk {
-        files: vec![entry],
-        ..Walk::default()
-    })
 }

@@ -5,7 +5,7 @@
 //! Refuses to know how memory is estimated ([`crate::estimate`]) and which rungs there are ([`pressure::suggest_recovery`]).
 //!
 //! ```
-//! use dataset::{InspectOptions, inspect};
+//! use dataset::{InspectOptions, inspect_images};
 //! use pressure::{DeviceRoom, Processes};
 //! use runlog::RunConfig;
 //! use trainer::ModelBuilder;
@@ -13,7 +13,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sample/groceries");
-//! let found = inspect(folder.as_ref(), &InspectOptions::default(), &|_| {})?;
+//! let found = inspect_images(folder.as_ref(), &InspectOptions::default(), &|_| {})?;
 //! let config = RunConfig {
 //!     model: Some("convnet".to_owned()),
 //!     image_size: Some(64),

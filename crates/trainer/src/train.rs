@@ -16,10 +16,7 @@ use crate::manifest;
 use crate::run_context::{RunContext, RunOutcome};
 use crate::session::Session;
 use crate::task::Data;
-use crate::threads::on_threads;
-use dataset::Found;
-use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted};
-use finish::{emit_failed, finish, stop_for_shortage};
+use dataset::DetectedDataset;
 use pressure::{Action, Outcome, Phase};
 use requests::handle_requests;
 use runlog::{CheckpointReason, RunFolder, StopReason};
@@ -31,7 +28,7 @@ use tape::device::piece_scope;
 /// Trains a new run in `run` and blocks until it ends. `observer` receives every event.
 pub fn start(
     mut plan: Plan,
-    found: impl Into<Found>,
+    found: impl Into<DetectedDataset>,
     run: &RunFolder,
     context: RunContext,
     observer: Observer,

@@ -30,11 +30,11 @@ fn draw(folder: &Path) {
 #[test]
 fn a_diverged_run_names_its_last_valid_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
-    let images = folder.path().join("birds");
-    draw(&images);
-    let inspection = dataset::inspect(&images, &InspectOptions::default(), &|_| {}).unwrap();
-    // A weight decay of 100 per step flips the sign of each weight and grows it. About twenty steps
-    // later f32 overflows.
+    let photographs = folder.path().join("birds");
+    draw(&photographs);
+    let inspection =
+        dataset::inspect_images(&photographs, &InspectOptions::default(), &|_| {}).unwrap();
+    // A decay of a hundred a step turns each weight round and grows it: some twenty steps to the end of f32.
     let config = RunConfig {
         folder: Some(images),
         image_size: Some(16),

@@ -31,7 +31,7 @@ fn vocabulary(kind: Vocabulary) -> Tokenizer {
         "the cat and the hat in the house",
         "seven o'clock in the ünïcode",
     ];
-    Tokenizer::learn(kind, 300, texts.into_iter()).unwrap()
+    Tokenizer::train(kind, 300, texts.into_iter()).unwrap()
 }
 
 /// A network of this size with parameters as after some training.

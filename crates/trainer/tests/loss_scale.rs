@@ -31,7 +31,7 @@ fn draw(folder: &Path) {
 struct TestRun {
     _folder: tempfile::TempDir,
     plan: Plan,
-    inspection: dataset::Inspection,
+    inspection: dataset::ImageInspection,
     run: RunFolder,
 }
 
@@ -39,8 +39,9 @@ fn test_run() -> TestRun {
     let folder = tempfile::tempdir().unwrap();
     draw(&folder.path().join("images"));
     let options = dataset::InspectOptions::default();
-    let inspection = dataset::inspect(&folder.path().join("images"), &options, &|_| {}).unwrap();
-    let some = |text: &str| Some(text.to_owned());
+    let inspection =
+        dataset::inspect_images(&folder.path().join("photographs"), &options, &|_| {}).unwrap();
+    let word = |text: &str| Some(text.to_owned());
     let config = RunConfig {
         model: some("vit_micro"),
         image_size: Some(16),

@@ -6,7 +6,7 @@
 mod support;
 
 use candle_core::{DType, Device};
-use dataset::{InspectOptions, inspect};
+use dataset::{InspectOptions, inspect_images};
 use runlog::RunConfig;
 use std::path::Path;
 use support::{SIDE, learner, whole};
@@ -56,7 +56,7 @@ fn the_image_with_a_non_finite_loss_is_named() {
         held_out_fraction: 0.0,
         ..InspectOptions::default()
     };
-    let inspection = inspect(folder.path(), &options, &|_| {}).unwrap();
+    let inspection = inspect_images(folder.path(), &options, &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
     let mut feed = ImageLoader::start(&plan, &inspection, PrefetchOptions::new(&plan, 1, 0), 0);
     let learner = overflowing(&plan);

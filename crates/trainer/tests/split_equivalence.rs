@@ -7,7 +7,7 @@
 mod support;
 
 use candle_core::DType;
-use dataset::Sample;
+use dataset::ImageSample;
 use support::{
     build, distance, learner, norm, plan, random_split, samples, splits, task, values, whole,
 };

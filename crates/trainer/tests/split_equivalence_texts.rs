@@ -3,7 +3,7 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{Found, InspectOptions, TextOptions, look};
+use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
 use tape::{Cancel, Stream};
@@ -51,15 +51,15 @@ fn book() -> TempDir {
     folder
 }
 
-fn opened<T: Task>(folder: &Path, config: RunConfig) -> (Plan, T::Data) {
-    let found = look(
+fn opened(folder: &Path, config: RunConfig) -> (Plan, Data) {
+    let found = detect(
         folder,
         &InspectOptions::default(),
         &TextOptions::default(),
         &|_| {},
     )
     .unwrap();
-    assert!(matches!(found, Found::Texts(_)));
+    assert!(matches!(found, DetectedDataset::Texts(_)));
     let plan = Plan::check(&config, &found).unwrap();
     let run = tempfile::tempdir().unwrap();
     let run = RunFolder {

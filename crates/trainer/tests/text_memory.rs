@@ -3,7 +3,7 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{InspectOptions, TextOptions, look};
+use dataset::{InspectOptions, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
 use tape::Stream;
@@ -57,8 +57,8 @@ fn sentences(count: usize) -> impl Iterator<Item = String> {
 /// The bytes that a plan counts for a folder's texts, and those that opening them takes on the
 /// heap.
 #[track_caller]
-fn text_bytes<T: Task>(folder: &Path, config: &RunConfig) -> Bytes {
-    let look = look(
+fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
+    let look = detect(
         folder,
         &InspectOptions::default(),
         &TextOptions::default(),

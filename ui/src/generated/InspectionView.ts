@@ -41,7 +41,7 @@ refusal: CommandError | null,
  */
 task: string, 
 /**
- * What one sample is called: "photograph", "text", "document".
+ * What one sample is called: "image", "text", "document".
  */
 sample: string, 
 /**
@@ -69,7 +69,7 @@ skipped: Array<SkippedView>,
  */
 notes: Array<string>, 
 /**
- * "20 % of each class, 243 photographs, chosen by seed 7" or "folders train, val, test".
+ * "20 % of each class, 243 images, chosen by seed 7" or "folders train, val, test".
  */
 split: string, 
 /**

@@ -19,7 +19,7 @@ task: string,
  */
 asks: string, 
 /**
- * What one sample of a step is called: "photograph", "text", "window".
+ * What one sample of a step is called: "image", "text", "window".
  */
 sample: string, 
 /**

@@ -1,64 +1,67 @@
-//! Mixes a sample with a partner from the whole dataset: mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019). Partner and
-//! shares depend on (seed, epoch, sample) alone: no piece chooses who is mixed with whom.
+//! Mixes a sample with a partner from the whole dataset: mixup (Zhang et al. 2018) and CutMix (Yun
+//! et al. 2019). Partner and fraction depend only on (seed, epoch, sample), never on the
+//! micro-batch.
 
-use crate::stream::{self, Stream};
+use crate::rng::{self, Rng};
 
 /// How samples are mixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mix {
-    /// Not at all.
+    /// They are not mixed.
     #[default]
     None,
-    /// Each pixel is the mean of two, by shares.
+    /// Each pixel is the weighted mean of both samples.
     Mixup,
-    /// A rectangle comes from the partner.
+    /// A rectangle is copied from the partner.
     CutMix,
-    /// One or the other.
+    /// Either of the two, with equal probability.
     Both,
 }
 
-/// Of the samples this share is mixed, the others stay as they are.
-const MIXED: f64 = 0.5;
+/// Fraction of the samples that are mixed.
+const MIXED_FRACTION: f64 = 0.5;
 
-/// Who is mixed in, and how.
+/// The partner of a sample, and how it is mixed in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Mixture {
-    /// The partner's place in the dataset.
+    /// Index of the partner in the dataset.
     pub partner: u32,
-    /// The partner's share, `0.0..0.5`: two samples are as likely one's partner as the other's, so half the range is enough for
-    /// what Beta(1, 1) gives.
+    /// Fraction of the partner, `0.0..0.5`. Both samples of a pair can be the partner, so that half
+    /// the range of Beta(1, 1) is enough.
     pub share: f64,
+    /// For CutMix, the position of the rectangle, each coordinate in `0.0..1.0`.
     cut: Option<(f64, f64)>,
 }
 
-/// Whether and with whom sample `index` of `len` is mixed in an epoch.
+/// Decides whether and with which partner sample `index` of `len` is mixed in an epoch.
 pub(crate) fn draw(mix: Mix, seed: u64, epoch: u64, index: u32, len: u32) -> Option<Mixture> {
     if mix == Mix::None || len < 2 {
         return None;
     }
-    let mut stream = Stream::keyed(&[stream::name("mix"), seed, epoch, u64::from(index)]);
-    if stream.unit() >= MIXED {
+    let mut rng = Rng::from_key(&[rng::hash_text("mix"), seed, epoch, u64::from(index)]);
+    if rng.uniform() >= MIXED_FRACTION {
         return None;
     }
-    let other = stream.below(u64::from(len) - 1) as u32;
-    let share = stream.between(0.0, 0.5);
-    let coin = stream.unit() < 0.5;
-    let place = (stream.unit(), stream.unit());
+    let other = rng.below(u64::from(len) - 1) as u32;
+    let share = rng.range(0.0, 0.5);
+    let coin = rng.uniform() < 0.5;
+    let position = (rng.uniform(), rng.uniform());
     let cuts = match mix {
         Mix::CutMix => true,
         Mix::Both => coin,
         Mix::None | Mix::Mixup => false,
     };
     Some(Mixture {
-        // Never itself.
+        // Never the sample itself.
         partner: other + u32::from(other >= index),
         share,
-        cut: cuts.then_some(place),
+        cut: cuts.then_some(position),
     })
 }
 
 impl Mixture {
-    /// Mixes three planes of `size * size` bytes with the partner's. Gives the share of the partner that came of it.
+    /// Mixes three planes of `size * size` bytes with those of the partner. Returns the actual
+    /// fraction of the partner.
     pub(crate) fn blend(&self, own: &mut [u8], partner: &[u8], size: u32) -> f32 {
         let Some((across, down)) = self.cut else {
             let share = (self.share * 256.0).round() as u32;
@@ -89,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partners_come_from_the_whole_dataset_and_never_are_the_sample_itself() {
+    fn every_other_sample_can_be_a_partner() {
         let mut seen = [false; 20];
         let mut mixed = 0;
         for epoch in 0..1000 {
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_what_the_pixels_show() {
+    fn the_fraction_is_that_of_the_pixels() {
         for cut in [None, Some((0.0, 0.0)), Some((0.99, 0.5))] {
             for share in [0.0, 0.1, 0.3, 0.4999] {
                 let (mut own, partner) = (vec![0u8; 3 * 256], vec![255u8; 3 * 256]);
@@ -117,14 +120,14 @@ mod tests {
                     share,
                     cut,
                 };
-                let told = mixture.blend(&mut own, &partner, 16);
-                let shown =
+                let returned = mixture.blend(&mut own, &partner, 16);
+                let actual =
                     own.iter().map(|v| f32::from(*v)).sum::<f32>() / (255.0 * own.len() as f32);
                 assert!(
-                    (told - shown).abs() < 3e-3,
-                    "{cut:?} {share}: {told} and {shown}"
+                    (returned - actual).abs() < 3e-3,
+                    "{cut:?} {share}: {returned} and {actual}"
                 );
-                assert!((f64::from(told) - share).abs() < 0.07);
+                assert!((f64::from(returned) - share).abs() < 0.07);
             }
         }
     }

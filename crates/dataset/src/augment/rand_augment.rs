@@ -1,19 +1,20 @@
-//! RandAugment (Cubuk et al. 2020): a few operations drawn at random, each as strong as the others. Works on a square of rows of
-//! red, green, blue. Only operations that every machine rounds alike are used: angles come from tangents, not from sines.
+//! RandAugment (Cubuk et al. 2020): a few random operations of equal strength on a square of
+//! interleaved RGB pixels. Only operations that round alike on every machine are used: angles come
+//! from tangents, not from sines.
 
-use super::whole_grey;
-use crate::stream::Stream;
+use super::gray::gray_thousandths;
+use crate::rng::Rng;
 
-/// Operations a sample.
+/// Operations per sample.
 const OPERATIONS: usize = 2;
-/// How strong each may be, of 30.
+/// Strength of each operation: magnitude 9 of 30.
 const MAGNITUDE: f64 = 9.0 / 30.0;
-/// What lies beyond the edge.
+/// Color of pixels beyond the edge.
 const BEYOND: u8 = 128;
-/// The strongest turn: tangent of half of 30 degrees.
-const MOST_HALF_TANGENT: f64 = 0.267_949_192_431_122_7;
+/// Tangent of half the largest rotation, which is 30 degrees.
+const MAX_HALF_TANGENT: f64 = 0.267_949_192_431_122_7;
 
-/// The operations, of which each is as likely as any other.
+/// The operations, all equally likely.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operation {
     Identity,
@@ -22,7 +23,7 @@ enum Operation {
     Rotate,
     Solarize,
     Posterize,
-    Colour,
+    Color,
     Contrast,
     Brightness,
     Sharpness,
@@ -39,7 +40,7 @@ const ALL: [Operation; 14] = [
     Operation::Rotate,
     Operation::Solarize,
     Operation::Posterize,
-    Operation::Colour,
+    Operation::Color,
     Operation::Contrast,
     Operation::Brightness,
     Operation::Sharpness,
@@ -49,63 +50,75 @@ const ALL: [Operation; 14] = [
     Operation::ShiftY,
 ];
 
-/// Draws operations and carries them out on a square of `size` pixels.
-pub(super) fn vary(rgb: &mut Vec<u8>, size: u32, stream: &mut Stream) {
+/// Applies random operations to a square of `size` by `size` pixels.
+pub(super) fn apply(rgb: &mut Vec<u8>, size: u32, rng: &mut Rng) {
     for _ in 0..OPERATIONS {
-        let operation = ALL[stream.below(ALL.len() as u64) as usize];
-        let sign = if stream.unit() < 0.5 { -1.0 } else { 1.0 };
-        carry_out(operation, rgb, size as usize, sign * MAGNITUDE);
+        let operation = ALL[rng.below(ALL.len() as u64) as usize];
+        let sign = if rng.uniform() < 0.5 { -1.0 } else { 1.0 };
+        apply_operation(operation, rgb, size as usize, sign * MAGNITUDE);
     }
 }
 
-/// `strength` is from -1 to 1; operations without a direction take its size.
-fn carry_out(operation: Operation, rgb: &mut Vec<u8>, size: usize, strength: f64) {
+/// Applies one operation. `strength` is in -1..=1; operations without a direction use its absolute
+/// value.
+fn apply_operation(operation: Operation, rgb: &mut Vec<u8>, size: usize, strength: f64) {
     let factor = (1.0 + 0.9 * strength) as f32;
-    let around = |strength: f64| strength * 0.3;
     match operation {
         Operation::Identity => {}
-        Operation::AutoContrast => by_channel(rgb, stretched),
-        Operation::Equalize => by_channel(rgb, equalized),
+        Operation::AutoContrast => map_channels(rgb, auto_contrast_table),
+        Operation::Equalize => map_channels(rgb, equalize_table),
         Operation::Solarize => {
             let from = (256.0 * (1.0 - strength.abs())) as u32;
-            each(rgb, |v| if u32::from(v) >= from { 255 - v } else { v });
+            map_values(rgb, |v| if u32::from(v) >= from { 255 - v } else { v });
         }
         Operation::Posterize => {
-            let kept = 8 - (4.0 * strength.abs()).round() as u32;
-            let mask = (0xFFu32 << (8 - kept)) as u8;
-            each(rgb, |v| v & mask);
+            let bits = 8 - (4.0 * strength.abs()).round() as u32;
+            let mask = (0xFFu32 << (8 - bits)) as u8;
+            map_values(rgb, |v| v & mask);
         }
-        Operation::Brightness => each(rgb, |v| rounded(f32::from(v) * factor)),
+        Operation::Brightness => map_values(rgb, |v| rounded(f32::from(v) * factor)),
         Operation::Contrast => {
             let pixels = (rgb.len() / 3).max(1) as u64;
-            let total: u64 = rgb.chunks_exact(3).map(whole_grey).sum();
+            let total: u64 = rgb.chunks_exact(3).map(gray_thousandths).sum();
             let mean = (total as f64 / pixels as f64 / 1000.0) as f32;
-            each(rgb, |v| rounded(mean + (f32::from(v) - mean) * factor));
+            map_values(rgb, |v| rounded(mean + (f32::from(v) - mean) * factor));
         }
-        Operation::Colour => {
+        Operation::Color => {
             for pixel in rgb.chunks_exact_mut(3) {
-                let grey = whole_grey(pixel) as f32 / 1000.0;
+                let gray = gray_thousandths(pixel) as f32 / 1000.0;
                 for value in pixel {
-                    *value = rounded(grey + (f32::from(*value) - grey) * factor);
+                    *value = rounded(gray + (f32::from(*value) - gray) * factor);
                 }
             }
         }
         Operation::Sharpness => sharpen(rgb, size, factor),
         Operation::Rotate => {
             // With t = tan(angle / 2): cos = (1 - t²) / (1 + t²), sin = 2 t / (1 + t²).
-            let t = strength * MOST_HALF_TANGENT;
+            let t = strength * MAX_HALF_TANGENT;
             let (cos, sin) = ((1.0 - t * t) / (1.0 + t * t), 2.0 * t / (1.0 + t * t));
-            *rgb = moved(rgb, size, [cos, sin, -sin, cos], (0.0, 0.0));
+            *rgb = transform(rgb, size, AffineMap::linear([cos, sin, -sin, cos]));
         }
-        Operation::ShearX => *rgb = moved(rgb, size, [1.0, around(strength), 0.0, 1.0], (0.0, 0.0)),
-        Operation::ShearY => *rgb = moved(rgb, size, [1.0, 0.0, around(strength), 1.0], (0.0, 0.0)),
-        Operation::ShiftX | Operation::ShiftY => {
-            let by = 0.45 * strength * size as f64;
-            let shift = match operation {
-                Operation::ShiftX => (by, 0.0),
-                _ => (0.0, by),
-            };
-            *rgb = moved(rgb, size, [1.0, 0.0, 0.0, 1.0], shift);
+        Operation::ShearX => {
+            *rgb = transform(
+                rgb,
+                size,
+                AffineMap::linear([1.0, strength * 0.3, 0.0, 1.0]),
+            );
+        }
+        Operation::ShearY => {
+            *rgb = transform(
+                rgb,
+                size,
+                AffineMap::linear([1.0, 0.0, strength * 0.3, 1.0]),
+            );
+        }
+        Operation::ShiftX => {
+            let right = 0.45 * strength * size as f64;
+            *rgb = transform(rgb, size, AffineMap::shift(right, 0.0));
+        }
+        Operation::ShiftY => {
+            let down = 0.45 * strength * size as f64;
+            *rgb = transform(rgb, size, AffineMap::shift(0.0, down));
         }
     }
 }
@@ -114,12 +127,12 @@ fn rounded(value: f32) -> u8 {
     (value + 0.5).clamp(0.0, 255.0) as u8
 }
 
-fn each(rgb: &mut [u8], of: impl Fn(u8) -> u8) {
-    rgb.iter_mut().for_each(|value| *value = of(*value));
+fn map_values(rgb: &mut [u8], map: impl Fn(u8) -> u8) {
+    rgb.iter_mut().for_each(|value| *value = map(*value));
 }
 
-/// Maps each channel by a table that its histogram gives.
-fn by_channel(rgb: &mut [u8], table: fn(&[u32; 256]) -> [u8; 256]) {
+/// Maps each channel by a table that is computed from its histogram.
+fn map_channels(rgb: &mut [u8], table: fn(&[u32; 256]) -> [u8; 256]) {
     for channel in 0..3 {
         let mut counts = [0u32; 256];
         let values = rgb.iter().skip(channel).step_by(3);
@@ -130,8 +143,8 @@ fn by_channel(rgb: &mut [u8], table: fn(&[u32; 256]) -> [u8; 256]) {
     }
 }
 
-/// The darkest to black, the brightest to white.
-fn stretched(counts: &[u32; 256]) -> [u8; 256] {
+/// Maps the darkest level to black and the brightest to white.
+fn auto_contrast_table(counts: &[u32; 256]) -> [u8; 256] {
     let least = counts.iter().position(|n| *n > 0).unwrap_or(0);
     let most = counts.iter().rposition(|n| *n > 0).unwrap_or(255);
     std::array::from_fn(|v| match most - least {
@@ -140,8 +153,8 @@ fn stretched(counts: &[u32; 256]) -> [u8; 256] {
     })
 }
 
-/// Every brightness as frequent as any other, as far as that goes.
-fn equalized(counts: &[u32; 256]) -> [u8; 256] {
+/// Makes all levels about equally frequent.
+fn equalize_table(counts: &[u32; 256]) -> [u8; 256] {
     let total: u32 = counts.iter().sum();
     let last = counts.iter().rev().find(|n| **n > 0).copied().unwrap_or(0);
     let step = (total - last) / 255;
@@ -156,7 +169,8 @@ fn equalized(counts: &[u32; 256]) -> [u8; 256] {
     })
 }
 
-/// Mixes with a blurred copy: a factor above 1 sharpens, one below blurs. The outermost pixels stay.
+/// Mixes the image with a blurred copy. A factor above 1 sharpens, one below 1 blurs. The outermost
+/// pixels stay unchanged.
 fn sharpen(rgb: &mut [u8], size: usize, factor: f32) {
     let before = rgb.to_vec();
     for y in 1..size.saturating_sub(1) {
@@ -177,22 +191,53 @@ fn sharpen(rgb: &mut [u8], size: usize, factor: f32) {
     }
 }
 
-/// Takes each pixel from where the matrix about the middle, and the shift, say; between four pixels it is mixed of them.
-fn moved(rgb: &[u8], size: usize, [a, b, c, d]: [f64; 4], (right, down): (f64, f64)) -> Vec<u8> {
+/// Maps a pixel of the result to its position in the source.
+#[derive(Clone, Copy)]
+struct AffineMap {
+    /// Row-major matrix, applied around the center.
+    matrix: [f64; 4],
+    /// Shift to the right in pixels.
+    right: f64,
+    /// Shift down in pixels.
+    down: f64,
+}
+
+impl AffineMap {
+    fn linear(matrix: [f64; 4]) -> Self {
+        Self {
+            matrix,
+            right: 0.0,
+            down: 0.0,
+        }
+    }
+
+    fn shift(right: f64, down: f64) -> Self {
+        Self {
+            matrix: [1.0, 0.0, 0.0, 1.0],
+            right,
+            down,
+        }
+    }
+}
+
+/// Transforms the image with bilinear interpolation. Each pixel comes from the position that the
+/// map gives.
+fn transform(rgb: &[u8], size: usize, map: AffineMap) -> Vec<u8> {
+    let [a, b, c, d] = map.matrix;
     let middle = (size as f64 - 1.0) / 2.0;
     let pixel = |x: i64, y: i64, channel: usize| {
-        let inside = (0..size as i64).contains(&x) && (0..size as i64).contains(&y);
-        match inside {
-            true => f64::from(rgb[(y as usize * size + x as usize) * 3 + channel]),
-            false => f64::from(BEYOND),
+        if (0..size as i64).contains(&x) && (0..size as i64).contains(&y) {
+            f64::from(rgb[(y as usize * size + x as usize) * 3 + channel])
+        } else {
+            f64::from(BEYOND)
         }
     };
     let mut out = Vec::with_capacity(rgb.len());
     for y in 0..size {
         for x in 0..size {
             let (dx, dy) = (x as f64 - middle, y as f64 - middle);
-            let from_x = a * dx + b * dy + middle + right;
-            let from_y = c * dx + d * dy + middle + down;
+            let from_x = a * dx + b * dy + middle + map.right;
+            let from_y = c * dx + d * dy + middle + map.down;
             let (left, top) = (from_x.floor(), from_y.floor());
             let (fx, fy) = (from_x - left, from_y - top);
             let (left, top) = (left as i64, top as i64);
@@ -212,7 +257,7 @@ fn moved(rgb: &[u8], size: usize, [a, b, c, d]: [f64; 4], (right, down): (f64, f
 mod tests {
     use super::*;
 
-    fn picture(size: usize) -> Vec<u8> {
+    fn image(size: usize) -> Vec<u8> {
         let pixel = |i: usize| {
             [
                 (i * 7 % 200) as u8 + 20,
@@ -224,42 +269,38 @@ mod tests {
     }
 
     #[test]
-    fn no_strength_changes_nothing() {
+    fn zero_strength_changes_nothing() {
         for operation in ALL {
             if matches!(operation, Operation::AutoContrast | Operation::Equalize) {
                 continue;
             }
-            let mut rgb = picture(12);
-            carry_out(operation, &mut rgb, 12, 0.0);
-            let furthest = rgb
-                .iter()
-                .zip(picture(12))
-                .map(|(a, b)| a.abs_diff(b))
-                .max();
+            let mut rgb = image(12);
+            apply_operation(operation, &mut rgb, 12, 0.0);
+            let furthest = rgb.iter().zip(image(12)).map(|(a, b)| a.abs_diff(b)).max();
             assert!(furthest <= Some(1), "{operation:?}: {furthest:?}");
         }
     }
 
     #[test]
-    fn every_operation_changes_something_and_keeps_the_size() {
+    fn every_operation_changes_pixels_and_keeps_the_size() {
         for operation in &ALL[1..] {
-            // Large enough for a level of brightness to have two pixels.
-            let mut rgb = picture(24);
-            carry_out(*operation, &mut rgb, 24, 0.6);
+            // Large enough that some level has two pixels.
+            let mut rgb = image(24);
+            apply_operation(*operation, &mut rgb, 24, 0.6);
             assert_eq!(rgb.len(), 24 * 24 * 3);
-            assert!(rgb != picture(24), "{operation:?}");
+            assert!(rgb != image(24), "{operation:?}");
         }
     }
 
     #[test]
-    fn a_shift_moves_pixels_and_a_turn_turns_them() {
+    fn a_shift_moves_pixels_and_a_rotation_rotates_them() {
         let mut rgb = vec![0; 9 * 9 * 3];
         rgb[(4 * 9 + 6) * 3] = 200;
-        let right = moved(&rgb, 9, [1.0, 0.0, 0.0, 1.0], (1.0, 0.0));
+        let right = transform(&rgb, 9, AffineMap::shift(1.0, 0.0));
         assert_eq!(right[(4 * 9 + 5) * 3], 200);
         assert_eq!(right[8 * 3], BEYOND);
-        let turned = moved(&rgb, 9, [0.0, 1.0, -1.0, 0.0], (0.0, 0.0));
-        let at = turned
+        let rotated = transform(&rgb, 9, AffineMap::linear([0.0, 1.0, -1.0, 0.0]));
+        let at = rotated
             .iter()
             .position(|v| *v == 200)
             .expect("it is still there");
@@ -267,9 +308,9 @@ mod tests {
     }
 
     #[test]
-    fn the_darkest_becomes_black_and_the_brightest_white() {
-        let mut rgb = picture(12);
-        carry_out(Operation::AutoContrast, &mut rgb, 12, 0.3);
+    fn auto_contrast_reaches_black_and_white() {
+        let mut rgb = image(12);
+        apply_operation(Operation::AutoContrast, &mut rgb, 12, 0.3);
         for channel in 0..3 {
             let values = || rgb.iter().skip(channel).step_by(3);
             assert_eq!((values().min(), values().max()), (Some(&0), Some(&255)));
@@ -277,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn the_same_place_gives_the_same_picture() {
+    fn the_same_key_gives_the_same_image() {
         let made = |n| {
-            let mut rgb = picture(12);
-            vary(&mut rgb, 12, &mut Stream::keyed(&[n]));
+            let mut rgb = image(12);
+            apply(&mut rgb, 12, &mut Rng::from_key(&[n]));
             rgb
         };
         assert_eq!(made(3), made(3));

@@ -1,18 +1,18 @@
-//! An order over samples in which those of similar length stand in one effective batch, so that little is padded. A function
-//! of (seed, epoch, lengths, effective batch) alone: it never sees the pieces into which a batch is split.
+//! An order of samples that puts similar lengths into one effective batch, so that little is
+//! padded. It depends only on (seed, epoch, lengths, effective batch), never on the micro-batches.
 
-use crate::stream::{self, Stream};
+use crate::rng::{self, Rng};
 
-/// Lengths of one bucket differ by this factor at most.
+/// Largest ratio of two lengths in one bucket.
 const BUCKET_RATIO: f64 = 1.25;
 
-/// The order of samples over a whole run, batches of similar length together.
+/// The order of samples over a run, in batches of similar lengths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buckets {
     seed: u64,
     effective_batch: usize,
     lengths: Vec<u32>,
-    /// Samples by bucket, the shortest first.
+    /// Samples by bucket, the shortest bucket first.
     buckets: Vec<Vec<u32>>,
 }
 
@@ -34,38 +34,39 @@ impl Buckets {
         }
     }
 
-    /// Steps an epoch: samples over effective batch, rounded up.
+    /// Steps per epoch: samples divided by the effective batch, rounded up.
     pub fn steps_per_epoch(&self) -> u64 {
         self.lengths.len().div_ceil(self.effective_batch) as u64
     }
 
-    /// All samples once, in the order of this epoch: its batches one behind the other, the short one last.
+    /// All samples in the order of an epoch: its batches one after the other, the short one last.
     pub fn epoch(&self, epoch: u64) -> Vec<u32> {
-        let mut stream = Stream::keyed(&[stream::name("buckets"), self.seed, epoch]);
-        let mut line: Vec<u32> = Vec::with_capacity(self.lengths.len());
+        let mut rng = Rng::from_key(&[rng::hash_text("buckets"), self.seed, epoch]);
+        let mut order: Vec<u32> = Vec::with_capacity(self.lengths.len());
         for bucket in &self.buckets {
-            let first = line.len();
-            line.extend(bucket);
-            shuffle(&mut line[first..], &mut stream);
-        }
-        // The short batch comes from anywhere, so that no length is seen less often in a whole one.
-        let short = line.len() % self.effective_batch;
-        let from = stream.below((line.len() - short) as u64 + 1) as usize;
-        let last: Vec<u32> = line.drain(from..from + short).collect();
-        let mut batches: Vec<&[u32]> = line.chunks(self.effective_batch).collect();
-        shuffle(&mut batches, &mut stream);
-        batches.push(&last);
-        let mut order = Vec::with_capacity(self.lengths.len());
-        for batch in batches {
             let first = order.len();
-            order.extend(batch);
-            // The longest first: a step that does not fit is known by its first piece.
-            order[first..].sort_by_key(|sample| std::cmp::Reverse(self.lengths[*sample as usize]));
+            order.extend(bucket);
+            shuffle(&mut order[first..], &mut rng);
         }
-        order
+        // The short batch comes from a random position, so that no length is underrepresented in
+        // full batches.
+        let short = order.len() % self.effective_batch;
+        let from = rng.below((order.len() - short) as u64 + 1) as usize;
+        let last: Vec<u32> = order.drain(from..from + short).collect();
+        let mut batches: Vec<&[u32]> = order.chunks(self.effective_batch).collect();
+        shuffle(&mut batches, &mut rng);
+        batches.push(&last);
+        let mut sorted = Vec::with_capacity(self.lengths.len());
+        for batch in batches {
+            let first = sorted.len();
+            sorted.extend(batch);
+            // The longest first, so that a step that does not fit fails at its first micro-batch.
+            sorted[first..].sort_by_key(|sample| std::cmp::Reverse(self.lengths[*sample as usize]));
+        }
+        sorted
     }
 
-    /// The epoch and the samples of a step, counted from 0 over the whole run.
+    /// The epoch and the samples of a step. Steps are counted from 0 over the whole run.
     pub fn step(&self, step: u64) -> (u64, Vec<u32>) {
         let steps = self.steps_per_epoch().max(1);
         let first = (step % steps) as usize * self.effective_batch;
@@ -75,9 +76,9 @@ impl Buckets {
     }
 }
 
-fn shuffle<T>(items: &mut [T], stream: &mut Stream) {
+fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for last in (1..items.len()).rev() {
-        items.swap(last, stream.below(last as u64 + 1) as usize);
+        items.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }
 
@@ -86,15 +87,15 @@ mod tests {
     use super::*;
 
     fn lengths(seed: u64, n: usize) -> Vec<u32> {
-        let mut stream = Stream::keyed(&[seed]);
-        // Long tails, as texts have.
+        let mut rng = Rng::from_key(&[seed]);
+        // Long-tailed, like the lengths of texts.
         (0..n)
-            .map(|_| (4.0 * (4.0 * stream.unit()).exp()) as u32)
+            .map(|_| (4.0 * (4.0 * rng.uniform()).exp()) as u32)
             .collect()
     }
 
     #[test]
-    fn every_sample_comes_once_an_epoch() {
+    fn every_epoch_has_every_sample_once() {
         for seed in 0..40 {
             for (n, batch) in [
                 (0, 8),
@@ -119,31 +120,31 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_the_epoch_cut_in_order_and_pieces_the_step_cut_in_order() {
+    fn steps_and_micro_batches_cut_the_epoch_in_order() {
         for seed in 0..20 {
             let order = Buckets::new(seed, 32, lengths(seed, 333));
             let steps = order.steps_per_epoch();
-            let mut stream = Stream::keyed(&[seed, 9]);
+            let mut rng = Rng::from_key(&[seed, 9]);
             let mut joined: Vec<u32> = Vec::new();
             for step in 2 * steps..3 * steps {
                 let (epoch, batch) = order.step(step);
                 assert_eq!(epoch, 2);
-                // Whatever the sizes of the pieces, their samples together are the batch: it was fixed before.
+                // Micro-batches of any sizes have the samples of the step together.
                 let mut rest = batch.as_slice();
                 while !rest.is_empty() {
-                    let size = 1 + stream.below(rest.len() as u64) as usize;
-                    let (piece, others) = rest.split_at(size);
-                    joined.extend(piece);
+                    let size = 1 + rng.below(rest.len() as u64) as usize;
+                    let (micro_batch, others) = rest.split_at(size);
+                    joined.extend(micro_batch);
                     rest = others;
                 }
-                assert_eq!(order.step(step).1, batch, "asked again, the same");
+                assert_eq!(order.step(step).1, batch, "a step can be repeated");
             }
             assert_eq!(joined, order.epoch(2));
         }
     }
 
     #[test]
-    fn batches_hold_similar_lengths_and_little_is_padded() {
+    fn batches_of_similar_lengths_need_little_padding() {
         let lengths = lengths(5, 4000);
         let order = Buckets::new(1, 32, lengths.clone());
         let padded = |samples: &[u32]| {
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_differ_in_batches_and_in_their_order() {
+    fn epochs_have_different_batches() {
         let order = Buckets::new(1, 16, lengths(2, 400));
         assert_ne!(order.epoch(0), order.epoch(1));
         assert_eq!(order.epoch(3), order.epoch(3));

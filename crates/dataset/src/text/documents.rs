@@ -1,13 +1,13 @@
-//! The documents of one part of an inspected folder as tokens: one long array, and where each document ends. Tokens take one,
-//! two or four bytes each, as the vocabulary needs.
+//! The documents of one split as tokens: one long array, and the end of each document. A token
+//! takes one, two or four bytes, depending on the vocabulary.
 
-use super::inspection::TextInspection;
-use super::load;
-use super::tokens::Tokenizer;
+use super::read_samples::read_samples;
+use super::text_inspection::TextInspection;
+use super::tokenizer::Tokenizer;
 use crate::error::DatasetError;
-use crate::inspection::Part;
+use crate::types::Split;
 
-/// Documents as tokens.
+/// The documents of one split, as tokens.
 #[derive(Debug, Clone)]
 pub struct Documents {
     ids: Ids,
@@ -15,7 +15,7 @@ pub struct Documents {
     bytes: u64,
 }
 
-/// Tokens in as few bytes as they need.
+/// Tokens in the smallest integer type that fits the vocabulary.
 #[derive(Debug, Clone)]
 enum Ids {
     Narrow(Vec<u8>),
@@ -48,7 +48,7 @@ impl Ids {
         }
     }
 
-    /// Gives back what growing has left over.
+    /// Frees unused capacity.
     fn shrink(&mut self) {
         match self {
             Self::Narrow(all) => all.shrink_to_fit(),
@@ -57,27 +57,27 @@ impl Ids {
         }
     }
 
-    fn at(&self, place: usize) -> u32 {
+    fn at(&self, position: usize) -> u32 {
         match self {
-            Self::Narrow(ids) => u32::from(ids[place]),
-            Self::Medium(ids) => u32::from(ids[place]),
-            Self::Wide(ids) => ids[place],
+            Self::Narrow(ids) => u32::from(ids[position]),
+            Self::Medium(ids) => u32::from(ids[position]),
+            Self::Wide(ids) => ids[position],
         }
     }
 }
 
 impl Documents {
-    /// Reads one part of an inspected folder and splits it into tokens, in the order of its samples.
+    /// Reads and tokenizes the documents of a split, in the order of the inspection.
     ///
     /// # Errors
-    /// A file is gone or changed since the folder was looked at; the tokenizer cannot split a text.
+    /// A file is gone or changed since the inspection, or the tokenizer cannot encode a text.
     pub fn open(
         inspection: &TextInspection,
-        part: Part,
+        split: Split,
         tokenizer: &Tokenizer,
     ) -> Result<Self, DatasetError> {
-        let mut documents = Self::empty(tokenizer.ids());
-        load::texts(inspection, part, &mut |_, text| {
+        let mut documents = Self::empty(tokenizer.id_limit());
+        read_samples(inspection, split, &mut |_, text| {
             documents.push(&tokenizer.encode(text)?, text.len() as u64);
             Ok(())
         })?;
@@ -85,7 +85,7 @@ impl Documents {
         Ok(documents)
     }
 
-    /// No documents yet, of tokens below `vocabulary`.
+    /// An empty list of documents whose tokens are below `vocabulary`.
     pub fn empty(vocabulary: usize) -> Self {
         Self {
             ids: Ids::for_vocabulary(vocabulary),
@@ -94,7 +94,7 @@ impl Documents {
         }
     }
 
-    /// Adds a document of tokens below the vocabulary, which was `bytes` long as text.
+    /// Adds a document. Its tokens must be below the vocabulary; `bytes` is the length of its text.
     pub fn push(&mut self, tokens: &[u32], bytes: u64) {
         self.ids.extend(tokens);
         self.ends.push(self.ids.len());
@@ -106,29 +106,29 @@ impl Documents {
         self.ends.len()
     }
 
-    /// There are none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Tokens of all documents together.
+    /// Number of tokens of all documents.
     pub fn token_count(&self) -> usize {
         self.ids.len()
     }
 
-    /// Bytes of their texts in UTF-8, for bits per byte.
+    /// Bytes of all texts in UTF-8, for bits per byte.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Number of tokens of a document; `index` must be below `len`.
+    /// Number of tokens of a document. Panics if `index` is not below `len`.
     pub fn length(&self, index: usize) -> usize {
         self.ends[index] - self.start(index)
     }
 
-    /// A token of a document; both must be below what there is.
-    pub fn token(&self, index: usize, place: usize) -> u32 {
-        self.ids.at(self.start(index) + place)
+    /// The token of a document at a position. Panics if there is none.
+    pub fn token(&self, index: usize, position: usize) -> u32 {
+        self.ids.at(self.start(index) + position)
     }
 
     fn start(&self, index: usize) -> usize {

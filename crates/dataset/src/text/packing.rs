@@ -1,62 +1,64 @@
-//! Documents one behind the other, cut into windows of equal length: a function of (seed, epoch) and the documents. No token
-//! is predicted across a boundary, and a window says which of its tokens belong together.
+//! Packs documents into windows of equal length, depending only on (seed, epoch) and the documents.
+//! No token is predicted across a boundary, and a window tells which of its tokens belong together.
 //!
-//! A document t1 .. tn is n + 1 places: boundary -> t1, t1 -> t2, .. tn -> boundary. The places of all documents, in the
-//! order of the epoch, form a ring; an epoch begins somewhere on it, so that one document alone is cut elsewhere each time.
+//! A document t1 .. tn has n + 1 predictions: boundary -> t1, t1 -> t2, .. tn -> boundary. The
+//! predictions of all documents, in the order of the epoch, form a ring. An epoch starts at a
+//! random offset, so that a single document is cut at different positions in each epoch.
 
 use super::documents::Documents;
-use crate::stream::{self, Stream};
+use crate::rng::{self, Rng};
 use std::ops::Deref;
 
-/// The windows of one epoch, of documents that it borrows or shares.
+/// The windows of one epoch. `D` borrows or shares the documents.
 #[derive(Debug, Clone)]
 pub struct Packing<D> {
     documents: D,
-    /// Tokens of a window; the last one of an epoch may be shorter.
+    /// Tokens per window. The last window of an epoch may be shorter.
     length: usize,
-    /// Stands before the first and behind the last token of a document.
+    /// The token before the first and after the last token of a document.
     boundary: u32,
     /// Documents in the order of this epoch.
     order: Vec<u32>,
-    /// Places of the documents up to and with each, in that order.
+    /// Cumulative number of predictions, in that order.
     ends: Vec<u64>,
-    /// Place on the ring at which the epoch begins.
-    begin: u64,
+    /// Position on the ring at which the epoch starts.
+    offset: u64,
 }
 
-/// A window: as many targets as inputs.
+/// A window of tokens. All lists have the same length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Window {
-    /// Tokens read.
+    /// Input tokens.
     pub inputs: Vec<u32>,
-    /// The token that follows each.
+    /// The token that follows each input token.
     pub targets: Vec<u32>,
-    /// Numbers the documents of the window from 0: a token may look at those of its own number only.
+    /// The document of each token, counted from 0 in the window. A token may only attend to tokens
+    /// of its own document.
     pub documents: Vec<u32>,
-    /// Place of each token among those of its document in this window, from 0.
+    /// Position of each token in its document, counted from 0 within the window.
     pub positions: Vec<u32>,
 }
 
 impl<D: Deref<Target = Documents>> Packing<D> {
-    /// The windows of an epoch of training: documents shuffled, begun somewhere.
+    /// The windows of a training epoch: shuffled documents, from a random offset.
     pub fn shuffled(documents: D, length: usize, boundary: u32, seed: u64, epoch: u64) -> Self {
         let mut order: Vec<u32> = (0..documents.len() as u32).collect();
-        let mut stream = Stream::keyed(&[stream::name("packing"), seed, epoch]);
+        let mut rng = Rng::from_key(&[rng::hash_text("packing"), seed, epoch]);
         for last in (1..order.len()).rev() {
-            order.swap(last, stream.below(last as u64 + 1) as usize);
+            order.swap(last, rng.below(last as u64 + 1) as usize);
         }
-        let mut packing = Self::of(documents, length, boundary, order);
-        packing.begin = stream.below(packing.places().max(1));
+        let mut packing = Self::new(documents, length, boundary, order);
+        packing.offset = rng.below(packing.predictions().max(1));
         packing
     }
 
-    /// The windows for measuring: documents in order, from the first token.
+    /// The windows for evaluation: documents in order, from the first token.
     pub fn in_order(documents: D, length: usize, boundary: u32) -> Self {
         let order = (0..documents.len() as u32).collect();
-        Self::of(documents, length, boundary, order)
+        Self::new(documents, length, boundary, order)
     }
 
-    fn of(documents: D, length: usize, boundary: u32, order: Vec<u32>) -> Self {
+    fn new(documents: D, length: usize, boundary: u32, order: Vec<u32>) -> Self {
         let mut total = 0;
         let ends = order
             .iter()
@@ -71,39 +73,38 @@ impl<D: Deref<Target = Documents>> Packing<D> {
             boundary,
             order,
             ends,
-            begin: 0,
+            offset: 0,
         }
     }
 
-    /// Tokens predicted in an epoch, boundaries included: the same for every epoch.
-    pub fn places(&self) -> u64 {
+    /// Number of predictions per epoch, including boundaries.
+    pub fn predictions(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Number of windows: the same for every epoch.
+    /// Number of windows per epoch.
     pub fn len(&self) -> usize {
-        self.places().div_ceil(self.length as u64) as usize
+        self.predictions().div_ceil(self.length as u64) as usize
     }
 
-    /// There are none.
+    /// Whether there are no windows.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// One window; `index` must be below `len`.
+    /// One window. Panics if `index` is not below `len`.
     pub fn window(&self, index: usize) -> Window {
-        let total = self.places();
+        let total = self.predictions();
         let first = index as u64 * self.length as u64;
         let count = (self.length as u64).min(total - first) as usize;
         let mut window = Window::default();
-        let mut place = (self.begin + first) % total;
-        let mut turn = self.ends.partition_point(|end| *end <= place);
+        let mut ring = (self.offset + first) % total;
+        let mut nth = self.ends.partition_point(|end| *end <= ring);
         let (mut number, mut position) = (0, 0);
         for _ in 0..count {
-            let document = self.order[turn] as usize;
+            let document = self.order[nth] as usize;
             let length = self.documents.length(document);
-            let within =
-                (place - turn.checked_sub(1).map_or(0, |before| self.ends[before])) as usize;
+            let within = (ring - nth.checked_sub(1).map_or(0, |before| self.ends[before])) as usize;
             let before = within
                 .checked_sub(1)
                 .map(|at| self.documents.token(document, at));
@@ -113,11 +114,11 @@ impl<D: Deref<Target = Documents>> Packing<D> {
             window.documents.push(number);
             window.positions.push(position);
             position += 1;
-            place += 1;
-            if place == self.ends[turn] {
+            ring += 1;
+            if ring == self.ends[nth] {
                 (number, position) = (number + 1, 0);
-                turn = (turn + 1) % self.order.len();
-                place %= total;
+                nth = (nth + 1) % self.order.len();
+                ring %= total;
             }
         }
         window
@@ -141,7 +142,7 @@ mod tests {
         documents
     }
 
-    /// Every pair of a token and its follower, sorted.
+    /// Every pair of an input and its target, sorted.
     fn pairs(windows: &[Window]) -> Vec<(u32, u32)> {
         let mut all: Vec<(u32, u32)> = windows
             .iter()
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_predicted_whole_and_ends_at_its_boundary() {
+    fn a_document_ends_with_its_boundary() {
         let documents = documents(&[3, 2]);
         let packing = Packing::in_order(&documents, 5, END);
         let first = packing.window(0);
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(first.positions, [0, 1, 2, 3, 0]);
         let last = packing.window(1);
         assert_eq!((last.inputs, last.targets), (vec![50, 51], vec![51, END]));
-        assert_eq!((packing.len(), packing.places()), (2, 7));
+        assert_eq!((packing.len(), packing.predictions()), (2, 7));
     }
 
     #[test]
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_follows_one_of_another_document() {
+    fn no_token_follows_a_token_of_another_document() {
         let documents = documents(&[9, 4, 17]);
         for epoch in 0..8 {
             for window in windows(&Packing::shuffled(&documents, 7, END, 1, epoch)) {
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_the_same_whenever_it_is_asked_for() {
+    fn an_epoch_can_be_repeated() {
         let documents = documents(&[30, 20, 10]);
         let of = |seed, epoch| windows(&Packing::shuffled(&documents, 8, END, seed, epoch));
         assert_eq!(of(1, 2), of(1, 2));
@@ -218,6 +219,10 @@ mod tests {
         assert_ne!(of(1, 2), of(2, 2));
         let alone = self::documents(&[100]);
         let of = |epoch| windows(&Packing::shuffled(&alone, 8, END, 1, epoch));
-        assert_ne!(of(0), of(1), "one document alone is cut elsewhere");
+        assert_ne!(
+            of(0),
+            of(1),
+            "a single document is cut at different positions"
+        );
     }
 }

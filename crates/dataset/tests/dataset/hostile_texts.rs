@@ -1,8 +1,9 @@
-//! Texts that are broken, huge or made to hurt: each is left out with a reason, and nothing grows without bound.
+//! Broken, huge or malicious files of texts: each is left out with a reason, and memory stays
+//! bounded.
 
 use crate::support::Folder;
-use crate::texts::{found, look_at};
-use dataset::{Part, Task, TextInspection, TextOptions, TextRows};
+use crate::text_tables::{found, look_at};
+use dataset::{Split, Task, TextDataset, TextInspection, TextOptions};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -10,7 +11,7 @@ use parquet::schema::parser::parse_message_type;
 use std::fs::File;
 use std::sync::Arc;
 
-/// A Parquet file of texts and labels; a missing text is null.
+/// A Parquet file of texts and labels. A missing text is null.
 fn parquet_of(rows: &[(Option<&str>, i64)], labels: &[&str]) -> Vec<u8> {
     let schema = "message rows { optional binary text (utf8); required int64 label; }";
     let schema = Arc::new(parse_message_type(schema).expect("it is a schema"));
@@ -24,11 +25,11 @@ fn parquet_of(rows: &[(Option<&str>, i64)], labels: &[&str]) -> Vec<u8> {
         .build();
     let mut bytes = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties))
-        .expect("memory takes bytes");
-    let mut group = writer.next_row_group().expect("memory takes bytes");
+        .expect("memory can be written");
+    let mut group = writer.next_row_group().expect("memory can be written");
     let mut column = group
         .next_column()
-        .expect("memory takes bytes")
+        .expect("memory can be written")
         .expect("there is one");
     let texts: Vec<ByteArray> = rows
         .iter()
@@ -42,20 +43,20 @@ fn parquet_of(rows: &[(Option<&str>, i64)], labels: &[&str]) -> Vec<u8> {
     column
         .typed::<ByteArrayType>()
         .write_batch(&texts, Some(&present), None)
-        .expect("memory takes bytes");
-    column.close().expect("memory takes bytes");
+        .expect("memory can be written");
+    column.close().expect("memory can be written");
     let mut column = group
         .next_column()
-        .expect("memory takes bytes")
+        .expect("memory can be written")
         .expect("there is one");
     let numbers: Vec<i64> = rows.iter().map(|(_, label)| *label).collect();
     column
         .typed::<Int64Type>()
         .write_batch(&numbers, None, None)
-        .expect("memory takes bytes");
-    column.close().expect("memory takes bytes");
-    group.close().expect("memory takes bytes");
-    writer.close().expect("memory takes bytes");
+        .expect("memory can be written");
+    column.close().expect("memory can be written");
+    group.close().expect("memory can be written");
+    writer.close().expect("memory can be written");
     bytes
 }
 
@@ -68,7 +69,7 @@ fn reason(found: &TextInspection, file: &str) -> String {
 }
 
 #[test]
-fn parquet_gives_texts_and_the_names_of_its_labels() {
+fn parquet_has_texts_and_the_names_of_its_labels() {
     let folder = Folder::new();
     let rows: Vec<(Option<String>, i64)> = (0..1500)
         .map(|i| {
@@ -91,8 +92,8 @@ fn parquet_gives_texts_and_the_names_of_its_labels() {
         .collect();
     assert_eq!(classes, [("down", 999), ("up", 500)]);
     assert_eq!(found.skipped_rows[0].describe_lines(), "line 8");
-    let of = |part| TextRows::open(&found, part).expect("nothing changed");
-    let (train, held_out) = (of(Part::Train), of(Part::HeldOut));
+    let of = |part| TextDataset::open(&found, part).expect("no file changed");
+    let (train, held_out) = (of(Split::Train), of(Split::HeldOut));
     let all = (0..train.len())
         .map(|i| train.row(i))
         .chain((0..held_out.len()).map(|i| held_out.row(i)));
@@ -101,7 +102,7 @@ fn parquet_gives_texts_and_the_names_of_its_labels() {
 }
 
 #[test]
-fn a_parquet_file_damaged_anywhere_costs_itself_only() {
+fn a_damaged_parquet_file_affects_only_itself() {
     let whole = parquet_of(
         &[
             (Some("good day"), 0),
@@ -117,7 +118,7 @@ fn a_parquet_file_damaged_anywhere_costs_itself_only() {
         let mut bytes = whole.clone();
         bytes[place] ^= 0xFF;
         folder.put("rows.parquet", &bytes);
-        // It may have other columns now, fewer rows, or be refused: it never takes the process along.
+        // It may have other columns, fewer rows, or be refused, but the process goes on.
         let found = found(&folder);
         assert!(!found.samples.is_empty());
     }
@@ -131,7 +132,7 @@ fn a_parquet_file_damaged_anywhere_costs_itself_only() {
 }
 
 #[test]
-fn a_small_parquet_file_that_promises_gigabytes_is_refused() {
+fn a_parquet_file_that_declares_gigabytes_is_refused() {
     // The first page header: type, then unpacked size as a variable-length number of one byte.
     let whole = parquet_of(&[(Some("good day"), 0), (Some("bad day"), 1)], &[]);
     let folder = Folder::new();
@@ -139,11 +140,11 @@ fn a_small_parquet_file_that_promises_gigabytes_is_refused() {
     assert_eq!(
         (whole[4], whole[6]),
         (0x15, 0x15),
-        "a page header stands behind the mark"
+        "a page header follows the magic bytes"
     );
     let size = whole[7];
     assert!(size < 0x80, "one byte");
-    // The same field, its number stretched over the next fields: two milliard and more.
+    // The same field with a number of five bytes: more than two billion.
     let mut bytes = whole.clone();
     bytes[7..12].copy_from_slice(&[0xFE, 0xFF, 0xFF, 0xFF, 0x0F]);
     folder.put("rows.parquet", &bytes);
@@ -155,10 +156,10 @@ fn a_small_parquet_file_that_promises_gigabytes_is_refused() {
 }
 
 #[test]
-fn a_file_beyond_the_limit_is_never_read() {
+fn a_file_beyond_the_size_limit_is_not_read() {
     let folder = Folder::new();
     folder.put("small.csv", b"text,label\none,a\ntwo,b\nthree,a\n");
-    // Five gigabytes of nothing, which take no room on the disk.
+    // Sparse files of five gigabytes.
     for name in ["large.csv", "large.txt", "large.parquet", "large.jsonl"] {
         let file = File::create(folder.path().join(name)).expect("a file can be made");
         file.set_len(5_000_000_000).expect("it can be sparse");
@@ -167,7 +168,7 @@ fn a_file_beyond_the_limit_is_never_read() {
     for name in ["large.csv", "large.parquet", "large.jsonl"] {
         assert_eq!(
             reason(&found, name),
-            "It has 5000 MB; at most 536 are read from one file. Cut it into smaller files."
+            "It has 5000 MB; at most 536 MB are read from one file. Split it into smaller files."
         );
     }
     assert_eq!(found.samples.len(), 3);
@@ -181,7 +182,7 @@ fn a_file_beyond_the_limit_is_never_read() {
 }
 
 #[test]
-fn a_row_of_millions_and_a_quote_that_never_closes_are_left_out() {
+fn huge_rows_and_unclosed_quotes_are_left_out() {
     let folder = Folder::new();
     let mut csv = String::from("text,label\nshort,a\n");
     csv.push_str(&format!("{},b\nanother,b\n", "long ".repeat(400_000)));
@@ -204,7 +205,7 @@ fn a_row_of_millions_and_a_quote_that_never_closes_are_left_out() {
 }
 
 #[test]
-fn junk_by_the_name_of_text_is_no_text() {
+fn binary_files_named_like_texts_are_skipped() {
     let folder = Folder::new();
     let mut key = 1u64;
     let mut next = || {
@@ -229,13 +230,13 @@ fn junk_by_the_name_of_text_is_no_text() {
     assert!(reason(&found, "nuls.txt").contains("binary data"));
     assert!(reason(&found, "deep.jsonl").contains("no row that can be read"));
     assert_eq!(
-        found.count(Part::Train) + found.count(Part::HeldOut),
+        found.count(Split::Train) + found.count(Split::HeldOut),
         found.samples.len() as u64
     );
 }
 
 #[test]
-fn an_empty_table_and_a_header_alone_are_named() {
+fn empty_tables_and_headers_alone_are_skipped() {
     let folder = Folder::new();
     folder.put("rows.csv", b"text,label\none,a\ntwo,b\nthree,a\n");
     folder.put("head.csv", b"text,label\n");

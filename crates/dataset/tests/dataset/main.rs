@@ -1,19 +1,20 @@
-//! Claims about real shapes of folders and files, generated here: no network, no clock, no file of this machine but in `contract.rs`.
+//! Tests of detection, inspection and loading on generated folders. They need no network, and no
+//! files of this machine except in `dirty_folder.rs`.
 
 mod support;
 
-mod folders;
-mod contract;
-mod hostile;
+mod class_folders;
+mod dirty_folder;
+mod hostile_folders;
 
-mod photographs;
+mod image_samples;
+mod image_tables;
 
-mod loading;
+mod loader;
 
-mod choices;
-mod corpora;
+mod documents;
 mod hostile_texts;
-mod tables;
-mod texts;
+mod text_options;
+mod text_tables;
 
-mod watching;
+mod watch;

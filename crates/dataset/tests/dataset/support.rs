@@ -1,6 +1,8 @@
-//! Makes folders of small images, whole and broken, in a place that is removed afterwards.
+//! Creates temporary folders of small images, complete and broken.
 
-use dataset::{Augment, ImageDataset, ImageOptions, InspectOptions, Inspection, Part, inspect};
+use dataset::{
+    Augment, ImageDataset, ImageInspection, ImageOptions, InspectOptions, Split, inspect_images,
+};
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::{DynamicImage, ImageEncoder, ImageFormat, Rgb, RgbImage};
@@ -9,21 +11,21 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder under test.
+/// A temporary folder.
 pub struct Folder {
     root: TempDir,
 }
 
 impl Folder {
-    /// An empty one.
+    /// An empty folder.
     pub fn new() -> Self {
         Self {
-            root: tempfile::tempdir().expect("the system gives temporary folders"),
+            root: tempfile::tempdir().expect("a temporary folder can be created"),
         }
     }
 
-    /// One with a JPEG at each path.
-    pub fn of(paths: &[&str]) -> Self {
+    /// A folder with a JPEG at each path.
+    pub fn with_images(paths: &[&str]) -> Self {
         let folder = Self::new();
         for path in paths {
             folder.put(path, &jpeg(&scene(40, 30)));
@@ -35,16 +37,16 @@ impl Folder {
         self.root.path()
     }
 
-    /// Writes a file, with the folders above it.
+    /// Writes a file, and creates the folders above it.
     pub fn put(&self, path: &str, bytes: &[u8]) -> PathBuf {
         let file = self.root.path().join(path);
-        fs::create_dir_all(file.parent().expect("it stands in the folder"))
-            .expect("a temporary folder takes folders");
-        fs::write(&file, bytes).expect("a temporary folder takes files");
+        fs::create_dir_all(file.parent().expect("the file is inside the folder"))
+            .expect("a folder can be created");
+        fs::write(&file, bytes).expect("a file can be written");
         file
     }
 
-    pub fn inspect(&self) -> Inspection {
+    pub fn inspect(&self) -> ImageInspection {
         self.inspect_with(InspectOptions {
             held_out_fraction: 0.2,
             seed: 7,
@@ -52,23 +54,24 @@ impl Folder {
         })
     }
 
-    pub fn inspect_with(&self, options: InspectOptions) -> Inspection {
-        inspect(self.path(), &options, &|_| {}).expect("the folder can be read")
+    pub fn inspect_with(&self, options: InspectOptions) -> ImageInspection {
+        inspect_images(self.path(), &options, &|_| {}).expect("the folder can be read")
     }
 }
 
-/// The photographs of the training part, unvaried and uncached.
-pub fn plain(inspection: &Inspection, size: u32) -> ImageDataset {
+/// The training images, without augmentation and cache.
+pub fn plain(inspection: &ImageInspection, size: u32) -> ImageDataset {
     let options = ImageOptions {
         size,
         augment: Augment::None,
         mix: dataset::Mix::None,
         seed: 1,
     };
-    ImageDataset::open(inspection, Part::Train, options, None, 0)
+    ImageDataset::open(inspection, Split::Train, options, None, 0)
 }
 
-/// Four quarters of different colours: red and green above blue and white, so that no turn or mirror leaves it alike.
+/// Four quarters, red and green above blue and white, so that no rotation or mirroring leaves the
+/// image unchanged.
 pub fn scene(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         match (x * 2 < width, y * 2 < height) {
@@ -84,7 +87,7 @@ pub fn jpeg(image: &RgbImage) -> Vec<u8> {
     let mut bytes = Vec::new();
     JpegEncoder::new_with_quality(&mut bytes, 92)
         .encode_image(image)
-        .expect("memory takes bytes");
+        .expect("memory can be written");
     bytes
 }
 
@@ -92,7 +95,7 @@ pub fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     image
         .write_to(&mut bytes, format)
-        .expect("memory takes bytes");
+        .expect("memory can be written");
     bytes.into_inner()
 }
 
@@ -100,7 +103,7 @@ pub fn png(image: &RgbImage) -> Vec<u8> {
     encoded(&DynamicImage::ImageRgb8(image.clone()), ImageFormat::Png)
 }
 
-/// The smallest EXIF that holds an orientation.
+/// The smallest EXIF data with an orientation.
 pub fn exif(orientation: u8) -> Vec<u8> {
     let mut bytes = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
     bytes.extend([orientation, 0, 0, 0, 0, 0, 0]);
@@ -108,7 +111,7 @@ pub fn exif(orientation: u8) -> Vec<u8> {
 }
 
 /// A JPEG with an EXIF orientation.
-pub fn turned_jpeg(image: &RgbImage, orientation: u8) -> Vec<u8> {
+pub fn rotated_jpeg(image: &RgbImage, orientation: u8) -> Vec<u8> {
     let payload = [b"Exif\0\0".as_slice(), &exif(orientation)].concat();
     let mut bytes = jpeg(image);
     let segment = [
@@ -121,12 +124,12 @@ pub fn turned_jpeg(image: &RgbImage, orientation: u8) -> Vec<u8> {
 }
 
 /// A WebP with `before` in front of its EXIF orientation.
-pub fn turned_webp(image: &RgbImage, before: &[u8], orientation: u8) -> Vec<u8> {
+pub fn rotated_webp(image: &RgbImage, before: &[u8], orientation: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = WebPEncoder::new_lossless(&mut bytes);
     encoder
         .set_exif_metadata([before, &exif(orientation)].concat())
-        .expect("WebP carries EXIF");
+        .expect("WebP supports EXIF");
     encoder
         .write_image(
             image.as_raw(),
@@ -134,12 +137,12 @@ pub fn turned_webp(image: &RgbImage, before: &[u8], orientation: u8) -> Vec<u8> 
             image.height(),
             image::ExtendedColorType::Rgb8,
         )
-        .expect("memory takes bytes");
+        .expect("memory can be written");
     bytes
 }
 
-/// A JPEG whose frame header promises another size.
-pub fn jpeg_promising(width: u16, height: u16) -> Vec<u8> {
+/// A JPEG whose frame header declares another size.
+pub fn jpeg_declaring(width: u16, height: u16) -> Vec<u8> {
     let mut bytes = jpeg(&scene(40, 30));
     let frame = bytes
         .windows(2)
@@ -150,18 +153,18 @@ pub fn jpeg_promising(width: u16, height: u16) -> Vec<u8> {
     bytes
 }
 
-/// A PNG whose header, with a right checksum, promises another size.
-pub fn png_promising(width: u32, height: u32, bits: u8, colour_type: u8) -> Vec<u8> {
+/// A PNG whose header declares another size, with a correct checksum.
+pub fn png_declaring(width: u32, height: u32, bits: u8, color_type: u8) -> Vec<u8> {
     let mut bytes = png(&scene(40, 30));
     bytes[16..20].copy_from_slice(&width.to_be_bytes());
     bytes[20..24].copy_from_slice(&height.to_be_bytes());
-    bytes[24..26].copy_from_slice(&[bits, colour_type]);
+    bytes[24..26].copy_from_slice(&[bits, color_type]);
     let checksum = checksum(&bytes[12..29]);
     bytes[29..33].copy_from_slice(&checksum.to_be_bytes());
     bytes
 }
 
-/// CRC-32 as PNG wants it.
+/// The CRC-32 of a PNG chunk.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| {
         if crc & 1 == 1 {
@@ -175,7 +178,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Eight by eight pixels of one colour in four inks, written by hand: every block is "no change, end of block".
+/// A CMYK JPEG of eight by eight pixels of one color. Every block is "no change, end of block".
 pub fn cmyk_jpeg() -> Vec<u8> {
     let one_code = |class: u8| [&[0xFF, 0xC4, 0, 20, class, 1], [0; 16].as_slice()].concat();
     [

@@ -3,9 +3,8 @@
 #![allow(dead_code)]
 
 use candle_core::{DType, Device};
-use dataset::Sample;
-use models::Network;
-use runlog::{Interval, RunConfig};
+use dataset::ImageSample;
+use runlog::{Every, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Stream};
 use models::Network;

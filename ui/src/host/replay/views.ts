@@ -39,20 +39,20 @@ const classes = [...counts, ...sixty.map((name): [string, number] => [name, 60])
 
 export const inspection: InspectionView = {
   id: "demo", version: 1, name: "img_caltech101_20", path: "~/Pictures/img_caltech101_20", files_seen: 1218, reading: false,
-  refusal: null, task: "image classification", sample: "photograph", classes, samples: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
+  refusal: null, task: "image classification", sample: "image", classes, samples: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
   skipped: [
     { file: "ibis/image_0031.jpg", reason: "Ends after 12 of 48 kB. Copy it again to use it." },
     { file: "watch/banner.png", reason: "72 times wider than high; the limit is 50." },
     { file: "laptop/notes.heic", reason: "HEIC cannot be read. Save it as JPEG or PNG." },
   ],
   notes: ["The two smallest classes have 40: fewer than half of the largest."],
-  split: "20 % of each class, 243 photographs, chosen by seed 7",
+  split: "20 % of each class, 243 images, chosen by seed 7",
   plans: [{
     settings: {
       task: "image-classification", from: null, trains: "all", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
       checkpoint_every: "10min", max_system_fraction: 0.9, seed: 7,
     },
-    task: "Image classification", asks: "One sub-folder per class.", sample: "photograph", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]],
+    task: "Image classification", asks: "One sub-folder per class.", sample: "image", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]],
     can_begin: true, trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   }],

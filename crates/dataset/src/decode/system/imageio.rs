@@ -1,7 +1,8 @@
-//! macOS: ImageIO reads a file's properties and decodes it, Core Graphics draws it in 8-bit sRGB. Only what must be asked
-//! of the system stands here; limits, orientation and transparency are the caller's.
+//! macOS: ImageIO reads a file's properties and decodes it, and Core Graphics draws it in 8-bit
+//! sRGB. Only calls to the system are here; the caller handles limits, orientation and
+//! transparency.
 
-use super::{Alpha, Described, Drawn, SystemDecoder, Unread, damaged};
+use super::interface::{Alpha, Drawn, ImageProperties, SystemDecoder, Unreadable, damaged};
 use objc2::rc::autoreleasepool;
 use objc2_core_foundation::{
     CFBoolean, CFData, CFDictionary, CFNumber, CFRetained, CFString, CFType, CGPoint, CGRect,
@@ -17,33 +18,34 @@ use objc2_image_io::{
     kCGImageSourceShouldCacheImmediately,
 };
 
-/// The system's own decoders, whatever formats it has.
+/// The system's decoder for every format that it supports.
 pub(super) const DECODER: Option<SystemDecoder> = Some(SystemDecoder { describe, draw });
 
-/// Of 8-bit red, green, blue and alpha.
+/// 8-bit red, green, blue and alpha.
 const BYTES_PER_PIXEL: usize = 4;
 
-fn describe(file: &[u8]) -> Result<Described, Unread> {
-    // Loader threads have no pool of their own, and what ImageIO leaves in one would stay as long as they live.
+fn describe(file: &[u8]) -> Result<ImageProperties, Unreadable> {
+    // Loader threads have no autorelease pool of their own, so ImageIO's objects would otherwise
+    // stay as long as the thread lives.
     autoreleasepool(|_| Opened::new(file)?.describe())
 }
 
-fn draw(file: &[u8], described: &Described) -> Result<Drawn, Unread> {
-    autoreleasepool(|_| on_nothing(&*Opened::new(file)?.image(described)?, described))
+fn draw(file: &[u8], properties: &ImageProperties) -> Result<Drawn, Unreadable> {
+    autoreleasepool(|_| draw_on_transparent(&*Opened::new(file)?.image(properties)?, properties))
 }
 
-/// A file whose primary image is there as a whole.
+/// A file whose primary image is complete.
 struct Opened {
     source: CFRetained<CGImageSource>,
     primary: usize,
 }
 
 impl Opened {
-    fn new(file: &[u8]) -> Result<Self, Unread> {
+    fn new(file: &[u8]) -> Result<Self, Unreadable> {
         let data = CFData::from_bytes(file);
-        // SAFETY: the source keeps the data, which nobody changes; there are no options.
-        let source = unsafe { CGImageSource::with_data(&data, None) }.ok_or(Unread::Format)?;
-        // SAFETY: the source is whole; these calls read what it has found.
+        // SAFETY: the source retains the data, which never changes; there are no options.
+        let source = unsafe { CGImageSource::with_data(&data, None) }.ok_or(Unreadable::Format)?;
+        // SAFETY: the source is valid; these calls only read its state.
         let (status, count, primary) = unsafe {
             (
                 source.status(),
@@ -52,7 +54,7 @@ impl Opened {
             )
         };
         if status == CGImageSourceStatus::StatusUnknownType {
-            return Err(Unread::Format);
+            return Err(Unreadable::Format);
         }
         if status != CGImageSourceStatus::StatusComplete || primary >= count {
             return Err(incomplete(status));
@@ -62,25 +64,26 @@ impl Opened {
         Ok(opened)
     }
 
-    fn is_complete(&self) -> Result<(), Unread> {
-        // SAFETY: the index is that of an image which the source has.
+    fn is_complete(&self) -> Result<(), Unreadable> {
+        // SAFETY: the index is that of an image in the source.
         let status = unsafe { self.source.status_at_index(self.primary) };
-        match status == CGImageSourceStatus::StatusComplete {
-            true => Ok(()),
-            false => Err(incomplete(status)),
+        if status == CGImageSourceStatus::StatusComplete {
+            Ok(())
+        } else {
+            Err(incomplete(status))
         }
     }
 
-    fn describe(&self) -> Result<Described, Unread> {
+    fn describe(&self) -> Result<ImageProperties, Unreadable> {
         // SAFETY: the key is the system's own constant.
         let options = switches(&[(unsafe { kCGImageSourceShouldCache }, false)]);
-        // SAFETY: the index is that of an image which the source has; the options are a dictionary of strings to booleans.
+        // SAFETY: the index is that of an image in the source; the options map strings to booleans.
         let properties = unsafe {
             self.source
                 .properties_at_index(self.primary, Some(options.as_opaque()))
         };
         let properties = properties.ok_or_else(|| damaged("it has no properties"))?;
-        // SAFETY: the keys of these properties are strings and their values objects of the system's (CGImageSource.h).
+        // SAFETY: these properties map strings to Core Foundation objects (CGImageSource.h).
         let properties =
             unsafe { CFRetained::cast_unchecked::<CFDictionary<CFString, CFType>>(properties) };
         let number = |key: &CFString| {
@@ -88,7 +91,7 @@ impl Opened {
             value.downcast_ref::<CFNumber>()?.as_i64()
         };
         // SAFETY: these are the system's own constants.
-        let (width, height, depth, turn) = unsafe {
+        let (width, height, depth, orientation) = unsafe {
             (
                 kCGImagePropertyPixelWidth,
                 kCGImagePropertyPixelHeight,
@@ -97,14 +100,18 @@ impl Opened {
             )
         };
         let sides = [width, height].map(number);
-        Ok(Described::new(sides, number(depth), number(turn)))
+        Ok(ImageProperties::new(
+            sides,
+            number(depth),
+            number(orientation),
+        ))
     }
 
-    /// Decoded at once, so that what cannot be decoded is known before it is drawn. Not turned yet.
-    fn image(&self, described: &Described) -> Result<CFRetained<CGImage>, Unread> {
+    /// Decodes the image at once, so that a failure is known before drawing. Does not rotate it.
+    fn image(&self, properties: &ImageProperties) -> Result<CFRetained<CGImage>, Unreadable> {
         // SAFETY: the key is the system's own constant.
         let options = switches(&[(unsafe { kCGImageSourceShouldCacheImmediately }, true)]);
-        // SAFETY: the index is that of an image which the source has; the options are a dictionary of strings to booleans.
+        // SAFETY: the index is that of an image in the source; the options map strings to booleans.
         let image = unsafe {
             self.source
                 .image_at_index(self.primary, Some(options.as_opaque()))
@@ -112,24 +119,24 @@ impl Opened {
         let image = image.ok_or_else(|| damaged("the system gives no image"))?;
         self.is_complete()?;
         let (width, height) = (CGImage::width(Some(&image)), CGImage::height(Some(&image)));
-        described.agrees(width, height)?;
+        properties.check_size(width, height)?;
         Ok(image)
     }
 }
 
-/// Draws an image, pixel upon pixel, over nothing.
-fn on_nothing(image: &CGImage, described: &Described) -> Result<Drawn, Unread> {
+/// Draws an image at its own size on a transparent canvas.
+fn draw_on_transparent(image: &CGImage, properties: &ImageProperties) -> Result<Drawn, Unreadable> {
     let (width, height) = (
-        described.promise.width as usize,
-        described.promise.height as usize,
+        properties.header.width as usize,
+        properties.header.height as usize,
     );
     let mut rgba = vec![0; width * height * BYTES_PER_PIXEL];
     // SAFETY: the name is the system's own constant.
     let space = CGColorSpace::with_name(Some(unsafe { kCGColorSpaceSRGB }));
-    // Red first in memory, whatever the processor's byte order.
+    // Red comes first in memory, on any byte order.
     let layout = CGImageAlphaInfo::PremultipliedLast.0 | CGImageByteOrderInfo::Order32Big.0;
-    // SAFETY: the buffer holds `height` rows of `width` pixels and outlives the context, which alone touches it until it
-    // is dropped at the end of this function's drawing.
+    // SAFETY: the buffer holds `height` rows of `width` pixels and outlives the context, which
+    // alone uses it until it is dropped after drawing.
     let context = unsafe {
         CGBitmapContextCreate(
             rgba.as_mut_ptr().cast(),
@@ -162,7 +169,7 @@ fn on_nothing(image: &CGImage, described: &Described) -> Result<Drawn, Unread> {
     Ok(Drawn { rgba, alpha })
 }
 
-/// Options of ImageIO that are on or off.
+/// Boolean options of ImageIO.
 fn switches(options: &[(&CFString, bool)]) -> CFRetained<CFDictionary<CFString, CFBoolean>> {
     let (keys, values): (Vec<&CFString>, Vec<&CFBoolean>) = options
         .iter()
@@ -171,7 +178,7 @@ fn switches(options: &[(&CFString, bool)]) -> CFRetained<CFDictionary<CFString, 
     CFDictionary::from_slices(&keys, &values)
 }
 
-fn incomplete(status: CGImageSourceStatus) -> Unread {
+fn incomplete(status: CGImageSourceStatus) -> Unreadable {
     damaged(match status {
         CGImageSourceStatus::StatusUnexpectedEOF => "it ends too early",
         CGImageSourceStatus::StatusIncomplete | CGImageSourceStatus::StatusReadingHeader => {

@@ -1,6 +1,6 @@
-//! Elsewhere the system decodes nothing for Ebb: such files are named and counted.
+//! Other systems: no decoder. Their HEIC and AVIF files are named and counted as unsupported.
 
-use super::SystemDecoder;
+use super::interface::SystemDecoder;
 
-/// There is none here.
+/// This system has no decoder.
 pub(super) const DECODER: Option<SystemDecoder> = None;

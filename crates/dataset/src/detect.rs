@@ -1,0 +1,131 @@
+//! Detects the contents of a dropped folder or file, and the task that it is for. Images come
+//! first: a table beside images describes them. The folder is listed once for all inspections.
+
+use crate::decode::system;
+use crate::error::DatasetError;
+use crate::image_inspection::ImageInspection;
+use crate::inspect_images::inspect_listing;
+use crate::model_folder::{self, is_model_folder};
+use crate::options::{InspectOptions, TextOptions};
+use crate::readers::FileFormat;
+use crate::text::{TextInspection, inspect_texts};
+use crate::types::Task;
+use crate::walk::{Listing, resolve};
+use std::path::Path;
+
+/// A detected dataset, by the kind of its samples.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DetectedDataset {
+    /// Images, or a folder without anything that can be trained on.
+    Images(ImageInspection),
+    /// Texts with labels, or documents.
+    Texts(TextInspection),
+}
+
+impl From<ImageInspection> for DetectedDataset {
+    fn from(inspection: ImageInspection) -> Self {
+        DetectedDataset::Images(inspection)
+    }
+}
+
+impl From<TextInspection> for DetectedDataset {
+    fn from(inspection: TextInspection) -> Self {
+        DetectedDataset::Texts(inspection)
+    }
+}
+
+impl DetectedDataset {
+    /// The task that the dataset is for.
+    pub fn task(&self) -> Task {
+        match self {
+            DetectedDataset::Images(_) => Task::ImageClassification,
+            DetectedDataset::Texts(found) => found.task,
+        }
+    }
+}
+
+/// Detects the contents of a folder or a single file. `on_progress` gets the number of files read
+/// so far, on the calling thread.
+///
+/// # Errors
+/// The path cannot be read, or it is neither a folder nor a file of texts; no table has a column that
+/// the user names.
+pub fn detect(
+    path: &Path,
+    options: &InspectOptions,
+    texts: &TextOptions,
+    on_progress: &dyn Fn(u64),
+) -> Result<DetectedDataset, DatasetError> {
+    let texts = &TextOptions {
+        task: texts.task.map(Task::detected_as),
+        ..texts.clone()
+    };
+    let root = resolve(path)?;
+    if root.is_dir() {
+        return detect_folder(&root, options, texts, on_progress);
+    }
+    let not_a_folder = || DatasetError::NotAFolder {
+        path: path.to_path_buf(),
+    };
+    if !root.is_file() || texts.task == Some(Task::ImageClassification) {
+        return Err(not_a_folder());
+    }
+    let listing =
+        Listing::from_file(&root).map_err(|source| DatasetError::from_io(path, source))?;
+    let found = inspect_texts(listing, options, texts, on_progress)?;
+    found.map(DetectedDataset::Texts).ok_or_else(not_a_folder)
+}
+
+fn detect_folder(
+    root: &Path,
+    options: &InspectOptions,
+    texts: &TextOptions,
+    on_progress: &dyn Fn(u64),
+) -> Result<DetectedDataset, DatasetError> {
+    let listing = Listing::from_folder(root)?;
+    let wants_images = texts.task == Some(Task::ImageClassification);
+    let wants_texts = texts.task.is_some() && !wants_images || texts.text_column.is_some();
+    let mut for_images = options.clone();
+    if !wants_texts && for_images.table.label_column.is_none() {
+        // The label column that the user names may be that of a table beside images.
+        for_images
+            .table
+            .label_column
+            .clone_from(&texts.label_column);
+    }
+    let images = inspect_listing(&listing, &for_images, system::installed, on_progress)?;
+    let wants_texts = wants_texts || texts.label_column.is_some() && images.table.is_none();
+    if wants_images || !wants_texts && is_image_dataset(&images, &listing) {
+        return Ok(DetectedDataset::Images(images));
+    }
+    if !wants_texts && is_model_folder(root) {
+        // The model's vocabulary and readme are not a corpus.
+        return Ok(DetectedDataset::Images(ImageInspection {
+            refusal: Some(model_folder::REFUSAL.to_owned()),
+            ..images
+        }));
+    }
+    match inspect_texts(listing, options, texts, on_progress)? {
+        // A readme among images that cannot be read is not a corpus.
+        Some(found) if wants_texts || !is_minor(&found, &images) => {
+            Ok(DetectedDataset::Texts(found))
+        }
+        _ => Ok(DetectedDataset::Images(images)),
+    }
+}
+
+/// Whether there are classes or regression targets, and not many more texts than images.
+fn is_image_dataset(images: &ImageInspection, listing: &Listing) -> bool {
+    let texts = listing
+        .files
+        .iter()
+        .filter(|file| FileFormat::from_path(&file.path).is_some())
+        .count() as u64;
+    let can_learn = !images.classes.is_empty() || !images.targets.is_empty();
+    can_learn && images.image_count() * 2 >= texts
+}
+
+/// Whether there are at most as many documents as unusable images.
+fn is_minor(texts: &TextInspection, images: &ImageInspection) -> bool {
+    texts.task == Task::LanguageModel && texts.samples.len() <= images.skipped.len()
+}

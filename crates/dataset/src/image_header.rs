@@ -1,0 +1,192 @@
+//! The size that an image's header declares, and the limits that it must respect. Each format
+//! stores the size elsewhere; none of the pixels are decoded.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Most pixels of an image. Phones reach 50 million; decoding 100 million takes seconds.
+const MAX_PIXELS: u64 = 100_000_000;
+/// Most bytes of a decoded image.
+const MAX_DECODED_BYTES: u64 = 512 << 20;
+/// Largest ratio of the longer side to the shorter one. Beyond it a crop has only a few pixels.
+const MAX_ASPECT: u64 = 50;
+
+/// Most bytes of garbage between two JPEG segments that are skipped.
+const MAX_JPEG_GARBAGE: u64 = 64 << 10;
+/// Most JPEG segments that are skipped before the frame header.
+const MAX_JPEG_SEGMENTS: u32 = 10_000;
+
+/// The size that a header declares.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ImageHeader {
+    /// Width in pixels as stored.
+    pub width: u32,
+    /// Height in pixels as stored.
+    pub height: u32,
+    /// Most bytes that one decoded pixel takes.
+    pub bytes_per_pixel: u64,
+}
+
+impl ImageHeader {
+    /// Why an image of this size is not decoded; `None` if it may be.
+    pub(crate) fn beyond_limits(&self) -> Option<String> {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        beyond_limits(self.width, self.height, pixels * self.bytes_per_pixel)
+    }
+}
+
+fn damaged() -> String {
+    "Its header is damaged. Copy it here again.".to_string()
+}
+
+fn be32(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))
+}
+
+fn le(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |n, byte| n << 8 | u32::from(*byte))
+}
+
+/// Reads the IHDR chunk, which comes first: width, height, bits per channel, color type.
+pub(crate) fn png(start: &[u8]) -> Result<ImageHeader, String> {
+    if start.len() < 26 || &start[12..16] != b"IHDR" {
+        return Err(damaged());
+    }
+    let channels = match start[25] {
+        0 => 1,
+        4 => 2,
+        // A palette or RGB image may declare a transparent color, which decodes to a fourth
+        // channel.
+        _ => 4,
+    };
+    let bytes_per_channel = if start[24] == 16 { 2 } else { 1 };
+    Ok(ImageHeader {
+        width: be32(&start[16..20]),
+        height: be32(&start[20..24]),
+        bytes_per_pixel: channels * bytes_per_channel,
+    })
+}
+
+/// Reads the canvas size from the first chunk, which has one of three forms.
+pub(crate) fn webp(start: &[u8]) -> Result<ImageHeader, String> {
+    if start.len() < 30 {
+        return Err(damaged());
+    }
+    let (width, height) = match (&start[12..16], &start[20..]) {
+        (b"VP8 ", [_, _, _, 0x9D, 0x01, 0x2A, size @ ..]) => {
+            (le(&size[..2]) & 0x3FFF, le(&size[2..4]) & 0x3FFF)
+        }
+        (b"VP8L", [0x2F, size @ ..]) => {
+            let bits = le(&size[..4]);
+            ((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
+        }
+        (b"VP8X", [_, _, _, _, size @ ..]) => (le(&size[..3]) + 1, le(&size[3..6]) + 1),
+        _ => return Err(damaged()),
+    };
+    Ok(ImageHeader {
+        width,
+        height,
+        bytes_per_pixel: 4,
+    })
+}
+
+/// Reads the frame header of a JPEG, skipping the contents of the segments before it.
+pub(crate) fn jpeg(reader: &mut BufReader<File>) -> Result<ImageHeader, String> {
+    let cut = |_| "It ends before its image data begins. Copy it here again.".to_string();
+    reader.seek_relative(2).map_err(cut)?;
+    for _ in 0..MAX_JPEG_SEGMENTS {
+        let marker = next_marker(reader).map_err(cut)?.ok_or_else(damaged)?;
+        match marker {
+            // Restart markers and TEM have no contents.
+            0x01 | 0xD0..=0xD8 => continue,
+            // The end of the image, or its data before any frame header.
+            0xD9 | 0xDA => return Err(damaged()),
+            _ => {}
+        }
+        let mut length = [0; 2];
+        reader.read_exact(&mut length).map_err(cut)?;
+        let rest = be32(&length).checked_sub(2).ok_or_else(damaged)?;
+        match marker {
+            0xC0..=0xC2 if rest >= 6 => {
+                let mut frame = [0; 6];
+                reader.read_exact(&mut frame).map_err(cut)?;
+                if frame[0] != 8 {
+                    return Err(
+                        "It is a JPEG with more than 8 bits per channel. Save it as an ordinary JPEG or PNG."
+                            .to_string(),
+                    );
+                }
+                let (height, width) = (be32(&frame[1..3]), be32(&frame[3..5]));
+                return Ok(ImageHeader {
+                    width,
+                    height,
+                    bytes_per_pixel: u64::from(frame[5].max(3)),
+                });
+            }
+            0xC0..=0xC2 => return Err(damaged()),
+            0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
+                return Err(
+                    "It is a lossless or arithmetic JPEG. Save it as an ordinary JPEG or PNG."
+                        .to_string(),
+                );
+            }
+            _ => reader.seek_relative(i64::from(rest)).map_err(cut)?,
+        }
+    }
+    Err(damaged())
+}
+
+/// Reads the next marker byte; `None` if only garbage follows.
+fn next_marker(reader: &mut BufReader<File>) -> io::Result<Option<u8>> {
+    let garbage = reader.by_ref().take(MAX_JPEG_GARBAGE).skip_until(0xFF)?;
+    if garbage as u64 == MAX_JPEG_GARBAGE {
+        return Ok(None);
+    }
+    let mut byte = [0xFF];
+    while byte[0] == 0xFF {
+        reader.read_exact(&mut byte)?;
+    }
+    Ok(Some(byte[0]))
+}
+
+/// Why an image of this size is not decoded; `None` if it may be. Every decode checks again, since
+/// the file may have changed and its headers may disagree.
+pub(crate) fn beyond_limits(width: u32, height: u32, decoded_bytes: u64) -> Option<String> {
+    let (w, h) = (u64::from(width), u64::from(height));
+    if w == 0 || h == 0 {
+        Some("Its header declares no size, so the file is damaged. Copy it here again.".to_string())
+    } else if w * h > MAX_PIXELS {
+        Some(format!(
+            "It has {width} x {height} pixels; at most 100 million are supported. Save it smaller."
+        ))
+    } else if decoded_bytes > MAX_DECODED_BYTES {
+        let megabytes = decoded_bytes >> 20;
+        Some(format!(
+            "It would take {megabytes} MiB decoded; at most 512 are supported. Save it smaller or with 8 bits per channel."
+        ))
+    } else if w.max(h) > MAX_ASPECT * w.min(h) {
+        Some(format!(
+            "{width} x {height} is narrower than 1:50. Crop it to what matters."
+        ))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_beyond_the_size_limits_are_refused() {
+        let allowed = |w, h, bytes| beyond_limits(w, h, bytes).is_none();
+        assert!(allowed(10_000, 10_000, 300_000_000) && !allowed(10_001, 10_000, 1));
+        assert!(allowed(9_000, 7_000, 512 << 20) && !allowed(9_000, 7_000, (512 << 20) + 1));
+        assert!(allowed(100, 5_000, 1) && !allowed(100, 5_001, 1) && !allowed(5_001, 100, 1));
+        assert!(!allowed(0, 10, 1) && !allowed(10, 0, 1));
+        assert!(!allowed(u32::MAX, u32::MAX, u64::MAX), "nothing overflows");
+    }
+}

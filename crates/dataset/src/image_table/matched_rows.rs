@@ -1,0 +1,107 @@
+//! The rows of a table that name an image, and the reasons why other rows are left out. Knows
+//! nothing about the other columns.
+
+use super::match_files::{CellMatch, ImageIndex};
+use crate::messages::{counted, grouped};
+use crate::readers::Row;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// A row that names an image.
+pub(super) struct MatchedRow {
+    /// Index of the image.
+    pub image: usize,
+    /// All cells of the row.
+    pub cells: Vec<Option<String>>,
+}
+
+/// The rows of a table, matched to images one after the other.
+pub(super) struct MatchedRows<'a> {
+    image_column: usize,
+    folder: &'a [String],
+    /// Rows that name an image.
+    pub matched: Vec<MatchedRow>,
+    /// Line and reason of the other rows.
+    pub left_out: Vec<(u64, String)>,
+    rows: u64,
+    taken: BTreeSet<usize>,
+    outside: u64,
+}
+
+impl<'a> MatchedRows<'a> {
+    /// No rows yet of a table in `folder`, whose column `image_column` names images.
+    pub(super) fn new(image_column: usize, folder: &'a [String]) -> Self {
+        Self {
+            image_column,
+            folder,
+            matched: Vec::new(),
+            left_out: Vec::new(),
+            rows: 0,
+            taken: BTreeSet::new(),
+            outside: 0,
+        }
+    }
+
+    /// Matches the next row, which starts at `line`.
+    pub(super) fn add(&mut self, line: u64, row: Row, index: &ImageIndex) {
+        self.rows += 1;
+        let cells = match row {
+            Row::Cells(cells) => cells,
+            Row::Fault(reason) => return self.left_out.push((line, reason)),
+        };
+        let Some(named) = cells
+            .get(self.image_column)
+            .and_then(|cell| cell.as_deref())
+        else {
+            let reason = "It names no image.".to_owned();
+            return self.left_out.push((line, reason));
+        };
+        let reason = match index.find(self.folder, named) {
+            CellMatch::Image(image) if self.taken.insert(image) => {
+                let own = |cell: &Option<Cow<str>>| cell.as_deref().map(str::to_owned);
+                return self.matched.push(MatchedRow {
+                    image,
+                    cells: cells.iter().map(own).collect(),
+                });
+            }
+            CellMatch::Image(_) => {
+                format!("An earlier row names {named} and is used. Remove one of them.")
+            }
+            CellMatch::Outside => {
+                self.outside += 1;
+                format!(
+                    "{named} is outside the folder, where Ebb reads nothing. Put the image into the folder."
+                )
+            }
+            CellMatch::NotFound => format!(
+                "{named} is not an image that can be read. Put it into the folder, or remove the row."
+            ),
+        };
+        self.left_out.push((line, reason));
+    }
+
+    /// A sentence that counts the rows, such as "labels.csv: 15 rows, 10 used, 5 left out."
+    pub(super) fn describe(&self, file: &str) -> String {
+        let (used, left) = (self.matched.len() as u64, self.left_out.len() as u64);
+        let rows = counted(self.rows, "row", "rows");
+        let mut note = format!("{file}: {rows}, {} used", grouped(used));
+        if left > 0 {
+            note.push_str(&format!(", {} left out", grouped(left)));
+        }
+        if self.outside > 0 {
+            note.push_str(&format!(
+                ", {} of these because they name files outside the folder",
+                grouped(self.outside)
+            ));
+        }
+        note.push('.');
+        note
+    }
+
+    /// The cells of one column.
+    pub(super) fn column(&self, column: usize) -> impl Iterator<Item = Option<&str>> {
+        self.matched
+            .iter()
+            .map(move |row| row.cells[column].as_deref())
+    }
+}

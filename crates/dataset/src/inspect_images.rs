@@ -1,0 +1,288 @@
+//! Inspects a folder of images: classifies every listed file by its header, reads classes and
+//! splits from names and a table, and gives the reason if the folder cannot be trained on. Decodes
+//! nothing and writes nothing.
+
+use crate::assign_splits::{self, ImagePlacements};
+use crate::classify_file::{FileClass, classify};
+use crate::decode::system::{self, Decoders};
+use crate::error::DatasetError;
+use crate::image_inspection::{ImageFile, ImageInspection};
+use crate::image_table::{self, ImageTable};
+use crate::layout::{Layout, lay_out};
+use crate::messages::{self, ImageCounts};
+use crate::options::{InspectOptions, TableOptions};
+use crate::target_column::TargetColumn;
+use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
+use crate::walk::{Entry, Listing, resolve};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Headers that are read between two calls of `on_progress`.
+const FILES_PER_REPORT: usize = 256;
+
+/// The noun for one sample.
+const NOUN: &str = "image";
+
+/// Inspects a folder of images. `on_progress` gets the number of files read so far, on the calling
+/// thread.
+///
+/// # Errors
+/// The folder cannot be listed, or its table has no column that the user names.
+pub fn inspect_images(
+    folder: &Path,
+    options: &InspectOptions,
+    on_progress: &dyn Fn(u64),
+) -> Result<ImageInspection, DatasetError> {
+    inspect_with(folder, options, system::installed, on_progress)
+}
+
+/// Inspects a folder with other decoders than this machine's.
+pub(crate) fn inspect_with(
+    folder: &Path,
+    options: &InspectOptions,
+    decoders: Decoders,
+    on_progress: &dyn Fn(u64),
+) -> Result<ImageInspection, DatasetError> {
+    let root = resolve(folder)?;
+    if !root.is_dir() {
+        return Err(DatasetError::NotAFolder {
+            path: folder.to_path_buf(),
+        });
+    }
+    let listing = Listing::from_folder(&root)?;
+    inspect_listing(&listing, options, decoders, on_progress)
+}
+
+/// Inspects the images of a listed folder.
+pub(crate) fn inspect_listing(
+    listing: &Listing,
+    options: &InspectOptions,
+    decoders: Decoders,
+    on_progress: &dyn Fn(u64),
+) -> Result<ImageInspection, DatasetError> {
+    let mut left_out = LeftOut {
+        skipped: listing.skipped.clone(),
+        ignored: listing.ignored,
+    };
+    let images = classify_all(listing, decoders, &mut left_out, on_progress);
+    let names: Vec<&[String]> = images.entries.iter().map(|e| e.names.as_slice()).collect();
+    let mut layout = lay_out(&names);
+    let table = read_table(listing, &images.entries, &options.table, &mut left_out)?;
+    let mut groups = None;
+    if let Some(table) = &table {
+        image_table::apply(&mut layout, table, &options.table);
+        groups = image_table::group_images(table, &images.entries, &options.table);
+    }
+    let strays = layout.placements.iter().filter(|p| p.is_err()).count() as u64;
+    let placements = ImagePlacements {
+        entries: &images.entries,
+        sizes: &images.sizes,
+        layout: &layout,
+        table: table.as_ref(),
+        groups: groups.as_ref(),
+    };
+    let mut placed = assign_splits::place(placements, &mut left_out.skipped);
+    let split = choose_split(&layout, options);
+    if let SplitKind::Seeded { fraction, seed } = split {
+        assign_splits::hold_out(&mut placed, groups.is_some(), fraction, seed);
+    }
+    let described = groups.map(|groups| {
+        let images = assign_splits::groups_and_splits(&placed);
+        let (count, note) = image_table::describe_groups(&groups.by, &images);
+        ((groups.by, count), note)
+    });
+    let (groups, group_note) = described.unzip();
+    let (classes, mut files) = assign_splits::label(placed, &mut left_out.skipped);
+    let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
+    notes.extend(group_note);
+    notes.extend(describe_classes(&classes, &layout, split));
+    notes.extend(messages::unsupported_formats(&images.unsupported));
+    notes.extend(messages::folders_without_images(&empty_folders(
+        listing, &names,
+    )));
+    let counts = ImageCounts {
+        classes: &classes,
+        strays,
+        skipped: left_out.skipped.len() as u64,
+        entries: listing.entry_count(),
+        split_folders: &layout.split_folders,
+        has_train: layout.splits.contains(&Split::Train),
+    };
+    let refusal = refusal(&counts, &files, &targets);
+    left_out.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(ImageInspection {
+        folder: listing.root.clone(),
+        name: listing.name.clone(),
+        typical_size: typical_size(&files),
+        bytes: files.iter().map(|f| f.bytes).sum(),
+        refusal,
+        notes,
+        classes,
+        targets,
+        table: table.map(|table| PathBuf::from(table.file)),
+        groups,
+        files,
+        skipped: left_out.skipped,
+        ignored: left_out.ignored,
+        split,
+        split_folders: layout.split_folders,
+    })
+}
+
+/// Files that are not used.
+struct LeftOut {
+    skipped: Vec<SkippedFile>,
+    ignored: Ignored,
+}
+
+/// The images of a folder, by their headers.
+struct Images<'a> {
+    /// Images that can be used.
+    entries: Vec<&'a Entry>,
+    /// Width and height of each, in pixels as stored.
+    sizes: Vec<(u32, u32)>,
+    /// Number of files in each unsupported image format.
+    unsupported: BTreeMap<&'static str, u64>,
+}
+
+/// Classifies every listed file in parallel.
+fn classify_all<'a>(
+    listing: &'a Listing,
+    decoders: Decoders,
+    left_out: &mut LeftOut,
+    on_progress: &dyn Fn(u64),
+) -> Images<'a> {
+    let mut images = Images {
+        entries: Vec::new(),
+        sizes: Vec::new(),
+        unsupported: BTreeMap::new(),
+    };
+    let mut count = 0;
+    for chunk in listing.files.chunks(FILES_PER_REPORT) {
+        let classes: Vec<FileClass> = chunk
+            .par_iter()
+            .map(|entry| classify(&listing.root.join(&entry.path), entry.bytes, decoders))
+            .collect();
+        for (entry, class) in chunk.iter().zip(classes) {
+            match class {
+                FileClass::Image { width, height } => {
+                    images.entries.push(entry);
+                    images.sizes.push((width, height));
+                }
+                FileClass::Refused { reason, format } => {
+                    if let Some(name) = format {
+                        *images.unsupported.entry(name).or_default() += 1;
+                    }
+                    left_out.skipped.push(entry.skip(reason));
+                }
+                FileClass::Other => left_out.ignored.other += 1,
+            }
+        }
+        count += chunk.len() as u64;
+        on_progress(count);
+    }
+    images
+}
+
+/// Reads the table beside the images. It no longer counts as ignored then.
+fn read_table(
+    listing: &Listing,
+    images: &[&Entry],
+    options: &TableOptions,
+    left_out: &mut LeftOut,
+) -> Result<Option<ImageTable>, DatasetError> {
+    let mut skipped = Vec::new();
+    let table = image_table::read(listing, images, options, &mut skipped)?;
+    let table = table.filter(|table| !table.targets.is_empty() || table.label.is_some());
+    if let Some(table) = &table {
+        let mut named: BTreeSet<PathBuf> = skipped.iter().map(|file| file.path.clone()).collect();
+        named.insert(PathBuf::from(&table.file));
+        let ignored = &mut left_out.ignored;
+        ignored.other = ignored.other.saturating_sub(named.len() as u64);
+        left_out.skipped.extend(skipped);
+    }
+    Ok(table)
+}
+
+/// The dataset's own split, or else a seeded one.
+fn choose_split(layout: &Layout, options: &InspectOptions) -> SplitKind {
+    if layout.splits.contains(&Split::HeldOut) {
+        return SplitKind::Given;
+    }
+    SplitKind::Seeded {
+        fraction: options.fraction(),
+        seed: options.seed,
+    }
+}
+
+/// The regression targets, and sentences about the table.
+fn select_targets(
+    table: Option<&ImageTable>,
+    files: &mut [ImageFile],
+) -> (Vec<TargetColumn>, Vec<String>) {
+    let Some(table) = table else {
+        return (Vec::new(), Vec::new());
+    };
+    let selected = image_table::select_targets(&table.targets, files);
+    let trained = files.iter().filter(|file| file.split == Split::Train);
+    let mut notes = table.notes.clone();
+    notes.extend(image_table::describe_targets(
+        &selected.columns,
+        trained.count() as u64,
+    ));
+    notes.extend(selected.notes);
+    (selected.columns, notes)
+}
+
+/// Why the folder cannot be trained on. Regression targets can be learned without classes.
+fn refusal(counts: &ImageCounts, files: &[ImageFile], targets: &[TargetColumn]) -> Option<String> {
+    if targets.is_empty() || !counts.classes.is_empty() {
+        return messages::refusal(counts);
+    }
+    let trained = files.iter().filter(|file| file.split == Split::Train);
+    (trained.count() < 2).then(|| {
+        "There are too few images with regression targets to train on. Add images, and rows that name them."
+            .to_owned()
+    })
+}
+
+/// The topmost folders without a readable image at or below them. `images` are the names of the
+/// readable images.
+fn empty_folders(listing: &Listing, images: &[&[String]]) -> Vec<String> {
+    let full: BTreeSet<&[String]> = images
+        .iter()
+        .flat_map(|names| (0..names.len()).map(|depth| &names[..depth]))
+        .collect();
+    let is_full = |names: &[String]| names.is_empty() || full.contains(names);
+    listing
+        .folders
+        .iter()
+        .filter(|f| !is_full(&f.names) && is_full(&f.names[..f.names.len() - 1]))
+        .map(|f| f.names.join("/"))
+        .collect()
+}
+
+/// Sentences about the classes: imbalance, and classes without held-out or test images.
+fn describe_classes(classes: &[Class], layout: &Layout, split: SplitKind) -> Vec<String> {
+    let held_out = match split {
+        SplitKind::Given => {
+            messages::missing_in("the held-out folder", NOUN, classes, |c| c.held_out)
+        }
+        SplitKind::Seeded { .. } => messages::single_samples(NOUN, classes),
+    };
+    let test = messages::missing_in("the test folder", NOUN, classes, |c| c.test)
+        .filter(|_| layout.splits.contains(&Split::Test));
+    let notes = [messages::imbalance(NOUN, classes), held_out, test];
+    notes.into_iter().flatten().collect()
+}
+
+/// Median width and median height.
+fn typical_size(files: &[ImageFile]) -> Option<(u32, u32)> {
+    let median = |side: fn(&ImageFile) -> u32| {
+        let mut sides: Vec<u32> = files.iter().map(side).collect();
+        sides.sort_unstable();
+        sides.get(sides.len() / 2).copied()
+    };
+    Some((median(|f| f.width)?, median(|f| f.height)?))
+}

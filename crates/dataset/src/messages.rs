@@ -1,0 +1,253 @@
+//! Sentences about a dataset: refusals and notes. Pure text
+//! from counts; reads nothing.
+
+use crate::types::Class;
+use std::collections::BTreeMap;
+use std::io;
+
+/// Number of names listed before "and N more".
+const LISTED_NAMES: usize = 3;
+
+/// The counts that decide whether a folder of images is refused.
+pub(crate) struct ImageCounts<'a> {
+    /// Classes that have images to train on.
+    pub classes: &'a [Class],
+    /// Readable images outside any class folder.
+    pub strays: u64,
+    /// Files and folders that were left out.
+    pub skipped: u64,
+    /// Files and folders of any kind, including ignored ones.
+    pub entries: u64,
+    /// The folder's own split folders, as named.
+    pub split_folders: &'a [String],
+    /// Whether one of them is the train folder.
+    pub has_train: bool,
+}
+
+/// Why a folder of images cannot be trained on, and how to fix that.
+pub(crate) fn refusal(counts: &ImageCounts) -> Option<String> {
+    if !counts.split_folders.is_empty() && !counts.has_train {
+        let names = counts.split_folders.join(" and ");
+        return Some(format!(
+            "This folder has {names} but no train folder. Add a folder named train with one sub-folder per class."
+        ));
+    }
+    let folder = if counts.split_folders.is_empty() {
+        "This folder"
+    } else {
+        "The train folder"
+    };
+    match counts.classes {
+        [] if counts.entries == 0 => {
+            Some("This folder is empty. Add one sub-folder of images for each class.".to_owned())
+        }
+        [] if counts.strays > 0 => Some(format!(
+            "{folder} contains {} but no class folders. Put the images of each class into a sub-folder named after it.",
+            counted(counts.strays, "image", "images")
+        )),
+        [] if counts.skipped > 0 => Some(format!(
+            "{folder} has no image that can be read; {} left out for the reasons listed. Add JPEG, PNG or WebP files.",
+            counted(counts.skipped, "file was", "files were")
+        )),
+        [] => Some(format!(
+            "{folder} has no images. Add one sub-folder of JPEG, PNG or WebP files for each class."
+        )),
+        [only] => Some(format!(
+            "{folder} has one class, {}. Add a second sub-folder to train.",
+            only.name
+        )),
+        _ => None,
+    }
+}
+
+/// Classes with fewer than half the samples of the largest class. `noun` names one sample.
+pub(crate) fn imbalance(noun: &str, classes: &[Class]) -> Option<String> {
+    let largest = classes.iter().max_by_key(|c| c.samples())?;
+    let small: Vec<String> = classes
+        .iter()
+        .filter(|c| u64::from(c.samples()) * 2 < u64::from(largest.samples()))
+        .map(|c| format!("{} {}", c.name, c.samples()))
+        .collect();
+    (!small.is_empty()).then(|| {
+        format!(
+            "{} fewer than half the {noun}s of the largest ({} {}): {}.",
+            counted(small.len() as u64, "class has", "classes have"),
+            largest.name,
+            largest.samples(),
+            listed(&small)
+        )
+    })
+}
+
+/// Classes without a sample in one set, such as "the test folder". `count` gives a class's samples
+/// there.
+pub(crate) fn missing_in(
+    set: &str,
+    noun: &str,
+    classes: &[Class],
+    count: fn(&Class) -> u32,
+) -> Option<String> {
+    let missing: Vec<String> = classes
+        .iter()
+        .filter(|c| count(c) == 0)
+        .map(|c| c.name.clone())
+        .collect();
+    (!missing.is_empty() && missing.len() < classes.len()).then(|| {
+        let classes = counted(missing.len() as u64, "class has", "classes have");
+        format!("{classes} no {noun} in {set}: {}.", listed(&missing))
+    })
+}
+
+/// Classes whose only sample is used for training.
+pub(crate) fn single_samples(noun: &str, classes: &[Class]) -> Option<String> {
+    let single: Vec<String> = classes
+        .iter()
+        .filter(|c| c.train == 1 && c.held_out == 0)
+        .map(|c| c.name.clone())
+        .collect();
+    match single.as_slice() {
+        [] => None,
+        [one] => Some(format!(
+            "{one} has one {noun}, which is used for training. No {noun} of this class is held out."
+        )),
+        many => Some(format!(
+            "{} classes have one {noun} each, which is used for training. No {noun} of these classes is held out: {}.",
+            many.len(),
+            listed(many)
+        )),
+    }
+}
+
+/// Unsupported image formats, with their counts.
+pub(crate) fn unsupported_formats(counts: &BTreeMap<&'static str, u64>) -> Option<String> {
+    let formats: Vec<String> = counts
+        .iter()
+        .map(|(name, n)| format!("{} {name}", grouped(*n)))
+        .collect();
+    (!formats.is_empty()).then(|| {
+        let list = formats.join(", ");
+        format!(
+            "Files in unsupported formats were left out: {list}. Save them as JPEG or PNG to use them."
+        )
+    })
+}
+
+/// Folders without a readable image.
+pub(crate) fn folders_without_images(folders: &[String]) -> Option<String> {
+    match folders {
+        [] => None,
+        [one] => Some(format!("{one} contains no image and is left out.")),
+        many => Some(format!(
+            "{} folders contain no image and are left out: {}.",
+            many.len(),
+            listed(many)
+        )),
+    }
+}
+
+/// Why a file that was listed cannot be opened.
+pub(crate) fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "It is no longer there. Put it back, or read the folder again.".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "Ebb has no permission to read it. Allow reading it, then read the folder again."
+                .to_owned()
+        }
+        _ => format!("It cannot be read: {error}. Copy it here again."),
+    }
+}
+
+/// "a, b, c and 4 more".
+pub(crate) fn listed(names: &[String]) -> String {
+    listed_up_to(LISTED_NAMES, names)
+}
+
+/// "a, b and 4 more", with at most `limit` names.
+pub(crate) fn listed_up_to(limit: usize, names: &[String]) -> String {
+    let shown = names[..names.len().min(limit)].join(", ");
+    match names.len().saturating_sub(limit) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// "1 class" or "1,200 classes".
+pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(n), if n == 1 { one } else { many })
+}
+
+/// A number with commas between thousands: "12,345".
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(name: &str, train: u32, held_out: u32) -> Class {
+        Class {
+            name: name.to_string(),
+            train,
+            held_out,
+            test: 0,
+        }
+    }
+
+    #[test]
+    fn a_single_class_is_refused_by_name() {
+        let classes = [class("butterfly", 40, 10)];
+        let counts = ImageCounts {
+            classes: &classes,
+            strays: 0,
+            skipped: 0,
+            entries: 50,
+            split_folders: &[],
+            has_train: true,
+        };
+        let expected = "This folder has one class, butterfly. Add a second sub-folder to train.";
+        assert_eq!(refusal(&counts).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn exactly_half_the_samples_is_not_an_imbalance() {
+        assert_eq!(
+            imbalance("image", &[class("ant", 50, 10), class("bee", 30, 0)]),
+            None
+        );
+        let text =
+            imbalance("image", &[class("ant", 50, 10), class("bee", 29, 0)]).unwrap_or_default();
+        assert!(text.contains("ant 60") && text.contains("bee 29"), "{text}");
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_numbers_have_commas() {
+        let classes: Vec<Class> = "abcde"
+            .chars()
+            .map(|c| class(&c.to_string(), 9, 0))
+            .collect();
+        let mut with = classes.clone();
+        with.push(class("z", 9, 1));
+        let text = missing_in("val", "image", &with, |c| c.held_out).unwrap_or_default();
+        assert_eq!(text, "5 classes have no image in val: a, b, c and 2 more.");
+        assert_eq!(
+            missing_in("val", "image", &classes, |c| c.held_out),
+            None,
+            "the set is empty"
+        );
+        assert_eq!(
+            [grouped(7), grouped(1234), grouped(1_234_567)],
+            ["7", "1,234", "1,234,567"]
+        );
+    }
+}

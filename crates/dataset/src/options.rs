@@ -1,0 +1,69 @@
+//! Options for reading a dataset.
+
+use crate::types::Task;
+
+/// The seed of every random choice if the user gives none.
+pub const DEFAULT_SEED: u64 = 7;
+/// The largest fraction that can be held out.
+const MAX_HELD_OUT_FRACTION: f64 = 0.9;
+
+/// How a dataset is split, and how tables beside images are read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InspectOptions {
+    /// Fraction of each class to hold out if the dataset brings no split of its own, `0.0..=0.9`.
+    pub held_out_fraction: f64,
+    /// Seed that chooses the held-out samples.
+    pub seed: u64,
+    /// How tables beside images are read.
+    pub table: TableOptions,
+}
+
+impl Default for InspectOptions {
+    fn default() -> Self {
+        Self {
+            held_out_fraction: 0.2,
+            seed: DEFAULT_SEED,
+            table: TableOptions::default(),
+        }
+    }
+}
+
+impl InspectOptions {
+    /// The held-out fraction, clamped to its range. NaN holds nothing out.
+    pub(crate) fn fraction(&self) -> f64 {
+        if self.held_out_fraction.is_nan() {
+            0.0
+        } else {
+            self.held_out_fraction.clamp(0.0, MAX_HELD_OUT_FRACTION)
+        }
+    }
+}
+
+/// How tables beside images are read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TableOptions {
+    /// The class column, by name or by its number counted from 1.
+    pub label_column: Option<String>,
+    /// The column that groups images, or `none` to keep no group together.
+    pub group_by: Option<String>,
+    /// Columns of regression targets. If absent, every numeric column is one.
+    pub targets: Option<Vec<String>>,
+}
+
+impl TableOptions {
+    /// The grouping column that the user names; `none` names none.
+    pub(crate) fn group_column(&self) -> Option<&String> {
+        self.group_by.as_ref().filter(|name| *name != "none")
+    }
+}
+
+/// How texts are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextOptions {
+    /// The task, if the user names one.
+    pub task: Option<Task>,
+    /// The text column, by name or by its number counted from 1.
+    pub text_column: Option<String>,
+    /// The label column, by name or by its number counted from 1.
+    pub label_column: Option<String>,
+}

@@ -1,0 +1,24 @@
+//! Readers of text and table files, below anything that knows their purpose: encodings,
+//! rows and columns of each format, and the table of formats.
+
+// The interface of a reader, and text encodings.
+mod encoding;
+mod rows;
+
+// One reader per format.
+mod delimited;
+mod json;
+mod label_lines;
+mod parquet_file;
+mod thrift;
+mod whole_text;
+
+// The first rows of a file, and the table of formats.
+mod formats;
+mod preview;
+mod tables;
+
+pub(crate) use formats::{Dialect, FileFormat, OpenFile, Use};
+pub(crate) use preview::{ChosenColumn, TablePreview, is_label_name};
+pub(crate) use rows::Row;
+pub(crate) use tables::{Candidate, PreviewedTable, preview_tables};

@@ -1,0 +1,216 @@
+//! Reads CSV and TSV as rows. Detects the delimiter and whether there is a header; TSV has no
+//! quoting. Does not know the meaning of the columns.
+
+use super::preview::is_column_name;
+use super::rows::{Row, RowVisitor};
+use csv::{ReaderBuilder, StringRecord};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// Rows that detect the delimiter and the header.
+const DETECTION_ROWS: usize = 500;
+/// Bytes that detect the delimiter and the header.
+const DETECTION_BYTES: usize = 1 << 20;
+/// Most characters of a column's name.
+const MAX_NAME_CHARS: usize = 60;
+
+/// How the cells of a row are separated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Delimited {
+    /// The byte between two cells.
+    pub delimiter: u8,
+    /// Whether cells may be quoted, and contain delimiters and line ends then.
+    pub quoting: bool,
+    /// Whether the first row has the column names.
+    pub header: bool,
+}
+
+impl Delimited {
+    /// Detects the delimiter and header of a CSV: comma, semicolon, tab or bar.
+    pub(crate) fn detect_csv(text: &str) -> Self {
+        let text = head(text);
+        let candidates = [b',', b';', b'\t', b'|'].map(|delimiter| Self {
+            delimiter,
+            quoting: true,
+            header: false,
+        });
+        let mut best = (0, candidates[0]);
+        for candidate in candidates {
+            let score = candidate.agreement(text);
+            if score > best.0 {
+                best = (score, candidate);
+            }
+        }
+        best.1.with_header(text)
+    }
+
+    /// Detects the header of a TSV.
+    pub(crate) fn detect_tsv(text: &str) -> Self {
+        let plain = Self {
+            delimiter: b'\t',
+            quoting: false,
+            header: false,
+        };
+        plain.with_header(head(text))
+    }
+
+    fn with_header(self, text: &str) -> Self {
+        let header = self.has_header(text);
+        Self { header, ..self }
+    }
+
+    /// Number of rows that have the most common number of cells, if that is more than one.
+    fn agreement(self, text: &str) -> usize {
+        let mut widths = Vec::new();
+        self.each(text, &mut |_, record| {
+            widths.push(record.len());
+            widths.len() < DETECTION_ROWS
+        });
+        let usual = |width: &usize| widths.iter().filter(|w| *w == width).count();
+        widths
+            .iter()
+            .filter(|w| **w > 1)
+            .map(usual)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether the first row has column names: known ones, or short ones that no later row repeats
+    /// in the same column.
+    fn has_header(self, text: &str) -> bool {
+        let mut rows: Vec<StringRecord> = Vec::new();
+        self.each(text, &mut |_, record| {
+            rows.push(record.clone());
+            rows.len() < DETECTION_ROWS
+        });
+        let Some((first, rest)) = rows.split_first() else {
+            return false;
+        };
+        let is_short = |cell: &str| {
+            let cell = cell.trim();
+            cell.chars().count() <= MAX_NAME_CHARS && cell.split_whitespace().count() <= 3
+        };
+        let distinct: HashSet<&str> = first.iter().collect();
+        if distinct.len() < first.len() || !first.iter().all(is_short) {
+            return false;
+        }
+        let is_name = |cell: &str| !cell.trim().is_empty() && cell.trim().parse::<f64>().is_err();
+        // A first row of data has a label that occurs again, or a number.
+        let repeated = |(i, cell): (usize, &str)| rest.iter().any(|row| row.get(i) == Some(cell));
+        first.iter().any(is_column_name)
+            || rest.len() >= 2
+                && first.iter().all(is_name)
+                && !first.iter().enumerate().any(repeated)
+    }
+
+    /// Names of the columns: those of the header, or "column 1" and so on.
+    pub(crate) fn columns(self, text: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        self.each(text, &mut |_, record| {
+            names = if self.header {
+                record.iter().map(|name| name.trim().to_owned()).collect()
+            } else {
+                (1..=record.len()).map(|n| format!("column {n}")).collect()
+            };
+            false
+        });
+        names
+    }
+
+    /// Visits the rows below the header. A row must have `width` cells.
+    pub(crate) fn visit(self, text: &str, width: usize, wanted: &[usize], visit: &mut RowVisitor) {
+        let mut is_header = self.header;
+        self.each(text, &mut |start, record| {
+            if std::mem::take(&mut is_header) {
+                return true;
+            }
+            if self.quoting && never_closed(text, start, record) {
+                let reason = "a quote that opens here is never closed".to_owned();
+                return visit(start.line, Row::Fault(reason));
+            }
+            if record.len() != width {
+                let than = if record.len() < width {
+                    "fewer"
+                } else {
+                    "more"
+                };
+                let reason = format!("it has {than} cells than the {width} of the others");
+                return visit(start.line, Row::Fault(reason));
+            }
+            let cells: Vec<Option<Cow<str>>> = wanted
+                .iter()
+                .map(|i| record.get(*i).map(Cow::Borrowed))
+                .collect();
+            visit(start.line, Row::Cells(&cells))
+        });
+    }
+
+    /// Visits every row, including the header.
+    fn each(self, text: &str, visit: &mut dyn FnMut(RowStart, &StringRecord) -> bool) {
+        let mut reader = ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .quoting(self.quoting)
+            .flexible(true)
+            .has_headers(false)
+            .from_reader(text.as_bytes());
+        let mut record = StringRecord::new();
+        // The text is Unicode and a row may have any width, so reading cannot fail.
+        while reader.read_record(&mut record).unwrap_or(false) {
+            let (line, byte) = record
+                .position()
+                .map_or((0, 0), |place| (place.line(), place.byte() as usize));
+            if !visit(RowStart::after_blank_lines(text, line, byte), &record) {
+                return;
+            }
+        }
+    }
+}
+
+/// The start of a text. If a quote is never closed, one row could contain everything.
+fn head(text: &str) -> &str {
+    let end = text.floor_char_boundary(DETECTION_BYTES.min(text.len()));
+    &text[..end]
+}
+
+/// Where a row starts.
+#[derive(Clone, Copy)]
+struct RowStart {
+    /// Line, counted from 1.
+    line: u64,
+    /// Offset of its first byte.
+    byte: usize,
+}
+
+impl RowStart {
+    /// The reader skips blank lines in front of a row, but does not count them.
+    fn after_blank_lines(text: &str, line: u64, byte: usize) -> Self {
+        let rest = text.as_bytes().get(byte..).unwrap_or_default();
+        let blank = rest
+            .iter()
+            .take_while(|b| matches!(b, b'\n' | b'\r'))
+            .count();
+        let lines = rest[..blank].iter().filter(|b| **b == b'\n').count();
+        Self {
+            line: line + lines as u64,
+            byte: byte + blank,
+        }
+    }
+}
+
+/// Whether a row swallowed the rest of the file: it has several lines, reaches the end, and
+/// contains an odd number of quotes.
+fn never_closed(text: &str, start: RowStart, record: &StringRecord) -> bool {
+    let longest = record
+        .iter()
+        .max_by_key(|cell| cell.len())
+        .unwrap_or_default();
+    if !longest.contains(['\n', '\r']) {
+        return false;
+    }
+    let rest = &text.as_bytes()[start.byte.min(text.len())..];
+    // The quotes of a row come in pairs, also escaped ones. Only the last row is followed by
+    // nothing.
+    record.as_slice().len() + 2 >= rest.len().saturating_sub(2 * record.len() + 8)
+        && rest.iter().filter(|byte| **byte == b'"').count() % 2 == 1
+}

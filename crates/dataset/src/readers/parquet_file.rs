@@ -1,0 +1,340 @@
+//! Reads the flat columns of a Parquet file: texts, numbers and booleans. Checks the sizes that
+//! headers declare before the library follows them, so that a small file cannot unpack to
+//! gigabytes. Nested columns are ignored.
+
+use super::encoding::TextEncoding;
+use super::rows::{Contents, Row, RowVisitor, Rows};
+use super::thrift;
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::DataType;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Most bytes of an unpacked page. Writers make pages of about one megabyte.
+const MAX_PAGE_BYTES: u64 = 64 << 20;
+/// Most bytes of all unpacked pages of a column.
+const MAX_UNPACKED_BYTES: u64 = 2 << 30;
+/// Most bytes of the footer.
+const MAX_FOOTER_BYTES: usize = 16 << 20;
+/// Rows read at once.
+const BATCH_ROWS: usize = 512;
+
+/// Opens a Parquet file.
+pub(crate) fn open(bytes: Vec<u8>) -> Result<Contents, String> {
+    let file = ParquetFile::open(bytes)?;
+    Ok(Contents {
+        columns: file.columns.iter().map(|(name, _)| name.clone()).collect(),
+        encoding: TextEncoding::UTF_8,
+        rows: Box::new(file),
+    })
+}
+
+/// An open file whose sizes were checked.
+struct ParquetFile {
+    bytes: Bytes,
+    reader: SerializedFileReader<Bytes>,
+    /// Flat columns: name, and index among all leaf columns.
+    columns: Vec<(String, usize)>,
+    /// Class names of integer columns, if the file has them.
+    names: HashMap<String, Vec<String>>,
+}
+
+impl ParquetFile {
+    fn open(bytes: Vec<u8>) -> Result<Self, String> {
+        check_footer(&bytes)?;
+        let bytes = Bytes::from(bytes);
+        let reader = guarded(|| SerializedFileReader::new(bytes.clone()))?;
+        let schema = reader.metadata().file_metadata().schema_descr_ptr();
+        let columns: Vec<(String, usize)> = (0..schema.num_columns())
+            .filter(|i| {
+                let column = schema.column(*i);
+                let flat = column.max_rep_level() == 0 && column.path().parts().len() == 1;
+                flat && !matches!(
+                    column.physical_type(),
+                    Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY
+                )
+            })
+            .map(|i| (schema.column(i).name().to_owned(), i))
+            .collect();
+        let names = label_names(&reader);
+        let file = Self {
+            bytes,
+            reader,
+            columns,
+            names,
+        };
+        file.check_pages()?;
+        Ok(file)
+    }
+
+    fn visit_group(
+        &self,
+        group: usize,
+        wanted: &[usize],
+        row: &mut u64,
+        visit: &mut RowVisitor,
+    ) -> Result<bool, String> {
+        let group = self
+            .reader
+            .get_row_group(group)
+            .map_err(|error| short(&error))?;
+        let mut readers = Vec::new();
+        let mut batch = BATCH_ROWS;
+        for i in wanted {
+            let Some((name, place)) = self.columns.get(*i) else {
+                return Err("a column is missing".to_owned());
+            };
+            // With this encoding each value may repeat the previous one, page after page, so that a
+            // batch could take gigabytes.
+            if group
+                .metadata()
+                .column(*place)
+                .encodings()
+                .any(|e| e == Encoding::DELTA_BYTE_ARRAY)
+            {
+                batch = 1;
+            }
+            let reader = group
+                .get_column_reader(*place)
+                .map_err(|error| short(&error))?;
+            readers.push((reader, self.names.get(name)));
+        }
+        loop {
+            let mut cells: Vec<Vec<Option<String>>> = Vec::new();
+            for (reader, names) in &mut readers {
+                cells.push(read(reader, batch, *names)?);
+            }
+            let rows = cells.iter().map(Vec::len).min().unwrap_or(0);
+            if rows == 0 {
+                return Ok(true);
+            }
+            for n in 0..rows {
+                *row += 1;
+                let cells: Vec<Option<Cow<str>>> = cells
+                    .iter()
+                    .map(|column| column[n].as_deref().map(Cow::Borrowed))
+                    .collect();
+                if !visit(*row, Row::Cells(&cells)) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Checks the declared page sizes of every column that may be read.
+    fn check_pages(&self) -> Result<(), String> {
+        for (_, place) in &self.columns {
+            let mut unpacked = 0u64;
+            for group in self.reader.metadata().row_groups() {
+                let column = group.column(*place);
+                let codec = column.compression();
+                if !matches!(
+                    codec,
+                    Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)
+                ) {
+                    let name = format!("{codec:?}").to_lowercase();
+                    let name = name.split('(').next().unwrap_or_default();
+                    return Err(format!(
+                        "It is compressed with {name}, which is not supported. Save it with snappy or zstd."
+                    ));
+                }
+                unpacked += self.declared_bytes(column)?;
+                if unpacked > MAX_UNPACKED_BYTES {
+                    return Err(
+                        "A column would take more than 2 GiB unpacked. Split it into smaller files."
+                            .to_owned(),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the pages of a column declare to unpack to.
+    fn declared_bytes(&self, column: &ColumnChunkMetaData) -> Result<u64, String> {
+        // Some writers leave an offset at 0; the first page is at the smaller of the others.
+        let offsets = [
+            column.dictionary_page_offset(),
+            Some(column.data_page_offset()),
+        ];
+        let first = offsets
+            .into_iter()
+            .flatten()
+            .filter(|offset| *offset > 0)
+            .min();
+        let (Ok(start), Ok(length)) = (
+            usize::try_from(first.unwrap_or(4)),
+            usize::try_from(column.compressed_size()),
+        ) else {
+            return Err(damaged());
+        };
+        let end = start
+            .checked_add(length)
+            .filter(|end| *end <= self.bytes.len());
+        let Some(mut rest) = end.and_then(|end| self.bytes.get(start..end.max(start))) else {
+            return Err(damaged());
+        };
+        let mut unpacked = 0u64;
+        while !rest.is_empty() {
+            let page = match thrift::read_page_header(rest) {
+                Ok(page) => page,
+                // Padding after the last page.
+                Err(_) if unpacked > 0 => break,
+                Err(_) => return Err(damaged()),
+            };
+            if page.unpacked_bytes > MAX_PAGE_BYTES {
+                return Err(format!(
+                    "A page of it would take {} MiB unpacked; at most 64 are supported. Save it with smaller pages.",
+                    page.unpacked_bytes >> 20
+                ));
+            }
+            unpacked += page.unpacked_bytes;
+            let next = page.header_bytes as u64 + page.packed_bytes;
+            rest = match usize::try_from(next) {
+                Ok(next) if next <= rest.len() => &rest[next..],
+                _ => break,
+            };
+        }
+        Ok(unpacked)
+    }
+}
+
+impl Rows for ParquetFile {
+    /// Rows are counted from 1. Visiting ends at the first damage, which is reported as a fault.
+    fn visit(&self, wanted: &[usize], visit: &mut RowVisitor) {
+        let mut row = 0;
+        for group in 0..self.reader.num_row_groups() {
+            match guarded(|| Ok(self.visit_group(group, wanted, &mut row, visit))) {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return,
+                Ok(Err(reason)) | Err(reason) => {
+                    let reason =
+                        format!("the file is damaged here ({reason}); nothing after it was read");
+                    visit(row + 1, Row::Fault(reason));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn damaged() -> String {
+    "This Parquet file is damaged. Copy it here again.".to_owned()
+}
+
+fn check_footer(bytes: &[u8]) -> Result<(), String> {
+    let Some((rest, [a, b, c, d, mark @ ..])) = bytes.split_last_chunk::<8>() else {
+        return Err(damaged());
+    };
+    if mark == b"PARE" {
+        return Err("It is an encrypted Parquet file. Save it unencrypted.".to_owned());
+    }
+    let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+    if mark != b"PAR1" || !bytes.starts_with(b"PAR1") || length > rest.len() {
+        return Err(
+            "It is not a Parquet file, or it is incomplete. Copy it here again.".to_owned(),
+        );
+    }
+    if length > MAX_FOOTER_BYTES {
+        return Err("Its footer is larger than 16 MiB. Save it with fewer row groups.".to_owned());
+    }
+    thrift::check_footer(&rest[rest.len() - length..]).map_err(|_| damaged())
+}
+
+/// Runs the library on a hostile file: a panic costs the file, not the process.
+fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(format!(
+            "This Parquet file is damaged: {}. Copy it here again.",
+            short(&error)
+        )),
+        Err(_) => Err(damaged()),
+    }
+}
+
+fn short(error: &parquet::errors::ParquetError) -> String {
+    let text = error.to_string();
+    let line = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.');
+    line.chars().take(120).collect()
+}
+
+/// Reads the next cells of a column.
+fn read(
+    reader: &mut ColumnReader,
+    batch: usize,
+    names: Option<&Vec<String>>,
+) -> Result<Vec<Option<String>>, String> {
+    let number = |n: i64| match names.and_then(|names| names.get(usize::try_from(n).ok()?)) {
+        Some(name) => name.clone(),
+        None => n.to_string(),
+    };
+    match reader {
+        ColumnReader::BoolColumnReader(r) => typed(r, batch, |v| v.to_string()),
+        ColumnReader::Int32ColumnReader(r) => typed(r, batch, |v| number(i64::from(*v))),
+        ColumnReader::Int64ColumnReader(r) => typed(r, batch, |v| number(*v)),
+        ColumnReader::FloatColumnReader(r) => typed(r, batch, |v| v.to_string()),
+        ColumnReader::DoubleColumnReader(r) => typed(r, batch, |v| v.to_string()),
+        ColumnReader::ByteArrayColumnReader(r) => {
+            typed(r, batch, |v| String::from_utf8_lossy(v.data()).into_owned())
+        }
+        _ => Err("a column has an unsupported type".to_owned()),
+    }
+}
+
+fn typed<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    batch: usize,
+    show: impl Fn(&T::T) -> String,
+) -> Result<Vec<Option<String>>, String> {
+    let (mut present, mut values) = (Vec::new(), Vec::new());
+    let (rows, _, _) = reader
+        .read_records(batch, Some(&mut present), None, &mut values)
+        .map_err(|error| short(&error))?;
+    // A required column has no definition levels.
+    if present.is_empty() {
+        return Ok(values.iter().map(|v| Some(show(v))).collect());
+    }
+    let mut next = values.iter();
+    let mut cells = Vec::with_capacity(rows);
+    for level in present {
+        cells.push(if level > 0 {
+            next.next().map(&show)
+        } else {
+            None
+        });
+    }
+    Ok(cells)
+}
+
+/// Class names of integer columns, as the Hugging Face `datasets` library saves them in the file.
+fn label_names(reader: &SerializedFileReader<Bytes>) -> HashMap<String, Vec<String>> {
+    let about = reader.metadata().file_metadata().key_value_metadata();
+    let text = about
+        .into_iter()
+        .flatten()
+        .find(|pair| pair.key == "huggingface")
+        .and_then(|pair| pair.value.as_deref());
+    let about: serde_json::Value = text
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let features = about["info"]["features"].as_object();
+    features
+        .into_iter()
+        .flatten()
+        .filter_map(|(column, feature)| {
+            let names = feature["names"].as_array()?;
+            let names = names.iter().map(|name| name.as_str().map(str::to_owned));
+            Some((column.clone(), names.collect::<Option<Vec<_>>>()?))
+        })
+        .collect()
+}

@@ -1,0 +1,84 @@
+//! The tables among a folder's files, opened to preview their columns.
+
+use super::formats::{Dialect, FileFormat, OpenFile, Use};
+use super::preview::TablePreview;
+use crate::types::SkippedFile;
+use crate::walk::Entry;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A listed file and its format.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    /// The file.
+    pub entry: &'a Entry,
+    /// Its format, by its name.
+    pub format: &'static FileFormat,
+}
+
+/// A table whose first rows were read.
+pub(crate) struct PreviewedTable<'a> {
+    /// The file.
+    pub entry: &'a Entry,
+    /// How it is read.
+    pub dialect: Dialect,
+    /// Its columns and first rows.
+    pub preview: TablePreview,
+}
+
+/// Previews every table, sorted by path. The same table in two formats is read once. Files that
+/// cannot be used are added to `skipped`.
+pub(crate) fn preview_tables<'a>(
+    root: &Path,
+    files: &[Candidate<'a>],
+    skipped: &mut Vec<SkippedFile>,
+) -> Vec<PreviewedTable<'a>> {
+    let mut taken: BTreeMap<Vec<String>, &Entry> = BTreeMap::new();
+    let mut tables = Vec::new();
+    let mut candidates: Vec<&Candidate> = files
+        .iter()
+        .filter(|file| file.format.is_for(Use::Rows))
+        .collect();
+    candidates.sort_by_key(|file| file.format.rank());
+    for Candidate { entry, format } in candidates {
+        let mut stem = entry.names.clone();
+        if let Some(name) = stem.last_mut() {
+            *name = name
+                .rsplit_once('.')
+                .map_or(name.clone(), |(stem, _)| stem.to_owned());
+        }
+        if let Some(same) = taken.get(&stem) {
+            skipped.push(entry.skip(format!(
+                "It has the same name as {}, so Ebb assumes that it contains the same rows. Rename it if it does not.",
+                same.path.display()
+            )));
+            continue;
+        }
+        match preview(root, entry, format) {
+            Ok(table) => {
+                taken.insert(stem, entry);
+                tables.push(table);
+            }
+            Err(reason) => skipped.push(entry.skip(reason)),
+        }
+    }
+    tables.sort_by(|a, b| a.entry.names.cmp(&b.entry.names));
+    tables
+}
+
+fn preview<'a>(
+    root: &Path,
+    entry: &'a Entry,
+    format: &'static FileFormat,
+) -> Result<PreviewedTable<'a>, String> {
+    let file = OpenFile::open(&root.join(&entry.path), format)?;
+    let preview = file.preview();
+    if preview.rows == 0 {
+        return Err("It has no row that can be read. Look at its first lines.".to_owned());
+    }
+    Ok(PreviewedTable {
+        entry,
+        dialect: file.dialect,
+        preview,
+    })
+}

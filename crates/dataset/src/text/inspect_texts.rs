@@ -1,0 +1,168 @@
+//! Inspects the texts among listed files: decides the task, scans all rows, and assigns splits.
+
+use super::assign_splits::{Assigned, HoldOut, assign};
+use super::decide_task::decide;
+use super::decision::{ChosenFile, Decision, LabelSource};
+use super::messages::{self, TextCounts};
+use super::scan_rows::{ScannedRows, scan_rows};
+use super::text_inspection::{Lengths, TextInspection};
+use crate::error::DatasetError;
+use crate::options::{InspectOptions, TextOptions};
+use crate::readers::{Candidate, FileFormat};
+use crate::types::{Ignored, SkippedFile, Split, SplitKind, Task};
+use crate::walk::{Entry, Listing};
+
+/// Inspects the texts of a folder; `None` if it has no file that may contain texts. `on_progress`
+/// gets the number of files read so far.
+///
+/// # Errors
+/// No table has a column that the user names.
+pub(crate) fn inspect_texts(
+    listing: Listing,
+    options: &InspectOptions,
+    texts: &TextOptions,
+    on_progress: &dyn Fn(u64),
+) -> Result<Option<TextInspection>, DatasetError> {
+    let mut skipped = listing.skipped;
+    let total = listing.files.len();
+    let files: Vec<Candidate> = listing
+        .files
+        .iter()
+        .filter_map(|entry| {
+            let format = FileFormat::from_path_among(&entry.path, total)?;
+            Some(Candidate { entry, format })
+        })
+        .collect();
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let listed = skipped.len();
+    let decision = decide(&listing.root, &files, texts, &mut skipped)?;
+    let unused = unused_files(&files, &decision, &skipped[listed..]);
+    let mut scanned = scan_rows(&listing.root, &decision.files, &mut skipped, on_progress);
+    let task = decision.task.unwrap_or(Task::LanguageModel);
+    let hold_out = HoldOut {
+        fraction: options.fraction(),
+        seed: options.seed,
+    };
+    let given = scanned
+        .rows
+        .iter()
+        .any(|row| row.split == Some(Split::HeldOut));
+    let hold_out = (!given).then_some(hold_out);
+    let assigned = assign(&listing.root, task, &mut scanned, hold_out);
+    let counts = counts(&decision, &assigned, &scanned, skipped.len());
+    let refusal = messages::refusal(task, &assigned.classes, &counts);
+    let notes = describe(task, &assigned, &scanned, given, &unused, &decision);
+    skipped.sort_by(|a, b| a.path.cmp(&b.path));
+    scanned
+        .skipped_rows
+        .sort_by(|a, b| (&a.path, a.lines.first()).cmp(&(&b.path, b.lines.first())));
+    Ok(Some(TextInspection {
+        folder: listing.root,
+        name: listing.name,
+        task,
+        lengths: lengths(task, &assigned, &scanned),
+        split_names: split_names(&decision.files),
+        reason: decision.reason,
+        columns: decision.columns,
+        bytes: counts.bytes,
+        classes: assigned.classes,
+        samples: assigned.samples,
+        files: scanned.files,
+        encodings: scanned.encodings,
+        skipped,
+        skipped_rows: scanned.skipped_rows,
+        ignored: Ignored {
+            other: (total - files.len() + unused.len()) as u64,
+            ..listing.ignored
+        },
+        refusal: decision.refusal.or(refusal),
+        notes,
+        split: match hold_out {
+            Some(HoldOut { fraction, seed }) => SplitKind::Seeded { fraction, seed },
+            None => SplitKind::Given,
+        },
+    }))
+}
+
+/// Paths of the text files that the task does not use.
+fn unused_files(files: &[Candidate], decision: &Decision, skipped: &[SkippedFile]) -> Vec<String> {
+    let is_used = |entry: &Entry| decision.files.iter().any(|f| f.entry.path == entry.path);
+    let is_skipped = |entry: &Entry| skipped.iter().any(|file| file.path == entry.path);
+    files
+        .iter()
+        .filter(|file| !is_used(file.entry) && !is_skipped(file.entry))
+        .map(|file| file.entry.path.display().to_string())
+        .collect()
+}
+
+fn counts(
+    decision: &Decision,
+    assigned: &Assigned,
+    scanned: &ScannedRows,
+    skipped: usize,
+) -> TextCounts {
+    let samples = assigned.samples.iter();
+    let has_class_folders = |file: &ChosenFile| matches!(file.label, LabelSource::Class(_));
+    TextCounts {
+        trained: samples.clone().filter(|s| s.split == Split::Train).count() as u64,
+        bytes: samples.map(|s| u64::from(s.end - s.start)).sum(),
+        in_rows: !decision.files.iter().any(has_class_folders),
+        skipped: skipped as u64 + scanned.skipped_rows.iter().map(|s| s.rows).sum::<u64>(),
+    }
+}
+
+/// The notes of the inspection.
+fn describe(
+    task: Task,
+    assigned: &Assigned,
+    scanned: &ScannedRows,
+    given: bool,
+    unused: &[String],
+    decision: &Decision,
+) -> Vec<String> {
+    let mut notes = messages::encodings(&scanned.encodings);
+    notes.extend(assigned.notes.iter().cloned());
+    notes.extend(messages::classes(task, &assigned.classes, given));
+    if !decision.files.is_empty() {
+        notes.extend(messages::unused_files(unused));
+    }
+    notes.extend(scanned.too_many_rows.map(messages::too_many_rows));
+    notes
+}
+
+/// Lengths of the samples. Documents count as they were found, before the only one is cut.
+fn lengths(task: Task, assigned: &Assigned, scanned: &ScannedRows) -> Lengths {
+    let characters = if task.is_on_documents() {
+        scanned.rows.iter().map(|row| row.characters).collect()
+    } else {
+        assigned.samples.iter().map(|s| s.characters).collect()
+    };
+    Lengths::new(characters)
+}
+
+/// The files that are splits of their own, such as "train.csv", or their folders if the folders are
+/// classes.
+fn split_names(files: &[ChosenFile]) -> Vec<String> {
+    let mut names: Vec<(Split, String)> = files
+        .iter()
+        .filter_map(|file| {
+            let split = file.split?;
+            let folder = || {
+                let mut names = file.entry.names.iter();
+                names
+                    .find(|name| Split::from_name(name) == Some(split))
+                    .cloned()
+            };
+            let name = match &file.label {
+                LabelSource::Class(_) => folder()?,
+                _ => file.entry.path.display().to_string(),
+            };
+            Some((split, name))
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    names.into_iter().map(|(_, name)| name).collect()
+}

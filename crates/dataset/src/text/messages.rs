@@ -1,0 +1,285 @@
+//! Sentences about a folder of texts: refusals and notes.
+
+use super::text_inspection::DetectedEncoding;
+use crate::messages::{counted, grouped, imbalance, listed_up_to, missing_in, single_samples};
+use crate::types::{Class, Task};
+use std::collections::BTreeMap;
+
+/// Number of names listed before "and N more".
+const LISTED_NAMES: usize = 6;
+/// Fewest bytes of text from which a language model can learn.
+const MIN_CORPUS_BYTES: u64 = 1000;
+/// Most classes if most of them have one text. More suggest that the column is not a label.
+const MAX_SINGLE_LABELS: usize = 1000;
+
+/// "a, b, c and 4 more".
+pub(crate) fn listed(names: &[String]) -> String {
+    listed_up_to(LISTED_NAMES, names)
+}
+
+/// The counts that decide whether texts are refused.
+pub(crate) struct TextCounts {
+    /// Training samples of all classes.
+    pub trained: u64,
+    /// Bytes of all samples.
+    pub bytes: u64,
+    /// Whether labels are in columns or lines rather than in folders.
+    pub in_rows: bool,
+    /// Files and rows that were left out.
+    pub skipped: u64,
+}
+
+/// Why texts cannot be trained on, and how to fix that.
+pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Option<String> {
+    if counts.trained == 0 {
+        let skipped = counted(
+            counts.skipped,
+            "file or row was left out for the reason listed",
+            "files or rows were left out for the reasons listed",
+        );
+        return Some(format!(
+            "No {} can be used; {skipped}. Add some.",
+            task.sample_noun()
+        ));
+    }
+    if task == Task::LanguageModel {
+        return (counts.bytes < MIN_CORPUS_BYTES).then(|| {
+            format!(
+                "{} too few to learn from. Add documents until there are at least {}.",
+                counted(counts.bytes, "byte of text is", "bytes of text are"),
+                grouped(MIN_CORPUS_BYTES)
+            )
+        });
+    }
+    match classes {
+        [only] => {
+            let more = if counts.in_rows {
+                "Add rows of a second label to train."
+            } else {
+                "Add a second sub-folder to train."
+            };
+            Some(format!("All texts have one class, {}. {more}", only.name))
+        }
+        many if many.len() > MAX_SINGLE_LABELS && many.len() as u64 * 2 > counts.trained => {
+            Some(format!(
+                "{} classes in {} do not look like labels. Name another column label, or choose it in the terminal with --label-column.",
+                grouped(many.len() as u64),
+                counted(counts.trained, "text", "texts")
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Counts of texts that occur more than once.
+#[derive(Default)]
+pub(crate) struct Repeats {
+    /// Texts that repeat an earlier one of the same split.
+    pub in_split: u64,
+    /// Texts that repeat an earlier one with another label.
+    pub contradicting: u64,
+    /// Texts that repeat an earlier one of another split.
+    pub across_splits: u64,
+}
+
+/// Notes about texts that occur more than once.
+pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
+    let (one, many) = (task.sample_noun(), format!("{}s", task.sample_noun()));
+    let mut notes = Vec::new();
+    if repeats.in_split > 0 {
+        notes.push(format!(
+            "{} an earlier one. Equal {many} are held out together.",
+            counted(
+                repeats.in_split,
+                &format!("{one} repeats"),
+                &format!("{many} repeat")
+            )
+        ));
+    }
+    if repeats.contradicting > 0 && task != Task::LanguageModel {
+        notes.push(format!(
+            "{} another label than before. Check them: one of the labels is wrong.",
+            counted(
+                repeats.contradicting,
+                "repeated text has",
+                "repeated texts have"
+            )
+        ));
+    }
+    if repeats.across_splits > 0 {
+        notes.push(format!(
+            "{} in two sets, so the evaluation looks better than it is. Remove them from one set.",
+            counted(
+                repeats.across_splits,
+                &format!("{one} is"),
+                &format!("{many} are")
+            )
+        ));
+    }
+    notes
+}
+
+/// Notes about the classes: imbalance, and classes without held-out or test samples. `given` tells
+/// whether the dataset brings its own split.
+pub(crate) fn classes(task: Task, classes: &[Class], given: bool) -> Vec<String> {
+    let noun = task.sample_noun();
+    let held_out = if given {
+        missing_in("the held-out set", noun, classes, |c| c.held_out)
+    } else {
+        single_samples(noun, classes)
+    };
+    let test = missing_in("the test set", noun, classes, |c| c.test);
+    let tested = classes.iter().any(|class| class.test > 0);
+    [
+        alike(classes),
+        imbalance(noun, classes),
+        held_out,
+        test.filter(|_| tested),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Classes that differ only in capital letters are most likely the same.
+fn alike(classes: &[Class]) -> Option<String> {
+    let mut by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for class in classes {
+        let same = by_name.entry(class.name.to_lowercase()).or_default();
+        same.push(class.name.clone());
+    }
+    let alike: Vec<String> = by_name
+        .into_values()
+        .filter(|names| names.len() > 1)
+        .flatten()
+        .collect();
+    (!alike.is_empty()).then(|| {
+        format!(
+            "Some classes differ only in capital letters: {}. Spell them alike if they are the same.",
+            listed(&alike)
+        )
+    })
+}
+
+/// A note about classes without training texts.
+pub(crate) fn untrained_classes(labels: &[String]) -> Option<String> {
+    let classes = counted(
+        labels.len() as u64,
+        "class has no text to train on and is",
+        "classes have no text to train on and are",
+    );
+    (!labels.is_empty()).then(|| format!("{classes} left out: {}.", listed(labels)))
+}
+
+/// A note about text files that the task does not use.
+pub(crate) fn unused_files(files: &[String]) -> Option<String> {
+    let verb = if files.len() == 1 { "is" } else { "are" };
+    (!files.is_empty()).then(|| {
+        format!(
+            "{} {verb} not used, because the samples are in other files.",
+            listed(files)
+        )
+    })
+}
+
+/// A note that there are more rows than Ebb reads.
+pub(crate) fn too_many_rows(limit: u64) -> String {
+    format!(
+        "Only the first {} rows were read. Take a split of them.",
+        grouped(limit)
+    )
+}
+
+/// Notes about bytes that are not plain UTF-8.
+pub(crate) fn encodings(found: &[DetectedEncoding]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for one in found {
+        let files = counted(one.files, "file is", "files are");
+        let replaced = match one.replaced_bytes {
+            0 => String::new(),
+            n => format!(
+                "{} could not be read and {} replaced",
+                counted(n, "byte", "bytes"),
+                if n == 1 { "was" } else { "were" }
+            ),
+        };
+        if one.guessed_bytes > 0 {
+            let read = counted(one.guessed_bytes, "byte", "bytes");
+            let none = "none had to be replaced".to_owned();
+            let replaced = if replaced.is_empty() { none } else { replaced };
+            notes.push(format!(
+                "{files} not UTF-8 and read as {}: {read} beyond ASCII, {replaced}.",
+                one.name
+            ));
+        } else if one.name != "UTF-8" {
+            let replaced = if replaced.is_empty() {
+                String::new()
+            } else {
+                format!(": {replaced}")
+            };
+            notes.push(format!("{files} {}{replaced}.", one.name));
+        } else if !replaced.is_empty() {
+            notes.push(format!("UTF-8 is damaged: {replaced}."));
+        }
+    }
+    let marked: u64 = found.iter().map(|one| one.marked_files).sum();
+    if marked > 0 {
+        notes.push(format!(
+            "{} with a byte-order mark, which is not part of the text.",
+            counted(marked, "file starts", "files start")
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_count_the_bytes_that_were_replaced() {
+        let found = DetectedEncoding {
+            name: "windows-1252",
+            files: 12,
+            marked_files: 0,
+            guessed_bytes: 31,
+            replaced_bytes: 0,
+        };
+        let damaged = DetectedEncoding {
+            name: "UTF-8",
+            files: 3,
+            marked_files: 1,
+            guessed_bytes: 0,
+            replaced_bytes: 2,
+        };
+        assert_eq!(
+            encodings(&[found, damaged]),
+            [
+                "12 files are not UTF-8 and read as windows-1252: 31 bytes beyond ASCII, none had to be replaced.",
+                "UTF-8 is damaged: 2 bytes could not be read and were replaced.",
+                "1 file starts with a byte-order mark, which is not part of the text.",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_single_class_is_refused_with_a_next_step() {
+        let class = Class {
+            name: "ham".to_owned(),
+            train: 8,
+            held_out: 2,
+            test: 0,
+        };
+        let counts = TextCounts {
+            trained: 8,
+            bytes: 900,
+            in_rows: true,
+            skipped: 0,
+        };
+        let text = refusal(Task::TextClassification, &[class], &counts).unwrap_or_default();
+        assert_eq!(
+            text,
+            "All texts have one class, ham. Add rows of a second label to train."
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Reads the texts of one split again. Each must be the same as during the inspection, since labels
+//! and split were decided on it.
+
+use super::scan_rows::join_cells;
+use super::text_inspection::{TextFile, TextInspection, TextSample};
+use crate::error::DatasetError;
+use crate::readers::{OpenFile, Row};
+use crate::rng;
+use crate::types::Split;
+
+/// Reads the samples of a split with their texts, in the order of the inspection.
+///
+/// # Errors
+/// A file is gone or changed since the inspection, or `take` fails.
+pub(crate) fn read_samples(
+    inspection: &TextInspection,
+    split: Split,
+    take: &mut dyn FnMut(&TextSample, &str) -> Result<(), DatasetError>,
+) -> Result<(), DatasetError> {
+    let mut rest = inspection.samples.as_slice();
+    for (index, file) in inspection.files.iter().enumerate() {
+        let count = rest.iter().take_while(|s| s.file as usize == index).count();
+        let (in_file, others) = rest.split_at(count);
+        rest = others;
+        let samples: Vec<&TextSample> = in_file.iter().filter(|s| s.split == split).collect();
+        if !samples.is_empty() {
+            read_file(inspection, file, &samples, take)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_file(
+    inspection: &TextInspection,
+    file: &TextFile,
+    samples: &[&TextSample],
+    take: &mut dyn FnMut(&TextSample, &str) -> Result<(), DatasetError>,
+) -> Result<(), DatasetError> {
+    let path = inspection.folder.join(&file.path);
+    let opened =
+        OpenFile::reopen(&path, file.dialect).map_err(|reason| DatasetError::UnreadableFile {
+            file: file.path.clone(),
+            reason,
+        })?;
+    let changed = || DatasetError::FileChanged {
+        file: file.path.clone(),
+    };
+    let mut wanted = samples.iter().peekable();
+    let (mut row, mut result) = (0u32, Ok(()));
+    opened.visit(&file.text_columns, &mut |_, found| {
+        let this = row;
+        row += 1;
+        // Both parts of a document that was cut are in the same row.
+        while let Some(sample) = wanted.next_if(|s| s.row == this) {
+            let text = match &found {
+                Row::Cells(cells) => join_cells(cells, file.dialect),
+                Row::Fault(_) => None,
+            };
+            let text = text.filter(|text| rng::hash_text(text) == sample.hash);
+            let part = text
+                .as_deref()
+                .and_then(|text| text.get(sample.start as usize..sample.end as usize));
+            result = match part {
+                Some(part) => take(sample, part),
+                None => Err(changed()),
+            };
+            if result.is_err() {
+                return false;
+            }
+        }
+        wanted.peek().is_some()
+    });
+    result?;
+    if wanted.peek().is_some() {
+        return Err(changed());
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Encodes texts as tokens and decodes them: plain bytes, a `tokenizer.json` of a Hugging Face
+//! folder, or a vocabulary trained on the texts themselves. A special token that is spelled out in
+//! a text is ordinary text here. Knows no files of texts and no model.
+
+use crate::error::DatasetError;
+use serde_json::{Value, json};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
+use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainerBuilder};
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::processors::bert::BertProcessing;
+use tokenizers::{AddedToken, Tokenizer as HfTokenizer, decoders};
+
+/// Most bytes of a `tokenizer.json`. Those of large models have about twenty million.
+const MAX_FILE_BYTES: u64 = 128 << 20;
+/// Size of the byte vocabulary: every byte, and the boundary.
+const BYTE_VOCABULARY: usize = 257;
+/// The boundary token of the byte vocabulary.
+const BYTE_BOUNDARY: u32 = 256;
+/// The token between documents in vocabularies that Ebb trains.
+const END: &str = "<|endoftext|>";
+/// End-of-text tokens of pretrained vocabularies, the likeliest first.
+const ENDS: [&str; 5] = [END, "</s>", "<eos>", "<|end_of_text|>", "[SEP]"];
+
+/// How a vocabulary is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vocabulary {
+    /// Byte-pair encoding over all bytes, as in GPT-2. Every text can be encoded and decodes
+    /// unchanged.
+    BytePairs,
+    /// WordPiece over lower-case words, as in BERT.
+    WordPieces,
+}
+
+/// Encodes texts as tokens.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Bytes,
+    Vocabulary(Box<HfTokenizer>),
+}
+
+impl Tokenizer {
+    /// One token per byte. Needs no training.
+    pub fn bytes() -> Self {
+        Self { kind: Kind::Bytes }
+    }
+
+    /// Loads a `tokenizer.json`. Its padding and truncation are ignored.
+    ///
+    /// # Errors
+    /// The file cannot be read, is too large, or is not a tokenizer.
+    pub fn load(path: &Path) -> Result<Self, DatasetError> {
+        let unusable = |reason: String| DatasetError::Tokenizer {
+            subject: path.display().to_string(),
+            reason,
+        };
+        let bytes = fs::metadata(path)
+            .map_err(|error| unusable(error.to_string()))?
+            .len();
+        if bytes > MAX_FILE_BYTES {
+            return Err(unusable(format!(
+                "it has {} MB, more than the limit of 134 MB",
+                bytes / 1_000_000
+            )));
+        }
+        let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
+        let read = catch_unwind(AssertUnwindSafe(|| HfTokenizer::from_bytes(text)));
+        let trained = read
+            .unwrap_or_else(|_| Err("its parts do not fit together".into()))
+            .map_err(|error| unusable(error.to_string()))?;
+        Ok(Self::new(trained))
+    }
+
+    /// Trains a vocabulary of at most `size` tokens on texts. The same texts give the same byte
+    /// pairs; word pieces may get different numbers each time.
+    ///
+    /// # Errors
+    /// The library refuses the size or the texts.
+    pub fn train<'t>(
+        vocabulary: Vocabulary,
+        size: usize,
+        texts: impl Iterator<Item = &'t str> + Send,
+    ) -> Result<Self, DatasetError> {
+        let trained = match vocabulary {
+            Vocabulary::BytePairs => byte_pairs(size, texts),
+            Vocabulary::WordPieces => word_pieces(size, texts),
+        };
+        let unusable = |error: tokenizers::Error| DatasetError::Tokenizer {
+            subject: "A vocabulary trained on these texts".to_owned(),
+            reason: error.to_string(),
+        };
+        Ok(Self::new(trained.map_err(unusable)?))
+    }
+
+    fn new(mut trained: HfTokenizer) -> Self {
+        trained.with_padding(None);
+        // Fails only if truncation is set.
+        let _ = trained.with_truncation(None);
+        trained.set_encode_special_tokens(true);
+        Self {
+            kind: Kind::Vocabulary(Box::new(trained)),
+        }
+    }
+
+    /// Number of tokens, including the boundary.
+    pub fn vocabulary(&self) -> usize {
+        match &self.kind {
+            Kind::Bytes => BYTE_VOCABULARY,
+            Kind::Vocabulary(tokenizer) => tokenizer.get_vocab_size(true),
+        }
+    }
+
+    /// One more than the largest token in an encoded text. It differs from `vocabulary`, which
+    /// includes the boundary and may have gaps.
+    pub(crate) fn id_limit(&self) -> usize {
+        match &self.kind {
+            Kind::Bytes => BYTE_VOCABULARY - 1,
+            Kind::Vocabulary(tokenizer) => {
+                let largest = tokenizer.get_vocab(true).into_values().max();
+                largest.map_or(0, |id| id as usize + 1)
+            }
+        }
+    }
+
+    /// The token between documents, if the vocabulary has one.
+    pub fn boundary(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Bytes => Some(BYTE_BOUNDARY),
+            Kind::Vocabulary(tokenizer) => ENDS.iter().find_map(|end| tokenizer.token_to_id(end)),
+        }
+    }
+
+    /// A token by its name, such as `[PAD]`.
+    pub fn token(&self, name: &str) -> Option<u32> {
+        match &self.kind {
+            Kind::Bytes => None,
+            Kind::Vocabulary(tokenizer) => tokenizer.token_to_id(name),
+        }
+    }
+
+    /// Encodes a text without special tokens.
+    ///
+    /// # Errors
+    /// The vocabulary has neither a token for a part of the text nor an unknown token.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, DatasetError> {
+        self.encode_with(text, false)
+    }
+
+    /// Encodes a text with the special tokens around it, such as `[CLS]` and `[SEP]`.
+    ///
+    /// # Errors
+    /// See [`Tokenizer::encode`].
+    pub fn encode_framed(&self, text: &str) -> Result<Vec<u32>, DatasetError> {
+        self.encode_with(text, true)
+    }
+
+    fn encode_with(&self, text: &str, framed: bool) -> Result<Vec<u32>, DatasetError> {
+        let tokenizer = match &self.kind {
+            Kind::Bytes => return Ok(text.bytes().map(u32::from).collect()),
+            Kind::Vocabulary(tokenizer) => tokenizer,
+        };
+        // A loaded vocabulary is not trusted: a panic costs the text, not the process.
+        catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, framed)))
+            .unwrap_or_else(|_| Err("its rules fail on it".into()))
+            .map(|encoding| encoding.get_ids().to_vec())
+            .map_err(|error| DatasetError::Encode {
+                reason: error.to_string(),
+            })
+    }
+
+    /// Decodes tokens. Special tokens are left out, and broken characters become U+FFFD.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        match &self.kind {
+            Kind::Bytes => {
+                let bytes: Vec<u8> = tokens
+                    .iter()
+                    .filter_map(|t| u8::try_from(*t).ok())
+                    .collect();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            Kind::Vocabulary(tokenizer) => tokenizer.decode(tokens, true).unwrap_or_default(),
+        }
+    }
+
+    /// The vocabulary as a `tokenizer.json` for other programs. Bytes become a byte-pair encoding
+    /// without merges.
+    ///
+    /// # Errors
+    /// The library cannot serialize it.
+    pub fn to_exported_json(&self) -> Result<String, DatasetError> {
+        match &self.kind {
+            Kind::Bytes => Ok(byte_level_json()),
+            Kind::Vocabulary(tokenizer) => {
+                tokenizer
+                    .to_string(true)
+                    .map_err(|error| DatasetError::Tokenizer {
+                        subject: "The vocabulary".to_owned(),
+                        reason: error.to_string(),
+                    })
+            }
+        }
+    }
+
+    /// The vocabulary as a `tokenizer.json`; `None` for bytes.
+    pub fn to_json(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Bytes => None,
+            Kind::Vocabulary(tokenizer) => tokenizer.to_string(false).ok(),
+        }
+    }
+}
+
+/// The byte vocabulary as a `tokenizer.json`. The format writes each byte as a character: printable
+/// ones as themselves, the others as U+0100 and following, in order (Radford et al. 2019).
+fn byte_level_json() -> String {
+    let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    let others = (0..=u8::MAX).filter(|byte| !is_printable(*byte));
+    let others: Vec<u8> = others.collect();
+    let character = |byte: u8| match others.binary_search(&byte) {
+        Ok(index) => char::from_u32(0x100 + index as u32).unwrap_or_default(),
+        Err(_) => char::from(byte),
+    };
+    let ids = (0..=u8::MAX).map(|byte| (character(byte).to_string(), json!(byte)));
+    let ids: serde_json::Map<String, Value> = ids.collect();
+    let level = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
+    let boundary = json!({
+        "id": BYTE_BOUNDARY, "content": END, "special": true, "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false,
+    });
+    let all = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [boundary], "normalizer": null,
+        "pre_tokenizer": level(false), "post_processor": null, "decoder": level(true),
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": ids,
+            "merges": [],
+        },
+    });
+    format!("{all:#}\n")
+}
+
+fn byte_pairs<'t>(
+    size: usize,
+    texts: impl Iterator<Item = &'t str> + Send,
+) -> tokenizers::Result<HfTokenizer> {
+    let mut trained = HfTokenizer::new(BPE::default());
+    trained.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
+    trained.with_decoder(Some(ByteLevel::default()));
+    let trainer = BpeTrainerBuilder::new()
+        .show_progress(false)
+        .vocab_size(size)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .special_tokens(vec![AddedToken::from(END, true)])
+        .build();
+    trained.train(&mut TrainerWrapper::from(trainer), texts)?;
+    Ok(trained)
+}
+
+fn word_pieces<'t>(
+    size: usize,
+    texts: impl Iterator<Item = &'t str> + Send,
+) -> tokenizers::Result<HfTokenizer> {
+    const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
+    let mut trained = HfTokenizer::new(WordPiece::default());
+    trained.with_normalizer(Some(BertNormalizer::default()))?;
+    trained.with_pre_tokenizer(Some(BertPreTokenizer));
+    trained.with_decoder(Some(decoders::wordpiece::WordPiece::default()));
+    let trainer = WordPieceTrainerBuilder::new()
+        .show_progress(false)
+        .vocab_size(size)
+        .special_tokens(SPECIAL.map(|name| AddedToken::from(name, true)).to_vec())
+        .build();
+    trained.train(&mut TrainerWrapper::from(trainer), texts)?;
+    let token = |name: &str| {
+        (
+            name.to_owned(),
+            trained.token_to_id(name).unwrap_or_default(),
+        )
+    };
+    let frame = BertProcessing::new(token("[SEP]"), token("[CLS]"));
+    trained.with_post_processor(Some(frame));
+    Ok(trained)
+}

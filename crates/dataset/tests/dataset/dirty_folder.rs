@@ -1,0 +1,146 @@
+//! A class folder as users have it: each of its 122 files is used, or left out for the right
+//! reason. The folder is unpacked from `malformed/dirty_folder.tar` in `EBB_DATA`; without it, only
+//! the tests in `hostile_folders.rs` run.
+
+use dataset::{ImageInspection, InspectOptions, inspect_images};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use unicode_normalization::UnicodeNormalization;
+
+/// What a reason must contain, by a word of the expectations.
+const REASONS: [(&str, &str); 7] = [
+    ("HTML", "web page"),
+    ("LFS pointer", "git lfs pull"),
+    ("zero bytes", "empty"),
+    ("1.6 GB bomb", "million"),
+    ("header bomb", "million"),
+    ("JPEG SOF bomb", "million"),
+    ("HEIF", "HEIC"),
+];
+
+fn data() -> Option<PathBuf> {
+    let data = PathBuf::from(std::env::var_os("EBB_DATA")?);
+    data.join("malformed/dirty_folder.tar")
+        .is_file()
+        .then(|| data.join("malformed"))
+}
+
+fn composed(path: &Path) -> String {
+    path.display().to_string().nfc().collect()
+}
+
+#[test]
+fn every_file_is_used_or_left_out_for_the_right_reason() {
+    let Some(data) = data() else {
+        println!("skipped: EBB_DATA has no malformed/dirty_folder.tar");
+        return;
+    };
+    let target = tempfile::tempdir().expect("a temporary folder can be created");
+    let unpacked = Command::new("tar")
+        .arg("xf")
+        .arg(data.join("dirty_folder.tar"))
+        .arg("-C")
+        .arg(target.path())
+        .status();
+    assert!(unpacked.is_ok_and(|status| status.success()));
+    let folder = target.path().join("dirty_folder");
+    let found =
+        inspect_images(&folder, &InspectOptions::default(), &|_| {}).expect("it can be read");
+    let expected =
+        std::fs::read_to_string(data.join("dirty_folder_expected.csv")).expect("it is there");
+    let mut reader = csv::Reader::from_reader(expected.as_bytes());
+    let rows: Vec<[String; 3]> = reader
+        .records()
+        .map(|row| row.expect("the expectations can be read"))
+        .map(|row| [0, 1, 2].map(|i| row[i].nfc().collect()))
+        .collect();
+    assert!(rows.len() > 100);
+    check(&found, &rows);
+}
+
+fn check(found: &ImageInspection, rows: &[[String; 3]]) {
+    let used: BTreeSet<String> = found
+        .files
+        .iter()
+        .map(|file| composed(&file.path))
+        .collect();
+    let skipped: BTreeMap<String, &str> = found
+        .skipped
+        .iter()
+        .map(|file| (composed(&file.path), file.reason.as_str()))
+        .collect();
+    let (mut silent, mut hidden) = (BTreeSet::new(), BTreeSet::new());
+    for [path, expected, why] in rows {
+        let is_used = used.contains(path);
+        match expected.as_str() {
+            "use" => assert!(
+                is_used,
+                "{path} ({why}) is not used: {:?}",
+                skipped.get(path)
+            ),
+            "skip" => assert!(!is_used, "{path} ({why}) is used"),
+            "either" => assert!(
+                is_used || skipped.contains_key(path),
+                "{path} ({why}) is neither used nor reported"
+            ),
+            other => panic!("unknown expectation {other}"),
+        }
+        if is_used {
+            continue;
+        }
+        let wanted = REASONS.iter().find(|(of, _)| why.contains(of));
+        match (skipped.get(path), wanted) {
+            (Some(reason), Some((_, part))) => {
+                assert!(reason.contains(part), "{path} ({why}): {reason}")
+            }
+            (Some(_), None) => {}
+            (None, Some(_)) => panic!("{path} ({why}) is left out without a reason"),
+            // Files that systems leave behind, and texts.
+            (None, None) => {
+                let top = path.split('/').find(|name| {
+                    name.starts_with('.') || *name == "__MACOSX" || *name == "Thumbs.db"
+                });
+                match top {
+                    Some(_) => hidden.insert(path.clone()),
+                    None => silent.insert(path.clone()),
+                };
+            }
+        }
+    }
+    assert!(
+        silent.iter().all(|path| path.ends_with(".txt")),
+        "{silent:?}"
+    );
+    assert_eq!(found.ignored.other, silent.len() as u64);
+    // A hidden folder counts as one. Here each contains one expected file.
+    assert_eq!(found.ignored.system, hidden.len() as u64, "{hidden:?}");
+    let known: BTreeSet<&String> = rows.iter().map(|[path, ..]| path).collect();
+    assert!(
+        used.iter().all(|path| known.contains(path)),
+        "nothing else is used"
+    );
+    let links = skipped.keys().filter(|path| !known.contains(path));
+    for (path, reason) in links.map(|path| (path, skipped[path])) {
+        assert!(reason.contains("link"), "{path}: {reason}");
+    }
+    let named = skipped.keys().filter(|path| known.contains(path)).count();
+    assert_eq!(
+        used.len() + named + silent.len() + hidden.len(),
+        rows.len(),
+        "the counts add up"
+    );
+    let names: Vec<&str> = found
+        .classes
+        .iter()
+        .map(|class| class.name.as_str())
+        .collect();
+    let expected = [
+        "Crème brûlée",
+        "butterfly",
+        "one_image_class",
+        "with space & (parens)",
+        "класс 寿司 🍣",
+    ];
+    assert_eq!(names, expected.map(|name| name.nfc().collect::<String>()));
+}
