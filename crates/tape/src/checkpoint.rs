@@ -1,12 +1,13 @@
 //! Activation checkpointing: a block runs forward without recording and again, recorded, when its gradient is needed.
 
-use crate::branches::Course;
-use crate::ending::Ending;
+use crate::cancel::Cancel;
+use crate::deferred::DeferredOutput;
 use crate::error::Result;
 use crate::gradients::Gradients;
+use crate::kinks::KinkCursor;
 use crate::parameters::Parameters;
-use crate::saved::Keeping;
-use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::saved_tensors::SavedTensors;
+use crate::tape::{Kernels, Tape, Value};
 use candle_core::Tensor;
 use std::ops::Range;
 
@@ -34,7 +35,7 @@ impl Tape<'_> {
     pub fn checkpoint<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.checkpoint_parts(x, usize::MAX, move |tape, x, _| block(tape, x))
     }
@@ -44,7 +45,7 @@ impl Tape<'_> {
     pub fn checkpoint_samples<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.checkpoint_samples_of(x, 0, block)
     }
@@ -54,7 +55,7 @@ impl Tape<'_> {
     pub fn checkpoint_samples_of<F, E>(&self, x: &Value, values: usize, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.checkpoint_parts(x, part(x.tensor(), values), block)
     }
@@ -62,11 +63,11 @@ impl Tape<'_> {
     fn checkpoint_parts<F, E>(&self, x: &Value, size: usize, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.poll()?;
-        let (course, all) = (
-            self.course().cloned(),
+        let (kinks, all) = (
+            self.kinks().cloned(),
             x.dims().first().copied().unwrap_or(0),
         );
         let outputs = parts(x.tensor(), size)?
@@ -74,12 +75,12 @@ impl Tape<'_> {
             .map(|(samples, part)| {
                 let quiet =
                     Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
-                let within = course.as_ref().map(|course| course.within(&samples, all));
-                let quiet = quiet.inner().along(within);
-                let ending: Ending = block(&quiet, &Value::constant(part), samples)?.into();
-                let y = ending.finish(&quiet)?;
-                if let (Some(course), Some(inner)) = (self.course(), quiet.course()) {
-                    course.pass(inner);
+                let within = kinks.as_ref().map(|kinks| kinks.within(&samples, all));
+                let quiet = quiet.inside_checkpoint().with_kinks(within);
+                let output: DeferredOutput = block(&quiet, &Value::constant(part), samples)?.into();
+                let y = output.finish(&quiet)?;
+                if let (Some(kinks), Some(inner)) = (self.kinks(), quiet.kinks()) {
+                    kinks.advance_to(inner);
                 }
                 Ok(y.tensor().clone())
             })
@@ -92,13 +93,13 @@ impl Tape<'_> {
             parameters: self.parameters().clone(),
             cancel: self.cancel().clone(),
             kernels: self.kernels(),
-            keeping: self.keeping().clone(),
+            saved_tensors: self.saved_tensors().clone(),
             id: x.id(),
-            course,
+            kinks,
         };
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
-            let own = sink.arrived_owned() || !gradient.is_contiguous();
+            let own = sink.current_is_owned() || !gradient.is_contiguous();
             let gradient = gradient.contiguous()?;
             let mut whole = Whole {
                 dims: input.dims().to_vec(),
@@ -107,17 +108,17 @@ impl Tape<'_> {
             };
             let seeds = parts(&gradient, size)?;
             for ((samples, part), (_, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
-                let course = again.course.as_ref();
-                let course = course.map(|course| course.within(&samples, all).again());
+                let kinks = again.kinks.as_ref();
+                let kinks = kinks.map(|kinks| kinks.within(&samples, all).recomputing());
                 let begins = samples.start;
-                let part = (samples, part, course);
-                if let Some(found) = again.walk_back(part, seed, &block, sink)? {
+                let part = (samples, part, kinks);
+                if let Some(found) = again.backward(part, seed, &block, sink)? {
                     whole.put(found, begins)?;
                 }
             }
             match whole.joined {
                 None => Ok(()),
-                Some(whole) => sink.give(again.id, whole),
+                Some(whole) => sink.add_owned(again.id, whole),
             }
         }))
     }
@@ -183,44 +184,44 @@ struct Again {
     cancel: Cancel,
     kernels: Kernels,
     /// What the second run keeps counts with what the others still keep.
-    keeping: Keeping,
+    saved_tensors: SavedTensors,
     /// The input's, when it needs a gradient.
     id: Option<usize>,
     /// As it was before the block.
-    course: Option<Course>,
+    kinks: Option<KinkCursor>,
 }
 
 impl Again {
     /// Runs `block` recorded and walks back: the parameters' gradients go to `sink`, the input's comes back.
-    fn walk_back<E: Into<Ending>>(
+    fn backward<E: Into<DeferredOutput>>(
         &self,
-        (samples, input, course): (Range<usize>, Tensor, Option<Course>),
+        (samples, input, kinks): (Range<usize>, Tensor, Option<KinkCursor>),
         gradient: Tensor,
         block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
-        let tape = Tape::record_beside(
+        let tape = Tape::record_sharing(
             &self.parameters,
             self.cancel.clone(),
             self.kernels,
-            self.keeping.clone(),
+            self.saved_tensors.clone(),
         )
-        .inner()
-        .along(course);
+        .inside_checkpoint()
+        .with_kinks(kinks);
         // What needs no gradient gets none the second time either.
         let x = match self.id {
             Some(_) => tape.variable(input),
             None => Value::constant(input),
         };
-        let ending: Ending = block(&tape, &x, samples)?.into();
-        let y = ending.record(&tape)?;
-        drop(ending);
-        let walked = tape.walk_back(vec![(y, gradient)], &[x])?;
-        for (index, gradient) in walked.parameters.into_iter().enumerate() {
+        let output: DeferredOutput = block(&tape, &x, samples)?.into();
+        let y = output.record(&tape)?;
+        drop(output);
+        let found = tape.backward_from(vec![(y, gradient)], &[x])?;
+        for (index, gradient) in found.parameters.into_iter().enumerate() {
             if let Some(gradient) = gradient {
-                sink.give(Some(index), gradient)?;
+                sink.add_owned(Some(index), gradient)?;
             }
         }
-        Ok(walked.inputs.into_iter().flatten().next())
+        Ok(found.inputs.into_iter().flatten().next())
     }
 }

@@ -78,7 +78,7 @@ pub enum TapeError {
     #[error(
         "operation {at} of those with kinks is not what the recorded run had there; follow a run of the same network on the same samples"
     )]
-    OtherRun {
+    DifferentRun {
         /// Operations with kinks before it.
         at: usize,
     },

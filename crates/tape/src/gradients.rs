@@ -1,9 +1,9 @@
 //! Gradients on their way through backward. The first gradient of a value is moved in; a later one is added, in place
 //! where the memory belongs to nobody else. Whoever brings one hears whether the piece is still wanted.
 
+use crate::cancel::Cancel;
 use crate::error::{Result, TapeError};
 use crate::inplace::add_assign;
-use crate::tape::Cancel;
 use candle_core::Tensor;
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ pub struct Gradients {
     slots: Vec<Option<Slot>>,
     cancel: Cancel,
     /// The gradient that the operation at work was given belongs to nobody else.
-    arrived_owned: bool,
+    current_is_owned: bool,
 }
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Gradients {
         Gradients {
             slots: (0..values).map(|_| None).collect(),
             cancel,
-            arrived_owned: false,
+            current_is_owned: false,
         }
     }
 
@@ -37,17 +37,17 @@ impl Gradients {
     }
 
     /// Adds a gradient whose memory nobody else holds.
-    pub(crate) fn give(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
+    pub(crate) fn add_owned(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
         self.add(id, gradient, true)
     }
 
     /// Adds a gradient that another value may also receive: it is never written to.
-    pub(crate) fn share(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
+    pub(crate) fn add_shared(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
         self.add(id, gradient, false)
     }
 
     /// The gradient so far, when its memory belongs to nobody else: whoever has more may add it there.
-    pub(crate) fn held(&self, id: Option<usize>) -> Option<&Tensor> {
+    pub(crate) fn accumulator(&self, id: Option<usize>) -> Option<&Tensor> {
         let slot = self.slots[id?].as_ref()?;
         slot.owned.then_some(&slot.tensor)
     }
@@ -101,15 +101,15 @@ impl Gradients {
     }
 
     /// The gradient of an operation's output, for its backward pass.
-    pub(crate) fn arrive(&mut self, id: usize) -> Option<Tensor> {
+    pub(crate) fn take_for_backward(&mut self, id: usize) -> Option<Tensor> {
         let slot = self.slots[id].take()?;
-        self.arrived_owned = slot.owned;
+        self.current_is_owned = slot.owned;
         Some(slot.tensor)
     }
 
     /// Whoever was given the gradient that arrived last may write into it.
-    pub(crate) fn arrived_owned(&self) -> bool {
-        self.arrived_owned
+    pub(crate) fn current_is_owned(&self) -> bool {
+        self.current_is_owned
     }
 
     fn take(&mut self, id: usize) -> Option<Tensor> {

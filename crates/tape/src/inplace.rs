@@ -29,7 +29,7 @@ pub fn add_assign_all(sums: &mut [Tensor], others: &[Tensor]) -> Result<()> {
     let single = |t: &Tensor| t.dtype() == DType::F32 && t.is_contiguous() && kernels::run_on(t);
     if sums.iter().zip(others).all(|(a, b)| single(a) && single(b)) {
         let pairs: Vec<_> = sums.iter().zip(others).collect();
-        return kernels::whole::accumulate(&pairs);
+        return kernels::multi_tensor::accumulate(&pairs);
     }
     for (sum, other) in sums.iter_mut().zip(others) {
         add_assign(sum, other)?;
@@ -91,14 +91,14 @@ pub fn with_slice_mut<F: FnOnce(SliceMut) -> candle_core::Result<()>>(
     tensor: &Tensor,
     write: F,
 ) -> candle_core::Result<()> {
-    tensor.inplace_op1(&Lend(RefCell::new(Some(write))))
+    tensor.inplace_op1(&BorrowMut(RefCell::new(Some(write))))
 }
 
-struct Lend<F>(RefCell<Option<F>>);
+struct BorrowMut<F>(RefCell<Option<F>>);
 
-impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for Lend<F> {
+impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for BorrowMut<F> {
     fn name(&self) -> &'static str {
-        "lend"
+        "borrow"
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
@@ -119,11 +119,11 @@ impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for Lend<F> {
 pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>> {
     let tensor = tensor.contiguous()?;
     match (tensor.device().is_cpu(), tensor.dtype()) {
-        (true, DType::F32) => Ok(View::<f32>::of("read", &tensor)?
+        (true, DType::F32) => Ok(View::<f32>::new("read", &tensor)?
             .iter()
             .map(|&v| f64::from(v))
             .collect()),
-        (true, DType::F64) => Ok(View::<f64>::of("read", &tensor)?.to_vec()),
+        (true, DType::F64) => Ok(View::<f64>::new("read", &tensor)?.to_vec()),
         // A GPU sync and a copy: at most once a step.
         _ => Ok(tensor
             .flatten_all()?

@@ -1,7 +1,7 @@
 //! Memory by Ebb's own count: an allocator wrapper that knows live and peak bytes of this process's heap, and `release`,
 //! which gives memory back to the system. Where a GPU holds the tensors its driver's count comes beside it.
 
-use crate::rehearsal::{given, taken};
+use crate::dry_run::{record_alloc, record_free};
 use candle_core::Device;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         grow(layout.size() as u64);
         // SAFETY: the caller's promise is passed on.
         let pointer = unsafe { self.0.alloc(layout) };
-        taken(pointer, layout.size());
+        record_alloc(pointer, layout.size());
         pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        given(pointer, layout.size());
+        record_free(pointer, layout.size());
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.dealloc(pointer, layout) }
     }
@@ -33,7 +33,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         grow(layout.size() as u64);
         // SAFETY: the caller's promise is passed on.
         let pointer = unsafe { self.0.alloc_zeroed(layout) };
-        taken(pointer, layout.size());
+        record_alloc(pointer, layout.size());
         pointer
     }
 
@@ -43,11 +43,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         // SAFETY: the caller's promise is passed on.
         let moved = unsafe { self.0.realloc(pointer, layout, size) };
         if moved == pointer {
-            given(pointer, layout.size());
+            record_free(pointer, layout.size());
         }
-        taken(moved, size);
+        record_alloc(moved, size);
         if moved != pointer && !moved.is_null() {
-            given(pointer, layout.size());
+            record_free(pointer, layout.size());
         }
         moved
     }

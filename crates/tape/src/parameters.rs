@@ -1,9 +1,9 @@
 //! The tensors of a model by name: those that train, in one fixed order, and those that are frozen. The order of the trained
 //! ones is their identity: gradients, moments and checkpoints follow it.
 
+use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
-use crate::half::is_half;
-use crate::quantised::{Bits, Quantised};
+use crate::quantized::{Bits, Quantized};
 use candle_core::{DType, Device, Tensor};
 
 /// One parameter of a [`Parameters`], trained or frozen.
@@ -44,7 +44,7 @@ pub enum Frozen {
     /// As they are.
     Whole(Tensor),
     /// A matrix in 8 or 4 bits a value.
-    Quantised(Quantised),
+    Quantized(Quantized),
 }
 
 impl Frozen {
@@ -52,7 +52,7 @@ impl Frozen {
     pub fn bytes(&self) -> u64 {
         match self {
             Frozen::Whole(tensor) => (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64,
-            Frozen::Quantised(weight) => weight.bytes(),
+            Frozen::Quantized(weight) => weight.bytes(),
         }
     }
 
@@ -60,15 +60,15 @@ impl Frozen {
     pub fn count(&self) -> usize {
         match self {
             Frozen::Whole(tensor) => tensor.elem_count(),
-            Frozen::Quantised(weight) => weight.dims().iter().product(),
+            Frozen::Quantized(weight) => weight.dims().iter().product(),
         }
     }
 
-    /// The values in full; of a quantised matrix those that it stands for, in f32.
+    /// The values in full; of a quantized matrix those that it stands for, in f32.
     pub fn whole(&self) -> Result<Tensor> {
         match self {
             Frozen::Whole(tensor) => Ok(tensor.clone()),
-            Frozen::Quantised(weight) => weight.whole(DType::F32),
+            Frozen::Quantized(weight) => weight.whole(DType::F32),
         }
     }
 }
@@ -182,7 +182,7 @@ impl Parameters {
                 let (name, values) = &mut self.frozen[index];
                 let dims = match values {
                     Frozen::Whole(tensor) => tensor.dims().to_vec(),
-                    Frozen::Quantised(weight) => weight.dims().to_vec(),
+                    Frozen::Quantized(weight) => weight.dims().to_vec(),
                 };
                 expect_shape(name, &dims, &tensor)?;
                 *values = Frozen::Whole(tensor);
@@ -195,11 +195,11 @@ impl Parameters {
     ///
     /// # Errors
     /// It is no matrix, or not finite.
-    pub fn quantise(&mut self, id: ParameterId, bits: Bits) -> Result<()> {
+    pub fn quantize(&mut self, id: ParameterId, bits: Bits) -> Result<()> {
         if let Place::Frozen(index) = self.places[id.0]
             && let Frozen::Whole(tensor) = &self.frozen[index].1
         {
-            self.frozen[index].1 = Frozen::Quantised(Quantised::of(tensor, bits)?);
+            self.frozen[index].1 = Frozen::Quantized(Quantized::from_weight(tensor, bits)?);
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl Parameters {
         self.frozen().map(|(_, values)| values.bytes()).sum()
     }
 
-    /// The same parameters for computing in a half type: matrices and kernels rounded to `dtype`, norms, biases and quantised
+    /// The same parameters for computing in a half type: matrices and kernels rounded to `dtype`, norms, biases and quantized
     /// matrices as they are and in the same memory.
     pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
         let round = |tensor: &Tensor| -> Result<Tensor> {
@@ -260,7 +260,7 @@ impl Parameters {
         let frozen = self.frozen.iter().map(|(name, values)| -> Result<_> {
             let values = match values {
                 Frozen::Whole(tensor) => Frozen::Whole(round(tensor)?),
-                Frozen::Quantised(weight) => Frozen::Quantised(weight.clone()),
+                Frozen::Quantized(weight) => Frozen::Quantized(weight.clone()),
             };
             Ok((name.clone(), values))
         });
@@ -308,31 +308,5 @@ fn expect_shape(name: &str, dims: &[usize], tensor: &Tensor) -> Result<()> {
         what: name.to_owned(),
         expected: format!("{dims:?}"),
         found: tensor.shape().clone(),
-    })
-}
-
-/// A tensor from host values in the wanted element type.
-pub(crate) fn host_tensor(
-    values: Vec<f64>,
-    shape: &[usize],
-    dtype: DType,
-    device: &Device,
-) -> Result<Tensor> {
-    Ok(match dtype {
-        DType::F64 => Tensor::from_vec(values, shape, device)?,
-        DType::F32 => Tensor::from_vec(
-            values.into_iter().map(|v| v as f32).collect::<Vec<_>>(),
-            shape,
-            device,
-        )?,
-        dtype if is_half(dtype) => {
-            host_tensor(values, shape, DType::F32, device)?.to_dtype(dtype)?
-        }
-        dtype => {
-            return Err(TapeError::Type {
-                op: "parameter",
-                dtype,
-            });
-        }
     })
 }

@@ -1,20 +1,17 @@
 //! The tape itself: values, recorded operations, and the walk back. What an operation computes stands in `ops`.
 
-use crate::branches::Course;
+use crate::cancel::Cancel;
+use crate::dry_run;
 use crate::error::{Result, TapeError};
 use crate::gradients::Gradients;
-use crate::kept::{Again, Kept};
+use crate::kinks::KinkCursor;
 use crate::parameters::{Frozen, ParameterId, Parameters, Place};
-use crate::quantised::Quantised;
-use crate::rehearsal;
-use crate::saved::Keeping;
+use crate::quantized::Quantized;
+use crate::saved_input::{Recompute, SavedInput};
+use crate::saved_tensors::SavedTensors;
 use candle_core::Tensor;
 use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Raised by another thread to end the piece at the next operation.
-pub type Cancel = Arc<AtomicBool>;
+use std::sync::atomic::Ordering;
 
 /// Which form of an operation runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,7 +28,7 @@ pub enum Kernels {
 pub struct Value {
     tensor: Tensor,
     id: Option<usize>,
-    again: Option<Again>,
+    recompute: Option<Recompute>,
 }
 
 impl Value {
@@ -40,7 +37,7 @@ impl Value {
         Value {
             tensor,
             id: None,
-            again: None,
+            recompute: None,
         }
     }
 
@@ -64,17 +61,17 @@ impl Value {
     }
 
     /// What an operation on this value keeps for its backward pass.
-    pub(crate) fn keep(&self) -> Kept {
-        match &self.again {
-            Some(again) => Kept::Again(again.clone()),
-            None => Kept::Tensor(self.tensor.clone()),
+    pub(crate) fn saved_input(&self) -> SavedInput {
+        match &self.recompute {
+            Some(recompute) => SavedInput::Recomputed(recompute.clone()),
+            None => SavedInput::Tensor(self.tensor.clone()),
         }
     }
 
-    /// The same value, which operations on it compute again instead of keeping it.
-    pub(crate) fn computed_again(self, again: Again) -> Self {
+    /// The same value, which operations on it compute again instead of saved_tensors it.
+    pub(crate) fn with_recompute(self, recompute: Recompute) -> Self {
         Value {
-            again: Some(again),
+            recompute: Some(recompute),
             ..self
         }
     }
@@ -90,7 +87,7 @@ struct Node {
 
 /// Gradients that a walk back arrived with; `None` where a value took no part.
 #[derive(Default)]
-pub(crate) struct Walked {
+pub(crate) struct BackwardOutput {
     /// By parameter, in order.
     pub parameters: Vec<Option<Tensor>>,
     /// By input, in order.
@@ -106,48 +103,51 @@ struct Recording {
 pub struct Tape<'a> {
     parameters: &'a Parameters,
     recording: Option<RefCell<Recording>>,
-    keeping: Keeping,
+    saved_tensors: SavedTensors,
     cancel: Cancel,
     kernels: Kernels,
-    /// A checkpointed block runs on it: its operations are part of one of another tape's.
-    inner: bool,
+    /// A dry run records where this tape's operations begin.
+    marks_operations: bool,
     /// Another run's branches, or its own recorded; neither where training trains.
-    course: Option<Course>,
+    kinks: Option<KinkCursor>,
 }
 
 impl<'a> Tape<'a> {
     /// A tape that records: training.
     pub fn record(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
-        Tape::record_within(parameters, cancel, kernels, None)
+        Tape::record_with_limit(parameters, cancel, kernels, None)
     }
 
     /// A tape that records until its operations would keep more than `limit_bytes` for the walk back. The next operation then
     /// fails as on a device without memory: [`TapeError::Memory`].
-    pub fn record_within(
+    pub fn record_with_limit(
         parameters: &'a Parameters,
         cancel: Cancel,
         kernels: Kernels,
         limit_bytes: Option<u64>,
     ) -> Self {
-        let keeping = Keeping::within(limit_bytes);
-        parameters.iter().for_each(|p| keeping.exempt(&p.tensor));
+        let saved_tensors = SavedTensors::with_limit(limit_bytes);
+        parameters
+            .iter()
+            .for_each(|p| saved_tensors.exempt(&p.tensor));
         for (_, values) in parameters.frozen() {
             match values {
-                Frozen::Whole(tensor) => keeping.exempt(tensor),
-                Frozen::Quantised(weight) => {
-                    weight.parts().into_iter().for_each(|t| keeping.exempt(t))
-                }
+                Frozen::Whole(tensor) => saved_tensors.exempt(tensor),
+                Frozen::Quantized(weight) => weight
+                    .parts()
+                    .into_iter()
+                    .for_each(|t| saved_tensors.exempt(t)),
             }
         }
-        Tape::record_beside(parameters, cancel, kernels, keeping)
+        Tape::record_sharing(parameters, cancel, kernels, saved_tensors)
     }
 
     /// A tape that counts what it keeps with another one of the same parameters.
-    pub(crate) fn record_beside(
+    pub(crate) fn record_sharing(
         parameters: &'a Parameters,
         cancel: Cancel,
         kernels: Kernels,
-        keeping: Keeping,
+        saved_tensors: SavedTensors,
     ) -> Self {
         let recording = Recording {
             nodes: Vec::new(),
@@ -156,11 +156,11 @@ impl<'a> Tape<'a> {
         Tape {
             parameters,
             recording: Some(RefCell::new(recording)),
-            keeping,
+            saved_tensors,
             cancel,
             kernels,
-            inner: false,
-            course: None,
+            marks_operations: dry_run::is_active(),
+            kinks: None,
         }
     }
 
@@ -169,39 +169,39 @@ impl<'a> Tape<'a> {
         Tape {
             parameters,
             recording: None,
-            keeping: Keeping::default(),
+            saved_tensors: SavedTensors::default(),
             cancel,
             kernels,
-            inner: false,
-            course: None,
+            marks_operations: dry_run::is_active(),
+            kinks: None,
         }
     }
 
-    /// The same tape for a checkpointed block.
-    pub(crate) fn inner(self) -> Self {
+    /// This tape for a checkpointed block, whose operations count as one operation of the outer tape.
+    pub(crate) fn inside_checkpoint(self) -> Self {
         Tape {
-            inner: true,
+            marks_operations: false,
             ..self
         }
     }
 
     /// The same tape with its branches recorded, or another run's taken.
-    pub(crate) fn along(self, course: Option<Course>) -> Self {
-        Tape { course, ..self }
+    pub(crate) fn with_kinks(self, kinks: Option<KinkCursor>) -> Self {
+        Tape { kinks, ..self }
     }
 
-    pub(crate) fn course(&self) -> Option<&Course> {
-        self.course.as_ref()
+    pub(crate) fn kinks(&self) -> Option<&KinkCursor> {
+        self.kinks.as_ref()
     }
 
-    /// A parameter as a value; a frozen one is a constant. A quantised matrix comes in full: whoever knows a form for it asks
-    /// [`Tape::quantised`] first.
+    /// A parameter as a value; a frozen one is a constant. A quantized matrix comes in full: whoever knows a form for it asks
+    /// [`Tape::quantized`] first.
     pub fn parameter(&self, id: ParameterId) -> Value {
         match self.parameters.place(id) {
             Place::Trained(index) => Value {
                 tensor: self.parameters.at(index).tensor.clone(),
                 id: self.recording.is_some().then_some(index),
-                again: None,
+                recompute: None,
             },
             Place::Frozen(index) => {
                 let whole = self.parameters.frozen_at(index).whole();
@@ -211,10 +211,10 @@ impl<'a> Tape<'a> {
     }
 
     /// A frozen matrix in bits, where this parameter is one.
-    pub fn quantised(&self, id: ParameterId) -> Option<&'a Quantised> {
+    pub fn quantized(&self, id: ParameterId) -> Option<&'a Quantized> {
         match self.parameters.place(id) {
             Place::Frozen(index) => match self.parameters.frozen_at(index) {
-                Frozen::Quantised(weight) => Some(weight),
+                Frozen::Quantized(weight) => Some(weight),
                 Frozen::Whole(_) => None,
             },
             Place::Trained(_) => None,
@@ -233,23 +233,23 @@ impl<'a> Tape<'a> {
         Value {
             tensor,
             id,
-            again: None,
+            recompute: None,
         }
     }
 
     /// Bytes that recorded operations keep now.
     pub fn saved_bytes(&self) -> u64 {
-        self.keeping.bytes()
+        self.saved_tensors.bytes()
     }
 
     /// Most bytes that recorded operations kept at once.
     pub fn peak_saved_bytes(&self) -> u64 {
-        self.keeping.peak_bytes()
+        self.saved_tensors.peak_bytes()
     }
 
     /// The count of what is kept, for whoever wants it during and after the walk back.
-    pub fn keeping(&self) -> &Keeping {
-        &self.keeping
+    pub fn saved_tensors(&self) -> &SavedTensors {
+        &self.saved_tensors
     }
 
     pub(crate) fn recording(&self) -> bool {
@@ -270,13 +270,13 @@ impl<'a> Tape<'a> {
 
     /// Every operation begins here: a raised cancel flag ends the piece, and so does a limit that was reached.
     pub(crate) fn poll(&self) -> Result<()> {
-        if !self.inner {
-            rehearsal::operation();
+        if self.marks_operations {
+            dry_run::mark_operation();
         }
         if self.cancel.load(Ordering::Relaxed) {
             return Err(TapeError::Cancelled);
         }
-        self.keeping.check()
+        self.saved_tensors.check()
     }
 
     /// True when any of these values needs a gradient: only then is anything saved.
@@ -293,7 +293,7 @@ impl<'a> Tape<'a> {
             return Value::constant(output);
         };
         let mut recording = recording.borrow_mut();
-        let saved = saved.iter().map(|t| self.keeping.keep(t)).collect();
+        let saved = saved.iter().map(|t| self.saved_tensors.keep(t)).collect();
         let id = recording.next();
         recording.nodes.push(Node {
             output: id,
@@ -303,37 +303,37 @@ impl<'a> Tape<'a> {
         Value {
             tensor: output,
             id: Some(id),
-            again: None,
+            recompute: None,
         }
     }
 
     /// Walks back from the roots, each with its gradient, to the parameters and `inputs`.
-    pub(crate) fn walk_back(
+    pub(crate) fn backward_from(
         &self,
         roots: Vec<(Value, Tensor)>,
         inputs: &[Value],
-    ) -> Result<Walked> {
+    ) -> Result<BackwardOutput> {
         let Some(recording) = &self.recording else {
-            return Ok(Walked::default());
+            return Ok(BackwardOutput::default());
         };
         let mut gradients =
             Gradients::with_capacity(recording.borrow().values, self.cancel.clone());
         for (root, seed) in roots {
-            gradients.share(root.id, seed)?;
+            gradients.add_shared(root.id, seed)?;
         }
         loop {
             let Some(node) = recording.borrow_mut().nodes.pop() else {
                 break;
             };
             self.poll()?;
-            if let Some(gradient) = gradients.arrive(node.output) {
+            if let Some(gradient) = gradients.take_for_backward(node.output) {
                 (node.backward)(gradient, &mut gradients)?;
             }
             node.saved
                 .into_iter()
-                .for_each(|key| self.keeping.release(key));
+                .for_each(|key| self.saved_tensors.release(key));
         }
-        Ok(Walked {
+        Ok(BackwardOutput {
             parameters: (0..self.parameters.len())
                 .map(|i| gradients.take_owned(i))
                 .collect::<Result<_>>()?,
@@ -357,7 +357,7 @@ impl<'a> Tape<'a> {
                 Ok((root, seed))
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(self.walk_back(seeded, &[])?.parameters)
+        Ok(self.backward_from(seeded, &[])?.parameters)
     }
 }
 

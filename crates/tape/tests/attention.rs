@@ -5,7 +5,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
-use tape::{AttentionShape, Cancel, Kernels, Parameters, Stream, Tape};
+use tape::{AttentionShape, Cancel, Kernels, Parameters, Rng, Tape};
 
 /// Output and gradient of attention over drawn numbers of which sample `n` counts `lengths[n]` tokens.
 fn run(
@@ -14,7 +14,7 @@ fn run(
     lengths: Option<&[usize]>,
     samples: usize,
 ) -> (Vec<f64>, Vec<f64>) {
-    let stream = Stream::new(5).site("attention");
+    let stream = Rng::new(5).site("attention");
     let values: Vec<f64> = (0..(samples * tokens * 12) as u64)
         .map(|i| 6.0 * stream.uniform(i) - 3.0)
         .collect();

@@ -5,14 +5,14 @@
 
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, ParameterId, Parameters, Result, Stream, Tape, Value};
+use tape::{Cancel, Kernels, ParameterId, Parameters, Result, Rng, Tape, Value};
 
 /// More than two parts of eight, and a shorter one.
 const SAMPLES: usize = 19;
 const WIDTH: usize = 6;
 
 fn drawn(name: &str, count: usize) -> Vec<f64> {
-    let stream = Stream::new(4).site(name);
+    let stream = Rng::new(4).site(name);
     (0..count as u64).map(|i| stream.normal(i)).collect()
 }
 

@@ -7,8 +7,8 @@
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{
-    Cancel, ClassRule, ClassTargets, IGNORED, Kernels, Loss, NumberTargets, Parameters, Result,
-    Stream, Tape, Value,
+    Cancel, ClassRule, ClassTargets, IGNORED, Kernels, Loss, Parameters, RegressionTargets, Result,
+    Rng, Tape, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
@@ -16,13 +16,13 @@ const CLASSES: usize = 5;
 const WEIGHTS: [f64; CLASSES] = [0.5, 2.0, 1.0, 0.0, 3.0];
 
 fn numbers(name: &str, count: usize) -> Vec<f64> {
-    let stream = Stream::new(13).site(name);
+    let stream = Rng::new(13).site(name);
     (0..count as u64)
         .map(|i| stream.uniform(i) * 4.0 - 2.0)
         .collect()
 }
 
-type NumberLoss = fn(&Tape, &Value, NumberTargets) -> Result<Loss>;
+type NumberLoss = fn(&Tape, &Value, RegressionTargets) -> Result<Loss>;
 
 /// Sum, loss by sample, and gradient of the sum, for outputs [samples, width].
 struct Found {
@@ -165,8 +165,8 @@ fn weights_count_what_counts_and_nothing_else() {
     let nothing = ClassTargets::Labels(&[IGNORED; 3]);
     assert_eq!(nothing.weight(&plain, CLASSES).unwrap(), 0.0);
     let (values, present) = ([1.0, 2.0, 3.0], [true, false, true]);
-    assert_eq!(NumberTargets::all(&values).weight(), 3.0);
-    let targets = NumberTargets {
+    assert_eq!(RegressionTargets::all(&values).weight(), 3.0);
+    let targets = RegressionTargets {
         values: &values,
         present: Some(&present),
     };
@@ -193,7 +193,7 @@ fn no_split_changes_a_loss_or_its_weight() {
                     let (a, b) = (ends[0], ends[1]);
                     let outputs = a * CLASSES..b * CLASSES;
                     let classes = ClassTargets::Labels(&labels[a..b]);
-                    let targets = NumberTargets {
+                    let targets = RegressionTargets {
                         values: &values[outputs.clone()],
                         present: Some(&present[outputs.clone()]),
                     };
@@ -231,7 +231,7 @@ fn no_split_changes_a_loss_or_its_weight() {
 fn a_missing_target_is_never_read() {
     let outputs = [0.5, f64::INFINITY, -1.0, f64::NAN];
     let values = [1.0, f32::NAN, 0.25, f32::INFINITY];
-    let targets = NumberTargets {
+    let targets = RegressionTargets {
         values: &values,
         present: Some(&[true, false, true, false]),
     };
@@ -253,7 +253,7 @@ fn a_missing_target_is_never_read() {
 #[test]
 fn numbers_cost_by_their_formulas() {
     let (outputs, values) = ([0.25, -1.0, 3.0, -2.0], [0.5, 0.0, 1.0, 0.0]);
-    let targets = NumberTargets::all(&values);
+    let targets = RegressionTargets::all(&values);
     for kernels in FORMS {
         let square = run(kernels, DType::F64, &outputs, 4, |t, x| {
             t.squared_error(x, targets)
@@ -287,7 +287,7 @@ fn large_outputs_overflow_nothing() {
             DType::F32,
             &[500.0, -500.0, 500.0, -500.0],
             2,
-            |t, x| t.binary_cross_entropy(x, NumberTargets::all(&values)),
+            |t, x| t.binary_cross_entropy(x, RegressionTargets::all(&values)),
         );
         assert!(found.per_sample[0] < 1e-37 && found.per_sample[1] == 1000.0);
         let logits: Vec<f64> = [1.0, 2.0, 3.0].map(|z| z + 30_000.0).to_vec();
@@ -311,7 +311,9 @@ fn a_term_scaled_by_its_weight_scales_its_gradient() {
     let gradient = |factor: f64| {
         let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
         let x = tape.parameter(id);
-        let first = tape.squared_error(&x, NumberTargets::all(&values)).unwrap();
+        let first = tape
+            .squared_error(&x, RegressionTargets::all(&values))
+            .unwrap();
         let second = tape.total(&x).unwrap();
         let roots = vec![(first.sum, factor), (second.sum, 2.0)];
         let gradient: Tensor = tape.backward(roots).unwrap().remove(0).unwrap();

@@ -7,8 +7,7 @@
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{
-    Cancel, Choice, Kernels, NoiseKey, ParameterId, Parameters, Positions, Result, Stream, Tape,
-    Value,
+    Cancel, Choice, Kernels, NoiseKey, ParameterId, Parameters, Positions, Result, Rng, Tape, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
@@ -40,7 +39,7 @@ fn key<'a>(samples: &'a [u64], positions: Positions<'a>) -> NoiseKey<'a> {
 
 /// What the model would make of one token of a sample, wherever it stands.
 fn token(sample: u64, position: u64) -> Vec<f64> {
-    let stream = Stream::new(1).at(sample).at(position);
+    let stream = Rng::new(1).at(sample).at(position);
     (0..WIDTH as u64).map(|i| stream.uniform(i) + 0.5).collect()
 }
 

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tape::inplace::{add_assign, to_f64};
 use tape::{
-    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters, Result,
-    Stream, Tape, TapeError, Value,
+    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters, Result, Rng,
+    Tape, TapeError, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
 
 fn tensor(name: &str, shape: &[usize]) -> Tensor {
-    let stream = Stream::new(3).site(name);
+    let stream = Rng::new(3).site(name);
     let count = shape.iter().product::<usize>() as u64;
     let values: Vec<f64> = (0..count).map(|i| stream.uniform(i) - 0.5).collect();
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()

@@ -1,6 +1,6 @@
 //! Attention from the joint projection: the shapes of a text encoder, of both language models, of a vision transformer.
 
-use crate::made::{tensor, time};
+use crate::inputs::{tensor, time};
 use criterion::Criterion;
 use tape::AttentionShape;
 

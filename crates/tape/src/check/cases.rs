@@ -1,9 +1,9 @@
 //! The table: every operation with small odd sizes, by micro-batch.
 
-mod branches;
+mod residual;
 mod elementwise;
-mod choosing;
-mod noisy;
+mod selection;
+mod random;
 mod losses;
 mod large;
 
@@ -11,8 +11,8 @@ pub use large::large_cases;
 
 use crate::error::Result;
 use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
-use crate::quantised::{Bits, Quantised};
-use crate::stream::Stream;
+use crate::quantized::{Bits, Quantized};
+use crate::rng::Rng;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Device, Tensor};
 
@@ -28,7 +28,7 @@ pub struct Case {
 
 /// Smooth values in about -1.5..1.5, the same on every machine.
 fn values(name: &str, index: usize, shape: &[usize]) -> Result<Tensor> {
-    let stream = Stream::new(7).site(name).at(index as u64);
+    let stream = Rng::new(7).site(name).at(index as u64);
     let count = shape.iter().product::<usize>() as u64;
     let values: Vec<f64> = (0..count).map(|i| stream.uniform(i) * 3.0 - 1.5).collect();
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
@@ -69,10 +69,10 @@ fn lengths(samples: usize, tokens: usize) -> Vec<usize> {
 }
 
 /// `v[0]` through a frozen [5, 70] matrix, with the bias `v[1]`.
-fn quantised(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
+fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
     let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
-    let weight = Quantised::of(&weight.to_device(v[0].tensor().device())?, bits)?;
-    tape.quantised_linear(&v[0], &weight, Some(&v[1]))
+    let weight = Quantized::from_weight(&weight.to_device(v[0].tensor().device())?, bits)?;
+    tape.quantized_linear(&v[0], &weight, Some(&v[1]))
 }
 
 /// The cases for a micro-batch of `n` samples.
@@ -249,14 +249,14 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             )
         }),
         (
-            "quantised_linear 8 bits",
+            "quantized_linear 8 bits",
             vec![vec![n, 3, 70], vec![5]],
-            |t, v| quantised(t, v, Bits::Eight),
+            |t, v| quantized(t, v, Bits::Eight),
         ),
         (
-            "quantised_linear 4 bits",
+            "quantized_linear 4 bits",
             vec![vec![n, 3, 70], vec![5]],
-            |t, v| quantised(t, v, Bits::Four),
+            |t, v| quantized(t, v, Bits::Four),
         ),
         ("mean_tokens padded", vec![vec![n, 4, 5]], |t, v| {
             t.mean_tokens_padded(&v[0], &lengths(v[0].dims()[0], 4))
@@ -280,10 +280,10 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             })
         }),
     ];
-    table.extend(branches::rows(n));
+    table.extend(residual::rows(n));
     table.extend(elementwise::rows(n));
-    table.extend(choosing::rows(n));
-    table.extend(noisy::rows(n));
+    table.extend(selection::rows(n));
+    table.extend(random::rows(n));
     table.extend(losses::rows(n));
     made(table)
 }

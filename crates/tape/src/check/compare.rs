@@ -1,11 +1,12 @@
 //! Runs a case and compares: with finite differences, or with another device or form.
 
 use super::cases::Case;
+use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::inplace::to_f64;
 use crate::parameters::Parameters;
-use crate::stream::Stream;
-use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::rng::Rng;
+use crate::tape::{Kernels, Tape, Value};
 use candle_core::{DType, Device, Tensor};
 
 /// What a case gave: its output, and the gradient of each input under a fixed projection of the output.
@@ -47,10 +48,10 @@ fn relative(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn projection(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-    let stream = Stream::new(11);
+    let stream = Rng::new(11);
     let count = shape.iter().product::<usize>() as u64;
     let values = (0..count).map(|i| stream.uniform(i) + 0.5).collect();
-    crate::parameters::host_tensor(values, shape, dtype, device)
+    crate::dtype::host_tensor(values, shape, dtype, device)
 }
 
 /// Runs a case on a device, in an element type and a form.
@@ -61,7 +62,7 @@ pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Resu
         .inputs
         .iter()
         .map(|t| {
-            Ok(tape.variable(crate::parameters::host_tensor(
+            Ok(tape.variable(crate::dtype::host_tensor(
                 to_f64(t)?,
                 t.dims(),
                 dtype,
@@ -76,7 +77,7 @@ pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Resu
     } else {
         projection(y.dims(), y.tensor().dtype(), device)?
     };
-    let gradients = tape.walk_back(vec![(y, seed)], &inputs)?.inputs;
+    let gradients = tape.backward_from(vec![(y, seed)], &inputs)?.inputs;
     let gradients = gradients
         .into_iter()
         .map(|g| g.map_or(Ok(Vec::new()), |g| to_f64(&g)))

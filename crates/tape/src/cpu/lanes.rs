@@ -130,10 +130,13 @@ pub(crate) fn map_pairs<T: Float>(x: &mut [T], y: &mut [T], f: impl Fn(T, T) -> 
 /// Mean and `1 / sqrt(variance + epsilon)`, two passes for accuracy.
 #[inline(always)]
 pub(crate) fn moments<T: Float>(x: &[T], epsilon: f64) -> (T, T) {
-    let count = T::of(x.len() as f64);
+    let count = T::from_constant(x.len() as f64);
     let mean = sum(x, |v| v) / count;
     let variance = sum(x, |v| (v - mean) * (v - mean)) / count;
-    (mean, T::one() / (variance + T::of(epsilon)).sqrt())
+    (
+        mean,
+        T::one() / (variance + T::from_constant(epsilon)).sqrt(),
+    )
 }
 
 #[inline(always)]

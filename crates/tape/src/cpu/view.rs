@@ -28,7 +28,7 @@ pub(crate) trait Float:
 {
     /// From a constant.
     #[inline(always)]
-    fn of(value: f64) -> Self {
+    fn from_constant(value: f64) -> Self {
         <Self as WithDType>::from_f64(value)
     }
 }
@@ -45,7 +45,7 @@ pub(crate) struct View<'a, T> {
 
 impl<'a, T: Float> View<'a, T> {
     /// Views `tensor`, which must be contiguous, on the CPU, and of type `T`.
-    pub fn of(op: &'static str, tensor: &'a Tensor) -> Result<Self> {
+    pub fn new(op: &'static str, tensor: &'a Tensor) -> Result<Self> {
         let (guard, layout) = tensor.storage_and_layout();
         let Some((start, end)) = layout.contiguous_offsets() else {
             return Err(candle_core::Error::RequiresContiguous { op }.into());
@@ -95,7 +95,7 @@ pub(crate) fn buffer<T: Plain>(len: usize) -> Vec<T> {
 }
 
 /// Makes a buffer a CPU tensor without copying it.
-pub(crate) fn tensor_of<T: Float>(values: Vec<T>, shape: &[usize]) -> Result<Tensor> {
+pub(crate) fn to_tensor<T: Float>(values: Vec<T>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
 }
 

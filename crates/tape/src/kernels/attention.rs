@@ -2,7 +2,7 @@
 
 use super::Argument::{self, Count, In, Number, Out};
 use super::elements::Heads;
-use super::{Grid, Kernel, alike, fresh, launch};
+use super::{Grid, Kernel, alike, launch, uninit};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
@@ -54,13 +54,13 @@ fn simds(x: &Tensor) -> (usize, usize) {
 /// The output [samples, tokens, width], and the logarithm of each row's sum [samples, heads, tokens].
 pub(crate) fn attend(qkv: &Tensor, of: &Attended) -> Result<(Tensor, Tensor)> {
     let s = of.heads;
-    let y = fresh(&[s.samples, s.tokens, s.heads * s.head], qkv.dtype(), qkv)?;
-    let sums = fresh(&[s.samples, s.heads, s.tokens], DType::F32, qkv)?;
+    let y = uninit(&[s.samples, s.tokens, s.heads * s.head], qkv.dtype(), qkv)?;
+    let sums = uninit(&[s.samples, s.heads, s.tokens], DType::F32, qkv)?;
     let lengths = In(of.lengths.unwrap_or(qkv));
     let mut arguments = vec![In(qkv), lengths, Out(&y), Out(&sums)];
     arguments.extend(of.numbers());
     let grid = of.grid(simds(qkv).0);
-    launch(Kernel::of("attend", qkv), grid, &arguments, qkv.device())?;
+    launch(Kernel::typed("attend", qkv), grid, &arguments, qkv.device())?;
     Ok((y, sums))
 }
 
@@ -71,14 +71,14 @@ pub(crate) fn attend_backward(
     dy: &Tensor,
     of: &Attended,
 ) -> Result<Tensor> {
-    let (dqkv, dy) = (fresh(qkv.dims(), qkv.dtype(), qkv)?, alike(dy, qkv)?);
-    let meets = fresh(sums.dims(), DType::F32, qkv)?;
+    let (dqkv, dy) = (uninit(qkv.dims(), qkv.dtype(), qkv)?, alike(dy, qkv)?);
+    let meets = uninit(sums.dims(), DType::F32, qkv)?;
     let (queries, keys) = simds(qkv);
     let lengths = || In(of.lengths.unwrap_or(qkv));
     let mut arguments = vec![In(qkv), lengths(), In(&dy), In(y), In(sums)];
     arguments.extend([Out(&meets), Out(&dqkv)]);
     arguments.extend(of.numbers());
-    let kernel = Kernel::of("attend_queries", qkv);
+    let kernel = Kernel::typed("attend_queries", qkv);
     launch(kernel, of.grid(queries), &arguments, qkv.device())?;
     let mut arguments = vec![
         In(qkv),
@@ -89,7 +89,7 @@ pub(crate) fn attend_backward(
         Out(&dqkv),
     ];
     arguments.extend(of.numbers());
-    let kernel = Kernel::of("attend_keys", qkv);
+    let kernel = Kernel::typed("attend_keys", qkv);
     launch(kernel, of.grid(keys), &arguments, qkv.device())?;
     Ok(dqkv)
 }

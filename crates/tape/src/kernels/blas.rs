@@ -95,7 +95,7 @@ fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
 }
 
 /// `a b` in new memory.
-pub(super) fn fresh(a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
+pub(super) fn uninit(a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
     let columns = b.dim(candle_core::D::Minus1)?;
     let shape = [&a.dims()[..a.dims().len() - 1], &[columns]].concat();
     let c = new_tensor(&shape, dtype, a)?;

@@ -1,6 +1,6 @@
 //! Kernels on CUDA: compiled by NVRTC once a process, loaded once a device, launched on candle's own stream.
 
-use super::{Argument, Grid, Kernel, Module, Seven, expect_contiguous, source};
+use super::{Argument, Grid, Kernel, Module, TensorBatch, expect_contiguous, source};
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::driver::{
     CudaSlice, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
@@ -24,14 +24,14 @@ thread_local! {
 static COMPILED: Mutex<Option<HashMap<Module, String>>> = Mutex::new(None);
 
 // SAFETY: plain numbers, laid out as the kernels' own struct.
-unsafe impl DeviceRepr for Seven {}
+unsafe impl DeviceRepr for TensorBatch {}
 
 /// An argument as the driver reads it.
 enum Word {
     Address(u64),
     Count(u32),
     Number(f32),
-    Seven(Seven),
+    TensorBatch(TensorBatch),
 }
 
 /// Runs a kernel.
@@ -53,7 +53,7 @@ pub(super) fn launch(
             Word::Address(address) => builder.arg(address),
             Word::Count(count) => builder.arg(count),
             Word::Number(number) => builder.arg(number),
-            Word::Seven(seven) => builder.arg(seven),
+            Word::TensorBatch(batch) => builder.arg(batch),
         };
     }
     let config = LaunchConfig {
@@ -76,7 +76,7 @@ fn word(kernel: Kernel, argument: &Argument) -> Result<Word> {
         Argument::In(tensor) | Argument::Out(tensor) => Word::Address(address(kernel, tensor)?),
         Argument::Count(count) => Word::Count(*count as u32),
         Argument::Number(number) => Word::Number(*number as f32),
-        Argument::Seven(seven) => Word::Seven(**seven),
+        Argument::TensorBatch(batch) => Word::TensorBatch(**batch),
     })
 }
 

@@ -1,9 +1,9 @@
 //! Kernels element by element: activations, biases, sums in place, axes moved about. Inputs are contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, single};
+use super::{Argument, Grid, Kernel, alike, launch, single, uninit, uninit_like};
 use crate::error::Result;
-use crate::stream::{Stream, share_of_u32};
+use crate::rng::{Rng, share_of_u32};
 use candle_core::Tensor;
 
 /// A function of one number.
@@ -43,8 +43,8 @@ pub(super) fn fours<'a>(tensors: &[&Tensor], size: usize) -> Argument<'a> {
 
 /// The function of every number.
 pub(crate) fn apply(function: Function, x: &Tensor) -> Result<Tensor> {
-    let (y, n) = (fresh_like(x)?, x.elem_count());
-    let kernel = Kernel::of(function.names().0, x);
+    let (y, n) = (uninit_like(x)?, x.elem_count());
+    let kernel = Kernel::typed(function.names().0, x);
     let arguments = [In(x), Out(&y), Count(n), fours(&[x], n)];
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(y)
@@ -52,8 +52,8 @@ pub(crate) fn apply(function: Function, x: &Tensor) -> Result<Tensor> {
 
 /// `dy` times the derivative at what was kept: the input, or ReLU's output.
 pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    let (dx, dy, n) = (fresh_like(kept)?, alike(dy, kept)?, kept.elem_count());
-    let kernel = Kernel::of(function.names().1, kept);
+    let (dx, dy, n) = (uninit_like(kept)?, alike(dy, kept)?, kept.elem_count());
+    let kernel = Kernel::typed(function.names().1, kept);
     let fours = fours(&[kept, &dy], n);
     let arguments = [In(kept), In(&dy), Out(&dx), Count(n), fours];
     launch(kernel, Grid::elements(n), &arguments, kept.device())?;
@@ -62,11 +62,11 @@ pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> 
 
 /// `gelu(x + a)` of rows as wide as `a`.
 pub(crate) fn bias_gelu(x: &Tensor, a: &Tensor) -> Result<Tensor> {
-    let (a, h, n) = (single(a)?, fresh_like(x)?, x.elem_count());
+    let (a, h, n) = (single(a)?, uninit_like(x)?, x.elem_count());
     let (size, width) = (Count(n), Count(a.elem_count()));
     let fours = fours(&[x, &a], a.elem_count());
     let arguments = [In(x), In(&a), Out(&h), size, width, fours];
-    let kernel = Kernel::of("bias_gelu", x);
+    let kernel = Kernel::typed("bias_gelu", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(h)
 }
@@ -77,7 +77,7 @@ pub(crate) fn bias_gelu_backward(x: &Tensor, a: &Tensor, dh: &Tensor) -> Result<
     let (size, width) = (Count(n), Count(a.elem_count()));
     let fours = fours(&[x, &a, dh], a.elem_count());
     let arguments = [Out(x), In(&a), Out(dh), size, width, fours];
-    let kernel = Kernel::of("bias_gelu_backward", x);
+    let kernel = Kernel::typed("bias_gelu_backward", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
             let fours = fours(&[y, &b], b.elem_count());
             let arguments = [Out(y), In(&b), size, width, fours];
             launch(
-                Kernel::of("bias", y),
+                Kernel::typed("bias", y),
                 Grid::elements(n),
                 &arguments,
                 y.device(),
@@ -99,7 +99,7 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
         Some(residual) => {
             let fours = fours(&[y, &b, residual], b.elem_count());
             let arguments = [Out(y), In(&b), In(residual), size, width, fours];
-            let kernel = Kernel::of("bias_residual", y);
+            let kernel = Kernel::typed("bias_residual", y);
             launch(kernel, Grid::elements(n), &arguments, y.device())
         }
     }
@@ -109,11 +109,11 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
 pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
     let (p, y, n) = (
         p.to_dtype(x.dtype())?.contiguous()?,
-        fresh_like(x)?,
+        uninit_like(x)?,
         x.elem_count(),
     );
     let arguments = [In(x), In(&p), Out(&y), Count(n), Count(p.elem_count())];
-    let kernel = Kernel::of("repeated", x);
+    let kernel = Kernel::typed("repeated", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }
@@ -122,7 +122,7 @@ pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
 pub(crate) fn add_to(sum: &Tensor, other: &Tensor) -> Result<()> {
     let n = sum.elem_count();
     let arguments = [Out(sum), In(other), Count(n), fours(&[sum, other], n)];
-    let kernel = Kernel::of("add_to", sum);
+    let kernel = Kernel::typed("add_to", sum);
     launch(kernel, Grid::elements(n), &arguments, sum.device())
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Heads {
 /// [samples, tokens, parts heads head] to `parts` times [samples heads, tokens, head].
 pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tensor>> {
     let shape = [parts, s.samples * s.heads, s.tokens, s.head];
-    let (y, rows) = (fresh(&shape, x.dtype(), x)?, s.samples * s.tokens);
+    let (y, rows) = (uninit(&shape, x.dtype(), x)?, s.samples * s.tokens);
     let arguments = [
         In(x),
         Out(&y),
@@ -153,7 +153,7 @@ pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tens
         Count(s.head),
         Count(s.samples),
     ];
-    let kernel = Kernel::of("split_heads", x);
+    let kernel = Kernel::typed("split_heads", x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     (0..parts).map(|i| Ok(y.get(i)?)).collect()
 }
@@ -174,7 +174,7 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> 
         Count(s.heads),
         Count(s.head),
     ];
-    let kernel = Kernel::of("join_heads", first);
+    let kernel = Kernel::typed("join_heads", first);
     launch(kernel, Grid::rows(rows), &arguments, first.device())
 }
 
@@ -183,7 +183,7 @@ pub(super) const PART: usize = 512;
 
 /// [a, b, p] to [b, a, p].
 pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
-    let y = fresh(&[b, a, p], x.dtype(), x)?;
+    let y = uninit(&[b, a, p], x.dtype(), x)?;
     let parts = p.div_ceil(PART).max(1);
     let fours = fours(&[x], p);
     let arguments = [
@@ -195,26 +195,26 @@ pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
         Count(parts),
         fours,
     ];
-    let kernel = Kernel::of("swap_axes", x);
+    let kernel = Kernel::typed("swap_axes", x);
     launch(kernel, Grid::rows(a * b * parts), &arguments, x.device())?;
     Ok(y)
 }
 
 /// Streams as words for a device: two a stream, the low one first.
-pub(super) fn words(streams: &[Stream], x: &Tensor) -> Result<Tensor> {
+pub(super) fn words(streams: &[Rng], x: &Tensor) -> Result<Tensor> {
     let words = streams.iter().map(|stream| stream.state());
     let words: Vec<u32> = words.flat_map(|s| [s as u32, (s >> 32) as u32]).collect();
     Ok(Tensor::new(words, x.device())?)
 }
 
 /// Zeroes what the streams of the rows of `x` draw below `fraction`; the others times `kept`.
-pub(crate) fn dropout(x: &Tensor, streams: &[Stream], fraction: f64, kept: f64) -> Result<Tensor> {
+pub(crate) fn dropout(x: &Tensor, streams: &[Rng], fraction: f64, kept: f64) -> Result<Tensor> {
     drop_by(x, &words(streams, x)?, fraction, kept)
 }
 
 /// As [`dropout`], by streams that are on the device.
 pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> Result<Tensor> {
-    let (y, n) = (fresh_like(x)?, x.elem_count());
+    let (y, n) = (uninit_like(x)?, x.elem_count());
     let width = n / (words.elem_count() / 2).max(1);
     // Words of four that a thread works, 0 where there are none: what it works out for the first serves the second too.
     let words_a_thread = match by_four(&[x], width) {
@@ -235,6 +235,6 @@ pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> R
         2 => Grid::groups(n.div_ceil(2048), 8),
         _ => Grid::elements(n),
     };
-    launch(Kernel::of("dropout", x), grid, &arguments, x.device())?;
+    launch(Kernel::typed("dropout", x), grid, &arguments, x.device())?;
     Ok(y)
 }

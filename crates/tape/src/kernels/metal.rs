@@ -2,7 +2,7 @@
 //! `set_input_buffer` and `set_output_buffer`, which feed candle's tracking of hazards: the buffers themselves are untracked.
 //! Outputs lie in a pool of our own, whose classes are finer than the powers of two of candle's.
 
-use super::pool::Pool;
+use super::buffer_pool::BufferPool;
 use super::{Argument, Grid, Kernel, Module, expect_contiguous, source};
 use crate::error::{Result, TapeError};
 use candle_core::metal_backend::{DeviceId, MetalDevice};
@@ -17,12 +17,12 @@ thread_local! {
     /// One thread uses a device.
     static LIBRARIES: RefCell<HashMap<(DeviceId, Module), Library>> = RefCell::default();
     static PIPELINES: RefCell<HashMap<(DeviceId, Kernel), ComputePipeline>> = RefCell::default();
-    static POOLS: RefCell<HashMap<DeviceId, Pool<Buffer>>> = RefCell::default();
+    static POOLS: RefCell<HashMap<DeviceId, BufferPool<Buffer>>> = RefCell::default();
 }
 
 /// A tensor whose numbers are whatever its memory held. Where the device refuses the memory, what the pool holds and nobody uses goes
 /// first.
-pub(super) fn fresh(shape: &[usize], dtype: DType, device: &MetalDevice) -> Result<Tensor> {
+pub(super) fn uninit(shape: &[usize], dtype: DType, device: &MetalDevice) -> Result<Tensor> {
     let count = shape.iter().product::<usize>();
     let bytes = count * dtype.size_in_bytes();
     let take = || {
@@ -50,7 +50,7 @@ pub(super) fn fresh(shape: &[usize], dtype: DType, device: &MetalDevice) -> Resu
 pub(crate) fn trim(device: &MetalDevice) {
     let idle = POOLS.with_borrow_mut(|pools| {
         let pool = pools.get_mut(&device.id());
-        pool.map(Pool::idle).unwrap_or_default()
+        pool.map(BufferPool::idle).unwrap_or_default()
     });
     device.unregister_buffers(idle.iter().map(|buffer| &**buffer));
 }
@@ -77,7 +77,7 @@ pub(super) fn launch(
             })?,
             Argument::Count(count) => encoder.set_bytes(index, &(*count as u32)),
             Argument::Number(number) => encoder.set_bytes(index, &(*number as f32)),
-            Argument::Seven(seven) => encoder.set_bytes(index, *seven),
+            Argument::TensorBatch(batch) => encoder.set_bytes(index, *batch),
         }
     }
     let size = |width| MTLSize {

@@ -6,38 +6,38 @@
 #[cfg(feature = "cuda")]
 use super::blas;
 use super::elements;
+use crate::dtype::widened;
 use crate::error::Result;
-use crate::half::widened;
 use candle_core::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Products of f32 are left to the device's own.
-static PLAIN: AtomicBool = AtomicBool::new(false);
+static PLAIN_F32: AtomicBool = AtomicBool::new(false);
 
 /// Whether products of f32 may run on tensor cores, as sums of bf16 that are as exact. They do until an examination finds one wrong.
 pub fn allow_tensor_cores(allowed: bool) {
-    PLAIN.store(!allowed, Ordering::Relaxed);
+    PLAIN_F32.store(!allowed, Ordering::Relaxed);
 }
 
 /// True where [`allow_tensor_cores`] has not left products of f32 to the device's own.
 pub fn tensor_cores_allowed() -> bool {
-    !PLAIN.load(Ordering::Relaxed)
+    !PLAIN_F32.load(Ordering::Relaxed)
 }
 
 /// `a b` of two matrices or of batches of them, in the operands' type. Each is stored by rows or by columns.
 pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::fresh(a, b, a.dtype());
+        return blas::uninit(a, b, a.dtype());
     }
     Ok(a.matmul(b)?)
 }
 
 /// As [`product`], the result in f32: what is added up on the way is not rounded to a half in between.
-pub(crate) fn wide_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+pub(crate) fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::fresh(a, b, candle_core::DType::F32);
+        return blas::uninit(a, b, candle_core::DType::F32);
     }
     widened(&a.matmul(b)?)
 }
@@ -48,5 +48,5 @@ pub(crate) fn add_product(sum: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     if a.device().is_cuda() {
         return blas::multiply(a, b, sum, 1.0);
     }
-    elements::add_to(sum, &wide_product(a, b)?)
+    elements::add_to(sum, &product_f32(a, b)?)
 }

@@ -2,12 +2,12 @@
 
 use super::Argument::{Count, In, Number, Out};
 use super::elements::{by_four, fours};
-use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
+use super::{Grid, Kernel, alike, launch, single, uninit, uninit_like};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
 /// Words of four numbers that a lane holds of a row of up to 128 times as many: there are kernels for each.
-pub(super) const HELD: [usize; 3] = [2, 4, 8];
+pub(super) const REGISTER_WORDS: [usize; 3] = [2, 4, 8];
 /// Simdgroups that share 32 columns.
 const SIMDS: usize = 8;
 
@@ -18,7 +18,9 @@ fn by_width(
     names: [&'static str; 3],
     (tensors, width): (&[&Tensor], usize),
 ) -> (&'static str, bool) {
-    let holds = HELD.iter().position(|&words| width <= 128 * words);
+    let holds = REGISTER_WORDS
+        .iter()
+        .position(|&words| width <= 128 * words);
     match holds {
         Some(i) if by_four(tensors, width) => (names[i], true),
         _ => (plain, false),
@@ -39,7 +41,7 @@ pub(crate) fn layer_norm(
     epsilon: f64,
 ) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
-    let (w, b, y) = (single(weight)?, single(bias)?, fresh_like(x)?);
+    let (w, b, y) = (single(weight)?, single(bias)?, uninit_like(x)?);
     let names = ["layer_norm_2", "layer_norm_4", "layer_norm_8"];
     let (name, holds) = by_width("layer_norm", names, (&[x, &w, &b], width));
     let mut arguments = vec![
@@ -54,7 +56,7 @@ pub(crate) fn layer_norm(
     if !holds {
         arguments.push(fours(&[x, &w, &b], width));
     }
-    let kernel = Kernel::of(name, x);
+    let kernel = Kernel::typed(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     Ok(y)
 }
@@ -67,9 +69,9 @@ pub(crate) fn layer_norm_backward(
     epsilon: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let (rows, width) = rows_of(x);
-    let (w, dx, dy) = (single(weight)?, fresh_like(x)?, &alike(dy, x)?);
+    let (w, dx, dy) = (single(weight)?, uninit_like(x)?, &alike(dy, x)?);
     let held = held.map(|held| alike(held, x)).transpose()?;
-    let moments = fresh(&[rows, 2], DType::F32, x)?;
+    let moments = uninit(&[rows, 2], DType::F32, x)?;
     let read = [x, &w, dy, held.as_ref().unwrap_or(x)];
     let names = [
         "layer_norm_backward_2",
@@ -92,14 +94,14 @@ pub(crate) fn layer_norm_backward(
     if !holds {
         arguments.push(fours(&read, width));
     }
-    let kernel = Kernel::of(name, x);
+    let kernel = Kernel::typed(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     let (blocks, name) = match by_four(&[x, dy], width) {
         true => (width.div_ceil(128), "layer_norm_columns_by_four"),
         false => (width.div_ceil(32), "layer_norm_columns"),
     };
     let (parts, chunk) = parts(rows, blocks);
-    let sums = fresh(&[parts, 2 * width], DType::F32, x)?;
+    let sums = uninit(&[parts, 2 * width], DType::F32, x)?;
     let arguments = [
         In(x),
         In(dy),
@@ -110,7 +112,7 @@ pub(crate) fn layer_norm_backward(
         Count(chunk),
     ];
     let grid = Grid::groups(parts * blocks, SIMDS);
-    launch(Kernel::of(name, x), grid, &arguments, x.device())?;
+    launch(Kernel::typed(name, x), grid, &arguments, x.device())?;
     let sums = finished(sums, parts)?;
     Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
 }
@@ -143,11 +145,11 @@ fn blocks(x: &Tensor, width: usize) -> (usize, &'static str) {
 
 fn summed(x: &Tensor, (parts, chunk): (usize, usize)) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
-    let sums = fresh(&[parts, width], DType::F32, x)?;
+    let sums = uninit(&[parts, width], DType::F32, x)?;
     let arguments = [In(x), Out(&sums), Count(width), Count(rows), Count(chunk)];
     let (blocks, name) = blocks(x, width);
     let grid = Grid::groups(parts * blocks, SIMDS);
-    launch(Kernel::of(name, x), grid, &arguments, x.device())?;
+    launch(Kernel::typed(name, x), grid, &arguments, x.device())?;
     Ok(sums)
 }
 
@@ -159,7 +161,7 @@ pub(crate) fn column_sums(x: &Tensor) -> Result<Tensor> {
 }
 
 /// What a row of scores sees.
-pub(crate) struct Seen<'a> {
+pub(crate) struct AttentionMask<'a> {
     /// Factor of the scores.
     pub scale: f64,
     /// Queries of each head, and which of the sample's tokens the first of them is.
@@ -175,7 +177,7 @@ pub(crate) struct Seen<'a> {
 }
 
 /// Scores [samples heads, queries, keys] become weights where they stand.
-pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
+pub(crate) fn softmax(scores: &Tensor, seen: &AttentionMask) -> Result<()> {
     let rows = scores.elem_count() / seen.keys.max(1);
     let (queries, first) = seen.queries;
     let arguments = [
@@ -193,7 +195,7 @@ pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
     ];
     let names = ["seen_softmax_2", "seen_softmax_4", "seen_softmax_8"];
     let (name, _) = by_width("seen_softmax", names, (&[scores], seen.keys));
-    let kernel = Kernel::of(name, scores);
+    let kernel = Kernel::typed(name, scores);
     launch(kernel, Grid::rows(rows), &arguments, scores.device())
 }
 
@@ -207,14 +209,14 @@ pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()
         "softmax_backward_8",
     ];
     let (name, _) = by_width("softmax_backward", names, (&[p, dp], width));
-    let kernel = Kernel::of(name, p);
+    let kernel = Kernel::typed(name, p);
     launch(kernel, Grid::rows(rows), &arguments, p.device())
 }
 
 /// Sums of rows of `dy` [tokens, width] by runs: run `s` adds the rows `tokens[begins[s]..begins[s + 1]]`, in order.
 pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<Tensor> {
     let (width, runs) = (dy.dim(1)?, begins.dim(0)? - 1);
-    let sums = fresh(&[runs, width], DType::F32, dy)?;
+    let sums = uninit(&[runs, width], DType::F32, dy)?;
     let arguments = [
         In(dy),
         In(tokens),
@@ -224,6 +226,6 @@ pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<
         Count(runs),
     ];
     let grid = Grid::rows(runs * width.div_ceil(32));
-    launch(Kernel::of("run_sums", dy), grid, &arguments, dy.device())?;
+    launch(Kernel::typed("run_sums", dy), grid, &arguments, dy.device())?;
     Ok(sums)
 }

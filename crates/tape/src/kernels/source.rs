@@ -1,7 +1,7 @@
 //! The kernels' text, put together for one compiler: its prelude, the words that all share, and a module. Refuses to know who
 //! compiles it.
 
-use super::rows::HELD;
+use super::rows::REGISTER_WORDS;
 use super::{Module, suffix};
 use candle_core::DType;
 
@@ -13,10 +13,10 @@ pub(super) const CUDA: &str = include_str!("source/cuda.h");
 pub(super) const METAL: &str = include_str!("source/metal.h");
 /// What the words mean in C++.
 #[cfg(test)]
-pub(super) const LANES: &str = include_str!("source/lanes.h");
+pub(super) const EMULATOR: &str = include_str!("source/emulator.h");
 
-const WORDS: &str = include_str!("source/words.h");
-const WHOLE: &str = include_str!("source/whole.kernel");
+const COMMON: &str = include_str!("source/common.h");
+const SINGLE: &str = include_str!("source/single_precision.kernel");
 /// Texts that are compiled once for each element type.
 const TYPED: [&str; 4] = [
     include_str!("source/rows.kernel"),
@@ -26,11 +26,11 @@ const TYPED: [&str; 4] = [
 ];
 
 /// Text that is compiled once for each number of words that a lane holds of its row.
-const HELD_TEXT: &str = include_str!("source/held.kernel");
+const ROW_REGISTERS: &str = include_str!("source/row_registers.kernel");
 
-fn held(words: usize) -> String {
+fn row_registers(words: usize) -> String {
     format!(
-        "#define HELD {words}u\n#define HELD_NAME(n) NAME(n##_{words})\n{HELD_TEXT}#undef HELD\n#undef HELD_NAME\n"
+        "#define REGISTER_WORDS {words}u\n#define REGISTERS_NAME(n) NAME(n##_{words})\n{ROW_REGISTERS}#undef REGISTER_WORDS\n#undef REGISTERS_NAME\n"
     )
 }
 
@@ -56,10 +56,10 @@ fn element(dtype: DType) -> String {
 /// One module's kernels, without the prelude.
 pub(super) fn module(module: Module) -> String {
     match module {
-        Module::Whole => WHOLE.to_owned(),
-        Module::Of(dtype) => {
+        Module::Single => SINGLE.to_owned(),
+        Module::Typed(dtype) => {
             let undone = "#undef ELEMENT\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef LOAD4\n#undef STORE4\n";
-            let held: String = HELD.into_iter().map(held).collect();
+            let held: String = REGISTER_WORDS.into_iter().map(row_registers).collect();
             [&element(dtype), &TYPED.concat(), &held, undone].concat()
         }
     }
@@ -67,11 +67,11 @@ pub(super) fn module(module: Module) -> String {
 
 /// A whole text for one compiler.
 pub(super) fn text(prelude: &str, of: Module) -> String {
-    [prelude, WORDS, &module(of)].concat()
+    [prelude, COMMON, &module(of)].concat()
 }
 
 /// The words that all kernels share.
 #[cfg(test)]
-pub(super) fn words() -> &'static str {
-    WORDS
+pub(super) fn common() -> &'static str {
+    COMMON
 }

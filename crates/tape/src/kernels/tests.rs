@@ -1,11 +1,11 @@
 //! Every kernel on the CPU's lanes against f64, in odd sizes, at kinks and in all element types; and its text past two more compilers.
 
 mod kinks;
-mod passes;
+mod multi_tensor;
 mod sizes;
-mod texts;
+mod compile;
 
-use super::lanes;
+use super::emulator;
 use crate::check::{Case, cases, large_cases, run};
 use crate::tape::Kernels;
 use candle_core::{DType, Device, Tensor};
@@ -24,7 +24,7 @@ fn differences(micro_batch: usize, dtype: DType) -> Vec<(&'static str, f64)> {
             ..case
         };
         let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed);
-        let found = lanes::with(|| run(&case, &Device::Cpu, dtype, Kernels::Fused));
+        let found = emulator::with(|| run(&case, &Device::Cpu, dtype, Kernels::Fused));
         let difference = match (found, expected) {
             (Ok(found), Ok(expected)) => found.difference(&expected).0,
             (found, _) => panic!("{}: {:?}", case.name, found.err()),

@@ -8,18 +8,18 @@
 //! tensor primitives, a sequence of up to 512 tokens keeps `p` or nothing, a longer one the output and the sums; on a GPU `qkv` alone, or
 //! `p` where it is no larger than the output.
 
-mod blocked;
+mod cpu_blocks;
 mod composed;
-mod device;
+mod gpu;
 #[cfg(feature = "cuda")]
-mod in_blocks;
-mod square;
-mod streamed;
+mod cuda_blocks;
+mod cpu_full;
+mod composed_blocks;
 
 use super::{Form, axes, expect_shape};
 use crate::cpu::{Float, Matrix, with_float};
 use crate::error::{Result, TapeError};
-use crate::kept::Again;
+use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use std::cell::RefCell;
@@ -69,7 +69,7 @@ impl Sizes {
         }
     }
 
-    /// The square of a head is no larger than its output: then keeping it costs less than computing it again.
+    /// The square of a head is no larger than its output: then saved_tensors it costs less than computing it again.
     fn keeps_square(&self) -> bool {
         self.tokens <= self.head()
     }
@@ -135,7 +135,9 @@ impl Tape<'_> {
     /// A long sequence is worked in blocks: on a GPU by kernels where its heads are not too wide, else of tensor primitives.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
         match self.form(qkv) {
-            Form::Device if sizes.tokens > streamed::BLOCK && !device::is_blocked(sizes, qkv) => {
+            Form::Device
+                if sizes.tokens > composed_blocks::BLOCK && !gpu::is_blocked(sizes, qkv) =>
+            {
                 Form::Composed
             }
             form => form,
@@ -171,30 +173,30 @@ impl Tape<'_> {
         let form = self.attention_form(&sizes, qkv.tensor());
         let input = qkv.tensor().contiguous()?;
         let (y, memory) = match (form, sizes.keeps_square()) {
-            (Form::Device, _) => device::forward(&sizes, &input)?,
-            (Form::Composed, _) if sizes.tokens > streamed::BLOCK => {
-                streamed::forward(&sizes, &input, streamed::BLOCK)?
+            (Form::Device, _) => gpu::forward(&sizes, &input)?,
+            (Form::Composed, _) if sizes.tokens > composed_blocks::BLOCK => {
+                composed_blocks::forward(&sizes, &input, composed_blocks::BLOCK)?
             }
             (Form::Composed, _) => composed::forward(&sizes, &input)?,
             (Form::Cpu, true) => {
-                with_float!("attention", input, T => square::forward::<T>(&sizes, &input))?
+                with_float!("attention", input, T => cpu_full::forward::<T>(&sizes, &input))?
             }
             (Form::Cpu, false) => {
-                with_float!("attention", input, T => blocked::forward::<T>(&sizes, &input))?
+                with_float!("attention", input, T => cpu_blocks::forward::<T>(&sizes, &input))?
             }
         };
         if !self.records(&[qkv]) {
             return Ok(Value::constant(y));
         }
-        let (id, kept) = (qkv.id(), qkv.keep());
+        let (id, kept) = (qkv.id(), qkv.saved_input());
         // A GPU has products to spare: its output is computed again by whoever needs it, and what comes with it is held until
         // backward gets here.
         let held = Rc::new(RefCell::new(None));
         let (memory, again) = match (form, memory) {
             (Form::Device, Memory::Rows(..) | Memory::Nothing) => {
                 let (sizes, held) = (sizes.clone(), Rc::clone(&held));
-                let again = Again::new(kept.clone(), &[], move |qkv| {
-                    let (y, memory) = device::forward(&sizes, qkv)?;
+                let again = Recompute::new(kept.clone(), &[], move |qkv| {
+                    let (y, memory) = gpu::forward(&sizes, qkv)?;
                     held.replace(Some(memory));
                     Ok(y)
                 });
@@ -210,27 +212,27 @@ impl Tape<'_> {
             if form == Form::Device {
                 let held = held.take();
                 let memory = held.as_ref().unwrap_or(&memory);
-                return sink.give(id, device::backward(&sizes, &input, memory, &dy)?);
+                return sink.add_owned(id, gpu::backward(&sizes, &input, memory, &dy)?);
             }
             let dqkv = match &*memory {
                 Memory::Square(p) if form == Form::Cpu => {
-                    with_float!("attention", dy, T => square::backward::<T>(&sizes, &input, p, &dy))?
+                    with_float!("attention", dy, T => cpu_full::backward::<T>(&sizes, &input, p, &dy))?
                 }
                 Memory::Rows(y, sums) if form == Form::Composed => {
-                    streamed::backward(&sizes, &input, (y, sums), &dy, streamed::BLOCK)?
+                    composed_blocks::backward(&sizes, &input, (y, sums), &dy, composed_blocks::BLOCK)?
                 }
                 Memory::Rows(y, sums) => {
-                    with_float!("attention", dy, T => blocked::backward::<T>(&sizes, &input, (y, sums), &dy))?
+                    with_float!("attention", dy, T => cpu_blocks::backward::<T>(&sizes, &input, (y, sums), &dy))?
                 }
                 Memory::Square(p) => composed::backward(&sizes, &input, p, &dy)?,
                 Memory::Nothing => {
                     composed::backward(&sizes, &input, &composed::weights(&sizes, &input)?, &dy)?
                 }
             };
-            sink.give(id, dqkv)
+            sink.add_owned(id, dqkv)
         });
         Ok(match again {
-            Some(again) => y.computed_again(again),
+            Some(again) => y.with_recompute(again),
             None => y,
         })
     }

@@ -4,10 +4,10 @@
 //! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns, which any device multiplies.
 
 use super::{Form, PoolShape, axes, expect_filled};
-use crate::cpu::{Float, View, buffer, tensor_of, with_float};
+use crate::cpu::{Float, View, buffer, to_tensor, with_float};
+use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::kernels::images;
-use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -102,8 +102,8 @@ impl Tape<'_> {
             images::avg_pool(&input, pool, inside)?
         } else if fused {
             with_float!("avg_pool", input, T => {
-                let xs = View::<T>::of("avg_pool", &input)?;
-                tensor_of(forward(&xs, &rows, &columns), &[samples, channels, rows.len(), columns.len()])
+                let xs = View::<T>::new("avg_pool", &input)?;
+                to_tensor(forward(&xs, &rows, &columns), &[samples, channels, rows.len(), columns.len()])
             })?
         } else {
             let (r, c) = (rows.matrix(&input)?, columns.matrix(&input)?);
@@ -119,8 +119,8 @@ impl Tape<'_> {
                 images::avg_pool_backward(&dy, pool, inside)?
             } else if fused {
                 with_float!("avg_pool", dy, T => {
-                    let dys = View::<T>::of("avg_pool", &dy)?;
-                    tensor_of(backward(&dys, &rows, &columns), &[samples, channels, height, width])
+                    let dys = View::<T>::new("avg_pool", &dy)?;
+                    to_tensor(backward(&dys, &rows, &columns), &[samples, channels, height, width])
                 })?
             } else {
                 let (r, c) = (rows.matrix(&dy)?, columns.matrix(&dy)?);
@@ -128,7 +128,7 @@ impl Tape<'_> {
                     .contiguous()?
                     .broadcast_matmul(&dy.broadcast_matmul(&c)?)?
             };
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 }
@@ -145,7 +145,7 @@ fn forward<T: Float>(x: &[T], rows: &Line, columns: &Line) -> Vec<T> {
                 let seen = &x[row * columns.size..][columns.windows[j].clone()];
                 sum = seen.iter().fold(sum, |sum, &v| sum + v);
             }
-            *y = sum / T::of((rows.divisors[i] * columns.divisors[j]) as f64);
+            *y = sum / T::from_constant((rows.divisors[i] * columns.divisors[j]) as f64);
         }
     });
     y
@@ -159,7 +159,7 @@ fn backward<T: Float>(dy: &[T], rows: &Line, columns: &Line) -> Vec<T> {
         dx.fill(T::zero());
         for (at, &dy) in dy.iter().enumerate() {
             let (i, j) = (at / columns.len(), at % columns.len());
-            let share = dy / T::of((rows.divisors[i] * columns.divisors[j]) as f64);
+            let share = dy / T::from_constant((rows.divisors[i] * columns.divisors[j]) as f64);
             for row in rows.windows[i].clone() {
                 let seen = &mut dx[row * columns.size..][columns.windows[j].clone()];
                 seen.iter_mut().for_each(|d| *d += share);

@@ -6,7 +6,7 @@
 use super::Loss;
 use super::activation::composed_relu;
 use super::element_loss::ElementLoss;
-use super::number_targets::NumberTargets;
+use super::regression_targets::RegressionTargets;
 use super::sigmoid::{composed_sigmoid, sigmoid};
 use crate::cpu::Float;
 use crate::error::Result;
@@ -17,7 +17,7 @@ struct BinaryCrossEntropy;
 
 impl Tape<'_> {
     /// Binary cross-entropy of `logits` [samples, ..] against shares in `0.0..=1.0`, one a logit.
-    pub fn binary_cross_entropy(&self, logits: &Value, targets: NumberTargets) -> Result<Loss> {
+    pub fn binary_cross_entropy(&self, logits: &Value, targets: RegressionTargets) -> Result<Loss> {
         self.element_loss(logits, targets, &BinaryCrossEntropy)
     }
 }

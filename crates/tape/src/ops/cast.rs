@@ -20,6 +20,8 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| sink.give(id, dy.to_dtype(from)?)))
+        Ok(self.push(y, &[], move |dy, sink| {
+            sink.add_owned(id, dy.to_dtype(from)?)
+        }))
     }
 }

@@ -1,5 +1,5 @@
 //! What class each row is, or should be to which share, how much each class counts, and the weight that all this adds up to.
-//! The weight is a function of the targets alone: it is known before the first piece.
+//! The weight is a function of the targets alone: it is record_loss before the first piece.
 
 use super::IGNORED;
 use crate::error::{Result, TapeError};

@@ -6,19 +6,20 @@
 //! Saved: `x` if `w` needs a gradient and `x` is not cheap to compute again, `w` (a parameter: free) if `x` does.
 
 mod composed;
-mod device;
+mod gpu;
 
 use super::{Form, axes, expect_filled, expect_shape};
-use crate::cpu::columns::{Window, gather, scatter};
+use crate::cancel::Cancel;
+use crate::cancel::CancelWatch;
+use crate::cpu::im2col::{Window, col2im, im2col};
 use crate::cpu::{
-    Float, Matrix, View, add_in_order, buffer, buffer_of_job, product, room_of_others, tensor_of,
-    threads, with_float,
+    Float, Matrix, View, add_in_order, buffer, buffer_for_job, product, scratch_of_other_threads,
+    threads, to_tensor, with_float,
 };
+use crate::dtype::widened_on_cpu;
 use crate::error::{Result, TapeError};
-use crate::half::widened_on_cpu;
-use crate::kept::held;
-use crate::tape::{Cancel, Tape, Value};
-use crate::watch::Watch;
+use crate::saved_input::held;
+use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -43,7 +44,7 @@ impl Tape<'_> {
         let y = if form == Form::Cpu {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor(), self.cancel()))?
         } else if form == Form::Device {
-            device::forward(&window, &x_in, weight.tensor())?
+            gpu::forward(&window, &x_in, weight.tensor())?
         } else {
             widened_on_cpu(&x_in)?
                 .conv2d(
@@ -61,13 +62,13 @@ impl Tape<'_> {
     /// There is no kernel of a GPU for more than its numbers can count.
     fn conv_form(&self, window: &Window, x: &Tensor, weight: &Value) -> Form {
         match self.form(x) {
-            Form::Device if !device::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
+            Form::Device if !gpu::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
             form => form,
         }
     }
 
     /// As [`Tape::conv2d`] where nobody reads the numbers of the result: they are left out.
-    pub(crate) fn conv2d_unread(
+    pub(crate) fn conv2d_shape_only(
         &self,
         x: &Value,
         weight: &Value,
@@ -77,7 +78,7 @@ impl Tape<'_> {
         let window = window(x, weight, shape)?;
         let (height, width) = window.out();
         let dims = [x.dims()[0], weight.dims()[0], height, width];
-        let y = super::unread(x.tensor(), &dims)?;
+        let y = super::shape_only(x.tensor(), &dims)?;
         self.record_conv2d(x, weight, (shape, window), y)
     }
 
@@ -95,8 +96,8 @@ impl Tape<'_> {
         let form = self.conv_form(&window, x.tensor(), weight);
         let fused = form == Form::Cpu;
         let input_shape = x.tensor().shape().clone();
-        let saved_x = w_id.is_some().then(|| x.keep());
-        let saved_w = x_id.is_some().then(|| weight.keep());
+        let saved_x = w_id.is_some().then(|| x.saved_input());
+        let saved_w = x_id.is_some().then(|| weight.saved_input());
         let weight_shape = weight.tensor().shape().clone();
         let saved = held([&saved_x, &saved_w]);
         Ok(
@@ -108,26 +109,26 @@ impl Tape<'_> {
                         with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy, sink.cancel()))?
                             .reshape(&weight_shape)?
                     } else if form == Form::Device {
-                        device::weight_gradient(&window, &x, &dy)?.reshape(&weight_shape)?
+                        gpu::weight_gradient(&window, &x, &dy)?.reshape(&weight_shape)?
                     } else {
                         composed::by_group(shape.groups, (&x, 1), (&dy, 1), 0, |x, dy| {
                             composed::weight_gradient(x, dy, shape, window.kernel)
                         })?
                     };
-                    sink.give(w_id, dw)?;
+                    sink.add_owned(w_id, dw)?;
                 }
                 if let Some(w) = saved_w {
                     let w = w.get()?;
                     let dx = if fused {
                         with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy, sink.cancel()))?
                     } else if form == Form::Device {
-                        device::input_gradient(&window, &w, &dy)?
+                        gpu::input_gradient(&window, &w, &dy)?
                     } else {
                         composed::by_group(shape.groups, (&w, 0), (&dy, 1), 1, |w, dy| {
                             composed::input_gradient(w, dy, shape, &window)
                         })?
                     };
-                    sink.give(x_id, dx.reshape(input_shape)?)?;
+                    sink.add_owned(x_id, dx.reshape(input_shape)?)?;
                 }
                 Ok(())
             }),
@@ -198,14 +199,14 @@ fn each_sample<T: Float>(
     cancel: &Cancel,
     work: impl Fn(usize, &mut [T], &mut [T], bool) + Sync,
 ) -> Result<()> {
-    let watch = Watch::of(cancel);
+    let watch = CancelWatch::new(cancel);
     let work = |n, out: &mut [T], columns: &mut [T], parallel| {
-        if watch.goes_on() {
+        if watch.should_continue() {
             work(n, out, columns, parallel);
         }
     };
     if out.len() / size.max(1) >= threads() {
-        let _others = room_of_others::<T>(out.len() / size.max(1), scratch);
+        let _others = scratch_of_other_threads::<T>(out.len() / size.max(1), scratch);
         out.par_chunks_mut(size).enumerate().for_each_init(
             || buffer::<T>(scratch),
             |columns, (n, out)| work(n, out, columns, false),
@@ -216,7 +217,7 @@ fn each_sample<T: Float>(
             .enumerate()
             .for_each(|(n, out)| work(n, out, &mut columns, true));
     }
-    watch.whole()
+    watch.finish()
 }
 
 fn forward<T: Float>(
@@ -227,8 +228,8 @@ fn forward<T: Float>(
 ) -> Result<Tensor> {
     let (samples, out) = (x.dim(0)?, weight.dim(0)?);
     let (xs, w) = (
-        View::<T>::of("conv2d", x)?,
-        View::<T>::of("conv2d", weight)?,
+        View::<T>::new("conv2d", x)?,
+        View::<T>::new("conv2d", weight)?,
     );
     let (rows, pixels) = (window.rows(), window.pixels());
     let mut y = buffer::<T>(samples * out * pixels);
@@ -252,7 +253,7 @@ fn forward<T: Float>(
                 let columns: &[T] = if window.is_pointwise() {
                     x
                 } else {
-                    gather(window, x, columns);
+                    im2col(window, x, columns);
                     columns
                 };
                 product(
@@ -268,7 +269,7 @@ fn forward<T: Float>(
         },
     )?;
     let (height, width) = window.out();
-    tensor_of(y, &[samples, out, height, width])
+    to_tensor(y, &[samples, out, height, width])
 }
 
 fn input_gradient<T: Float>(
@@ -279,8 +280,8 @@ fn input_gradient<T: Float>(
 ) -> Result<Tensor> {
     let (samples, out) = (dy.dim(0)?, weight.dim(0)?);
     let (w, dys) = (
-        View::<T>::of("conv2d", weight)?,
-        View::<T>::of("conv2d", dy)?,
+        View::<T>::new("conv2d", weight)?,
+        View::<T>::new("conv2d", dy)?,
     );
     let (rows, pixels) = (window.rows(), window.pixels());
     let mut dx = buffer::<T>(samples * window.sample());
@@ -307,12 +308,12 @@ fn input_gradient<T: Float>(
                 }
                 product(columns, pixels, w, dy, T::zero(), T::one(), parallel);
                 dx.fill(T::zero());
-                scatter(window, columns, dx);
+                col2im(window, columns, dx);
             }
         },
     )?;
     let channels = window.channels * window.groups;
-    tensor_of(dx, &[samples, channels, window.height, window.width])
+    to_tensor(dx, &[samples, channels, window.height, window.width])
 }
 
 /// Bytes that partial weight gradients may take together.
@@ -325,7 +326,7 @@ fn weight_gradient<T: Float>(
     cancel: &Cancel,
 ) -> Result<Tensor> {
     let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
-    let (xs, dys) = (View::<T>::of("conv2d", x)?, View::<T>::of("conv2d", dy)?);
+    let (xs, dys) = (View::<T>::new("conv2d", x)?, View::<T>::new("conv2d", dy)?);
     let (rows, pixels) = (window.rows(), window.pixels());
     // Chunks of samples are fixed by the shape and added in order: the same sum whatever the threads.
     let chunks = (PARTIAL_BYTES / (out * rows * size_of::<T>()).max(1))
@@ -339,15 +340,15 @@ fn weight_gradient<T: Float>(
         rows * pixels
     };
     let jobs = samples.div_ceil(length);
-    let _others = room_of_others::<T>(jobs, scratch);
-    let watch = Watch::of(cancel);
+    let _others = scratch_of_other_threads::<T>(jobs, scratch);
+    let watch = CancelWatch::new(cancel);
     let partial: Vec<Vec<T>> = (0..jobs)
         .into_par_iter()
         .map(|chunk| {
-            let mut dw = buffer_of_job::<T>(out * rows, chunk, jobs);
+            let mut dw = buffer_for_job::<T>(out * rows, chunk, jobs);
             let mut columns = buffer::<T>(scratch);
             let samples = chunk * length..((chunk + 1) * length).min(samples);
-            for n in samples.take_while(|_| watch.goes_on()) {
+            for n in samples.take_while(|_| watch.should_continue()) {
                 let keep = if n == chunk * length {
                     T::zero()
                 } else {
@@ -361,7 +362,7 @@ fn weight_gradient<T: Float>(
                     let columns: &[T] = if window.is_pointwise() {
                         x
                     } else {
-                        gather(window, x, &mut columns);
+                        im2col(window, x, &mut columns);
                         &columns
                     };
                     let columns = Matrix::rows(columns, rows, pixels).transposed();
@@ -372,6 +373,6 @@ fn weight_gradient<T: Float>(
             dw
         })
         .collect();
-    watch.whole()?;
-    tensor_of(add_in_order(partial, out * rows), &[out, rows])
+    watch.finish()?;
+    to_tensor(add_in_order(partial, out * rows), &[out, rows])
 }

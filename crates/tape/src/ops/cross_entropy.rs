@@ -7,11 +7,10 @@
 
 use super::class_targets::{ClassRule, ClassTargets};
 use super::{Form, IGNORED, Loss, axes, expect_filled, loss};
-use crate::cpu::{Float, View, buffer, lanes, row_chunks, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
+use crate::dtype::{host_tensor, widened};
 use crate::error::{Result, TapeError};
-use crate::half::widened;
-use crate::kernels::whole;
-use crate::parameters::host_tensor;
+use crate::kernels::multi_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
@@ -60,12 +59,12 @@ impl Tape<'_> {
             (Form::Device, ClassTargets::Labels(labels), None) => {
                 let dz = z.force_contiguous()?;
                 let wanted = (1.0 - rule.smoothing, rule.smoothing / classes as f64);
-                (whole::cross_entropy(&dz, labels, wanted)?, dz)
+                (multi_tensor::cross_entropy(&dz, labels, wanted)?, dz)
             }
             (Form::Cpu, ..) => with_float!("cross_entropy", z, T => fused::<T>(&z, targets, rule))?,
             _ => composed(&z, targets, rule)?,
         };
-        loss::known(self, logits, per_sample, dz)
+        loss::record_loss(self, logits, per_sample, dz)
     }
 }
 
@@ -75,11 +74,11 @@ fn fused<T: Float>(
     rule: &ClassRule,
 ) -> Result<(Tensor, Tensor)> {
     let (rows, classes) = z.dims2()?;
-    let zs = View::<T>::of("cross_entropy", z)?;
+    let zs = View::<T>::new("cross_entropy", z)?;
     let (mut losses, mut dz) = (buffer::<T>(rows), buffer::<T>(rows * classes));
     let (rest, full) = (
-        T::of(rule.smoothing / classes as f64),
-        T::of(1.0 - rule.smoothing),
+        T::from_constant(rule.smoothing / classes as f64),
+        T::from_constant(1.0 - rule.smoothing),
     );
     let chunk = row_chunks(classes);
     losses
@@ -112,8 +111,8 @@ fn fused<T: Float>(
             }
         });
     Ok((
-        tensor_of(losses, &[rows])?,
-        tensor_of(dz, &[rows, classes])?,
+        to_tensor(losses, &[rows])?,
+        to_tensor(dz, &[rows, classes])?,
     ))
 }
 
@@ -143,13 +142,13 @@ fn wanted_row<T: Float>(z: &[T], dz: &mut [T], wanted: &[f64], sum: f64) -> T {
         return T::zero();
     }
     let (highest, total) = exponentials(z, dz);
-    let (mut target, share) = (T::zero(), T::of(sum) / total);
+    let (mut target, share) = (T::zero(), T::from_constant(sum) / total);
     for ((d, &z), &wanted) in dz.iter_mut().zip(z).zip(wanted) {
-        let wanted = T::of(wanted);
+        let wanted = T::from_constant(wanted);
         target += wanted * (z - highest);
         *d = *d * share - wanted;
     }
-    T::of(sum) * total.ln() - target
+    T::from_constant(sum) * total.ln() - target
 }
 
 fn composed(z: &Tensor, targets: ClassTargets, rule: &ClassRule) -> Result<(Tensor, Tensor)> {

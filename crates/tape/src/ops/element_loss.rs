@@ -1,12 +1,11 @@
 //! What losses of one output against one number share: masks, sums by sample, the gradient computed in forward. Refuses to
 //! know which loss it is. Saved: the gradient, as large as the outputs.
 
-use super::number_targets::NumberTargets;
+use super::regression_targets::RegressionTargets;
 use super::{Loss, expect_filled, loss};
-use crate::cpu::{Float, View, buffer, lanes, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, lanes, to_tensor, wide, with_float};
+use crate::dtype::{host_tensor, widened};
 use crate::error::{Result, TapeError};
-use crate::half::widened;
-use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -30,7 +29,7 @@ impl Tape<'_> {
     pub(super) fn element_loss<L: ElementLoss>(
         &self,
         x: &Value,
-        targets: NumberTargets,
+        targets: RegressionTargets,
         rule: &L,
     ) -> Result<Loss> {
         self.poll()?;
@@ -50,16 +49,16 @@ impl Tape<'_> {
         } else {
             composed(&input, targets, rule)?
         };
-        loss::known(self, x, per_sample, dx)
+        loss::record_loss(self, x, per_sample, dx)
     }
 }
 
 fn fused<T: Float, L: ElementLoss>(
     x: &Tensor,
-    targets: NumberTargets,
+    targets: RegressionTargets,
     rule: &L,
 ) -> Result<(Tensor, Tensor)> {
-    let xs = View::<T>::of(L::OP, x)?;
+    let xs = View::<T>::new(L::OP, x)?;
     let (samples, each) = (x.dim(0)?, x.elem_count() / x.dim(0)?);
     let (mut losses, mut dx) = (buffer::<T>(samples), buffer::<T>(xs.len()));
     let rows = dx.par_chunks_mut(each).zip(xs.par_chunks(each));
@@ -72,7 +71,7 @@ fn fused<T: Float, L: ElementLoss>(
                     let outputs = dx.iter_mut().zip(x).zip(scratch.iter_mut());
                     for (i, ((dx, &x), loss)) in outputs.enumerate() {
                         (*loss, *dx) = match targets.at(sample * each + i) {
-                            Some(target) => rule.of(x, T::of(f64::from(target))),
+                            Some(target) => rule.of(x, T::from_constant(f64::from(target))),
                             None => (T::zero(), T::zero()),
                         };
                     }
@@ -81,12 +80,12 @@ fn fused<T: Float, L: ElementLoss>(
             *loss = lanes::sum(scratch, |v| v);
         },
     );
-    Ok((tensor_of(losses, &[samples])?, tensor_of(dx, x.dims())?))
+    Ok((to_tensor(losses, &[samples])?, to_tensor(dx, x.dims())?))
 }
 
 fn composed<L: ElementLoss>(
     x: &Tensor,
-    targets: NumberTargets,
+    targets: RegressionTargets,
     rule: &L,
 ) -> Result<(Tensor, Tensor)> {
     let count = x.elem_count();
@@ -97,7 +96,7 @@ fn composed<L: ElementLoss>(
         .collect();
     let there = Tensor::from_vec(there, x.dims(), x.device())?;
     let (losses, dx) = rule.composed(x, &values)?;
-    // Chosen, not multiplied: an output without a target may be infinite.
+    // SelectedDevice, not multiplied: an output without a target may be infinite.
     let zeros = x.zeros_like()?;
     let losses = there.where_cond(&losses, &zeros)?;
     let per_sample = losses.reshape((x.dim(0)?, ()))?.sum(1)?;

@@ -5,13 +5,13 @@
 //! Nothing is saved but the ids.
 
 use super::{Form, axes};
-use crate::cpu::{Float, View, buffer, tensor_of, with_float};
+use crate::cpu::{Float, View, buffer, to_tensor, with_float};
+use crate::dtype::widened;
 use crate::error::{Result, TapeError};
-use crate::half::widened;
 use crate::inplace::with_slice_mut;
-use crate::kernels::{rows, whole};
+use crate::kernels::{multi_tensor, rows};
+use crate::optim::Element;
 use crate::tape::{Tape, Value};
-use crate::update::Element;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
@@ -31,12 +31,12 @@ impl Tape<'_> {
         let fused = form == Form::Cpu;
         let rows = if fused {
             with_float!("embedding", weight.tensor(), T => {
-                let w = View::<T>::of("embedding", weight.tensor())?;
+                let w = View::<T>::new("embedding", weight.tensor())?;
                 let mut y = buffer::<T>(ids.len() * width);
                 y.par_chunks_mut(width).zip(ids).for_each(|(y, &id)| {
                     y.copy_from_slice(&w[id as usize * width..][..width]);
                 });
-                tensor_of(y, &[ids.len(), width])
+                to_tensor(y, &[ids.len(), width])
             })?
         } else {
             weight
@@ -50,18 +50,18 @@ impl Tape<'_> {
         let (id, ids) = (weight.id(), ids.to_vec());
         Ok(self.push(y, &[], move |dy, sink| {
             let dy = dy.contiguous()?.reshape((ids.len(), width))?;
-            if let (true, Some(held)) = (fused, sink.held(id)) {
+            if let (true, Some(held)) = (fused, sink.accumulator(id)) {
                 return add_rows(held, &dy, &ids);
             }
             if form == Form::Device {
-                if let Some(held) = sink.held(id).filter(|held| fits(held)) {
+                if let Some(held) = sink.accumulator(id).filter(|held| fits(held)) {
                     return add_runs(held, &dy, &ids);
                 }
                 let dw = Tensor::zeros((vocabulary, width), DType::F32, dy.device())?;
                 add_runs(&dw, &dy, &ids)?;
-                return sink.give(id, dw);
+                return sink.add_owned(id, dw);
             }
-            sink.give(
+            sink.add_owned(
                 id,
                 if fused {
                     rows_gradient(&dy, &ids, vocabulary)?
@@ -102,15 +102,15 @@ impl ByRow {
 fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {
     let (width, by_row) = (dy.dim(1)?, ByRow::of(ids, vocabulary));
     with_float!("embedding", dy, T => {
-        let dys = View::<T>::of("embedding", dy)?;
+        let dys = View::<T>::new("embedding", dy)?;
         let mut dw = buffer::<T>(vocabulary * width);
         dw.par_chunks_mut(width).enumerate().for_each(|(row, dw)| {
-            dw.fill(T::of(0.0));
+            dw.fill(T::from_constant(0.0));
             for &token in by_row.tokens(row) {
                 dw.iter_mut().zip(&dys[token * width..][..width]).for_each(|(d, &v)| *d += v);
             }
         });
-        tensor_of(dw, &[vocabulary, width])
+        to_tensor(dw, &[vocabulary, width])
     })
 }
 
@@ -119,13 +119,13 @@ fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let (vocabulary, width) = held.dims2()?;
     let by_row = ByRow::of(ids, vocabulary);
     with_float!("embedding", dy, T => {
-        let dys = View::<T>::of("embedding", dy)?;
+        let dys = View::<T>::new("embedding", dy)?;
         with_slice_mut(held, |dw| {
-            let rows = <T as Element>::lent(dw)?.par_chunks_mut(width).enumerate();
+            let rows = <T as Element>::borrowed(dw)?.par_chunks_mut(width).enumerate();
             rows.filter(|(row, _)| !by_row.tokens(*row).is_empty()).for_each_init(
                 || buffer::<T>(width),
                 |sum, (row, dw)| {
-                    sum.fill(T::of(0.0));
+                    sum.fill(T::from_constant(0.0));
                     for &token in by_row.tokens(row) {
                         sum.iter_mut().zip(&dys[token * width..][..width]).for_each(|(s, &v)| *s += v);
                     }
@@ -170,7 +170,7 @@ fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let all = Tensor::new([tokens, begins, firsts, used].concat(), dw.device())?;
     let at = |i: usize| all.narrow(0, sizes[..i].iter().sum(), sizes[i]);
     let sums = rows::run_sums(dy, &at(0)?, &at(1)?)?;
-    whole::add_runs(&sums, &at(2)?, &at(3)?, dw)
+    multi_tensor::add_runs(&sums, &at(2)?, &at(3)?, dw)
 }
 
 fn composed_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {

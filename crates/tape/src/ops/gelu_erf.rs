@@ -33,7 +33,8 @@ impl Pointwise for GeluErf {
 
     #[inline(always)]
     fn slope<T: Float>(x: T) -> T {
-        x.normal_share() + x * T::of(DENSITY) * (T::of(-0.5) * x * x).exponential()
+        x.normal_share()
+            + x * T::from_constant(DENSITY) * (T::from_constant(-0.5) * x * x).exponential()
     }
 
     fn composed(x: &Tensor) -> Result<Tensor> {

@@ -6,15 +6,15 @@
 //! `h` takes the place of `dh`, and `dx` that of `x` where nobody else reads it.
 
 use super::activation::gelu_and_slope;
-use super::linear::{Added, expect_fit, forward, give_weight, inner, row_sum};
+use super::linear::{Added, add_weight_gradient, expect_fit, forward, inner, row_sum};
 use super::{Form, activation::gelu, expect_shape};
-use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
-use crate::kept::Kept;
 use crate::kernels::elements;
+use crate::optim::Element;
+use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
-use crate::update::Element;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -68,13 +68,13 @@ impl Tape<'_> {
     }
 
     /// As [`Tape::gelu_linear`] where nobody reads the numbers of the result: they are left out.
-    pub(crate) fn gelu_linear_unread(&self, operands: &GeluLinear) -> Result<Value> {
+    pub(crate) fn gelu_linear_shape_only(&self, operands: &GeluLinear) -> Result<Value> {
         self.poll()?;
         operands.expect_fit()?;
         if self.form(operands.x.tensor()) == Form::Composed {
             return self.gelu_linear(operands);
         }
-        let y = super::unread(operands.x.tensor(), operands.residual.dims())?;
+        let y = super::shape_only(operands.x.tensor(), operands.residual.dims())?;
         self.record_gelu_linear(operands, y)
     }
 
@@ -94,7 +94,7 @@ impl Tape<'_> {
         let inner_ids = [x_id, a_id, w_id];
         let kept = inner_ids.iter().any(Option::is_some).then(|| {
             let (w, a) = (weight.tensor().clone(), x_bias.tensor().clone());
-            (x.keep(), w, a)
+            (x.saved_input(), w, a)
         });
         let counted = kept.clone();
         let counted = counted
@@ -102,13 +102,13 @@ impl Tape<'_> {
             .flat_map(|(x, w, a)| [x.counted(), vec![w, a]].concat());
         let ((rows, inputs), shape) = (operands.sizes(), x.tensor().shape().clone());
         let form = self.form(x.tensor());
-        let spent = *x_is_spent || matches!(x.keep(), Kept::Again(_));
+        let spent = *x_is_spent || matches!(x.saved_input(), SavedInput::Recomputed(_));
         Ok(self.push(y, &counted.collect::<Vec<_>>(), move |dy, sink| {
             let flat = dy
                 .contiguous()?
                 .reshape((rows, dy.elem_count() / rows.max(1)))?;
             if b_id.is_some() {
-                sink.give(b_id, row_sum(&flat, form)?)?;
+                sink.add_owned(b_id, row_sum(&flat, form)?)?;
             }
             if let Some((x, w, a)) = kept {
                 let x = x.get()?.reshape((rows, inputs))?;
@@ -121,18 +121,18 @@ impl Tape<'_> {
                         (dh, x, da)
                     }
                     _ => with_float!("gelu_linear", x, T => {
-                        let (h, da) = walk_back::<T>(&x, &a, &dh)?;
+                        let (h, da) = backward::<T>(&x, &a, &dh)?;
                         Ok((h, dh, da))
                     })?,
                 };
-                sink.give(a_id, da)?;
+                sink.add_owned(a_id, da)?;
                 if w_id.is_some() {
-                    give_weight(sink, w_id, (&flat, &h), form)?;
+                    add_weight_gradient(sink, w_id, (&flat, &h), form)?;
                 }
                 drop(h);
-                sink.give(x_id, dx.reshape(shape)?)?;
+                sink.add_owned(x_id, dx.reshape(shape)?)?;
             }
-            sink.share(r_id, dy)
+            sink.add_shared(r_id, dy)
         }))
     }
 }
@@ -160,8 +160,8 @@ impl GeluLinear {
 /// `gelu(x + a)`.
 fn activated<T: Float>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let (xs, a) = (
-        View::<T>::of("gelu_linear", x)?,
-        View::<T>::of("gelu_linear", bias)?,
+        View::<T>::new("gelu_linear", x)?,
+        View::<T>::new("gelu_linear", bias)?,
     );
     let chunk = (row_chunks(a.len()) * a.len()).max(1);
     let mut h = buffer::<T>(xs.len());
@@ -177,21 +177,21 @@ fn activated<T: Float>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
             },
         );
     });
-    tensor_of(h, x.dims())
+    to_tensor(h, x.dims())
 }
 
 /// Turns `dh` into `dx` where it stands; gives `h` and `da`.
-fn walk_back<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tensor, Tensor)> {
+fn backward<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tensor, Tensor)> {
     let (xs, a) = (
-        View::<T>::of("gelu_linear", x)?,
-        View::<T>::of("gelu_linear", bias)?,
+        View::<T>::new("gelu_linear", x)?,
+        View::<T>::new("gelu_linear", bias)?,
     );
     let width = a.len();
     let chunk = (row_chunks(width) * width).max(1);
     let mut h = buffer::<T>(xs.len());
     let mut partial: Vec<Vec<T>> = Vec::new();
     with_slice_mut(dh, |dh| {
-        let chunks = T::lent(dh)?
+        let chunks = T::borrowed(dh)?
             .par_chunks_mut(chunk)
             .zip(h.par_chunks_mut(chunk));
         let sums = chunks.zip(xs.par_chunks(chunk)).map(|((dh, h), x)| {
@@ -221,7 +221,7 @@ fn walk_back<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tens
         Ok(())
     })?;
     Ok((
-        tensor_of(h, x.dims())?,
-        tensor_of(add_in_order(partial, width), &[width])?,
+        to_tensor(h, x.dims())?,
+        to_tensor(add_in_order(partial, width), &[width])?,
     ))
 }

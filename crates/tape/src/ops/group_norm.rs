@@ -11,8 +11,8 @@ mod fused;
 use super::{Activation, Form, axes, expect_shape};
 use crate::cpu::with_float;
 use crate::error::{Result, TapeError};
-use crate::kept::Again;
 use crate::kernels::images;
+use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -71,7 +71,7 @@ impl Tape<'_> {
         }
         expect_shape("group_norm", "weight", weight, &[channels])?;
         expect_shape("group_norm", "bias", bias, &[channels])?;
-        if activation == Activation::Relu && self.follows() {
+        if activation == Activation::Relu && self.follows_kinks() {
             let z = self.group_norm(x, groups, (weight, bias), epsilon, Activation::None)?;
             return self.relu(&z);
         }
@@ -91,27 +91,27 @@ impl Tape<'_> {
         let moments = norm.moments(&input)?;
         let y = norm.forward(&input, &moments)?;
         if activation == Activation::Relu {
-            self.record_rises(&y)?;
+            self.record_relu(&y)?;
         }
         if !self.records(&[x, weight, bias]) {
             return Ok(Value::constant(y));
         }
         let (x_id, w_id, b_id) = (x.id(), weight.id(), bias.id());
-        let kept = x.keep();
+        let kept = x.saved_input();
         let again = {
             let (norm, moments) = (norm.clone(), moments.clone());
             let reads = [&weight.tensor().clone(), bias.tensor(), &moments.clone()];
-            Again::new(kept.clone(), &reads, move |x| norm.forward(x, &moments))
+            Recompute::new(kept.clone(), &reads, move |x| norm.forward(x, &moments))
         };
         let counted = (kept.clone(), moments.clone());
         let counted = [counted.0.counted(), vec![&counted.1]].concat();
         let y = self.push(y, &counted, move |dy, sink| {
             let (dx, dw, db) = norm.backward(&kept.get()?, &moments, &dy.contiguous()?)?;
-            sink.give(x_id, dx)?;
-            sink.give(w_id, dw)?;
-            sink.give(b_id, db)
+            sink.add_owned(x_id, dx)?;
+            sink.add_owned(w_id, dw)?;
+            sink.add_owned(b_id, db)
         });
-        Ok(y.computed_again(again))
+        Ok(y.with_recompute(again))
     }
 }
 

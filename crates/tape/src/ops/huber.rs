@@ -4,7 +4,7 @@
 
 use super::Loss;
 use super::element_loss::{ElementLoss, FINITE};
-use super::number_targets::NumberTargets;
+use super::regression_targets::RegressionTargets;
 use crate::cpu::Float;
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
@@ -16,7 +16,7 @@ struct Huber {
 
 impl Tape<'_> {
     /// Huber's loss of `x` [samples, ..]: a square up to `delta`, straight beyond.
-    pub fn huber(&self, x: &Value, targets: NumberTargets, delta: f64) -> Result<Loss> {
+    pub fn huber(&self, x: &Value, targets: RegressionTargets, delta: f64) -> Result<Loss> {
         if delta > 0.0 && delta.is_finite() {
             return self.element_loss(x, targets, &Huber { delta });
         }
@@ -35,11 +35,11 @@ impl ElementLoss for Huber {
 
     #[inline(always)]
     fn of<T: Float>(&self, x: T, t: T) -> (T, T) {
-        let (error, delta) = (x - t, T::of(self.delta));
+        let (error, delta) = (x - t, T::from_constant(self.delta));
         // NaN passes: no comparison with it is true.
         let cut = if error > delta { delta } else { error };
         let cut = if cut < -delta { -delta } else { cut };
-        (cut * (error - T::of(0.5) * cut), cut)
+        (cut * (error - T::from_constant(0.5) * cut), cut)
     }
 
     fn composed(&self, x: &Tensor, t: &Tensor) -> Result<(Tensor, Tensor)> {

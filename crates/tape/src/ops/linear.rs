@@ -5,14 +5,14 @@
 //! cheap to compute again, `W` (a parameter: free) if `x` does.
 
 use super::{Form, expect_shape};
-use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, tensor_of, with_float};
+use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, to_tensor, with_float};
+use crate::dtype::widened;
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::half::widened;
-use crate::kept::Kept;
-use crate::kernels::product::{add_product, product as by_device, wide_product};
+use crate::kernels::product::{add_product, product as gpu_product, product_f32};
 use crate::kernels::{elements, rows};
-use crate::rehearsal::stock_product;
+use crate::ops::stock_product;
+use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Shape, Tensor};
 use rayon::prelude::*;
@@ -60,7 +60,7 @@ impl Tape<'_> {
         }
         let past = Past {
             ids: [x.id(), weight.id(), bias.and_then(Value::id)],
-            x: weight.id().is_some().then(|| x.keep()),
+            x: weight.id().is_some().then(|| x.saved_input()),
             weight: x.id().is_some().then(|| weight.tensor().clone()),
             shape: x.tensor().shape().clone(),
             sizes: (rows, inputs, outputs),
@@ -70,9 +70,9 @@ impl Tape<'_> {
         let residual = residual.map(Value::id);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
-                past.walk_back(&dy, sink)?;
+                past.backward(&dy, sink)?;
                 match residual {
-                    Some(id) => sink.share(id, dy),
+                    Some(id) => sink.add_shared(id, dy),
                     None => Ok(()),
                 }
             }),
@@ -104,7 +104,7 @@ pub(super) fn expect_fit(
 /// What backward needs.
 struct Past {
     ids: [Option<usize>; 3],
-    x: Option<Kept>,
+    x: Option<SavedInput>,
     weight: Option<Tensor>,
     shape: Shape,
     sizes: (usize, usize, usize),
@@ -113,22 +113,22 @@ struct Past {
 
 impl Past {
     fn saved(&self) -> Vec<Tensor> {
-        let x = self.x.iter().flat_map(Kept::tensors);
+        let x = self.x.iter().flat_map(SavedInput::tensors);
         x.chain(&self.weight).cloned().collect()
     }
 
-    fn walk_back(self, dy: &Tensor, sink: &mut Gradients) -> Result<()> {
+    fn backward(self, dy: &Tensor, sink: &mut Gradients) -> Result<()> {
         let ((rows, inputs, outputs), [x_id, w_id, b_id]) = (self.sizes, self.ids);
         let dy = dy.contiguous()?.reshape((rows, outputs))?;
         if b_id.is_some() {
-            sink.give(b_id, row_sum(&dy, self.form)?)?;
+            sink.add_owned(b_id, row_sum(&dy, self.form)?)?;
         }
         if let Some(x) = self.x {
             let x = x.get()?.reshape((rows, inputs))?;
-            give_weight(sink, w_id, (&dy, &x), self.form)?;
+            add_weight_gradient(sink, w_id, (&dy, &x), self.form)?;
         }
         if let Some(w) = self.weight {
-            sink.give(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
+            sink.add_owned(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
         }
         Ok(())
     }
@@ -147,14 +147,14 @@ pub(super) struct Added<'a> {
 pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> Result<Tensor> {
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     if let (Form::Device, Some(bias)) = (form, added.bias) {
-        let y = by_device(x, &weight.t()?)?;
+        let y = gpu_product(x, &weight.t()?)?;
         let residual = added.residual.map(|r| r.to_dtype(y.dtype())?.contiguous());
         elements::add_bias(&y, bias, residual.transpose()?.as_ref())?;
         return Ok(y);
     }
     if form != Form::Cpu {
         let mut y = match form {
-            Form::Device => by_device(x, &weight.t()?)?,
+            Form::Device => gpu_product(x, &weight.t()?)?,
             _ => stock_product(x, &weight.t()?)?,
         };
         if let Some(bias) = added.bias {
@@ -166,23 +166,23 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
         });
     }
     with_float!("linear", x, T => {
-        let (x, w) = (View::<T>::of("linear", x)?, View::<T>::of("linear", weight)?);
+        let (x, w) = (View::<T>::new("linear", x)?, View::<T>::new("linear", weight)?);
         let mut y = buffer::<T>(rows * outputs);
-        let keep = lay_down(&mut y, outputs, added)?;
-        product(&mut y, outputs, Matrix::rows(&x, rows, inputs), Matrix::rows(&w, outputs, inputs).transposed(), keep, T::of(1.0), true);
-        tensor_of(y, &[rows, outputs])
+        let keep = write_addends(&mut y, outputs, added)?;
+        product(&mut y, outputs, Matrix::rows(&x, rows, inputs), Matrix::rows(&w, outputs, inputs).transposed(), keep, T::from_constant(1.0), true);
+        to_tensor(y, &[rows, outputs])
     })
 }
 
 /// Writes what is added first, so that the product is added to it: no pass of its own. Gives what of `y` the product keeps.
-fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
+fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
     let contiguous = added.residual.map(Tensor::contiguous).transpose()?;
-    let view = |t| View::<T>::of("linear", t);
+    let view = |t| View::<T>::new("linear", t);
     let bias = added.bias.map(view).transpose()?;
     let residual = contiguous.as_ref().map(view).transpose()?;
     let chunk = (row_chunks(width) * width).max(1);
     match (residual.as_deref(), bias.as_deref()) {
-        (None, None) => return Ok(T::of(0.0)),
+        (None, None) => return Ok(T::from_constant(0.0)),
         (None, Some(bias)) => y.par_chunks_mut(chunk).for_each(|rows| {
             let rows = rows.chunks_exact_mut(width);
             rows.for_each(|row| row.copy_from_slice(bias));
@@ -207,13 +207,13 @@ fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
             });
         }
     }
-    Ok(T::of(1.0))
+    Ok(T::from_constant(1.0))
 }
 
 /// `a b` of two matrices, the first contiguous or the transpose of a contiguous one.
 pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
     match form {
-        Form::Device => return by_device(a, b),
+        Form::Device => return gpu_product(a, b),
         Form::Composed => return stock_product(a, b),
         Form::Cpu => {}
     }
@@ -221,28 +221,28 @@ pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
     with_float!("linear", a, T => {
         let plain = a.is_contiguous();
         let stored = if plain { a.clone() } else { a.t()? };
-        let (left, right) = (View::<T>::of("linear", &stored)?, View::<T>::of("linear", b)?);
+        let (left, right) = (View::<T>::new("linear", &stored)?, View::<T>::new("linear", b)?);
         let a = if plain { Matrix::rows(&left, m, k) } else { Matrix::rows(&left, k, m).transposed() };
         let mut out = buffer::<T>(m * n);
-        product(&mut out, n, a, Matrix::rows(&right, k, n), T::of(0.0), T::of(1.0), true);
-        tensor_of(out, &[m, n])
+        product(&mut out, n, a, Matrix::rows(&right, k, n), T::from_constant(0.0), T::from_constant(1.0), true);
+        to_tensor(out, &[m, n])
     })
 }
 
 /// `dW = dyᵀ x` to where it belongs. A GPU sums it in f32, and onto a gradient that is there already without memory of its own.
-pub(super) fn give_weight(
+pub(super) fn add_weight_gradient(
     sink: &mut Gradients,
     id: Option<usize>,
     (dy, x): (&Tensor, &Tensor),
     form: Form,
 ) -> Result<()> {
     if form != Form::Device {
-        return sink.give(id, inner(&dy.t()?, x, form)?);
+        return sink.add_owned(id, inner(&dy.t()?, x, form)?);
     }
     let fits = |held: &&Tensor| held.dtype() == DType::F32 && held.is_contiguous();
-    match sink.held(id).filter(fits) {
+    match sink.accumulator(id).filter(fits) {
         Some(held) => add_product(held, &dy.t()?, x),
-        None => sink.give(id, wide_product(&dy.t()?, x)?),
+        None => sink.add_owned(id, product_f32(&dy.t()?, x)?),
     }
 }
 
@@ -254,6 +254,6 @@ pub(super) fn row_sum(dy: &Tensor, form: Form) -> Result<Tensor> {
     }
     let width = dy.dim(1)?;
     with_float!("linear", dy, T => {
-        tensor_of(cpu::column_sums::<T>(&View::of("linear", dy)?, width), &[width])
+        to_tensor(cpu::column_sums::<T>(&View::new("linear", dy)?, width), &[width])
     })
 }

@@ -6,13 +6,13 @@
 //! f32, since a loss scale comes only after the products. On a GPU bf16, which needs no scale, goes into the products as it is.
 
 use super::{Form, Loss, axes, expect_filled, expect_shape};
-use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
+use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide, with_float};
+use crate::dtype::widened;
 use crate::error::{Result, TapeError};
-use crate::half::widened;
 use crate::inplace::to_f64;
-use crate::kernels::product::{add_product, wide_product};
-use crate::kernels::whole;
-use crate::rehearsal::stock_product;
+use crate::kernels::multi_tensor;
+use crate::kernels::product::{add_product, product_f32};
+use crate::ops::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
@@ -89,8 +89,8 @@ impl Tape<'_> {
             let factor = to_f64(&factor)?[0];
             let scaled =
                 |t: Tensor| -> Result<Tensor> { Ok(if factor == 1.0 { t } else { (t * factor)? }) };
-            sink.give(x_id, scaled(dx)?.to_dtype(dtype)?)?;
-            sink.give(w_id, scaled(dw)?)
+            sink.add_owned(x_id, scaled(dx)?.to_dtype(dtype)?)?;
+            sink.add_owned(w_id, scaled(dw)?)
         });
         Ok(Loss {
             sum,
@@ -108,8 +108,8 @@ fn fused<T: Float>(
 ) -> Result<Outcome> {
     let ((rows, width), vocabulary) = (x.dims2()?, weight.dim(0)?);
     let (xs, w) = (
-        View::<T>::of("linear_cross_entropy", x)?,
-        View::<T>::of("linear_cross_entropy", weight)?,
+        View::<T>::new("linear_cross_entropy", x)?,
+        View::<T>::new("linear_cross_entropy", weight)?,
     );
     let weights = Matrix::rows(&w, vocabulary, width);
     let (mut losses, mut scores) = (buffer::<T>(rows), buffer::<T>(chunk * vocabulary));
@@ -157,13 +157,13 @@ fn fused<T: Float>(
     }
     let gradients = match wanted {
         true => Some((
-            tensor_of(dx, &[rows, width])?,
-            tensor_of(dw, &[vocabulary, width])?,
+            to_tensor(dx, &[rows, width])?,
+            to_tensor(dw, &[vocabulary, width])?,
         )),
         false => None,
     };
     Ok(Outcome {
-        per_row: tensor_of(losses, &[rows])?,
+        per_row: to_tensor(losses, &[rows])?,
         gradients,
     })
 }
@@ -198,14 +198,14 @@ fn by_kernels(
     for begin in (0..rows).step_by(chunk) {
         let targets = &targets[begin..(begin + chunk).min(rows)];
         let x = x.narrow(0, begin, targets.len())?;
-        let mut z = wide_product(&x, &weight.t()?)?;
-        losses.push(whole::cross_entropy(&z, targets, (1.0, 0.0))?);
+        let mut z = product_f32(&x, &weight.t()?)?;
+        losses.push(multi_tensor::cross_entropy(&z, targets, (1.0, 0.0))?);
         if wanted {
             z = z.to_dtype(x.dtype())?;
-            dxs.push(wide_product(&z, weight)?);
+            dxs.push(product_f32(&z, weight)?);
             match &dw {
                 Some(sum) => add_product(sum, &z.t()?, &x)?,
-                None => dw = Some(wide_product(&z.t()?, &x)?),
+                None => dw = Some(product_f32(&z.t()?, &x)?),
             }
         }
     }
@@ -241,7 +241,7 @@ fn composed(
         let x = x.narrow(0, begin, targets.len())?;
         let z = stock_product(&x, &weight.t()?)?;
         let host = |values: Vec<f64>, shape: &[usize]| {
-            crate::parameters::host_tensor(values, shape, z.dtype(), z.device())
+            crate::dtype::host_tensor(values, shape, z.dtype(), z.device())
         };
         let counts = targets
             .iter()

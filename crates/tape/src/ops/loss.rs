@@ -14,8 +14,8 @@ pub struct Loss {
     pub per_sample: Tensor,
 }
 
-/// Records a loss whose gradient `dx` is known, for a sum of factor 1.
-pub(super) fn known(tape: &Tape, x: &Value, per_sample: Tensor, dx: Tensor) -> Result<Loss> {
+/// Records a loss whose gradient `dx` is record_loss, for a sum of factor 1.
+pub(super) fn record_loss(tape: &Tape, x: &Value, per_sample: Tensor, dx: Tensor) -> Result<Loss> {
     let total = per_sample.sum_all()?;
     if !tape.records(&[x]) {
         let sum = Value::constant(total);
@@ -26,7 +26,7 @@ pub(super) fn known(tape: &Tape, x: &Value, per_sample: Tensor, dx: Tensor) -> R
         // A scalar read back: one GPU sync a loss term.
         let factor = to_f64(&factor)?[0];
         let dx = if factor == 1.0 { dx } else { (dx * factor)? };
-        sink.give(id, dx.to_dtype(dtype)?)
+        sink.add_owned(id, dx.to_dtype(dtype)?)
     });
     Ok(Loss { sum, per_sample })
 }

@@ -4,10 +4,10 @@
 //! unless it is cheap to compute again.
 
 use super::expect_filled;
-use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, threads, with_float};
+use crate::cpu::{Float, Matrix, View, buffer, product, threads, to_tensor, with_float};
 use crate::error::{Result, TapeError};
-use crate::kept::held;
-use crate::rehearsal::stock_product;
+use crate::ops::stock_product;
+use crate::saved_input::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -34,17 +34,17 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (a_id, b_id) = (a.id(), b.id());
-        let saved_a = b_id.is_some().then(|| a.keep());
-        let saved_b = a_id.is_some().then(|| b.keep());
+        let saved_a = b_id.is_some().then(|| a.saved_input());
+        let saved_b = a_id.is_some().then(|| b.saved_input());
         let saved = held([&saved_a, &saved_b]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;
                 if let Some(b) = saved_b {
-                    sink.give(a_id, multiply(&dy, &b.get()?, Across::Second, fused)?)?;
+                    sink.add_owned(a_id, multiply(&dy, &b.get()?, Across::Second, fused)?)?;
                 }
                 if let Some(a) = saved_a {
-                    sink.give(b_id, multiply(&a.get()?, &dy, Across::First, fused)?)?;
+                    sink.add_owned(b_id, multiply(&a.get()?, &dy, Across::First, fused)?)?;
                 }
                 Ok(())
             }),
@@ -87,7 +87,7 @@ fn multiply(a: &Tensor, b: &Tensor, across: Across, fused: bool) -> Result<Tenso
         });
     }
     with_float!("matmul", a, T => {
-        let (left, right) = (View::<T>::of("matmul", a)?, View::<T>::of("matmul", b)?);
+        let (left, right) = (View::<T>::new("matmul", a)?, View::<T>::new("matmul", b)?);
         batched::<T>(&left, a.dims(), &right, b.dims(), across)
     })
 }
@@ -127,5 +127,5 @@ fn batched<T: Float>(
         let each = y.par_chunks_exact_mut(m * n).enumerate();
         each.for_each(|(i, y)| one(i, y, false));
     }
-    tensor_of(y, &[&a_dims[..rank - 2], &[m, n]].concat())
+    to_tensor(y, &[&a_dims[..rank - 2], &[m, n]].concat())
 }

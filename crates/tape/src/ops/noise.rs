@@ -2,7 +2,7 @@
 //! call order, from the other samples of the piece, or from how far rows are padded.
 
 use crate::error::{Result, TapeError};
-use crate::stream::Stream;
+use crate::rng::Rng;
 use crate::tape::Value;
 
 /// What position each token has.
@@ -31,7 +31,7 @@ pub struct NoiseKey<'a> {
 
 /// A key that backward may hold: a few numbers a sample, no tensor.
 pub(super) struct Noise {
-    site: Stream,
+    site: Rng,
     samples: Vec<u64>,
     positions: Option<Vec<u64>>,
 }
@@ -61,20 +61,20 @@ impl Noise {
             });
         }
         Ok(Noise {
-            site: Stream::new(key.seed).at(key.step).site(key.site),
+            site: Rng::new(key.seed).at(key.step).site(key.site),
             samples: key.samples.to_vec(),
             positions,
         })
     }
 
     /// One stream for each sample.
-    pub fn by_sample(&self) -> impl Iterator<Item = Stream> + '_ {
+    pub fn by_sample(&self) -> impl Iterator<Item = Rng> + '_ {
         self.samples.iter().map(|&sample| self.site.at(sample))
     }
 
     /// One stream for each row of the last axis; the element's own number within is its place in the row.
-    pub fn by_row(&self, dims: &[usize]) -> Vec<Stream> {
-        let mut streams: Vec<Stream> = self.by_sample().collect();
+    pub fn by_row(&self, dims: &[usize]) -> Vec<Rng> {
+        let mut streams: Vec<Rng> = self.by_sample().collect();
         for (axis, &size) in dims.iter().enumerate().take(dims.len() - 1).skip(1) {
             let given = self.positions.as_ref().filter(|_| axis == 1);
             streams = streams

@@ -30,7 +30,7 @@ impl Tape<'_> {
         let id = x.id();
         // Where only axes of size 1 move the gradient is a view of `dy`.
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.share(id, dy.permute(back)?.contiguous()?)
+            sink.add_shared(id, dy.permute(back)?.contiguous()?)
         }))
     }
 }

@@ -2,11 +2,11 @@
 //! needs kept. Refuses to know which function it is.
 
 use super::Form;
-use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
+use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
+use crate::dtype::in_full;
 use crate::error::Result;
-use crate::half::in_full;
-use crate::kept::{Again, Kept};
 use crate::kernels::elements::{Function, apply, apply_backward};
+use crate::saved_input::{Recompute, SavedInput};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -41,17 +41,17 @@ impl Tape<'_> {
         }
         let id = x.id();
         let kept = match F::KEEPS {
-            Keeps::Input => x.keep(),
-            Keeps::Output => Kept::Tensor(y.clone()),
+            Keeps::Input => x.saved_input(),
+            Keeps::Output => SavedInput::Tensor(y.clone()),
         };
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
-            sink.give(id, backward::<F>(&kept.get()?, &dy, form)?)
+            sink.add_owned(id, backward::<F>(&kept.get()?, &dy, form)?)
         });
         Ok(match F::KEEPS {
             // Whoever needs the output computes it again from the input that is kept here.
             Keeps::Input => {
-                y.computed_again(Again::new(counted, &[], move |x| forward::<F>(x, form)))
+                y.with_recompute(Recompute::new(counted, &[], move |x| forward::<F>(x, form)))
             }
             Keeps::Output => y,
         })
@@ -67,8 +67,8 @@ fn forward<F: Pointwise>(x: &Tensor, form: Form) -> Result<Tensor> {
         return in_full([&x], |[x]| F::composed(&x));
     }
     with_float!("pointwise", x, T => {
-        let xs = View::<T>::of(F::OP, &x)?;
-        tensor_of(map(&xs, F::value::<T>), x.dims())
+        let xs = View::<T>::new(F::OP, &x)?;
+        to_tensor(map(&xs, F::value::<T>), x.dims())
     })
 }
 
@@ -83,7 +83,7 @@ fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, form: Form) -> Result<Tens
     }
     with_float!("pointwise", kept, T => {
         let dy = dy.contiguous()?;
-        let (k, dy) = (View::<T>::of(F::OP, kept)?, View::<T>::of(F::OP, &dy)?);
-        tensor_of(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
+        let (k, dy) = (View::<T>::new(F::OP, kept)?, View::<T>::new(F::OP, &dy)?);
+        to_tensor(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
     })
 }

@@ -2,10 +2,10 @@
 //! `narrow` a span of any axis. Backward adds each gradient to where its number came from, in the order of the indices;
 //! what was not chosen gets zero. Nothing is saved but the indices.
 
-use super::{expect_filled, one_axis_at_least};
-use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, with_float};
+use super::{expect_an_axis, expect_filled};
+use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, with_float};
+use crate::dtype::in_full;
 use crate::error::{Result, TapeError};
-use crate::half::in_full;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -27,7 +27,7 @@ impl Tape<'_> {
     /// Rows `indices` of `x` [rows, ..]: [indices, ..]. A row may be chosen many times.
     pub fn select_rows(&self, x: &Value, indices: &[u32]) -> Result<Value> {
         self.poll()?;
-        one_axis_at_least("select_rows", "x", x)?;
+        expect_an_axis("select_rows", "x", x)?;
         expect_filled("select_rows", "x", x)?;
         let rows = x.dims()[0];
         expect_within("select_rows", indices, rows)?;
@@ -39,7 +39,7 @@ impl Tape<'_> {
     /// `y[row, j] = x[row, indices[row, j]]`: `x` [.., width], as many indices for every row, one row after the other.
     pub fn gather(&self, x: &Value, indices: &[u32]) -> Result<Value> {
         self.poll()?;
-        one_axis_at_least("gather", "x", x)?;
+        expect_an_axis("gather", "x", x)?;
         expect_filled("gather", "x", x)?;
         let width = x.dims()[x.dims().len() - 1];
         let rows = x.tensor().elem_count() / width;
@@ -57,10 +57,10 @@ impl Tape<'_> {
         let shape = [&x.dims()[..x.dims().len() - 1], &[each]].concat();
         let y = if fused {
             with_float!("gather", input, T => {
-                let xs = View::<T>::of("gather", &input)?;
+                let xs = View::<T>::new("gather", &input)?;
                 let y = indices.iter().enumerate();
                 let y = y.map(|(i, &index)| xs[i / each * width + index as usize]);
-                tensor_of(y.collect::<Vec<T>>(), &shape)
+                to_tensor(y.collect::<Vec<T>>(), &shape)
             })?
         } else {
             let places = Tensor::new(places(indices, each, width), input.device())?;
@@ -77,8 +77,8 @@ impl Tape<'_> {
             let dy = dy.contiguous()?;
             let dx = if fused {
                 with_float!("gather", dy, T => {
-                    let dys = View::<T>::of("gather", &dy)?;
-                    tensor_of(scattered(&dys, &indices, each, width), shape.dims())
+                    let dys = View::<T>::new("gather", &dy)?;
+                    to_tensor(scattered(&dys, &indices, each, width), shape.dims())
                 })?
             } else {
                 let places = Tensor::new(places(&indices, each, width), dy.device())?;
@@ -88,7 +88,7 @@ impl Tape<'_> {
                     Ok(sums.reshape(shape)?)
                 })?
             };
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 
@@ -113,7 +113,7 @@ impl Tape<'_> {
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
             // Of the whole axis this is `dy` itself.
-            sink.share(id, dy.pad_with_zeros(axis, range.start, size - range.end)?)
+            sink.add_shared(id, dy.pad_with_zeros(axis, range.start, size - range.end)?)
         }))
     }
 }

@@ -28,7 +28,7 @@ impl Tape<'_> {
         Ok(self.push(joined, &[], move |dy, sink| {
             let mut start = 0;
             for (id, len) in spans {
-                sink.share(id, dy.narrow(0, start, len)?.contiguous()?)?;
+                sink.add_shared(id, dy.narrow(0, start, len)?.contiguous()?)?;
                 start += len;
             }
             Ok(())
@@ -56,10 +56,10 @@ impl Tape<'_> {
                     .narrow(1, 0, 1)?
                     .contiguous()?
                     .reshape((samples, width))?;
-                sink.give(token_id, row_sum(&rows, form)?)?;
+                sink.add_owned(token_id, row_sum(&rows, form)?)?;
             }
             // Of one sample this is a view of `dy`, which another value may hold as well.
-            sink.share(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
+            sink.add_shared(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
         }))
     }
 
@@ -78,7 +78,7 @@ impl Tape<'_> {
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
             // Of one token this is `dy` itself.
-            sink.share(
+            sink.add_shared(
                 id,
                 dy.reshape((samples, 1, width))?
                     .pad_with_zeros(1, 0, tokens - 1)?,
@@ -103,7 +103,7 @@ impl Tape<'_> {
         }
         let (id, before) = (x.id(), x.tensor().shape().clone());
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.share(id, dy.contiguous()?.reshape(before)?)
+            sink.add_shared(id, dy.contiguous()?.reshape(before)?)
         }))
     }
 }

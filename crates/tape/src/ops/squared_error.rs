@@ -3,7 +3,7 @@
 
 use super::Loss;
 use super::element_loss::{ElementLoss, FINITE};
-use super::number_targets::NumberTargets;
+use super::regression_targets::RegressionTargets;
 use crate::cpu::Float;
 use crate::error::Result;
 use crate::tape::{Tape, Value};
@@ -12,8 +12,8 @@ use candle_core::Tensor;
 struct SquaredError;
 
 impl Tape<'_> {
-    /// The squared error of `x` [samples, ..]; divided by [`NumberTargets::weight`] it is the mean squared error.
-    pub fn squared_error(&self, x: &Value, targets: NumberTargets) -> Result<Loss> {
+    /// The squared error of `x` [samples, ..]; divided by [`RegressionTargets::weight`] it is the mean squared error.
+    pub fn squared_error(&self, x: &Value, targets: RegressionTargets) -> Result<Loss> {
         self.element_loss(x, targets, &SquaredError)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Row, labels};
 use crate::error::Result;
-use crate::ops::{ClassRule, ClassTargets, IGNORED, NumberTargets};
+use crate::ops::{ClassRule, ClassTargets, IGNORED, RegressionTargets};
 use crate::tape::{Tape, Value};
 
 const WEIGHTS: [f64; 6] = [0.5, 2.0, 1.0, 0.0, 3.0, 1.5];
@@ -40,11 +40,11 @@ fn shares(t: &Tape, v: &[Value], rule: &ClassRule) -> Result<Value> {
 }
 
 /// Targets in 0..1 for outputs that lie in -1.5..1.5; each fourth is missing.
-fn with_targets(x: &Value, run: impl Fn(NumberTargets) -> Result<Value>) -> Result<Value> {
+fn with_targets(x: &Value, run: impl Fn(RegressionTargets) -> Result<Value>) -> Result<Value> {
     let count = x.tensor().elem_count();
     let values: Vec<f32> = (0..count).map(|i| (i * 7 % 11) as f32 / 10.0).collect();
     let present: Vec<bool> = (0..count).map(|i| i % 4 != 3).collect();
-    run(NumberTargets {
+    run(RegressionTargets {
         values: &values,
         present: Some(&present),
     })

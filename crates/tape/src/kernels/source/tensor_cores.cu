@@ -60,7 +60,7 @@ struct Operand {
         if (ALONG_FIRST) load(v, x + size_t(w) * step + k, w < width, k, end);
         else load(v, x + size_t(k) * step + w, k < end, w, width);
     }
-    static INLINE_IN void lay_down(unsigned char* to, const float* v, uint unit) {
+    static INLINE_IN void write_addends(unsigned char* to, const float* v, uint unit) {
         if (WIDTH * 4 % FETCHING != 0 && unit >= WIDTH * 4u) return;
         const uint w = across(unit), k = along(unit);
         store(to + (w >> 3) * ACROSS + (k >> 3) * ALONG + (ALONG_FIRST ? w & 7u : k & 7u) * 16u, PLANE, v);
@@ -135,12 +135,12 @@ INLINE void product(const float* a, const float* b, float* c, uint m, uint n, ui
             // What comes next is on its way while the others are laid down.
 #pragma unroll
             for (uint i = 0; i < A::UNITS; i++) {
-                A::lay_down(to, av[i], thread + i * FETCHING);
+                A::write_addends(to, av[i], thread + i * FETCHING);
                 A::fetch(av[i], a, a_step, row, m, next, end, thread + i * FETCHING);
             }
 #pragma unroll
             for (uint i = 0; i < B::UNITS; i++) {
-                B::lay_down(to + 3 * A::PLANE, bv[i], thread + i * FETCHING);
+                B::write_addends(to + 3 * A::PLANE, bv[i], thread + i * FETCHING);
                 B::fetch(bv[i], b, b_step, column, n, next, end, thread + i * FETCHING);
             }
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -1,10 +1,11 @@
 //! Sizes that no group, part or run divides, and numbers that are none.
 
+use crate::cancel::Cancel;
 use crate::inplace::to_f64;
-use crate::kernels::lanes;
-use crate::kernels::rows::{self, Seen};
-use crate::stream::Stream;
-use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::kernels::emulator;
+use crate::kernels::rows::{self, AttentionMask};
+use crate::rng::Rng;
+use crate::tape::{Kernels, Tape, Value};
 use crate::{
     Activation, AttentionShape, Conv2dShape, GeluLinear, NoiseKey, Parameters, PoolDivisor,
     PoolShape, Positions, Result,
@@ -14,7 +15,7 @@ use candle_core::{DType, Device, Tensor};
 type Operation<'a> = &'a dyn Fn(&Tape, &[Value]) -> Result<Value>;
 
 fn drawn(shape: &[usize], at: u64, dtype: DType) -> Tensor {
-    let stream = Stream::new(3).at(at);
+    let stream = Rng::new(3).at(at);
     let count = shape.iter().product::<usize>() as u64;
     let values: Vec<f32> = (0..count)
         .map(|i| (stream.uniform(i) * 3.0 - 1.5) as f32)
@@ -35,7 +36,7 @@ fn outcome(shapes: &[&[usize]], dtype: DType, run: Operation) -> Result<Vec<Vec<
     let y = run(&tape, &inputs)?;
     let seed = drawn(y.dims(), 99, y.tensor().dtype());
     let output = to_f64(y.tensor())?;
-    let walked = tape.walk_back(vec![(y, seed)], &inputs)?;
+    let walked = tape.backward_from(vec![(y, seed)], &inputs)?;
     let gradients = walked.inputs.into_iter().flatten();
     let gradients: Result<Vec<_>> = gradients.map(|g| to_f64(&g)).collect();
     Ok([vec![output], gradients?].concat())
@@ -44,7 +45,7 @@ fn outcome(shapes: &[&[usize]], dtype: DType, run: Operation) -> Result<Vec<Vec<
 /// Kernels in f32 against the CPU's own in f64.
 fn check(what: &str, shapes: &[&[usize]], run: Operation) {
     let expected = outcome(shapes, DType::F64, run).expect("shapes that fit");
-    let found = lanes::with(|| outcome(shapes, DType::F32, run)).expect("shapes that fit");
+    let found = emulator::with(|| outcome(shapes, DType::F32, run)).expect("shapes that fit");
     assert_eq!(found.len(), expected.len());
     for (part, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let scale = expected.iter().fold(1e-30f64, |s, v| s.max(v.abs()));
@@ -221,7 +222,7 @@ fn poisoned(bad: f32, width: usize, run: Operation) -> Vec<bool> {
     let mut values = vec![0.5; 3 * width];
     values[width + 1] = bad;
     let x = Tensor::from_vec(values, (3, width), &Device::Cpu).expect("three rows");
-    let y = lanes::with(|| run(&tape, &[Value::constant(x)])).expect("shapes that fit");
+    let y = emulator::with(|| run(&tape, &[Value::constant(x)])).expect("shapes that fit");
     let y = to_f64(y.tensor()).expect("numbers");
     y.chunks(y.len() / 3)
         .map(|row| row.iter().all(|v| v.is_finite()))
@@ -277,10 +278,10 @@ fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
             bias,
             residual,
         };
-        lanes::with(|| {
+        emulator::with(|| {
             let y = tape.gelu_linear(&operands).expect("shapes that fit");
             let seed = drawn(&[5, 4], 9, DType::F32);
-            tape.walk_back(vec![(y, seed)], &[]).expect("a walk");
+            tape.backward_from(vec![(y, seed)], &[]).expect("a walk");
         });
         let kept = to_f64(x.tensor()).expect("numbers") == before;
         assert_eq!(kept, !spent);
@@ -292,7 +293,7 @@ fn a_block_of_queries_sees_what_its_place_lets_it() {
     // Queries 3..5 of 6 keys, as the last rows of the whole square.
     let scores = drawn(&[2, 6, 6], 1, DType::F32);
     let softmax = |scores: &Tensor, queries| {
-        let seen = Seen {
+        let seen = AttentionMask {
             scale: 0.7,
             queries,
             keys: 6,
@@ -301,7 +302,7 @@ fn a_block_of_queries_sees_what_its_place_lets_it() {
             lengths: None,
         };
         let scores = scores.force_contiguous().expect("small");
-        lanes::with(|| rows::softmax(&scores, &seen)).expect("a kernel");
+        emulator::with(|| rows::softmax(&scores, &seen)).expect("a kernel");
         scores
     };
     let whole = softmax(&scores, (6, 0));
@@ -329,7 +330,7 @@ fn held_rows() {
             t.layer_norm(&v[0], &v[1], &v[2], 1e-3)
         });
         // The last three of as many queries as keys, so that the last word is seen in part.
-        let seen = Seen {
+        let seen = AttentionMask {
             scale: 0.7,
             queries: (3, width - 3),
             keys: width,
@@ -340,7 +341,7 @@ fn held_rows() {
         let p = drawn(&[2, 3, width], 1, DType::F32);
         let dp = drawn(&[2, 3, width], 2, DType::F32);
         let [others_p, others_dp] = [shifted(&p), shifted(&dp)];
-        lanes::with(|| {
+        emulator::with(|| {
             for (p, dp) in [(&p, &dp), (&others_p, &others_dp)] {
                 rows::softmax(p, &seen)?;
                 rows::softmax_backward(p, dp, 0.7)?;
@@ -368,14 +369,14 @@ fn every_kernel_is_run_by_these_claims() {
     check("embedding", &[&[3, 4]], &|t, v| {
         t.embedding(&v[0], &ids, &[3])
     });
-    super::passes::all();
+    super::multi_tensor::all();
     let missed: Vec<_> = [
-        lanes::names(super::super::Module::Whole),
-        lanes::names(super::super::Module::Of(DType::F32)),
+        emulator::names(super::super::Module::Single),
+        emulator::names(super::super::Module::Typed(DType::F32)),
     ]
     .concat()
     .into_iter()
-    .filter(|name| !lanes::launched().contains(name))
+    .filter(|name| !emulator::launched().contains(name))
     .collect();
     assert!(missed.is_empty(), "kernels that nothing runs: {missed:?}");
 }

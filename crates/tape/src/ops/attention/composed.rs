@@ -1,11 +1,10 @@
 //! Attention of tensor primitives, on every device. Where the weights are not kept they are computed again whole; long sequences
-//! are worked in blocks (`streamed.rs`).
+//! are worked in blocks (`composed_blocks.rs`).
 
 use super::{Memory, Sizes};
+use crate::dtype::{host_tensor, widened};
 use crate::error::Result;
-use crate::half::widened;
-use crate::parameters::host_tensor;
-use crate::rehearsal::stock_product;
+use crate::ops::stock_product;
 use candle_core::{D, Tensor};
 
 /// Queries, keys and values [samples, heads, tokens, head], each contiguous.

@@ -1,8 +1,8 @@
 //! Gradients of a convolution composed of tensor primitives, which run on every device.
 
 use super::{Conv2dShape, Window};
+use crate::dtype::widened_on_cpu;
 use crate::error::Result;
-use crate::half::widened_on_cpu;
 use candle_core::Tensor;
 
 /// `work` on each group's part of two tensors, cut along the axes given with them; the results joined along `axis`.

@@ -1,8 +1,8 @@
 //! Group norm of tensor primitives, on every device. Of halves too the moments and everything inside are f32.
 
 use super::{Norm, Sizes, Slopes};
+use crate::dtype::widened;
 use crate::error::Result;
-use crate::half::widened;
 use crate::ops::activation::{Activation, composed_relu, composed_relu_slope, composed_slope};
 use candle_core::Tensor;
 

@@ -1,0 +1,99 @@
+//! How a checkpointed block ends: with its last operation still to be done. The first run does it; the second, which is after
+//! gradients alone, only records it, since nobody reads its numbers again.
+
+use crate::error::Result;
+use crate::ops::{Conv2dShape, GeluLinear, conv2d_fits};
+use crate::tape::{Tape, Value};
+
+/// A block's result, or the operation that makes it.
+#[derive(Debug, Clone)]
+pub enum DeferredOutput {
+    /// The result itself.
+    Ready(Value),
+    /// [`Tape::gelu_linear`].
+    GeluLinear(Box<GeluLinear>),
+    /// [`Tape::conv2d`] of a value with a kernel.
+    Conv2d(Value, Value, Conv2dShape),
+}
+
+impl From<Value> for DeferredOutput {
+    fn from(value: Value) -> Self {
+        DeferredOutput::Ready(value)
+    }
+}
+
+impl DeferredOutput {
+    /// The same, or a refusal of operands that do not go together, with both shapes: before the operation is done, where their
+    /// names are known.
+    pub fn checked(self) -> Result<Self> {
+        match &self {
+            DeferredOutput::Ready(_) => {}
+            DeferredOutput::GeluLinear(operands) => operands.expect_fit()?,
+            DeferredOutput::Conv2d(x, weight, shape) => conv2d_fits(x, weight, *shape)?,
+        }
+        Ok(self)
+    }
+
+    /// Does the last operation.
+    pub fn finish(&self, tape: &Tape) -> Result<Value> {
+        match self {
+            DeferredOutput::Ready(value) => Ok(value.clone()),
+            DeferredOutput::GeluLinear(operands) => tape.gelu_linear(operands),
+            DeferredOutput::Conv2d(x, weight, shape) => tape.conv2d(x, weight, *shape),
+        }
+    }
+
+    /// Records the last operation; what it gives has no numbers.
+    pub(crate) fn record(&self, tape: &Tape) -> Result<Value> {
+        match self {
+            DeferredOutput::Ready(value) => Ok(value.clone()),
+            DeferredOutput::GeluLinear(operands) => tape.gelu_linear_shape_only(operands),
+            DeferredOutput::Conv2d(x, weight, shape) => tape.conv2d_shape_only(x, weight, *shape),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cancel, Kernels, Parameters};
+    use candle_core::{DType, Device, Tensor};
+
+    #[test]
+    fn what_nobody_reads_is_not_computed() {
+        let parameters = Parameters::default();
+        let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+        let variable = |shape: &[usize]| {
+            let ones = Tensor::ones(shape, DType::F32, &Device::Cpu);
+            tape.variable(ones.expect("a small tensor"))
+        };
+        let shape = Conv2dShape {
+            stride: 1,
+            padding: 1,
+            groups: 1,
+        };
+        let operands = GeluLinear {
+            x: variable(&[5, 4]),
+            x_is_spent: false,
+            x_bias: variable(&[4]),
+            weight: variable(&[3, 4]),
+            bias: variable(&[3]),
+            residual: variable(&[5, 3]),
+        };
+        for (output, dims) in [
+            (DeferredOutput::GeluLinear(Box::new(operands)), vec![5, 3]),
+            (
+                DeferredOutput::Conv2d(variable(&[2, 3, 4, 5]), variable(&[6, 3, 3, 3]), shape),
+                vec![2, 6, 4, 5],
+            ),
+        ] {
+            let (found, left_out) = (
+                output.finish(&tape).expect("shapes that fit"),
+                output.record(&tape).expect("shapes that fit"),
+            );
+            assert_eq!((found.dims(), left_out.dims()), (&*dims, &*dims));
+            let strides = left_out.tensor().stride();
+            assert!(strides.iter().all(|&s| s == 0), "one number: {strides:?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Convolution by a GPU's kernels: columns of all samples side by side, [channels kernel kernel, samples pixels], and one matrix
+//! product for each of output, weight gradient and input gradient. Samples whose columns would be too large are worked in chunks.
+//! Groups are convolved directly.
+
+use crate::cpu::im2col::Window;
+use crate::error::Result;
+use crate::kernels::elements::swap_axes;
+use crate::kernels::images::{self, columns, image};
+use crate::kernels::product::{add_product, product, product_f32};
+use candle_core::Tensor;
+
+/// Columns that stand in memory at once, or what they give where that is more, in elements: 32 MiB in f32.
+const MOST: usize = 1 << 23;
+
+/// Numbers of the larger of one sample's columns and its result.
+fn of_a_sample(window: &Window, out: usize) -> usize {
+    window.rows().max(out) * window.pixels()
+}
+
+/// The kernels' numbers of 32 bits count what they work at once: of a convolution in groups the whole result, else one sample's part.
+pub(super) fn fits(window: &Window, samples: usize, out: usize) -> bool {
+    let at_once = match window.groups {
+        1 => of_a_sample(window, out),
+        _ => samples * out * window.pixels(),
+    };
+    at_once < 1 << 31
+}
+
+/// Samples worked at once.
+fn chunk(window: &Window, samples: usize, out: usize) -> usize {
+    (MOST / of_a_sample(window, out).max(1)).clamp(1, samples.max(1))
+}
+
+/// `work` on each chunk of samples `from, count`.
+fn each<T>(
+    window: &Window,
+    (samples, out): (usize, usize),
+    mut work: impl FnMut(usize, usize) -> Result<T>,
+) -> Result<Vec<T>> {
+    let chunk = chunk(window, samples, out);
+    (0..samples)
+        .step_by(chunk)
+        .map(|from| work(from, chunk.min(samples - from)))
+        .collect()
+}
+
+fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
+    Ok(match parts.len() {
+        1 => parts.swap_remove(0),
+        _ => Tensor::cat(&parts, 0)?,
+    })
+}
+
+/// The columns of some samples; of a pointwise convolution the samples' axes swapped.
+fn columns_of(window: &Window, x: &Tensor) -> Result<Tensor> {
+    if window.is_pointwise() {
+        let sizes = [x.dim(0)?, window.channels, window.pixels()];
+        return Ok(swap_axes(x, sizes)?.reshape((window.rows(), ()))?);
+    }
+    columns(x, window)
+}
+
+/// [samples, out, ..] as [out, samples pixels].
+fn by_channel(window: &Window, dy: &Tensor) -> Result<Tensor> {
+    let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
+    Ok(swap_axes(dy, [samples, out, window.pixels()])?.reshape((out, ()))?)
+}
+
+pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped(x, weight, window);
+    }
+    let (out, (height, width)) = (weight.dim(0)?, window.out());
+    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let parts = each(window, (x.dim(0)?, out), |from, count| {
+        let y = product(&w, &columns_of(window, &x.narrow(0, from, count)?)?)?;
+        let y = swap_axes(&y, [out, count, window.pixels()])?;
+        Ok(y.reshape((count, out, height, width))?)
+    })?;
+    joined(parts)
+}
+
+pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped_weight(x, dy, window);
+    }
+    let mut sum = None::<Tensor>;
+    each(window, (x.dim(0)?, dy.dim(1)?), |from, count| {
+        let columns = columns_of(window, &x.narrow(0, from, count)?)?;
+        let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
+        match &sum {
+            Some(sum) => add_product(sum, &dy, &columns.t()?)?,
+            None => sum = Some(product_f32(&dy, &columns.t()?)?),
+        }
+        Ok(())
+    })?;
+    match sum {
+        Some(sum) => Ok(sum),
+        None => Ok(Tensor::zeros(
+            (dy.dim(1)?, window.rows()),
+            dy.dtype(),
+            dy.device(),
+        )?),
+    }
+}
+
+pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped_input(dy, weight, window);
+    }
+    let out = weight.dim(0)?;
+    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let parts = each(window, (dy.dim(0)?, out), |from, count| {
+        let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
+        let columns = product(&w.t()?, &dy)?;
+        if window.is_pointwise() {
+            return swap_axes(&columns, [window.channels, count, window.pixels()]);
+        }
+        image(&columns, count, window)
+    })?;
+    joined(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(channels: usize, side: usize, kernel: usize, groups: usize) -> Window {
+        Window {
+            channels,
+            height: side,
+            width: side,
+            kernel: (kernel, kernel),
+            stride: 1,
+            padding: kernel / 2,
+            groups,
+        }
+    }
+
+    #[test]
+    fn samples_worked_in_chunks_need_not_be_counted_together() {
+        // 64 channels at 56 px: 1.8 million columns a sample.
+        let (block, samples) = (window(64, 56, 3, 1), 4096);
+        assert!(fits(&block, samples, 64));
+        assert!(chunk(&block, samples, 64) * of_a_sample(&block, 64) <= MOST);
+        assert!(
+            !fits(&window(64, 2048, 3, 1), 1, 64),
+            "one sample's columns"
+        );
+    }
+
+    #[test]
+    fn what_is_worked_at_once_is_counted_whole() {
+        // Depthwise, eight results a channel: few columns, many results.
+        let depthwise = window(1, 112, 3, 64);
+        assert!(fits(&depthwise, 256, 512));
+        assert!(!fits(&depthwise, 512, 512));
+        // Few channels to many: a chunk is cut by what it gives.
+        let wide = window(3, 112, 1, 1);
+        assert!(chunk(&wide, 4096, 1024) * 1024 * wide.pixels() <= 2 * MOST);
+    }
+}
