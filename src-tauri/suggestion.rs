@@ -13,7 +13,8 @@ use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
 use trainer::{
-    Dropped, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize, foresee_kind,
+    Dropped, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize,
+    predict_device_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
@@ -152,7 +153,7 @@ pub fn forecast(
         politeness: config.politeness.unwrap_or(Policy::default().politeness),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
-    let kind = foresee_kind(plan.device);
+    let kind = predict_device_kind(plan.device);
     // What an earlier forecast left with the allocator is no part of the program.
     crate::allocator::purge();
     let target = Target::of(kind, plan.threads as usize, sample.total_bytes);

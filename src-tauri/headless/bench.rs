@@ -9,10 +9,10 @@ use super::verify_split::workload;
 use serde_json::json;
 use std::process::Command;
 use trainer::bench::{
-    Apart, Case, Parting, Row, Workload, gradients_against_f64, measure_kernels, peak_gflops,
-    run as measure,
+    Apart, Case, KinkDivergence, Row, Workload, gradients_against_f64, measure_kernels,
+    peak_gflops, run as measure,
 };
-use trainer::{LossScale, Precision, choose, default_threads, on_threads};
+use trainer::{LossScale, Precision, default_threads, on_threads, select_device};
 
 /// The top-level entry point of `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
 fn kernels(args: &args::Bench) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
     let readings = on_threads(default_threads(), || {
-        Ok(measure_kernels(&choose(device)?.device)?)
+        Ok(measure_kernels(&select_device(device)?.device)?)
     })?;
     let mut copy = f64::NAN;
     for reading in readings {
@@ -68,10 +68,13 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
     let device = wanted(Some(&args.device))?;
     let (name, precision) = (case.workload.name(), case.precision.name());
     let (kind, distance) = on_threads(threads, || {
-        let chosen = choose(device)?;
+        let chosen = select_device(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
-        Ok((chosen.kind, gradients_against_f64(case, &chosen.device)?))
+        Ok((
+            chosen.kind.name(),
+            gradients_against_f64(case, &chosen.device)?,
+        ))
     })?;
     let (plain, along) = (&distance.plain, distance.along.as_ref());
     if args.json {
@@ -82,7 +85,7 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
         if let Some((apart, parting)) = along {
             line["same_branches"] = json!({
                 "loss": apart.loss, "gradients": apart.all, "largest": apart.largest, "largest_of": apart.name,
-                "branches": parting.taken, "other": parting.other, "farthest": said(parting.farthest),
+                "branches": parting.compared, "other": parting.differing, "farthest": said(parting.farthest),
                 "farthest_at": parting.farthest_at, "near": case.precision.near_a_kink(),
             });
         }
@@ -100,7 +103,11 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
             differ(plain)
         );
         if let Some((apart, parting)) = along {
-            let Parting { taken, other, .. } = parting;
+            let KinkDivergence {
+                compared: taken,
+                differing: other,
+                ..
+            } = parting;
             out!("           on the same branches: {}", differ(apart));
             out!(
                 "           {other} of {taken} branches were not f64's own, the farthest {:.1e} of its operation's scale from the kink",
@@ -115,7 +122,7 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
 }
 
 /// Refuses branches that rounding does not explain: on these the same gradient would hide a fault.
-fn unexplained(case: &Case, parting: &Parting) -> Failure {
+fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
         "{} at batch {}: operation {} of those with kinks went another way than f64 {:.1e} of its scale from the kink, and rounding explains {:.1e}; `ebb doctor` examines single operations",
         case.workload.name(),
@@ -175,13 +182,13 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
 fn alone(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
     let (row, kind, peaks, peak_gflops) = on_threads(threads, || {
-        let chosen = choose(device)?;
+        let chosen = select_device(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
         let row = measure(case, &chosen.device)?;
         // Read before the matrices that measure the machine.
         let peaks = (peak_rss_bytes(), trainer::take_peak_bytes());
-        Ok((row, chosen.kind, peaks, peak_gflops(&chosen.device)?))
+        Ok((row, chosen.kind.name(), peaks, peak_gflops(&chosen.device)?))
     })?;
     let measured = Measured {
         case,

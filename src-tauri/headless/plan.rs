@@ -212,7 +212,7 @@ fn of_folder(args: &Plan) -> Result<Answer, Failure> {
     let (chosen, rows) = (chosen.unwrap_or(0), rows.into_values().collect::<Vec<_>>());
     let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
     let seconds = match &rows[chosen].suggested {
-        Ok(found) if args.mac.is_none() && target.kind == "cpu" => {
+        Ok(found) if args.mac.is_none() && target.kind == trainer::DeviceKind::Cpu => {
             let samples = TIMED.min(found.micro_batch as usize);
             let each = seconds_a_sample(plan, samples, found.checkpoint_blocks)?;
             Some(each * plan.train_samples as f64)
@@ -341,7 +341,7 @@ impl Answer {
         let chosen = &self.rows[self.chosen];
         let mut line = json!({
             "subject": self.subject, "effective_batch": self.effective_batch, "optimizer": self.optimizer,
-            "device": self.room.kind, "room": self.room.device, "processes": self.room.processes, "trainings": self.room.trainings,
+            "device": self.room.kind.name(), "room": self.room.device, "processes": self.room.processes, "trainings": self.room.trainings,
             "assumed": self.room.assumed, "budget_bytes": self.room.budget_bytes(),
             "models": self.rows.iter().map(row).collect::<Vec<_>>(),
             "chosen": {"model": chosen.forecast.model, "resolution": chosen.forecast.resolution},

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::Parameters;
-use tape::update::average;
+use tape::optim::average;
 
 /// The averaged weights, under the names of the weights.
 pub struct Average {

@@ -11,7 +11,7 @@ mod peak;
 pub use case::{Case, Row, Spread, run};
 pub use gradients::{Apart, Distance, gradients_against_f64};
 pub use peak::peak_gflops;
-pub use tape::Parting;
+pub use tape::KinkDivergence;
 pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
 pub(crate) use workload::Model;
 pub use workload::Workload;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tape::TapeError;
-use tape::device::{Chosen, Wanted, choose, system_version};
+use tape::device::{DevicePreference, SelectedDevice, select_device, system_version};
 use tape::kernels::allow;
 
 /// What an examination came to.
@@ -35,7 +35,7 @@ pub struct Certificate {
 
 impl Certificate {
     /// Sums an examination up.
-    pub fn of(chosen: &Chosen, findings: &[Finding]) -> Self {
+    pub fn of(chosen: &SelectedDevice, findings: &[Finding]) -> Self {
         let mut failed = BTreeMap::new();
         for finding in findings.iter().filter(|finding| !finding.passed) {
             let what = format!("{} at micro-batch {}", finding.what, finding.micro_batch);
@@ -52,7 +52,7 @@ impl Certificate {
     /// Examines a device with Ebb's own kernels, and where anything is wrong once more without them. `seen` hears each finding
     /// as it is made; the findings returned are those of the forms that will run.
     pub fn examined(
-        chosen: &Chosen,
+        chosen: &SelectedDevice,
         seen: &mut dyn FnMut(&Finding),
     ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
@@ -77,11 +77,11 @@ impl Certificate {
         self.failed_kernel.as_deref()
     }
 
-    fn blank(chosen: &Chosen) -> Self {
+    fn blank(chosen: &SelectedDevice) -> Self {
         Certificate {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: system_version(),
-            device: chosen.kind.to_owned(),
+            device: chosen.kind.to_string(),
             operations: 0,
             failed: None,
             failed_halves: BTreeMap::new(),
@@ -90,7 +90,7 @@ impl Certificate {
     }
 
     /// The remembered one, if it speaks of this version, system and device.
-    fn read(path: &Path, chosen: &Chosen) -> Option<Self> {
+    fn read(path: &Path, chosen: &SelectedDevice) -> Option<Self> {
         let kept: Certificate = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
         let now = Certificate::blank(chosen);
         let same =
@@ -122,7 +122,7 @@ impl Certificate {
     }
 
     /// The device with the certificate's word on it, or what takes its place.
-    fn apply(self, chosen: Chosen, wanted: Wanted) -> Result<Chosen> {
+    fn apply(self, chosen: SelectedDevice, wanted: DevicePreference) -> Result<SelectedDevice> {
         let kind = chosen.kind;
         if !chosen.device.is_cpu() {
             allow(self.failed_kernel.is_none());
@@ -133,11 +133,11 @@ impl Certificate {
                     format!(", without Ebb's own kernels ({what} is wrong in them)")
                 });
                 let reason = format!("{}{without}, {} operations checked on this machine", chosen.reason, self.operations);
-                Ok(Chosen { reason, ..chosen })
+                Ok(SelectedDevice { reason, ..chosen })
             }
-            Some(what) if wanted == Wanted::Auto => {
-                let cpu = choose(Wanted::Cpu)?;
-                Ok(Chosen { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+            Some(what) if wanted == DevicePreference::Auto => {
+                let cpu = select_device(DevicePreference::Cpu)?;
+                Ok(SelectedDevice { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
                 "{kind} is refused here: {what} is wrong on it; choose --device cpu, or see `ebb doctor`"
@@ -148,13 +148,17 @@ impl Certificate {
 }
 
 /// The device that a run may use: a GPU only after it has passed.
-pub fn trusted(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
+pub fn trusted(wanted: DevicePreference, path: Option<&Path>) -> Result<SelectedDevice> {
     trusted_in(wanted, Precision::F32, path)
 }
 
 /// As [`trusted`], for a run that computes in `precision`.
-pub fn trusted_in(wanted: Wanted, precision: Precision, path: Option<&Path>) -> Result<Chosen> {
-    let chosen = choose(wanted)?;
+pub fn trusted_in(
+    wanted: DevicePreference,
+    precision: Precision,
+    path: Option<&Path>,
+) -> Result<SelectedDevice> {
+    let chosen = select_device(wanted)?;
     if chosen.device.is_cpu() {
         return Ok(chosen);
     }
@@ -190,8 +194,8 @@ mod tests {
         ]
     }
 
-    fn cpu() -> Chosen {
-        choose(Wanted::Cpu).unwrap()
+    fn cpu() -> SelectedDevice {
+        select_device(DevicePreference::Cpu).unwrap()
     }
 
     #[test]
@@ -199,15 +203,15 @@ mod tests {
         let certificate = Certificate::of(&cpu(), &findings(false));
         let error = certificate
             .clone()
-            .apply(cpu(), Wanted::Metal)
+            .apply(cpu(), DevicePreference::Metal)
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("conv2d 3x3 at micro-batch 2 is wrong"),
             "{error}"
         );
-        let instead = certificate.apply(cpu(), Wanted::Auto).unwrap();
-        assert_eq!(instead.kind, "cpu");
+        let instead = certificate.apply(cpu(), DevicePreference::Auto).unwrap();
+        assert_eq!(instead.kind, crate::DeviceKind::Cpu);
         assert!(instead.reason.contains("refused"), "{}", instead.reason);
     }
 
@@ -223,7 +227,7 @@ mod tests {
             "{refused}"
         );
         assert!(certificate.allow(Precision::F32).is_ok());
-        assert!(certificate.apply(cpu(), Wanted::Metal).is_ok());
+        assert!(certificate.apply(cpu(), DevicePreference::Metal).is_ok());
     }
 
     #[test]
@@ -236,14 +240,14 @@ mod tests {
         assert_eq!(
             Certificate::read(
                 &path,
-                &Chosen {
-                    kind: "metal",
+                &SelectedDevice {
+                    kind: crate::DeviceKind::Metal,
                     ..cpu()
                 }
             ),
             None
         );
-        let chosen = certificate.apply(cpu(), Wanted::Auto).unwrap();
+        let chosen = certificate.apply(cpu(), DevicePreference::Auto).unwrap();
         assert!(
             chosen
                 .reason

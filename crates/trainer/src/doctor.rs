@@ -9,9 +9,9 @@ use crate::task::{Heads, ImageTask};
 use candle_core::{DType, Device, Tensor};
 use dataset::Sample;
 use tape::check::{Case, cases, large_cases, run};
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream};
+use tape::{Cancel, Kernels, Parameters, Rng};
 
 /// Micro-batches tried: candle's Metal convolution gradient is right for 1 and wrong for more.
 pub const MICRO_BATCHES: [usize; 4] = [1, 2, 3, 8];
@@ -50,7 +50,7 @@ pub struct Finding {
 }
 
 /// Examines a device. `seen` hears each finding as it is made.
-pub fn examine(chosen: &Chosen, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Finding>> {
+pub fn examine(chosen: &SelectedDevice, seen: &mut dyn FnMut(&Finding)) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut note = |finding: Finding| {
         seen(&finding);
@@ -215,7 +215,7 @@ fn gradients(
 fn samples(count: usize) -> Vec<Sample> {
     let pixels = 3 * IMAGE_SIZE * IMAGE_SIZE;
     let sample = |index: usize| {
-        let stream = Stream::new(5).site("doctor").at(index as u64);
+        let stream = Rng::new(5).site("doctor").at(index as u64);
         Sample {
             index: index as u32,
             label: (index * 2 % CLASSES) as u32,

@@ -16,7 +16,7 @@ use crate::task::{
 use candle_core::Device;
 use pressure::{Moments, Reserve};
 use std::path::Path;
-use tape::update::health;
+use tape::optim::health;
 use tape::{Cancel, Kernels, Parameters};
 
 /// Steps in a row whose loss or gradient may be non-finite before the run ends.

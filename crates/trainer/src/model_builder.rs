@@ -21,7 +21,7 @@
 //! let builder = ModelBuilder::from_config(&config, &found)?;
 //!
 //! // What it needs, by part.
-//! let target = Target::of("cpu", 2, 8 << 30);
+//! let target = Target::of(trainer::DeviceKind::Cpu, 2, 8 << 30);
 //! let estimate = builder.estimate(target, Forms::Planned)?;
 //! let parts = estimate.parts(&[1, 4, 16]);
 //! assert_eq!(parts.weights_bytes, 4 * parts.parameters);

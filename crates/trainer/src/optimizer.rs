@@ -13,8 +13,8 @@ use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
 use step::Step;
-use tape::update::{AdamW, ByteMoment, Member};
-use tape::{Parameters, Stream};
+use tape::optim::{AdamWStep, ByteMoment, Member};
+use tape::{Parameters, Rng};
 
 /// AdamW's decay of the moments and its epsilon (Loshchilov and Hutter 2019).
 const BETAS: (f64, f64) = (0.9, 0.999);
@@ -63,7 +63,7 @@ impl Moments {
         Ok(match kind {
             OptimizerKind::Sgd => Moments::Momentum(zero()?),
             OptimizerKind::AdamW8bit if parameter.elem_count() >= BYTES_FROM => {
-                Moments::Bytes(ByteMoment::zero(parameter)?, ByteMoment::zero(parameter)?)
+                Moments::Bytes(ByteMoment::zeros(parameter)?, ByteMoment::zeros(parameter)?)
             }
             OptimizerKind::AdamW | OptimizerKind::AdamW8bit => Moments::Full(zero()?, zero()?),
         })
@@ -120,7 +120,7 @@ pub struct Optimizer {
     groups: [Group; 2],
     kept: Kept,
     /// By this moments in bytes are rounded.
-    noise: Stream,
+    noise: Rng,
 }
 
 impl Optimizer {
@@ -133,13 +133,13 @@ impl Optimizer {
         Ok(Optimizer {
             groups: groups(weight_decay, parameters),
             kept: Kept::Resident(moments),
-            noise: Stream::new(0),
+            noise: Rng::new(0),
         })
     }
 
     /// Rounds moments in bytes by the run's seed.
     pub fn with_seed(self, seed: u64) -> Self {
-        let noise = Stream::new(seed).site("moments");
+        let noise = Rng::new(seed).site("moments");
         Optimizer { noise, ..self }
     }
 
@@ -158,7 +158,7 @@ impl Optimizer {
         step: u64,
     ) -> Result<()> {
         let step = Step {
-            adam: AdamW {
+            adam: AdamWStep {
                 learning_rate,
                 beta1: BETAS.0,
                 beta2: BETAS.1,

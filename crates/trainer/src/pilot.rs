@@ -15,7 +15,7 @@ use pressure::{
 };
 use std::time::{Duration, Instant};
 use tape::Cancel;
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
 pub mod kept;
@@ -89,7 +89,7 @@ impl Pilot {
     /// Takes off: starts the monitor.
     pub fn start(
         plan: &Plan,
-        chosen: &Chosen,
+        chosen: &SelectedDevice,
         machine: &Machine,
         control: &Control,
         (element_bytes, reserve): (u32, Reserve),
@@ -107,7 +107,7 @@ impl Pilot {
         policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
         let source = machine.source(chosen, stack_bytes(plan.threads))?;
         let stepped = source.is_stepped();
-        let allocator = if chosen.kind == "metal" {
+        let allocator = if chosen.kind == crate::DeviceKind::Metal {
             Allocator::PowerOfTwo
         } else {
             Allocator::Exact

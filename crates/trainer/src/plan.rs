@@ -9,7 +9,7 @@ use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use runlog::{Blocks, Every, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tape::device::{Wanted, default_threads, foresee_kind};
+use tape::device::{DevicePreference, default_threads, predict_device_kind};
 
 mod choices;
 mod image_size;
@@ -86,7 +86,7 @@ pub struct Plan {
     /// Blocks that keep their input only and run again in backward.
     pub checkpoint_blocks: u32,
     /// Device asked for.
-    pub device: Wanted,
+    pub device: DevicePreference,
     /// Threads of the CPU kernels.
     pub threads: u32,
     /// Decoding workers, where the user chose; else by device.
@@ -144,10 +144,10 @@ impl Plan {
             &Precision::ALL.map(|p| (p.name(), p)),
         )?;
         let devices = [
-            ("auto", Wanted::Auto),
-            ("metal", Wanted::Metal),
-            ("cuda", Wanted::Cuda),
-            ("cpu", Wanted::Cpu),
+            ("auto", DevicePreference::Auto),
+            ("metal", DevicePreference::Metal),
+            ("cuda", DevicePreference::Cuda),
+            ("cpu", DevicePreference::Cpu),
         ];
         let usual = if precision == Precision::F64 {
             "cpu"
@@ -159,7 +159,7 @@ impl Plan {
             config.device.as_deref().unwrap_or(usual),
             &devices,
         )?;
-        if precision == Precision::F64 && device != Wanted::Cpu {
+        if precision == Precision::F64 && device != DevicePreference::Cpu {
             return Err(setting(
                 "precision",
                 precision.name(),
@@ -170,7 +170,7 @@ impl Plan {
         if let Some(origin) = &origin {
             origin.fits(data.task())?;
         }
-        let subject = data.subject(config, foresee_kind(device), origin.as_ref())?;
+        let subject = data.subject(config, predict_device_kind(device), origin.as_ref())?;
         let (model, train_samples) = (subject.model, subject.train_samples);
         let effective_batch = config.effective_batch.unwrap_or(subject.effective_batch);
         let effective_batch = effective_batch.min(train_samples.max(1) as u32);

@@ -11,7 +11,7 @@ use crate::error::{Result, TrainError};
 use crate::plan::Plan;
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
-use tape::device::{Chosen, Wanted, choose, foresee_kind};
+use tape::device::{DevicePreference, SelectedDevice, predict_device_kind, select_device};
 
 /// What a piece is computed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,12 +103,16 @@ impl Precision {
     }
 
     /// Whether this device may compute in it: a half on the CPU only if that was asked for by name, and then with a warning.
-    pub(crate) fn allowed_on(self, chosen: &Chosen, wanted: Wanted) -> Result<Option<String>> {
+    pub(crate) fn allowed_on(
+        self,
+        chosen: &SelectedDevice,
+        wanted: DevicePreference,
+    ) -> Result<Option<String>> {
         let name = self.name();
         if !self.is_half() || !chosen.device.is_cpu() {
             return Ok(None);
         }
-        if wanted != Wanted::Cpu {
+        if wanted != DevicePreference::Cpu {
             return Err(TrainError::Setting {
                 key: "precision",
                 value: name.to_owned(),
@@ -131,9 +135,9 @@ impl Plan {
     /// # Errors
     /// A half precision where the device can only be the CPU and was not asked for by name.
     pub fn expect_computable(&self) -> Result<()> {
-        if self.precision.is_half() && foresee_kind(self.device) == "cpu" {
+        if self.precision.is_half() && predict_device_kind(self.device) == crate::DeviceKind::Cpu {
             self.precision
-                .allowed_on(&choose(self.device)?, self.device)?;
+                .allowed_on(&select_device(self.device)?, self.device)?;
         }
         Ok(())
     }
@@ -198,7 +202,7 @@ impl LossScale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tape::device::choose;
+    use tape::device::select_device;
 
     fn clean(scale: LossScale, steps: u32) -> LossScale {
         (0..steps).fold(scale, |scale, _| scale.after_clean())
@@ -254,11 +258,11 @@ mod tests {
 
     #[test]
     fn halves_run_on_the_cpu_only_when_asked_for_by_name_and_then_warn() {
-        let cpu = choose(Wanted::Cpu).unwrap();
+        let cpu = select_device(DevicePreference::Cpu).unwrap();
         for precision in Precision::ALL {
-            let by_name = precision.allowed_on(&cpu, Wanted::Cpu).unwrap();
+            let by_name = precision.allowed_on(&cpu, DevicePreference::Cpu).unwrap();
             assert_eq!(by_name.is_some(), precision.is_half());
-            let by_default = precision.allowed_on(&cpu, Wanted::Auto);
+            let by_default = precision.allowed_on(&cpu, DevicePreference::Auto);
             assert_eq!(by_default.is_err(), precision.is_half());
             if let Err(error) = by_default {
                 let said = error.to_string();

@@ -30,7 +30,7 @@ use known::Known;
 use runlog::{RunConfig, RunFolder, format_count, most_like};
 use std::path::{Path, PathBuf};
 use tape::Cancel;
-use tape::device::{Wanted, piece_scope};
+use tape::device::{DevicePreference, with_autorelease_pool};
 
 /// Samples worked at once. Forward only: small beside a training piece.
 const PIECE: usize = 16;
@@ -78,11 +78,15 @@ pub struct Evaluated {
 impl SavedRun {
     /// Loads the best checkpoint of a run.
     /// `certificate` remembers whether a GPU was found right.
-    pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
+    pub fn load(
+        run: &RunFolder,
+        device: DevicePreference,
+        certificate: Option<&Path>,
+    ) -> Result<Self> {
         let list = roster::read(run)?;
         let mut plan = Plan::check(&config_of(run)?, &list)?;
         let device = if plan.precision == Precision::F64 {
-            Wanted::Cpu
+            DevicePreference::Cpu
         } else {
             device
         };
@@ -247,7 +251,7 @@ impl SavedRun {
                 }
             }
             if !samples.is_empty() {
-                sum.add(piece_scope(|| {
+                sum.add(with_autorelease_pool(|| {
                     self.learner.evaluate(Cancel::default(), &samples)
                 })?);
             }

@@ -25,7 +25,7 @@ use pressure::{Level, Outcome, Phase};
 use runlog::{Claim, FlightRing, RunEvent, RunFolder, Started};
 use saving::Saved;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tape::device::{Chosen, piece_scope};
+use tape::device::{SelectedDevice, with_autorelease_pool};
 
 /// Everything one life of a run holds.
 pub struct Session<'a> {
@@ -40,7 +40,7 @@ pub struct Session<'a> {
     held_out: HeldOut,
     held_out_bytes: u64,
     journal: Journal<'a>,
-    chosen: Chosen,
+    chosen: SelectedDevice,
     saved: Saved,
     /// No update is under way: weights and moments belong to the same step.
     whole: bool,
@@ -58,11 +58,11 @@ fn unix_ms() -> u64 {
 }
 
 /// Decoding workers: as many as keep the device fed.
-pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
+pub(crate) fn workers(plan: &Plan, kind: crate::DeviceKind) -> usize {
     plan.workers.map_or_else(
         || match kind {
-            "metal" => 4,
-            "cuda" => 2,
+            crate::DeviceKind::Metal => 4,
+            crate::DeviceKind::Cuda => 2,
             _ => (plan.threads as usize).min(4),
         },
         |n| n as usize,
@@ -196,7 +196,7 @@ impl<'a> Session<'a> {
             steps_per_epoch: plan.steps_per_epoch,
             learning_rate: plan.learning_rate,
             optimizer: plan.optimizer.name().to_owned(),
-            device: self.chosen.kind.to_owned(),
+            device: self.chosen.kind.to_string(),
             device_reason: self.chosen.reason.clone(),
             precision: plan.precision.name().to_owned(),
             checkpoint_blocks: plan.checkpoint_blocks,
@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
             unix_ms: unix_ms(),
             step: self.state.step,
             process: std::process::id(),
-            device: self.chosen.kind.to_owned(),
+            device: self.chosen.kind.to_string(),
         })
     }
 
@@ -324,7 +324,7 @@ impl<'a> Session<'a> {
             self.pilot.begin_weighing()?;
             self.pilot.begin(samples.len())?;
             let cancel = self.control.cancel();
-            match piece_scope(|| self.learner.gradients(cancel, samples)) {
+            match with_autorelease_pool(|| self.learner.gradients(cancel, samples)) {
                 Ok(_) => self.pilot.ended(Outcome::Ok),
                 Err(error) if error.is_cancelled() => {
                     self.pilot.abandon();

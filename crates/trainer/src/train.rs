@@ -20,7 +20,7 @@ use runlog::{RunFolder, StopReason};
 use std::ops::ControlFlow;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use tape::device::piece_scope;
+use tape::device::with_autorelease_pool;
 
 /// Stack of the training thread, in bytes.
 const STACK_BYTES: usize = 64 << 20;
@@ -202,7 +202,9 @@ impl Session<'_> {
                     self.pilot.abandon();
                     continue;
                 }
-                match piece_scope(|| self.learner.gradients(self.control.cancel(), samples)) {
+                match with_autorelease_pool(|| {
+                    self.learner.gradients(self.control.cancel(), samples)
+                }) {
                     Ok(piece) => {
                         self.pilot.ended(Outcome::Ok);
                         if let Err(error) = batch.add(piece) {

@@ -26,7 +26,7 @@ fn heaps_are_as_forecast() {
         (Workload::ResNet18, 4, 4, 0),
         (Workload::ResNet18, 4, 2, 4),
     ] {
-        let target = Target::of("cpu", 2, 0);
+        let target = Target::of(trainer::DeviceKind::Cpu, 2, 0);
         let forecast = Forecast::of_workload(workload, checkpointed, target, Forms::Planned);
         let forecast = forecast.expect("it is rehearsed");
         let case = Case {

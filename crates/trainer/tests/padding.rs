@@ -9,7 +9,7 @@ mod support;
 use candle_core::{DType, Device};
 use support::{distance, norm};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape};
+use tape::{Cancel, Kernels, Parameters, Rng, Tape};
 use trainer::models::{Builder, TextEncoder, TextEncoderShape};
 
 const SHAPE: TextEncoderShape = TextEncoderShape {
@@ -33,7 +33,7 @@ fn built() -> (TextEncoder, Parameters) {
 /// Text `n` in `room` tokens, behind its end tokens drawn with `seed`.
 fn text(n: usize, room: usize, seed: u64) -> Vec<u32> {
     let draw = |seed, i| {
-        let stream = Stream::new(seed).at(n as u64);
+        let stream = Rng::new(seed).at(n as u64);
         (stream.uniform(i as u64) * SHAPE.vocabulary as f64) as u32
     };
     (0..room)

@@ -12,7 +12,7 @@ use models::{Made, Made::*};
 use std::ops::Range;
 use support::distance;
 use tape::inplace::to_f64;
-use tape::{Parameters, Stream};
+use tape::{Parameters, Rng};
 use trainer::receipt::{Compared, Precision, Split, Splits, compare};
 use trainer::rooms::{EffectiveBatch, Optimizer, Schedule, TrainedPiece};
 use trainer::{OptimizerKind, TrainError};
@@ -25,7 +25,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 fn compared(made: &models::Model, dtype: DType, checkpointed: usize, seed: u64) -> Compared {
     let samples = made.samples(BATCH, seed);
     let splits = Splits::Standard { random: 3 }
-        .of(BATCH, Stream::new(seed))
+        .of(BATCH, Rng::new(seed))
         .unwrap();
     let piece = |range| Ok(made.piece(&samples, range, dtype, checkpointed));
     compare(&made.parameters, BATCH, splits, piece).unwrap()
@@ -125,7 +125,7 @@ fn broken(wrong: impl Fn(&mut TrainedPiece, Range<usize>)) -> Compared {
     let made = Gpt.build(DType::F64);
     let samples = made.samples(BATCH, 1);
     let splits = Splits::Standard { random: 2 }
-        .of(BATCH, Stream::new(1))
+        .of(BATCH, Rng::new(1))
         .unwrap();
     let piece = |range: Range<usize>| {
         let mut piece = made.piece(&samples, range.clone(), DType::F64, 0);
@@ -232,7 +232,7 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
         }
         let batch = batch.whole().unwrap();
         losses.push(batch.loss);
-        let norm = tape::update::global_norm(&batch.gradients).unwrap() / batch.weight;
+        let norm = tape::optim::global_norm(&batch.gradients).unwrap() / batch.weight;
         let factor = (1.0 / norm).min(1.0) / batch.weight;
         optimizer
             .update(
@@ -256,7 +256,7 @@ fn check_drift(kind: Made) {
         let start = values(&kind.build(dtype).parameters);
         let (unsplit, losses) = trained(kind, dtype, |_| Split::whole(PER_STEP));
         let (split, split_losses) = trained(kind, dtype, |step| {
-            Split::random(PER_STEP, Stream::new(9).at(step))
+            Split::random(PER_STEP, Rng::new(9).at(step))
         });
         let way = distance(&unsplit, &start);
         let drift = distance(&split, &unsplit) / way;
@@ -295,7 +295,7 @@ fn two_trainings_of_texts_give_the_same_bits_on_any_number_of_threads() {
     for kind in [Gpt, TextEncoder] {
         let bits = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let split = |step| Split::random(PER_STEP, Stream::new(6).at(step));
+            let split = |step| Split::random(PER_STEP, Rng::new(6).at(step));
             let (values, losses) = pool.unwrap().install(|| trained(kind, DType::F32, split));
             values
                 .into_iter()

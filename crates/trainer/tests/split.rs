@@ -12,7 +12,7 @@ use support::{
     build, distance, learner, norm, plan, random_split, samples, splits, task, values, whole,
 };
 use tape::inplace::to_f64;
-use tape::{Cancel, Stream};
+use tape::{Cancel, Rng};
 use trainer::rooms::Learner;
 use trainer::{ModelKind, OptimizerKind};
 
@@ -94,7 +94,7 @@ fn trained(kind: ModelKind, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> 
 fn check_drift(kind: ModelKind, dtype: DType, limit: f64) {
     let start = values(&build(kind, dtype).1).concat();
     let unsplit = values(&trained(kind, dtype, |_| vec![PER_STEP]).parameters).concat();
-    let random = |step| random_split(PER_STEP, Stream::new(9).at(step));
+    let random = |step| random_split(PER_STEP, Rng::new(9).at(step));
     let split = values(&trained(kind, dtype, random).parameters).concat();
     let way = distance(&unsplit, &start);
     let drift = distance(&split, &unsplit) / way;
@@ -125,7 +125,7 @@ fn bits(kind: ModelKind, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>,
         let (samples, mut losses) = (samples(BATCH, 4), Vec::new());
         for step in 0..5 {
             let task = learner.task(Cancel::default());
-            let split = random_split(BATCH, Stream::new(6).at(step));
+            let split = random_split(BATCH, Rng::new(6).at(step));
             let batch = whole(&task, &samples, &split);
             losses.push(batch.loss.to_bits());
             learner.update(&batch, step).unwrap();

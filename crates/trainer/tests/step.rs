@@ -11,7 +11,7 @@ use dataset::{Order, Sample, SampleError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{build, learner, plan, samples, task, values, whole};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape, TapeError, Value};
+use tape::{Cancel, Kernels, Parameters, Rng, Tape, TapeError, Value};
 use trainer::rooms::{EffectiveBatch, Optimizer, Pending, Schedule};
 use trainer::{ModelKind, OptimizerKind, TrainError};
 
@@ -45,7 +45,7 @@ fn check_reference(kind: OptimizerKind) {
         .iter()
         .enumerate()
         .map(|(i, shape)| {
-            Stream::new(1)
+            Rng::new(1)
                 .at(i as u64)
                 .truncated_normal(shape.iter().product(), 1.0)
         })
@@ -78,7 +78,7 @@ fn check_reference(kind: OptimizerKind) {
             .iter()
             .enumerate()
             .map(|(i, values)| {
-                Stream::new(2)
+                Rng::new(2)
                     .at(step)
                     .at(i as u64)
                     .truncated_normal(values.len(), 3.0)

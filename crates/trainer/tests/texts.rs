@@ -6,7 +6,7 @@
 use dataset::{Found, InspectOptions, TextOptions, look};
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
-use tape::{Cancel, Stream};
+use tape::{Cancel, Rng};
 use tempfile::TempDir;
 use trainer::Plan;
 use trainer::rooms::{Ahead, Data, EffectiveBatch, Learner, Sample, Supply};
@@ -20,7 +20,7 @@ fn messages() -> TempDir {
         "rain", "cash", "win", "home", "see", "you", "soon", "prize", "call", "late",
     ];
     let row = |i: u64| {
-        let stream = Stream::new(3).at(i);
+        let stream = Rng::new(3).at(i);
         let label = if stream.uniform(0) < 0.25 {
             "spam"
         } else {
@@ -105,7 +105,7 @@ fn losses(plan: &Plan, data: &Data, split: impl Fn(u64, usize) -> Vec<usize>) ->
 fn check(name: &str, (plan, data): &(Plan, Data)) -> Vec<(f64, f64)> {
     let unsplit = losses(plan, data, |_, count| vec![count]);
     let random = |step: u64, count: usize| {
-        let (stream, mut left, mut sizes) = (Stream::new(8).at(step), count, Vec::new());
+        let (stream, mut left, mut sizes) = (Rng::new(8).at(step), count, Vec::new());
         while left > 0 {
             let size = 1 + (stream.uniform(sizes.len() as u64) * left as f64) as usize;
             sizes.push(size.min(left));

@@ -6,7 +6,7 @@ use crate::headless::failure::Failure;
 use crate::headless::train::machine;
 use pressure::{DeviceRoom, Policy, Processes};
 use runlog::{RunConfig, format_bytes, parse_bytes};
-use trainer::{Wanted, foresee_kind};
+use trainer::{DevicePreference, predict_device_kind};
 
 /// What other apps and the system are taken to use on a Mac that is not at hand.
 const OTHERS_BYTES: u64 = 4 << 30;
@@ -15,7 +15,7 @@ const MACS: std::ops::RangeInclusive<u64> = (4 << 30)..=(2 << 40);
 
 /// What there is to train in.
 pub(super) struct Room {
-    pub kind: &'static str,
+    pub kind: trainer::DeviceKind,
     pub device: DeviceRoom,
     pub processes: Processes,
     /// Trainings that share it.
@@ -97,7 +97,7 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
             ));
         }
         return Ok(Room {
-            kind: "metal",
+            kind: trainer::DeviceKind::Metal,
             device: device(total_bytes, limit_bytes),
             processes: Processes { others_bytes },
             trainings: args.processes,
@@ -115,13 +115,13 @@ pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
         .as_deref()
         .or(config.device.as_deref())
     {
-        Some("cpu") => Wanted::Cpu,
-        Some("metal") => Wanted::Metal,
-        Some("cuda") => Wanted::Cuda,
-        _ => Wanted::Auto,
+        Some("cpu") => DevicePreference::Cpu,
+        Some("metal") => DevicePreference::Metal,
+        Some("cuda") => DevicePreference::Cuda,
+        _ => DevicePreference::Auto,
     };
     Ok(Room {
-        kind: foresee_kind(wanted),
+        kind: predict_device_kind(wanted),
         device: device(sample.total_bytes, sample.device_limit_bytes),
         processes: Processes { others_bytes },
         trainings: args.processes,

@@ -10,7 +10,7 @@ use crate::task::TrainedPiece;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;
-use tape::update::global_norm;
+use tape::optim::global_norm;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -8,7 +8,7 @@ use crate::precision::Precision;
 use crate::task::TrainedPiece;
 use candle_core::{DType, Device};
 use tape::inplace::to_f64;
-use tape::{Branches, Cancel, Kernels, Parameters, Parting, Tape};
+use tape::{Cancel, Kernels, KinkDivergence, KinkLog, Parameters, Tape};
 
 /// What was found of one piece.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Distance {
     /// From f64 on its own branches.
     pub plain: Apart,
     /// From f64 on the branches of the run that is judged, and where those are not its own. `None` where the network has no kinks.
-    pub along: Option<(Apart, Parting)>,
+    pub along: Option<(Apart, KinkDivergence)>,
 }
 
 /// Relative differences: the length of what differs over the length of the whole.
@@ -52,7 +52,7 @@ impl Precision {
 impl Distance {
     /// The branches, where rounding in `precision` does not explain the farthest that went another way: f64 on the same ones would
     /// hide a fault.
-    pub fn unexplained(&self, precision: Precision) -> Option<Parting> {
+    pub fn unexplained(&self, precision: Precision) -> Option<KinkDivergence> {
         let parting = self.along.as_ref().map(|(_, parting)| *parting);
         parting.filter(|parting| parting.farthest > precision.near_a_kink())
     }
@@ -139,14 +139,15 @@ fn judged(case: Case, device: &Device) -> Result<Run<'_>> {
 impl Run<'_> {
     /// This run against `exact`, its like in f64.
     fn against(&self, exact: &Run) -> Result<Distance> {
-        let branches = Branches::default();
-        let found = self.piece(&self.parameters, |tape| tape.recording_branches(&branches))?;
+        let branches = KinkLog::default();
+        let found = self.piece(&self.parameters, |tape| tape.recording_kinks(&branches))?;
         let expected = exact.piece(&exact.parameters, |tape| tape)?;
         let along = match branches.is_empty() {
             true => None,
             false => {
-                let along = exact.piece(&exact.parameters, |tape| tape.following(&branches))?;
-                Some((self.apart(&found, &along)?, branches.parting()))
+                let along =
+                    exact.piece(&exact.parameters, |tape| tape.following_kinks(&branches))?;
+                Some((self.apart(&found, &along)?, branches.divergence()))
             }
         };
         Ok(Distance {
@@ -177,10 +178,10 @@ mod tests {
     use super::*;
     use crate::bench::Workload;
     use candle_core::Tensor;
-    use tape::Stream;
+    use tape::Rng;
 
     /// The same parameters, every number moved by at most `most` of itself.
-    fn nudged(parameters: &Parameters, stream: Stream, most: f64) -> Result<Parameters> {
+    fn nudged(parameters: &Parameters, stream: Rng, most: f64) -> Result<Parameters> {
         let mut near = parameters.clone();
         for (i, parameter) in parameters.iter().enumerate() {
             let stream = stream.at(i as u64);
@@ -208,7 +209,7 @@ mod tests {
         };
         let mut judged = judged(case, &Device::Cpu).expect("a network");
         let whole = judged.in_f64().expect("a network");
-        let near = nudged(&judged.parameters, Stream::new(0), moved).expect("the same shapes");
+        let near = nudged(&judged.parameters, Rng::new(0), moved).expect("the same shapes");
         judged.parameters = near;
         judged.against(&whole).expect("the same network")
     }

@@ -208,7 +208,7 @@ impl Model {
         (checkpointed, loss_factor): (usize, f64),
     ) -> Result<(TrainedPiece, u64)> {
         let loss = self.loss(&tape, part, parameters, device, checkpointed)?;
-        let keeping = tape.keeping().clone();
+        let keeping = tape.saved_tensors().clone();
         let (per_row, root) = (loss.per_sample, loss.sum);
         let gradients = tape.backward(vec![(root, loss_factor)])?.into_iter();
         let gradients = gradients

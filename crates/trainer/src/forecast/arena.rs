@@ -91,7 +91,7 @@ impl Arena {
         let mut held: BTreeMap<usize, Block> = BTreeMap::new();
         for event in events {
             match *event {
-                HeapEvent::Taken(HeapBlock {
+                HeapEvent::Allocated(HeapBlock {
                     bytes,
                     number,
                     thread,
@@ -99,7 +99,7 @@ impl Arena {
                     held.insert(number, self.take(bytes, thread));
                 }
                 // What was there before the recording is not given back here.
-                HeapEvent::Given(HeapBlock { number, .. }) => {
+                HeapEvent::Freed(HeapBlock { number, .. }) => {
                     if let Some(block) = held.remove(&number) {
                         self.give(block);
                     }
@@ -265,11 +265,11 @@ mod tests {
 
     /// A block that is the only one of its size.
     fn taken(bytes: u64) -> HeapEvent {
-        HeapEvent::Taken(by(0, bytes, bytes as usize))
+        HeapEvent::Allocated(by(0, bytes, bytes as usize))
     }
 
     fn given(bytes: u64) -> HeapEvent {
-        HeapEvent::Given(by(0, bytes, bytes as usize))
+        HeapEvent::Freed(by(0, bytes, bytes as usize))
     }
 
     fn check(events: &[HeapEvent], holes_kb: u64) {
@@ -303,9 +303,9 @@ mod tests {
         // Two halves do not fill a chunk: the second begins the next one, and the smaller block stands behind the first.
         check(
             &[
-                HeapEvent::Taken(by(0, half, 1)),
-                HeapEvent::Taken(by(0, half, 2)),
-                HeapEvent::Given(by(0, half, 2)),
+                HeapEvent::Allocated(by(0, half, 1)),
+                HeapEvent::Allocated(by(0, half, 2)),
+                HeapEvent::Freed(by(0, half, 2)),
                 taken(less),
             ],
             15 << 10,
@@ -334,10 +334,10 @@ mod tests {
         let (one, other) = (by(0, 100 * KB, 1), by(1, 100 * KB, 2));
         let events = |second| {
             [
-                HeapEvent::Taken(one),
-                HeapEvent::Given(one),
-                HeapEvent::Taken(second),
-                HeapEvent::Given(second),
+                HeapEvent::Allocated(one),
+                HeapEvent::Freed(one),
+                HeapEvent::Allocated(second),
+                HeapEvent::Freed(second),
             ]
         };
         check(&events(one), 0);

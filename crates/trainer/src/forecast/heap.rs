@@ -148,8 +148,10 @@ fn drawn(low: &Take, high: &Take, samples: u32) -> Option<Vec<HeapEvent>> {
             lows.next_if(passed)?;
         }
         drawn.push(match (*lows.next()?, *high) {
-            (HeapEvent::Taken(low), HeapEvent::Taken(high)) => HeapEvent::Taken(line(low, high)),
-            (HeapEvent::Given(low), HeapEvent::Given(high)) => HeapEvent::Given(line(low, high)),
+            (HeapEvent::Allocated(low), HeapEvent::Allocated(high)) => {
+                HeapEvent::Allocated(line(low, high))
+            }
+            (HeapEvent::Freed(low), HeapEvent::Freed(high)) => HeapEvent::Freed(line(low, high)),
             (HeapEvent::Operation, HeapEvent::Operation) => HeapEvent::Operation,
             _ => return None,
         });
@@ -165,7 +167,7 @@ fn large(events: &[HeapEvent], least_bytes: u64) -> impl Iterator<Item = &HeapEv
 
 fn bytes(event: &HeapEvent) -> Option<u64> {
     match event {
-        HeapEvent::Taken(block) | HeapEvent::Given(block) => Some(block.bytes),
+        HeapEvent::Allocated(block) | HeapEvent::Freed(block) => Some(block.bytes),
         HeapEvent::Operation => None,
     }
 }
@@ -263,11 +265,11 @@ mod tests {
     }
 
     fn taken(bytes: u64) -> HeapEvent {
-        HeapEvent::Taken(block(bytes))
+        HeapEvent::Allocated(block(bytes))
     }
 
     fn given(bytes: u64) -> HeapEvent {
-        HeapEvent::Given(block(bytes))
+        HeapEvent::Freed(block(bytes))
     }
 
     const KB: u64 = 1 << 10;
@@ -362,8 +364,8 @@ mod tests {
                 taken(whole),
                 taken(half),
                 given(whole),
-                HeapEvent::Taken(second(half)),
-                HeapEvent::Taken(second(whole)),
+                HeapEvent::Allocated(second(half)),
+                HeapEvent::Allocated(second(whole)),
             ]
         };
         let mut heap = Heap::beside(Vec::new());

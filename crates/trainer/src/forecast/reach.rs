@@ -9,7 +9,7 @@ use tape::memory::live_bytes;
 const KEPT: f64 = 1.03;
 
 /// What the process takes more once steps have run: 6 MB of pages of kernels and of the allocator's notes, packed panels of matrix
-/// products, which rehearsals leave out, and what a replay of the heap misses. Chosen over the workloads of the bench: beside their
+/// products, which rehearsals leave out, and what a replay of the heap misses. SelectedDevice over the workloads of the bench: beside their
 /// holes nothing was left to explain of a text encoder, and up to 40 MB of a language model.
 const KERNELS_BYTES: u64 = 16 << 20;
 
@@ -22,7 +22,7 @@ const BESIDE_STEPS_BYTES: u64 = 24 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     /// `metal`, `cuda` or `cpu`.
-    pub kind: &'static str,
+    pub kind: crate::DeviceKind,
     /// Forms of the operations that run there.
     pub kernels: Kernels,
     /// How its allocator rounds.
@@ -38,15 +38,15 @@ pub struct Target {
 impl Target {
     /// A device by its kind, for this process as it is now: make it before anything large, or after the allocator has given back
     /// what it keeps.
-    pub fn of(kind: &'static str, threads: usize, ceiling_bytes: u64) -> Self {
+    pub fn of(kind: crate::DeviceKind, threads: usize, ceiling_bytes: u64) -> Self {
         Target {
             kind,
             kernels: match kind {
-                "cpu" => Kernels::Fused,
+                crate::DeviceKind::Cpu => Kernels::Fused,
                 _ => Kernels::Composed,
             },
             allocator: match kind {
-                "metal" => Allocator::PowerOfTwo,
+                crate::DeviceKind::Metal => Allocator::PowerOfTwo,
                 _ => Allocator::Exact,
             },
             threads,
@@ -67,7 +67,7 @@ impl Target {
 
     /// The allocator keeps what is free between blocks, and the layout of blocks says how much: on the CPU.
     pub(super) fn leaves_holes(&self) -> bool {
-        self.kind == "cpu" && self.allocator == Allocator::Exact
+        self.kind == crate::DeviceKind::Cpu && self.allocator == Allocator::Exact
     }
 
     /// What the process takes for `heap_bytes` in use: on the CPU its allocator keeps `holes_bytes` between blocks.

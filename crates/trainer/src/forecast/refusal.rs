@@ -30,7 +30,7 @@ pub fn settle<'d>(
     let Some(cap_bytes) = cap.cap_bytes(total_bytes) else {
         return Ok(plan);
     };
-    let kind = tape::device::foresee_kind(plan.device);
+    let kind = tape::device::predict_device_kind(plan.device);
     let target = Target::of(kind, plan.threads as usize, cap_bytes);
     let forms = match config.checkpoint_blocks {
         Some(_) => Forms::Planned,

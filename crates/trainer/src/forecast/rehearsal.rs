@@ -12,7 +12,7 @@ use crate::train::on_threads;
 use candle_core::{DType, Device};
 use dataset::Window;
 use std::time::{Duration, Instant};
-use tape::{Cancel, Kernels, Parameters, rehearse};
+use tape::{Cancel, Kernels, Parameters, dry_run};
 
 /// Rehearsed however long they take: what makes a line.
 const FIRST: [u32; 2] = [1, 2];
@@ -42,7 +42,7 @@ impl Heap {
             let mut rehearse_one = |samples: u32| -> Result<Duration> {
                 let at = Instant::now();
                 let work = || piece.work(samples as usize, checkpointed as usize, kernels);
-                let (given, events) = rehearse(threads, work);
+                let (given, events) = dry_run(threads, work);
                 given?;
                 self.add(samples, &events);
                 Ok(at.elapsed())

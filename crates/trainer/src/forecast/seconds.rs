@@ -26,7 +26,7 @@ pub fn seconds_of(
     checkpointed: u32,
     target: Target,
 ) -> Result<Option<f64>> {
-    if target.kind != "cpu" {
+    if target.kind != crate::DeviceKind::Cpu {
         return Ok(None);
     }
     let gflops = on_threads(target.threads, || peak_gflops(&Device::Cpu))?;

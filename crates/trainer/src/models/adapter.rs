@@ -1,6 +1,6 @@
 //! Low-rank adapter (Hu et al. 2021): a frozen linear map with a small trained term beside it,
 //! `y = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`, `A` [rank, inputs] drawn, `B` [outputs, rank] zero at first, so that training
-//! begins where the frozen map stands. The frozen map may be quantised to 8 or 4 bits. Adapters are saved apart from it, and
+//! begins where the frozen map stands. The frozen map may be quantized to 8 or 4 bits. Adapters are saved apart from it, and
 //! can be merged into it.
 //!
 //! Refuses to know networks: any linear map can be adapted.
@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor, safetensors};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantised, Tape, Value};
+use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Tape, Value};
 
 use crate::error::{Result, TrainError};
 
@@ -49,7 +49,7 @@ pub struct FrozenLinear {
 #[derive(Debug, Clone)]
 enum Frozen {
     Whole(Tensor),
-    Quantised(Quantised),
+    Quantized(Quantized),
 }
 
 impl FrozenLinear {
@@ -65,9 +65,9 @@ impl FrozenLinear {
     ///
     /// # Errors
     /// The weight is no matrix, or not finite.
-    pub fn quantised(weight: &Tensor, bias: Option<Tensor>, bits: Bits) -> Result<Self> {
+    pub fn quantized(weight: &Tensor, bias: Option<Tensor>, bits: Bits) -> Result<Self> {
         Ok(FrozenLinear {
-            weight: Frozen::Quantised(Quantised::of(weight, bits)?),
+            weight: Frozen::Quantized(Quantized::from_weight(weight, bits)?),
             bias,
         })
     }
@@ -76,7 +76,7 @@ impl FrozenLinear {
     pub fn bytes(&self) -> u64 {
         match &self.weight {
             Frozen::Whole(weight) => (weight.elem_count() * weight.dtype().size_in_bytes()) as u64,
-            Frozen::Quantised(weight) => weight.bytes(),
+            Frozen::Quantized(weight) => weight.bytes(),
         }
     }
 
@@ -87,7 +87,7 @@ impl FrozenLinear {
             Frozen::Whole(weight) => {
                 tape.linear(x, &Value::constant(weight.clone()), bias.as_ref())
             }
-            Frozen::Quantised(weight) => tape.quantised_linear(x, weight, bias.as_ref()),
+            Frozen::Quantized(weight) => tape.quantized_linear(x, weight, bias.as_ref()),
         }
     }
 
@@ -97,19 +97,19 @@ impl FrozenLinear {
                 let (outputs, inputs) = weight.dims2()?;
                 Ok([outputs, inputs])
             }
-            Frozen::Quantised(weight) => Ok(weight.dims()),
+            Frozen::Quantized(weight) => Ok(weight.dims()),
         }
     }
 
-    /// The weight in full; for a quantised one that is what it stands for, in `dtype`.
+    /// The weight in full; for a quantized one that is what it stands for, in `dtype`.
     fn whole_weight(&self, dtype: DType) -> tape::Result<Tensor> {
         match &self.weight {
             Frozen::Whole(weight) => Ok(weight.clone()),
-            Frozen::Quantised(weight) => {
+            Frozen::Quantized(weight) => {
                 let none = Parameters::default();
                 let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
                 let rows: Vec<u32> = (0..weight.dims()[0] as u32).collect();
-                let whole = tape.quantised_embedding(weight, &rows, &[rows.len()])?;
+                let whole = tape.quantized_embedding(weight, &rows, &[rows.len()])?;
                 Ok(whole.tensor().to_dtype(dtype)?)
             }
         }
@@ -197,7 +197,7 @@ impl AdaptedLinear {
     }
 }
 
-/// All parameters by name, trained or frozen, with every adapter merged into the map that it stands beside. What is quantised
+/// All parameters by name, trained or frozen, with every adapter merged into the map that it stands beside. What is quantized
 /// comes as what it stands for.
 ///
 /// # Errors

@@ -3,13 +3,13 @@
 use super::adapter::{Adapter, AdapterShape};
 use candle_core::{DType, Device};
 use std::sync::Arc;
-use tape::{ParameterId, Parameters, Result, Stream};
+use tape::{ParameterId, Parameters, Result, Rng};
 
 /// Adds parameters under a name prefix.
 pub struct Builder<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
-    stream: Stream,
+    stream: Rng,
     dtype: DType,
     device: &'a Device,
     first: First,
@@ -41,7 +41,7 @@ impl<'a> Builder<'a> {
         Builder {
             parameters,
             prefix: String::new(),
-            stream: Stream::new(seed).site("parameters"),
+            stream: Rng::new(seed).site("parameters"),
             dtype,
             device,
             first: First::Drawn,

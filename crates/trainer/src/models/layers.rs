@@ -3,7 +3,7 @@
 use super::adapter::Adapter;
 use super::{Builder, ResNetNorm};
 use std::sync::Arc;
-use tape::{Activation, Conv2dShape, Ending, ParameterId, Result, Tape, TapeError, Value};
+use tape::{Activation, Conv2dShape, DeferredOutput, ParameterId, Result, Tape, TapeError, Value};
 
 /// The outcome of an operation; where shapes do not go together the refusal says whose: `weight (blocks.0.up)`.
 pub(super) fn of<T>(name: &str, outcome: Result<T>) -> Result<T> {
@@ -81,7 +81,7 @@ impl Linear {
 
     /// A weight in floating point and nothing beside it: the operations that do more than a map know no other.
     pub(super) fn is_plain(&self, tape: &Tape) -> bool {
-        self.adapter.is_none() && tape.quantised(self.weight).is_none()
+        self.adapter.is_none() && tape.quantized(self.weight).is_none()
     }
 
     fn map(&self) -> Map<'_> {
@@ -116,11 +116,11 @@ pub(super) struct Map<'a> {
 impl Map<'_> {
     /// [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value, bias: Option<&Value>) -> Result<Value> {
-        let y = match tape.quantised(self.weight) {
+        let y = match tape.quantized(self.weight) {
             Some(weight) => {
                 // As narrow as `x`: in a half type the sum is rounded anyway.
                 let bias = bias.map(|bias| tape.cast(bias, x.tensor().dtype()));
-                tape.quantised_linear(x, weight, bias.transpose()?.as_ref())
+                tape.quantized_linear(x, weight, bias.transpose()?.as_ref())
             }
             None => tape.linear(x, &tape.parameter(self.weight), bias),
         };
@@ -298,8 +298,8 @@ impl Conv {
     }
 
     /// As [`Conv::forward`], the convolution still to be done.
-    pub(super) fn ending(&self, tape: &Tape, x: &Value) -> Result<Ending> {
-        let ending = Ending::Conv2d(x.clone(), tape.parameter(self.weight), self.shape);
-        of(&self.name, ending.fitting())
+    pub(super) fn ending(&self, tape: &Tape, x: &Value) -> Result<DeferredOutput> {
+        let ending = DeferredOutput::Conv2d(x.clone(), tape.parameter(self.weight), self.shape);
+        of(&self.name, ending.checked())
     }
 }

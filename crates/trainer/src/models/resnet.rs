@@ -7,7 +7,7 @@ use super::{Builder, Conv, Linear};
 use shape::KERNEL;
 pub use shape::{Branch, ResNetNorm, ResNetShape, ResNetStyle, Stem};
 use std::ops::Range;
-use tape::{Activation, Ending, PoolShape, Result, Tape, Value};
+use tape::{Activation, DeferredOutput, PoolShape, Result, Tape, Value};
 
 /// The network.
 #[derive(Debug, Clone)]
@@ -261,7 +261,7 @@ impl Block {
     }
 
     /// The convolutions, the last one still to be done.
-    fn branch(&self, tape: &Tape, x: &Value) -> Result<Ending> {
+    fn branch(&self, tape: &Tape, x: &Value) -> Result<DeferredOutput> {
         let mut x = x.clone();
         for (conv, norm) in &self.first {
             x = norm.forward(tape, &conv.forward(tape, &x)?, self.activation)?;
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
     use candle_core::{DType, Device, Tensor};
     use tape::inplace::to_f64;
-    use tape::{Cancel, Kernels, Parameters, Stream};
+    use tape::{Cancel, Kernels, Parameters, Rng};
 
     /// More than one part of eight.
     const SAMPLES: usize = 11;
@@ -305,7 +305,7 @@ mod tests {
         let mut parameters = Parameters::default();
         let mut builder = Builder::new(&mut parameters, 3, DType::F64, &Device::Cpu);
         let network = ResNet::build(&mut builder, &shape, 3).expect("a network");
-        let stream = Stream::new(5);
+        let stream = Rng::new(5);
         let pixels = (0..SAMPLES as u64 * 3 * 256).map(|i| stream.normal(i));
         let pixels: Vec<f64> = pixels.collect();
         let images = Tensor::from_vec(pixels, (SAMPLES, 3, 16, 16), &Device::Cpu);

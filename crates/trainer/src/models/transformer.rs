@@ -6,7 +6,7 @@ use super::layers::{Map, of};
 use super::past::{Past, Seen};
 use super::{Builder, LayerNorm, Linear};
 use std::sync::Arc;
-use tape::{AttentionShape, Ending, GeluLinear, ParameterId, Result, Tape, Value};
+use tape::{AttentionShape, DeferredOutput, GeluLinear, ParameterId, Result, Tape, Value};
 
 /// Sizes of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -139,7 +139,7 @@ impl Block {
     }
 
     /// As [`Block::forward`], the last operation still to be done where the tape can leave it out.
-    fn ending(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Ending> {
+    fn ending(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<DeferredOutput> {
         self.around(tape, x, |qkv| match lengths {
             Some(lengths) => tape.attention_padded(qkv, self.attention, lengths),
             None => tape.attention(qkv, self.attention),
@@ -152,7 +152,7 @@ impl Block {
         tape: &Tape,
         x: &Value,
         attend: impl FnOnce(&Value) -> Result<Value>,
-    ) -> Result<Ending> {
+    ) -> Result<DeferredOutput> {
         let x_in = match self.norms {
             Norms::Before => self.norm1.forward(tape, x)?,
             Norms::After => x.clone(),
@@ -164,7 +164,7 @@ impl Block {
                 let x_in = self.norm2.forward(tape, &x)?;
                 let (y, x_bias) = self.up.without_bias(tape, &x_in)?;
                 let (weight, bias) = self.down.values(tape);
-                let ending = Ending::GeluLinear(Box::new(GeluLinear {
+                let ending = DeferredOutput::GeluLinear(Box::new(GeluLinear {
                     x: y,
                     x_is_spent: true,
                     x_bias,
@@ -172,7 +172,7 @@ impl Block {
                     bias,
                     residual: x,
                 }));
-                of(self.down.name(), ending.fitting())
+                of(self.down.name(), ending.checked())
             }
             (Norms::Before, ..) => {
                 let y = self.between(tape, &self.norm2.forward(tape, &x)?)?;

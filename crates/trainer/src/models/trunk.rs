@@ -117,9 +117,9 @@ impl Trunk {
     }
 
     fn embed(&self, tape: &Tape, ids: &[u32], sizes: [usize; 2]) -> Result<Value> {
-        match tape.quantised(self.embedding) {
+        match tape.quantized(self.embedding) {
             Some(weight) => {
-                let rows = tape.quantised_embedding(weight, ids, &sizes)?;
+                let rows = tape.quantized_embedding(weight, ids, &sizes)?;
                 tape.cast(&rows, tape.parameter(self.positions).tensor().dtype())
             }
             None => tape.embedding(&self.embedding(tape), ids, &sizes),

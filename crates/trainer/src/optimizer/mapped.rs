@@ -10,7 +10,7 @@ use memmap2::{MmapMut, MmapOptions};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tape::update::ByteMoment;
+use tape::optim::ByteMoment;
 
 /// The moments of all parameters.
 pub(super) struct MappedMoments {

@@ -4,28 +4,30 @@
 use super::{MOMENTUM, Moments};
 use crate::error::Result;
 use candle_core::Tensor;
-use tape::Stream;
-use tape::update::{AdamW, Member, Sgd, adamw, adamw_together, adamw8bit, sgd, sgd_together};
+use tape::Rng;
+use tape::optim::{
+    AdamWStep, Member, SgdStep, adamw, adamw_together, adamw8bit, sgd, sgd_together,
+};
 
 /// The numbers of one step.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     /// AdamW's; SGD takes the rate and the factor of them.
-    pub(super) adam: AdamW,
+    pub(super) adam: AdamWStep,
 }
 
 impl Step {
     /// The same step of parameters with another decay.
     pub(super) fn decaying(self, weight_decay: f64) -> Self {
-        let adam = AdamW {
+        let adam = AdamWStep {
             weight_decay,
             ..self.adam
         };
         Step { adam }
     }
 
-    fn sgd(&self) -> Sgd {
-        Sgd {
+    fn sgd(&self) -> SgdStep {
+        SgdStep {
             learning_rate: self.adam.learning_rate,
             momentum: MOMENTUM,
             weight_decay: self.adam.weight_decay,
@@ -47,7 +49,7 @@ impl Step {
         parameter: &mut Tensor,
         moments: &mut Moments,
         gradient: &Tensor,
-        noise: Stream,
+        noise: Rng,
     ) -> Result<()> {
         if let Some((first, second)) = moments.in_full() {
             let momentum = matches!(moments, Moments::Momentum(_));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 
 /// The file inside a checkpoint's folder.
 pub const FILE: &str = "pilot.json";
@@ -29,11 +29,11 @@ pub struct LearntOn {
 
 impl LearntOn {
     /// What this plan is worked on.
-    pub fn of(plan: &Plan, chosen: &Chosen) -> Self {
+    pub fn of(plan: &Plan, chosen: &SelectedDevice) -> Self {
         LearntOn {
             ebb: env!("CARGO_PKG_VERSION").to_owned(),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            device: chosen.kind.to_owned(),
+            device: chosen.kind.to_string(),
             precision: plan.precision.name().to_owned(),
             threads: plan.threads,
             cores: std::thread::available_parallelism().map_or(0, usize::from),

@@ -109,7 +109,7 @@ impl Dropped<'_> {
     pub(super) fn subject(
         self,
         config: &RunConfig,
-        kind: &str,
+        kind: crate::DeviceKind,
         origin: Option<&Origin>,
     ) -> Result<Subject> {
         match self {
@@ -141,7 +141,7 @@ fn seed(split: SplitKind) -> u64 {
 fn photographs(
     config: &RunConfig,
     found: &Inspection,
-    kind: &str,
+    kind: crate::DeviceKind,
     origin: Option<&Origin>,
 ) -> Result<Subject> {
     let models: Vec<_> = ModelKind::of_photographs().map(|m| (m.name(), m)).collect();
@@ -175,8 +175,8 @@ fn photographs(
         texts_bytes: 0,
         seed: seed(found.split),
         effective_batch: match kind {
-            "metal" => 64,
-            "cuda" => 32,
+            crate::DeviceKind::Metal => 64,
+            crate::DeviceKind::Cuda => 32,
             _ => 16,
         },
         epochs: match origin {

@@ -1,5 +1,5 @@
 //! A network that began with a published folder leaves as such a folder: the same settings with its own classes, every tensor
-//! under its published name, adapters merged. What was quantised leaves as the numbers that it stood for.
+//! under its published name, adapters merged. What was quantized leaves as the numbers that it stood for.
 //!
 //! Refuses to know runs, and where the folder goes: whoever writes it names the place.
 

@@ -74,7 +74,7 @@ impl Fill<'_> {
             let tensor = Tensor::from_vec(values, like.dims(), like.device())?;
             parameters.put(id, tensor.to_dtype(like.dtype())?)?;
             if let Some(bits) = tuning.bits_of(parameters, id, like.dims().len(), depth) {
-                parameters.quantise(id, bits)?;
+                parameters.quantize(id, bits)?;
             }
         }
         Ok(())

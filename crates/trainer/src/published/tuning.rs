@@ -86,7 +86,7 @@ impl Tuning {
         for id in parameters.ids() {
             let dims = parameters.whole(id)?.dims().len();
             if let Some(bits) = self.bits_of(parameters, id, dims, depth) {
-                parameters.quantise(id, bits)?;
+                parameters.quantize(id, bits)?;
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use crate::error::{Result, TrainError};
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
-use tape::Stream;
+use tape::Rng;
 
 /// Sizes of the pieces of an effective batch, in order; each at least 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,7 +31,7 @@ impl Split {
     }
 
     /// Random sizes.
-    pub fn random(samples: usize, stream: Stream) -> Self {
+    pub fn random(samples: usize, stream: Rng) -> Self {
         let (mut left, mut sizes) = (samples, Vec::new());
         while left > 0 {
             let size = 1 + (stream.uniform(sizes.len() as u64) * left as f64) as usize;
@@ -119,7 +119,7 @@ impl Splits {
     }
 
     /// The splits of an effective batch; `stream` decides the random ones.
-    pub fn of(&self, samples: usize, stream: Stream) -> Result<Vec<Split>> {
+    pub fn of(&self, samples: usize, stream: Rng) -> Result<Vec<Split>> {
         match self {
             Splits::These(splits) => match splits.iter().find(|split| split.samples() != samples) {
                 None => Ok(splits.clone()),
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn standard(samples: usize, random: usize) -> Vec<String> {
-        let splits = Splits::Standard { random }.of(samples, Stream::new(1));
+        let splits = Splits::Standard { random }.of(samples, Rng::new(1));
         splits.unwrap().iter().map(Split::to_string).collect()
     }
 
@@ -176,7 +176,7 @@ mod tests {
     fn every_split_makes_up_the_batch() {
         for samples in 1..40 {
             let splits = Splits::Standard { random: 20 };
-            for split in splits.of(samples, Stream::new(2)).unwrap() {
+            for split in splits.of(samples, Rng::new(2)).unwrap() {
                 assert_eq!(split.samples(), samples, "{split}");
                 assert!(split.sizes().iter().all(|&size| size > 0), "{split}");
                 let ranges: Vec<usize> = split.ranges().flatten().collect();
@@ -202,7 +202,7 @@ mod tests {
         }
         let error = Splits::parse("5+5")
             .unwrap()
-            .of(16, Stream::new(1))
+            .of(16, Rng::new(1))
             .unwrap_err();
         assert!(error.to_string().contains("5+5") && error.to_string().contains("16 samples"));
     }

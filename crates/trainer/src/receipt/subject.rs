@@ -19,8 +19,8 @@ use candle_core::DType;
 use dataset::Inspection;
 use runlog::{RunConfig, RunFolder, format_count};
 use std::ops::Range;
-use tape::device::{Chosen, Wanted, default_threads, piece_scope};
-use tape::{Cancel, Parameters, Stream};
+use tape::device::{DevicePreference, SelectedDevice, default_threads, with_autorelease_pool};
+use tape::{Cancel, Parameters, Rng};
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub struct Question {
     /// Element type. A run in f64 stays in f64.
     pub precision: Precision,
     /// Device; f64 is the CPU's.
-    pub device: Wanted,
+    pub device: DevicePreference,
 }
 
 /// Samples of a workload's effective batch unless asked otherwise.
@@ -59,7 +59,7 @@ pub fn of_run(run: &RunFolder, question: &Question, machine: &Machine) -> Result
         let (samples, unread) = samples(&plan, &data, first)?;
         Ok(Receipt {
             subject: format!("{} at step {}", run.id(), format_count(step)),
-            device: chosen.kind,
+            device: chosen.kind.name(),
             precision: precision(&plan),
             compared: question.of_samples(learner, &samples, machine)?,
             notes: damaged.into_iter().chain(unread).collect(),
@@ -81,7 +81,7 @@ pub fn of_folder(
         let (samples, notes) = samples(&plan, &data, 0)?;
         Ok(Receipt {
             subject: plan.name.clone(),
-            device: chosen.kind,
+            device: chosen.kind.name(),
             precision: precision(&plan),
             compared: question.of_samples(learner, &samples, machine)?,
             notes,
@@ -99,7 +99,7 @@ pub fn of_workload(
     on_threads(default_threads(), || {
         let (wanted, dtype) = match question.precision {
             Precision::Single => (question.device, DType::F32),
-            Precision::Double => (Wanted::Cpu, DType::F64),
+            Precision::Double => (DevicePreference::Cpu, DType::F64),
         };
         let chosen = trusted(wanted, machine.certificate.as_deref())?;
         let (model, parameters) = workload.build(dtype, &chosen.device)?;
@@ -107,7 +107,7 @@ pub fn of_workload(
         let batch = workload.batch(samples);
         let piece = |range: Range<usize>| {
             let part = batch.part(range.start, range.end);
-            piece_scope(|| {
+            with_autorelease_pool(|| {
                 Ok(model
                     .piece(&parameters, &part, &chosen.device, (checkpointed, 1.0))?
                     .0)
@@ -115,7 +115,7 @@ pub fn of_workload(
         };
         Ok(Receipt {
             subject: workload.name().to_owned(),
-            device: chosen.kind,
+            device: chosen.kind.name(),
             precision: question.precision,
             compared: question.compared(&parameters, samples, machine, piece)?,
             notes: Vec::new(),
@@ -124,7 +124,7 @@ pub fn of_workload(
 }
 
 /// The same weights in the element type of `plan`.
-fn converted(weights: &Parameters, plan: &Plan, chosen: &Chosen) -> Result<Learner> {
+fn converted(weights: &Parameters, plan: &Plan, chosen: &SelectedDevice) -> Result<Learner> {
     let mut learner = Learner::new(plan, &chosen.device)?;
     for (index, weight) in weights.iter().enumerate() {
         let dtype = learner.parameters.at(index).tensor.dtype();
@@ -177,7 +177,7 @@ impl Question {
     ) -> Result<Compared> {
         learner.optimizer.unload();
         let work = learner.work(Cancel::default());
-        let piece = |range: Range<usize>| piece_scope(|| work.gradients(&samples[range]));
+        let piece = |range: Range<usize>| with_autorelease_pool(|| work.gradients(&samples[range]));
         self.compared(&learner.parameters, samples.len(), machine, piece)
     }
 
@@ -188,7 +188,7 @@ impl Question {
         machine: &Machine,
         mut piece: impl FnMut(Range<usize>) -> Result<TrainedPiece>,
     ) -> Result<Compared> {
-        let splits = self.splits.of(samples, Stream::new(SEED))?;
+        let splits = self.splits.of(samples, Rng::new(SEED))?;
         room::ask(machine, parameters, samples, &mut piece)?;
         compare(parameters, samples, splits, piece)
     }
@@ -196,13 +196,13 @@ impl Question {
     /// A config with the device of this question: the user's, else the config's, else what f64 needs.
     fn choose_device(&self, mut config: RunConfig) -> RunConfig {
         config.device = match self.device {
-            Wanted::Metal => Some("metal".to_owned()),
-            Wanted::Cuda => Some("cuda".to_owned()),
-            Wanted::Cpu => Some("cpu".to_owned()),
-            Wanted::Auto if self.precision_for(&config) == Precision::Double => {
+            DevicePreference::Metal => Some("metal".to_owned()),
+            DevicePreference::Cuda => Some("cuda".to_owned()),
+            DevicePreference::Cpu => Some("cpu".to_owned()),
+            DevicePreference::Auto if self.precision_for(&config) == Precision::Double => {
                 Some("cpu".to_owned())
             }
-            Wanted::Auto => config.device,
+            DevicePreference::Auto => config.device,
         };
         config
     }

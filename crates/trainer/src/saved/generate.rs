@@ -5,7 +5,7 @@ use super::SavedRun;
 use crate::error::Result;
 use crate::models::Network;
 use tape::inplace::to_f64;
-use tape::{Cancel, Stream};
+use tape::{Cancel, Rng};
 
 /// How a text is to be written on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +38,7 @@ impl SavedRun {
         }
         let (first, room) = (ids.len(), self.plan.image_size as usize);
         let work = self.learner.evaluation_work(Cancel::default());
-        let draws = Stream::new(wording.seed).site("generate");
+        let draws = Rng::new(wording.seed).site("generate");
         let mut past = network.past();
         for number in 0..wording.tokens {
             // A new beginning leaves room behind it; a prompt is read as far as there is room.

@@ -9,7 +9,7 @@ use pressure::{Action, Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::ops::ControlFlow;
 use std::time::Instant;
-use tape::device::piece_scope;
+use tape::device::with_autorelease_pool;
 
 impl Session<'_> {
     pub(crate) fn evaluation_is_due(&self) -> bool {
@@ -69,7 +69,7 @@ impl Session<'_> {
             }
             self.pilot.begin(count)?;
             let cancel = self.control.cancel();
-            match piece_scope(|| self.learner.evaluate(cancel, samples)) {
+            match with_autorelease_pool(|| self.learner.evaluate(cancel, samples)) {
                 Ok(piece) => {
                     self.pilot.ended(Outcome::Ok);
                     sum.add(piece);

@@ -9,7 +9,7 @@ use dataset::Sample;
 use rayon::prelude::*;
 use std::borrow::Borrow;
 use tape::inplace::to_f64;
-use tape::{Cancel, ClassRule, ClassTargets, Kernels, NumberTargets, Parameters, Tape, Value};
+use tape::{Cancel, ClassRule, ClassTargets, Kernels, Parameters, RegressionTargets, Tape, Value};
 
 /// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
 pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
@@ -75,7 +75,7 @@ pub struct ImageTask<'a> {
 impl ImageTask<'_> {
     /// Forward and backward over one piece. Waits for the device: an earlier GPU error shows here and nowhere else.
     pub fn gradients<S: Borrow<Sample> + Sync>(&self, samples: &[S]) -> Result<TrainedPiece> {
-        let tape = Tape::record_within(
+        let tape = Tape::record_with_limit(
             self.parameters,
             self.cancel.clone(),
             self.kernels,
@@ -93,7 +93,7 @@ impl ImageTask<'_> {
             }
             for k in 0..self.heads.numbers {
                 let (values, present, factor) = targets(samples, k);
-                let targets = NumberTargets {
+                let targets = RegressionTargets {
                     values: &values,
                     present: Some(&present),
                 };
@@ -205,7 +205,7 @@ impl ImageTask<'_> {
         }
         for k in 0..self.heads.numbers {
             let (values, present, _) = targets(samples, k);
-            let rule = NumberTargets {
+            let rule = RegressionTargets {
                 values: &values,
                 present: Some(&present),
             };

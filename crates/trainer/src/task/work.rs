@@ -141,7 +141,7 @@ impl<'a> Work<'a> {
     /// A tape for one piece of training.
     pub(super) fn recording(&self) -> Tape<'a> {
         let (cancel, limit_bytes) = (self.cancel.clone(), self.limit_bytes);
-        Tape::record_within(self.parameters, cancel, self.kernels, limit_bytes)
+        Tape::record_with_limit(self.parameters, cancel, self.kernels, limit_bytes)
     }
 
     /// A tape for one piece of evaluation.

@@ -5,7 +5,7 @@
 use candle_core::{DType, Device, Tensor};
 use std::ops::Range;
 use tape::inplace::to_f64;
-use tape::{Activation, Cancel, Kernels, Parameters, Stream, Tape, Value};
+use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
 use trainer::models::{
     Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
@@ -158,7 +158,7 @@ impl Model {
             count,
         };
         for sample in 0..count as u64 {
-            let own = Stream::new(seed).at(sample);
+            let own = Rng::new(seed).at(sample);
             let class = (own.uniform(0) * f64::from(CLASSES)) as u32;
             match self.network {
                 Network::ResNet(_) | Network::Vit(_) => {

@@ -18,8 +18,8 @@ pub(super) fn intervals(events: &[HeapEvent]) -> Vec<Moment> {
     let mut next = fullest.into_iter().peekable();
     for (at, event) in events.iter().enumerate() {
         let (bytes, sign) = match *event {
-            HeapEvent::Taken(block) => (block.bytes, 1),
-            HeapEvent::Given(block) => (block.bytes, -1),
+            HeapEvent::Allocated(block) => (block.bytes, 1),
+            HeapEvent::Freed(block) => (block.bytes, -1),
             HeapEvent::Operation => (0, 0),
         };
         live += sign * bytes as i64;
@@ -43,8 +43,8 @@ fn fullest_moments(events: &[HeapEvent]) -> Vec<usize> {
     let mut best: Option<(i64, usize)> = None;
     for (at, event) in events.iter().enumerate() {
         match *event {
-            HeapEvent::Taken(block) => live += block.bytes as i64,
-            HeapEvent::Given(block) => live -= block.bytes as i64,
+            HeapEvent::Allocated(block) => live += block.bytes as i64,
+            HeapEvent::Freed(block) => live -= block.bytes as i64,
             HeapEvent::Operation => {
                 all.extend(best.take().map(|(_, at)| at));
             }

@@ -31,7 +31,7 @@ const TEXT_TOKENS: (u32, u32) = (32, 256);
 pub(super) fn texts(
     config: &RunConfig,
     found: &TextInspection,
-    (kind, origin): (&str, Option<&Origin>),
+    (kind, origin): (crate::DeviceKind, Option<&Origin>),
 ) -> Result<Subject> {
     let task = Dropped::Texts(found).task_of(config)?;
     let sizes: Vec<(&str, TextSize)> = TextSize::ALL
@@ -92,9 +92,9 @@ pub(super) fn texts(
         effective_batch: match (is_language, kind) {
             // Eight pieces of four, where memory is short.
             _ if compression.is_some() => 32,
-            (true, "metal" | "cuda") => 32,
+            (true, crate::DeviceKind::Metal | crate::DeviceKind::Cuda) => 32,
             (true, _) => 8,
-            (false, "metal" | "cuda") => 64,
+            (false, crate::DeviceKind::Metal | crate::DeviceKind::Cuda) => 64,
             (false, _) => 32,
         },
         epochs: match is_language {

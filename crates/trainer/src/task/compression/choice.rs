@@ -3,7 +3,7 @@
 
 use super::Sequence;
 use crate::plan::{Compression, DropPolicy};
-use tape::Stream;
+use tape::Rng;
 
 /// What a piece is worked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub fn kept(rule: &Compression, sequence: &Sequence, purpose: Purpose) -> Option
     match rule.policy {
         DropPolicy::Learned => None,
         DropPolicy::Random => {
-            let stream = Stream::new(rule.seed).site("random dropping");
+            let stream = Rng::new(rule.seed).site("random dropping");
             let stream = match purpose {
                 Purpose::Train => stream.at(1).at(sequence.step),
                 Purpose::Evaluate => stream.at(0),

@@ -17,7 +17,7 @@ use choice::Purpose;
 use credit::Happened;
 use padded::Padded;
 use tape::inplace::to_f64;
-use tape::{Choice, KeepRule, Loss, NoiseKey, NumberTargets, Positions, Tape, Value};
+use tape::{Choice, KeepRule, Loss, NoiseKey, Positions, RegressionTargets, Tape, Value};
 
 /// Softness of the relaxed choice (Maddison et al. 2016 found two thirds good for choices of two).
 const SOFTNESS: f64 = 2.0 / 3.0;
@@ -244,7 +244,7 @@ impl<'a> CompressionTask<'a> {
         for (sample, quota) in batch.quotas.iter().enumerate() {
             let first = sample * batch.tokens;
             let range = first..first + quota.tokens;
-            let chances = tape::chances(&logits[range.clone()], quota.kept);
+            let chances = tape::keep_probabilities(&logits[range.clone()], quota.kept);
             let cost = match quota.kept {
                 Some(_) => credit::price(&chances, &expected[range.clone()]),
                 None => self.rule.kept_cost,
@@ -289,7 +289,7 @@ impl<'a> CompressionTask<'a> {
             .map(|(d, l)| *d && l.is_finite())
             .collect();
         let values: Vec<f32> = losses.iter().map(|loss| *loss as f32).collect();
-        let targets = NumberTargets {
+        let targets = RegressionTargets {
             values: &values,
             present: Some(&present),
         };
