@@ -1,4 +1,5 @@
-//! Activation checkpointing: a block runs forward without recording and again, recorded, when its gradient is needed.
+//! Activation checkpointing: a block runs forward without recording, and runs again, recorded, when
+//! its gradient is needed.
 
 use crate::cancel::Cancel;
 use crate::deferred::DeferredOutput;
@@ -11,13 +12,15 @@ use crate::tape::{Kernels, Tape, Value};
 use candle_core::Tensor;
 use std::ops::Range;
 
-/// Samples that a checkpointed block works at a time: enough for matrix products at full speed.
+/// Samples per chunk of a checkpointed block on the CPU: enough for matrix products at full speed.
 const PART: usize = 8;
-/// Elements of a checkpointed block's input at a time on a GPU, whose products need more rows, but of which a sample may have many.
+/// Elements of a checkpointed block's input per chunk on a GPU. Its products need more rows, but
+/// one sample may have many.
 const DEVICE_PART: usize = 1 << 21;
 
-/// Samples of `x` worked at a time, each of `values` or its own size, if that is more. By the size of one sample alone: whatever the
-/// piece, the parts are the same.
+/// Samples per chunk, if each sample of `x` takes `values` elements or its own size, whichever is
+/// larger. It depends on the size of one sample only, so the chunks are the same for every
+/// micro-batch.
 fn part(x: &Tensor, values: usize) -> usize {
     let samples = x.dims().first().copied().unwrap_or(0).max(1);
     match x.device().is_cpu() {
@@ -27,11 +30,12 @@ fn part(x: &Tensor, values: usize) -> usize {
 }
 
 impl Tape<'_> {
-    /// Runs `block` on `x` and keeps only `x` for backward, which runs the block once more.
+    /// Runs `block` on `x` and saves only `x`. The backward pass runs the block once more.
     ///
-    /// Saved: `x` (shared with whoever made it). Time: one more forward pass of the block. `block` must be a function of
-    /// its input and the parameters alone, so that the second run repeats the first. Where it ends in an operation still to be
-    /// done, the second run leaves that one out.
+    /// Saved: `x` (shared with the operation that made it). Time: one more forward pass of the
+    /// block. `block` must be a function of its input and the parameters alone, so that the second
+    /// run repeats the first. If it returns a deferred operation, the second run does not compute
+    /// it.
     pub fn checkpoint<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value) -> Result<E> + 'static,
@@ -40,8 +44,9 @@ impl Tape<'_> {
         self.checkpoint_parts(x, usize::MAX, move |tape, x, _| block(tape, x))
     }
 
-    /// As [`Tape::checkpoint`], for a block that works on each sample of `x` [samples, ..] alone: a few at a time, both times,
-    /// so that what the block needs meanwhile does not grow with the piece. `block` hears which samples it is given.
+    /// [`Tape::checkpoint`] for a block that treats each sample of `x` [samples, ..] separately.
+    /// Both runs work on a few samples at a time, so the memory inside the block does not grow with
+    /// the micro-batch. `block` receives the range of its samples.
     pub fn checkpoint_samples<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
@@ -50,8 +55,8 @@ impl Tape<'_> {
         self.checkpoint_samples_of(x, 0, block)
     }
 
-    /// As [`Tape::checkpoint_samples`], for a block that needs meanwhile as much as so many `values` of each sample: fewer of them are
-    /// worked at a time on a GPU.
+    /// [`Tape::checkpoint_samples`] for a block whose intermediate tensors take `values` elements
+    /// per sample. On a GPU this lowers the number of samples per chunk.
     pub fn checkpoint_samples_of<F, E>(&self, x: &Value, values: usize, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
@@ -124,7 +129,7 @@ impl Tape<'_> {
     }
 }
 
-/// The parts of at most `size` samples, views of `x`, each with the samples that it holds.
+/// Chunks of at most `size` samples as views of `x`, each with the range of its samples.
 fn parts(x: &Tensor, size: usize) -> Result<Vec<(Range<usize>, Tensor)>> {
     let samples = x.dims().first().copied().unwrap_or(0);
     if samples <= size {
@@ -139,10 +144,12 @@ fn parts(x: &Tensor, size: usize) -> Result<Vec<(Range<usize>, Tensor)>> {
         .collect()
 }
 
-/// The gradient of a whole input, of which each part's goes to its place at once: there are never two of the whole.
+/// The gradient of the whole input. Each chunk's gradient is copied into it at once, so that the
+/// whole never exists twice.
 struct Whole {
     dims: Vec<usize>,
-    /// The output's gradient, where it may be written over: each part of it has been read when the input's comes.
+    /// The output's gradient, if it may be overwritten: each chunk of it has been read by the time
+    /// the input's chunk is written.
     over: Option<Tensor>,
     joined: Option<Tensor>,
 }
@@ -178,21 +185,22 @@ fn join(mut parts: Vec<Tensor>) -> Result<Tensor> {
     }
 }
 
-/// The second run.
+/// The inputs of the second run.
 struct Again {
     parameters: Parameters,
     cancel: Cancel,
     kernels: Kernels,
-    /// What the second run keeps counts with what the others still keep.
+    /// The second run counts its saved tensors together with those of the outer tape.
     saved_tensors: SavedTensors,
-    /// The input's, when it needs a gradient.
+    /// The id of the input, if it needs a gradient.
     id: Option<usize>,
-    /// As it was before the block.
+    /// The position before the block.
     kinks: Option<KinkCursor>,
 }
 
 impl Again {
-    /// Runs `block` recorded and walks back: the parameters' gradients go to `sink`, the input's comes back.
+    /// Runs `block` recorded and then backward. Adds the parameters' gradients to `sink` and
+    /// returns the input's.
     fn backward<E: Into<DeferredOutput>>(
         &self,
         (samples, input, kinks): (Range<usize>, Tensor, Option<KinkCursor>),
@@ -208,7 +216,7 @@ impl Again {
         )
         .inside_checkpoint()
         .with_kinks(kinks);
-        // What needs no gradient gets none the second time either.
+        // An input without a gradient gets none in the second run either.
         let x = match self.id {
             Some(_) => tape.variable(input),
             None => Value::constant(input),

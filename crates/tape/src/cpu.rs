@@ -1,5 +1,5 @@
-//! What CPU kernels share: views of tensors as slices, fresh buffers, matrix products, and reductions whose order is fixed
-//! by shape alone.
+//! Shared code of the CPU kernels: views of tensors as slices, new buffers, matrix products, and
+//! reductions in an order that depends on the shape only.
 
 mod view;
 mod threads;

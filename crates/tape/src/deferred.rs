@@ -1,18 +1,18 @@
-//! How a checkpointed block ends: with its last operation still to be done. The first run does it; the second, which is after
-//! gradients alone, only records it, since nobody reads its numbers again.
+//! The last operation of a checkpointed block, not yet computed. The first run computes it. The
+//! second run only records it, because it needs the gradients and nothing reads the result again.
 
 use crate::error::Result;
 use crate::ops::{Conv2dShape, GeluLinear, conv2d_fits};
 use crate::tape::{Tape, Value};
 
-/// A block's result, or the operation that makes it.
+/// A block's result, or the operation that computes it.
 #[derive(Debug, Clone)]
 pub enum DeferredOutput {
-    /// The result itself.
+    /// The result.
     Ready(Value),
-    /// [`Tape::gelu_linear`].
+    /// A [`Tape::gelu_linear`].
     GeluLinear(Box<GeluLinear>),
-    /// [`Tape::conv2d`] of a value with a kernel.
+    /// A [`Tape::conv2d`] of a value with a kernel.
     Conv2d(Value, Value, Conv2dShape),
 }
 
@@ -23,8 +23,11 @@ impl From<Value> for DeferredOutput {
 }
 
 impl DeferredOutput {
-    /// The same, or a refusal of operands that do not go together, with both shapes: before the operation is done, where their
-    /// names are known.
+    /// Checks the shapes of the operands before the operation runs, while the caller still knows
+    /// their names.
+    ///
+    /// # Errors
+    /// The operands do not fit; the error has both shapes.
     pub fn checked(self) -> Result<Self> {
         match &self {
             DeferredOutput::Ready(_) => {}
@@ -34,7 +37,7 @@ impl DeferredOutput {
         Ok(self)
     }
 
-    /// Does the last operation.
+    /// Computes the last operation.
     pub fn finish(&self, tape: &Tape) -> Result<Value> {
         match self {
             DeferredOutput::Ready(value) => Ok(value.clone()),
@@ -43,7 +46,8 @@ impl DeferredOutput {
         }
     }
 
-    /// Records the last operation; what it gives has no numbers.
+    /// Records the last operation without computing it. The result has a shape but no meaningful
+    /// values.
     pub(crate) fn record(&self, tape: &Tape) -> Result<Value> {
         match self {
             DeferredOutput::Ready(value) => Ok(value.clone()),

@@ -1,9 +1,11 @@
-//! Kernels of our own for a GPU: one source for Metal, CUDA and the lanes that tests run on the CPU. This file binds one kernel to
-//! tensors on a device; what a kernel computes stands in `source`, what an operation asks for in `rows`, `elements`, `images`,
-//! `attention` and `whole`. Refuses to know tape and gradients.
+//! GPU kernels, written once for Metal, CUDA and the CPU emulator of the tests. This file launches
+//! one kernel with tensors on a device. The kernels themselves are in `source`; the operations call
+//! them through `rows`, `elements`, `images`, `attention` and `multi_tensor`. Knows nothing about
+//! tapes and gradients.
 //!
-//! Outputs come from the device's allocator, on Metal from a pool with classes of our own; numbers go by value. Reductions have an
-//! order that the shapes fix, and nothing is added atomically: the same input gives the same bits.
+//! Outputs come from the device's allocator, on Metal from our own pool with finer size classes;
+//! numbers are passed by value. Reductions run in an order that the shapes determine, and nothing
+//! is added atomically, so the same input gives the same bits.
 
 #![cfg_attr(
     not(any(feature = "cuda", target_os = "macos", test)),
@@ -49,20 +51,22 @@ use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The examination found a kernel wrong here: composed forms run instead.
+/// Set when a check has found a kernel wrong on this machine: composed forms run instead.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether kernels run on this process's GPU. They do until an examination finds one wrong.
+/// Allows or forbids kernels on the GPU of this process. They are allowed until a check finds one
+/// wrong.
 pub fn allow(allowed: bool) {
     REFUSED.store(!allowed, Ordering::Relaxed);
 }
 
-/// True where [`allow`] has not taken kernels away.
+/// True unless [`allow`] has forbidden kernels.
 pub fn allowed() -> bool {
     !REFUSED.load(Ordering::Relaxed)
 }
 
-/// True when kernels exist for tensors like this one, here and now. Numbers of elements are 32 bits wide inside.
+/// True if kernels exist for tensors like this one on this device. Kernels index elements with 32
+/// bits.
 pub(crate) fn run_on(x: &Tensor) -> bool {
     let typed = matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16);
     typed && x.elem_count() < 1 << 31 && on_device(x.device())
@@ -79,7 +83,7 @@ fn on_device(device: &Device) -> bool {
     }
 }
 
-/// What an element type's kernels end on.
+/// The suffix of a kernel's name for an element type.
 fn suffix(dtype: DType) -> &'static str {
     match dtype {
         DType::BF16 => "bf16",
@@ -88,16 +92,16 @@ fn suffix(dtype: DType) -> &'static str {
     }
 }
 
-/// Which text a kernel stands in.
+/// The source file of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Module {
-    /// Single precision only.
+    /// Compiled for f32 only.
     Single,
-    /// Once for each element type.
+    /// Compiled once per element type.
     Typed(DType),
 }
 
-/// A kernel by name.
+/// A kernel, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Kernel {
     name: &'static str,
@@ -105,7 +109,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// A kernel of single precision.
+    /// A kernel for f32 only.
     pub fn single(name: &'static str) -> Self {
         Kernel {
             name,
@@ -113,7 +117,7 @@ impl Kernel {
         }
     }
 
-    /// A kernel for elements as `x` has them.
+    /// A kernel for the element type of `x`.
     pub fn typed(name: &'static str, x: &Tensor) -> Self {
         Kernel {
             name,
@@ -121,7 +125,7 @@ impl Kernel {
         }
     }
 
-    /// Its name in the compiled text.
+    /// Its name in the compiled source.
     fn symbol(self) -> String {
         match self.module {
             Module::Single => self.name.to_owned(),
@@ -130,36 +134,37 @@ impl Kernel {
     }
 }
 
-/// Groups of a pass over many tensors; field by field what the kernels' `TensorBatch` is.
+/// The groups of a pass over up to seven tensors; the kernels declare the same struct.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct TensorBatch {
-    /// Groups of threads up to and with each tensor.
+    /// Thread groups up to and including each tensor.
     pub ends: [u32; 7],
     /// Values of each tensor.
     pub counts: [u32; 7],
-    /// A number of each tensor.
+    /// One number per tensor.
     pub keep: [f32; 7],
     /// Numbers of the pass.
     pub values: [f32; 7],
 }
 
-/// What a kernel is called with, in order.
+/// An argument of a kernel, in order.
 #[derive(Clone, Copy)]
 pub(crate) enum Argument<'a> {
-    /// Read.
+    /// Read only.
     In(&'a Tensor),
-    /// Written, in place: nobody else may hold its memory.
+    /// Written in place: nothing else may hold its memory.
     Out(&'a Tensor),
     /// A size or a flag.
     Count(usize),
     /// A number.
     Number(f64),
-    /// A pass over many tensors.
+    /// The groups of a pass over many tensors.
     TensorBatch(&'a TensorBatch),
 }
 
-/// How many simdgroups of 32 lanes, in groups that meet at barriers.
+/// The number of thread groups, and of simdgroups (32 lanes) in each; the simdgroups of a group
+/// meet at barriers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
     groups: usize,
@@ -167,23 +172,23 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// So many groups of so many simdgroups.
+    /// `groups` groups of `simds` simdgroups.
     pub fn groups(groups: usize, simds: usize) -> Self {
         Grid { groups, simds }
     }
 
-    /// A thread for every four elements.
+    /// One thread for every four elements.
     pub fn elements(count: usize) -> Self {
         Grid::groups(count.div_ceil(1024), 8)
     }
 
-    /// A simdgroup for every row.
+    /// One simdgroup per row.
     pub fn rows(rows: usize) -> Self {
         Grid::groups(rows.div_ceil(4), 4)
     }
 }
 
-/// Runs a kernel on the device of its arguments, all contiguous.
+/// Runs a kernel on the device. All tensors must be contiguous.
 pub(crate) fn launch(
     kernel: Kernel,
     grid: Grid,
@@ -207,27 +212,28 @@ pub(crate) fn launch(
     }
 }
 
-/// A tensor that a kernel writes completely before anything reads it.
+/// An uninitialized tensor, which a kernel writes completely before anything reads it.
 pub(crate) fn uninit(shape: &[usize], dtype: DType, like: &Tensor) -> Result<Tensor> {
     #[cfg(target_os = "macos")]
     if let Device::Metal(device) = like.device() {
         return metal::uninit(shape, dtype, device);
     }
-    // SAFETY: every element is a plain number, and the kernel that it is made for writes all of them first.
+    // SAFETY: every bit pattern is a valid number, and the kernel writes all elements before
+    // anything reads them.
     Ok(unsafe { Tensor::empty(shape, dtype, like.device())? })
 }
 
-/// As [`fresh`], of the shape and type of `x`.
+/// [`uninit`] with the shape and type of `x`.
 fn uninit_like(x: &Tensor) -> Result<Tensor> {
     uninit(x.dims(), x.dtype(), x)
 }
 
-/// A gradient as the kernel of `x` reads it: in the same type.
+/// `other` in the element type of `x`, contiguous.
 fn alike(other: &Tensor, x: &Tensor) -> Result<Tensor> {
     Ok(other.to_dtype(x.dtype())?.contiguous()?)
 }
 
-/// A weight as kernels take it, in single precision.
+/// `x` in f32, contiguous: the type in which kernels take weights.
 fn single(x: &Tensor) -> Result<Tensor> {
     Ok(x.to_dtype(DType::F32)?.contiguous()?)
 }

@@ -1,5 +1,6 @@
-//! Operations, one a file: formula, shapes, bytes saved, forward, backward. Each picks its form in one line: the fused CPU
-//! kernel or the GPU's where there is one and the tape allows it, else tensor primitives ([`Tape::form`]).
+//! Operations, one per file: formula, shapes, bytes saved, forward and backward. Each one chooses
+//! its form in one line: the fused CPU kernel or the GPU kernel if there is one and the tape allows
+//! it, otherwise tensor primitives ([`Tape::form`]).
 
 mod linear;
 mod gelu_linear;
@@ -65,19 +66,20 @@ use crate::kernels;
 use crate::tape::{Kernels, Tape, Value};
 use candle_core::Tensor;
 
-/// What computes an operation.
+/// The implementation of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// The fused kernel of the CPU.
+    /// The fused CPU kernel.
     Cpu,
-    /// A kernel of the GPU.
+    /// The GPU kernel.
     Device,
     /// Tensor primitives.
     Composed,
 }
 
 impl Tape<'_> {
-    /// The one place that chooses, by device, element type and what an examination found.
+    /// Chooses the form by device and element type, and by what the device check found. No other
+    /// code decides this.
     fn form(&self, x: &Tensor) -> Form {
         match self.kernels() {
             Kernels::Composed => Form::Composed,
@@ -87,13 +89,14 @@ impl Tape<'_> {
         }
     }
 
-    /// True when the fused CPU kernel is to run on this tensor, for operations that have none for a GPU.
+    /// True if the fused CPU kernel will run on this tensor; for operations without a GPU kernel.
     fn fuses(&self, x: &Tensor) -> bool {
         self.form(x) == Form::Cpu
     }
 }
 
-/// `a b` of matrices or of batches of them, by the device's own product. In a dry run a buffer of its size.
+/// `a b` of matrices or of batches of them, by the device's own product. In a dry run, zeros of the
+/// same size.
 fn stock_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if !cpu::skips_arithmetic() {
         return Ok(a.matmul(b)?);
@@ -103,13 +106,16 @@ fn stock_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(Tensor::zeros(shape, a.dtype(), a.device())?)
 }
 
-/// Stands for a result whose numbers nobody reads: one zero under the axes `dims`.
+/// A result whose values nothing reads: one zero, broadcast to `dims`.
 fn shape_only(like: &Tensor, dims: &[usize]) -> Result<Tensor> {
     let zero = Tensor::zeros((), like.dtype(), like.device())?;
     Ok(zero.broadcast_as(dims)?)
 }
 
-/// The sizes of `value` by axis, or an error with the operation, the operand and its shape.
+/// The sizes of `value` by axis.
+///
+/// # Errors
+/// It does not have `N` axes.
 fn axes<const N: usize>(op: &'static str, what: &str, value: &Value) -> Result<[usize; N]> {
     value.dims().try_into().map_err(|_| TapeError::Shape {
         op,
@@ -119,7 +125,7 @@ fn axes<const N: usize>(op: &'static str, what: &str, value: &Value) -> Result<[
     })
 }
 
-/// Fails with the operation, the operand and both shapes unless `dims` is what is needed.
+/// Fails unless `value` has the shape `expected`.
 fn expect_shape(op: &'static str, what: &str, value: &Value, expected: &[usize]) -> Result<()> {
     if value.dims() == expected {
         return Ok(());
@@ -132,7 +138,7 @@ fn expect_shape(op: &'static str, what: &str, value: &Value, expected: &[usize])
     })
 }
 
-/// Fails with the operation and the operand where an axis has no entries: there is nothing to compute.
+/// Fails if an axis has no entries.
 fn expect_filled(op: &'static str, what: &str, value: &Value) -> Result<()> {
     if value.tensor().elem_count() > 0 {
         return Ok(());
@@ -145,7 +151,7 @@ fn expect_filled(op: &'static str, what: &str, value: &Value) -> Result<()> {
     })
 }
 
-/// Fails with the operation and the operand where there is no axis at all.
+/// Fails if `value` is a scalar.
 fn expect_an_axis(op: &'static str, what: &str, value: &Value) -> Result<()> {
     if !value.dims().is_empty() {
         return Ok(());

@@ -1,11 +1,13 @@
-//! A frozen matrix in 8 or 4 bits a value. Each row is cut into blocks of 64 values that share one f32 scale; a value is
-//! `code * scale` with `code` in -127..=127 or -7..=7 and `scale` the block's largest size over 127 or 7, so that no value is
-//! further than half a scale from the one it stands for. Bytes a value: 1 + 1/16 or 1/2 + 1/16.
+//! A frozen matrix with 8 or 4 bits per value. Each row is cut into blocks of 64 values that share
+//! one f32 scale. A value is `code * scale`, with `code` in -127..=127 or -7..=7 and `scale` the
+//! block's largest absolute value over 127 or 7, so the error of a value is at most half a scale.
+//! Bytes per value: 1 + 1/16 or 1/2 + 1/16.
 //!
-//! The last block of a row is filled up with zeros. Eight bits: byte `128 + code`. Four bits: byte `j` of a block holds
-//! `8 + code` of value `j` in its low half and of value `j + 32` in its high half.
+//! The last block of a row is padded with zeros. Eight bits: byte `128 + code`. Four bits: byte `j`
+//! of a block holds `8 + code` of value `j` in its low half and of value `j + 32` in its high half.
 //!
-//! Refuses to know operations. The whole matrix is never in floating point at once: it is read by rows.
+//! Knows nothing about operations. The whole matrix is never in floating point at once: it is read
+//! by rows.
 
 use crate::cpu::{Float, View, buffer, to_tensor};
 use crate::error::{Result, TapeError};
@@ -13,17 +15,17 @@ use crate::inplace::to_f64;
 use candle_core::{CpuStorage, DType, Storage, Tensor};
 use rayon::prelude::*;
 
-/// Values with one scale.
+/// Values per scale.
 const BLOCK: usize = 64;
-/// Values made or read at once: 256 kB in f32.
+/// Values encoded or decoded at once: 256 kB in f32.
 const TILE: usize = 64 * 1024;
 
-/// Bits a value.
+/// Bits per value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bits {
-    /// One byte a value.
+    /// One byte per value.
     Eight,
-    /// Two values a byte.
+    /// Two values per byte.
     Four,
 }
 
@@ -45,23 +47,23 @@ impl Bits {
     }
 }
 
-/// A frozen matrix [rows, columns] in codes and scales. Copies share them.
+/// A frozen matrix [rows, columns] as codes and scales. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Quantized {
     bits: Bits,
     rows: usize,
     columns: usize,
-    /// u8 [rows, bytes of a row].
+    /// u8 [rows, bytes per row].
     codes: Tensor,
-    /// f32 [rows, blocks of a row].
+    /// f32 [rows, blocks per row].
     scales: Tensor,
 }
 
 impl Quantized {
-    /// Quantizes `weight` [rows, columns]; the result lies on its device.
+    /// Quantizes `weight` [rows, columns] on its device.
     ///
     /// # Errors
-    /// `weight` is no matrix or an empty one, or a row of it is not finite.
+    /// `weight` is not a matrix, is empty, or has values that are not finite.
     pub fn from_weight(weight: &Tensor, bits: Bits) -> Result<Self> {
         let (rows, columns) = match *weight.dims() {
             [rows, columns] if rows > 0 && columns > 0 => (rows, columns),
@@ -103,10 +105,10 @@ impl Quantized {
         })
     }
 
-    /// Takes saved codes and scales of a matrix [rows, columns].
+    /// Makes a matrix [rows, columns] from saved codes and scales.
     ///
     /// # Errors
-    /// They belong to another matrix or to other bits.
+    /// They belong to another shape or to another number of bits.
     pub fn restore(
         bits: Bits,
         [rows, columns]: [usize; 2],
@@ -137,7 +139,7 @@ impl Quantized {
         })
     }
 
-    /// Codes and scales under their names in a file: `NAME.codes`, `NAME.scales`.
+    /// The codes and scales with their names in a file: `NAME.codes`, `NAME.scales`.
     pub fn named(&self, name: &str) -> [(String, Tensor); 2] {
         [
             (format!("{name}.codes"), self.codes.clone()),
@@ -164,7 +166,7 @@ impl Quantized {
         [&self.codes, &self.scales]
     }
 
-    /// Ranges of rows that are read at once, in order; fixed by the shape.
+    /// The ranges of rows that are decoded at once, in order. They depend on the shape only.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (rows, step) = (self.rows, tile_rows(self.columns));
         (0..rows)
@@ -172,20 +174,21 @@ impl Quantized {
             .map(move |first| (first, step.min(rows - first)))
     }
 
-    /// Rows `first..first + count` as a tensor [count, columns], by tensor primitives on the device.
+    /// Rows `first..first + count` as a tensor [count, columns], by tensor primitives on the
+    /// device.
     pub(crate) fn tile(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {
         let codes = self.codes.narrow(0, first, count)?;
         self.values(&codes, &self.scales.narrow(0, first, count)?, dtype)
     }
 
-    /// What it stands for, in full.
+    /// The whole matrix, dequantized.
     pub fn whole(&self, dtype: DType) -> Result<Tensor> {
         let tiles = self.tiles();
         let tiles = tiles.map(|(first, count)| self.tile(first, count, dtype));
         Ok(Tensor::cat(&tiles.collect::<Result<Vec<_>>>()?, 0)?)
     }
 
-    /// The rows `ids` as a tensor [ids, columns] in f32. Ids are inside the matrix.
+    /// The rows `ids` as a tensor [ids, columns] in f32. All ids must be inside the matrix.
     pub(crate) fn rows(&self, ids: &[u32], fused: bool) -> Result<Tensor> {
         if fused {
             let mut rows = buffer::<f32>(ids.len() * self.columns);
@@ -218,7 +221,7 @@ impl Quantized {
         Ok(values.narrow(1, 0, self.columns)?.contiguous()?)
     }
 
-    /// Writes row `row(i)` to the i-th row of `out`; on the CPU only.
+    /// Writes row `row(i)` to the i-th row of `out`. On the CPU only.
     pub(crate) fn read<T: Float>(
         &self,
         row: impl Fn(usize) -> usize + Sync,
@@ -248,12 +251,12 @@ impl Quantized {
     }
 }
 
-/// Rows that are made or read at once.
+/// Rows per tile.
 fn tile_rows(columns: usize) -> usize {
     (TILE / columns.max(1)).max(1)
 }
 
-/// Appends the codes of one block and gives its scale.
+/// Appends the codes of one block and returns its scale.
 fn encode(block: &[f64], bits: Bits, codes: &mut Vec<u8>) -> f32 {
     let largest = block.iter().fold(0.0f64, |l, v| l.max(v.abs()));
     let scale = (largest / bits.top()) as f32;
@@ -276,7 +279,7 @@ fn encode(block: &[f64], bits: Bits, codes: &mut Vec<u8>) -> f32 {
     scale
 }
 
-/// Writes the values of one block, or as many as `out` takes.
+/// Writes the values of one block, as many as `out` has.
 fn decode<T: Float>(codes: &[u8], bits: Bits, scale: T, out: &mut [T]) {
     let value = |code: i32| T::from_constant(f64::from(code)) * scale;
     match bits {

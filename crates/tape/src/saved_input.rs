@@ -1,21 +1,22 @@
-//! How an operation gets back a tensor that its backward pass needs: kept, or computed again from what others keep anyway.
-//! What is cheap to compute again is not saved.
+//! An input that an operation needs in its backward pass: either saved, or recomputed from tensors
+//! that are saved anyway. An input that is cheap to recompute is not saved.
 
 use crate::error::Result;
 use candle_core::Tensor;
 use std::fmt;
 use std::rc::Rc;
 
-/// Computes a tensor again from tensors that the operation which made it keeps for itself.
+/// Recomputes a tensor from the tensors that the operation which made it has saved.
 #[derive(Clone)]
 pub(crate) struct Recompute {
-    /// What it reads, parameters included.
+    /// The tensors it reads, parameters included.
     reads: Rc<[Tensor]>,
     compute: Rc<dyn Fn() -> Result<Tensor>>,
 }
 
 impl Recompute {
-    /// `compute`, on a kept tensor and on `parameters`, must repeat the first result to the last bit.
+    /// `compute`, applied to the saved input, must repeat the first result to the last bit. It may
+    /// also read `parameters`.
     pub fn new(
         kept: SavedInput,
         parameters: &[&Tensor],
@@ -35,12 +36,12 @@ impl fmt::Debug for Recompute {
     }
 }
 
-/// A tensor for backward.
+/// An input for the backward pass.
 #[derive(Debug, Clone)]
 pub(crate) enum SavedInput {
-    /// The tensor itself.
+    /// Saved.
     Tensor(Tensor),
-    /// The way to it.
+    /// Recomputed when needed.
     Recomputed(Recompute),
 }
 
@@ -53,7 +54,7 @@ impl SavedInput {
         }
     }
 
-    /// Every tensor that must stay alive for [`SavedInput::get`].
+    /// All tensors that must stay alive for [`SavedInput::get`].
     pub fn tensors(&self) -> &[Tensor] {
         match self {
             SavedInput::Tensor(tensor) => std::slice::from_ref(tensor),
@@ -61,13 +62,13 @@ impl SavedInput {
         }
     }
 
-    /// [`SavedInput::tensors`], as the tape counts them.
+    /// [`SavedInput::tensors`] in the form that [`Tape::push`](crate::Tape) takes.
     pub fn counted(&self) -> Vec<&Tensor> {
         self.tensors().iter().collect()
     }
 }
 
-/// Every tensor that must stay alive for these, as the tape counts them.
+/// All tensors that must stay alive for these inputs.
 pub(crate) fn held(kept: [&Option<SavedInput>; 2]) -> Vec<Tensor> {
     let kept = kept.into_iter().flatten();
     kept.flat_map(SavedInput::tensors).cloned().collect()

@@ -1,5 +1,5 @@
-//! Counts the bytes that recorded operations keep for their backward pass. Tensors that share storage count once, and a
-//! parameter's storage does not count at all: it would be there anyway.
+//! Counts the bytes that recorded operations save for their backward pass. Tensors that share
+//! storage count once. Parameters do not count, because they exist anyway.
 
 use crate::error::{Result, TapeError};
 use candle_core::{CpuStorage, Storage, Tensor};
@@ -7,13 +7,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Address of a tensor's storage: equal for all views of one allocation.
+/// The address of a tensor's storage, equal for all views of one allocation.
 pub(crate) fn storage_key(tensor: &Tensor) -> usize {
     let (guard, _) = tensor.storage_and_layout();
     std::ptr::from_ref::<Storage>(&guard) as usize
 }
 
-/// Bytes of a tensor's whole storage: a view keeps all of it alive.
+/// Bytes of a tensor's whole storage, because a view keeps all of it alive.
 fn storage_bytes(tensor: &Tensor) -> u64 {
     let (guard, _) = tensor.storage_and_layout();
     let count = match &*guard {
@@ -22,13 +22,14 @@ fn storage_bytes(tensor: &Tensor) -> u64 {
         Storage::Cpu(CpuStorage::BF16(values)) => values.len(),
         Storage::Cpu(CpuStorage::F16(values)) => values.len(),
         Storage::Cpu(CpuStorage::U8(values)) => values.len(),
-        // Elsewhere operations make their inputs contiguous: storage and tensor are one size.
+        // On other devices operations make their inputs contiguous, so storage and tensor have the
+        // same size.
         _ => tensor.elem_count(),
     };
     (count * tensor.dtype().size_in_bytes()) as u64
 }
 
-/// Bytes kept, by storage.
+/// Bytes saved, by storage.
 #[derive(Debug, Default)]
 struct Counts {
     holders: HashMap<usize, (u64, u32)>,
@@ -38,12 +39,12 @@ struct Counts {
 }
 
 impl Counts {
-    /// Never counts this storage (a parameter's).
+    /// Excludes this storage (a parameter's) from the count.
     fn exempt(&mut self, tensor: &Tensor) {
         self.holders.insert(storage_key(tensor), (0, 1));
     }
 
-    /// An operation keeps this tensor; returns the key for [`SavedTensors::release`].
+    /// An operation saves this tensor. Returns the key for [`SavedTensors::release`].
     fn keep(&mut self, tensor: &Tensor) -> usize {
         let key = storage_key(tensor);
         let bytes = storage_bytes(tensor);
@@ -56,7 +57,7 @@ impl Counts {
         key
     }
 
-    /// An operation's backward pass is done.
+    /// The backward pass of an operation is done.
     fn release(&mut self, key: usize) {
         if let Some(holder) = self.holders.get_mut(&key) {
             holder.1 -= 1;
@@ -68,25 +69,25 @@ impl Counts {
     }
 }
 
-/// The count of one recording, readable while the tape is walked back and after. A checkpointed block that runs again counts
-/// with the tape that it runs for.
+/// The count of one recording, readable during and after the backward pass. A checkpointed block
+/// that runs again adds to the count of its outer tape.
 #[derive(Debug, Clone, Default)]
 pub struct SavedTensors(Rc<RefCell<Counts>>);
 
 impl SavedTensors {
-    /// A count that refuses to go over `limit_bytes`, where there is one.
+    /// A count with a limit for [`SavedTensors::check`].
     pub(crate) fn with_limit(limit_bytes: Option<u64>) -> Self {
         let saved_tensors = SavedTensors::default();
         saved_tensors.0.borrow_mut().limit_bytes = limit_bytes;
         saved_tensors
     }
 
-    /// Bytes kept now.
+    /// Bytes saved now.
     pub fn bytes(&self) -> u64 {
         self.0.borrow().bytes
     }
 
-    /// Most bytes kept at once so far.
+    /// Peak bytes saved so far.
     pub fn peak_bytes(&self) -> u64 {
         self.0.borrow().peak_bytes
     }
@@ -103,7 +104,7 @@ impl SavedTensors {
         self.0.borrow_mut().release(key);
     }
 
-    /// Fails as a device without memory would where more is kept than may be.
+    /// Fails with [`TapeError::Memory`] if the limit is exceeded.
     pub(crate) fn check(&self) -> Result<()> {
         let saved = self.0.borrow();
         match saved.limit_bytes {

@@ -1,4 +1,5 @@
-//! The tape itself: values, recorded operations, and the walk back. What an operation computes stands in `ops`.
+//! The tape: values, recorded operations, and the backward pass. The operations themselves are in
+//! `ops`.
 
 use crate::cancel::Cancel;
 use crate::dry_run;
@@ -13,17 +14,19 @@ use candle_core::Tensor;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-/// Which form of an operation runs.
+/// The forms of an operation that a tape may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kernels {
-    /// The GPU's kernel or the fused one of the CPU where there is one, else the composed form.
+    /// The kernel of the GPU or the fused one of the CPU if there is one, otherwise the composed
+    /// form.
     #[default]
     Fused,
     /// Always the form composed of tensor primitives, which runs on every device.
     Composed,
 }
 
-/// A tensor on the tape. Without an id it needs no gradient, and operations on it record nothing.
+/// A tensor on the tape. A value without an id needs no gradient, and operations on it record
+/// nothing.
 #[derive(Debug, Clone)]
 pub struct Value {
     tensor: Tensor,
@@ -32,7 +35,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// A value that needs no gradient: data, masks.
+    /// A value that needs no gradient, such as data or a mask.
     pub fn constant(tensor: Tensor) -> Self {
         Value {
             tensor,
@@ -55,12 +58,12 @@ impl Value {
         self.id
     }
 
-    /// Backward comes by here.
+    /// True if the backward pass computes a gradient of this value.
     pub fn needs_gradient(&self) -> bool {
         self.id.is_some()
     }
 
-    /// What an operation on this value keeps for its backward pass.
+    /// What an operation saves if its backward pass needs this value.
     pub(crate) fn saved_input(&self) -> SavedInput {
         match &self.recompute {
             Some(recompute) => SavedInput::Recomputed(recompute.clone()),
@@ -68,7 +71,7 @@ impl Value {
         }
     }
 
-    /// The same value, which operations on it compute again instead of saved_tensors it.
+    /// This value, recomputed by `recompute` instead of being saved.
     pub(crate) fn with_recompute(self, recompute: Recompute) -> Self {
         Value {
             recompute: Some(recompute),
@@ -85,12 +88,12 @@ struct Node {
     saved: Vec<usize>,
 }
 
-/// Gradients that a walk back arrived with; `None` where a value took no part.
+/// The gradients of a backward pass; `None` for a value that took no part.
 #[derive(Default)]
 pub(crate) struct BackwardOutput {
-    /// By parameter, in order.
+    /// By position of the parameter.
     pub parameters: Vec<Option<Tensor>>,
-    /// By input, in order.
+    /// In the order of the inputs.
     pub inputs: Vec<Option<Tensor>>,
 }
 
@@ -99,27 +102,27 @@ struct Recording {
     values: usize,
 }
 
-/// Records operations while they run and walks them back once.
+/// Records operations while they run, and then runs backward once.
 pub struct Tape<'a> {
     parameters: &'a Parameters,
     recording: Option<RefCell<Recording>>,
     saved_tensors: SavedTensors,
     cancel: Cancel,
     kernels: Kernels,
-    /// A dry run records where this tape's operations begin.
+    /// True in a dry run, which records where this tape's operations begin.
     marks_operations: bool,
-    /// Another run's branches, or its own recorded; neither where training trains.
+    /// Set when kinks are recorded or followed; never in training.
     kinks: Option<KinkCursor>,
 }
 
 impl<'a> Tape<'a> {
-    /// A tape that records: training.
+    /// A tape that records, for training.
     pub fn record(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
         Tape::record_with_limit(parameters, cancel, kernels, None)
     }
 
-    /// A tape that records until its operations would keep more than `limit_bytes` for the walk back. The next operation then
-    /// fails as on a device without memory: [`TapeError::Memory`].
+    /// A tape that records until its operations have saved more than `limit_bytes`. The next
+    /// operation then fails as on a device without memory: [`TapeError::Memory`].
     pub fn record_with_limit(
         parameters: &'a Parameters,
         cancel: Cancel,
@@ -142,7 +145,7 @@ impl<'a> Tape<'a> {
         Tape::record_sharing(parameters, cancel, kernels, saved_tensors)
     }
 
-    /// A tape that counts what it keeps with another one of the same parameters.
+    /// A tape that adds to the count of another tape with the same parameters.
     pub(crate) fn record_sharing(
         parameters: &'a Parameters,
         cancel: Cancel,
@@ -164,7 +167,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// A tape that records nothing: evaluation, and the first run of a checkpointed block.
+    /// A tape that records nothing, for evaluation and for the first run of a checkpointed block.
     pub fn forward_only(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
         Tape {
             parameters,
@@ -177,7 +180,8 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// This tape for a checkpointed block, whose operations count as one operation of the outer tape.
+    /// This tape for a checkpointed block, whose operations count as one operation of the outer
+    /// tape.
     pub(crate) fn inside_checkpoint(self) -> Self {
         Tape {
             marks_operations: false,
@@ -185,7 +189,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// The same tape with its branches recorded, or another run's taken.
+    /// This tape with a position in a kink log.
     pub(crate) fn with_kinks(self, kinks: Option<KinkCursor>) -> Self {
         Tape { kinks, ..self }
     }
@@ -194,8 +198,8 @@ impl<'a> Tape<'a> {
         self.kinks.as_ref()
     }
 
-    /// A parameter as a value; a frozen one is a constant. A quantized matrix comes in full: whoever knows a form for it asks
-    /// [`Tape::quantized`] first.
+    /// A parameter as a value. A frozen one is a constant; a quantized matrix is dequantized.
+    /// Callers that can use the codes call [`Tape::quantized`] first.
     pub fn parameter(&self, id: ParameterId) -> Value {
         match self.parameters.place(id) {
             Place::Trained(index) => Value {
@@ -210,7 +214,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// A frozen matrix in bits, where this parameter is one.
+    /// The quantized matrix of a parameter, if it is one.
     pub fn quantized(&self, id: ParameterId) -> Option<&'a Quantized> {
         match self.parameters.place(id) {
             Place::Frozen(index) => match self.parameters.frozen_at(index) {
@@ -221,13 +225,13 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Some parameter trains whose name begins with `prefix`.
+    /// True if a parameter whose name begins with `prefix` is trained.
     pub fn trains_under(&self, prefix: &str) -> bool {
         let mut trained = self.parameters.iter();
         trained.any(|parameter| parameter.name.starts_with(prefix))
     }
 
-    /// Makes a tensor a value that gets a gradient.
+    /// Makes a value that gets a gradient.
     pub fn variable(&self, tensor: Tensor) -> Value {
         let id = self.recording.as_ref().map(|r| r.borrow_mut().next());
         Value {
@@ -237,17 +241,17 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Bytes that recorded operations keep now.
+    /// Bytes that recorded operations save now.
     pub fn saved_bytes(&self) -> u64 {
         self.saved_tensors.bytes()
     }
 
-    /// Most bytes that recorded operations kept at once.
+    /// Peak bytes that recorded operations have saved.
     pub fn peak_saved_bytes(&self) -> u64 {
         self.saved_tensors.peak_bytes()
     }
 
-    /// The count of what is kept, for whoever wants it during and after the walk back.
+    /// The count of saved tensors, readable during and after the backward pass.
     pub fn saved_tensors(&self) -> &SavedTensors {
         &self.saved_tensors
     }
@@ -268,7 +272,8 @@ impl<'a> Tape<'a> {
         self.kernels
     }
 
-    /// Every operation begins here: a raised cancel flag ends the piece, and so does a limit that was reached.
+    /// Begins an operation. Fails if the micro-batch was cancelled or the limit of saved bytes is
+    /// exceeded.
     pub(crate) fn poll(&self) -> Result<()> {
         if self.marks_operations {
             dry_run::mark_operation();
@@ -279,12 +284,12 @@ impl<'a> Tape<'a> {
         self.saved_tensors.check()
     }
 
-    /// True when any of these values needs a gradient: only then is anything saved.
+    /// True if any of these values needs a gradient; only then does an operation save anything.
     pub(crate) fn records(&self, inputs: &[&Value]) -> bool {
         self.recording.is_some() && inputs.iter().any(|v| v.id.is_some())
     }
 
-    /// Puts an operation on the tape. `saved` names every tensor that `backward` holds.
+    /// Records an operation. `saved` lists all tensors that `backward` holds.
     pub(crate) fn push<F>(&self, output: Tensor, saved: &[&Tensor], backward: F) -> Value
     where
         F: FnOnce(Tensor, &mut Gradients) -> Result<()> + 'static,
@@ -307,7 +312,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Walks back from the roots, each with its gradient, to the parameters and `inputs`.
+    /// Runs backward from the roots, each with its gradient, to the parameters and to `inputs`.
     pub(crate) fn backward_from(
         &self,
         roots: Vec<(Value, Tensor)>,
@@ -347,8 +352,9 @@ impl<'a> Tape<'a> {
         })
     }
 
-    /// Gradients of the sum of `roots` by parameter, in order. Consumes the tape: activations are freed on the way.
-    /// A root is a scalar; losses of several terms are several roots, each with its factor.
+    /// The gradients of the sum of `roots`, by position of the parameter. Consumes the tape and
+    /// frees activations on the way. Each root is a scalar with a factor; a loss with several terms
+    /// has several roots.
     pub fn backward(self, roots: Vec<(Value, f64)>) -> Result<Vec<Option<Tensor>>> {
         let seeded = roots
             .into_iter()

@@ -1,6 +1,6 @@
-//! Activations. `relu(x) = max(x, 0)`; saved: its output, which the next operation keeps anyway.
-//! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved: `x`,
-//! from which whoever needs the output computes it again.
+//! Activations. `relu(x) = max(x, 0)`; saved: its output, which the next operation saves anyway.
+//! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved:
+//! `x`, from which operations that need the output recompute it.
 
 use super::Form;
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
@@ -13,15 +13,15 @@ use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
-/// What follows a norm, element by element.
+/// An activation after a norm, element by element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
     None,
     /// `max(x, 0)`.
     Relu,
-    /// The tanh form of the Gaussian error linear unit. Smooth: rounding stays rounding, where the kink of a ReLU lets it
-    /// grow from step to step.
+    /// The tanh form of the Gaussian error linear unit. It is smooth, so rounding errors stay
+    /// small; at the kink of a ReLU they can grow from step to step.
     Gelu,
 }
 
@@ -35,7 +35,7 @@ impl Tape<'_> {
         }
     }
 
-    /// `max(x, 0)`, element by element; its derivative at 0 is 0. NaN passes both ways.
+    /// `max(x, 0)`, element by element; the derivative at 0 is 0. NaN passes forward and backward.
     pub fn relu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         if let Some(ways) = self.recorded_ways(Kink::Relu, x.tensor().elem_count())? {
@@ -46,7 +46,7 @@ impl Tape<'_> {
             x.tensor(),
             (form, Function::Relu),
             composed_relu,
-            // Written so that NaN passes: a comparison with it is false.
+            // Written so that NaN passes: any comparison with it is false.
             |x: f64| if x < 0.0 { 0.0 } else { x },
             |x: f32| if x < 0.0 { 0.0 } else { x },
         )?;
@@ -74,7 +74,7 @@ impl Tape<'_> {
         }))
     }
 
-    /// `x` where the run that this one follows rose, else 0.
+    /// ReLU with the sides of the followed run: `x` where its value passed, otherwise 0.
     fn relu_with_kinks(&self, x: &Value, ways: Vec<u8>) -> Result<Value> {
         let xs = to_f64(x.tensor())?;
         let others = xs.iter().zip(&ways);
@@ -123,13 +123,13 @@ impl Tape<'_> {
     }
 }
 
-/// `max(x, 0)`, chosen by a comparison that is false for NaN: the stock function turns NaN into 0.
+/// `max(x, 0)`, by a comparison that is false for NaN: candle's own function turns NaN into 0.
 pub(super) fn composed_relu(x: &Tensor) -> Result<Tensor> {
     let zeros = x.zeros_like()?;
     Ok(x.lt(&zeros)?.where_cond(&zeros, x)?)
 }
 
-/// `dy` where `max(x, 0)` rises; `x` or its output.
+/// `dy` where `max(x, 0)` passes its input, otherwise 0. `x` may be the input or the output.
 pub(super) fn composed_relu_slope(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let zeros = dy.zeros_like()?;
     Ok(x.le(&x.zeros_like()?)?.where_cond(&zeros, dy)?)
@@ -163,7 +163,7 @@ fn pointwise(
 
 /// `sqrt(2 / pi)`.
 const ROOT: f64 = 0.797_884_560_802_865_4;
-/// The cubic's factor.
+/// The factor of the cubic term.
 const CUBIC: f64 = 0.044_715;
 
 #[inline(always)]
@@ -181,7 +181,7 @@ pub(super) fn gelu_slope<T: Float>(x: T) -> T {
     gelu_and_slope(x).1
 }
 
-/// [`gelu`] and its derivative, by one tangent.
+/// [`gelu`] and its derivative, with one tanh for both.
 #[inline(always)]
 pub(super) fn gelu_and_slope<T: Float>(x: T) -> (T, T) {
     let half = T::from_constant(0.5);

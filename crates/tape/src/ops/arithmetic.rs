@@ -1,5 +1,6 @@
-//! Sums and factors. `add`: `x + y` of equal shape; both gradients are `dy` itself. `add_repeated`: `x + p` for every
-//! sample, `p` without the first axis; `dp` sums `dy` over samples. `scale`: `c x`. Nothing is saved.
+//! Sums and factors. `add`: `x + y` of equal shape; both gradients are `dy`. `add_repeated`: `x +
+//! p` for every sample, with `p` lacking the first axis; `dp` sums `dy` over the samples. `scale`:
+//! `c x`. Nothing is saved.
 
 use super::linear::row_sum;
 use super::{Form, expect_shape};
@@ -34,7 +35,7 @@ impl Tape<'_> {
         }))
     }
 
-    /// `x[sample] + p` for every sample: positions, for one.
+    /// `x[sample] + p` for every sample, for example position embeddings.
     pub fn add_repeated(&self, x: &Value, p: &Value) -> Result<Value> {
         self.poll()?;
         expect_shape(

@@ -1,12 +1,14 @@
-//! Multi-head attention (Vaswani et al. 2017) straight from the joint projection: `qkv` [samples, tokens, 3 width] to
-//! [samples, tokens, width]; per head `p = softmax(c q kᵀ)`, `y = p v`, `c = 1 / sqrt(head width)`, optionally causal, and
-//! optionally with a length a sample: keys behind it are not seen, and queries behind it give zero.
+//! Multi-head attention (Vaswani et al. 2017) on the joint projection: `qkv` [samples, tokens, 3
+//! width] to [samples, tokens, width]. Per head `p = softmax(c q kᵀ)`, `y = p v`, `c = 1 /
+//! sqrt(head width)`; optionally causal. Samples may have different lengths: keys beyond a sample's
+//! length are hidden, and queries beyond it give zero.
 //!
-//! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ q`.
-//! Saved: `qkv`, and by size either `p` [samples, heads, tokens, tokens] or `y` and the logarithm of each row's sum
-//! [samples, tokens, heads], from which `p` is computed again in blocks that never leave the cache (Dao et al. 2022). Composed of
-//! tensor primitives, a sequence of up to 512 tokens keeps `p` or nothing, a longer one the output and the sums; on a GPU `qkv` alone, or
-//! `p` where it is no larger than the output.
+//! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ
+//! q`. Saved: `qkv`, and depending on the sizes either `p` [samples, heads, tokens, tokens] or `y`
+//! and the logarithm of each row's sum [samples, tokens, heads], from which `p` is recomputed in
+//! blocks that stay in the cache (Dao et al. 2022). The form composed of tensor primitives saves
+//! `p` or nothing for up to 512 tokens, and the output and the sums for more. A GPU saves `qkv`
+//! alone, or also `p` if it is no larger than the output.
 
 mod cpu_blocks;
 mod composed;
@@ -26,12 +28,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How the width is cut, and what a token may see.
+/// The number of heads, and the mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttentionShape {
-    /// Heads; they divide the width.
+    /// Number of heads; must divide the width.
     pub heads: usize,
-    /// A token sees itself and those before it only.
+    /// A token sees only itself and the tokens before it.
     pub causal: bool,
 }
 
@@ -43,7 +45,7 @@ struct Sizes {
     width: usize,
     heads: usize,
     causal: bool,
-    /// Tokens of each sample that count; all where there is none.
+    /// Tokens per sample without padding; `None` if no sample is padded.
     lengths: Option<Arc<[usize]>>,
 }
 
@@ -56,12 +58,12 @@ impl Sizes {
         1.0 / (self.head() as f64).sqrt()
     }
 
-    /// Tokens of a sample that count.
+    /// Tokens of a sample without padding.
     fn length(&self, sample: usize) -> usize {
         self.lengths.as_ref().map_or(self.tokens, |l| l[sample])
     }
 
-    /// Keys that a sample's query at `row` sees.
+    /// The number of keys that the query at `row` sees.
     fn seen(&self, row: usize, length: usize) -> usize {
         match self.causal {
             true => (row + 1).min(length),
@@ -69,7 +71,8 @@ impl Sizes {
         }
     }
 
-    /// The square of a head is no larger than its output: then saved_tensors it costs less than computing it again.
+    /// True if the weights of a head are no larger than its output: saving them costs less than
+    /// recomputing them.
     fn keeps_square(&self) -> bool {
         self.tokens <= self.head()
     }
@@ -87,13 +90,13 @@ impl Sizes {
     }
 }
 
-/// What backward needs beside `qkv`.
+/// The tensors that the backward pass needs besides `qkv`.
 enum Memory {
     /// All weights.
     Square(Tensor),
     /// The output, and the logarithm of each row's sum.
     Rows(Tensor, Tensor),
-    /// The weights are computed again.
+    /// Nothing: the weights are recomputed.
     Nothing,
 }
 
@@ -113,7 +116,8 @@ impl Tape<'_> {
         self.attend(qkv, shape, None)
     }
 
-    /// Attention of which sample `n` has `lengths[n]` tokens; the rest is padding, unseen, and its output is zero.
+    /// Attention in which sample `n` has `lengths[n]` tokens. The rest is padding: hidden, with an
+    /// output of zero.
     pub fn attention_padded(
         &self,
         qkv: &Value,
@@ -132,7 +136,8 @@ impl Tape<'_> {
         self.attend(qkv, shape, Some(lengths.into()))
     }
 
-    /// A long sequence is worked in blocks: on a GPU by kernels where its heads are not too wide, else of tensor primitives.
+    /// Long sequences are computed in blocks: on a GPU by kernels unless the heads are too wide,
+    /// otherwise by tensor primitives.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
         match self.form(qkv) {
             Form::Device
@@ -189,8 +194,8 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (id, kept) = (qkv.id(), qkv.saved_input());
-        // A GPU has products to spare: its output is computed again by whoever needs it, and what comes with it is held until
-        // backward gets here.
+        // On a GPU, operations that need the output recompute it. The tensors that come with it are
+        // held until the backward pass reaches this operation.
         let held = Rc::new(RefCell::new(None));
         let (memory, again) = match (form, memory) {
             (Form::Device, Memory::Rows(..) | Memory::Nothing) => {

@@ -1,7 +1,8 @@
-//! Average pooling over a square window, [samples, channels, height, width]. What a window's sum is divided by is said by
-//! [`PoolDivisor`]. Backward: each pixel gets its share of the gradient of every window that saw it. Nothing is saved.
+//! Average pooling over a square window, [samples, channels, height, width]. [`PoolDivisor`] says
+//! what the sum of a window is divided by. Backward: each pixel gets its share of the gradient of
+//! every window that contains it. Nothing is saved.
 //!
-//! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns, which any device multiplies.
+//! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns.
 
 use super::{Form, PoolShape, axes, expect_filled};
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
@@ -13,12 +14,12 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What the sum of a window is divided by.
+/// The divisor of a window's sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolDivisor {
-    /// All places of the window, those on the border too: the border counts as zeros.
+    /// The number of places in the window; the border counts as zeros.
     Window,
-    /// The pixels under the window: the border does not count.
+    /// The number of pixels in the window; the border does not count.
     Pixels,
 }
 
@@ -27,7 +28,7 @@ pub enum PoolDivisor {
 struct Line {
     size: usize,
     windows: Vec<Range<usize>>,
-    /// What each window divides by, along this axis.
+    /// The divisor of each window along this axis.
     divisors: Vec<usize>,
 }
 
@@ -71,7 +72,7 @@ impl Line {
 }
 
 impl Tape<'_> {
-    /// The mean of each window. The padding is less than the kernel.
+    /// The mean of each window. The padding must be less than the kernel.
     pub fn avg_pool(&self, x: &Value, shape: PoolShape, divisor: PoolDivisor) -> Result<Value> {
         self.poll()?;
         let [samples, channels, height, width] = axes("avg_pool", "x", x)?;

@@ -1,7 +1,8 @@
-//! Binary cross-entropy with logits, summed over the outputs whose targets are there, never averaged.
+//! Binary cross-entropy with logits, summed over the outputs whose targets are present, never
+//! averaged.
 //!
-//! For an output `z` and its target `t` in 0..1: loss `= max(z, 0) - z t + ln(1 + e^-|z|)`, `dz = sigmoid(z) - t`.
-//! Forward computes the gradient at once. Saved: `dz`, as large as the outputs.
+//! For an output `z` and its target `t` in 0..1: loss `= max(z, 0) - z t + ln(1 + e^-|z|)`, `dz =
+//! sigmoid(z) - t`. The forward pass computes the gradient. Saved: `dz`, as large as the outputs.
 
 use super::Loss;
 use super::activation::composed_relu;
@@ -16,7 +17,8 @@ use candle_core::Tensor;
 struct BinaryCrossEntropy;
 
 impl Tape<'_> {
-    /// Binary cross-entropy of `logits` [samples, ..] against shares in `0.0..=1.0`, one a logit.
+    /// Binary cross-entropy of `logits` [samples, ..] against probabilities in `0.0..=1.0`, one per
+    /// logit.
     pub fn binary_cross_entropy(&self, logits: &Value, targets: RegressionTargets) -> Result<Loss> {
         self.element_loss(logits, targets, &BinaryCrossEntropy)
     }

@@ -1,9 +1,10 @@
-//! Element by element with a second operand that repeats: `x + p`, `x p`. The axes of `p` stand against the last axes of `x`;
-//! each is as large or 1, and where it is 1 or missing `p` repeats: [width] for every row, [samples, 1, 1] for every sample.
+//! Elementwise operations with a broadcast second operand: `x + p`, `x p`. The axes of `p` align
+//! with the last axes of `x`. Each has the same size or 1; where it is 1 or missing, `p` repeats:
+//! [width] for every row, [samples, 1, 1] for every sample.
 //!
-//! Backward of the sum: `dx = dy`; of the product: `dx = dy p`. `dp` is `dy`, or `dy x`, summed over what repeats, in an order
-//! that the shapes fix. Saved: nothing for the sum; for products `x` if `p` needs a gradient, `p` if `x` does,
-//! unless it is cheap to compute again.
+//! Backward of the sum: `dx = dy`; of the product: `dx = dy p`. `dp` is `dy` or `dy x`, summed over
+//! the repeated axes in an order that the shapes determine. Saved: nothing for the sum; for
+//! products `x` if `p` needs a gradient, and `p` if `x` does, unless it is cheap to recompute.
 
 mod plan;
 
@@ -28,13 +29,13 @@ impl Tape<'_> {
         self.broadcast("mul", x, y, Form::Product)
     }
 
-    /// `x + p`, where `p` repeats over the axes in which it has size 1 or none. A wider `p` beside a half `x`, as a bias is, is
-    /// rounded for the sum; its gradient is summed in its own type.
+    /// `x + p`, where `p` repeats over axes of size 1 and over missing axes. A wider `p` beside a
+    /// half `x`, such as a bias, is rounded for the sum; its gradient is summed in its own type.
     pub fn broadcast_add(&self, x: &Value, p: &Value) -> Result<Value> {
         self.broadcast("broadcast_add", x, p, Form::Sum)
     }
 
-    /// `x p`, where `p` repeats over the axes in which it has size 1 or none.
+    /// `x p`, where `p` repeats over axes of size 1 and over missing axes.
     pub fn broadcast_mul(&self, x: &Value, p: &Value) -> Result<Value> {
         self.broadcast("broadcast_mul", x, p, Form::Product)
     }
@@ -64,7 +65,7 @@ impl Tape<'_> {
                             let dp = spread.reduce(&times(&dy, &x.get()?, fused)?, fused)?;
                             sink.add_owned(p_id, dp.reshape(shape)?)?;
                         }
-                        // Where nothing repeats this is `dy` itself.
+                        // If nothing repeats, this is `dy` itself.
                         None => {
                             let dp = spread.reduce(&dy.to_dtype(p_type)?, fused)?;
                             sink.add_shared(p_id, dp.reshape(shape)?)?
@@ -81,7 +82,7 @@ impl Tape<'_> {
     }
 }
 
-/// `a b` of one shape.
+/// `a b` of equal shape.
 fn times(a: &Tensor, b: &Tensor, fused: bool) -> Result<Tensor> {
     if !fused {
         return Ok((a * b)?);

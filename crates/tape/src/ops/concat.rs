@@ -1,4 +1,4 @@
-//! Joining values along any axis. Backward cuts the gradient where they meet. Nothing is saved.
+//! Concatenation along any axis. The backward pass splits the gradient. Nothing is saved.
 
 use super::expect_shape;
 use crate::error::{Result, TapeError};
@@ -6,7 +6,7 @@ use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
 impl Tape<'_> {
-    /// Joins `parts` along `axis`; their other axes are alike.
+    /// Joins `parts` along `axis`. All other axes must be equal.
     pub fn concat_along(&self, parts: &[&Value], axis: usize) -> Result<Value> {
         self.poll()?;
         let Some((first, rest)) = parts.split_first() else {

@@ -1,9 +1,10 @@
-//! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w` [out, in / groups, k, k].
-//! With groups each part of the channels is convolved with its own part of the kernels; as many groups as channels is
-//! depthwise.
+//! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w`
+//! [out, in / groups, k, k]. With groups, each part of the channels is convolved with its own part
+//! of the kernels; as many groups as channels is a depthwise convolution.
 //!
-//! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
-//! Saved: `x` if `w` needs a gradient and `x` is not cheap to compute again, `w` (a parameter: free) if `x` does.
+//! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx =
+//! columnsᵀ(wᵀ dy)`. Saved: `x` if `w` needs a gradient and `x` is not cheap to recompute; `w` (a
+//! parameter: free) if `x` needs one.
 
 mod composed;
 mod gpu;
@@ -23,14 +24,14 @@ use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-/// How the kernel walks over the image.
+/// Stride, padding and groups of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conv2dShape {
     /// Pixels between two positions of the kernel.
     pub stride: usize,
-    /// Zeroes around the image.
+    /// Zeros around the image, in pixels.
     pub padding: usize,
-    /// Parts that channels and kernels are cut into; they divide both.
+    /// Number of groups; must divide the channels and the kernels.
     pub groups: usize,
 }
 
@@ -59,7 +60,7 @@ impl Tape<'_> {
         self.record_conv2d(x, weight, (shape, window), y)
     }
 
-    /// There is no kernel of a GPU for more than its numbers can count.
+    /// Falls back to the composed form if the sizes exceed the 32-bit indices of the GPU kernels.
     fn conv_form(&self, window: &Window, x: &Tensor, weight: &Value) -> Form {
         match self.form(x) {
             Form::Device if !gpu::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
@@ -67,7 +68,7 @@ impl Tape<'_> {
         }
     }
 
-    /// As [`Tape::conv2d`] where nobody reads the numbers of the result: they are left out.
+    /// Records [`Tape::conv2d`] without computing the result, whose values nothing reads.
     pub(crate) fn conv2d_shape_only(
         &self,
         x: &Value,
@@ -136,12 +137,15 @@ impl Tape<'_> {
     }
 }
 
-/// Refuses what does not go together, with both shapes.
+/// Fails if the operands do not fit, with both shapes.
 pub(crate) fn conv2d_fits(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<()> {
     window(x, weight, shape).map(|_| ())
 }
 
-/// The sizes of one sample, or a refusal with both shapes.
+/// The sizes of one sample.
+///
+/// # Errors
+/// The operands do not fit.
 fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     let [_, channels, height, width] = axes("conv2d", "x", x)?;
     expect_filled("conv2d", "x", x)?;
@@ -189,9 +193,9 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     })
 }
 
-/// Calls `work` for each sample's part of `out`: samples side by side when there are enough, else one after the other with
-/// parallel products. The last argument says whether the product itself may use all threads. A piece that is cancelled
-/// meanwhile ends with the sample in hand.
+/// Calls `work` for each sample's part of `out`: samples run in parallel if there are enough,
+/// otherwise one after the other with parallel products. The last argument tells whether the
+/// product may use all threads. A cancelled micro-batch ends with the current sample.
 fn each_sample<T: Float>(
     out: &mut [T],
     size: usize,
@@ -316,7 +320,7 @@ fn input_gradient<T: Float>(
     to_tensor(dx, &[samples, channels, window.height, window.width])
 }
 
-/// Bytes that partial weight gradients may take together.
+/// Bytes for all partial weight gradients together.
 const PARTIAL_BYTES: usize = 32 << 20;
 
 fn weight_gradient<T: Float>(
@@ -328,7 +332,8 @@ fn weight_gradient<T: Float>(
     let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
     let (xs, dys) = (View::<T>::new("conv2d", x)?, View::<T>::new("conv2d", dy)?);
     let (rows, pixels) = (window.rows(), window.pixels());
-    // Chunks of samples are fixed by the shape and added in order: the same sum whatever the threads.
+    // The shape determines the chunks of samples, which are added in order: the sum does not depend
+    // on the number of threads.
     let chunks = (PARTIAL_BYTES / (out * rows * size_of::<T>()).max(1))
         .clamp(2, 8)
         .min(samples.max(1));

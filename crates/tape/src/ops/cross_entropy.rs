@@ -1,9 +1,11 @@
-//! Softmax cross-entropy, summed over rows, never averaged: the effective batch divides once, by [`ClassTargets::weight`].
+//! Softmax cross-entropy, summed over rows, never averaged: the effective batch divides once, by
+//! [`ClassTargets::weight`].
 //!
-//! For row `z`, `K` classes of weights `w`, smoothing `s`, target shares `t` (of a label `[k]`) and `p = softmax(z)`: wanted is
-//! `a = w ((1 - s) t + s / K)`, `A = sum a`, loss `= A logsumexp(z) - sum a z`, `dz = A p - a`. Ignored rows give zeros.
-//! Forward computes the gradient at once. Saved: `dz` [rows, K], for halves in f32: a loss scale must reach it before it is
-//! rounded.
+//! For a row `z` with `K` classes of weights `w`, smoothing `s`, target probabilities `t` (one-hot
+//! for a label) and `p = softmax(z)`: the target is `a = w ((1 - s) t + s / K)`, `A = sum a`, loss
+//! `= A logsumexp(z) - sum a z`, `dz = A p - a`. Ignored rows give zeros. The forward pass computes
+//! the gradient. Saved: `dz` [rows, K], in f32 for half types, because a loss scale must be applied
+//! before it is rounded.
 
 use super::class_targets::{ClassRule, ClassTargets};
 use super::{Form, IGNORED, Loss, axes, expect_filled, loss};
@@ -25,7 +27,8 @@ impl Tape<'_> {
         self.class_cross_entropy(logits, ClassTargets::Labels(labels), &rule)
     }
 
-    /// Cross-entropy of `logits` [rows, classes] against labels or shares, summed over rows, each class by its weight.
+    /// Cross-entropy of `logits` [rows, classes] against labels or probabilities, summed over rows,
+    /// each class with its weight.
     pub fn class_cross_entropy(
         &self,
         logits: &Value,
@@ -92,7 +95,7 @@ fn fused<T: Float>(
             for (i, (loss, (dz, z))) in losses.iter_mut().zip(rows).enumerate() {
                 let row = number * chunk + i;
                 *loss = match (targets, rule.class_weights) {
-                    // The frequent case needs no row of what is wanted.
+                    // The common case needs no row of targets.
                     (ClassTargets::Labels(labels), None) if labels[row] != IGNORED => {
                         let label = labels[row] as usize;
                         let loss = wide(
@@ -116,7 +119,7 @@ fn fused<T: Float>(
     ))
 }
 
-/// `dz` becomes `e^(z - highest)`; returns the highest and the sum.
+/// Sets `dz` to `e^(z - highest)` and returns the highest value and the sum.
 #[inline(always)]
 fn exponentials<T: Float>(z: &[T], dz: &mut [T]) -> (T, T) {
     let highest = lanes::max(z);
@@ -126,7 +129,7 @@ fn exponentials<T: Float>(z: &[T], dz: &mut [T]) -> (T, T) {
     (highest, lanes::sum(dz, |v| v))
 }
 
-/// Loss of one row with a label; `dz` becomes `p - rest`.
+/// The loss of one row with a label; `dz` becomes `p - rest`.
 #[inline(always)]
 fn label_row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) -> T {
     let (highest, total) = exponentials(z, dz);
@@ -135,7 +138,7 @@ fn label_row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) ->
     total.ln() - target
 }
 
-/// Loss of one row of which `wanted` is wanted, adding up to `sum`.
+/// The loss of one row with the targets `wanted`, which add up to `sum`.
 fn wanted_row<T: Float>(z: &[T], dz: &mut [T], wanted: &[f64], sum: f64) -> T {
     if sum == 0.0 {
         dz.fill(T::zero());

@@ -1,7 +1,8 @@
-//! Stochastic depth (Huang et al. 2016): a residual branch is left out for a whole sample with probability `fraction`, and
-//! grows by `1 / (1 - fraction)` for the others. Backward draws the same numbers again. Nothing is saved.
+//! Stochastic depth (Huang et al. 2016): a residual branch is dropped for a whole sample with
+//! probability `fraction`, and scaled by `1 / (1 - fraction)` for the others. The backward pass
+//! draws the same numbers again. Nothing is saved.
 //!
-//! A fraction of 0 does nothing: what evaluation asks for.
+//! A fraction of 0 changes nothing, as evaluation needs.
 
 use super::expect_filled;
 use super::noise::{Noise, NoiseKey, expect_fraction};
@@ -13,7 +14,7 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 impl Tape<'_> {
-    /// Zeroes a `fraction` of the samples of `x` [samples, ..], which ones is said by `key`.
+    /// Zeroes a `fraction` of the samples of `x` [samples, ..]. `key` determines which.
     pub fn drop_path(&self, x: &Value, fraction: f64, key: &NoiseKey) -> Result<Value> {
         self.poll()?;
         expect_fraction("drop_path", fraction)?;
@@ -43,7 +44,7 @@ impl Tape<'_> {
     }
 }
 
-/// Each sample times its factor.
+/// Multiplies each sample by its factor.
 fn by_sample(x: &Tensor, factors: &[f64], fused: bool) -> Result<Tensor> {
     let x = x.contiguous()?;
     if !fused {

@@ -1,8 +1,8 @@
-//! Dropout (Srivastava et al. 2014): each number becomes zero with probability `fraction`, the others grow by
-//! `1 / (1 - fraction)`. Backward draws the same numbers again. Nothing is saved;
-//! whoever needs the output keeps the input and draws again.
+//! Dropout (Srivastava et al. 2014): each value becomes zero with probability `fraction`; the
+//! others are scaled by `1 / (1 - fraction)`. The backward pass draws the same numbers again.
+//! Nothing is saved; operations that need the output save the input and draw again.
 //!
-//! A fraction of 0 does nothing: what evaluation asks for.
+//! A fraction of 0 changes nothing, as evaluation needs.
 
 use super::noise::{Noise, NoiseKey, expect_fraction};
 use super::{Form, expect_filled};
@@ -18,7 +18,8 @@ use rayon::prelude::*;
 use std::rc::Rc;
 
 impl Tape<'_> {
-    /// Zeroes a `fraction` of the numbers of `x` [samples, ..], which ones is said by `key` and their coordinates.
+    /// Zeroes a `fraction` of the values of `x` [samples, ..]. `key` and their coordinates
+    /// determine which.
     pub fn dropout(&self, x: &Value, fraction: f64, key: &NoiseKey) -> Result<Value> {
         self.poll()?;
         expect_fraction("dropout", fraction)?;
@@ -68,7 +69,7 @@ fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> 
     })
 }
 
-/// Two neighbours of a row share one number of its stream.
+/// Two neighbors in a row share one number of its stream.
 fn is_dropped(stream: &Rng, place: usize, limit: u32) -> bool {
     stream.halves(place as u64 / 2)[place % 2] < limit
 }

@@ -1,5 +1,6 @@
-//! What losses of one output against one number share: masks, sums by sample, the gradient computed in forward. Refuses to
-//! know which loss it is. Saved: the gradient, as large as the outputs.
+//! Losses that compare each output with one target: masks, sums per sample, and the gradient
+//! computed in the forward pass. Knows nothing about the loss function. Saved: the gradient, as
+//! large as the outputs.
 
 use super::regression_targets::RegressionTargets;
 use super::{Loss, expect_filled, loss};
@@ -10,22 +11,22 @@ use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-/// A loss of one number, in a loop's body and composed of tensor primitives.
+/// A loss of one output, as the body of a loop and composed of tensor primitives.
 pub(super) trait ElementLoss: Sync {
     const OP: &'static str;
-    /// Which targets are allowed, in a test and in words.
+    /// The allowed targets, as a test and in words.
     const ALLOWED: (fn(f32) -> bool, &'static str);
-    /// Loss and slope of an output.
+    /// The loss and slope of one output.
     fn of<T: Float>(&self, x: T, target: T) -> (T, T);
-    /// Losses and slopes of all outputs.
+    /// The losses and slopes of all outputs.
     fn composed(&self, x: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)>;
 }
 
-/// Any finite number.
+/// Allows any finite number.
 pub(super) const FINITE: (fn(f32) -> bool, &str) = (f32::is_finite, "a finite number");
 
 impl Tape<'_> {
-    /// The sum of `rule` over the outputs `x` [samples, ..] whose targets are there.
+    /// The sum of `rule` over the outputs `x` [samples, ..] whose targets are present.
     pub(super) fn element_loss<L: ElementLoss>(
         &self,
         x: &Value,
@@ -96,7 +97,7 @@ fn composed<L: ElementLoss>(
         .collect();
     let there = Tensor::from_vec(there, x.dims(), x.device())?;
     let (losses, dx) = rule.composed(x, &values)?;
-    // SelectedDevice, not multiplied: an output without a target may be infinite.
+    // Selected, not multiplied: an output without a target may be infinite.
     let zeros = x.zeros_like()?;
     let losses = there.where_cond(&losses, &zeros)?;
     let per_sample = losses.reshape((x.dim(0)?, ()))?.sum(1)?;

@@ -1,8 +1,8 @@
 //! Embedding: row `ids[i]` of `weight` [vocabulary, width] for every token: [.., width].
 //!
-//! Backward: each used row sums the gradients of its tokens in token order, rows side by side; unused rows are zero. Where the
-//! weight has a gradient already, as that of a tied head, the rows are added there: a second whole gradient never exists.
-//! Nothing is saved but the ids.
+//! Backward: each used row sums the gradients of its tokens in token order, rows in parallel;
+//! unused rows are zero. If the weight already has a gradient, such as that of a tied head, the
+//! rows are added to it, so that a second gradient of that size never exists. Saved: only the ids.
 
 use super::{Form, axes};
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
@@ -16,7 +16,7 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 impl Tape<'_> {
-    /// Looks up `ids`, which have the axes `shape`, in `weight` [vocabulary, width].
+    /// Looks up `ids`, which have the shape `shape`, in `weight` [vocabulary, width].
     pub fn embedding(&self, weight: &Value, ids: &[u32], shape: &[usize]) -> Result<Value> {
         self.poll()?;
         let [vocabulary, width] = axes("embedding", "weight", weight)?;
@@ -73,7 +73,7 @@ impl Tape<'_> {
     }
 }
 
-/// Tokens by row, each row's in token order: a counting sort.
+/// Tokens grouped by row, in token order: a counting sort.
 struct ByRow {
     begins: Vec<usize>,
     tokens: Vec<usize>,
@@ -114,7 +114,7 @@ fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> 
     })
 }
 
-/// Adds the rows' gradients to a gradient [vocabulary, width] that nobody else holds.
+/// Adds the rows' gradients to a gradient [vocabulary, width] that nothing else holds.
 fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let (vocabulary, width) = held.dims2()?;
     let by_row = ByRow::of(ids, vocabulary);
@@ -138,15 +138,16 @@ fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     })
 }
 
-/// A gradient that a kernel may add rows to.
+/// True if a kernel may add rows to this gradient.
 fn fits(held: &Tensor) -> bool {
     held.dtype() == DType::F32 && held.is_contiguous()
 }
 
-/// Tokens of a run: a row that many tokens use is summed by many.
+/// Tokens per run: the tokens of a frequent row are summed in parallel.
 const RUN: usize = 64;
 
-/// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU: each row's tokens in runs, the runs in order.
+/// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU: each row's tokens in runs, and
+/// the runs in order.
 fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let by_row = ByRow::of(ids, dw.dim(0)?);
     let (mut begins, mut firsts, mut used) = (vec![0], vec![0], Vec::new());
@@ -166,7 +167,7 @@ fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     }
     let tokens: Vec<u32> = by_row.tokens.iter().map(|&token| token as u32).collect();
     let sizes = [tokens.len(), begins.len(), firsts.len(), used.len()];
-    // One copy to the device for all four.
+    // One copy to the device for all four lists.
     let all = Tensor::new([tokens, begins, firsts, used].concat(), dw.device())?;
     let at = |i: usize| all.narrow(0, sizes[..i].iter().sum(), sizes[i]);
     let sums = rows::run_sums(dy, &at(0)?, &at(1)?)?;

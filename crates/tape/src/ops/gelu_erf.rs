@@ -1,6 +1,7 @@
-//! The exact Gaussian error linear unit (Hendrycks and Gimpel 2016): `y = x P(x)`, `P` the normal distribution's share below
-//! `x`. BERT and ViT weights are trained with this form. Backward: `dx = dy (P(x) + x e^(-x²/2) / sqrt(2 pi))`. Saved: `x`,
-//! from which whoever needs the output computes it again.
+//! The exact Gaussian error linear unit (Hendrycks and Gimpel 2016): `y = x P(x)`, with `P` the
+//! cumulative normal distribution. BERT and ViT weights are trained with this form. Backward: `dx =
+//! dy (P(x) + x e^(-x²/2) / sqrt(2 pi))`. Saved: `x`, from which operations that need the output
+//! recompute it.
 
 use super::pointwise::{Keeps, Pointwise};
 use crate::cpu::Float;

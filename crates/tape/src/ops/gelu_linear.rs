@@ -1,9 +1,11 @@
-//! Second half of a feed-forward branch: `y = r + gelu(x + a) Wᵀ + b`, `x` [.., inputs] a product whose bias `a` [inputs] is still to
-//! be added, `W` [outputs, inputs], `b` [outputs], `r` as `y`. Gelu is the tanh form.
+//! The second half of a feed-forward branch: `y = r + gelu(x + a) Wᵀ + b`, with `x` [.., inputs] a
+//! product whose bias `a` [inputs] has not been added yet, `W` [outputs, inputs], `b` [outputs] and
+//! `r` shaped like `y`. Gelu is the tanh form.
 //!
-//! Backward with `h = gelu(x + a)`, `dh = dy W`: `dx = dh gelu'(x + a)`, `da` its sum over rows, `dW = dyᵀ h`, `db` the sum of `dy`
-//! over rows, `dr = dy`. One pass makes `h`, `dx` and `da`, with one tangent for both. Saved: `x`, and `W` (a parameter: free). On a GPU
-//! `h` takes the place of `dh`, and `dx` that of `x` where nobody else reads it.
+//! Backward with `h = gelu(x + a)`, `dh = dy W`: `dx = dh gelu'(x + a)`, `da` its sum over rows,
+//! `dW = dyᵀ h`, `db` the sum of `dy` over rows, `dr = dy`. One pass computes `h`, `dx` and `da`,
+//! with one tanh for both. Saved: `x`, and `W` (a parameter: free). On a GPU `h` overwrites `dh`,
+//! and `dx` overwrites `x` if nothing else reads it.
 
 use super::activation::gelu_and_slope;
 use super::linear::{Added, add_weight_gradient, expect_fit, forward, inner, row_sum};
@@ -23,15 +25,15 @@ use rayon::prelude::*;
 pub struct GeluLinear {
     /// [.., inputs]: a product without its bias.
     pub x: Value,
-    /// Nobody else reads the numbers of `x`: backward may write its gradient there.
+    /// Nothing else reads `x`: the backward pass may overwrite it with its gradient.
     pub x_is_spent: bool,
-    /// [inputs]: that bias.
+    /// [inputs]: the bias of `x`.
     pub x_bias: Value,
     /// [outputs, inputs].
     pub weight: Value,
     /// [outputs].
     pub bias: Value,
-    /// [.., outputs]: what the branch is added to.
+    /// [.., outputs]: added to the result.
     pub residual: Value,
 }
 
@@ -67,7 +69,7 @@ impl Tape<'_> {
         self.record_gelu_linear(operands, y.reshape(residual.dims())?)
     }
 
-    /// As [`Tape::gelu_linear`] where nobody reads the numbers of the result: they are left out.
+    /// Records [`Tape::gelu_linear`] without computing the result, whose values nothing reads.
     pub(crate) fn gelu_linear_shape_only(&self, operands: &GeluLinear) -> Result<Value> {
         self.poll()?;
         operands.expect_fit()?;
@@ -138,7 +140,7 @@ impl Tape<'_> {
 }
 
 impl GeluLinear {
-    /// Refuses what does not go together, with both shapes.
+    /// Fails if the operands do not fit, with both shapes.
     pub(crate) fn expect_fit(&self) -> Result<()> {
         expect_fit(
             "linear",
@@ -150,7 +152,7 @@ impl GeluLinear {
         expect_shape("gelu_linear", "x_bias", &self.x_bias, &[self.sizes().1])
     }
 
-    /// Rows of `x`, and their width.
+    /// The rows of `x` and their width.
     fn sizes(&self) -> (usize, usize) {
         let inputs = *self.x.dims().last().unwrap_or(&0);
         (self.x.tensor().elem_count() / inputs.max(1), inputs)
@@ -180,7 +182,7 @@ fn activated<T: Float>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     to_tensor(h, x.dims())
 }
 
-/// Turns `dh` into `dx` where it stands; gives `h` and `da`.
+/// Turns `dh` into `dx` in place and returns `h` and `da`.
 fn backward<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tensor, Tensor)> {
     let (xs, a) = (
         View::<T>::new("gelu_linear", x)?,

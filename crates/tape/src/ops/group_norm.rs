@@ -1,9 +1,10 @@
-//! Group norm (Wu and He 2018): the channels of each sample are normalised in groups, then scaled and shifted by channel,
-//! and passed through an activation where one follows. No sample ever sees another, so a split cannot change it.
+//! Group norm (Wu and He 2018): the channels of each sample are normalized in groups, then scaled
+//! and shifted per channel, and passed through an optional activation. Samples do not affect each
+//! other, so a split cannot change the result.
 //!
-//! `n = (x - mean) r`, `z = n w + b`, `y = f(z)`. Backward with `dz = dy f'(z)`, `g = dz w`: `dx = r (g - mean(g) - n mean(g n))`
-//! over the group, `dw = sum dz n`, `db = sum dz`. Saved: `x`, and `mean` and `r` of each group; from these whoever needs `y`
-//! computes it again.
+//! `n = (x - mean) r`, `z = n w + b`, `y = f(z)`. Backward with `dz = dy f'(z)`, `g = dz w`: `dx =
+//! r (g - mean(g) - n mean(g n))` over the group, `dw = sum dz n`, `db = sum dz`. Saved: `x`, and
+//! the mean and `r` of each group, from which operations that need `y` recompute it.
 
 mod composed;
 mod fused;
@@ -16,7 +17,7 @@ use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
-/// Sizes of one call: channels, pixels a channel, groups; and what is added to a variance.
+/// Sizes of one call: channels, pixels per channel, groups; and the epsilon of the variance.
 #[derive(Clone, Copy)]
 struct Sizes {
     channels: usize,
@@ -35,7 +36,7 @@ impl Sizes {
     }
 }
 
-/// A norm's parameters, and the form that runs.
+/// The parameters of a norm, and the form that runs.
 #[derive(Clone)]
 struct Norm {
     sizes: Sizes,
@@ -49,8 +50,8 @@ struct Norm {
 type Slopes = (Tensor, Tensor, Tensor);
 
 impl Tape<'_> {
-    /// Normalises `x` [samples, channels, height, width] in `groups` and applies `activation`; `weight` and `bias` are
-    /// [channels].
+    /// Normalizes `x` [samples, channels, height, width] in `groups` and applies `activation`;
+    /// `weight` and `bias` are [channels].
     pub fn group_norm(
         &self,
         x: &Value,
@@ -116,7 +117,7 @@ impl Tape<'_> {
 }
 
 impl Norm {
-    /// The sizes as a GPU's kernels take them.
+    /// The sizes in the form that GPU kernels take.
     fn groups(&self) -> images::Groups {
         images::Groups {
             channels: self.sizes.channels,
@@ -130,7 +131,7 @@ impl Norm {
         }
     }
 
-    /// Mean and `r` of each group, [samples, groups, 2].
+    /// The mean and `r` of each group, [samples, groups, 2].
     fn moments(&self, x: &Tensor) -> Result<Tensor> {
         match self.form {
             Form::Device => return images::group_moments(x, self.groups(), self.sizes.epsilon),

@@ -1,6 +1,7 @@
-//! A choice with a gradient (Jang et al. 2016; Maddison et al. 2016): `p = softmax((x + g) / temperature)` over the last axis,
-//! `g = -ln(-ln u)` with `u` uniform, one number a coordinate. Straight through, the output is the one-hot vector of the
-//! largest `p` (of equal ones the first) and the gradient is that of `p`.
+//! A differentiable choice (Jang et al. 2016; Maddison et al. 2016): `p = softmax((x + g) /
+//! temperature)` over the last axis, with `g = -ln(-ln u)` and `u` uniform, one number per
+//! coordinate. The hard form is straight-through: the output is the one-hot vector of the largest
+//! `p` (the first one in a tie), and the gradient is that of `p`.
 //!
 //! Backward: `dx = p (dy - sum dy p) / temperature`. Saved: `p`, which is the soft output itself.
 
@@ -15,17 +16,18 @@ use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
-/// What a choice gives forward. Backward is the same for both.
+/// The output of a choice. The gradient is the same for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Shares that add up to 1.
+    /// Probabilities that add up to 1.
     Soft,
-    /// 1 for the largest, 0 for the others.
+    /// 1 for the chosen ones, 0 for the others.
     Hard,
 }
 
 impl Tape<'_> {
-    /// Chooses over the last axis of `logits` [samples, .., classes] with noise that `key` and the coordinates name.
+    /// Chooses over the last axis of `logits` [samples, .., classes], with noise determined by
+    /// `key` and the coordinates.
     pub fn gumbel_softmax(
         &self,
         logits: &Value,
@@ -81,7 +83,8 @@ impl Tape<'_> {
     }
 }
 
-/// Standard Gumbel noise; the uniform number is moved by half a step, so that neither logarithm is infinite.
+/// Standard Gumbel noise. The uniform number is shifted by half a step, so that neither logarithm
+/// is infinite.
 fn gumbel(stream: &Rng, index: usize) -> f64 {
     let uniform = stream.uniform(index as u64) + 0.5 / (1u64 << 53) as f64;
     // Above 1 - 2^-53 the sum rounds to 1.

@@ -1,8 +1,10 @@
-//! Layer norm over the last axis (Ba, Kiros, Hinton 2016): `y = (x - mean) r w + b`, `r = 1 / sqrt(variance + epsilon)`.
+//! Layer norm over the last axis (Ba, Kiros, Hinton 2016): `y = (x - mean) r w + b`, `r = 1 /
+//! sqrt(variance + epsilon)`.
 //!
-//! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy n`, `db = sum dy`. Where `x`
-//! has a gradient already, as that of a residual sum, `dx` is added to it in the same pass.
-//! Saved: `x`; mean and `r` are computed again, which costs less than saved_tensors anything, and so is `y` for whoever needs it.
+//! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy
+//! n`, `db = sum dy`. If `x` already has a gradient, such as that of a residual sum, `dx` is added
+//! to it in the same pass. Saved: `x`. The mean and `r` are recomputed, which costs less than
+//! saving them; operations that need `y` recompute it too.
 
 use super::{Form, expect_shape};
 use crate::cpu::{
@@ -17,7 +19,8 @@ use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
 impl Tape<'_> {
-    /// Normalises each row of `x` [.., width], then scales by `weight` [width] and shifts by `bias` [width].
+    /// Normalizes each row of `x` [.., width], then scales by `weight` [width] and shifts by `bias`
+    /// [width].
     pub fn layer_norm(
         &self,
         x: &Value,
@@ -89,7 +92,7 @@ fn forward(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64, form: Form)
     })
 }
 
-/// The composed form: normalised rows and `r`.
+/// The composed form: normalized rows and `r`.
 fn normalise(x: &Tensor, epsilon: f64) -> Result<(Tensor, Tensor)> {
     let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
     let r = (centred.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?

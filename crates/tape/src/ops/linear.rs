@@ -1,8 +1,9 @@
-//! Linear map: `y = x Wᵀ + b`, `x` [.., inputs], `W` [outputs, inputs], `b` [outputs]; or `y = r + x Wᵀ + b`, `r` as `y`: what a
-//! residual branch ends with, the sum without a pass of its own.
+//! Linear layer: `y = x Wᵀ + b`, with `x` [.., inputs], `W` [outputs, inputs], `b` [outputs]; or `y
+//! = r + x Wᵀ + b` with `r` shaped like `y`, the end of a residual branch without a separate pass
+//! for the sum.
 //!
-//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`, `dr = dy`. Saved: `x` if `W` needs a gradient and `x` is not
-//! cheap to compute again, `W` (a parameter: free) if `x` does.
+//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`, `dr = dy`. Saved: `x` if `W`
+//! needs a gradient and `x` is not cheap to recompute; `W` (a parameter: free) if `x` needs one.
 
 use super::{Form, expect_shape};
 use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, to_tensor, with_float};
@@ -80,7 +81,7 @@ impl Tape<'_> {
     }
 }
 
-/// Refuses what does not go together, with both shapes; gives the width of the result.
+/// Fails if the operands do not fit, with both shapes; returns the width of the result.
 pub(super) fn expect_fit(
     op: &'static str,
     x: &Value,
@@ -101,7 +102,7 @@ pub(super) fn expect_fit(
     Ok(outputs)
 }
 
-/// What backward needs.
+/// The tensors of the backward pass.
 struct Past {
     ids: [Option<usize>; 3],
     x: Option<SavedInput>,
@@ -134,16 +135,16 @@ impl Past {
     }
 }
 
-/// What is added to a product.
+/// The addends of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Added<'a> {
-    /// To each row.
+    /// Added to each row.
     pub bias: Option<&'a Tensor>,
     /// As large as the product.
     pub residual: Option<&'a Tensor>,
 }
 
-/// `x Wᵀ` of rows, and what is added.
+/// `x Wᵀ` plus the addends.
 pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> Result<Tensor> {
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     if let (Form::Device, Some(bias)) = (form, added.bias) {
@@ -174,7 +175,8 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
     })
 }
 
-/// Writes what is added first, so that the product is added to it: no pass of its own. Gives what of `y` the product keeps.
+/// Writes the addends to `y` before the product is added to them. Returns the factor with which the
+/// product keeps `y`: 0 or 1.
 fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
     let contiguous = added.residual.map(Tensor::contiguous).transpose()?;
     let view = |t| View::<T>::new("linear", t);
@@ -210,7 +212,7 @@ fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T>
     Ok(T::from_constant(1.0))
 }
 
-/// `a b` of two matrices, the first contiguous or the transpose of a contiguous one.
+/// `a b` of two matrices; `a` is contiguous or the transpose of a contiguous one.
 pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
     match form {
         Form::Device => return gpu_product(a, b),
@@ -229,7 +231,8 @@ pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
     })
 }
 
-/// `dW = dyᵀ x` to where it belongs. A GPU sums it in f32, and onto a gradient that is there already without memory of its own.
+/// Adds `dW = dyᵀ x` to the gradient of the weight. A GPU sums it in f32 and, if there is a
+/// gradient already, in place.
 pub(super) fn add_weight_gradient(
     sink: &mut Gradients,
     id: Option<usize>,

@@ -1,9 +1,10 @@
-//! Head and loss in one: cross-entropy of `x Wᵀ` against targets, in chunks of rows, so that the [rows, vocabulary] scores
-//! never exist whole. Summed over rows, never averaged.
+//! Head and loss in one: cross-entropy of `x Wᵀ` against targets, in chunks of rows, so that the
+//! [rows, vocabulary] scores never exist as a whole. Summed over rows, never averaged.
 //!
-//! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz W`, `dW += dzᵀ x`.
-//! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width]. Halves are widened: all of it is
-//! f32, since a loss scale comes only after the products. On a GPU bf16, which needs no scale, goes into the products as it is.
+//! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz
+//! W`, `dW += dzᵀ x`. The forward pass computes the gradients. Saved: `dx` [rows, width] and `dW`
+//! [vocabulary, width]. Half types are widened and everything is f32, because a loss scale is
+//! applied only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
 use super::{Form, Loss, axes, expect_filled, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide, with_float};
@@ -17,22 +18,22 @@ use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
 
-/// Scores of one chunk, in elements: they stay in the processor's outer cache.
+/// Elements of a chunk's scores: they stay in the processor's outer cache.
 const CHUNK_ELEMENTS: usize = 1 << 20;
-/// The same for a GPU, whose products need many rows: 32 MiB in f32.
+/// Elements of a chunk's scores on a GPU, whose products need many rows: 32 MiB in f32.
 const DEVICE_ELEMENTS: usize = 1 << 23;
 /// A target that does not count.
 pub const IGNORED: u32 = u32::MAX;
 
-/// What one call gives beside its value.
+/// The result of one call besides its value.
 struct Outcome {
     per_row: Tensor,
     gradients: Option<(Tensor, Tensor)>,
 }
 
 impl Tape<'_> {
-    /// Cross-entropy of the scores `x Wᵀ`, `x` [rows, width], `weight` [vocabulary, width]. Rows whose target is
-    /// [`IGNORED`] cost nothing and get no gradient.
+    /// Cross-entropy of the scores `x Wᵀ`, with `x` [rows, width] and `weight` [vocabulary, width].
+    /// Rows with the target [`IGNORED`] have no loss and no gradient.
     pub fn linear_cross_entropy(&self, x: &Value, weight: &Value, targets: &[u32]) -> Result<Loss> {
         self.poll()?;
         expect_filled("linear_cross_entropy", "x", x)?;
@@ -85,7 +86,7 @@ impl Tape<'_> {
         };
         let (x_id, w_id) = (x.id(), weight.id());
         let sum = self.push(total, &[&dx.clone(), &dw.clone()], move |factor, sink| {
-            // A scalar read back: one GPU sync a loss term.
+            // Reads a scalar back: one GPU sync per loss term.
             let factor = to_f64(&factor)?[0];
             let scaled =
                 |t: Tensor| -> Result<Tensor> { Ok(if factor == 1.0 { t } else { (t * factor)? }) };
@@ -168,7 +169,7 @@ fn fused<T: Float>(
     })
 }
 
-/// Loss of one row; turns its scores into their gradient.
+/// The loss of one row; turns its scores into their gradient.
 #[inline(always)]
 fn row<T: Float>(z: &mut [T], target: u32) -> T {
     if target == IGNORED {
@@ -184,8 +185,9 @@ fn row<T: Float>(z: &mut [T], target: u32) -> T {
     total.ln() + highest - wanted
 }
 
-/// Products of the device, and one kernel from scores to their gradient. The sums are f32; bf16 operands stay as they are, whose
-/// range is that of f32, and so does what the products read of the scores' gradient.
+/// Products of the device, and one kernel that turns scores into their gradient. Sums are f32. bf16
+/// operands stay bf16, which has the range of f32, and so does the gradient of the scores that the
+/// products read.
 fn by_kernels(
     x: &Tensor,
     weight: &Tensor,
@@ -219,7 +221,7 @@ fn by_kernels(
     })
 }
 
-/// Chunks one after the other; one chunk is all.
+/// Concatenates the chunks.
 fn joined(mut chunks: Vec<Tensor>) -> Result<Tensor> {
     Ok(match chunks.len() {
         1 => chunks.swap_remove(0),

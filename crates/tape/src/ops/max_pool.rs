@@ -1,5 +1,6 @@
-//! Max pooling: the largest value under each position of a square window, [samples, channels, height, width]. Outside the
-//! image counts as minus infinity; of equal values the first gets the gradient. Saved: one byte an output, which value it was.
+//! Max pooling: the largest value at each position of a square window, [samples, channels, height,
+//! width]. Outside the image counts as minus infinity; in a tie the first value gets the gradient.
+//! Saved: one byte per output, the place of its value in the window.
 
 use super::{Form, axes};
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
@@ -13,7 +14,7 @@ use crate::tape::{Tape, Value};
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
-/// How the window walks over the image.
+/// Size, stride and padding of a pooling window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolShape {
     /// Side of the window, at most 15.
@@ -34,7 +35,7 @@ struct Plane {
 }
 
 impl Plane {
-    /// Outputs of a row whose place `j` of the window lies inside the image.
+    /// The outputs of a row for which place `j` of the window lies inside the image.
     fn inside(&self, j: usize) -> std::ops::Range<usize> {
         let s = self.shape;
         let from = s.padding.saturating_sub(j).div_ceil(s.stride);
@@ -43,9 +44,9 @@ impl Plane {
         from.min(to)..to
     }
 
-    /// The largest value under each output of row `y`, and which place of the window it was: the first of equals. A value that
-    /// is not a number counts as larger than any. Places are numbers of the same width as values while they are compared, and
-    /// values stand side by side: so whole vectors are compared.
+    /// The largest value of each output of row `y`, and its place in the window, the first one in a
+    /// tie. NaN counts as larger than any number. Places are compared as floats of the same width
+    /// as the values, so that the loop is vectorized.
     #[inline(always)]
     fn row<T: Element>(
         &self,
@@ -64,7 +65,7 @@ impl Plane {
         for (nth, (i, row)) in rows.enumerate() {
             let line = &image[row * self.width..][..self.width];
             if nth == 0 {
-                // Where nothing is larger than minus infinity the first place stands.
+                // If nothing is larger than minus infinity, the first place wins.
                 for j in (0..s.kernel).rev() {
                     numbers[self.inside(j)].fill(T::from_constant((i * s.kernel + j) as f64));
                 }
@@ -95,14 +96,14 @@ impl Plane {
         self.out_height * self.out_width
     }
 
-    /// The pixel that window place `place` of output `at` looks at.
+    /// The pixel at place `place` of the window of output `at`.
     fn pixel(&self, at: usize, place: u8) -> usize {
         let (s, place) = (self.shape, usize::from(place));
         let row = at / self.out_width * s.stride + place / s.kernel - s.padding;
         row * self.width + at % self.out_width * s.stride + place % s.kernel - s.padding
     }
 
-    /// [`Plane::pixel`], where the window has such a place and it lies inside the image.
+    /// [`Plane::pixel`], if the window has this place and it lies inside the image.
     fn pixel_inside(&self, at: usize, place: u8) -> Option<usize> {
         let (s, place) = (self.shape, usize::from(place));
         let row = (at / self.out_width * s.stride + place / s.kernel).checked_sub(s.padding)?;
@@ -144,7 +145,8 @@ impl Tape<'_> {
         if self.form(&input) == Form::Device && !self.follows_kinks() {
             return self.max_pool_by_kernels(x, &input, plane, &dims);
         }
-        // Without a kernel the places are found on the host on every device: the stock gradient is wrong.
+        // Without a kernel the places are found on the host for every device: candle's own gradient
+        // is wrong.
         let host = widened(&input.to_device(&Device::Cpu)?)?;
         let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
         let (y, places) = match self.recorded_ways(Kink::MaxPool, places.len())? {
@@ -187,7 +189,8 @@ impl Plane {
 }
 
 impl Tape<'_> {
-    /// What stands at the places that the run took which this one follows; `largest` at its own.
+    /// The values at the places that the followed run took; `largest` are the values at this run's
+    /// own places.
     fn pool_with_kinks(
         &self,
         plane: Plane,

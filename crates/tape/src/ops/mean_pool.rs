@@ -1,4 +1,4 @@
-//! Mean pooling over a channel's pixels or a sequence's tokens. Nothing is saved.
+//! Mean pooling over the pixels of a channel or the tokens of a sequence. Nothing is saved.
 
 use super::axes;
 use crate::cpu::{Float, View, lanes, to_tensor, with_float};
@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 impl Tape<'_> {
-    /// The mean over each sequence's tokens: [samples, tokens, width] to [samples, width].
+    /// The mean over the tokens of each sequence: [samples, tokens, width] to [samples, width].
     pub fn mean_tokens(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
@@ -28,7 +28,8 @@ impl Tape<'_> {
         }))
     }
 
-    /// The mean over the first `lengths[n]` tokens of sequence `n`; the rest is padding. A sequence without a token gives zero.
+    /// The mean over the first `lengths[n]` tokens of sequence `n`; the rest is padding. A sequence
+    /// without tokens gives zero.
     pub fn mean_tokens_padded(&self, x: &Value, lengths: &[usize]) -> Result<Value> {
         self.poll()?;
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
@@ -55,7 +56,7 @@ impl Tape<'_> {
         }))
     }
 
-    /// The mean over each channel's pixels.
+    /// The mean over the pixels of each channel.
     pub fn mean_pool(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let [samples, channels, height, width] = axes("mean_pool", "x", x)?;
@@ -93,7 +94,8 @@ impl Tape<'_> {
     }
 }
 
-/// What each token adds to its sequence's mean, of the type and on the device of `like`: [samples, tokens, 1].
+/// The weight of each token in its sequence's mean, with the type and device of `like`: [samples,
+/// tokens, 1].
 fn shares(lengths: &[usize], tokens: usize, like: &Tensor) -> Result<Tensor> {
     let share = |length: usize, token| match token < length {
         true => 1.0 / length as f64,

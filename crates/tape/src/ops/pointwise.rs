@@ -1,5 +1,5 @@
-//! What functions of one number share: forward and backward element by element, with the one number that the derivative
-//! needs kept. Refuses to know which function it is.
+//! Functions of one number: forward and backward element by element, saving what the derivative
+//! needs. Knows nothing about the function.
 
 use super::Form;
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
@@ -10,19 +10,20 @@ use crate::saved_input::{Recompute, SavedInput};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
-/// From which number the derivative is computed, and so which tensor is kept.
+/// The tensor that the derivative is computed from, which is saved.
 pub(super) enum Keeps {
     /// `x`.
     Input,
-    /// `y`, which the next operation may keep anyway.
+    /// `y`, which the next operation may save anyway.
     Output,
 }
 
-/// A function of one number and its derivative, each as a loop's body and composed of tensor primitives.
+/// A function of one number and its derivative, as the body of a loop and composed of tensor
+/// primitives.
 pub(super) trait Pointwise: 'static {
     const OP: &'static str;
     const KEEPS: Keeps;
-    /// Its kernel of a GPU.
+    /// Its GPU kernel.
     const KERNEL: Option<Function> = None;
     fn value<T: Float>(x: T) -> T;
     fn slope<T: Float>(kept: T) -> T;
@@ -31,7 +32,7 @@ pub(super) trait Pointwise: 'static {
 }
 
 impl Tape<'_> {
-    /// `F` of every number of `x`.
+    /// Applies `F` to every element of `x`.
     pub(super) fn pointwise<F: Pointwise>(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let form = self.form(x.tensor());
@@ -49,7 +50,7 @@ impl Tape<'_> {
             sink.add_owned(id, backward::<F>(&kept.get()?, &dy, form)?)
         });
         Ok(match F::KEEPS {
-            // Whoever needs the output computes it again from the input that is kept here.
+            // Operations that need the output recompute it from the saved input.
             Keeps::Input => {
                 y.with_recompute(Recompute::new(counted, &[], move |x| forward::<F>(x, form)))
             }

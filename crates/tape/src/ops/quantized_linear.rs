@@ -1,8 +1,10 @@
-//! Linear map with a frozen, quantized weight: `y = x Wᵀ + b`, `x` [.., inputs], `W` [outputs, inputs] in codes, `b` [outputs].
+//! Linear layer with a frozen, quantized weight: `y = x Wᵀ + b`, with `x` [.., inputs], `W`
+//! [outputs, inputs] as codes, `b` [outputs].
 //!
-//! Backward: `dx = dy W`, `db = sum over rows of dy`; there is no gradient of `W`. Both ways `W` is read by tiles of rows, so
-//! that 256 kB of it are in floating point at once. Saved: the codes and scales of `W`, shared with the model; nothing of
-//! `x`, and nothing at all where only `b` needs a gradient.
+//! Backward: `dx = dy W`, `db = sum over rows of dy`; there is no gradient of `W`. Both passes read
+//! `W` in tiles of rows, so that only 256 kB of it are in floating point at once. Saved: the codes
+//! and scales of `W`, shared with the model; nothing of `x`, and nothing at all if only `b` needs a
+//! gradient.
 
 use super::linear::row_sum;
 use super::{Form, expect_shape};
@@ -62,8 +64,9 @@ impl Tape<'_> {
         }))
     }
 
-    /// Row `ids[i]` of a quantized matrix [vocabulary, width] for every token: [.., width] in f32. `ids` have the axes
-    /// `shape`. Ids have no gradient and the matrix is frozen: nothing is recorded.
+    /// Row `ids[i]` of a quantized matrix [vocabulary, width] for every token: [.., width] in f32.
+    /// `ids` have the shape `shape`. Nothing is recorded, because ids have no gradient and the
+    /// matrix is frozen.
     pub fn quantized_embedding(
         &self,
         weight: &Quantized,
@@ -119,7 +122,7 @@ fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -
     })
 }
 
-/// `dy W`, the tiles' shares added in order.
+/// `dy W`, the sum over tiles in order.
 fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor> {
     let ((rows, outputs), [_, inputs]) = (dy.dims2()?, weight.dims());
     if !fused {
@@ -148,7 +151,7 @@ fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor
     })
 }
 
-/// Rows `first..first + count` of the weight, in the room of the first tile.
+/// Reads rows `first..first + count` of the weight into the buffer of the first tile.
 fn read_tile<'a, T: Float>(
     weight: &Quantized,
     first: usize,

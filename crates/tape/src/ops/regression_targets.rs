@@ -1,19 +1,19 @@
-//! Numbers that outputs should meet, some of which may be missing, and the weight that they add up to. A missing target is
-//! said by a mask, never by NaN, and what stands in its place is never read.
+//! Regression targets, some of which may be missing, and their total weight. A mask marks missing
+//! targets, never NaN, and their values are never read.
 
 use crate::error::{Result, TapeError};
 
-/// Targets for a value [samples, ..], one a number.
+/// Targets for a value [samples, ..], one per element.
 #[derive(Debug, Clone, Copy)]
 pub struct RegressionTargets<'a> {
-    /// What each output should be.
+    /// The target of each output.
     pub values: &'a [f32],
-    /// Which targets are there; all of them where this is none.
+    /// True for the targets that are present; `None` if all are.
     pub present: Option<&'a [bool]>,
 }
 
 impl<'a> RegressionTargets<'a> {
-    /// Targets of which none is missing.
+    /// Targets without missing ones.
     pub fn all(values: &'a [f32]) -> Self {
         RegressionTargets {
             values,
@@ -21,7 +21,7 @@ impl<'a> RegressionTargets<'a> {
         }
     }
 
-    /// What a sum of losses over these targets is divided by: the targets that are there.
+    /// The divisor of the sum of losses over these targets: the number of present targets.
     pub fn weight(&self) -> f64 {
         match self.present {
             None => self.values.len() as f64,
@@ -29,14 +29,14 @@ impl<'a> RegressionTargets<'a> {
         }
     }
 
-    /// Target `i`, if it is there.
+    /// Target `i` if it is present.
     #[inline(always)]
     pub(super) fn at(&self, i: usize) -> Option<f32> {
         let there = self.present.is_none_or(|present| present[i]);
         there.then(|| self.values[i])
     }
 
-    /// Refuses a mask of another length, and targets outside `allowed`.
+    /// Fails if the lengths differ, or a target is not allowed.
     pub(super) fn expect_valid(
         &self,
         op: &'static str,

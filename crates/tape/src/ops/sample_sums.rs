@@ -1,5 +1,5 @@
-//! The sum of all numbers, by sample: what turns any value into a term of a loss. Backward: every number gets the factor of
-//! the sum. Halves are added up in f32. Nothing is saved.
+//! The sum of all values per sample, which turns any value into a loss term. Backward: every
+//! element gets the factor of the sum. Half types are accumulated in f32. Nothing is saved.
 
 use super::{Loss, expect_an_axis, expect_filled};
 use crate::dtype::widened;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::tape::{Tape, Value};
 
 impl Tape<'_> {
-    /// The sum of `x` [samples, ..], and of each sample.
+    /// The sum of `x` [samples, ..], in total and per sample.
     pub fn total(&self, x: &Value) -> Result<Loss> {
         self.poll()?;
         expect_an_axis("total", "x", x)?;

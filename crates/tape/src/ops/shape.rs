@@ -1,5 +1,5 @@
-//! Moving numbers about: `concat` joins along the first axis, `prepend_token` puts one row before each sequence,
-//! `first_token` takes it out again, `reshape` renames the axes. Nothing is saved.
+//! Changes of shape: `concat` joins along the first axis, `prepend_token` puts one row before each
+//! sequence, `first_token` takes it out again, `reshape` changes the axes. Nothing is saved.
 
 use super::linear::row_sum;
 use super::{axes, expect_shape};
@@ -58,7 +58,7 @@ impl Tape<'_> {
                     .reshape((samples, width))?;
                 sink.add_owned(token_id, row_sum(&rows, form)?)?;
             }
-            // Of one sample this is a view of `dy`, which another value may hold as well.
+            // For one sample this is a view of `dy`, which another value may hold as well.
             sink.add_shared(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
         }))
     }
@@ -77,7 +77,7 @@ impl Tape<'_> {
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
-            // Of one token this is `dy` itself.
+            // For one token this is `dy` itself.
             sink.add_shared(
                 id,
                 dy.reshape((samples, 1, width))?
@@ -86,7 +86,7 @@ impl Tape<'_> {
         }))
     }
 
-    /// The same numbers under other axes.
+    /// The same elements with another shape.
     pub fn reshape(&self, x: &Value, shape: &[usize]) -> Result<Value> {
         self.poll()?;
         if x.tensor().elem_count() != shape.iter().product::<usize>() {

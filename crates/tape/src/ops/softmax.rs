@@ -17,12 +17,12 @@ enum Form {
 }
 
 impl Tape<'_> {
-    /// Shares that add up to 1 over the last axis of `x` [.., width].
+    /// Probabilities that add up to 1 over the last axis of `x` [.., width].
     pub fn softmax(&self, x: &Value) -> Result<Value> {
         self.shares("softmax", x, Form::Shares)
     }
 
-    /// The logarithm of [`Tape::softmax`], exact where a share is too small for its type.
+    /// The logarithm of [`Tape::softmax`], exact even if a probability underflows.
     pub fn log_softmax(&self, x: &Value) -> Result<Value> {
         self.shares("log_softmax", x, Form::Logarithm)
     }
@@ -63,7 +63,7 @@ pub(super) fn softmax_row<T: Float>(y: &mut [T]) {
     lanes::map(y, |v| v * share);
 }
 
-/// `dx` of one row, `factor y (dy - sum dy y)`.
+/// `dx = factor y (dy - sum dy y)` of one row.
 #[inline(always)]
 pub(super) fn softmax_row_gradient<T: Float>(dx: &mut [T], y: &[T], dy: &[T], factor: T) {
     let inner = lanes::sum2(y, dy, |y, dy| y * dy);
@@ -151,7 +151,7 @@ fn composed_backward(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// `y (dy - sum dy y)` of tensor primitives.
+/// `y (dy - sum dy y)`, composed of tensor primitives.
 pub(super) fn composed_gradient(y: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let inner = (y * dy)?.sum_keepdim(D::Minus1)?;
     Ok((y * dy.broadcast_sub(&inner)?)?)

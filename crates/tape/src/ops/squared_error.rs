@@ -1,5 +1,6 @@
-//! Squared error, summed over the outputs whose targets are there, never averaged: loss `= (x - t)²`, `dx = 2 (x - t)`.
-//! Forward computes the gradient at once. Saved: `dx`, as large as the outputs.
+//! Squared error, summed over the outputs whose targets are present, never averaged: loss `= (x -
+//! t)²`, `dx = 2 (x - t)`. The forward pass computes the gradient. Saved: `dx`, as large as the
+//! outputs.
 
 use super::Loss;
 use super::element_loss::{ElementLoss, FINITE};
@@ -12,7 +13,8 @@ use candle_core::Tensor;
 struct SquaredError;
 
 impl Tape<'_> {
-    /// The squared error of `x` [samples, ..]; divided by [`RegressionTargets::weight`] it is the mean squared error.
+    /// Squared error of `x` [samples, ..]. Divided by [`RegressionTargets::weight`], it is the mean
+    /// squared error.
     pub fn squared_error(&self, x: &Value, targets: RegressionTargets) -> Result<Loss> {
         self.element_loss(x, targets, &SquaredError)
     }

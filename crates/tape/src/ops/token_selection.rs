@@ -1,13 +1,16 @@
-//! Which tokens of a sequence are kept: one choice of two a token, with a gradient (Maddison et al. 2016, the binary concrete
-//! distribution; Jang et al. 2016). `z = x + ln u - ln(1 - u)` with `u` uniform, one number a token, keyed by seed, step, sample
-//! and place. Soft, `p = sigmoid((z - nu) / temperature)`. Free, `nu = 0`, and a token is kept where `z > 0`. Where a sample is to
-//! keep exactly k tokens, `nu` is what makes its `p` add up to k, and the k largest `z` are kept (of equal ones the first).
-//! Straight through, the output is 1 for what is kept and 0 for the rest, and the gradient is that of `p`.
+//! Selection of tokens: a binary choice per token, with a gradient (Maddison et al. 2016, the
+//! binary concrete distribution; Jang et al. 2016). `z = x + ln u - ln(1 - u)` with `u` uniform,
+//! one number per token, keyed by seed, step, sample and place. The soft form is `p = sigmoid((z -
+//! nu) / temperature)`. Without a quota, `nu = 0`, and a token is kept if `z > 0`. If a sample is
+//! to keep exactly k tokens, `nu` makes its `p` add up to k, and the k largest `z` are kept (the
+//! first ones in a tie). The hard form is straight-through: the output is 1 for kept tokens and 0
+//! for the rest, and the gradient is that of `p`.
 //!
-//! Backward: `w = p (1 - p) / temperature`, free `dx = w dy`; of exactly k, by the implicit function theorem on `sum p = k`,
-//! `dx = w (dy - sum w dy / sum w)`. What lies beyond a sample's length is 0 and gets no gradient. The few numbers are worked on
-//! the host, in f64, one sample after the other: a GPU is waited for once in forward and once in backward. The noise is drawn
-//! into the buffer that `z` and then `p` are computed in: there is no tensor of it. Saved: `w`, as large as the logits.
+//! Backward: `w = p (1 - p) / temperature`; without a quota `dx = w dy`; for exactly k, by the
+//! implicit function theorem on `sum p = k`, `dx = w (dy - sum w dy / sum w)`. Padding is 0 and
+//! gets no gradient. The few values are computed on the host, in f64, one sample after the other: a
+//! GPU is synchronized once in the forward and once in the backward pass. The noise is added to the
+//! buffer of `z`, so there is no tensor of it. Saved: `w`, as large as the logits.
 
 use super::gumbel_softmax::Choice;
 use super::noise::{Noise, NoiseKey};
@@ -17,30 +20,31 @@ use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::tape::{Tape, Value};
 
-/// How many tokens a sample has and keeps.
+/// The length of a sample, and the number of tokens to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// Tokens; those beyond are padding.
+    /// Number of tokens; the rest is padding.
     pub tokens: usize,
-    /// Exactly so many are kept; absent, as many as want to be.
+    /// Exact number of tokens to keep; `None` keeps those with `z > 0`.
     pub kept: Option<usize>,
 }
 
-/// How tokens are chosen.
+/// How tokens are selected.
 #[derive(Debug, Clone, Copy)]
 pub struct KeepRule<'a> {
-    /// One a sample.
+    /// One quota per sample.
     pub quotas: &'a [Quota],
-    /// Softness of `p`: small, it is nearly the hard choice.
+    /// Softness of `p`; a small value comes close to the hard choice.
     pub temperature: f64,
-    /// What is given forward.
+    /// The form of the output.
     pub choice: Choice,
-    /// Names the noise; without one there is none.
+    /// Key of the noise; `None` for no noise.
     pub noise: Option<NoiseKey<'a>>,
 }
 
 impl Tape<'_> {
-    /// Chooses among the tokens of `logits` [samples, tokens]: 1 for a token that is kept, 0 for one that is dropped.
+    /// Selects among the tokens of `logits` [samples, tokens]: 1 for a kept token, 0 for a dropped
+    /// one.
     ///
     /// # Errors
     /// The quotas do not fit the logits, or the temperature is not above 0.
@@ -111,13 +115,14 @@ impl Tape<'_> {
     }
 }
 
-/// Standard logistic noise of a uniform number in `0.0..1.0`, which is moved by half a step so that it is finite.
+/// Standard logistic noise from a uniform number in `0.0..1.0`, which is shifted by half a step so
+/// that the result is finite.
 fn logistic(uniform: f64) -> f64 {
     let uniform = (uniform + 0.5 / (1u64 << 53) as f64).min(1.0 - f64::EPSILON / 2.0);
     uniform.ln() - (1.0 - uniform).ln()
 }
 
-/// Turns scores into the choice, and gives the slopes of the soft one.
+/// Turns scores into the choice, and writes the slopes of the soft form to `w`.
 fn choose(z: &mut [f64], w: &mut [f64], quota: &Quota, rule: &KeepRule) {
     let (z, padding) = z.split_at_mut(quota.tokens);
     padding.fill(0.0);
@@ -141,15 +146,16 @@ fn choose(z: &mut [f64], w: &mut [f64], quota: &Quota, rule: &KeepRule) {
     }
 }
 
-/// The `nu` with `sum sigmoid((z - nu) / temperature) = kept`, by halving until the two ends meet. Of none or all it is far off,
-/// so that nothing slopes.
+/// The `nu` with `sum sigmoid((z - nu) / temperature) = kept`, by bisection until the ends meet. To
+/// keep none or all, it is so far off that all slopes vanish.
 fn level(z: &[f64], kept: usize, temperature: f64) -> f64 {
     let (low, high) = z
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), z| {
             (low.min(*z), high.max(*z))
         });
-    // A share of one half in a sample of one token more is reached well within these.
+    // Even a probability of one half in a sample with one more token is reached well within this
+    // range.
     let reach = temperature * 800.0;
     let (mut low, mut high) = (low - reach, high + reach);
     if !(low.is_finite() && high.is_finite()) {
@@ -173,8 +179,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Chances that each of `logits` is kept when `kept` of them are, without noise, by the same rule: for measures and for policy
-/// gradients.
+/// The probability of each of `logits` to be kept, without noise, if `kept` of them are; for
+/// metrics and policy gradients.
 pub fn keep_probabilities(logits: &[f64], kept: Option<usize>) -> Vec<f64> {
     let threshold = kept.map_or(0.0, |kept| level(logits, kept, 1.0));
     logits.iter().map(|z| sigmoid(z - threshold)).collect()

@@ -1,7 +1,8 @@
-//! Attention of tensor primitives in blocks of queries and keys, on every device, for sequences whose square would be large
-//! (Dao et al. 2022). Weights of one block of queries on one block of keys exist at a time; of the rows before only the highest
-//! score, the sum of exponentials and the sum of values stay. SavedInput: the output and the logarithm of each row's sum, from which
-//! backward computes the weights again, block by block.
+//! Attention composed of tensor primitives in blocks of queries and keys, for every device and for
+//! sequences whose weights would be large (Dao et al. 2022). Only the weights of one block exist at
+//! a time. Of earlier blocks, each row keeps the highest score, the sum of exponentials and the sum
+//! of values. Saved: the output and the logarithm of each row's sum, from which the backward pass
+//! recomputes the weights block by block.
 
 use super::composed::{HIDDEN, joined, split, split_output};
 use super::{Memory, Sizes};
@@ -10,27 +11,27 @@ use crate::error::Result;
 use crate::ops::stock_product;
 use candle_core::{D, DType, Device, Tensor};
 
-/// Tokens of a block, and the longest sequence whose square is still computed whole. By tokens alone: whatever the piece, a
-/// sample is computed the same way.
+/// Tokens per block, and the longest sequence that is computed without blocks. It depends on the
+/// tokens only, so that a sample is computed the same way in every micro-batch.
 pub(super) const BLOCK: usize = 512;
 
-/// Rows or columns: where they begin, and how many.
+/// The first row or column, and how many.
 type Span = (usize, usize);
 
-/// What every block is cut from. Tensors [samples, heads, tokens, head].
+/// The tensors that blocks are cut from: [samples, heads, tokens, head].
 struct Whole<'a> {
     sizes: &'a Sizes,
     block: usize,
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    /// 0 for keys that count, else what hides them: [samples, 1, 1, tokens].
+    /// 0 for real keys and [`HIDDEN`] for padding: [samples, 1, 1, tokens].
     hidden: Option<Tensor>,
-    /// 1 for queries that count, else 0: [samples, 1, tokens, 1].
+    /// 1 for real queries and 0 for padding: [samples, 1, tokens, 1].
     counted: Option<Tensor>,
 }
 
-/// Rows `span` of axis `axis`, in memory of their own.
+/// Copies `span` of axis `axis`.
 fn cut(tensor: &Tensor, axis: usize, (from, count): Span) -> Result<Tensor> {
     Ok(tensor.narrow(axis, from, count)?.force_contiguous()?)
 }
@@ -72,7 +73,7 @@ impl<'a> Whole<'a> {
         })
     }
 
-    /// All blocks in order.
+    /// The blocks of queries or keys, in order.
     fn blocks(&self) -> impl Iterator<Item = Span> + use<> {
         let (tokens, block) = (self.sizes.tokens, self.block);
         (0..tokens)
@@ -80,7 +81,8 @@ impl<'a> Whole<'a> {
             .map(move |from| (from, block.min(tokens - from)))
     }
 
-    /// Blocks of keys of which these queries see some. The first is always among them: a row needs a highest score.
+    /// The blocks of keys that these queries see. The first block is always included, because every
+    /// row needs a highest score.
     fn seen(&self, (from, count): Span) -> impl Iterator<Item = Span> + use<> {
         let longest = match &self.sizes.lengths {
             Some(lengths) => lengths.iter().max().copied().unwrap_or(0),
@@ -94,7 +96,7 @@ impl<'a> Whole<'a> {
             .take_while(move |&(key, _)| key == 0 || key < end)
     }
 
-    /// Scores of a block, hidden ones so low that their weight is 0.
+    /// The scores of a block. Hidden ones are so low that their weight is 0.
     fn scores(&self, q: &Tensor, queries: Span, keys: Span) -> Result<Tensor> {
         let k = cut(&self.k, 2, keys)?;
         let mut scores = (product_across(q, &k)? * self.sizes.scale())?;
@@ -107,7 +109,7 @@ impl<'a> Whole<'a> {
         Ok(scores)
     }
 
-    /// Zero for the queries that do not count.
+    /// Sets padded queries to zero.
     fn without_padding(&self, rows: Tensor) -> Result<Tensor> {
         match &self.counted {
             Some(counted) => Ok(rows.broadcast_mul(&counted.to_dtype(rows.dtype())?)?),
@@ -123,7 +125,7 @@ fn widened_type(dtype: DType) -> DType {
     }
 }
 
-/// What hides keys from the queries before them: [1, 1, queries, keys].
+/// The causal mask of a block, added to its scores: [1, 1, queries, keys].
 fn triangle(queries: Span, keys: Span, dtype: DType, device: &Device) -> Result<Tensor> {
     let rows = queries.0..queries.0 + queries.1;
     let values = rows.flat_map(|row| {
@@ -132,7 +134,8 @@ fn triangle(queries: Span, keys: Span, dtype: DType, device: &Device) -> Result<
     host_tensor(values.collect(), &[1, 1, queries.1, keys.1], dtype, device)
 }
 
-/// What the blocks so far come to, by row: the highest score, and relative to it the sums of exponentials and of values.
+/// The running result of each row: its highest score, and the sums of exponentials and of values
+/// relative to it.
 struct Running {
     highest: Tensor,
     sum: Tensor,
@@ -140,7 +143,7 @@ struct Running {
 }
 
 impl Running {
-    /// One block more.
+    /// Adds one block.
     fn with(before: Option<Running>, scores: &Tensor, v: &Tensor) -> Result<Running> {
         let own = scores.max_keepdim(D::Minus1)?;
         let highest = match &before {
@@ -197,7 +200,7 @@ pub(super) fn backward(
     let whole = Whole::of(s, qkv, block)?;
     let dtype = qkv.dtype();
     let dy = whole.without_padding(split_output(s, dy)?)?;
-    // Of each row: the sum of its weights times their slopes.
+    // Per row, the sum of its weights times their gradients.
     let met = (widened(&dy)? * widened(&split_output(s, y)?)?)?.sum_keepdim(D::Minus1)?;
     let mut dq = Vec::new();
     let mut of_keys: Vec<Option<[Tensor; 2]>> = whole.blocks().map(|_| None).collect();
@@ -266,7 +269,7 @@ mod tests {
         a.iter().zip(&b).fold(0.0, |m, (a, b)| m.max((a - b).abs()))
     }
 
-    /// Output and gradient in blocks of this size, and whole.
+    /// Output and gradient, in blocks of this size and without blocks.
     fn both(sizes: &Sizes, block: usize) -> Result<[(Tensor, Tensor); 2]> {
         let qkv = drawn("qkv", &[sizes.samples, sizes.tokens, 3 * sizes.width]);
         let dy = drawn("dy", &[sizes.samples, sizes.tokens, sizes.width]);

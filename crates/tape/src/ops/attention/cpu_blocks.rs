@@ -1,5 +1,6 @@
-//! Attention in blocks of queries and keys with a running softmax (Milakov and Gimelshein 2018; Dao et al. 2022): no square
-//! of tokens ever exists, and the scores of a block stay in the cache.
+//! Attention on the CPU in blocks of queries and keys with a running softmax (Milakov and
+//! Gimelshein 2018; Dao et al. 2022). The weights of a head never exist as a whole, and the scores
+//! of a block stay in the cache.
 
 use super::{Memory, Sizes};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, threads, to_tensor, wide};
@@ -8,9 +9,9 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 const OP: &str = "attention";
-/// Queries of a block.
+/// Queries per block.
 const QUERIES: usize = 128;
-/// Keys of a block: with the queries of one, scores of a quarter of a megabyte.
+/// Keys per block: its scores take a quarter of a megabyte.
 const KEYS: usize = 512;
 
 /// One block of scores: queries `rows.0..rows.1` against keys `keys.0..keys.1`.
@@ -29,7 +30,7 @@ impl Block {
         self.keys.1 - self.keys.0
     }
 
-    /// Keys of this block that its query `i` sees.
+    /// The number of keys of this block that its query `i` sees.
     fn seen(self, s: &Sizes, length: usize, i: usize) -> usize {
         s.seen(self.rows.0 + i, length)
             .clamp(self.keys.0, self.keys.1)
@@ -37,7 +38,7 @@ impl Block {
     }
 }
 
-/// The blocks that hold every key which the queries `rows` see.
+/// The blocks with all keys that the queries `rows` see.
 fn blocks(s: &Sizes, rows: (usize, usize), length: usize) -> impl Iterator<Item = Block> {
     let end = s.seen(rows.1 - 1, length);
     (0..end).step_by(KEYS).map(move |from| Block {
@@ -46,7 +47,7 @@ fn blocks(s: &Sizes, rows: (usize, usize), length: usize) -> impl Iterator<Item 
     })
 }
 
-/// One sample's rows, and how many of them count.
+/// The rows of one sample, and its length without padding.
 struct Sample<'a, T> {
     sizes: &'a Sizes,
     qkv: &'a [T],
@@ -91,8 +92,8 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
 }
 
 impl<T: Float> Sample<'_, T> {
-    /// Writes one head's output of the queries `rows` to `y`, whose first row is the first query's, and to `sums` the
-    /// logarithm of each row's sum.
+    /// Writes the output of one head for the queries `rows` to `y`, beginning with the first query,
+    /// and the logarithm of each row's sum to `sums`.
     fn attend(
         &self,
         rows: (usize, usize),
@@ -159,7 +160,8 @@ impl<T: Float> Sample<'_, T> {
     }
 }
 
-/// Where a head's gradients go: offsets of `dq`, `dk` and `dv`, and values between two rows.
+/// The place of a head's gradients: the offsets of `dq`, `dk` and `dv`, and the distance between
+/// two rows.
 #[derive(Clone, Copy)]
 struct Layout {
     parts: [usize; 3],
@@ -205,7 +207,8 @@ pub(super) fn backward<T: Float>(
             }
         });
     } else {
-        // Too few samples for the threads: heads go side by side, each into rows of its own, and are joined afterwards.
+        // There are fewer samples than threads: the heads run in parallel, each into its own rows,
+        // which are joined afterwards.
         samples.for_each(|(n, out)| {
             let size = s.tokens * d;
             let layout = Layout {
@@ -242,7 +245,7 @@ struct Past<'a, T> {
 }
 
 impl<T: Float> Past<'_, T> {
-    /// Adds one head's gradients to `out`, which holds zeros where they go.
+    /// Adds one head's gradients to `out`, which must hold zeros there.
     fn backward(&self, head: usize, scratch: &mut [T], out: &mut [T], layout: Layout) {
         let (s, length) = (self.sample.sizes, self.sample.length);
         for from in (0..length).step_by(QUERIES) {
@@ -253,7 +256,7 @@ impl<T: Float> Past<'_, T> {
         }
     }
 
-    /// Adds what one block of scores gives.
+    /// Adds the gradients of one block of scores.
     fn block(&self, head: usize, block: Block, scratch: &mut [T], out: &mut [T], layout: Layout) {
         let Sample {
             sizes: s,

@@ -1,4 +1,4 @@
-//! Attention that keeps all weights: one square of tokens a head.
+//! Attention on the CPU that saves all weights: tokens × tokens per head.
 
 use super::{Memory, Sizes};
 use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide};
@@ -64,7 +64,7 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
     Ok((y, Memory::Square(p)))
 }
 
-/// Softmax over the first `seen` values; the rest becomes zero.
+/// Softmax over the first `seen` values; sets the rest to zero.
 #[inline(always)]
 fn softmax<T: Float>(p: &mut [T], seen: usize) {
     let (seen, unseen) = p.split_at_mut(seen);

@@ -1,6 +1,7 @@
-//! Attention on CUDA by products of blocks of queries, straight from and into the joint projection: no square of tokens exists, and no head is
-//! copied apart. Of a block's queries the weights on all keys that they see stand in memory; a causal block leaves out the keys
-//! behind it. Backward computes them again, block by block from the last, which alone sees all keys.
+//! Attention on CUDA in blocks of queries, by products that read and write the joint projection
+//! directly: no head is copied. Only the weights of one block of queries, on all keys they see,
+//! exist at a time; a causal block skips the later keys. The backward pass recomputes them block by
+//! block, beginning with the last block, which alone sees all keys.
 
 use super::gpu::{heads, lengths};
 use super::{Memory, Sizes};
@@ -10,19 +11,20 @@ use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
 use crate::kernels::uninit;
 use candle_core::{DType, Tensor};
 
-/// Weights that stand in memory at once, in elements: 32 MiB in f32.
+/// Weights in memory at once, in elements: 32 MiB in f32.
 const MOST: usize = 1 << 23;
-/// Queries of a causal block: enough for products at full speed, few enough to leave out most of what is not seen.
+/// Queries per causal block: enough for products at full speed, and few enough to skip most hidden
+/// keys.
 const QUERIES: usize = 128;
-/// Queries of a block at least.
+/// Minimum of queries per block.
 const FEWEST: usize = 32;
 
-/// True where heads begin on whole words of 16 bytes, as cuBLAS needs it.
+/// True if heads begin at multiples of 16 bytes, as cuBLAS requires.
 pub(super) fn fits(s: &Sizes, dtype: DType) -> bool {
     (s.head() * dtype.size_in_bytes()).is_multiple_of(16) && s.tokens > 0
 }
 
-/// Some queries of each head, and the keys that they see.
+/// A range of each head's queries, and the keys they see.
 #[derive(Clone, Copy)]
 struct Block {
     from: usize,
@@ -30,13 +32,13 @@ struct Block {
     keys: usize,
 }
 
-/// Queries of a block, by the sizes of one sample alone.
+/// Queries per block. Depends on the sizes of one sample only.
 fn queries(s: &Sizes) -> usize {
     let most = if s.causal { QUERIES } else { s.tokens };
     (MOST / (s.heads * s.tokens).max(1)).clamp(FEWEST, most.max(FEWEST))
 }
 
-/// All blocks, the last first.
+/// All blocks, the last one first.
 fn blocks(s: &Sizes) -> Vec<Block> {
     let (each, tokens) = (queries(s), s.tokens);
     let block = |from: usize| {
@@ -47,7 +49,7 @@ fn blocks(s: &Sizes) -> Vec<Block> {
     (0..tokens).step_by(each).rev().map(block).collect()
 }
 
-/// Samples worked at a time, each time as `from, count`.
+/// The chunks of samples, as `(first, count)`.
 fn chunks(s: &Sizes) -> impl Iterator<Item = (usize, usize)> + use<> {
     let each = s.heads * queries(s).min(s.tokens) * s.tokens;
     let (samples, chunk) = (s.samples, (MOST / each.max(1)).max(1));
@@ -56,7 +58,7 @@ fn chunks(s: &Sizes) -> impl Iterator<Item = (usize, usize)> + use<> {
         .map(move |from| (from, chunk.min(samples - from)))
 }
 
-/// A block's operands.
+/// The operands of a block.
 struct Operands {
     block: Block,
     q: Matrices,
@@ -67,7 +69,7 @@ struct Operands {
 }
 
 impl Block {
-    /// Scores become weights.
+    /// Turns scores into weights.
     fn weigh(self, s: &Sizes, p: &Tensor, lengths: Option<&Tensor>) -> Result<()> {
         let seen = AttentionMask {
             scale: s.scale(),
@@ -151,7 +153,8 @@ pub(super) fn backward(s: &Sizes, qkv: &Tensor, dy: &Tensor) -> Result<Tensor> {
         let lengths = lengths(&part, &qkv)?;
         for (i, o) in operands.iter().enumerate() {
             let (rows, keys, width) = (o.block.rows, o.block.keys, s.head());
-            // The last block's queries see all keys: it writes what the others add to.
+            // The queries of the last block see all keys, so this block writes what the others add
+            // to.
             let keep = if i == 0 { 0.0 } else { 1.0 };
             table.multiply([rows, keys, width], (o.q, k.t()), (o.p, 0.0))?;
             o.block.weigh(&part, &p, lengths.as_ref())?;

@@ -1,6 +1,7 @@
-//! Attention by a GPU's kernels, in the way that sizes and type choose. Where products of whole heads are chosen, heads are split and
-//! joined in one pass each, scores become weights where they stand, and a few samples are worked at a time, so that the squares of few
-//! heads exist at once; the weights are computed again in backward, or kept where that is less than the output.
+//! Attention by GPU kernels. Sizes and type choose the method. The method with products of whole
+//! heads splits and joins the heads in one pass each, turns scores into weights in place, and works
+//! on a few samples at a time, so that the weights of few heads exist at once. It recomputes the
+//! weights in the backward pass, or saves them if they are smaller than the output.
 
 use super::composed_blocks::BLOCK;
 use super::{Memory, Sizes};
@@ -12,7 +13,7 @@ use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
 use crate::kernels::uninit;
 use candle_core::Tensor;
 
-/// Weights that stand in memory at once, in elements: 8 MiB in f32. One sample's at least.
+/// Weights in memory at once, in elements: 8 MiB in f32, but at least one sample.
 const MOST: usize = 1 << 21;
 
 pub(super) fn heads(s: &Sizes) -> Heads {
@@ -25,7 +26,7 @@ pub(super) fn heads(s: &Sizes) -> Heads {
 }
 
 impl Sizes {
-    /// The same of some of the samples.
+    /// The sizes of `count` samples, beginning with sample `from`.
     pub(super) fn of(&self, from: usize, count: usize) -> Sizes {
         let lengths = self.lengths.as_ref();
         Sizes {
@@ -35,7 +36,8 @@ impl Sizes {
         }
     }
 
-    /// Samples worked at a time, each time as `from, count`. By the sizes alone: whatever the piece, a sample is computed the same way.
+    /// The chunks of samples, as `(first, count)`. They depend on the sizes of one sample only, so
+    /// that a sample is computed the same way in every micro-batch.
     fn chunks(&self, most: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let square = self.heads * self.tokens * self.tokens;
         let (samples, chunk) = (self.samples, (most / square.max(1)).max(1));
@@ -61,7 +63,7 @@ fn weights(s: &Sizes, q: &Tensor, k: &Tensor) -> Result<Tensor> {
     Ok(scores)
 }
 
-/// Tokens of each sample that count, on the device of `like`; nothing where all do.
+/// The lengths without padding, on the device of `like`; `None` if no sample is padded.
 pub(super) fn lengths(s: &Sizes, like: &Tensor) -> Result<Option<Tensor>> {
     let some = s.lengths.as_deref();
     let Some(lengths) = some.filter(|l| l.iter().any(|&n| n < s.tokens)) else {
@@ -71,16 +73,17 @@ pub(super) fn lengths(s: &Sizes, like: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(Tensor::new(lengths, like.device())?))
 }
 
-/// How a GPU attends, by sizes and device alone.
+/// The method, chosen by sizes and device only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Products of blocks of queries: CUDA, where heads begin on whole words. Measured on an H200 they take a third of the time of
-    /// [`Way::Blocks`] in f32, and less in the halves, whose matrix units only products use; of the scores one block's stand in memory.
+    /// Products of blocks of queries, for CUDA with heads that begin at multiples of 16 bytes. On
+    /// an H200 they take a third of the time of [`Way::Blocks`] in f32, and less in half types,
+    /// whose matrix units only products can use. One block of scores is in memory.
     #[cfg(feature = "cuda")]
     Queries,
-    /// Blocks of a running softmax: long sequences. Nothing but the output stands in memory.
+    /// Blocks with a running softmax, for long sequences. Only the output is in memory.
     Blocks,
-    /// Products of whole heads, of a few samples at a time: short sequences, and wide heads.
+    /// Products of whole heads, a few samples at a time, for short sequences and wide heads.
     Square,
 }
 
@@ -92,19 +95,19 @@ fn way(s: &Sizes, qkv: &Tensor) -> Way {
     if qkv.device().is_cuda() && super::cuda_blocks::fits(s, qkv.dtype()) {
         return Way::Queries;
     }
-    // The CPU runs these in tests alone, and the squares' in one of their own.
+    // On the CPU only tests run these kernels; the method with whole heads has a test of its own.
     match s.head() <= WIDEST && (s.tokens > BLOCK || qkv.device().is_cpu()) {
         true => Way::Blocks,
         false => Way::Square,
     }
 }
 
-/// True where long sequences need no square of tokens.
+/// True if long sequences never need all weights at once.
 pub(super) fn is_blocked(s: &Sizes, qkv: &Tensor) -> bool {
     way(s, qkv) != Way::Square
 }
 
-/// The output, and what backward may keep of it until then.
+/// The output, and the tensors that the backward pass may use if they are still held.
 pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
     match way(s, qkv) {
         Way::Blocks => {
@@ -221,7 +224,7 @@ mod tests {
         host_tensor(values, shape, DType::F32, &Device::Cpu).expect("a small tensor")
     }
 
-    /// Output and gradient with so many weights in memory at once.
+    /// Output and gradient with at most `most` weights in memory at once.
     fn within(s: &Sizes, most: usize) -> [Vec<f64>; 2] {
         let qkv = drawn("qkv", &[s.samples, s.tokens, 3 * s.width]);
         let dy = drawn("dy", &[s.samples, s.tokens, s.width]);

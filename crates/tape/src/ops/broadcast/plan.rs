@@ -1,5 +1,5 @@
-//! How one operand lies against a larger one: neighbouring axes that both repeat, or both do not, are one. Refuses to know
-//! what is computed from the pairs.
+//! The alignment of a smaller operand with a larger one. Neighboring axes that all repeat, or all
+//! do not, are merged. Knows nothing about the operation.
 
 use crate::cpu::{
     Float, View, buffer, column_sums, lanes, row_chunks, to_tensor, wide, with_float,
@@ -10,19 +10,22 @@ use crate::tape::Value;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-/// An axis of the larger operand, or several as one.
+/// An axis of the larger operand, or several merged axes.
 #[derive(Debug, Clone, Copy)]
 struct Axis {
     size: usize,
     repeats: bool,
 }
 
-/// The axes from first to last; none of size 1, no two neighbours alike.
+/// The axes from first to last, without axes of size 1 and without two neighbors of the same kind.
 #[derive(Debug, Clone)]
 pub(super) struct BroadcastPlan(Vec<Axis>);
 
 impl BroadcastPlan {
-    /// Lays `p` against the last axes of `x`, or refuses with both shapes.
+    /// Aligns `p` with the last axes of `x`.
+    ///
+    /// # Errors
+    /// The shapes do not fit.
     pub fn new(op: &'static str, x: &Value, p: &Value) -> Result<Self> {
         let (large, small) = (x.dims(), p.dims());
         let fits = small.len() <= large.len()
@@ -87,7 +90,7 @@ impl BroadcastPlan {
         y
     }
 
-    /// Sums `values`, which lie as the larger operand, over everything that repeats.
+    /// Sums `values`, which have the shape of the larger operand, over all repeated axes.
     pub fn reduce(&self, values: &Tensor, fused: bool) -> Result<Tensor> {
         let sizes: Vec<usize> = self.0.iter().map(|axis| axis.size).collect();
         let repeated: Vec<usize> = (0..sizes.len()).filter(|&i| self.0[i].repeats).collect();
@@ -113,7 +116,8 @@ impl BroadcastPlan {
     }
 }
 
-/// Which part of the smaller operand row `row` of the larger meets, `outer` being the axes before the row's own.
+/// The row of the smaller operand for row `row` of the larger one; `outer` are the axes before the
+/// row's own.
 fn place(outer: &[Axis], row: usize) -> usize {
     let (mut rest, mut at, mut stride) = (row, 0, 1);
     for axis in outer.iter().rev() {
@@ -126,10 +130,10 @@ fn place(outer: &[Axis], row: usize) -> usize {
     at
 }
 
-/// Columns that one task sums, row after row.
+/// Columns per task.
 const BLOCK: usize = 1024;
 
-/// `out[o, i] = sum over m of values[o, m, i]`; the sizes alone fix the order.
+/// `out[o, i] = sum over m of values[o, m, i]`, in an order that the sizes determine.
 fn middle_sums<T: Float>(values: &[T], outer: usize, middle: usize) -> Vec<T> {
     let inner = values.len() / (outer * middle);
     if inner == 1 {
@@ -159,7 +163,7 @@ fn middle_sums<T: Float>(values: &[T], outer: usize, middle: usize) -> Vec<T> {
     out
 }
 
-/// The sum of a row of any length, in parts added in order.
+/// The sum of a row of any length, as partial sums added in order.
 fn row_sum<T: Float>(row: &[T]) -> T {
     let parts: Vec<T> = row
         .par_chunks(row_chunks(1))

@@ -1,6 +1,7 @@
-//! Convolution by a GPU's kernels: columns of all samples side by side, [channels kernel kernel, samples pixels], and one matrix
-//! product for each of output, weight gradient and input gradient. Samples whose columns would be too large are worked in chunks.
-//! Groups are convolved directly.
+//! Convolution by GPU kernels: the columns of all samples side by side, [channels kernel kernel,
+//! samples pixels], and one matrix product each for the output, the weight gradient and the input
+//! gradient. If the columns would be too large, samples are processed in chunks. Convolutions with
+//! groups run directly.
 
 use crate::cpu::im2col::Window;
 use crate::error::Result;
@@ -9,15 +10,16 @@ use crate::kernels::images::{self, columns, image};
 use crate::kernels::product::{add_product, product, product_f32};
 use candle_core::Tensor;
 
-/// Columns that stand in memory at once, or what they give where that is more, in elements: 32 MiB in f32.
+/// Elements in memory at once, for the columns or for the result if that is larger: 32 MiB in f32.
 const MOST: usize = 1 << 23;
 
-/// Numbers of the larger of one sample's columns and its result.
+/// Elements of one sample's columns or of its result, whichever is larger.
 fn of_a_sample(window: &Window, out: usize) -> usize {
     window.rows().max(out) * window.pixels()
 }
 
-/// The kernels' numbers of 32 bits count what they work at once: of a convolution in groups the whole result, else one sample's part.
+/// True if the sizes fit the 32-bit indices of the kernels: the whole result for a convolution with
+/// groups, otherwise one chunk.
 pub(super) fn fits(window: &Window, samples: usize, out: usize) -> bool {
     let at_once = match window.groups {
         1 => of_a_sample(window, out),
@@ -26,12 +28,12 @@ pub(super) fn fits(window: &Window, samples: usize, out: usize) -> bool {
     at_once < 1 << 31
 }
 
-/// Samples worked at once.
+/// Samples per chunk.
 fn chunk(window: &Window, samples: usize, out: usize) -> usize {
     (MOST / of_a_sample(window, out).max(1)).clamp(1, samples.max(1))
 }
 
-/// `work` on each chunk of samples `from, count`.
+/// Applies `work` to each chunk of samples `(first, count)`.
 fn each<T>(
     window: &Window,
     (samples, out): (usize, usize),
@@ -51,7 +53,7 @@ fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
     })
 }
 
-/// The columns of some samples; of a pointwise convolution the samples' axes swapped.
+/// The columns of a chunk; for a pointwise convolution its axes swapped.
 fn columns_of(window: &Window, x: &Tensor) -> Result<Tensor> {
     if window.is_pointwise() {
         let sizes = [x.dim(0)?, window.channels, window.pixels()];
@@ -60,7 +62,7 @@ fn columns_of(window: &Window, x: &Tensor) -> Result<Tensor> {
     columns(x, window)
 }
 
-/// [samples, out, ..] as [out, samples pixels].
+/// Reorders [samples, out, ..] to [out, samples pixels].
 fn by_channel(window: &Window, dy: &Tensor) -> Result<Tensor> {
     let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
     Ok(swap_axes(dy, [samples, out, window.pixels()])?.reshape((out, ()))?)
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn samples_worked_in_chunks_need_not_be_counted_together() {
-        // 64 channels at 56 px: 1.8 million columns a sample.
+        // 64 channels at 56 px: 1.8 million columns per sample.
         let (block, samples) = (window(64, 56, 3, 1), 4096);
         assert!(fits(&block, samples, 64));
         assert!(chunk(&block, samples, 64) * of_a_sample(&block, 64) <= MOST);
@@ -151,11 +153,11 @@ mod tests {
 
     #[test]
     fn what_is_worked_at_once_is_counted_whole() {
-        // Depthwise, eight results a channel: few columns, many results.
+        // Depthwise with a multiplier of eight: few columns, many results.
         let depthwise = window(1, 112, 3, 64);
         assert!(fits(&depthwise, 256, 512));
         assert!(!fits(&depthwise, 512, 512));
-        // Few channels to many: a chunk is cut by what it gives.
+        // Few channels to many: the result determines the chunk.
         let wide = window(3, 112, 1, 1);
         assert!(chunk(&wide, 4096, 1024) * 1024 * wide.pixels() <= 2 * MOST);
     }

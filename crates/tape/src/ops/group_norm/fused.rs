@@ -1,4 +1,4 @@
-//! Group norm on CPU slices: one task a sample, one pass a group.
+//! Group norm on CPU slices: one task per sample, one pass per group.
 
 use super::{Norm, Sizes, Slopes};
 use crate::cpu::{Float, View, add_in_order, buffer, lanes, to_tensor, wide};
@@ -64,7 +64,7 @@ fn each<T: Float>(y: &mut [T], x: &[T], f: impl Fn(T) -> T) {
 
 #[inline(always)]
 fn relu<T: Float>(z: T) -> T {
-    // Written so that NaN passes: a comparison with it is false.
+    // Written so that NaN passes: any comparison with it is false.
     if z < T::zero() { T::zero() } else { z }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn backward<T: Float>(
     let (channels, per_group) = (sizes.channels, sizes.channels_a_group());
     let (sample, group) = (sizes.sample().max(1), per_group * sizes.pixels);
     let mut dx = buffer::<T>(xs.len());
-    // One partial sum a sample, added in sample order: the same whatever the threads.
+    // One partial sum per sample, added in sample order: the result does not depend on the threads.
     let partial: Vec<Vec<T>> = dx
         .par_chunks_mut(sample)
         .zip(xs.par_chunks(sample))
