@@ -1,5 +1,5 @@
-//! The cancel flag, and how a long operation checks it between two of its samples, so that a cancelled micro-batch ends
-//! within one sample's work. Knows nothing about who raises the flag.
+//! The cancel flag, and how a long operation checks it between two of its samples, so that a
+//! cancelled micro-batch ends within one sample's work. Knows nothing about who raises the flag.
 
 use crate::error::{Result, TapeError};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Raised by another thread to stop the micro-batch at the next operation.
 pub type Cancel = Arc<AtomicBool>;
 
-/// Watches the flag during one operation. Once one thread has seen it raised, all threads skip the rest of their work, and
-/// [`CancelWatch::finish`] fails even if the flag was lowered meanwhile.
+/// Watches the flag during one operation. Once one thread has seen it raised, all threads skip the
+/// rest of their work, and [`CancelWatch::finish`] fails even if the flag was lowered meanwhile.
 pub(crate) struct CancelWatch<'a> {
     cancel: &'a Cancel,
     skipped: AtomicBool,

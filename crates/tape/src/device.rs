@@ -1,5 +1,5 @@
-//! The device of a run: which one, why, and what must hold before it is made. If a GPU cannot be used, the reason is
-//! reported and the CPU takes over; it never panics.
+//! The device of a run: which one, why, and what must hold before it is made. If a GPU cannot be
+//! used, the reason is reported and the CPU takes over; it never panics.
 
 #[cfg(target_os = "macos")]
 mod metal;
@@ -130,8 +130,8 @@ fn cuda() -> Result<SelectedDevice> {
     })
 }
 
-/// Describes the device that [`select_device`] will return for [`DevicePreference::Auto`], without making it: a process has
-/// one device, and it belongs to the training thread.
+/// Describes the device that [`select_device`] will return for [`DevicePreference::Auto`], without
+/// making it: a process has one device, and it belongs to the training thread.
 pub fn predict_device() -> String {
     match metal::predict() {
         Ok(gpu) => gpu,
@@ -167,7 +167,8 @@ pub fn allocated_bytes(device: &Device) -> u64 {
     }
 }
 
-/// The GPU's recommended working set in bytes; on CUDA the allocated and the free bytes; 0 on the CPU.
+/// The GPU's recommended working set in bytes; on CUDA the allocated and the free bytes; 0 on the
+/// CPU.
 pub fn limit_bytes(device: &Device) -> u64 {
     match device {
         Device::Cuda(_) => cuda::limit_bytes(device),
@@ -175,13 +176,14 @@ pub fn limit_bytes(device: &Device) -> u64 {
     }
 }
 
-/// Peak bytes of all tensors since the last call, which starts a new measurement; 0 if the driver does not report it.
+/// Peak bytes of all tensors since the last call, which starts a new measurement; 0 if the driver
+/// does not report it.
 pub fn take_peak_bytes(device: &Device) -> u64 {
     cuda::take_peak_bytes(device)
 }
 
-/// Frees the memory that the pools of the driver and of the kernels hold and no tensor uses. Synchronize the device first,
-/// which also frees candle's own pool.
+/// Frees the memory that the pools of the driver and of the kernels hold and no tensor uses.
+/// Synchronize the device first, which also frees candle's own pool.
 pub fn trim(device: &Device) {
     cuda::trim(device);
     metal::trim(device);

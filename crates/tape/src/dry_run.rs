@@ -1,9 +1,10 @@
-//! Dry runs: the operations of a micro-batch run as usual, and every buffer is allocated and freed, but matrix products are
-//! skipped. They take most of the time, and their results do not affect memory. The allocations of the thread are recorded,
-//! together with the beginnings of operations.
+//! Dry runs: the operations of a micro-batch run as usual, and every buffer is allocated and freed,
+//! but matrix products are skipped. They take most of the time, and their results do not affect
+//! memory. The allocations of the thread are recorded, together with the beginnings of operations.
 //!
-//! The engine asks this module in three places only: the counting allocator reports blocks, the CPU kernels ask for the
-//! number of threads, and a tape marks its operations. Knows nothing about models and batches.
+//! The engine asks this module in three places only: the counting allocator reports blocks, the CPU
+//! kernels ask for the number of threads, and a tape marks its operations. Knows nothing about
+//! models and batches.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -20,7 +21,8 @@ pub struct HeapBlock {
     pub bytes: u64,
     /// Its address, unique among the blocks in use.
     pub number: usize,
-    /// The pool thread, from 0, that allocates or frees it in a real run. Allocators keep separate arenas per thread.
+    /// The pool thread, from 0, that allocates or frees it in a real run. Allocators keep separate
+    /// arenas per thread.
     pub thread: usize,
 }
 
@@ -35,7 +37,8 @@ pub enum HeapEvent {
     Operation,
 }
 
-/// The recording in progress. Its buffer is allocated up front, because recording must not allocate.
+/// The recording in progress. Its buffer is allocated up front, because recording must not
+/// allocate.
 struct Recorder {
     events: RefCell<Vec<HeapEvent>>,
     threads: usize,
@@ -55,8 +58,8 @@ impl Recorder {
 }
 
 thread_local! {
-    /// The recording of this thread, or null. A plain pointer has no destructor, so an allocator may read it at any time in
-    /// the life of a thread.
+    /// The recording of this thread, or null. A plain pointer has no destructor, so an allocator
+    /// may read it at any time in the life of a thread.
     static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
 }
 
@@ -71,13 +74,14 @@ impl Drop for Recording {
 
 fn with_recorder<R>(use_it: impl FnOnce(&Recorder) -> R) -> Option<R> {
     let recorder = RECORDER.try_with(Cell::get).ok()?;
-    // SAFETY: set by `dry_run` on this very thread and cleared before the recorder it points to is dropped.
+    // SAFETY: set by `dry_run` on this very thread and cleared before the recorder it points to is
+    // dropped.
     unsafe { recorder.as_ref() }.map(use_it)
 }
 
-/// Runs `work` on this thread as a dry run for a pool of `threads` threads and returns the recorded heap events. The list is
-/// empty if the binary does not use `memory::Counting` as its allocator. All of `work` must run on this
-/// thread: call this inside a pool of one.
+/// Runs `work` on this thread as a dry run for a pool of `threads` threads and returns the recorded
+/// heap events. The list is empty if the binary does not use `memory::Counting` as its allocator.
+/// All of `work` must run on this thread: call this inside a pool of one.
 pub fn dry_run<R>(threads: usize, work: impl FnOnce() -> R) -> (R, Vec<HeapEvent>) {
     let recorder = Recorder {
         events: RefCell::new(Vec::with_capacity(MAX_EVENTS)),

@@ -1,5 +1,6 @@
-//! Element types, and half precision inside an operation: sums, exponentials and divisions are computed in f32 and rounded
-//! once at the end. Matrix products stay in the half type, because devices accumulate them in f32 themselves.
+//! Element types, and half precision inside an operation: sums, exponentials and divisions are
+//! computed in f32 and rounded once at the end. Matrix products stay in the half type, because
+//! devices accumulate them in f32 themselves.
 
 use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Tensor};
@@ -18,7 +19,8 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// [`widened`] on the CPU, whose convolutions do not support bf16 and accumulate f16 in f16. No change on other devices.
+/// [`widened`] on the CPU, whose convolutions do not support bf16 and accumulate f16 in f16. No
+/// change on other devices.
 pub(crate) fn widened_on_cpu(tensor: &Tensor) -> Result<Tensor> {
     if tensor.device().is_cpu() {
         widened(tensor)

@@ -1,18 +1,20 @@
-//! Kinks: for developers who compare two runs in different precisions. A ReLU has a kink at zero, max pooling wherever two
-//! values of a window are equal. Between its kinks a network is smooth and has one gradient. Two runs whose values differ by
-//! rounding may fall on different sides of a kink; both gradients are then right, but they differ. So one run records the
-//! side of every value in a [`KinkLog`], and a second run follows it and counts where it would have gone the other way, and
-//! how far from the kink.
+//! Kinks: for developers who compare two runs in different precisions. A ReLU has a kink at zero,
+//! max pooling wherever two values of a window are equal. Between its kinks a network is smooth and
+//! has one gradient. Two runs whose values differ by rounding may fall on different sides of a
+//! kink; both gradients are then right, but they differ. So one run records the side of every value
+//! in a [`KinkLog`], and a second run follows it and counts where it would have gone the other way,
+//! and how far from the kink.
 //!
-//! Knows nothing about precisions, or about which distance counts as rounding. Huber's slope has no jump, and hard Gumbel
-//! choices are not recorded. Training never uses a log.
+//! Knows nothing about precisions, or about which distance counts as rounding. Huber's slope has no
+//! jump, and hard Gumbel choices are not recorded. Training never uses a log.
 
 use crate::error::{Result, TapeError};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The side of every kink that one run took, recorded by [`Tape::recording_kinks`](crate::Tape::recording_kinks) for
+/// The side of every kink that one run took, recorded by
+/// [`Tape::recording_kinks`](crate::Tape::recording_kinks) for
 /// [`Tape::following_kinks`](crate::Tape::following_kinks).
 #[derive(Debug, Clone, Default)]
 pub struct KinkLog(Rc<RefCell<Ledger>>);
@@ -47,8 +49,8 @@ pub struct KinkDivergence {
     pub compared: u64,
     /// Values that the run would have sent the other way.
     pub differing: u64,
-    /// The largest distance of these from their kink, relative to the root mean square of all values at that operation;
-    /// infinite if one of them is NaN.
+    /// The largest distance of these from their kink, relative to the root mean square of all
+    /// values at that operation; infinite if one of them is NaN.
     pub farthest: f64,
     /// The operation with that distance, counted over the operations with kinks in forward order.
     pub farthest_at: usize,
@@ -130,7 +132,8 @@ impl KinkCursor {
         self.next.set(inner.next.get());
     }
 
-    /// Steps to the next operation; returns its number and the range of its values that these `count` values are.
+    /// Steps to the next operation; returns its number and the range of its values that these
+    /// `count` values are.
     fn step(&self, count: usize) -> (usize, Range<usize>) {
         let at = self.next.replace(self.next.get() + 1);
         let from = match &self.samples {
@@ -183,8 +186,8 @@ impl KinkCursor {
         Ok(ways.ok_or(TapeError::DifferentRun { at })?.to_vec())
     }
 
-    /// Counts `compared` values of the operation that has just run on `values`, and the distances from the kink of those that
-    /// would have gone the other way.
+    /// Counts `compared` values of the operation that has just run on `values`, and the distances
+    /// from the kink of those that would have gone the other way.
     pub fn count_divergence(
         &self,
         compared: usize,

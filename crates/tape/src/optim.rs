@@ -1,5 +1,6 @@
-//! Optimizers, and the other passes over parameters: gradient norms and weight averages. On the CPU a pass works in place; on
-//! other devices new tensors replace the old ones. Knows nothing about parameter names, schedules and checkpoints.
+//! Optimizers, and the other passes over parameters: gradient norms and weight averages. On the CPU
+//! a pass works in place; on other devices new tensors replace the old ones. Knows nothing about
+//! parameter names, schedules and checkpoints.
 //!
 //! To add an optimizer, write its file and implement [`Optimizer`].
 
@@ -29,8 +30,8 @@ use candle_core::{DType, Device, Tensor};
 /// Elements per parallel task: a multiple of the block of a byte moment.
 const CHUNK: usize = 64 * 1024;
 
-/// An optimizer with its hyperparameters. The state of a parameter is a list of tensors, whose names and order are those of
-/// [`Optimizer::state`]; the caller keeps, saves and restores them.
+/// An optimizer with its hyperparameters. The state of a parameter is a list of tensors, whose
+/// names and order are those of [`Optimizer::state`]; the caller keeps, saves and restores them.
 pub trait Optimizer: Send + Sync {
     /// The state tensors of `parameter`, all zero before the first step.
     fn state(&self, parameter: &Tensor) -> Vec<StateTensor>;
@@ -52,8 +53,9 @@ pub trait Optimizer: Send + Sync {
         step: &Step,
     ) -> Result<()>;
 
-    /// Updates many parameters in a few launches on a GPU, with the same bits as [`Optimizer::step`]. Returns false and
-    /// changes nothing if there is no kernel for it. The weight decay of each member replaces that of `step`.
+    /// Updates many parameters in a few launches on a GPU, with the same bits as
+    /// [`Optimizer::step`]. Returns false and changes nothing if there is no kernel for it. The
+    /// weight decay of each member replaces that of `step`.
     fn step_all(&self, members: &[StepMember], step: &Step) -> Result<bool> {
         let _ = (members, step);
         Ok(false)
@@ -86,7 +88,8 @@ impl StateTensor {
         (self.dims.iter().product::<usize>() * self.dtype.size_in_bytes()) as u64
     }
 
-    /// Makes the tensor, all zero. It comes from host data, so that a device allocates its exact size.
+    /// Makes the tensor, all zero. It comes from host data, so that a device allocates its exact
+    /// size.
     pub fn zeros(&self, device: &Device) -> Result<Tensor> {
         let count = self.dims.iter().product();
         Ok(match self.dtype {

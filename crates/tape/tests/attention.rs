@@ -1,4 +1,5 @@
-//! Attention of many tokens: blocks of queries and keys, against the form that sees everything at once.
+//! Attention of many tokens: blocks of queries and keys, against the form that sees everything at
+//! once.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -7,7 +8,8 @@ use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{AttentionShape, Cancel, Kernels, Parameters, Rng, Tape};
 
-/// Output and gradient of attention over drawn numbers of which sample `n` counts `lengths[n]` tokens.
+/// Output and gradient of attention over drawn numbers of which sample `n` counts `lengths[n]`
+/// tokens.
 fn run(
     kernels: Kernels,
     (tokens, causal): (usize, bool),

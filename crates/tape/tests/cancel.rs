@@ -1,4 +1,5 @@
-//! A piece that is cancelled inside a long operation ends there, not after it: whoever needs the memory does not wait.
+//! A piece that is cancelled inside a long operation ends there, not after it: whoever needs the
+//! memory does not wait.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -16,7 +17,8 @@ const SHAPE: Conv2dShape = Conv2dShape {
     groups: 1,
 };
 
-/// Runs a convolution, and its walk back when asked; the flag rises `after` that part began. Says how long the part took.
+/// Runs a convolution, and its walk back when asked; the flag rises `after` that part began. Says
+/// how long the part took.
 fn convolved(back: bool, after: Option<Duration>) -> (Duration, Result<()>) {
     let (cancel, parameters) = (Cancel::default(), Parameters::default());
     let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);

@@ -1,4 +1,5 @@
-//! What walking back over checkpointed blocks takes at once, by the counting allocator: their gradient has one place.
+//! What walking back over checkpointed blocks takes at once, by the counting allocator: their
+//! gradient has one place.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

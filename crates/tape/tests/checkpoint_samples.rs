@@ -1,4 +1,5 @@
-//! A checkpointed block that works eight samples at a time, with its own parameters, against the same block kept whole.
+//! A checkpointed block that works eight samples at a time, with its own parameters, against the
+//! same block kept whole.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! Operations whose backward hands a gradient on, whole or in parts, lend it: nobody may write into what another holds, and
-//! what leaves the tape owns its memory.
+//! Operations whose backward hands a gradient on, whole or in parts, lend it: nobody may write into
+//! what another holds, and what leaves the tape owns its memory.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,8 @@ use tape::{Cancel, Kernels, Parameters, Result, Tape, Value};
 
 type Operation = fn(&Tape, &Value) -> Result<Value>;
 
-/// Each keeps the shape [3, 1, 4] and only moves numbers, so that its gradient may be a view of the one that came.
+/// Each keeps the shape [3, 1, 4] and only moves numbers, so that its gradient may be a view of the
+/// one that came.
 const MOVERS: [(&str, Operation); 6] = [
     ("permute", |t, x| {
         t.permute(&t.permute(x, &[1, 0, 2])?, &[1, 0, 2])
@@ -87,7 +88,8 @@ fn no_two_gradients_that_leave_the_tape_share_memory() {
     }
 }
 
-/// A checkpointed block that works some samples at a time puts its gradient where the one that came was, if that is its own.
+/// A checkpointed block that works some samples at a time puts its gradient where the one that came
+/// was, if that is its own.
 #[test]
 fn a_checkpointed_block_leaves_a_lent_gradient_alone() {
     const SAMPLES: usize = 19;

@@ -1,5 +1,5 @@
-//! Half precision: every composed form runs in bf16 and f16 and stays near f64; what must not lose more than one rounding
-//! does not; halves are added up in f32.
+//! Half precision: every composed form runs in bf16 and f16 and stays near f64; what must not lose
+//! more than one rounding does not; halves are added up in f32.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -58,7 +58,8 @@ fn every_operation_runs_in_both_halves_near_f64() {
     }
 }
 
-/// Half a spacing is what rounding the output costs; computed in the half type throughout it would be several.
+/// Half a spacing is what rounding the output costs; computed in the half type throughout it would
+/// be several.
 #[test]
 fn norms_activations_and_losses_lose_one_rounding_only() {
     let precise = [

@@ -1,5 +1,5 @@
-//! Operands and settings that nothing can be computed from are refused before anything is computed, in words that name the
-//! operation, what came and what is needed.
+//! Operands and settings that nothing can be computed from are refused before anything is computed,
+//! in words that name the operation, what came and what is needed.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,5 @@
-//! Operands that do not fit are refused before anything is computed, by operation, operand and both shapes.
+//! Operands that do not fit are refused before anything is computed, by operation, operand and both
+//! shapes.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,5 @@
-//! A run that takes the branches of another one has the gradient of the same piece of the network, and says where it would have parted.
+//! A run that takes the branches of another one has the gradient of the same piece of the network,
+//! and says where it would have parted.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -17,7 +18,8 @@ const POOL: PoolShape = PoolShape {
     padding: 1,
 };
 
-/// How the network keeps what backward needs: all of it, the input of a few samples at a time, or of two nested blocks.
+/// How the network keeps what backward needs: all of it, the input of a few samples at a time, or
+/// of two nested blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Blocks {
     Kept,
@@ -145,8 +147,9 @@ fn branches_that_no_rounding_explains_are_far_from_their_kinks() {
     );
 }
 
-/// Gradients of four numbers of 1 through a ReLU of `2^25 + b - 2^25`, which f32 does not tell from 0, and through the largest of a
-/// window with `2^25` and `2^25 + b`, which f32 does not tell apart.
+/// Gradients of four numbers of 1 through a ReLU of `2^25 + b - 2^25`, which f32 does not tell from
+/// 0, and through the largest of a window with `2^25` and `2^25 + b`, which f32 does not tell
+/// apart.
 fn at_kinks(dtype: DType, course: impl FnOnce(Tape) -> Tape) -> Result<Vec<f64>> {
     let shape = [1, 1, 2, 2];
     let mut parameters = Parameters::default();

@@ -1,5 +1,5 @@
-//! Losses are sums with weights: what they add up to, what they are divided by, and what missing targets do, against formulas
-//! written out here.
+//! Losses are sums with weights: what they add up to, what they are divided by, and what missing
+//! targets do, against formulas written out here.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

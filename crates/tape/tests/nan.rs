@@ -1,5 +1,5 @@
-//! NaN is never hidden: what it goes into comes out as NaN, in the fused form and in the composed one, so that a broken
-//! sample or weight is seen where it happens.
+//! NaN is never hidden: what it goes into comes out as NaN, in the fused form and in the composed
+//! one, so that a broken sample or weight is seen where it happens.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -9,7 +9,8 @@ use tape::Kernels;
 use tape::check::{Case, Outcome, cases, run};
 use tape::inplace::to_f64;
 
-/// Operations whose output need not show the first number of an input: it may be dropped, not chosen, or cut away.
+/// Operations whose output need not show the first number of an input: it may be dropped, not
+/// chosen, or cut away.
 const MAY_MISS: [&str; 6] = ["drop", "gather", "select", "narrow", "gumbel", "embedding"];
 
 /// The case with NaN as the first number of input `input`.
@@ -53,7 +54,8 @@ fn no_operation_hides_nan() {
     }
 }
 
-/// As elsewhere, the slope of NaN under ReLU is 1: a gradient is lost only where the value is known not to count.
+/// As elsewhere, the slope of NaN under ReLU is 1: a gradient is lost only where the value is known
+/// not to count.
 #[test]
 fn relu_lets_nan_and_its_gradient_through() {
     for case in cases(2).unwrap() {

@@ -1,5 +1,5 @@
-//! Random numbers belong to the sample, the site, the step and the coordinates: no other order, no other pieces and no padding
-//! change them, and they come as often as they should.
+//! Random numbers belong to the sample, the site, the step and the coordinates: no other order, no
+//! other pieces and no padding change them, and they come as often as they should.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -52,7 +52,8 @@ fn piece(samples: &[u64]) -> Vec<f64> {
         .collect()
 }
 
-/// Output and input gradient of an operation on rows [samples, tokens, width], under one fixed projection by place in a row.
+/// Output and input gradient of an operation on rows [samples, tokens, width], under one fixed
+/// projection by place in a row.
 fn run(
     operation: Operation,
     kernels: Kernels,
@@ -119,7 +120,8 @@ fn no_padding_changes_what_a_token_gets() {
         for kernels in FORMS {
             let plain = key(&samples, Positions::Counted);
             let (plain, _) = run(operation, kernels, piece(&samples), TOKENS, &plain);
-            // The second sample's tokens stand two places later: padded at the front, the first's at the end.
+            // The second sample's tokens stand two places later: padded at the front, the first's
+            // at the end.
             let places = |begin: u64| (0..7).map(move |i: u64| i.wrapping_sub(begin));
             let positions: Vec<u64> = places(0).chain(places(2)).collect();
             let rows = positions.iter().enumerate();

@@ -1,5 +1,5 @@
-//! Frozen weights, plain and quantized: how far a quantized value may be off, that operations on it are the operations on
-//! the values it stands for, and what is kept.
+//! Frozen weights, plain and quantized: how far a quantized value may be off, that operations on it
+//! are the operations on the values it stands for, and what is kept.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! What a tape keeps and what it gives back: bytes by a hand count, nothing for constants, gradients that own their memory,
-//! and a cancelled walk that has touched nothing.
+//! What a tape keeps and what it gives back: bytes by a hand count, nothing for constants,
+//! gradients that own their memory, and a cancelled walk that has touched nothing.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -46,7 +46,8 @@ fn scalar(tape: &Tape, x: &Value) -> Result<Value> {
 
 type Operation = fn(&Tape, &Value, &[Value]) -> Result<Value>;
 
-/// Runs one operation on a variable `x` and on parameters; `expected` counts f64 numbers that it must keep.
+/// Runs one operation on a variable `x` and on parameters; `expected` counts f64 numbers that it
+/// must keep.
 fn check_saved(op: Operation, x: &[usize], shapes: &[&[usize]], expected: usize) {
     for kernels in FORMS {
         let (parameters, ids) = parameters(shapes);
@@ -255,7 +256,8 @@ fn every_gradient_owns_its_memory() {
     );
 }
 
-/// `x` is used twice below an operation whose backward of one sample is a view of a shared gradient.
+/// `x` is used twice below an operation whose backward of one sample is a view of a shared
+/// gradient.
 #[test]
 fn a_gradient_that_another_value_holds_is_never_written_to() {
     let gradient = |samples: usize| {
@@ -270,7 +272,8 @@ fn a_gradient_that_another_value_holds_is_never_written_to() {
         to_f64(gradients[2].as_ref().unwrap()).unwrap()
     };
     let one = gradient(1);
-    // Softmax minus target: each sample's gradient sums to zero, and stays so unless somebody wrote into it.
+    // Softmax minus target: each sample's gradient sums to zero, and stays so unless somebody wrote
+    // into it.
     assert!(one.iter().sum::<f64>().abs() < 1e-12, "{one:?}");
 }
 
@@ -335,7 +338,8 @@ fn a_piece_cancelled_anywhere_says_so_and_leaves_the_parameters() {
         .iter()
         .map(|p| to_f64(&p.tensor).unwrap())
         .collect();
-    // Run 0 is forward, run 1 is the repetition within backward; the flag rises before or after the block's work.
+    // Run 0 is forward, run 1 is the repetition within backward; the flag rises before or after the
+    // block's work.
     for (run, after) in [(0, false), (0, true), (1, false), (1, true), (9, false)] {
         let cancel = Cancel::default();
         let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);

@@ -1,5 +1,5 @@
-//! What a recording keeps for the walk back has a count that sees checkpointed blocks run again, and may have a limit, beyond
-//! which operations fail as on a device without memory.
+//! What a recording keeps for the walk back has a count that sees checkpointed blocks run again,
+//! and may have a limit, beyond which operations fail as on a device without memory.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -27,7 +27,8 @@ fn a_recording_that_would_keep_more_than_its_limit_is_refused_like_memory() {
     }
 }
 
-/// The second run of a checkpointed block keeps what the first did not, beside what is kept already.
+/// The second run of a checkpointed block keeps what the first did not, beside what is kept
+/// already.
 #[test]
 fn what_a_block_keeps_while_it_runs_again_is_counted_and_limited() {
     let parameters = Parameters::default();
@@ -42,7 +43,8 @@ fn what_a_block_keeps_while_it_runs_again_is_counted_and_limited() {
         Result::Ok((before, saved_tensors.peak_bytes()))
     };
     let (before, after) = peak(None).unwrap();
-    // The input; then beside it both factors of the product, each of which its own function keeps too.
+    // The input; then beside it both factors of the product, each of which its own function keeps
+    // too.
     assert_eq!((before, after), (8 * 10, 3 * 8 * 10));
     assert!(peak(Some(after)).is_ok());
     assert!(peak(Some(after - 1)).is_err_and(|error| error.is_memory()));

@@ -1,4 +1,5 @@
-//! Attention from the joint projection: the shapes of a text encoder, of both language models, of a vision transformer.
+//! Attention from the joint projection: the shapes of a text encoder, of both language models, of a
+//! vision transformer.
 
 use crate::inputs::{tensor, time};
 use criterion::Criterion;

@@ -1,4 +1,5 @@
-//! Seeded inputs, and how an operation is timed: forward alone on a tape that records nothing, then forward and backward.
+//! Seeded inputs, and how an operation is timed: forward alone on a tape that records nothing, then
+//! forward and backward.
 
 use candle_core::{DType, Device, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput};
@@ -20,7 +21,8 @@ pub fn constant(shape: &[usize], value: f64) -> Tensor {
     values.expect("a small tensor")
 }
 
-/// Times `operation` on tensors that all get a gradient. The throughput is that of the first one's elements.
+/// Times `operation` on tensors that all get a gradient. The throughput is that of the first one's
+/// elements.
 pub fn time(
     c: &mut Criterion,
     name: &str,

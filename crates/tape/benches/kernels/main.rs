@@ -1,5 +1,6 @@
-//! Time of the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p tape`, one of them by
-//! `-- layer_norm`. Each is a file's noun; the figures that count, of whole steps, come from `ebb bench`.
+//! Time of the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p
+//! tape`, one of them by `-- layer_norm`. Each is a file's noun; the figures that count, of whole
+//! steps, come from `ebb bench`.
 
 mod inputs;
 mod norms;

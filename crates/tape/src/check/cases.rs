@@ -1,4 +1,4 @@
-//! The table: every operation with small odd sizes, by micro-batch.
+//! The table of cases: every operation with small odd sizes, for any micro-batch.
 
 mod residual;
 mod elementwise;
@@ -16,9 +16,9 @@ use crate::rng::Rng;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Device, Tensor};
 
-/// One operation on given inputs. All inputs get gradients.
+/// One operation with its inputs, all of which get gradients.
 pub struct Case {
-    /// `conv2d stride 2`.
+    /// For example `conv2d stride 2`.
     pub name: &'static str,
     /// Inputs in f64 on the CPU.
     pub inputs: Vec<Tensor>,
@@ -40,13 +40,13 @@ type Row = (
     fn(&Tape, &[Value]) -> Result<Value>,
 );
 
-/// Two heads that see every token.
+/// Two heads that see all tokens.
 const ALL_TOKENS: AttentionShape = AttentionShape {
     heads: 2,
     causal: false,
 };
 
-/// Two heads that see a token and those before it.
+/// Two heads with a causal mask.
 const TOKENS_BEFORE: AttentionShape = AttentionShape {
     heads: 2,
     causal: true,
@@ -68,7 +68,7 @@ fn lengths(samples: usize, tokens: usize) -> Vec<usize> {
     (0..samples).map(|n| tokens - n * 2 % tokens).collect()
 }
 
-/// `v[0]` through a frozen [5, 70] matrix, with the bias `v[1]`.
+/// A frozen, quantized [5, 70] layer applied to `v[0]`, with the bias `v[1]`.
 fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
     let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
     let weight = Quantized::from_weight(&weight.to_device(v[0].tensor().device())?, bits)?;
@@ -220,7 +220,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
         ("embedding", vec![vec![6, 5]], |t, v| {
             t.embedding(&v[0], &[4, 0, 4, 2, 2, 4], &[2, 3])
         }),
-        // The rows' gradient is added where the head's stands already.
+        // The rows' gradient is added to that of the head.
         ("embedding with a tied head", vec![vec![6, 5]], |t, v| {
             let ids = [4, 0, 4, 2, 2, 4];
             let x = t.embedding(&v[0], &ids, &[6])?;
@@ -288,7 +288,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
     made(table)
 }
 
-/// Cases with their inputs.
+/// Makes the inputs of each case.
 fn made(table: Vec<Row>) -> Result<Vec<Case>> {
     table
         .into_iter()

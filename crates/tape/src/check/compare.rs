@@ -1,4 +1,4 @@
-//! Runs a case and compares: with finite differences, or with another device or form.
+//! Runs a case and compares it with finite differences, or with another device or form.
 
 use super::cases::Case;
 use crate::cancel::Cancel;
@@ -9,16 +9,18 @@ use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
 use candle_core::{DType, Device, Tensor};
 
-/// What a case gave: its output, and the gradient of each input under a fixed projection of the output.
+/// The result of a case: its output, and the gradient of each input under a fixed projection of the
+/// output.
 pub struct Outcome {
-    /// Output values.
+    /// Values of the output.
     pub output: Vec<f64>,
-    /// Gradient of each input.
+    /// Values of each input's gradient.
     pub gradients: Vec<Vec<f64>>,
 }
 
 impl Outcome {
-    /// Largest difference to `other`, relative to the largest value of each array, with what differs the most.
+    /// The largest difference from `other`, relative to the largest value of each array, and the
+    /// name of that array.
     pub fn difference(&self, other: &Outcome) -> (f64, String) {
         let mut worst = (
             relative(&self.output, &other.output),
@@ -54,7 +56,7 @@ fn projection(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> 
     crate::dtype::host_tensor(values, shape, dtype, device)
 }
 
-/// Runs a case on a device, in an element type and a form.
+/// Runs a case on a device, in an element type and with a form.
 pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Result<Outcome> {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), kernels);

@@ -1,9 +1,9 @@
-//! `im2col` and its transpose for one sample: a convolution as one matrix product.
+//! `im2col` and its transpose for one sample, which turn a convolution into one matrix product.
 
 use crate::cpu::Float;
 use crate::cpu::threads::skips_arithmetic;
 
-/// Sizes of one convolution of one group of one sample.
+/// Sizes of a convolution, for one group of one sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     pub channels: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Window {
     pub kernel: (usize, usize),
     pub stride: usize,
     pub padding: usize,
-    /// Groups of a sample.
+    /// Groups per sample.
     pub groups: usize,
 }
 
@@ -38,22 +38,23 @@ impl Window {
         height * width
     }
 
-    /// Values of one group.
+    /// Input values per group.
     pub fn group(&self) -> usize {
         self.channels * self.height * self.width
     }
 
-    /// Values of one sample.
+    /// Input values per sample.
     pub fn sample(&self) -> usize {
         self.groups * self.group()
     }
 
-    /// The columns are the input itself: no copy is needed.
+    /// True if the columns equal the input, so that no copy is needed.
     pub fn is_pointwise(&self) -> bool {
         self.kernel == (1, 1) && self.stride == 1 && self.padding == 0
     }
 
-    /// Output columns `from..to` whose input column `x * stride + shift - padding` lies inside the image.
+    /// The output columns `from..to` whose input column `x * stride + shift - padding` lies inside
+    /// the image.
     fn inside(&self, shift: usize, out: usize, limit: usize) -> (usize, usize) {
         let from = self
             .padding
@@ -71,7 +72,8 @@ impl Window {
     }
 }
 
-/// Writes the columns of `x` [channels, height, width] to `columns` [rows, pixels]; outside the image is zero.
+/// Writes the columns of `x` [channels, height, width] to `columns` [rows, pixels]; zero outside
+/// the image.
 pub(crate) fn im2col<T: Float>(w: &Window, x: &[T], columns: &mut [T]) {
     if skips_arithmetic() {
         return;
@@ -107,7 +109,7 @@ pub(crate) fn im2col<T: Float>(w: &Window, x: &[T], columns: &mut [T]) {
     }
 }
 
-/// Adds `columns` [rows, pixels] back onto `x`: the transpose of [`im2col`].
+/// Adds `columns` [rows, pixels] to `x`: the transpose of [`im2col`].
 pub(crate) fn col2im<T: Float>(w: &Window, columns: &[T], x: &mut [T]) {
     if skips_arithmetic() {
         return;

@@ -1,10 +1,11 @@
-//! Matrix products on slices, at the machine's full vector width (`gemm` picks AVX-512, AVX2 or NEON at run time).
+//! Matrix products on slices, at the machine's full vector width (`gemm` selects AVX-512, AVX2 or
+//! NEON at run time).
 
 use crate::cpu::Float;
 use crate::cpu::threads::{skips_arithmetic, threads};
 use gemm::Parallelism;
 
-/// A matrix inside a slice, by strides in elements.
+/// A matrix inside a slice; strides in elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T> {
     values: &'a [T],
@@ -15,7 +16,7 @@ pub(crate) struct Matrix<'a, T> {
 }
 
 impl<'a, T: Float> Matrix<'a, T> {
-    /// Rows one after the other, each `row_stride` apart.
+    /// A row-major matrix whose rows are `row_stride` apart.
     pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         assert!(rows == 0 || (rows - 1) * row_stride + columns <= values.len());
         Matrix {
@@ -27,12 +28,12 @@ impl<'a, T: Float> Matrix<'a, T> {
         }
     }
 
-    /// Rows one after the other.
+    /// A row-major matrix without gaps.
     pub fn rows(values: &'a [T], rows: usize, columns: usize) -> Self {
         Matrix::strided(values, rows, columns, columns)
     }
 
-    /// The same values read across.
+    /// The transpose, on the same values.
     pub fn transposed(self) -> Self {
         Matrix {
             rows: self.columns,
@@ -44,9 +45,11 @@ impl<'a, T: Float> Matrix<'a, T> {
     }
 }
 
-/// `out = keep * out + scale * a b`, with `out` row-major, rows `out_stride` apart. `keep` of zero never reads `out`.
+/// `out = keep * out + scale * a b`, with `out` row-major and rows `out_stride` apart. A `keep` of
+/// zero never reads `out`.
 ///
-/// Each element is one sum over the inner axis in an order fixed by the shapes, whatever the number of threads.
+/// Each element is one sum over the inner axis in an order that the shapes determine, for any
+/// number of threads.
 pub(crate) fn product<T: Float>(
     out: &mut [T],
     out_stride: usize,
@@ -75,8 +78,9 @@ pub(crate) fn product<T: Float>(
     } else {
         Parallelism::None
     };
-    // SAFETY: strides and sizes of `a` and `b` stay inside their slices (checked where they are made), those of `out`
-    // inside `out` (checked above), and `out` is borrowed mutably, so it overlaps neither.
+    // SAFETY: the constructors checked that sizes and strides of `a` and `b` stay inside their
+    // slices, and the assertion above did so for `out`, which is borrowed mutably and so overlaps
+    // neither.
     unsafe {
         gemm::gemm(
             a.rows,

@@ -1,21 +1,22 @@
-//! Threads as the CPU kernels see them. In a dry run one thread does the work of the whole pool: it makes every thread's
-//! buffers and skips the arithmetic.
+//! Threads of the CPU kernels. In a dry run one thread does the work of the whole pool: it
+//! allocates every thread's buffers and skips the arithmetic.
 
 use crate::cpu::view::{Plain, buffer};
 use crate::dry_run;
 
-/// Threads of the CPU kernels: the size of the pool they run in, or the number that a dry run is for.
+/// Threads of the CPU kernels: the size of the pool they run in, or the number that a dry run is
+/// for.
 pub(crate) fn threads() -> usize {
     dry_run::threads().unwrap_or_else(rayon::current_num_threads)
 }
 
-/// True in a dry run: buffers are made and dropped, but nobody reads their values, which only have to stay finite.
+/// True in a dry run: buffers are allocated and freed, but their values only have to stay finite.
 pub(crate) fn skips_arithmetic() -> bool {
     dry_run::threads().is_some()
 }
 
-/// In a dry run, the scratch buffers of `len` values that the other threads of the pool would allocate for `jobs` parallel
-/// jobs; otherwise empty.
+/// In a dry run, the scratch buffers of `len` values that the other threads of the pool would
+/// allocate for `jobs` parallel jobs; otherwise empty.
 pub(crate) fn scratch_of_other_threads<T: Plain>(jobs: usize, len: usize) -> Vec<Vec<T>> {
     let threads = dry_run::threads().unwrap_or(0).min(jobs);
     (1..threads)
@@ -23,7 +24,8 @@ pub(crate) fn scratch_of_other_threads<T: Plain>(jobs: usize, len: usize) -> Vec
         .collect()
 }
 
-/// A buffer for job `job` of `jobs`, which the threads of the pool share out in consecutive runs.
+/// A buffer of `len` values for job `job` of `jobs`, which run in parallel. A dry run attributes it
+/// to the thread that would run the job.
 pub(crate) fn buffer_for_job<T: Plain>(len: usize, job: usize, jobs: usize) -> Vec<T> {
     match dry_run::threads() {
         Some(threads) => dry_run::as_thread(job * threads.min(jobs) / jobs.max(1), || buffer(len)),

@@ -1,4 +1,5 @@
-//! Making a CUDA device, and the memory that its driver reports. `without_cuda.rs` has the same surface.
+//! Making a CUDA device, and the memory that its driver reports. `without_cuda.rs` has the same
+//! surface.
 
 use crate::error::{Result, TapeError};
 use candle_core::Device;
@@ -8,7 +9,8 @@ use candle_core::cuda_backend::cudarc::driver::sys::{
     cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 
-/// Makes the first device. Its pool keeps freed memory until [`trim`]. Tensors carry no events, because there is one stream.
+/// Makes the first device. Its pool keeps freed memory until [`trim`]. Tensors carry no events,
+/// because there is one stream.
 pub(super) fn make() -> Result<Device> {
     let device =
         Device::new_cuda(0).map_err(|e| TapeError::Device(format!("CUDA cannot be used: {e}")))?;
@@ -16,7 +18,8 @@ pub(super) fn make() -> Result<Device> {
         // SAFETY: everything runs on this device's one stream, in its order.
         unsafe { cuda.disable_event_tracking() };
         if let Some(pool) = pool(cuda) {
-            // By default the pool frees everything at each synchronization, and every step would begin with new pages.
+            // By default the pool frees everything at each synchronization, and every step would
+            // begin with new pages.
             let mut keep = u64::MAX;
             // SAFETY: the attribute is a 64-bit number, which outlives the call.
             let _ = unsafe {

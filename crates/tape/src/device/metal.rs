@@ -5,7 +5,8 @@ use crate::error::{Result, TapeError};
 use candle_core::Device;
 use objc2_foundation::{NSOperatingSystemVersion, NSProcessInfo};
 
-/// Candle puts every buffer into a residency set, a class that exists since macOS 15. On older systems it panics.
+/// Candle puts every buffer into a residency set, a class that exists since macOS 15. On older
+/// systems it panics.
 const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
     majorVersion: 15,
     minorVersion: 0,
@@ -71,7 +72,8 @@ pub fn system_version() -> String {
         .to_string()
 }
 
-/// Runs `work` inside an autorelease pool. Without one, the objects of every command buffer live until the thread ends.
+/// Runs `work` inside an autorelease pool. Without one, the objects of every command buffer live
+/// until the thread ends.
 pub fn with_autorelease_pool<R>(work: impl FnOnce() -> R) -> R {
     objc2::rc::autoreleasepool(|_| work())
 }

@@ -1,5 +1,5 @@
-//! How fast the kernels that only move memory are, beside a copy of the device's own: bytes that must be read and written once, over
-//! the time. Refuses to know which training needs them.
+//! Measures the kernels that only move memory, next to a copy by the device: the bytes that must be
+//! read and written once, divided by the time.
 
 use super::elements::{self, Function};
 use super::images::{self, Groups};
@@ -12,36 +12,36 @@ use crate::rng::Rng;
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 
-/// One kernel's reading, or that of a forward or backward pass of several.
+/// The measurement of one kernel, or of a forward or backward pass of several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Kernel.
+    /// Name of the kernel.
     pub name: &'static str,
     /// `f32` or `bf16`.
     pub precision: &'static str,
-    /// Bytes that have to be moved.
+    /// Bytes that must be moved.
     pub bytes: u64,
-    /// Seconds, the median of several.
+    /// Median time of several measurements.
     pub seconds: f64,
 }
 
 impl Reading {
-    /// Bytes a second.
+    /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds
     }
 }
 
-/// Rows and columns: 256 MiB in f32, several times what a cache holds.
+/// Rows and columns: 256 MiB in f32, several times the size of a cache.
 const ROWS: usize = 1 << 16;
 const COLUMNS: usize = 1 << 10;
-/// Tokens of a head whose weights are as many.
+/// Tokens of a head with as many weights.
 const TOKENS: usize = 512;
-/// Launches of a measurement, and measurements.
+/// Launches per measurement, and number of measurements.
 const LAUNCHES: usize = 4;
 const TRIES: usize = 7;
 
-/// Measures every kernel that only moves memory. The first reading of a precision is the copy.
+/// Measures every kernel that only moves memory. The first reading of each precision is the copy.
 ///
 /// # Errors
 /// There are no kernels for this device.
@@ -76,7 +76,8 @@ pub fn measure(device: &Device) -> Result<Vec<Reading>> {
 
 type Note<'a> = dyn FnMut(&'static str, f64, &dyn Fn() -> Result<()>) -> Result<()> + 'a;
 
-/// Values of a short stream again and again: no kernel's time depends on them, but zeros would flatter it.
+/// Repeats the values of a short random stream: the time of no kernel depends on them, except that
+/// zeros would be faster.
 fn drawn(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
     let stream = Rng::new(3);
     let some: Vec<f64> = (0..4093).map(|i| stream.uniform(i) * 2.0 - 1.0).collect();

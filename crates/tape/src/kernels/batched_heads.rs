@@ -1,6 +1,6 @@
-//! Products of many heads at once on CUDA, straight from and into [samples, tokens, parts heads head], or from and into squares of
-//! weights: cuBLAS is given the address of each head's matrix, so that heads need not be copied apart. All addresses of a call go to
-//! the device together.
+//! Batched products of all heads on CUDA, which read and write [samples, tokens, parts heads head]
+//! or matrices of weights directly: cuBLAS gets the address of each head's matrix, so that heads
+//! need not be copied. All addresses of a call are sent to the device together.
 
 use super::elements::Heads;
 use super::tensor_cores;
@@ -12,19 +12,19 @@ use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DevicePtr};
 use candle_core::{Tensor, cuda_backend::CudaDevice};
 use std::ffi::c_void;
 
-/// One matrix a head, as cuBLAS reads it.
+/// One matrix per head, as cuBLAS reads it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrices {
-    /// Where their addresses begin.
+    /// Index of the first address.
     first: usize,
     /// Elements between two rows.
     step: usize,
-    /// Read the other way round.
+    /// Transposed.
     turned: bool,
 }
 
 impl Matrices {
-    /// The same turned over.
+    /// The transpose.
     pub fn t(self) -> Self {
         Matrices {
             turned: !self.turned,
@@ -33,7 +33,7 @@ impl Matrices {
     }
 }
 
-/// Addresses of matrices, and what is common to them.
+/// The addresses of matrices, and their common sizes and type.
 pub(crate) struct Table {
     sizes: Heads,
     device: CudaDevice,
@@ -44,7 +44,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// For heads of the type of `like`.
+    /// An empty table for heads of the type of `like`.
     pub fn new(sizes: Heads, like: &Tensor) -> Result<Self> {
         let (_, kind, device) = blas::place(like)?;
         Ok(Table {
@@ -57,12 +57,13 @@ impl Table {
         })
     }
 
-    /// Matrices of all heads.
+    /// Number of heads in all samples.
     fn count(&self) -> usize {
         self.sizes.samples * self.sizes.heads
     }
 
-    /// Part `part` of `parts` of `whole` [samples, tokens, parts heads head], rows from `from` on.
+    /// Part `part` of `parts` of `whole` [samples, tokens, parts heads head], beginning with row
+    /// `from`.
     pub fn heads(
         &mut self,
         whole: &Tensor,
@@ -84,7 +85,7 @@ impl Table {
         })
     }
 
-    /// One matrix of `rows` and `columns` a head, one after the other in `whole`.
+    /// One matrix of `rows` and `columns` per head, one after the other in `whole`.
     pub fn squares(&mut self, whole: &Tensor, (rows, columns): (usize, usize)) -> Result<Matrices> {
         let (base, first) = (blas::place(whole)?.0, self.addresses.len());
         let each = (rows * columns * self.bytes) as u64;
@@ -97,18 +98,18 @@ impl Table {
         })
     }
 
-    /// Every matrix begins where four numbers can be read as one word.
+    /// True if every matrix begins at a multiple of 16 bytes.
     fn whole_words(&self) -> bool {
         self.addresses.iter().all(|at| at.is_multiple_of(16))
     }
 
-    /// Sends the addresses to the device. None can be added afterwards.
+    /// Sends the addresses to the device. No more can be added afterwards.
     pub fn upload(&mut self) -> Result<()> {
         self.uploaded = Some(self.device.clone_htod(&self.addresses)?);
         Ok(())
     }
 
-    /// `out = a b + keep out` for every head, `a` of `m` rows and `k` columns, `b` of `n` columns.
+    /// `out = a b + keep out` for every head: `a` is [m, k], `b` is [k, n].
     pub fn multiply(
         &self,
         [m, n, k]: [usize; 3],
@@ -143,8 +144,8 @@ impl Table {
         };
         let (one, blas) = (1f32, self.device.cublas_handle());
         let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
-        // SAFETY: the addresses are those of matrices inside live tensors on the handle's own stream, whose memory is freed in its
-        // order; sizes and steps are theirs.
+        // SAFETY: the addresses are those of matrices inside live tensors on the handle's own
+        // stream, in whose order memory is freed; sizes and strides are those of the matrices.
         unsafe {
             sys::cublasGemmBatchedEx(
                 *blas.handle(),
@@ -173,7 +174,7 @@ impl Table {
         .map_err(blas::failed)
     }
 
-    /// Memory for one matrix of `rows` and `columns` a head.
+    /// Memory for one matrix of `rows` and `columns` per head.
     pub fn scratch(&self, (rows, columns): (usize, usize), like: &Tensor) -> Result<Tensor> {
         uninit(&[self.count(), rows, columns], like.dtype(), like)
     }

@@ -1,15 +1,15 @@
-//! Memory that kernels write to, in classes finer than a device's own powers of two: a buffer that nobody holds any longer serves the
-//! next output of its class. Refuses to know what a buffer is.
+//! A pool of buffers for kernel outputs, in size classes finer than a device's own powers of two. A
+//! buffer that nothing uses any longer serves the next output of its class.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Classes of an octave: an output takes at most an eighth more than it needs.
+/// Classes per octave: a buffer is at most an eighth larger than needed.
 const CLASSES: usize = 8;
-/// Below this, classes are powers of two: a device deals in pages.
+/// Below this size, classes are powers of two, because a device allocates whole pages.
 const PAGE_BYTES: usize = 1 << 14;
 
-/// Bytes of the smallest class that holds `bytes`.
+/// Size in bytes of the smallest class that holds `bytes`.
 pub(crate) fn class_bytes(bytes: usize) -> usize {
     let octave = bytes.next_power_of_two();
     if octave <= PAGE_BYTES {
@@ -29,11 +29,12 @@ impl<B> Default for BufferPool<B> {
 }
 
 impl<B> BufferPool<B> {
-    /// A buffer for `bytes` that only the pool holds, or a new one by `make`, which is told the bytes of the class. What earlier
-    /// commands do with a buffer must come before what later ones do: the caller's one queue.
+    /// A buffer of at least `bytes` that nothing else holds, or a new one from `make`, which gets
+    /// the size of the class. The caller must use a single queue, so that earlier commands finish
+    /// with the buffer before later ones begin.
     ///
     /// # Errors
-    /// Those of `make`; the pool is as it was.
+    /// Those of `make`; the pool is unchanged.
     pub fn take<E>(
         &mut self,
         bytes: usize,
@@ -50,7 +51,8 @@ impl<B> BufferPool<B> {
         Ok(buffer)
     }
 
-    /// Takes out what nobody else holds: the caller lets it go, once no command uses it.
+    /// Removes and returns the buffers that nothing else holds. The caller drops them once no
+    /// command uses them.
     pub fn idle(&mut self) -> Vec<Arc<B>> {
         let mut idle = Vec::new();
         for buffers in self.0.values_mut() {
@@ -65,7 +67,7 @@ impl<B> BufferPool<B> {
 mod tests {
     use super::*;
 
-    /// A buffer that knows its bytes.
+    /// A buffer that is its own size.
     fn make(bytes: usize) -> Result<Arc<usize>, &'static str> {
         Ok(Arc::new(bytes))
     }

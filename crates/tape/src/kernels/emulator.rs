@@ -1,4 +1,5 @@
-//! Kernels on the CPU, for tests: the same text, compiled by the system's C++ compiler, every lane a coroutine.
+//! Runs the GPU kernels on the CPU, for tests: the same source, compiled by the system's C++
+//! compiler, with every lane as a coroutine.
 
 use super::rows::REGISTER_WORDS;
 use super::{Argument, Grid, Kernel, Module, TensorBatch, source, suffix};
@@ -17,12 +18,12 @@ thread_local! {
     static LAUNCHED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// True inside of [`with`].
+/// True inside [`with`].
 pub(super) fn on() -> bool {
     ON.get()
 }
 
-/// Runs `work` with the kernels in the place of the CPU's own.
+/// Runs `work` with these kernels instead of the CPU's own.
 pub(crate) fn with<R>(work: impl FnOnce() -> R) -> R {
     ON.set(true);
     let result = work();
@@ -30,7 +31,7 @@ pub(crate) fn with<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Names of all kernels that ran on this thread.
+/// The names of all kernels that ran on this thread.
 pub(super) fn launched() -> BTreeSet<String> {
     LAUNCHED.with_borrow(Clone::clone)
 }
@@ -43,7 +44,7 @@ pub(super) const MODULES: [Module; 4] = [
     Module::Typed(DType::F16),
 ];
 
-/// Names of the kernels in a text, as they stand in its definitions.
+/// The names of the kernels that a module defines.
 pub(super) fn names(of: Module) -> Vec<String> {
     let text = source::module(of);
     let mut names = Vec::new();
@@ -62,7 +63,7 @@ pub(super) fn names(of: Module) -> Vec<String> {
             names.extend(of_macro);
             let plain = after(&text, "\nKERNEL(NAME(");
             names.extend(plain);
-            // These stand there once for each number of words.
+            // These are defined once per number of register words.
             let mut held = after(&text, "\nKERNEL(REGISTERS_NAME(");
             held.truncate(held.len() / REGISTER_WORDS.len());
             names.extend(REGISTER_WORDS.into_iter().flat_map(|words| {
@@ -79,7 +80,7 @@ pub(super) fn names(of: Module) -> Vec<String> {
     names
 }
 
-/// The text of all modules with one way in.
+/// The source of all modules with a single entry point.
 fn text() -> String {
     let mut text = [source::EMULATOR, source::common()].concat();
     let mut cases = String::new();
@@ -96,13 +97,14 @@ fn text() -> String {
         + "    return 2;\n}\n"
 }
 
-/// Beside the test itself.
+/// A path next to the test binary.
 pub(super) fn scratch(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test runs from a file");
     test.with_file_name(name)
 }
 
-/// The compiled kernels. Compiled once for each text; whoever comes at the same time compiles for himself and renames.
+/// The compiled kernels. Each source is compiled once; concurrent processes compile their own copy
+/// and rename it.
 fn library() -> &'static libloading::Library {
     static LIBRARY: OnceLock<libloading::Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -134,7 +136,7 @@ fn library() -> &'static libloading::Library {
             assert!(outcome.status.success(), "{said}");
             std::fs::rename(&to, &made).expect("the target folder can be written to");
         }
-        // SAFETY: the library is our own text and has no initialisers that do anything.
+        // SAFETY: the library is our own source and has no initializers with effects.
         unsafe { libloading::Library::new(&made) }.expect("the compiled kernels can be loaded")
     })
 }
@@ -162,9 +164,10 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
         .collect();
     LAUNCHED.with_borrow_mut(|all| all.insert(kernel.symbol()));
     let name = CString::new(kernel.symbol()).expect("a name has no zero in it");
-    // SAFETY: the way in has this type in the text above.
+    // SAFETY: the entry point has this type in the source above.
     let run = unsafe { library().get::<Run>(b"run_kernel") }.expect("the text defines it");
-    // SAFETY: arguments are in the kernel's order and type, and stay inside their tensors: that is what the tests are for.
+    // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors,
+    // which is what the tests check.
     let code = unsafe {
         run(
             name.as_ptr(),
@@ -217,7 +220,7 @@ fn read(tensor: &Tensor) -> Result<*mut c_void> {
     })
 }
 
-/// Finds the memory of a tensor that is written to.
+/// Finds the memory of a tensor that a kernel writes.
 struct Place<'a>(&'a Cell<*mut c_void>);
 
 impl InplaceOp1 for Place<'_> {

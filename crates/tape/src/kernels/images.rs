@@ -1,4 +1,5 @@
-//! Kernels over images [samples, channels, height, width]: group norm, columns of convolutions, max pooling. Inputs are contiguous.
+//! Kernels over images [samples, channels, height, width]: group norm, columns of convolutions,
+//! pooling. Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::elements::{PART, fours};
@@ -12,9 +13,9 @@ use candle_core::{DType, Tensor};
 pub(crate) struct Groups {
     /// Channels.
     pub channels: usize,
-    /// Pixels of a channel.
+    /// Pixels per channel.
     pub pixels: usize,
-    /// Channels of a group.
+    /// Channels per group.
     pub each: usize,
     /// Activation: 0 none, 1 ReLU, 2 GELU.
     pub function: usize,
@@ -31,12 +32,12 @@ impl Groups {
     }
 }
 
-/// Simdgroups that work one row of `size`.
+/// Simdgroups per row of `size` elements.
 fn simds(size: usize) -> usize {
     size.div_ceil(128).clamp(1, 8)
 }
 
-/// Simdgroups that work one row of `size`, four numbers a lane at a time where that can be.
+/// Simdgroups per row of `size` elements, with four elements per lane if possible.
 fn simds_by_four(size: usize) -> usize {
     match size.is_multiple_of(4) {
         true => size.div_ceil(512).clamp(1, 8),
@@ -44,7 +45,7 @@ fn simds_by_four(size: usize) -> usize {
     }
 }
 
-/// Mean and `r` of each group, [samples, groups, 2] in f32.
+/// The mean and `r` of each group, [samples, groups, 2] in f32.
 pub(crate) fn group_moments(x: &Tensor, s: Groups, epsilon: f64) -> Result<Tensor> {
     let size = s.each * s.pixels;
     let groups = s.channels / s.each;
@@ -78,7 +79,7 @@ pub(crate) fn group_norm(
     Ok(y)
 }
 
-/// `dx`; `dw` and `db` in f32.
+/// `dx`, and `dw` and `db` in f32.
 pub(crate) fn group_norm_backward(
     x: &Tensor,
     moments: &Tensor,
@@ -140,7 +141,7 @@ fn walk<'a>(rows: usize, samples: usize, w: &Window) -> [Argument<'a>; 11] {
     ]
 }
 
-/// Columns [channels kernel kernel, samples pixels] of `x`, one group's.
+/// The columns [channels kernel kernel, samples pixels] of `x`, for one group.
 pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
     let samples = x.dim(0)?;
     let columns = uninit(&[window.rows(), samples * window.pixels()], x.dtype(), x)?;
@@ -167,7 +168,7 @@ pub(crate) fn image(columns: &Tensor, samples: usize, window: &Window) -> Result
     Ok(x)
 }
 
-/// Sizes of a pooling: input and output height and width, kernel, stride, padding.
+/// Sizes of a pooling.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pool {
     /// Input height and width.
@@ -178,7 +179,7 @@ pub(crate) struct Pool {
     pub kernel: usize,
     /// Pixels between two positions.
     pub stride: usize,
-    /// Border.
+    /// Border in pixels.
     pub padding: usize,
 }
 
@@ -197,7 +198,7 @@ impl Pool {
     }
 }
 
-/// The largest of each window and its place in it, one byte each.
+/// The largest value of each window, and its place in the window as one byte.
 pub(crate) fn max_pool(x: &Tensor, shape: &[usize], pool: Pool) -> Result<(Tensor, Tensor)> {
     let y = uninit(shape, x.dtype(), x)?;
     let places = uninit(shape, DType::U8, x)?;
@@ -249,17 +250,18 @@ fn averaged(
     Ok(to)
 }
 
-/// The mean of each window of `x` [samples, channels, height, width]: of the pixels `inside` the image, or of all places.
+/// The mean of each window of `x` [samples, channels, height, width], over the pixels inside the
+/// image or over all places.
 pub(crate) fn avg_pool(x: &Tensor, pool: Pool, inside: bool) -> Result<Tensor> {
     averaged("avg_pool", x, pool.output, (pool, inside))
 }
 
-/// Each pixel gets its share of the windows that saw it.
+/// Each pixel gets its share of the gradient of the windows that contain it.
 pub(crate) fn avg_pool_backward(dy: &Tensor, pool: Pool, inside: bool) -> Result<Tensor> {
     averaged("avg_pool_backward", dy, pool.input, (pool, inside))
 }
 
-/// Sizes of a convolution in groups: of one group's channels, and of all outputs.
+/// Sizes of a convolution with groups: the channels of one group, and all outputs.
 fn grouped_counts<'a>(first: usize, outs: usize, w: &Window) -> [Argument<'a>; 12] {
     let (height, width) = w.out();
     [
@@ -278,7 +280,7 @@ fn grouped_counts<'a>(first: usize, outs: usize, w: &Window) -> [Argument<'a>; 1
     ]
 }
 
-/// Convolution in groups, without columns: [samples, outs, height, width].
+/// Convolution with groups, without columns: [samples, outs, height, width].
 pub(crate) fn grouped(x: &Tensor, weight: &Tensor, window: &Window) -> Result<Tensor> {
     let (w, outs, (height, width)) = (alike(weight, x)?, weight.dim(0)?, window.out());
     let y = uninit(&[x.dim(0)?, outs, height, width], x.dtype(), x)?;
@@ -294,7 +296,7 @@ pub(crate) fn grouped(x: &Tensor, weight: &Tensor, window: &Window) -> Result<Te
     Ok(y)
 }
 
-/// Its input gradient.
+/// The input gradient of [`grouped`].
 pub(crate) fn grouped_input(dy: &Tensor, weight: &Tensor, window: &Window) -> Result<Tensor> {
     let (w, channels) = (alike(weight, dy)?, window.channels * window.groups);
     let shape = [dy.dim(0)?, channels, window.height, window.width];
@@ -307,7 +309,7 @@ pub(crate) fn grouped_input(dy: &Tensor, weight: &Tensor, window: &Window) -> Re
     Ok(dx)
 }
 
-/// Its weight gradient [outs, a group's channels, kernel, kernel], f32.
+/// The weight gradient of [`grouped`], [outs, channels of a group, kernel, kernel] in f32.
 pub(crate) fn grouped_weight(x: &Tensor, dy: &Tensor, window: &Window) -> Result<Tensor> {
     let (dy, samples, outs) = (alike(dy, x)?, x.dim(0)?, dy.dim(1)?);
     let shape = [outs, window.channels, window.kernel.0, window.kernel.1];

@@ -1,4 +1,5 @@
-//! Kernels of single precision: cross-entropy, sums into an embedding's rows, and passes over many tensors, batch a launch.
+//! Kernels for f32 only: cross-entropy, sums into the rows of an embedding, and passes over many
+//! tensors, seven per launch.
 
 use super::Argument::{self, Count, In, Number, Out};
 use super::elements::fours;
@@ -6,8 +7,9 @@ use super::{Grid, Kernel, TensorBatch, launch, uninit};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
-/// Scores [rows, classes] become their gradient where they stand; gives each row's loss. A target of `classes` or more costs
-/// nothing. `full` of a row is wanted of its target, and `rest` of every class.
+/// Turns scores [rows, classes] into their gradient in place and returns each row's loss. A row
+/// with a target of `classes` or more has no loss. `wanted` is the probability of the target and
+/// that of every class.
 pub(crate) fn cross_entropy(
     scores: &Tensor,
     targets: &[u32],
@@ -16,7 +18,7 @@ pub(crate) fn cross_entropy(
     cross_entropy_of(scores, &Tensor::new(targets, scores.device())?, wanted)
 }
 
-/// As [`cross_entropy`], the targets on the device.
+/// [`cross_entropy`] with the targets on the device.
 pub(super) fn cross_entropy_of(
     scores: &Tensor,
     targets: &Tensor,
@@ -33,14 +35,15 @@ pub(super) fn cross_entropy_of(
         Number(rest),
         fours(&[scores], classes),
     ];
-    // As many as hold a row among them.
+    // Enough simdgroups to hold a row in registers.
     let grid = Grid::groups(rows, classes.div_ceil(1024).clamp(1, 32));
     let kernel = Kernel::single("cross_entropy");
     launch(kernel, grid, &arguments, scores.device())?;
     Ok(losses)
 }
 
-/// Adds runs of `sums` [runs, width] to rows of `dw`, in place: row `ids[u]` gets the runs `firsts[u]..firsts[u + 1]`.
+/// Adds runs of `sums` [runs, width] to rows of `dw`, in place: row `ids[u]` gets the runs
+/// `firsts[u]..firsts[u + 1]`.
 pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor) -> Result<()> {
     let (width, used) = (dw.dim(1)?, ids.dim(0)?);
     let arguments = [
@@ -55,11 +58,11 @@ pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor
     launch(Kernel::single("add_runs"), grid, &arguments, dw.device())
 }
 
-/// Values that a group of threads works, and those of a sum.
+/// Elements per thread group, and the same for sums.
 const EACH: usize = 1024;
 const EACH_SUMMED: usize = 16384;
 
-/// A launch over up to batch tensors, each with a number of its own.
+/// The groups of a launch over up to seven tensors, with one number per tensor.
 fn batch(
     sizes: impl Iterator<Item = (usize, f64)>,
     values: &[f64],
@@ -78,7 +81,7 @@ fn batch(
     (batch, end)
 }
 
-/// TensorBatch of each: the last of fewer stands in for the missing, which no group works.
+/// Seven arguments: the last tensor also stands for the missing ones, which no group works on.
 fn bind<'a>(
     tensors: impl Iterator<Item = &'a Tensor>,
     how: fn(&'a Tensor) -> Argument<'a>,
@@ -92,7 +95,7 @@ fn bind<'a>(
 
 /// A parameter of AdamW with its moments and gradient, all f32.
 pub(crate) struct Moved<'a> {
-    /// Parameter, and its first and second moment: written.
+    /// The parameter and its first and second moments; written in place.
     pub written: [&'a Tensor; 3],
     /// Its gradient.
     pub gradient: &'a Tensor,
@@ -100,15 +103,15 @@ pub(crate) struct Moved<'a> {
     pub keep: f64,
 }
 
-/// Numbers that all parameters of an AdamW step share.
+/// The numbers that all parameters of an AdamW step share.
 pub(crate) struct AdamNumbers {
-    /// Learning rate over what the first moment lacks.
+    /// Learning rate over the bias correction of the first moment.
     pub rate: f64,
     /// Decays of the moments.
     pub betas: (f64, f64),
     /// Factor on the gradient.
     pub factor: f64,
-    /// One over what the second moment lacks.
+    /// One over the bias correction of the second moment.
     pub root: f64,
     /// Added to the root.
     pub epsilon: f64,
@@ -146,7 +149,7 @@ pub(crate) fn adamw(all: &[Moved], numbers: &AdamNumbers) -> Result<()> {
     Ok(())
 }
 
-/// One step of SGD with momentum, in place; the second moment of each is not looked at.
+/// One step of SGD with momentum, in place; second moments are ignored.
 pub(crate) fn sgd(all: &[Moved], rate: f64, momentum: f64, factor: f64) -> Result<()> {
     for some in all.chunks(7) {
         let sizes = some.iter().map(|m| (m.gradient.elem_count(), m.keep));
@@ -191,7 +194,8 @@ pub(crate) fn accumulate(pairs: &[(&Tensor, &Tensor)]) -> Result<()> {
     Ok(())
 }
 
-/// Sums of squares of each tensor, added in f64 on the host: one read-back for all of them.
+/// The sum of squares of each tensor, with partial sums added in f64 on the host: one read-back for
+/// all of them.
 pub(crate) fn square_sums(tensors: &[Tensor]) -> Result<Vec<f64>> {
     let parts: Vec<usize> = tensors
         .iter()

@@ -1,4 +1,5 @@
-//! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of rows. Inputs are contiguous.
+//! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of
+//! rows. Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::elements::{by_four, fours};
@@ -6,13 +7,14 @@ use super::{Grid, Kernel, alike, launch, single, uninit, uninit_like};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
-/// Words of four numbers that a lane holds of a row of up to 128 times as many: there are kernels for each.
+/// Words of four elements per lane that hold a row in registers, for rows of up to 128 times as
+/// many elements; each has its own kernels.
 pub(super) const REGISTER_WORDS: [usize; 3] = [2, 4, 8];
 /// Simdgroups that share 32 columns.
 const SIMDS: usize = 8;
 
-/// Which kernel works rows of this width: one that holds them, or `plain`; and whether it is the first. `names` are those of two,
-/// four and eight words of four a lane.
+/// The kernel for rows of this width: one that holds them in registers, or `plain`. Also returns
+/// whether it is the former. `names` are the kernels for two, four and eight words per lane.
 fn by_width(
     plain: &'static str,
     names: [&'static str; 3],
@@ -27,13 +29,13 @@ fn by_width(
     }
 }
 
-/// Rows of the last axis, and their width.
+/// The number of rows of the last axis, and their width.
 fn rows_of(x: &Tensor) -> (usize, usize) {
     let width = x.dims().last().copied().unwrap_or(1);
     (x.elem_count() / width.max(1), width)
 }
 
-/// `(x - mean) r w + b` of each row.
+/// `(x - mean) r w + b` for each row.
 pub(crate) fn layer_norm(
     x: &Tensor,
     weight: &Tensor,
@@ -117,14 +119,15 @@ pub(crate) fn layer_norm_backward(
     Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
 }
 
-/// Parts of a sum over rows whose columns are so many groups' work, and rows of a part: enough groups to fill a GPU, by the shape alone.
+/// The number of parts of a sum over rows, and rows per part, for columns that take `blocks`
+/// groups: enough groups to fill a GPU. Depends on the shape only.
 fn parts(rows: usize, blocks: usize) -> (usize, usize) {
     let most = 1024usize.div_ceil(blocks.max(1)).min(128);
     let chunk = rows.div_ceil(most).max(4 * SIMDS);
     (rows.div_ceil(chunk).max(1), chunk)
 }
 
-/// Sums of parts [parts, width] to [width].
+/// Sums [parts, width] to [width].
 fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
     let width = sums.dim(1)?;
     if parts == 1 {
@@ -135,7 +138,7 @@ fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
         .map_err(Into::into)
 }
 
-/// Groups that work the columns of a part, and the kernel.
+/// The number of groups for the columns of a part, and the kernel.
 fn blocks(x: &Tensor, width: usize) -> (usize, &'static str) {
     match by_four(&[x], width) {
         true => (width.div_ceil(128), "column_sums_by_four"),
@@ -160,29 +163,30 @@ pub(crate) fn column_sums(x: &Tensor) -> Result<Tensor> {
     finished(summed(x, (parts, chunk))?, parts)
 }
 
-/// What a row of scores sees.
+/// The mask and scale of attention scores.
 pub(crate) struct AttentionMask<'a> {
     /// Factor of the scores.
     pub scale: f64,
-    /// Queries of each head, and which of the sample's tokens the first of them is.
+    /// Queries per head, and the token that the first of them is.
     pub queries: (usize, usize),
-    /// Keys.
+    /// Keys per head.
     pub keys: usize,
-    /// Heads.
+    /// Heads per sample.
     pub heads: usize,
-    /// A query sees itself and what is before it only.
+    /// A query sees only itself and the tokens before it.
     pub causal: bool,
-    /// Tokens of each sample that count, u32; all where there are none.
+    /// Length of each sample without padding, u32; `None` if no sample is padded.
     pub lengths: Option<&'a Tensor>,
 }
 
-/// Scores [samples heads, queries, keys] become weights where they stand.
+/// Turns scores [samples heads, queries, keys] into weights, in place.
 pub(crate) fn softmax(scores: &Tensor, seen: &AttentionMask) -> Result<()> {
     let rows = scores.elem_count() / seen.keys.max(1);
     let (queries, first) = seen.queries;
     let arguments = [
         Out(scores),
-        // Where nothing is padded the kernel reads no lengths, but something must stand in their place.
+        // Without padding the kernel does not read the lengths, but needs some tensor in their
+        // place.
         In(seen.lengths.unwrap_or(scores)),
         Number(seen.scale),
         Count(seen.keys),
@@ -199,7 +203,7 @@ pub(crate) fn softmax(scores: &Tensor, seen: &AttentionMask) -> Result<()> {
     launch(kernel, Grid::rows(rows), &arguments, scores.device())
 }
 
-/// Gradients of weights become those of scores where they stand: `scale p (dp - sum dp p)`.
+/// Turns gradients of weights into those of scores, in place: `scale p (dp - sum dp p)`.
 pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()> {
     let (rows, width) = rows_of(p);
     let arguments = [In(p), Out(dp), Number(scale), Count(width), Count(rows)];
@@ -213,7 +217,8 @@ pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()
     launch(kernel, Grid::rows(rows), &arguments, p.device())
 }
 
-/// Sums of rows of `dy` [tokens, width] by runs: run `s` adds the rows `tokens[begins[s]..begins[s + 1]]`, in order.
+/// Sums rows of `dy` [tokens, width] by runs: run `s` adds the rows `tokens[begins[s]..begins[s +
+/// 1]]`, in order.
 pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<Tensor> {
     let (width, runs) = (dy.dim(1)?, begins.dim(0)? - 1);
     let sums = uninit(&[runs, width], DType::F32, dy)?;

@@ -1,4 +1,5 @@
-//! Every kernel on the CPU's lanes against f64, in odd sizes, at kinks and in all element types; and its text past two more compilers.
+//! Every kernel, run by the emulator, against f64: in odd sizes, at kinks and in all element types.
+//! Its source is also compiled by two more compilers.
 
 mod kinks;
 mod multi_tensor;
@@ -10,14 +11,14 @@ use crate::check::{Case, cases, large_cases, run};
 use crate::tape::Kernels;
 use candle_core::{DType, Device, Tensor};
 
-/// Largest relative difference of every case that the kernels have a part in, by name.
+/// The largest relative difference of every case that uses a kernel, by name.
 fn differences(micro_batch: usize, dtype: DType) -> Vec<(&'static str, f64)> {
     let exact = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
     let small = cases(micro_batch).expect("the table is sound");
     let large = large_cases(micro_batch).expect("the table is sound");
     let all = small.into_iter().chain(large);
     all.map(|case| {
-        // Numbers that the type holds exactly: what differs is the kernels' doing.
+        // Inputs that the type holds exactly, so that all differences come from the kernels.
         let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();
         let case = Case {
             inputs: inputs.expect("the types convert"),

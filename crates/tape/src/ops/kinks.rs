@@ -7,8 +7,8 @@ use crate::tape::Tape;
 use candle_core::Tensor;
 
 impl Tape<'_> {
-    /// Makes this tape record the side of every kink in `log`. Each operation with kinks is read back from the device, so
-    /// this is for comparisons only.
+    /// Makes this tape record the side of every kink in `log`. Each operation with kinks is read
+    /// back from the device, so this is for comparisons only.
     pub fn recording_kinks(self, log: &KinkLog) -> Self {
         self.with_kinks(Some(KinkCursor::recording(log)))
     }
@@ -23,7 +23,8 @@ impl Tape<'_> {
         self.kinks().is_some_and(KinkCursor::follows)
     }
 
-    /// Records the sides of `y = max(x, 0)`. They are read from `y`, as the backward pass reads them.
+    /// Records the sides of `y = max(x, 0)`. They are read from `y`, as the backward pass reads
+    /// them.
     pub(super) fn record_relu(&self, y: &Tensor) -> Result<()> {
         self.record_ways(Kink::Relu, y.elem_count(), || {
             Ok(to_f64(y)?.into_iter().map(relu_way).collect())

@@ -1,5 +1,6 @@
-//! AdamW (Loshchilov and Hutter 2019): `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g²`,
-//! `p = (1 - rate decay) p - rate (m / c1) / (sqrt(v / c2) + epsilon)` with `c = 1 - bᵗ` of step t, in one pass.
+//! AdamW (Loshchilov and Hutter 2019): `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g²`, `p = (1 -
+//! rate decay) p - rate (m / c1) / (sqrt(v / c2) + epsilon)` with `c = 1 - bᵗ` of step t, in one
+//! pass.
 //!
 //! State: two moments with the shape and type of the parameter.
 
@@ -107,7 +108,7 @@ pub struct AdamWStep {
     pub epsilon: f64,
     /// Decoupled weight decay; 0 for norms and biases.
     pub weight_decay: f64,
-    /// Steps done, this one included.
+    /// Steps done, including this one.
     pub step: u64,
     /// Factor on the gradient: one over the weight of the effective batch, times clipping.
     pub gradient_factor: f64,
@@ -121,7 +122,7 @@ impl AdamWStep {
     }
 }
 
-/// One AdamW step on a parameter with its first and second moment.
+/// One AdamW step on a parameter with its first and second moments.
 pub fn adamw(
     parameter: &mut Tensor,
     first: &mut Tensor,

@@ -1,5 +1,6 @@
-//! AdamW with moments of one byte a value: [`AdamW`]'s formulas on values that are read from codes, block by block, and go
-//! back into codes. State: 2 bytes a value and 8 bytes a block of 256, against AdamW's 8 bytes a value.
+//! AdamW with one byte per value and moment: the formulas of [`AdamW`] on values that are decoded
+//! block by block and encoded again. State: 2 bytes per value and 8 bytes per block of 256, against
+//! 8 bytes per value for AdamW.
 
 use super::byte_moment::{
     BLOCK, ByteMoment, Map, RoundingNoise, decode_signed, decode_unsigned, encode_signed,
@@ -15,8 +16,8 @@ use crate::rng::Rng;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
-/// Smaller parameters keep full moments: they need little memory, and quantized moments disturb them most (Dettmers et al.
-/// 2022).
+/// Smaller parameters keep full moments: they need little memory, and quantized moments disturb
+/// them most (Dettmers et al. 2022).
 const MIN_QUANTIZED: usize = 4096;
 
 /// The optimizer with its hyperparameters.
@@ -85,8 +86,8 @@ impl Optimizer for AdamW8bit {
     }
 }
 
-/// One AdamW step on a parameter with its first and second moment in bytes. `noise` belongs to (seed, name, step): by it the
-/// moments are rounded.
+/// One AdamW step on a parameter with quantized moments. `noise` must depend on (seed, name, step);
+/// it rounds the moments.
 pub fn adamw8bit(
     parameter: &mut Tensor,
     first: &mut ByteMoment,
@@ -124,7 +125,7 @@ pub fn adamw8bit(
     })
 }
 
-/// The rule in an element type.
+/// The numbers of the step in an element type.
 struct Pass<T> {
     betas: (T, T),
     rests: (T, T),
@@ -152,7 +153,8 @@ impl<T: Element> Pass<T> {
         }
     }
 
-    /// One block: codes to values, the step with values that are not yet rounded, values to codes.
+    /// One block: decodes the moments, steps with the new moments before they are rounded, and
+    /// encodes them.
     #[inline(always)]
     fn block(
         &self,
@@ -237,7 +239,7 @@ mod tests {
             .expect("a small tensor")
     }
 
-    /// The first forty values shrunk by nine orders: less than half a code of their block.
+    /// The first forty values scaled by 1e-9: less than half a code of their block.
     fn with_tiny_values(tensor: &Tensor) -> Tensor {
         let mut values = to_f64(tensor).expect("numbers");
         values.iter_mut().take(40).for_each(|v| *v *= 1e-9);
@@ -295,13 +297,13 @@ mod tests {
                 b.expect("codes").to_vec1::<u8>(),
             );
             let same = a.expect("codes").into_iter().zip(b.expect("codes"));
-            // A draw within a rounding error of its odds may fall either way.
+            // A draw within a rounding error of its probability may fall either way.
             let same = same.filter(|(a, b)| a == b).count();
             assert!(same >= COUNT - 5, "{same} of {COUNT} codes");
         }
     }
 
-    /// What is written and read again lies between the two neighbouring values, and is right on average.
+    /// A decoded value is one of the two neighbors of the encoded one, and right on average.
     fn check_rounding(map: Map, power: i32) {
         let values = to_f64(&with_tiny_values(&normal(2, DType::F64))).expect("numbers");
         let values: Vec<f64> = match map {
@@ -322,7 +324,7 @@ mod tests {
                 .expect("values");
             for ((sum, read), value) in sums.iter_mut().zip(read(&moment, map)).zip(&values) {
                 let place = (value.abs() / largest).powf(1.0 / f64::from(power)) * map.top();
-                // The block's own scale is at most the largest of all.
+                // The block's own scale is at most the largest value overall.
                 let gap =
                     ((place + 1.0).powi(power) - (place - 1.0).max(0.0).powi(power)) * largest;
                 let gap = gap / map.top().powi(power);
@@ -349,14 +351,15 @@ mod tests {
         check_rounding(Map::Unsigned, 4);
     }
 
-    /// A second moment changes by a tenth of a per cent a step: rounding to the nearest would never move it.
+    /// A second moment changes by a tenth of a percent per step: rounding to nearest would never
+    /// move it.
     #[test]
     fn a_second_moment_follows_its_gradients_over_two_thousand_steps() {
         let mut parameter = normal(1, DType::F64);
         let (mut m, mut v) = moments(&parameter);
         let mut expected = vec![0.0; COUNT];
         for step in 1..=2000u64 {
-            // Half the size after a while: the moment must come down too.
+            // Half the size after 800 steps: the moment must come down too.
             let size = if step < 800 { 2.0 } else { 1.0 };
             let g = (normal(100 + step, DType::F64) * size).expect("numbers");
             let values = to_f64(&g).expect("numbers");

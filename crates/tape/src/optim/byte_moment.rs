@@ -1,14 +1,17 @@
-//! A moment kept in one byte a value and one f32 scale a block (block-wise quantization, Dettmers et al. 2022). The map from
-//! codes to values is a power, so that it needs no table and runs in tensor primitives too:
+//! A moment with one byte per value and one f32 scale per block (block-wise quantization, Dettmers
+//! et al. 2022). The map from codes to values is a power, so that it needs no table and also runs
+//! as tensor primitives:
 //!
-//! - first moment, signed: code `128 + c`, `c` in -127..=127, is `sign(c) (c / 127)²` of the block's largest size;
-//! - second moment, unsigned: code `c` in 0..=255 is `(c / 255)⁴` of the block's largest value, so that its root, by which
-//!   AdamW divides, has the same square map. A positive value is never rounded to zero: steps may come out
-//!   shorter, never longer.
+//! - first moment, signed: code `128 + c`, `c` in -127..=127, stands for `sign(c) (c / 127)²` times
+//!   the block's largest absolute value;
+//! - second moment, unsigned: code `c` in 0..=255 stands for `(c / 255)⁴` times the block's largest
+//!   value, so that its root, by which AdamW divides, has the same square map. A positive value is
+//!   never rounded to zero: steps may become shorter, never longer.
 //!
-//! Rounding is up or down with the odds that make it right on average: rounding to the nearest would swallow changes of a
-//! tenth of a per cent a step. The draw is a function of (seed, name, step) and of the element's place, so a resumed run
-//! rounds the same way: a table of one block, turned by an amount of each block's own (Cranley and Patterson 1976).
+//! Stochastic rounding keeps values right on average: rounding to nearest would swallow changes of
+//! a tenth of a percent per step. The draw is a function of (seed, name, step) and of the element's
+//! place, so a resumed run rounds the same way: one table of a block's draws, rotated by a
+//! different amount for each block (Cranley and Patterson 1976).
 
 use super::Element;
 use crate::cpu::lanes;
@@ -17,22 +20,22 @@ use crate::inplace::{SliceMut, with_slice_mut};
 use crate::rng::Rng;
 use candle_core::{D, DType, Tensor};
 
-/// Values with one scale.
+/// Values per scale.
 pub const BLOCK: usize = 256;
-/// The least scale: a block of zeros has it too, and nothing is divided by zero.
+/// The smallest scale, so that a block of zeros is not divided by zero.
 const LEAST: f64 = 1e-30;
 
 /// A moment of one parameter.
 #[derive(Debug, Clone)]
 pub struct ByteMoment {
-    /// One byte a value, in the parameter's shape.
+    /// One byte per value, in the shape of the parameter.
     pub codes: Tensor,
-    /// One f32 a block of [`BLOCK`] values in storage order; the last block may be short.
+    /// One f32 per block of [`BLOCK`] values in storage order; the last block may be short.
     pub scales: Tensor,
 }
 
 impl ByteMoment {
-    /// All zero, from host data: a device then allocates the exact size.
+    /// All zero. It comes from host data, so that a device allocates the exact size.
     pub fn zeros(parameter: &Tensor) -> Result<Self> {
         let (count, device) = (parameter.elem_count(), parameter.device());
         let blocks = count.div_ceil(BLOCK);
@@ -42,7 +45,7 @@ impl ByteMoment {
         })
     }
 
-    /// Lends codes and scales to `write`; on the CPU only.
+    /// Lends codes and scales to `write`. On the CPU only.
     pub(super) fn borrow_mut<F>(&mut self, write: F) -> candle_core::Result<()>
     where
         F: FnOnce(&mut [u8], &mut [f32]) -> candle_core::Result<()>,
@@ -55,7 +58,8 @@ impl ByteMoment {
         })
     }
 
-    /// Values as [blocks, BLOCK] in `dtype`, zeros behind the last; for devices without fused kernels.
+    /// The values as [blocks, BLOCK] in `dtype`, padded with zeros; for devices without fused
+    /// kernels.
     pub(super) fn values(&self, map: Map, dtype: DType) -> Result<Tensor> {
         let codes = self.codes.to_dtype(dtype)?;
         let codes = match map {
@@ -69,7 +73,7 @@ impl ByteMoment {
         Ok(shares.broadcast_mul(&self.scales.to_dtype(dtype)?.unsqueeze(1)?)?)
     }
 
-    /// Takes values from [blocks, BLOCK], rounded by the draws `uniform` of the same shape.
+    /// Encodes values [blocks, BLOCK], rounded by the draws `uniform` of the same shape.
     pub(super) fn encode(&mut self, map: Map, values: &Tensor, uniform: &Tensor) -> Result<()> {
         let sizes = values.abs()?;
         let scales = sizes.max_keepdim(D::Minus1)?.maximum(LEAST)?;
@@ -108,7 +112,7 @@ impl ByteMoment {
     }
 }
 
-/// A tensor as [blocks, BLOCK], zeros behind its last value.
+/// A tensor as [blocks, BLOCK], padded with zeros.
 pub(super) fn grid(tensor: &Tensor) -> Result<Tensor> {
     let flat = tensor.flatten_all()?;
     let blocks = flat.elem_count().div_ceil(BLOCK);
@@ -118,7 +122,7 @@ pub(super) fn grid(tensor: &Tensor) -> Result<Tensor> {
         .reshape((blocks, BLOCK))?)
 }
 
-/// Which map from codes to values.
+/// The map from codes to values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Map {
     /// `sign(c) (c / 127)²`.
@@ -137,21 +141,21 @@ impl Map {
     }
 }
 
-/// One value of a signed block, as a share of the block's scale.
+/// The value of a signed code, relative to the block's scale.
 #[inline(always)]
 pub(super) fn decode_signed<T: Element>(code: u8) -> T {
     let c = (T::from_byte(code) - T::from_constant(128.0)) * T::from_constant(1.0 / 127.0);
     c * c.abs()
 }
 
-/// One value of an unsigned block, as a share of the block's scale.
+/// The value of an unsigned code, relative to the block's scale.
 #[inline(always)]
 pub(super) fn decode_unsigned<T: Element>(code: u8) -> T {
     let c = T::from_byte(code) * T::from_constant(1.0 / 255.0);
     c * c * c * c
 }
 
-/// Writes a block of first moments.
+/// Encodes a block of first moments.
 #[inline(always)]
 pub(super) fn encode_signed<T: Element>(
     values: &[T],
@@ -173,7 +177,7 @@ pub(super) fn encode_signed<T: Element>(
     }
 }
 
-/// Writes a block of second moments.
+/// Encodes a block of second moments.
 #[inline(always)]
 pub(super) fn encode_unsigned<T: Element>(
     values: &[T],
@@ -205,22 +209,22 @@ fn lesser<T: Element>(a: T, b: T) -> T {
     if a < b { a } else { b }
 }
 
-/// Stores the scale of a block and gives it as stored.
+/// Stores the scale of a block and returns it as stored.
 #[inline(always)]
 fn largest<T: Element>(sizes: &[T], scale: &mut f32) -> T {
     *scale = lanes::max(sizes).as_f32().max(LEAST as f32);
     T::from_f32(*scale)
 }
 
-/// The draws of one parameter at one step.
+/// The rounding draws of one parameter at one step.
 pub(super) struct RoundingNoise {
     stream: Rng,
-    /// One block of draws in `0.0..1.0`, which every block turns.
+    /// The draws of one block in `0.0..1.0`, which every block rotates.
     table: Vec<f64>,
 }
 
 impl RoundingNoise {
-    /// The draws of a stream that belongs to (seed, name, step).
+    /// Draws from a stream of (seed, name, step).
     pub(super) fn new(stream: Rng) -> Self {
         let table = (0..BLOCK as u64).map(|i| stream.at(0).uniform(i)).collect();
         RoundingNoise { stream, table }
@@ -231,7 +235,7 @@ impl RoundingNoise {
         self.table.iter().map(|&v| T::from_constant(v)).collect()
     }
 
-    /// How far block `block` turns the table for a moment.
+    /// The rotation of the table for a block and a moment.
     pub(super) fn turn(&self, map: Map, block: usize) -> f64 {
         let site = match map {
             Map::Signed => 1,
@@ -240,7 +244,7 @@ impl RoundingNoise {
         self.stream.at(site).uniform(block as u64)
     }
 
-    /// All draws of `blocks` blocks as [blocks, BLOCK], on the device of `like` and in its element type.
+    /// The draws of `blocks` blocks as [blocks, BLOCK], with the device and element type of `like`.
     pub(super) fn tensor(&self, map: Map, blocks: usize, like: &Tensor) -> Result<Tensor> {
         let turns: Vec<f64> = (0..blocks).map(|b| self.turn(map, b)).collect();
         let on_device = |values: &[f64], shape: (usize, usize)| {

@@ -1,5 +1,6 @@
-//! Health of gradients: the global norm in one pass, and counts of NaN and infinite values where the norm shows that
-//! there are any. A clean step reads each gradient once and nothing back but one sum a parameter.
+//! Health of gradients: the global norm in one pass, and the counts of NaN and infinite values if
+//! the norm shows that there are any. A clean step reads each gradient once and reads back one sum
+//! per parameter.
 
 use super::{CHUNK, Element};
 use crate::cpu::{View, wide, with_float};
@@ -8,32 +9,32 @@ use crate::inplace::to_f64;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
-/// What the gradients of a step look like.
+/// The health of the gradients of one step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Health {
-    /// Global norm. NaN or infinite when any value is.
+    /// Global norm. Not finite if any value is not.
     pub norm: f64,
     /// Gradients with values that are not finite, in order; empty on a clean step.
     pub non_finite: Vec<NonFinite>,
 }
 
-/// A gradient with values that are not finite.
+/// The counts of one gradient with values that are not finite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NonFinite {
-    /// Position of its parameter.
+    /// Position of the parameter.
     pub index: usize,
-    /// Values that are not a number.
+    /// Number of NaN values.
     pub nan: u64,
-    /// Values that are infinite.
+    /// Number of infinite values.
     pub infinite: u64,
 }
 
-/// Looks at the gradients of a step, in the parameters' order.
+/// Checks the gradients of a step, given in the order of the parameters.
 pub fn health(gradients: &[Tensor]) -> Result<Health> {
     let squares = square_sums(gradients)?;
     let mut non_finite = Vec::new();
     for (index, gradient) in gradients.iter().enumerate() {
-        // A square may be infinite where the value is not: the count says.
+        // The square may overflow although the value is finite, so the values are counted.
         if !squares[index].is_finite() {
             let (nan, infinite) = count(&to_f64(gradient)?);
             if nan + infinite > 0 {
@@ -51,7 +52,7 @@ pub fn health(gradients: &[Tensor]) -> Result<Health> {
     })
 }
 
-/// Global norm of many gradients. NaN or infinite when any value is.
+/// Global norm of many gradients. Not finite if any value is not.
 pub fn global_norm(gradients: &[Tensor]) -> Result<f64> {
     Ok(square_sums(gradients)?.iter().sum::<f64>().sqrt())
 }
@@ -77,11 +78,11 @@ fn square_sums(gradients: &[Tensor]) -> Result<Vec<f64>> {
         .iter()
         .map(|g| g.to_dtype(DType::F32)?.sqr()?.sum_all())
         .collect::<candle_core::Result<Vec<_>>>()?;
-    // One GPU sync for all of them, once a step.
+    // One GPU sync for all of them, once per step.
     to_f64(&Tensor::stack(&sums, 0)?)
 }
 
-/// Chunks fixed by the shape, added in order.
+/// The shape determines the chunks, which are added in order.
 fn square_sum(gradient: &Tensor) -> Result<f64> {
     let gradient = gradient.contiguous()?;
     with_float!("gradient norm", gradient, T => {
@@ -91,7 +92,7 @@ fn square_sum(gradient: &Tensor) -> Result<f64> {
     })
 }
 
-/// Eight sums side by side, in double precision: squares of f32 cannot overflow.
+/// Eight sums in parallel, in double precision: squares of f32 cannot overflow.
 #[inline(always)]
 fn lanes<T: Element>(values: &[T]) -> f64 {
     let mut lanes = [0.0; 8];

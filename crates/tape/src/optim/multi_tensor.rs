@@ -1,4 +1,5 @@
-//! Optimizer steps of many parameters at once, in place: on a GPU seven tensors a launch. Refuses to know names and groups.
+//! Optimizer steps of many parameters in a few launches on a GPU, seven tensors per launch, in
+//! place.
 
 use super::{AdamWStep, SgdStep};
 use crate::error::Result;
@@ -6,18 +7,18 @@ use crate::kernels::multi_tensor::{self, AdamNumbers, Moved};
 use crate::kernels::run_on;
 use candle_core::{DType, Tensor};
 
-/// A parameter, its moments and its gradient.
+/// A parameter with its moments and its gradient.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'a> {
-    /// The parameter: written.
+    /// The parameter; written in place.
     pub parameter: &'a Tensor,
-    /// First moment, or SGD's momentum: written.
+    /// First moment, or the momentum of SGD; written in place.
     pub first: &'a Tensor,
-    /// Second moment: written by AdamW, not looked at by SGD.
+    /// Second moment; written in place by AdamW, ignored by SGD.
     pub second: &'a Tensor,
     /// The gradient.
     pub gradient: &'a Tensor,
-    /// Weight decay; 0 for norms and biases.
+    /// Weight decay of this parameter, instead of that of the step; 0 for norms and biases.
     pub weight_decay: f64,
 }
 
@@ -37,7 +38,7 @@ impl Member<'_> {
     }
 }
 
-/// One AdamW step of all members, whose own decay takes the place of the rule's. False, and nothing done, where no kernel runs.
+/// One AdamW step of all members. Returns false and changes nothing if there is no kernel for it.
 pub fn adamw_together(members: &[Member], rule: AdamWStep) -> Result<bool> {
     if !members.iter().all(Member::fits) {
         return Ok(false);
@@ -56,7 +57,7 @@ pub fn adamw_together(members: &[Member], rule: AdamWStep) -> Result<bool> {
     Ok(true)
 }
 
-/// One step of SGD with momentum of all members, as [`adamw_together`].
+/// One SGD step of all members, like [`adamw_together`].
 pub fn sgd_together(members: &[Member], rule: SgdStep) -> Result<bool> {
     if !members.iter().all(Member::fits) {
         return Ok(false);

@@ -1,5 +1,5 @@
-//! SGD with momentum, without Nesterov: `b = momentum b + g + decay p`, `p = p - rate b`, in one pass. State: one momentum buffer
-//! with the shape and type of the parameter.
+//! SGD with momentum, without Nesterov: `b = momentum b + g + decay p`, `p = p - rate b`, in one
+//! pass. State: one momentum buffer with the shape and type of the parameter.
 
 use super::multi_tensor::{Member, sgd_together};
 use super::{CHUNK, Element, Optimizer, StateTensor, Step, StepMember, unexpected_state};

@@ -1,4 +1,5 @@
-//! Moving average of weights (Polyak and Juditsky 1992, in its exponential form): `a = decay a + (1 - decay) p`, one pass.
+//! Moving average of weights (Polyak and Juditsky 1992, in its exponential form): `a = decay a + (1
+//! - decay) p`, one pass.
 
 use super::{CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};

@@ -2,7 +2,8 @@
 
 use crate::{LABELS, N, POOL, Row, T, V, W, row};
 
-/// Operations that were there before the others, apart from those that compute again what they do not keep.
+/// Operations that were there before the others, apart from those that compute again what they do
+/// not keep.
 pub fn rows() -> Vec<Row> {
     let shape: &[&[usize]] = &[&[N, T, W]];
     let image: &[&[usize]] = &[&[N, V, T, W]];

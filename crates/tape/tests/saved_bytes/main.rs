@@ -1,5 +1,6 @@
-//! What each operation keeps for its backward pass, by formula: numbers of the element type, counted by hand from the sizes.
-//! A row of the table names the operation, runs it on variables, and says how many numbers it keeps.
+//! What each operation keeps for its backward pass, by formula: numbers of the element type,
+//! counted by hand from the sizes. A row of the table names the operation, runs it on variables,
+//! and says how many numbers it keeps.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

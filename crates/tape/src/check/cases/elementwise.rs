@@ -1,4 +1,4 @@
-//! Products, functions of one number, and operands that repeat.
+//! Cases of products, pointwise functions and broadcasting.
 
 use super::Row;
 

@@ -1,11 +1,11 @@
-//! Operations with random numbers: the same ones in every run of a case.
+//! Cases of operations with random numbers, which are the same in every run of a case.
 
 use super::Row;
 use crate::error::Result;
 use crate::ops::{Choice, KeepRule, NoiseKey, Positions, Quota};
 use crate::tape::{Tape, Value};
 
-/// A key for as many samples as `x` has.
+/// A key for the samples of `x`.
 fn keyed(x: &Value, run: impl Fn(&NoiseKey) -> Result<Value>) -> Result<Value> {
     let samples: Vec<u64> = (0..x.dims()[0] as u64).map(|i| 100 + 7 * i).collect();
     run(&NoiseKey {
@@ -17,7 +17,7 @@ fn keyed(x: &Value, run: impl Fn(&NoiseKey) -> Result<Value>) -> Result<Value> {
     })
 }
 
-/// Softly keeps `kept` of the tokens of each sample, each of which is one shorter than the one before.
+/// Softly keeps `kept` tokens of each sample; each sample is one token shorter than the one before.
 fn keep(t: &Tape, x: &Value, kept: Option<usize>) -> Result<Value> {
     let [samples, tokens] = [x.dims()[0], x.dims()[1]];
     let quotas: Vec<Quota> = (0..samples)

@@ -1,5 +1,5 @@
-//! Residual branches: maps that add to what went round them, norms whose input has a gradient already, and checkpointed
-//! blocks that end in an operation still to be done.
+//! Cases of residual branches: operations that add to the skip connection, norms whose input
+//! already has a gradient, and checkpointed blocks that end in a deferred operation.
 
 use super::Row;
 use crate::deferred::DeferredOutput;
@@ -25,7 +25,7 @@ fn operands(v: &[Value]) -> GeluLinear {
     }
 }
 
-/// Norm, map and activation around `x`, the second map still to be done.
+/// A branch around `x` with norm, linear layer and activation; the second linear layer is deferred.
 fn branch(t: &Tape, x: &Value, v: &[Value]) -> Result<DeferredOutput> {
     let y = t.layer_norm(x, &v[0], &v[1], 1e-5)?;
     let operands = GeluLinear {

@@ -1,4 +1,4 @@
-//! Choosing, joining, turning and averaging.
+//! Cases of indexing, joining, permuting and averaging.
 
 use super::Row;
 use crate::ops::{PoolDivisor, PoolShape};

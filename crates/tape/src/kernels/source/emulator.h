@@ -1,5 +1,5 @@
-// What the kernels' words mean in C++20: every lane is a coroutine of one thread, so that kernels run in tests, slowly and always
-// in the same order. A group's lanes meet at each reduction and barrier.
+// Definitions for C++20: every lane is a coroutine of one thread, so that kernels run in tests,
+// slowly and always in the same order. The lanes of a group meet at each reduction and barrier.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -39,7 +39,8 @@ static float reduce(float v, float (*f)(float, float)) {
     return r;
 }
 static void enter() { body(arguments); all[now].done = true; }
-// Runs `count` groups of `width` simdgroups, one after another. A group that waits for itself for ever gives false.
+// Runs `count` groups of `width` simdgroups one after the other. Returns false if a group
+// deadlocks.
 static bool run(void (*kernel)(void**), void** args, uint count, uint width) {
     const uint lanes = 32 * width;
     if (all.size() < lanes) all.resize(lanes);
@@ -65,7 +66,7 @@ static bool run(void (*kernel)(void**), void** args, uint count, uint width) {
     }
     return true;
 }
-// Calls a kernel with arguments that stand in memory one by one, as CUDA takes them.
+// Calls a kernel with arguments passed by address, as CUDA takes them.
 template <class... A> struct Call {
     template <size_t... I> static void with(void (*f)(A...), void** args, std::index_sequence<I...>) { f(*static_cast<std::remove_const_t<A>*>(args[I])...); }
     static void of(void (*f)(A...), void** args) { with(f, args, std::index_sequence_for<A...>()); }

@@ -1,4 +1,5 @@
-//! The kernels' text as CUDA's and Metal's compilers will see it. Where nvcc is not there, that half says so.
+//! Compiles the source of the kernels as CUDA's and Metal's compilers will see it. Without nvcc,
+//! the CUDA half reports that it is skipped.
 
 use crate::kernels::emulator::{MODULES, scratch};
 use crate::kernels::source;
@@ -11,7 +12,7 @@ fn compile(what: &str, command: &mut Command) {
     assert!(outcome.status.success(), "{what}: {said}");
 }
 
-/// NVIDIA's compiler, where its toolkit is named or on the path.
+/// NVIDIA's compiler, if its toolkit is installed.
 fn nvcc() -> Option<PathBuf> {
     let home = std::env::var_os("CUDA_HOME").map(|home| PathBuf::from(home).join("bin/nvcc"));
     let known = [home, Some(PathBuf::from("nvcc"))].into_iter().flatten();
@@ -61,7 +62,8 @@ fn the_products_for_tensor_cores_compile_where_the_toolkit_is() {
     std::fs::remove_file(out).expect("it was just made");
 }
 
-/// A syntax check only: Metal's own compiler runs on the user's Mac, where `ebb doctor` compares every kernel's numbers.
+/// A syntax check only: Metal's own compiler runs on the user's Mac, where `ebb doctor` compares
+/// the results of every kernel.
 #[test]
 fn every_module_is_cpp_behind_metals_prelude() {
     let shim = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/source/shim");

@@ -1,4 +1,5 @@
-//! At a kink forward and backward go one way: whoever passed a value passes its gradient, whoever did not stops it.
+//! At a kink, forward and backward take the same side: the gradient passes exactly where the value
+//! passed.
 
 use crate::cancel::Cancel;
 use crate::error::Result;
@@ -9,11 +10,12 @@ use crate::tape::{Kernels, Tape, Value};
 use crate::{Activation, Parameters};
 use candle_core::{DType, Device, Tensor};
 
-/// Channels of one group each: as many values at a kink.
+/// Channels with one group each, and so many values at a kink.
 const CHANNELS: usize = 512;
 
-/// A norm with a ReLU of one sample, of whose channels each has its first pixel as near to the kink as f32 comes. The output's first
-/// pixels, and the gradients of `x` and the shifts where each first pixel's is `seed`.
+/// A group norm with ReLU on one sample. The first pixel of each channel is as near to the kink as
+/// f32 allows. Returns the first pixels of the output, and the gradients of `x` and of the shifts
+/// if each first pixel's gradient is `seed`.
 fn at_kinks(pixels: usize, kernels: Kernels, seed: f32) -> Result<[Vec<f64>; 3]> {
     let (stream, count) = (Rng::new(8), CHANNELS * pixels);
     let x: Vec<f32> = (0..count as u64).map(|i| stream.normal(i) as f32).collect();
@@ -49,7 +51,7 @@ fn at_kinks(pixels: usize, kernels: Kernels, seed: f32) -> Result<[Vec<f64>; 3]>
     Ok([output, read(&walked[0])?, read(&walked[1])?])
 }
 
-/// In every form, by words of four and one by one.
+/// Runs `check` for every form, with words of four elements and with single elements.
 fn each_form(seed: f32, check: impl Fn(&str, [Vec<f64>; 3])) {
     for pixels in [4, 5] {
         let found = emulator::with(|| at_kinks(pixels, Kernels::Fused, seed));

@@ -1,4 +1,5 @@
-//! Passes over many tensors: more than a launch takes, longer than a group works, of one value, empty.
+//! Passes over many tensors: more tensors than a launch takes, longer than a group, with a single
+//! value, and empty.
 
 use crate::inplace::{add_assign_all, to_f64};
 use crate::kernels::emulator;

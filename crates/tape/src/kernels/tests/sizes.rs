@@ -1,4 +1,4 @@
-//! Sizes that no group, part or run divides, and numbers that are none.
+//! Sizes that no group, part or run divides, and values that are not finite.
 
 use crate::cancel::Cancel;
 use crate::inplace::to_f64;
@@ -24,7 +24,7 @@ fn drawn(shape: &[usize], at: u64, dtype: DType) -> Tensor {
     values.to_dtype(dtype).expect("the types convert")
 }
 
-/// Output and gradients under a fixed projection.
+/// The output and the gradients under a fixed projection.
 fn outcome(shapes: &[&[usize]], dtype: DType, run: Operation) -> Result<Vec<Vec<f64>>> {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -42,7 +42,7 @@ fn outcome(shapes: &[&[usize]], dtype: DType, run: Operation) -> Result<Vec<Vec<
     Ok([vec![output], gradients?].concat())
 }
 
-/// Kernels in f32 against the CPU's own in f64.
+/// Compares kernels in f32 with the CPU's own in f64.
 fn check(what: &str, shapes: &[&[usize]], run: Operation) {
     let expected = outcome(shapes, DType::F64, run).expect("shapes that fit");
     let found = emulator::with(|| outcome(shapes, DType::F32, run)).expect("shapes that fit");
@@ -116,7 +116,8 @@ fn elements_past_the_last_whole_group() {
 
 #[test]
 fn attention_with_and_without_what_is_hidden() {
-    // One row more than a block, heads as wide as a block holds and wider, and one that is no wider than its sequence is long.
+    // One row more than a block, heads as wide as a block allows and wider, and a head wider than
+    // its sequence is long.
     for (samples, tokens, heads, head) in [
         (1, 1, 1, 3),
         (2, 37, 2, 5),
@@ -161,7 +162,7 @@ fn an_embedding_whose_row_many_tokens_use() {
         t.embedding(&v[0], &ids, &[301])
     });
     let next: Vec<u32> = ids.iter().map(|id| (id + 1) % 7).collect();
-    // A tied head has left a gradient that the rows are added to.
+    // A tied head has left a gradient to which the rows are added.
     check("tied", &[&[7, 35]], &|t, v| {
         let x = t.embedding(&v[0], &ids, &[301])?;
         Ok(t.linear_cross_entropy(&x, &v[0], &next)?.sum)
@@ -171,7 +172,7 @@ fn an_embedding_whose_row_many_tokens_use() {
 #[test]
 fn images_of_any_size() {
     for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
-        // By one and by four, a group that is held and one that is too large for it.
+        // By single elements and by four; a group that fits the registers and one that does not.
         for images in [[3, 6, 15, 11], [3, 6, 8, 8], [1, 4, 68, 64]] {
             let shapes: [&[usize]; 3] = [&images, &[images[1]], &[images[1]]];
             check("group_norm", &shapes, &|t, v| {
@@ -188,7 +189,7 @@ fn images_of_any_size() {
         };
         check("conv2d", &shapes, &|t, v| t.conv2d(&v[0], &v[1], shape));
     }
-    // In groups of two channels, and of one.
+    // With groups of two channels, and of one.
     for (groups, stride, padding) in [(3, 1, 1), (3, 2, 0), (6, 1, 2), (6, 3, 1)] {
         let shapes: [&[usize]; 2] = [&[2, 6, 9, 7], &[12, 6 / groups, 3, 3]];
         let shape = Conv2dShape {
@@ -215,7 +216,8 @@ fn images_of_any_size() {
     }
 }
 
-/// What one bad number in row 1 of three rows of `width` does to each row of the output.
+/// For each row of the output, whether one bad value in row 1 of three rows of `width` makes it
+/// bad.
 fn poisoned(bad: f32, width: usize, run: Operation) -> Vec<bool> {
     let parameters = Parameters::default();
     let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
@@ -290,7 +292,7 @@ fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
 
 #[test]
 fn a_block_of_queries_sees_what_its_place_lets_it() {
-    // Queries 3..5 of 6 keys, as the last rows of the whole square.
+    // Queries 3..5 of 6 keys, as the last rows of the whole attention.
     let scores = drawn(&[2, 6, 6], 1, DType::F32);
     let softmax = |scores: &Tensor, queries| {
         let seen = AttentionMask {
@@ -315,7 +317,8 @@ fn a_block_of_queries_sees_what_its_place_lets_it() {
     );
 }
 
-/// The same numbers, beginning where four of them are no whole word: kernels that hold rows leave them to the others.
+/// The same values at an offset that is not a multiple of four elements: the kernels that hold rows
+/// in registers leave them to the others.
 fn shifted(t: &Tensor) -> Tensor {
     let flat = t.flatten_all().expect("a tensor");
     let first = flat.narrow(0, 0, 1).expect("not empty");
@@ -329,7 +332,7 @@ fn held_rows() {
         check("layer_norm", &[&[3, width], &[width], &[width]], &|t, v| {
             t.layer_norm(&v[0], &v[1], &v[2], 1e-3)
         });
-        // The last three of as many queries as keys, so that the last word is seen in part.
+        // The last three queries of a causal attention, so that the last word is partly hidden.
         let seen = AttentionMask {
             scale: 0.7,
             queries: (3, width - 3),
