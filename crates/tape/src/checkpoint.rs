@@ -23,9 +23,10 @@ const DEVICE_PART: usize = 1 << 21;
 /// micro-batch.
 fn part(x: &Tensor, values: usize) -> usize {
     let samples = x.dims().first().copied().unwrap_or(0).max(1);
-    match x.device().is_cpu() {
-        true => PART,
-        false => (DEVICE_PART / (x.elem_count() / samples).max(values).max(1)).max(1),
+    if x.device().is_cpu() {
+        PART
+    } else {
+        (DEVICE_PART / (x.elem_count() / samples).max(values).max(1)).max(1)
     }
 }
 
@@ -77,17 +78,14 @@ impl Tape<'_> {
         );
         let outputs = parts(x.tensor(), size)?
             .into_iter()
-            .map(|(samples, part)| {
-                let quiet =
-                    Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
-                let within = kinks.as_ref().map(|kinks| kinks.within(&samples, all));
-                let quiet = quiet.inside_checkpoint().with_kinks(within);
-                let output: DeferredOutput = block(&quiet, &Value::constant(part), samples)?.into();
-                let y = output.finish(&quiet)?;
-                if let (Some(kinks), Some(inner)) = (self.kinks(), quiet.kinks()) {
-                    kinks.advance_to(inner);
-                }
-                Ok(y.tensor().clone())
+            .map(|(samples, input)| {
+                let kinks = kinks.as_ref().map(|kinks| kinks.within(&samples, all));
+                let chunk = Chunk {
+                    samples,
+                    input,
+                    kinks,
+                };
+                self.chunk_forward(chunk, &block)
             })
             .collect::<Result<_>>()?;
         let y = join(outputs)?;
@@ -112,13 +110,17 @@ impl Tape<'_> {
                 joined: None,
             };
             let seeds = parts(&gradient, size)?;
-            for ((samples, part), (_, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
+            for ((samples, input), (_, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
                 let kinks = again.kinks.as_ref();
                 let kinks = kinks.map(|kinks| kinks.within(&samples, all).recomputing());
-                let begins = samples.start;
-                let part = (samples, part, kinks);
-                if let Some(found) = again.backward(part, seed, &block, sink)? {
-                    whole.put(found, begins)?;
+                let begin = samples.start;
+                let chunk = Chunk {
+                    samples,
+                    input,
+                    kinks,
+                };
+                if let Some(found) = again.backward(chunk, seed, &block, sink)? {
+                    whole.put(found, begin)?;
                 }
             }
             match whole.joined {
@@ -127,6 +129,30 @@ impl Tape<'_> {
             }
         }))
     }
+
+    /// The first run of a chunk: computes its output and records nothing.
+    fn chunk_forward<E: Into<DeferredOutput>>(
+        &self,
+        chunk: Chunk,
+        block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
+    ) -> Result<Tensor> {
+        let tape = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
+        let tape = tape.inside_checkpoint().with_kinks(chunk.kinks);
+        let x = Value::constant(chunk.input);
+        let output: DeferredOutput = block(&tape, &x, chunk.samples)?.into();
+        let y = output.finish(&tape)?;
+        if let (Some(kinks), Some(inner)) = (self.kinks(), tape.kinks()) {
+            kinks.advance_to(inner);
+        }
+        Ok(y.tensor().clone())
+    }
+}
+
+/// The samples that a block works on at a time, and its position in a kink log.
+struct Chunk {
+    samples: Range<usize>,
+    input: Tensor,
+    kinks: Option<KinkCursor>,
 }
 
 /// Chunks of at most `size` samples as views of `x`, each with the range of its samples.
@@ -203,7 +229,7 @@ impl Again {
     /// returns the input's.
     fn backward<E: Into<DeferredOutput>>(
         &self,
-        (samples, input, kinks): (Range<usize>, Tensor, Option<KinkCursor>),
+        chunk: Chunk,
         gradient: Tensor,
         block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
         sink: &mut Gradients,
@@ -215,13 +241,13 @@ impl Again {
             self.saved_tensors.clone(),
         )
         .inside_checkpoint()
-        .with_kinks(kinks);
+        .with_kinks(chunk.kinks);
         // An input without a gradient gets none in the second run either.
         let x = match self.id {
-            Some(_) => tape.variable(input),
-            None => Value::constant(input),
+            Some(_) => tape.variable(chunk.input),
+            None => Value::constant(chunk.input),
         };
-        let output: DeferredOutput = block(&tape, &x, samples)?.into();
+        let output: DeferredOutput = block(&tape, &x, chunk.samples)?.into();
         let y = output.record(&tape)?;
         drop(output);
         let found = tape.backward_from(vec![(y, gradient)], &[x])?;

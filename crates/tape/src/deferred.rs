@@ -64,7 +64,7 @@ mod tests {
     use candle_core::{DType, Device, Tensor};
 
     #[test]
-    fn what_nobody_reads_is_not_computed() {
+    fn the_second_run_does_not_compute_a_deferred_output() {
         let parameters = Parameters::default();
         let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
         let variable = |shape: &[usize]| {

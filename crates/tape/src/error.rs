@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, TapeError>;
 #[derive(Debug, Error)]
 pub enum TapeError {
     /// The cancel flag was raised.
-    #[error("the piece was cancelled")]
+    #[error("the micro-batch was cancelled")]
     Cancelled,
     /// Shapes that do not fit.
     #[error("{op}: {what} has shape {found:?} but {expected} is needed")]

@@ -109,7 +109,7 @@ impl SavedTensors {
         let saved = self.0.borrow();
         match saved.limit_bytes {
             Some(limit) if saved.bytes > limit => Err(TapeError::Memory(format!(
-                "the piece keeps {} bytes for its backward pass, and its limit is {limit}",
+                "the micro-batch saves {} bytes for its backward pass, but its limit is {limit}",
                 saved.bytes
             ))),
             _ => Ok(()),
@@ -123,7 +123,7 @@ mod tests {
     use candle_core::{DType, Device, Tensor};
 
     #[test]
-    fn the_walk_back_leaves_nothing_kept() {
+    fn the_backward_pass_releases_all_saved_tensors() {
         for kernels in [Kernels::Fused, Kernels::Composed] {
             let parameters = Parameters::default();
             let tape = Tape::record(&parameters, Cancel::default(), kernels);

@@ -1,7 +1,7 @@
-//! A piece that is cancelled inside a long operation ends there, not after it: whoever needs the
-//! memory does not wait.
+//! A micro-batch that is cancelled inside a long operation ends there, so that its memory is freed
+//! at once.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -17,8 +17,8 @@ const SHAPE: Conv2dShape = Conv2dShape {
     groups: 1,
 };
 
-/// Runs a convolution, and its walk back when asked; the flag rises `after` that part began. Says
-/// how long the part took.
+/// Runs a convolution, and its backward pass if `back`; the flag is raised `after` that part began.
+/// Returns the duration of the part.
 fn convolved(back: bool, after: Option<Duration>) -> (Duration, Result<()>) {
     let (cancel, parameters) = (Cancel::default(), Parameters::default());
     let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);
@@ -47,7 +47,7 @@ fn convolved(back: bool, after: Option<Duration>) -> (Duration, Result<()>) {
     (begun.elapsed(), ended)
 }
 
-/// Other tests share the processors: the best of a few is the operation's own doing.
+/// Other tests share the processors, so only the best of a few runs shows the operation's own time.
 fn best(back: bool, after: Option<Duration>) -> Duration {
     (0..3)
         .map(|_| {
@@ -63,7 +63,7 @@ fn best(back: bool, after: Option<Duration>) -> Duration {
 }
 
 #[test]
-fn a_convolution_ends_with_the_samples_in_hand() {
+fn a_cancelled_convolution_ends_within_a_sample() {
     for back in [false, true] {
         let whole = best(back, None);
         let cut = best(back, Some(whole / 10));

@@ -1,4 +1,5 @@
-//! Every operation, fused and composed: right by finite differences, and alike in both forms.
+//! Every operation, fused and composed: both forms agree with finite differences and with each
+//! other.
 
 use candle_core::{DType, Device};
 use tape::Kernels;

@@ -1,7 +1,8 @@
-//! Operations whose backward hands a gradient on, whole or in parts, lend it: nobody may write into
-//! what another holds, and what leaves the tape owns its memory.
+//! Operations whose backward pass passes a gradient on, whole or in parts, share it: nothing may
+//! write to a gradient that another value holds, and gradients that leave the tape own their
+//! memory.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -10,8 +11,8 @@ use tape::{Cancel, Kernels, Parameters, Result, Tape, Value};
 
 type Operation = fn(&Tape, &Value) -> Result<Value>;
 
-/// Each keeps the shape [3, 1, 4] and only moves numbers, so that its gradient may be a view of the
-/// one that came.
+/// Each operation keeps the shape [3, 1, 4] and only moves values, so that its gradient may be a
+/// view of the output's.
 const MOVERS: [(&str, Operation); 6] = [
     ("permute", |t, x| {
         t.permute(&t.permute(x, &[1, 0, 2])?, &[1, 0, 2])
@@ -32,7 +33,7 @@ const MOVERS: [(&str, Operation); 6] = [
 
 type Sum = fn(&Tape, Operation, [&Value; 2]) -> Result<Value>;
 
-/// Gradients of `sum w y` by `a` and `b`, `y` made of both.
+/// The gradients of `sum w y` by `a` and `b`, with `y` made of both.
 fn gradients(sum: Sum, operation: Operation, kernels: Kernels) -> Vec<Tensor> {
     let mut parameters = Parameters::default();
     let ids = ["a", "b"].map(|name| {
@@ -57,9 +58,9 @@ fn gradients(sum: Sum, operation: Operation, kernels: Kernels) -> Vec<Tensor> {
     gradients.into_iter().flatten().collect()
 }
 
-/// `a` meets the gradient that `b` holds first, and more is added to it then.
+/// The first gradient of `a` is one that `b` also holds; then another is added to it.
 #[test]
-fn a_lent_gradient_is_never_written_to() {
+fn a_shared_gradient_is_never_written_to() {
     let sum: Sum = |t, operation, [a, b]| {
         let twice = operation(t, &t.scale(a, 2.0)?)?;
         let once = operation(t, a)?;
@@ -77,7 +78,7 @@ fn a_lent_gradient_is_never_written_to() {
 }
 
 #[test]
-fn no_two_gradients_that_leave_the_tape_share_memory() {
+fn returned_gradients_do_not_share_memory() {
     let sum: Sum = |t, operation, [a, b]| t.add(&operation(t, a)?, &operation(t, b)?);
     for (name, operation) in MOVERS {
         let mut found = gradients(sum, operation, Kernels::Fused);
@@ -88,10 +89,10 @@ fn no_two_gradients_that_leave_the_tape_share_memory() {
     }
 }
 
-/// A checkpointed block that works some samples at a time puts its gradient where the one that came
-/// was, if that is its own.
+/// A checkpointed block that works on some samples at a time writes its gradient over that of its
+/// output, if it owns that.
 #[test]
-fn a_checkpointed_block_leaves_a_lent_gradient_alone() {
+fn a_checkpointed_block_does_not_write_to_a_shared_gradient() {
     const SAMPLES: usize = 19;
     let mut parameters = Parameters::default();
     let ids = ["a", "b"].map(|name| {

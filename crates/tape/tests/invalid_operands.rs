@@ -1,7 +1,7 @@
-//! Operands and settings that nothing can be computed from are refused before anything is computed,
-//! in words that name the operation, what came and what is needed.
+//! Operands and settings out of range are refused before anything is computed, and the message
+//! names the operation, the given value and the allowed one.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -59,7 +59,7 @@ fn squared(t: &Tape, x: &[usize], values: &[f32]) -> Result<Value> {
 
 type Refused = (fn(&Tape) -> Result<Value>, &'static [&'static str]);
 
-/// What is tried, and the words that its message must hold.
+/// The attempt, and the words that its message must contain.
 const SHAPES: &[Refused] = &[
     (
         |t| t.matmul(&zeros(&[2, 3, 5]), &zeros(&[2, 4, 7])),
@@ -312,16 +312,16 @@ fn check_refused(table: &[Refused]) {
 }
 
 #[test]
-fn shapes_that_do_not_go_together_are_refused_with_both() {
+fn mismatched_shapes_are_refused_with_both() {
     check_refused(SHAPES);
 }
 
 #[test]
-fn an_axis_without_entries_is_refused() {
+fn empty_axes_are_refused() {
     check_refused(EMPTY);
 }
 
 #[test]
-fn numbers_out_of_range_are_refused_with_their_place() {
+fn values_out_of_range_are_refused_with_their_place() {
     check_refused(NUMBERS);
 }

@@ -1,7 +1,7 @@
-//! Operands that do not fit are refused before anything is computed, by operation, operand and both
-//! shapes.
+//! Operands that do not fit are refused before anything is computed, and the message names the
+//! operation, the operand and both shapes.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -29,7 +29,7 @@ fn heads(tape: &Tape, qkv: &[usize], heads: usize) -> Result<Value> {
 
 type Refused = fn(&Tape) -> Result<Value>;
 
-/// What is tried, and the words that its message must hold: operation, found shape, needed shape.
+/// The attempt, and the words that its message must contain: operation, given shape, needed shape.
 const TABLE: [(Refused, &[&str]); 24] = [
     (
         |t| t.linear(&zeros(&[2, 7]), &zeros(&[6, 5]), None),
@@ -154,7 +154,7 @@ const TABLE: [(Refused, &[&str]); 24] = [
 ];
 
 #[test]
-fn a_shape_that_does_not_fit_is_refused_by_name() {
+fn invalid_shapes_are_refused_by_name() {
     let parameters = Parameters::default();
     for kernels in [Kernels::Fused, Kernels::Composed] {
         let tape = Tape::record(&parameters, Cancel::default(), kernels);
@@ -171,7 +171,7 @@ fn a_shape_that_does_not_fit_is_refused_by_name() {
 }
 
 #[test]
-fn a_label_outside_the_classes_is_refused_with_its_sample() {
+fn an_invalid_label_is_refused_with_its_sample() {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
     let message = tape

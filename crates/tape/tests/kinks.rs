@@ -1,7 +1,7 @@
-//! A run that takes the branches of another one has the gradient of the same piece of the network,
-//! and says where it would have parted.
+//! A run that follows the kinks of another one has the gradient of the same linear piece of the
+//! network, and reports where it would have diverged.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -18,8 +18,8 @@ const POOL: PoolShape = PoolShape {
     padding: 1,
 };
 
-/// How the network keeps what backward needs: all of it, the input of a few samples at a time, or
-/// of two nested blocks.
+/// How the network saves the inputs of the backward pass: all of them, those of a few samples at a
+/// time, or those of two nested blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Blocks {
     Kept,
@@ -31,12 +31,12 @@ const BLOCKS: [Blocks; 3] = [Blocks::Kept, Blocks::Parted, Blocks::Nested];
 
 fn drawn(site: &str, count: usize) -> Vec<f64> {
     let stream = Rng::new(3).site(site);
-    // Numbers that f32 holds.
+    // Values that f32 holds exactly.
     let number = |i| f64::from(stream.normal(i) as f32);
     (0..count as u64).map(number).collect()
 }
 
-/// ReLU in a norm, the largest of windows, a ReLU by itself.
+/// A ReLU in a norm, a max pooling, and a ReLU by itself.
 fn block(tape: &Tape, x: &Value, ids: [ParameterId; 3]) -> Result<Value> {
     let [weight, bias, shift] = ids.map(|id| tape.parameter(id));
     let y = tape.group_norm(x, 2, (&weight, &bias), 1e-5, Activation::Relu)?;
@@ -44,7 +44,8 @@ fn block(tape: &Tape, x: &Value, ids: [ParameterId; 3]) -> Result<Value> {
     tape.relu(&tape.add_repeated(&y, &shift)?)
 }
 
-/// The network with `moved` added to its norm's bias: gradients of all its parameters as one list.
+/// The gradients of all parameters as one list, for the network with `moved` added to its norm's
+/// bias.
 fn run(
     (dtype, moved): (DType, f64),
     (kernels, blocks): (Kernels, Blocks),
@@ -87,7 +88,7 @@ fn apart(found: &[f64], expected: &[f64]) -> f64 {
 }
 
 #[test]
-fn whatever_is_kept_the_branches_are_those_of_the_values() {
+fn checkpointing_does_not_change_recorded_kinks() {
     let values = SAMPLES * 4 * (35 + 35 + 12 + 12 + 12);
     for kernels in [Kernels::Fused, Kernels::Composed] {
         for (recorded, followed) in BLOCKS.into_iter().flat_map(|a| BLOCKS.map(|b| (a, b))) {
@@ -113,7 +114,7 @@ fn whatever_is_kept_the_branches_are_those_of_the_values() {
 }
 
 #[test]
-fn branches_of_its_own_change_nothing() {
+fn following_its_own_kinks_changes_nothing() {
     let form = (Kernels::Fused, Blocks::Parted);
     let branches = KinkLog::default();
     let plain = run((DType::F64, 0.0), form, |tape| tape).unwrap();
@@ -130,7 +131,7 @@ fn branches_of_its_own_change_nothing() {
 }
 
 #[test]
-fn branches_that_no_rounding_explains_are_far_from_their_kinks() {
+fn different_weights_diverge_far_from_kinks() {
     let (form, branches) = ((Kernels::Fused, Blocks::Kept), KinkLog::default());
     run((DType::F32, 0.5), form, |tape| {
         tape.recording_kinks(&branches)
@@ -147,8 +148,8 @@ fn branches_that_no_rounding_explains_are_far_from_their_kinks() {
     );
 }
 
-/// Gradients of four numbers of 1 through a ReLU of `2^25 + b - 2^25`, which f32 does not tell from
-/// 0, and through the largest of a window with `2^25` and `2^25 + b`, which f32 does not tell
+/// The gradients of four parameters of value 1 through a ReLU of `2^25 + b - 2^25`, which f32
+/// cannot tell from 0, and through a max pooling over `2^25` and `2^25 + b`, which f32 cannot tell
 /// apart.
 fn at_kinks(dtype: DType, course: impl FnOnce(Tape) -> Tape) -> Result<Vec<f64>> {
     let shape = [1, 1, 2, 2];
@@ -162,7 +163,7 @@ fn at_kinks(dtype: DType, course: impl FnOnce(Tape) -> Tape) -> Result<Vec<f64>>
     };
     let b = tape.parameter(b);
     let sum = tape.add(&constant([large; 4])?, &b)?;
-    // The other three are far from the kink and give the values their scale.
+    // The other three are far from the kink and set the scale.
     let difference = tape.add(&sum, &constant([-large, large, large, large])?)?;
     let rises = tape.relu(&difference)?;
     let second = tape.mul(&b, &constant([0.0, 1.0, 0.0, 0.0])?)?;
@@ -182,7 +183,7 @@ fn at_kinks(dtype: DType, course: impl FnOnce(Tape) -> Tape) -> Result<Vec<f64>>
 }
 
 #[test]
-fn at_a_kink_only_the_same_branches_have_the_same_gradient() {
+fn following_kinks_gives_the_same_gradient_at_a_kink() {
     let branches = KinkLog::default();
     let found = at_kinks(DType::F32, |tape| tape.recording_kinks(&branches)).unwrap();
     let plain = at_kinks(DType::F64, |tape| tape).unwrap();
@@ -192,7 +193,7 @@ fn at_a_kink_only_the_same_branches_have_the_same_gradient() {
     assert_eq!(followed, found);
     let divergence = branches.divergence();
     assert_eq!((divergence.compared, divergence.differing), (5, 2));
-    // One in the root mean square of 2^25, 2^25, 0 and 0.
+    // One, relative to the root mean square of 2^25, 2^25, 0 and 0.
     assert!(
         (divergence.farthest * 2f64.powi(25) - 2f64.sqrt()).abs() < 1e-6,
         "{divergence:?}"
@@ -201,7 +202,7 @@ fn at_a_kink_only_the_same_branches_have_the_same_gradient() {
 }
 
 #[test]
-fn another_network_is_refused() {
+fn following_another_network_is_refused() {
     let branches = KinkLog::default();
     at_kinks(DType::F32, |tape| tape.recording_kinks(&branches)).unwrap();
     let form = (Kernels::Fused, Blocks::Kept);

@@ -1,7 +1,7 @@
-//! Losses are sums with weights: what they add up to, what they are divided by, and what missing
-//! targets do, against formulas written out here.
+//! Losses are weighted sums: their values, their divisors and the effect of missing targets,
+//! against formulas written out here.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -24,7 +24,7 @@ fn numbers(name: &str, count: usize) -> Vec<f64> {
 
 type NumberLoss = fn(&Tape, &Value, RegressionTargets) -> Result<Loss>;
 
-/// Sum, loss by sample, and gradient of the sum, for outputs [samples, width].
+/// The sum, the loss per sample, and the gradient of the sum, for outputs [samples, width].
 struct Found {
     sum: f64,
     per_sample: Vec<f64>,
@@ -66,7 +66,7 @@ fn surprise(row: &[f64]) -> Vec<f64> {
 }
 
 #[test]
-fn a_label_costs_its_surprise_by_the_weight_of_its_class() {
+fn cross_entropy_is_the_weighted_negative_log_probability() {
     let logits = numbers("logits", 4 * CLASSES);
     let labels = [4, IGNORED, 1, 3];
     let rule = ClassRule {
@@ -104,7 +104,7 @@ fn a_label_costs_its_surprise_by_the_weight_of_its_class() {
 }
 
 #[test]
-fn shares_of_one_class_are_its_label() {
+fn one_hot_probabilities_equal_labels() {
     let logits = numbers("logits", 3 * CLASSES);
     let labels = [2, IGNORED, 0];
     let mut shares = [0.0; 3 * CLASSES];
@@ -137,7 +137,7 @@ fn shares_of_one_class_are_its_label() {
 }
 
 #[test]
-fn two_samples_mixed_cost_what_their_labels_cost_by_share() {
+fn mixed_samples_cost_the_mix_of_their_labels() {
     let logits = numbers("logits", CLASSES);
     let shares = [0.75, 0.0, 0.0, 0.25, 0.0];
     let cost = |targets: ClassTargets| {
@@ -153,7 +153,7 @@ fn two_samples_mixed_cost_what_their_labels_cost_by_share() {
 }
 
 #[test]
-fn weights_count_what_counts_and_nothing_else() {
+fn weights_count_present_targets_only() {
     let plain = ClassRule::default();
     let labels = ClassTargets::Labels(&[0, IGNORED, 4, IGNORED]);
     assert_eq!(labels.weight(&plain, CLASSES).unwrap(), 2.0);
@@ -173,9 +173,10 @@ fn weights_count_what_counts_and_nothing_else() {
     assert_eq!(targets.weight(), 2.0);
 }
 
-/// Sums and weights of pieces add up to those of the whole, and each sample's gradient is its own.
+/// The sums and weights of micro-batches add up to those of the whole, and each sample's gradient
+/// is its own.
 #[test]
-fn no_split_changes_a_loss_or_its_weight() {
+fn a_split_does_not_change_a_loss_or_its_weight() {
     let (rows, logits) = (7, numbers("logits", 7 * CLASSES));
     let labels: Vec<u32> = vec![1, 4, IGNORED, 0, 3, IGNORED, 2];
     let values: Vec<f32> = (0..rows * CLASSES).map(|i| (i % 3) as f32 / 2.0).collect();
@@ -251,7 +252,7 @@ fn a_missing_target_is_never_read() {
 }
 
 #[test]
-fn numbers_cost_by_their_formulas() {
+fn regression_losses_follow_their_formulas() {
     let (outputs, values) = ([0.25, -1.0, 3.0, -2.0], [0.5, 0.0, 1.0, 0.0]);
     let targets = RegressionTargets::all(&values);
     for kernels in FORMS {
@@ -279,7 +280,7 @@ fn numbers_cost_by_their_formulas() {
 }
 
 #[test]
-fn large_outputs_overflow_nothing() {
+fn large_outputs_do_not_overflow() {
     for kernels in FORMS {
         let values = [1.0, 0.0, 0.0, 1.0];
         let found = run(

@@ -1,7 +1,7 @@
-//! NaN is never hidden: what it goes into comes out as NaN, in the fused form and in the composed
-//! one, so that a broken sample or weight is seen where it happens.
+//! NaN is never hidden: an operation with a NaN input has a NaN output, in the fused and in the
+//! composed form, so that a broken sample or weight is noticed at once.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -9,11 +9,11 @@ use tape::Kernels;
 use tape::check::{Case, Outcome, cases, run};
 use tape::inplace::to_f64;
 
-/// Operations whose output need not show the first number of an input: it may be dropped, not
-/// chosen, or cut away.
+/// Operations whose output need not depend on the first value of an input: it may be dropped, not
+/// chosen, or cut off.
 const MAY_MISS: [&str; 6] = ["drop", "gather", "select", "narrow", "gumbel", "embedding"];
 
-/// The case with NaN as the first number of input `input`.
+/// The case with NaN as the first value of input `input`.
 fn spoiled(case: &Case, input: usize) -> Case {
     let mut inputs = case.inputs.clone();
     let mut values = to_f64(&inputs[input]).unwrap();
@@ -35,7 +35,7 @@ fn ran(case: &Case, dtype: DType, kernels: Kernels) -> Outcome {
 }
 
 #[test]
-fn no_operation_hides_nan() {
+fn every_operation_passes_nan_on() {
     for case in cases(2).unwrap() {
         for input in 0..case.inputs.len() {
             let case = spoiled(&case, input);
@@ -45,7 +45,7 @@ fn no_operation_hides_nan() {
             let may_miss = MAY_MISS.iter().any(|word| case.name.contains(word));
             assert!(may_miss || !expected.is_empty(), "{name} is not seen");
             for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16] {
-                // A product with a matrix of zeros may spread it; it may not lose it.
+                // A product with a matrix of zeros may spread NaN, but not lose it.
                 let found = places(&ran(&case, dtype, Kernels::Composed).output);
                 let lost = expected.iter().find(|place| !found.contains(place));
                 assert_eq!(lost, None, "{name}, composed, {dtype:?}");
@@ -54,10 +54,10 @@ fn no_operation_hides_nan() {
     }
 }
 
-/// As elsewhere, the slope of NaN under ReLU is 1: a gradient is lost only where the value is known
-/// not to count.
+/// The slope of ReLU at NaN is 1, as elsewhere: a gradient is zero only if the value is known not
+/// to count.
 #[test]
-fn relu_lets_nan_and_its_gradient_through() {
+fn relu_passes_nan_and_its_gradient() {
     for case in cases(2).unwrap() {
         if case.name != "relu" {
             continue;

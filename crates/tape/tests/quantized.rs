@@ -1,7 +1,7 @@
-//! Frozen weights, plain and quantized: how far a quantized value may be off, that operations on it
-//! are the operations on the values it stands for, and what is kept.
+//! Frozen weights, plain and quantized: the error of a quantized value, the equality of operations
+//! on codes with operations on the decoded values, and the saved bytes.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -11,7 +11,7 @@ use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Rng, Tape,
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
 const BITS: [(Bits, f64); 2] = [(Bits::Eight, 127.0), (Bits::Four, 7.0)];
 
-/// Normal values whose size differs from row to row.
+/// Normal values whose scale differs from row to row.
 fn matrix(seed: u64, rows: usize, columns: usize) -> Tensor {
     let mut values = Rng::new(seed).truncated_normal(rows * columns, 1.0);
     for (row, values) in values.chunks_exact_mut(columns).enumerate() {
@@ -23,7 +23,7 @@ fn matrix(seed: u64, rows: usize, columns: usize) -> Tensor {
     Tensor::from_vec(values, (rows, columns), &Device::Cpu).unwrap()
 }
 
-/// The values that a quantized matrix stands for, one at a time from what a file would hold.
+/// Decodes a quantized matrix value by value, from the tensors of a file.
 fn dense(weight: &Quantized) -> Tensor {
     let ([(_, codes), (_, scales)], [rows, columns]) = (weight.named("w"), weight.dims());
     let (codes, scales) = (
@@ -44,7 +44,7 @@ fn dense(weight: &Quantized) -> Tensor {
 }
 
 #[test]
-fn no_value_is_further_off_than_half_a_scale() {
+fn quantization_error_is_at_most_half_a_scale() {
     for (bits, top) in BITS {
         for (rows, columns) in [(1, 1), (3, 64), (5, 65), (4, 95), (2, 129), (300, 257)] {
             let weight = matrix(1, rows, columns);
@@ -64,7 +64,7 @@ fn no_value_is_further_off_than_half_a_scale() {
 }
 
 #[test]
-fn zeros_stay_zeros_and_codes_come_back_exactly() {
+fn zeros_and_exact_codes_survive_quantization() {
     for (bits, _) in BITS {
         let zeros = Tensor::zeros((3, 70), DType::F32, &Device::Cpu).unwrap();
         let read = to_f64(&dense(&Quantized::from_weight(&zeros, bits).unwrap())).unwrap();
@@ -77,7 +77,7 @@ fn zeros_stay_zeros_and_codes_come_back_exactly() {
     }
 }
 
-/// `y`, and the gradients of `x` and `b`, of a linear map of `x`.
+/// `y`, and the gradients of `x` and `b`, for a linear layer on `x`.
 type Mapped = Vec<Vec<f64>>;
 
 fn mapped(
@@ -128,7 +128,7 @@ fn check_alike(a: &Mapped, b: &Mapped, what: &str) {
 
 /// The second shape takes four tiles, the last one short.
 #[test]
-fn a_quantized_map_is_the_map_of_the_values_it_stands_for_and_keeps_no_input() {
+fn a_quantized_linear_layer_equals_the_decoded_one() {
     for (bits, _) in BITS {
         for (outputs, inputs) in [(5, 70), (300, 700)] {
             let weight = Quantized::from_weight(&matrix(3, outputs, inputs), bits).unwrap();
@@ -142,7 +142,7 @@ fn a_quantized_map_is_the_map_of_the_values_it_stands_for_and_keeps_no_input() {
                     t.quantized_linear(x, &weight, Some(b))
                 });
                 check_alike(&found, &expected, &what);
-                // The cross-entropy's own input is not there yet: codes and scales are all.
+                // The cross-entropy has not saved its input yet: codes and scales are all.
                 assert_eq!(saved, weight.bytes(), "{what}");
             }
             let (blocks, per_value) =
@@ -154,7 +154,7 @@ fn a_quantized_map_is_the_map_of_the_values_it_stands_for_and_keeps_no_input() {
 }
 
 #[test]
-fn a_frozen_dense_weight_gives_the_gradient_of_a_trained_one_and_none_of_its_own() {
+fn a_frozen_weight_gives_the_input_gradient_of_a_trained_one() {
     let weight = matrix(4, 6, 9).to_dtype(DType::F64).unwrap();
     for kernels in FORMS {
         let (frozen, kept) = mapped(kernels, 6, 9, |t, x, b| {
@@ -170,7 +170,7 @@ fn a_frozen_dense_weight_gives_the_gradient_of_a_trained_one_and_none_of_its_own
 }
 
 #[test]
-fn frozen_embeddings_give_their_rows_and_record_nothing() {
+fn frozen_embeddings_return_rows_and_record_nothing() {
     let (weight, ids) = (matrix(5, 11, 70), [4, 0, 4, 10, 2, 4]);
     for kernels in FORMS {
         let parameters = Parameters::default();
@@ -218,7 +218,7 @@ fn codes_and_scales_are_saved_by_name_and_restored() {
 }
 
 #[test]
-fn what_cannot_be_quantized_or_mapped_is_refused() {
+fn invalid_weights_and_inputs_are_refused() {
     let check = |result: tape::Result<Quantized>, words: &[&str]| {
         let message = result.err().unwrap().to_string();
         assert!(words.iter().all(|w| message.contains(w)), "{message}");

@@ -1,14 +1,14 @@
-//! What a recording keeps for the walk back has a count that sees checkpointed blocks run again,
-//! and may have a limit, beyond which operations fail as on a device without memory.
+//! The count of saved bytes includes the second run of checkpointed blocks. It may have a limit,
+//! beyond which operations fail as on a device without memory.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
 use tape::{Cancel, Kernels, Parameters, Result, Tape};
 
 #[test]
-fn a_recording_that_would_keep_more_than_its_limit_is_refused_like_memory() {
+fn a_recording_beyond_its_limit_is_out_of_memory() {
     let parameters = Parameters::default();
     for (limit, fits) in [(None, true), (Some(8 * 5), true), (Some(8 * 5 - 1), false)] {
         let tape = Tape::record_with_limit(&parameters, Cancel::default(), Kernels::Fused, limit);
@@ -27,10 +27,10 @@ fn a_recording_that_would_keep_more_than_its_limit_is_refused_like_memory() {
     }
 }
 
-/// The second run of a checkpointed block keeps what the first did not, beside what is kept
-/// already.
+/// The second run of a checkpointed block saves what the first did not, in addition to what is
+/// saved already.
 #[test]
-fn what_a_block_keeps_while_it_runs_again_is_counted_and_limited() {
+fn the_second_run_of_a_block_is_counted_and_limited() {
     let parameters = Parameters::default();
     let peak = |limit: Option<u64>| {
         let tape = Tape::record_with_limit(&parameters, Cancel::default(), Kernels::Fused, limit);
@@ -43,8 +43,7 @@ fn what_a_block_keeps_while_it_runs_again_is_counted_and_limited() {
         Result::Ok((before, saved_tensors.peak_bytes()))
     };
     let (before, after) = peak(None).unwrap();
-    // The input; then beside it both factors of the product, each of which its own function keeps
-    // too.
+    // The input; then also both factors of the product, each of which its own function saves too.
     assert_eq!((before, after), (8 * 10, 3 * 8 * 10));
     assert!(peak(Some(after)).is_ok());
     assert!(peak(Some(after - 1)).is_err_and(|error| error.is_memory()));

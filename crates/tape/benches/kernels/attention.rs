@@ -1,5 +1,5 @@
-//! Attention from the joint projection: the shapes of a text encoder, of both language models, of a
-//! vision transformer.
+//! Attention on the joint projection, in the shapes of a text encoder, of both language models and
+//! of a vision transformer.
 
 use crate::inputs::{tensor, time};
 use criterion::Criterion;

@@ -1,5 +1,5 @@
-//! Seeded inputs, and how an operation is timed: forward alone on a tape that records nothing, then
-//! forward and backward.
+//! Seeded inputs, and the timing of an operation: the forward pass on a tape that does not record,
+//! then forward and backward.
 
 use candle_core::{DType, Device, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput};
@@ -14,15 +14,15 @@ pub fn tensor(shape: &[usize], seed: u64) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).expect("as many values as the shape holds")
 }
 
-/// One value everywhere.
+/// A tensor of one value.
 pub fn constant(shape: &[usize], value: f64) -> Tensor {
     let ones = Tensor::ones(shape, DType::F32, &Device::Cpu);
     let values = ones.and_then(|ones| ones * value);
     values.expect("a small tensor")
 }
 
-/// Times `operation` on tensors that all get a gradient. The throughput is that of the first one's
-/// elements.
+/// Times `operation` on tensors that all get a gradient. The throughput counts the elements of the
+/// first one.
 pub fn time(
     c: &mut Criterion,
     name: &str,

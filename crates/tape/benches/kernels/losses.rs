@@ -1,4 +1,4 @@
-//! Losses: from scores, and from the rows before the head.
+//! Losses, from scores and from the rows before the head.
 
 use crate::inputs::{tensor, time};
 use criterion::Criterion;

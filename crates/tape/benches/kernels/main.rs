@@ -1,6 +1,5 @@
-//! Time of the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p
-//! tape`, one of them by `-- layer_norm`. Each is a file's noun; the figures that count, of whole
-//! steps, come from `ebb bench`.
+//! Times the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p tape`,
+//! or one of them with `-- layer_norm`. For whole steps use `ebb bench`.
 
 mod inputs;
 mod norms;

@@ -1,4 +1,4 @@
-//! Norms: rows of a transformer, channels of a residual network.
+//! Norms, over the rows of a transformer and the channels of a residual network.
 
 use crate::inputs::{constant, tensor, time};
 use criterion::Criterion;

@@ -1,4 +1,4 @@
-//! The optimizer's pass over one parameter, its moments and its gradient.
+//! One optimizer step of one parameter.
 
 use crate::inputs::{constant, tensor};
 use criterion::{BenchmarkId, Criterion, Throughput};

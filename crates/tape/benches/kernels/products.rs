@@ -1,4 +1,4 @@
-//! Linear maps and convolutions.
+//! Linear layers and convolutions.
 
 use crate::inputs::{constant, tensor, time};
 use criterion::Criterion;

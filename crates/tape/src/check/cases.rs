@@ -76,6 +76,7 @@ fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
 }
 
 /// The cases for a micro-batch of `n` samples.
+// tidy: table
 pub fn cases(n: usize) -> Result<Vec<Case>> {
     let mut table: Vec<Row> = vec![
         (

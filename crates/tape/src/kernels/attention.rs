@@ -47,10 +47,7 @@ impl Attended<'_> {
 /// Simdgroups per block of queries and per block of keys, as many as a device's shared memory
 /// allows.
 fn simds(x: &Tensor) -> (usize, usize) {
-    match x.device().is_cuda() {
-        true => (4, 3),
-        false => (2, 1),
-    }
+    if x.device().is_cuda() { (4, 3) } else { (2, 1) }
 }
 
 /// The output [samples, tokens, width], and the logarithm of each row's sum [samples, heads,

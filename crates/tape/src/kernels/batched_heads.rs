@@ -138,9 +138,12 @@ impl Table {
         if single && self.whole_words() && tensor_cores::multiply(&work, &self.device)? {
             return Ok(());
         }
-        let turn = |matrices: Matrices| match matrices.turned {
-            true => sys::cublasOperation_t::CUBLAS_OP_T,
-            false => sys::cublasOperation_t::CUBLAS_OP_N,
+        let turn = |matrices: Matrices| {
+            if matrices.turned {
+                sys::cublasOperation_t::CUBLAS_OP_T
+            } else {
+                sys::cublasOperation_t::CUBLAS_OP_N
+            }
         };
         let (one, blas) = (1f32, self.device.cublas_handle());
         let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();

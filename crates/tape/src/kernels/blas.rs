@@ -1,9 +1,9 @@
 //! Matrix products by cuBLAS on candle's own handle and stream, or on tensor cores if that is
 //! faster. cuBLAS is column-major, so a row-major product is computed as `cᵀ = bᵀ aᵀ`.
 
-use super::fresh as new_tensor;
 use super::tensor_cores;
 use super::tiling::{Side, Work};
+use super::uninit;
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::cublas::result::{gemm_ex, gemm_strided_batched_ex};
 use candle_core::cuda_backend::cudarc::cublas::sys;
@@ -94,11 +94,11 @@ fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
     Ok((operand, device))
 }
 
-/// `a b` in new memory.
-pub(super) fn uninit(a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
+/// `a b` in a new tensor.
+pub(super) fn product(a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
     let columns = b.dim(candle_core::D::Minus1)?;
     let shape = [&a.dims()[..a.dims().len() - 1], &[columns]].concat();
-    let c = new_tensor(&shape, dtype, a)?;
+    let c = uninit(&shape, dtype, a)?;
     multiply(a, b, &c, 0.0)?;
     Ok(c)
 }
@@ -132,9 +132,12 @@ pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<
             return Ok(());
         }
     }
-    let turn = |operand: &Operand| match operand.turned {
-        true => sys::cublasOperation_t::CUBLAS_OP_T,
-        false => sys::cublasOperation_t::CUBLAS_OP_N,
+    let turn = |operand: &Operand| {
+        if operand.turned {
+            sys::cublasOperation_t::CUBLAS_OP_T
+        } else {
+            sys::cublasOperation_t::CUBLAS_OP_N
+        }
     };
     let (one, blas) = (1f32, device.cublas_handle());
     let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();

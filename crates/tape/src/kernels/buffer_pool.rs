@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_holds_what_it_is_for_and_at_most_an_eighth_more() {
+    fn a_size_class_wastes_at_most_an_eighth() {
         for bytes in (1..40_000).chain([3 << 20, (3 << 20) + 1, 9 << 20, 100_663_297]) {
             let class = class_bytes(bytes);
             assert!(class >= bytes, "{class} for {bytes}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_serves_again_once_nobody_holds_it() {
+    fn an_unused_buffer_is_reused() {
         let mut pool = BufferPool::default();
         let first = pool.take(3 << 20, make).expect("made");
         let second = pool.take(3 << 20, make).expect("made");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_stays_when_the_rest_is_given_back() {
+    fn buffers_in_use_survive_trimming() {
         let mut pool = BufferPool::default();
         let held = pool.take(1 << 20, make).expect("made");
         drop(pool.take(1 << 20, make).expect("made"));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_leaves_the_pool_as_it_was() {
+    fn a_failed_allocation_leaves_the_pool_unchanged() {
         let mut pool: BufferPool<usize> = BufferPool::default();
         assert!(pool.take(1 << 20, |_| Err("no memory")).is_err());
         assert!(pool.idle().is_empty());

@@ -39,9 +39,10 @@ fn simds(size: usize) -> usize {
 
 /// Simdgroups per row of `size` elements, with four elements per lane if possible.
 fn simds_by_four(size: usize) -> usize {
-    match size.is_multiple_of(4) {
-        true => size.div_ceil(512).clamp(1, 8),
-        false => simds(size),
+    if size.is_multiple_of(4) {
+        size.div_ceil(512).clamp(1, 8)
+    } else {
+        simds(size)
     }
 }
 

@@ -31,7 +31,7 @@ pub fn tensor_cores_allowed() -> bool {
 pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::uninit(a, b, a.dtype());
+        return blas::product(a, b, a.dtype());
     }
     Ok(a.matmul(b)?)
 }
@@ -40,7 +40,7 @@ pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 pub(crate) fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::uninit(a, b, candle_core::DType::F32);
+        return blas::product(a, b, candle_core::DType::F32);
     }
     widened(&a.matmul(b)?)
 }

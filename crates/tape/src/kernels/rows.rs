@@ -98,9 +98,10 @@ pub(crate) fn layer_norm_backward(
     }
     let kernel = Kernel::typed(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
-    let (blocks, name) = match by_four(&[x, dy], width) {
-        true => (width.div_ceil(128), "layer_norm_columns_by_four"),
-        false => (width.div_ceil(32), "layer_norm_columns"),
+    let (blocks, name) = if by_four(&[x, dy], width) {
+        (width.div_ceil(128), "layer_norm_columns_by_four")
+    } else {
+        (width.div_ceil(32), "layer_norm_columns")
     };
     let (parts, chunk) = parts(rows, blocks);
     let sums = uninit(&[parts, 2 * width], DType::F32, x)?;
@@ -140,9 +141,10 @@ fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
 
 /// The number of groups for the columns of a part, and the kernel.
 fn blocks(x: &Tensor, width: usize) -> (usize, &'static str) {
-    match by_four(&[x], width) {
-        true => (width.div_ceil(128), "column_sums_by_four"),
-        false => (width.div_ceil(32), "column_sums"),
+    if by_four(&[x], width) {
+        (width.div_ceil(128), "column_sums_by_four")
+    } else {
+        (width.div_ceil(32), "column_sums")
     }
 }
 

@@ -44,17 +44,17 @@ fn hold(micro_batch: usize, dtype: DType, allowed: f64) {
 }
 
 #[test]
-fn every_operation_by_kernels_agrees_with_f64() {
+fn kernels_in_f32_agree_with_f64() {
     hold(1, DType::F32, 1e-5);
     hold(3, DType::F32, 1e-5);
 }
 
 #[test]
-fn every_operation_by_kernels_agrees_in_bf16() {
+fn kernels_in_bf16_agree_with_f64() {
     hold(3, DType::BF16, 2.0 / 128.0);
 }
 
 #[test]
-fn every_operation_by_kernels_agrees_in_f16() {
+fn kernels_in_f16_agree_with_f64() {
     hold(3, DType::F16, 2.0 / 1024.0);
 }

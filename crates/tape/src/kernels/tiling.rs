@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_product_goes_to_the_tensor_cores_and_a_long_sum_of_few_does_not() {
+    fn tensor_cores_take_large_products_but_no_long_thin_sums() {
         assert!(work([4096, 3072, 768], None).plan(132).is_some());
         assert!(work([64, 64, 4096], None).plan(132).is_none());
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_by_four_is_left_to_cublas() {
+    fn operands_without_alignment_are_left_to_cublas() {
         assert!(work([4096, 768, 768], None).fits());
         assert!(!work([4096, 767, 768], None).fits());
         let mut odd = work([4096, 768, 768], None);

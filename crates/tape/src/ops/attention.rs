@@ -50,6 +50,28 @@ struct Sizes {
 }
 
 impl Sizes {
+    fn new(qkv: &Value, shape: AttentionShape, lengths: Option<Arc<[usize]>>) -> Result<Self> {
+        let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
+        let width = three / 3;
+        if shape.heads == 0 || width % shape.heads != 0 {
+            return Err(TapeError::Shape {
+                op: "attention",
+                what: "qkv".to_owned(),
+                expected: format!("a width that {} heads divide", shape.heads),
+                found: qkv.tensor().shape().clone(),
+            });
+        }
+        expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
+        Ok(Sizes {
+            samples,
+            tokens,
+            width,
+            heads: shape.heads,
+            causal: shape.causal,
+            lengths,
+        })
+    }
+
     fn head(&self) -> usize {
         self.width / self.heads
     }
@@ -65,9 +87,10 @@ impl Sizes {
 
     /// The number of keys that the query at `row` sees.
     fn seen(&self, row: usize, length: usize) -> usize {
-        match self.causal {
-            true => (row + 1).min(length),
-            false => length,
+        if self.causal {
+            (row + 1).min(length)
+        } else {
+            length
         }
     }
 
@@ -156,40 +179,9 @@ impl Tape<'_> {
         lengths: Option<Arc<[usize]>>,
     ) -> Result<Value> {
         self.poll()?;
-        let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
-        let width = three / 3;
-        if shape.heads == 0 || width % shape.heads != 0 {
-            return Err(TapeError::Shape {
-                op: "attention",
-                what: "qkv".to_owned(),
-                expected: format!("a width that {} heads divide", shape.heads),
-                found: qkv.tensor().shape().clone(),
-            });
-        }
-        expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
-        let sizes = Sizes {
-            samples,
-            tokens,
-            width,
-            heads: shape.heads,
-            causal: shape.causal,
-            lengths,
-        };
+        let sizes = Sizes::new(qkv, shape, lengths)?;
         let form = self.attention_form(&sizes, qkv.tensor());
-        let input = qkv.tensor().contiguous()?;
-        let (y, memory) = match (form, sizes.keeps_square()) {
-            (Form::Device, _) => gpu::forward(&sizes, &input)?,
-            (Form::Composed, _) if sizes.tokens > composed_blocks::BLOCK => {
-                composed_blocks::forward(&sizes, &input, composed_blocks::BLOCK)?
-            }
-            (Form::Composed, _) => composed::forward(&sizes, &input)?,
-            (Form::Cpu, true) => {
-                with_float!("attention", input, T => cpu_full::forward::<T>(&sizes, &input))?
-            }
-            (Form::Cpu, false) => {
-                with_float!("attention", input, T => cpu_blocks::forward::<T>(&sizes, &input))?
-            }
-        };
+        let (y, memory) = forward(form, &sizes, &qkv.tensor().contiguous()?)?;
         if !self.records(&[qkv]) {
             return Ok(Value::constant(y));
         }
@@ -214,31 +206,53 @@ impl Tape<'_> {
         let saved = [counted.counted(), also.tensors()].concat();
         let y = self.push(y, &saved, move |dy, sink| {
             let (input, dy) = (kept.get()?, dy.contiguous()?);
-            if form == Form::Device {
-                let held = held.take();
-                let memory = held.as_ref().unwrap_or(&memory);
-                return sink.add_owned(id, gpu::backward(&sizes, &input, memory, &dy)?);
-            }
-            let dqkv = match &*memory {
-                Memory::Square(p) if form == Form::Cpu => {
-                    with_float!("attention", dy, T => cpu_full::backward::<T>(&sizes, &input, p, &dy))?
-                }
-                Memory::Rows(y, sums) if form == Form::Composed => {
-                    composed_blocks::backward(&sizes, &input, (y, sums), &dy, composed_blocks::BLOCK)?
-                }
-                Memory::Rows(y, sums) => {
-                    with_float!("attention", dy, T => cpu_blocks::backward::<T>(&sizes, &input, (y, sums), &dy))?
-                }
-                Memory::Square(p) => composed::backward(&sizes, &input, p, &dy)?,
-                Memory::Nothing => {
-                    composed::backward(&sizes, &input, &composed::weights(&sizes, &input)?, &dy)?
-                }
-            };
-            sink.add_owned(id, dqkv)
+            let held = held.take();
+            let memory = held.as_ref().unwrap_or(&memory);
+            sink.add_owned(id, backward(form, &sizes, &input, memory, &dy)?)
         });
         Ok(match again {
             Some(again) => y.with_recompute(again),
             None => y,
         })
+    }
+}
+
+fn forward(form: Form, sizes: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
+    match (form, sizes.keeps_square()) {
+        (Form::Device, _) => gpu::forward(sizes, qkv),
+        (Form::Composed, _) if sizes.tokens > composed_blocks::BLOCK => {
+            composed_blocks::forward(sizes, qkv, composed_blocks::BLOCK)
+        }
+        (Form::Composed, _) => composed::forward(sizes, qkv),
+        (Form::Cpu, true) => {
+            with_float!("attention", qkv, T => cpu_full::forward::<T>(sizes, qkv))
+        }
+        (Form::Cpu, false) => {
+            with_float!("attention", qkv, T => cpu_blocks::forward::<T>(sizes, qkv))
+        }
+    }
+}
+
+/// The gradient of `qkv`.
+fn backward(
+    form: Form,
+    sizes: &Sizes,
+    qkv: &Tensor,
+    memory: &Memory,
+    dy: &Tensor,
+) -> Result<Tensor> {
+    match memory {
+        _ if form == Form::Device => gpu::backward(sizes, qkv, memory, dy),
+        Memory::Square(p) if form == Form::Cpu => {
+            with_float!("attention", dy, T => cpu_full::backward::<T>(sizes, qkv, p, dy))
+        }
+        Memory::Rows(y, sums) if form == Form::Composed => {
+            composed_blocks::backward(sizes, qkv, y, sums, dy, composed_blocks::BLOCK)
+        }
+        Memory::Rows(y, sums) => {
+            with_float!("attention", dy, T => cpu_blocks::backward::<T>(sizes, qkv, y, sums, dy))
+        }
+        Memory::Square(p) => composed::backward(sizes, qkv, p, dy),
+        Memory::Nothing => composed::backward(sizes, qkv, &composed::weights(sizes, qkv)?, dy),
     }
 }

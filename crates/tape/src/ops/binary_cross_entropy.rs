@@ -7,6 +7,7 @@
 use super::Loss;
 use super::activation::composed_relu;
 use super::element_loss::ElementLoss;
+use super::regression_targets::AllowedTargets;
 use super::regression_targets::RegressionTargets;
 use super::sigmoid::{composed_sigmoid, sigmoid};
 use crate::cpu::Float;
@@ -26,8 +27,10 @@ impl Tape<'_> {
 
 impl ElementLoss for BinaryCrossEntropy {
     const OP: &'static str = "binary_cross_entropy";
-    const ALLOWED: (fn(f32) -> bool, &'static str) =
-        (|t| (0.0..=1.0).contains(&t), "a number from 0 to 1");
+    const ALLOWED: AllowedTargets = AllowedTargets {
+        test: |t| (0.0..=1.0).contains(&t),
+        words: "a number from 0 to 1",
+    };
 
     #[inline(always)]
     fn of<T: Float>(&self, z: T, t: T) -> (T, T) {

@@ -44,9 +44,9 @@ impl Tape<'_> {
         };
         if !fits {
             let expected = match targets {
-                ClassTargets::Labels(labels) => format!("{} rows, one a label", labels.len()),
+                ClassTargets::Labels(labels) => format!("{} rows, one per label", labels.len()),
                 ClassTargets::Probabilities(shares) => {
-                    format!("as many numbers as {} probabilities", shares.len())
+                    format!("as many elements as {} probabilities", shares.len())
                 }
             };
             return Err(TapeError::Shape {

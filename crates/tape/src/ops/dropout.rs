@@ -53,9 +53,12 @@ fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> 
         return elements::dropout(&x, &streams, fraction, kept);
     }
     if form == Form::Composed {
-        let one = |stream: &Rng, i: usize| match is_dropped(stream, i, limit) {
-            true => 0.0,
-            false => kept,
+        let one = |stream: &Rng, i: usize| {
+            if is_dropped(stream, i, limit) {
+                0.0
+            } else {
+                kept
+            }
         };
         let mask = streams
             .iter()

@@ -2,7 +2,7 @@
 //! computed in the forward pass. Knows nothing about the loss function. Saved: the gradient, as
 //! large as the outputs.
 
-use super::regression_targets::RegressionTargets;
+use super::regression_targets::{AllowedTargets, RegressionTargets};
 use super::{Loss, expect_filled, loss};
 use crate::cpu::{Float, View, buffer, lanes, to_tensor, wide, with_float};
 use crate::dtype::{host_tensor, widened};
@@ -14,8 +14,8 @@ use rayon::prelude::*;
 /// A loss of one output, as the body of a loop and composed of tensor primitives.
 pub(super) trait ElementLoss: Sync {
     const OP: &'static str;
-    /// The allowed targets, as a test and in words.
-    const ALLOWED: (fn(f32) -> bool, &'static str);
+    /// The allowed targets.
+    const ALLOWED: AllowedTargets;
     /// The loss and slope of one output.
     fn of<T: Float>(&self, x: T, target: T) -> (T, T);
     /// The losses and slopes of all outputs.
@@ -23,7 +23,10 @@ pub(super) trait ElementLoss: Sync {
 }
 
 /// Allows any finite number.
-pub(super) const FINITE: (fn(f32) -> bool, &str) = (f32::is_finite, "a finite number");
+pub(super) const FINITE: AllowedTargets = AllowedTargets {
+    test: f32::is_finite,
+    words: "a finite number",
+};
 
 impl Tape<'_> {
     /// The sum of `rule` over the outputs `x` [samples, ..] whose targets are present.

@@ -129,7 +129,7 @@ impl Tape<'_> {
                 };
                 sink.add_owned(a_id, da)?;
                 if w_id.is_some() {
-                    add_weight_gradient(sink, w_id, (&flat, &h), form)?;
+                    add_weight_gradient(sink, w_id, &flat, &h, form)?;
                 }
                 drop(h);
                 sink.add_owned(x_id, dx.reshape(shape)?)?;

@@ -27,6 +27,24 @@ struct Sizes {
 }
 
 impl Sizes {
+    fn new(x: &Value, groups: usize, epsilon: f64) -> Result<Self> {
+        let [_, channels, height, width] = axes("group_norm", "x", x)?;
+        if groups == 0 || channels % groups != 0 {
+            return Err(TapeError::Shape {
+                op: "group_norm",
+                what: "x".to_owned(),
+                expected: format!("a multiple of {groups} channels"),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        Ok(Sizes {
+            channels,
+            pixels: height * width,
+            groups,
+            epsilon,
+        })
+    }
+
     fn channels_a_group(self) -> usize {
         self.channels / self.groups
     }
@@ -61,28 +79,15 @@ impl Tape<'_> {
         activation: Activation,
     ) -> Result<Value> {
         self.poll()?;
-        let [_, channels, height, width] = axes("group_norm", "x", x)?;
-        if groups == 0 || channels % groups != 0 {
-            return Err(TapeError::Shape {
-                op: "group_norm",
-                what: "x".to_owned(),
-                expected: format!("a multiple of {groups} channels"),
-                found: x.tensor().shape().clone(),
-            });
-        }
-        expect_shape("group_norm", "weight", weight, &[channels])?;
-        expect_shape("group_norm", "bias", bias, &[channels])?;
+        let sizes = Sizes::new(x, groups, epsilon)?;
+        expect_shape("group_norm", "weight", weight, &[sizes.channels])?;
+        expect_shape("group_norm", "bias", bias, &[sizes.channels])?;
         if activation == Activation::Relu && self.follows_kinks() {
             let z = self.group_norm(x, groups, (weight, bias), epsilon, Activation::None)?;
             return self.relu(&z);
         }
         let norm = Norm {
-            sizes: Sizes {
-                channels,
-                pixels: height * width,
-                groups,
-                epsilon,
-            },
+            sizes,
             weight: weight.tensor().clone(),
             bias: bias.tensor().clone(),
             activation,

@@ -5,6 +5,7 @@
 
 use super::Loss;
 use super::element_loss::{ElementLoss, FINITE};
+use super::regression_targets::AllowedTargets;
 use super::regression_targets::RegressionTargets;
 use crate::cpu::Float;
 use crate::error::{Result, TapeError};
@@ -32,7 +33,7 @@ impl Tape<'_> {
 
 impl ElementLoss for Huber {
     const OP: &'static str = "huber";
-    const ALLOWED: (fn(f32) -> bool, &'static str) = FINITE;
+    const ALLOWED: AllowedTargets = FINITE;
 
     #[inline(always)]
     fn of<T: Float>(&self, x: T, t: T) -> (T, T) {

@@ -126,7 +126,7 @@ impl Past {
         }
         if let Some(x) = self.x {
             let x = x.get()?.reshape((rows, inputs))?;
-            add_weight_gradient(sink, w_id, (&dy, &x), self.form)?;
+            add_weight_gradient(sink, w_id, &dy, &x, self.form)?;
         }
         if let Some(w) = self.weight {
             sink.add_owned(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
@@ -236,7 +236,8 @@ pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
 pub(super) fn add_weight_gradient(
     sink: &mut Gradients,
     id: Option<usize>,
-    (dy, x): (&Tensor, &Tensor),
+    dy: &Tensor,
+    x: &Tensor,
     form: Form,
 ) -> Result<()> {
     if form != Form::Device {

@@ -47,23 +47,17 @@ impl Tape<'_> {
             &[vocabulary, width],
         )?;
         expect_shape("linear_cross_entropy", "x", x, &[targets.len(), width])?;
-        let bad = targets
-            .iter()
-            .position(|&t| t != IGNORED && t as usize >= vocabulary);
-        if let Some(row) = bad {
-            return Err(TapeError::Label {
-                row,
-                label: targets[row],
-                classes: vocabulary,
-            });
-        }
+        expect_labels(targets, vocabulary)?;
         let wanted = self.records(&[x, weight]);
         let dtype = x.tensor().dtype();
         let bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
         let in_bf16 = bf16(x) && bf16(weight) && self.form(x.tensor()) == Form::Device;
-        let read = |value: &Value| match in_bf16 {
-            true => Ok(value.tensor().clone()),
-            false => widened(value.tensor()),
+        let read = |value: &Value| {
+            if in_bf16 {
+                Ok(value.tensor().clone())
+            } else {
+                widened(value.tensor())
+            }
         };
         let (input, weight_in) = (read(x)?.contiguous()?, read(weight)?.contiguous()?);
         let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
@@ -100,6 +94,19 @@ impl Tape<'_> {
     }
 }
 
+/// Fails for a target outside the vocabulary.
+fn expect_labels(targets: &[u32], vocabulary: usize) -> Result<()> {
+    let outside = |&t: &u32| t != IGNORED && t as usize >= vocabulary;
+    match targets.iter().position(outside) {
+        Some(row) => Err(TapeError::Label {
+            row,
+            label: targets[row],
+            classes: vocabulary,
+        }),
+        None => Ok(()),
+    }
+}
+
 fn fused<T: Float>(
     x: &Tensor,
     weight: &Tensor,
@@ -129,18 +136,13 @@ fn fused<T: Float>(
             T::one(),
             true,
         );
-        let of_rows = losses[begin..begin + count]
-            .par_iter_mut()
-            .zip(&targets[begin..begin + count]);
-        scores
-            .par_chunks_mut(vocabulary)
-            .zip(of_rows)
-            .for_each(|(z, (loss, &target))| {
-                *loss = wide(
-                    #[inline(always)]
-                    || row(z, target),
-                )
-            });
+        let span = begin..begin + count;
+        fused_rows(
+            scores,
+            &targets[span.clone()],
+            &mut losses[span],
+            vocabulary,
+        );
         if wanted {
             let dz = Matrix::rows(scores, count, vocabulary);
             product(
@@ -156,17 +158,32 @@ fn fused<T: Float>(
             product(&mut dw, width, dz.transposed(), x, keep, T::one(), true);
         }
     }
-    let gradients = match wanted {
-        true => Some((
+    let gradients = if wanted {
+        Some((
             to_tensor(dx, &[rows, width])?,
             to_tensor(dw, &[vocabulary, width])?,
-        )),
-        false => None,
+        ))
+    } else {
+        None
     };
     Ok(Outcome {
         per_row: to_tensor(losses, &[rows])?,
         gradients,
     })
+}
+
+/// The losses of a chunk's rows; turns their scores into their gradients.
+fn fused_rows<T: Float>(scores: &mut [T], targets: &[u32], losses: &mut [T], vocabulary: usize) {
+    let rows = losses.par_iter_mut().zip(targets);
+    scores
+        .par_chunks_mut(vocabulary)
+        .zip(rows)
+        .for_each(|(z, (loss, &target))| {
+            *loss = wide(
+                #[inline(always)]
+                || row(z, target),
+            )
+        });
 }
 
 /// The loss of one row; turns its scores into their gradient.

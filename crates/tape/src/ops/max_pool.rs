@@ -200,7 +200,7 @@ impl Tape<'_> {
     ) -> Result<Tensor> {
         let (xs, largest_values) = (to_f64(x)?, to_f64(largest)?);
         let (pixels, outputs) = (plane.height * plane.width, plane.outputs());
-        let stands = |(i, &place): (usize, &u8)| {
+        let value = |(i, &place): (usize, &u8)| {
             let outside = || TapeError::Index {
                 op: "max_pool",
                 place: i,
@@ -210,7 +210,7 @@ impl Tape<'_> {
             let pixel = plane.pixel_inside(i % outputs, place);
             Ok(xs[i / outputs * pixels + pixel.ok_or_else(outside)?])
         };
-        let y = taken.iter().enumerate().map(stands);
+        let y = taken.iter().enumerate().map(value);
         let y = y.collect::<Result<Vec<f64>>>()?;
         let others = (0..taken.len()).filter(|&i| taken[i] != own[i]);
         self.count_divergence(taken.len(), &xs, others.map(|i| largest_values[i] - y[i]));

@@ -97,9 +97,12 @@ impl Tape<'_> {
 /// The weight of each token in its sequence's mean, with the type and device of `like`: [samples,
 /// tokens, 1].
 fn shares(lengths: &[usize], tokens: usize, like: &Tensor) -> Result<Tensor> {
-    let share = |length: usize, token| match token < length {
-        true => 1.0 / length as f64,
-        false => 0.0,
+    let share = |length: usize, token| {
+        if token < length {
+            1.0 / length as f64
+        } else {
+            0.0
+        }
     };
     let values = lengths
         .iter()

@@ -3,6 +3,13 @@
 
 use crate::error::{Result, TapeError};
 
+/// The targets that a loss allows, as a test and in words.
+#[derive(Clone, Copy)]
+pub(super) struct AllowedTargets {
+    pub test: fn(f32) -> bool,
+    pub words: &'static str,
+}
+
 /// Targets for a value [samples, ..], one per element.
 #[derive(Debug, Clone, Copy)]
 pub struct RegressionTargets<'a> {
@@ -41,7 +48,7 @@ impl<'a> RegressionTargets<'a> {
         &self,
         op: &'static str,
         each: usize,
-        (allowed, expected): (fn(f32) -> bool, &'static str),
+        allowed: AllowedTargets,
     ) -> Result<()> {
         let refuse = |what: String, found: f64, expected| {
             Err(TapeError::Number {
@@ -53,14 +60,14 @@ impl<'a> RegressionTargets<'a> {
         };
         if let Some(present) = self.present.filter(|p| p.len() != self.values.len()) {
             let what = format!("the length of the mask of {} targets", self.values.len());
-            return refuse(what, present.len() as f64, "one entry a target");
+            return refuse(what, present.len() as f64, "one entry per target");
         }
-        let bad = (0..self.values.len()).find(|&i| self.at(i).is_some_and(|v| !allowed(v)));
+        let bad = (0..self.values.len()).find(|&i| self.at(i).is_some_and(|v| !(allowed.test)(v)));
         match bad {
             None => Ok(()),
             Some(i) => {
                 let what = format!("target {} of sample {}", i % each, i / each);
-                refuse(what, f64::from(self.values[i]), expected)
+                refuse(what, f64::from(self.values[i]), allowed.words)
             }
         }
     }

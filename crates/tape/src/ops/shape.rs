@@ -93,7 +93,7 @@ impl Tape<'_> {
             return Err(TapeError::Shape {
                 op: "reshape",
                 what: "x".to_owned(),
-                expected: format!("as many numbers as {shape:?} has"),
+                expected: format!("as many elements as {shape:?} has"),
                 found: x.tensor().shape().clone(),
             });
         }

@@ -4,6 +4,7 @@
 
 use super::Loss;
 use super::element_loss::{ElementLoss, FINITE};
+use super::regression_targets::AllowedTargets;
 use super::regression_targets::RegressionTargets;
 use crate::cpu::Float;
 use crate::error::Result;
@@ -22,7 +23,7 @@ impl Tape<'_> {
 
 impl ElementLoss for SquaredError {
     const OP: &'static str = "squared_error";
-    const ALLOWED: (fn(f32) -> bool, &'static str) = FINITE;
+    const ALLOWED: AllowedTargets = FINITE;
 
     #[inline(always)]
     fn of<T: Float>(&self, x: T, t: T) -> (T, T) {

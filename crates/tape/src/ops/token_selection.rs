@@ -42,6 +42,31 @@ pub struct KeepRule<'a> {
     pub noise: Option<NoiseKey<'a>>,
 }
 
+impl KeepRule<'_> {
+    fn expect_fit(&self, logits: &Value, samples: usize, tokens: usize) -> Result<()> {
+        let fits = |quota: &Quota| {
+            quota.tokens <= tokens && quota.kept.is_none_or(|kept| kept <= quota.tokens)
+        };
+        if self.quotas.len() != samples || !self.quotas.iter().all(fits) {
+            return Err(TapeError::Shape {
+                op: "keep",
+                what: "logits".to_owned(),
+                expected: format!("the tokens of {} quotas", self.quotas.len()),
+                found: logits.tensor().shape().clone(),
+            });
+        }
+        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
+            return Err(TapeError::Number {
+                op: "keep",
+                what: "the temperature".to_owned(),
+                expected: "a finite number above 0",
+                found: self.temperature,
+            });
+        }
+        Ok(())
+    }
+}
+
 impl Tape<'_> {
     /// Selects among the tokens of `logits` [samples, tokens]: 1 for a kept token, 0 for a dropped
     /// one.
@@ -52,25 +77,7 @@ impl Tape<'_> {
         self.poll()?;
         let [samples, tokens] = axes("keep", "logits", logits)?;
         expect_filled("keep", "logits", logits)?;
-        let fits = |quota: &Quota| {
-            quota.tokens <= tokens && quota.kept.is_none_or(|kept| kept <= quota.tokens)
-        };
-        if rule.quotas.len() != samples || !rule.quotas.iter().all(fits) {
-            return Err(TapeError::Shape {
-                op: "keep",
-                what: "logits".to_owned(),
-                expected: format!("the tokens of {} quotas", rule.quotas.len()),
-                found: logits.tensor().shape().clone(),
-            });
-        }
-        if !(rule.temperature > 0.0 && rule.temperature.is_finite()) {
-            return Err(TapeError::Number {
-                op: "keep",
-                what: "the temperature".to_owned(),
-                expected: "a finite number above 0",
-                found: rule.temperature,
-            });
-        }
+        rule.expect_fit(logits, samples, tokens)?;
         let mut z = to_f64(logits.tensor())?;
         if let Some(key) = &rule.noise {
             let noise = Noise::new("keep", logits, key)?;
@@ -104,9 +111,10 @@ impl Tape<'_> {
             let rows = dx.chunks_exact_mut(tokens).zip(w.chunks_exact(tokens));
             for ((dx, w), exact) in rows.zip(exact) {
                 let all: f64 = w.iter().sum();
-                let mean = match exact && all > 0.0 {
-                    true => dx.iter().zip(w).map(|(dy, w)| dy * w).sum::<f64>() / all,
-                    false => 0.0,
+                let mean = if exact && all > 0.0 {
+                    dx.iter().zip(w).map(|(dy, w)| dy * w).sum::<f64>() / all
+                } else {
+                    0.0
                 };
                 dx.iter_mut().zip(w).for_each(|(d, w)| *d = w * (*d - mean));
             }
@@ -167,9 +175,10 @@ fn level(z: &[f64], kept: usize, temperature: f64) -> f64 {
             break;
         }
         let sum: f64 = z.iter().map(|z| sigmoid((z - middle) / temperature)).sum();
-        match sum > kept as f64 {
-            true => low = middle,
-            false => high = middle,
+        if sum > kept as f64 {
+            low = middle
+        } else {
+            high = middle
         }
     }
     low + (high - low) / 2.0
@@ -191,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chances_add_up_to_what_is_kept() {
+    fn keep_probabilities_add_up_to_the_quota() {
         let logits = [3.0, -1.0, 0.5, 40.0, -7.0, 0.0];
         for kept in 1..6 {
             let sum: f64 = keep_probabilities(&logits, Some(kept)).iter().sum();

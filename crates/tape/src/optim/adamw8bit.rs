@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_take_the_same_step_and_round_the_same_way() {
+    fn both_forms_take_the_same_step_and_round_alike() {
         let start = normal(1, DType::F32);
         let (mut fused, mut plain) = (start.copy().expect("memory"), start);
         let ((mut m, mut v), (mut m2, mut v2)) = (moments(&fused), moments(&plain));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_rounded_to_a_neighbour_and_right_on_average() {
+    fn stochastic_rounding_is_right_on_average() {
         check_rounding(Map::Signed, 2);
         check_rounding(Map::Unsigned, 4);
     }
@@ -354,7 +354,7 @@ mod tests {
     /// A second moment changes by a tenth of a percent per step: rounding to nearest would never
     /// move it.
     #[test]
-    fn a_second_moment_follows_its_gradients_over_two_thousand_steps() {
+    fn a_second_moment_follows_gradients_for_2000_steps() {
         let mut parameter = normal(1, DType::F64);
         let (mut m, mut v) = moments(&parameter);
         let mut expected = vec![0.0; COUNT];

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_infinite_values_are_counted_by_gradient() {
+    fn nan_and_infinite_values_are_counted_per_gradient() {
         let mut torn = vec![1.0; 70_000];
         (torn[3], torn[69_000], torn[65_536]) = (f32::NAN, f32::NAN, f32::INFINITY);
         let gradients = [

@@ -1,9 +1,8 @@
-//! Operations that were there before the others.
+//! Layers, norms, attention and convolution.
 
 use crate::{LABELS, N, POOL, Row, T, V, W, row};
 
-/// Operations that were there before the others, apart from those that compute again what they do
-/// not keep.
+/// Layers that save their inputs; the other tables have those that recompute.
 pub fn rows() -> Vec<Row> {
     let shape: &[&[usize]] = &[&[N, T, W]];
     let image: &[&[usize]] = &[&[N, V, T, W]];

@@ -1,8 +1,8 @@
-//! What each operation keeps for its backward pass, by formula: numbers of the element type,
-//! counted by hand from the sizes. A row of the table names the operation, runs it on variables,
-//! and says how many numbers it keeps.
+//! The bytes that each operation saves for its backward pass, as formulas counted by hand from the
+//! sizes. A row of the table names the operation, runs it on variables, and gives the number of
+//! elements it saves.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 mod arithmetic;
@@ -45,7 +45,7 @@ struct Row {
 }
 
 impl Row {
-    /// Bytes beside the numbers.
+    /// Bytes besides the elements.
     fn and_bytes(self, bytes: usize) -> Self {
         Row { bytes, ..self }
     }
@@ -84,7 +84,7 @@ fn kept(row: &Row, dtype: DType, kernels: Kernels) -> u64 {
 }
 
 #[test]
-fn every_operation_keeps_what_it_says_and_no_more() {
+fn every_operation_saves_exactly_the_documented_bytes() {
     for table in [
         arithmetic::products(),
         arithmetic::functions(),
@@ -104,7 +104,7 @@ fn every_operation_keeps_what_it_says_and_no_more() {
 }
 
 #[test]
-fn f32_keeps_half_of_what_f64_does() {
+fn f32_saves_half_of_the_bytes_of_f64() {
     for table in [
         arithmetic::functions(),
         random::random_operations(),
@@ -121,7 +121,7 @@ fn f32_keeps_half_of_what_f64_does() {
 }
 
 #[test]
-fn an_operand_whose_partner_is_constant_is_not_kept() {
+fn the_partner_of_a_constant_operand_is_not_saved() {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
     let x = tape.variable(constant(&[N, T]).tensor().clone());
@@ -130,7 +130,7 @@ fn an_operand_whose_partner_is_constant_is_not_kept() {
 }
 
 #[test]
-fn a_feed_forward_branch_keeps_its_product_alone() {
+fn a_feed_forward_branch_saves_only_its_product() {
     for kernels in [Kernels::Fused, Kernels::Composed] {
         let mut parameters = Parameters::default();
         let mut parameter = |shape: &[usize]| {

@@ -1,4 +1,4 @@
-//! Operations that move, choose, join and average.
+//! Operations that move, select, join and average.
 
 use crate::{N, POOL, Row, T, V, W, row};
 use candle_core::DType;

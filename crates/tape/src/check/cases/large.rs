@@ -15,6 +15,7 @@ const ALL: AttentionShape = AttentionShape {
 };
 
 /// The cases for a micro-batch of `n` samples.
+// tidy: table
 pub fn large_cases(n: usize) -> Result<Vec<Case>> {
     let table: Vec<Row> = vec![
         (

@@ -40,6 +40,7 @@ fn branch(t: &Tape, x: &Value, v: &[Value]) -> Result<DeferredOutput> {
 }
 
 /// The cases for `n` samples.
+// tidy: table
 pub(super) fn rows(n: usize) -> Vec<Row> {
     vec![
         (

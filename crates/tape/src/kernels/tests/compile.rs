@@ -23,7 +23,7 @@ fn nvcc() -> Option<PathBuf> {
 }
 
 #[test]
-fn every_module_compiles_for_cuda_where_its_toolkit_is() {
+fn every_module_compiles_for_cuda_if_nvcc_is_installed() {
     let Some(nvcc) = nvcc() else {
         println!("no nvcc here: the kernels were not compiled for CUDA");
         return;
@@ -46,7 +46,7 @@ fn every_module_compiles_for_cuda_where_its_toolkit_is() {
 }
 
 #[test]
-fn the_products_for_tensor_cores_compile_where_the_toolkit_is() {
+fn tensor_core_products_compile_if_nvcc_is_installed() {
     let Some(nvcc) = nvcc() else {
         println!("no nvcc here: the products were not compiled for CUDA");
         return;
@@ -65,7 +65,7 @@ fn the_products_for_tensor_cores_compile_where_the_toolkit_is() {
 /// A syntax check only: Metal's own compiler runs on the user's Mac, where `ebb doctor` compares
 /// the results of every kernel.
 #[test]
-fn every_module_is_cpp_behind_metals_prelude() {
+fn every_module_is_valid_cpp_with_metals_prelude() {
     let shim = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/source/shim");
     for module in MODULES {
         let name = format!("ebb-{}-{module:?}.cpp", std::process::id()).replace(['(', ')'], "-");

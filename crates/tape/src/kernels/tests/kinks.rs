@@ -64,7 +64,7 @@ fn each_form(seed: f32, check: impl Fn(&str, [Vec<f64>; 3])) {
 }
 
 #[test]
-fn a_gradient_passes_where_its_value_did() {
+fn a_gradient_passes_where_its_value_passed() {
     each_form(1.0, |form, [output, _, shifts]| {
         let passed = output.iter().filter(|&&y| y > 0.0).count();
         assert!(
@@ -80,7 +80,7 @@ fn a_gradient_passes_where_its_value_did() {
 }
 
 #[test]
-fn behind_a_closed_relu_an_infinite_gradient_stays_out() {
+fn a_closed_relu_blocks_an_infinite_gradient() {
     each_form(f32::INFINITY, |form, [output, inputs, shifts]| {
         let pixels = inputs.len() / CHANNELS;
         for (channel, dx) in inputs.chunks(pixels).enumerate() {

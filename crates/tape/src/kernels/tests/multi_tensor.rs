@@ -42,7 +42,7 @@ fn decay(i: usize) -> f64 {
 }
 
 #[test]
-fn one_launch_of_many_parameters_is_adamw_of_each() {
+fn multi_tensor_adamw_equals_adamw_of_each() {
     let rule = AdamWStep {
         learning_rate: 1e-2,
         beta1: 0.9,
@@ -78,7 +78,7 @@ fn one_launch_of_many_parameters_is_adamw_of_each() {
 }
 
 #[test]
-fn one_launch_of_many_parameters_is_sgd_of_each() {
+fn multi_tensor_sgd_equals_sgd_of_each() {
     let rule = SgdStep {
         learning_rate: 0.1,
         momentum: 0.9,
@@ -116,7 +116,7 @@ fn one_launch_of_many_parameters_is_sgd_of_each() {
 }
 
 #[test]
-fn sums_are_added_where_they_stand() {
+fn multi_tensor_sums_are_added_in_place() {
     let (mut sums, others) = (drawn(1, DType::F32), drawn(2, DType::F32));
     emulator::with(|| add_assign_all(&mut sums, &others)).expect("f32 vectors");
     let expected: Vec<Tensor> = drawn(1, DType::F32)
@@ -128,7 +128,7 @@ fn sums_are_added_where_they_stand() {
 }
 
 #[test]
-fn the_norm_is_that_of_f64_and_finds_what_is_not_finite() {
+fn the_gradient_norm_equals_f64_and_finds_non_finite_values() {
     let found = emulator::with(|| health(&drawn(1, DType::F32))).expect("f32 vectors");
     let exact = health(&drawn(1, DType::F64)).expect("f64 vectors");
     assert!((found.norm / exact.norm - 1.0).abs() < 1e-6);

@@ -60,7 +60,7 @@ fn check(what: &str, shapes: &[&[usize]], run: Operation) {
 }
 
 #[test]
-fn rows_of_any_width_and_number() {
+fn row_kernels_work_for_any_size() {
     for (rows, width) in [(1, 1), (3, 33), (130, 31), (300, 65), (9, 64), (5, 1028)] {
         check(
             "layer_norm",
@@ -74,7 +74,7 @@ fn rows_of_any_width_and_number() {
 }
 
 #[test]
-fn a_norms_gradient_is_added_to_what_is_there() {
+fn a_norm_adds_to_an_existing_gradient() {
     check("layer_norm", &[&[37, 40], &[40], &[40]], &|t, v| {
         let y = t.layer_norm(&v[0], &v[1], &v[2], 1e-5)?;
         t.add(&y, &v[0])
@@ -82,7 +82,7 @@ fn a_norms_gradient_is_added_to_what_is_there() {
 }
 
 #[test]
-fn dropout_draws_the_cpus_numbers_whatever_words_its_rows_are_read_by() {
+fn dropout_draws_the_same_numbers_as_the_cpu() {
     for width in [1, 2, 4, 5, 8, 12, 20, 24, 2056] {
         check(
             &format!("dropout, rows of {width}"),
@@ -102,7 +102,7 @@ fn dropout_draws_the_cpus_numbers_whatever_words_its_rows_are_read_by() {
 }
 
 #[test]
-fn elements_past_the_last_whole_group() {
+fn elementwise_kernels_work_for_any_size() {
     for count in [1, 1023, 2049] {
         check("gelu", &[&[count]], &|t, v| t.gelu(&v[0]));
         check("gelu_erf", &[&[count]], &|t, v| t.gelu_erf(&v[0]));
@@ -115,7 +115,7 @@ fn elements_past_the_last_whole_group() {
 }
 
 #[test]
-fn attention_with_and_without_what_is_hidden() {
+fn attention_kernels_work_with_and_without_masks() {
     // One row more than a block, heads as wide as a block allows and wider, and a head wider than
     // its sequence is long.
     for (samples, tokens, heads, head) in [
@@ -140,7 +140,7 @@ fn attention_with_and_without_what_is_hidden() {
 }
 
 #[test]
-fn losses_over_any_number_of_classes() {
+fn loss_kernels_work_for_any_number_of_classes() {
     for classes in [1, 33, 1000, 1100] {
         let labels: Vec<u32> = [0, classes / 2, classes - 1].map(|l| l as u32).to_vec();
         check("cross_entropy", &[&[3, classes]], &|t, v| {
@@ -154,7 +154,7 @@ fn losses_over_any_number_of_classes() {
 }
 
 #[test]
-fn an_embedding_whose_row_many_tokens_use() {
+fn an_embedding_row_may_be_used_by_many_tokens() {
     let ids: Vec<u32> = (0..301)
         .map(|i| if i % 3 == 0 { 4 } else { i % 5 })
         .collect();
@@ -170,7 +170,7 @@ fn an_embedding_whose_row_many_tokens_use() {
 }
 
 #[test]
-fn images_of_any_size() {
+fn image_kernels_work_for_any_size() {
     for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
         // By single elements and by four; a group that fits the registers and one that does not.
         for images in [[3, 6, 15, 11], [3, 6, 8, 8], [1, 4, 68, 64]] {
@@ -232,7 +232,7 @@ fn poisoned(bad: f32, width: usize, run: Operation) -> Vec<bool> {
 }
 
 #[test]
-fn what_is_not_a_number_stays_in_its_row_and_is_not_lost() {
+fn nan_stays_in_its_row_and_is_not_lost() {
     for bad in [f32::NAN, f32::INFINITY] {
         let w = Value::constant(Tensor::ones(40, DType::F32, &Device::Cpu).expect("small"));
         let norm: Operation = &|t, v| t.layer_norm(&v[0], &w, &w, 1e-5);
@@ -264,7 +264,7 @@ fn what_is_not_a_number_stays_in_its_row_and_is_not_lost() {
 }
 
 #[test]
-fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
+fn a_gradient_overwrites_a_value_that_nothing_else_reads() {
     for spent in [false, true] {
         let parameters = Parameters::default();
         let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -291,7 +291,7 @@ fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
 }
 
 #[test]
-fn a_block_of_queries_sees_what_its_place_lets_it() {
+fn a_block_of_queries_sees_the_keys_before_it() {
     // Queries 3..5 of 6 keys, as the last rows of the whole attention.
     let scores = drawn(&[2, 6, 6], 1, DType::F32);
     let softmax = |scores: &Tensor, queries| {
@@ -360,12 +360,12 @@ fn held_rows() {
 }
 
 #[test]
-fn rows_that_are_held_come_to_what_the_others_come_to() {
+fn rows_in_registers_give_the_same_results() {
     held_rows();
 }
 
 #[test]
-fn every_kernel_is_run_by_these_claims() {
+fn these_tests_run_every_kernel() {
     super::hold(1, DType::F32, 1e-5);
     held_rows();
     let ids = [1, 1, 0];

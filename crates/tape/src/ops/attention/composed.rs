@@ -88,9 +88,10 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
         .transpose(1, 2)?
         .contiguous()?
         .reshape((s.samples, s.tokens, s.width))?;
-    let memory = match s.keeps_square() {
-        true => Memory::Square(p),
-        false => Memory::Nothing,
+    let memory = if s.keeps_square() {
+        Memory::Square(p)
+    } else {
+        Memory::Nothing
     };
     Ok((y, memory))
 }

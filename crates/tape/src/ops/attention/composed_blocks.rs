@@ -88,9 +88,10 @@ impl<'a> Whole<'a> {
             Some(lengths) => lengths.iter().max().copied().unwrap_or(0),
             None => self.sizes.tokens,
         };
-        let end = match self.sizes.causal {
-            true => longest.min(from + count),
-            false => longest,
+        let end = if self.sizes.causal {
+            longest.min(from + count)
+        } else {
+            longest
         };
         self.blocks()
             .take_while(move |&(key, _)| key == 0 || key < end)
@@ -193,7 +194,8 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor, block: usize) -> Result<(Tensor, 
 pub(super) fn backward(
     s: &Sizes,
     qkv: &Tensor,
-    (y, sums): (&Tensor, &Tensor),
+    y: &Tensor,
+    sums: &Tensor,
     dy: &Tensor,
     block: usize,
 ) -> Result<Tensor> {
@@ -277,7 +279,7 @@ mod tests {
         let Memory::Rows(kept, sums) = &memory else {
             panic!("blocks keep rows");
         };
-        let blocks = backward(sizes, &qkv, (kept, sums), &dy, block)?;
+        let blocks = backward(sizes, &qkv, kept, sums, &dy, block)?;
         let (whole, _) = composed::forward(sizes, &qkv)?;
         let p = composed::weights(sizes, &qkv)?;
         Ok([
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_any_size_give_what_the_whole_square_gives() {
+    fn blocks_of_any_size_give_the_same_attention() {
         for causal in [false, true] {
             for lengths in [None, Some([8, 8, 8]), Some([1, 8, 3]), Some([2, 0, 5])] {
                 let sizes = Sizes {

@@ -171,7 +171,8 @@ struct Layout {
 pub(super) fn backward<T: Float>(
     s: &Sizes,
     qkv: &Tensor,
-    (y, sums): (&Tensor, &Tensor),
+    y: &Tensor,
+    sums: &Tensor,
     dy: &Tensor,
 ) -> Result<Tensor> {
     let (input, y, dy) = (

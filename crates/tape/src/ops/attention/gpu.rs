@@ -96,9 +96,10 @@ fn way(s: &Sizes, qkv: &Tensor) -> Way {
         return Way::Queries;
     }
     // On the CPU only tests run these kernels; the method with whole heads has a test of its own.
-    match s.head() <= WIDEST && (s.tokens > BLOCK || qkv.device().is_cpu()) {
-        true => Way::Blocks,
-        false => Way::Square,
+    if s.head() <= WIDEST && (s.tokens > BLOCK || qkv.device().is_cpu()) {
+        Way::Blocks
+    } else {
+        Way::Square
     }
 }
 
@@ -164,11 +165,11 @@ fn forward_within(s: &Sizes, qkv: &Tensor, most: usize) -> Result<(Tensor, Memor
         join_heads(&[&product(&p, &parts[2])?], heads(&part), &out)?;
         Ok(p)
     };
-    match s.keeps_square() {
-        true => all
-            .into_iter()
-            .try_for_each(|one| work(one).map(|p| kept = Some(p)))?,
-        false => s.chunks(most).try_for_each(|one| work(one).map(|_| ()))?,
+    if s.keeps_square() {
+        all.into_iter()
+            .try_for_each(|one| work(one).map(|p| kept = Some(p)))?;
+    } else {
+        s.chunks(most).try_for_each(|one| work(one).map(|_| ()))?;
     }
     Ok((y, kept.map_or(Memory::Nothing, Memory::Square)))
 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worked_at_once_is_counted_whole() {
+    fn chunks_count_the_larger_of_columns_and_results() {
         // Depthwise with a multiplier of eight: few columns, many results.
         let depthwise = window(1, 112, 3, 64);
         assert!(fits(&depthwise, 256, 512));
