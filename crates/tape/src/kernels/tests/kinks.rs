@@ -10,7 +10,7 @@ use crate::tape::{Kernels, Tape, Value};
 use crate::{Activation, Parameters};
 use candle_core::{DType, Device, Tensor};
 
-/// Channels with one group each, and so many values at a kink.
+/// Channels with one group each, and as many values at a kink.
 const CHANNELS: usize = 512;
 
 /// A group norm with ReLU on one sample. The first pixel of each channel is as near to the kink as
