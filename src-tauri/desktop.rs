@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use tauri::webview::PageLoadEvent;
 use tauri::{AppHandle, DragDropEvent, Emitter, Manager, RunEvent, Window, WindowEvent};
 use tauri_plugin_dialog::{DialogExt, MessageDialogButtons};
-use trainer::{Machine, foresee};
+use trainer::{Machine, predict_device};
 
 /// The event that tells the page what to show.
 const SHOW: &str = "show";
@@ -213,7 +213,7 @@ impl Shell {
         Welcome {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             platform: std::env::consts::OS.to_owned(),
-            device: foresee(),
+            device: predict_device(),
             sample: crate::sample::find().map(|folder| sample_view(&folder)),
             show: first.or_else(active),
         }

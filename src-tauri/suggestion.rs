@@ -13,7 +13,8 @@ use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
 use trainer::{
-    DatasetRef, PretrainedFamily, ModelBuilder, ModelId, Pretrained, Plan, TextModel, TextSize, foresee_kind,
+    Dropped, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize,
+    predict_device_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
@@ -160,7 +161,7 @@ pub fn forecast(
             .unwrap_or(Policy::default().max_system_fraction),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
-    let kind = foresee_kind(plan.device);
+    let kind = predict_device_kind(plan.device);
     // What an earlier forecast left with the allocator is no part of the program.
     crate::allocator::purge();
     let target = Target::new(kind, plan.threads as usize, sample.total_bytes);

@@ -10,7 +10,8 @@ use runlog::format_bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use trainer::{Chosen, DeviceCheck, Finding, Machine, Wanted, choose, default_threads};
+use trainer::doctor::{Finding, operations};
+use trainer::{Certificate, DevicePreference, Machine, default_threads, select_device};
 
 /// How long the cost of the monitor is measured.
 const MONITORED: Duration = Duration::from_secs(2);
@@ -19,12 +20,7 @@ const MONITORED: Duration = Duration::from_secs(2);
 /// precision on it.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
-    let chosen = choose(wanted).map_err(|error| Failure::new(error.to_string()))?;
-    print_machine(&chosen)?;
-    check_device(&chosen)
-}
-
-fn print_machine(chosen: &Chosen) -> Result<(), Failure> {
+    let chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
     let mut source = Machine::default().open()?;
     let sample = source.sample()?;
     out!(
@@ -156,13 +152,13 @@ fn describe(finding: &Finding) -> String {
     )
 }
 
-/// Parses the name of a device; `auto` if there is none.
-pub fn wanted(name: Option<&str>) -> Result<Wanted, Failure> {
+/// The device that a user names.
+pub fn wanted(name: Option<&str>) -> Result<DevicePreference, Failure> {
     match name {
-        None | Some("auto") => Ok(Wanted::Auto),
-        Some("metal") => Ok(Wanted::Metal),
-        Some("cuda") => Ok(Wanted::Cuda),
-        Some("cpu") => Ok(Wanted::Cpu),
+        None | Some("auto") => Ok(DevicePreference::Auto),
+        Some("metal") => Ok(DevicePreference::Metal),
+        Some("cuda") => Ok(DevicePreference::Cuda),
+        Some("cpu") => Ok(DevicePreference::Cpu),
         Some(other) => Err(Failure::usage(format!(
             "there is no device `{other}`; choose auto, metal, cuda or cpu"
         ))),

@@ -3,12 +3,16 @@
 use super::args;
 use super::failure::Failure;
 use super::say::out;
-use super::train::{device_check_path, find};
-use trainer::{SavedRun, Wanted, Wording};
+use super::train::{certificate_path, find};
+use trainer::{DevicePreference, SavedRun, Wording};
 
 /// The top-level entry point of `ebb generate`. The same prompt, wishes and seed give the same text.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
-    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&device_check_path()))?;
+    let saved = SavedRun::load(
+        &find(&args.run)?,
+        DevicePreference::Auto,
+        Some(&certificate_path()),
+    )?;
     let wording = Wording {
         tokens: args.tokens,
         temperature: args.temperature,

@@ -9,11 +9,15 @@ use super::train::{device_check_path, find};
 use dataset::Task;
 use serde_json::json;
 use std::path::Path;
-use trainer::{Prediction, TrainedModel, Wanted};
+use trainer::{DevicePreference, Prediction, SavedRun};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
-    let saved = SavedRun::load(&find(&args.run)?, Wanted::Auto, Some(&device_check_path()))?;
+    let saved = SavedRun::load(
+        &find(&args.run)?,
+        DevicePreference::Auto,
+        Some(&certificate_path()),
+    )?;
     if saved.task() == Task::TextClassification {
         return texts(&saved, args);
     }

@@ -7,7 +7,7 @@
 use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use tape::inplace::to_f64;
-use tape::{Cancel, Stream};
+use tape::{Cancel, Rng};
 use tempfile::TempDir;
 use trainer::Plan;
 use trainer::receipt::{Splits, compare};
@@ -27,7 +27,7 @@ const BATCH: u32 = 7;
 fn book() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for i in 0..6u64 {
-        let stream = Stream::new(4).at(i);
+        let stream = Rng::new(4).at(i);
         let line = |n: u64| {
             let letter = |at: u64| (b'a' + (stream.at(n).uniform(at) * 26.0) as u8) as char;
             let name: String = (0..4).map(letter).collect();
@@ -137,9 +137,9 @@ fn check(name: &str, config: &RunConfig) {
     let learner = learner(plan);
     for batch in [&first, &short] {
         let splits = Splits::Standard { random: 4 };
-        let splits = splits.of(batch.len(), Stream::new(2)).unwrap();
-        let result = |range| learner.gradients(Cancel::default(), &batch[range]);
-        let found = compare(&learner.parameters, batch.len(), splits, result).unwrap();
+        let splits = splits.of(batch.len(), Rng::new(2)).unwrap();
+        let piece = |range| learner.gradients(Cancel::default(), &batch[range]);
+        let found = compare(&learner.parameters, batch.len(), splits, piece).unwrap();
         let worst = found.worst();
         println!(
             "{name}: gradients differ by {:.1e} ({})",
@@ -151,7 +151,7 @@ fn check(name: &str, config: &RunConfig) {
     }
     let unsplit = steps(&opened, STEPS, |_, count| vec![count]);
     let random = |step, count: usize| {
-        let (stream, mut left, mut sizes) = (Stream::new(8).at(step), count, Vec::new());
+        let (stream, mut left, mut sizes) = (Rng::new(8).at(step), count, Vec::new());
         while left > 0 {
             let size = 1 + (stream.uniform(sizes.len() as u64) * left as f64) as usize;
             sizes.push(size.min(left));

@@ -1,5 +1,5 @@
-//! Proof of operations: gradients against finite differences in f64, and one device or form against another. The tests
-//! and the doctor run the same table of cases.
+//! Checks of operations: their gradients against finite differences in f64, and one device or form
+//! against another. The tests and `ebb doctor` run the same table of cases.
 
 mod cases;
 mod compare;

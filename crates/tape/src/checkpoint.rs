@@ -1,60 +1,67 @@
-//! Activation checkpointing: a block runs forward without recording and again, recorded, when its gradient is needed.
+//! Activation checkpointing: a block runs forward without recording, and runs again, recorded, when
+//! its gradient is needed.
 
-use crate::branches::Course;
-use crate::ending::Ending;
+use crate::cancel::Cancel;
+use crate::deferred::DeferredOutput;
 use crate::error::Result;
 use crate::gradients::Gradients;
+use crate::kinks::KinkCursor;
 use crate::parameters::Parameters;
-use crate::saved::Keeping;
-use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::saved_tensors::SavedTensors;
+use crate::tape::{Kernels, Tape, Value};
 use candle_core::Tensor;
 use std::ops::Range;
 
-/// Samples that a checkpointed block works at a time: enough for matrix products at full speed.
+/// Samples per chunk of a checkpointed block on the CPU: enough for matrix products at full speed.
 const PART: usize = 8;
-/// Elements of a checkpointed block's input at a time on a GPU, whose products need more rows, but of which a sample may have many.
+/// Elements of a checkpointed block's input per chunk on a GPU. Its products need more rows, but
+/// one sample may have many.
 const DEVICE_PART: usize = 1 << 21;
 
-/// Samples of `x` worked at a time, each of `values` or its own size, if that is more. By the size of one sample alone: whatever the
-/// piece, the parts are the same.
+/// Samples per chunk, if each sample of `x` takes `values` elements or its own size, whichever is
+/// larger. It depends on the size of one sample only, so the chunks are the same for every
+/// micro-batch.
 fn part(x: &Tensor, values: usize) -> usize {
     let samples = x.dims().first().copied().unwrap_or(0).max(1);
-    match x.device().is_cpu() {
-        true => PART,
-        false => (DEVICE_PART / (x.elem_count() / samples).max(values).max(1)).max(1),
+    if x.device().is_cpu() {
+        PART
+    } else {
+        (DEVICE_PART / (x.elem_count() / samples).max(values).max(1)).max(1)
     }
 }
 
 impl Tape<'_> {
-    /// Runs `block` on `x` and keeps only `x` for backward, which runs the block once more.
+    /// Runs `block` on `x` and saves only `x`. The backward pass runs the block once more.
     ///
-    /// Saved: `x` (shared with whoever made it). Time: one more forward pass of the block. `block` must be a function of
-    /// its input and the parameters alone, so that the second run repeats the first. Where it ends in an operation still to be
-    /// done, the second run leaves that one out.
+    /// Saved: `x` (shared with the operation that made it). Time: one more forward pass of the
+    /// block. `block` must be a function of its input and the parameters alone, so that the second
+    /// run repeats the first. If it returns a deferred operation, the second run does not compute
+    /// it.
     pub fn checkpoint<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.checkpoint_parts(x, usize::MAX, move |tape, x, _| block(tape, x))
     }
 
-    /// As [`Tape::checkpoint`], for a block that works on each sample of `x` [samples, ..] alone: a few at a time, both times,
-    /// so that what the block needs meanwhile does not grow with the piece. `block` hears which samples it is given.
+    /// [`Tape::checkpoint`] for a block that treats each sample of `x` [samples, ..] separately.
+    /// Both runs work on a few samples at a time, so the memory inside the block does not grow with
+    /// the micro-batch. `block` receives the range of its samples.
     pub fn checkpoint_samples<F, E>(&self, x: &Value, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.checkpoint_samples_of(x, 0, block)
     }
 
-    /// As [`Tape::checkpoint_samples`], for a block that needs meanwhile as much as so many `values` of each sample: fewer of them are
-    /// worked at a time on a GPU.
+    /// [`Tape::checkpoint_samples`] for a block whose intermediate tensors take `values` elements
+    /// per sample. On a GPU this lowers the number of samples per chunk.
     pub fn checkpoint_samples_of<F, E>(&self, x: &Value, values: usize, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.checkpoint_parts(x, part(x.tensor(), values), block)
     }
@@ -62,26 +69,23 @@ impl Tape<'_> {
     fn checkpoint_parts<F, E>(&self, x: &Value, size: usize, block: F) -> Result<Value>
     where
         F: Fn(&Tape, &Value, Range<usize>) -> Result<E> + 'static,
-        E: Into<Ending>,
+        E: Into<DeferredOutput>,
     {
         self.poll()?;
-        let (course, all) = (
-            self.course().cloned(),
+        let (kinks, all) = (
+            self.kinks().cloned(),
             x.dims().first().copied().unwrap_or(0),
         );
         let outputs = parts(x.tensor(), size)?
             .into_iter()
-            .map(|(samples, part)| {
-                let quiet =
-                    Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
-                let within = course.as_ref().map(|course| course.within(&samples, all));
-                let quiet = quiet.inner().along(within);
-                let ending: Ending = block(&quiet, &Value::constant(part), samples)?.into();
-                let y = ending.finish(&quiet)?;
-                if let (Some(course), Some(inner)) = (self.course(), quiet.course()) {
-                    course.pass(inner);
-                }
-                Ok(y.tensor().clone())
+            .map(|(samples, input)| {
+                let kinks = kinks.as_ref().map(|kinks| kinks.within(&samples, all));
+                let chunk = Chunk {
+                    samples,
+                    input,
+                    kinks,
+                };
+                self.chunk_forward(chunk, &block)
             })
             .collect::<Result<_>>()?;
         let y = join(outputs)?;
@@ -92,13 +96,13 @@ impl Tape<'_> {
             parameters: self.parameters().clone(),
             cancel: self.cancel().clone(),
             kernels: self.kernels(),
-            keeping: self.keeping().clone(),
+            saved_tensors: self.saved_tensors().clone(),
             id: x.id(),
-            course,
+            kinks,
         };
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
-            let own = sink.arrived_owned() || !gradient.is_contiguous();
+            let own = sink.current_is_owned() || !gradient.is_contiguous();
             let gradient = gradient.contiguous()?;
             let mut whole = Whole {
                 dims: input.dims().to_vec(),
@@ -106,24 +110,52 @@ impl Tape<'_> {
                 joined: None,
             };
             let seeds = parts(&gradient, size)?;
-            for ((samples, part), (_, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
-                let course = again.course.as_ref();
-                let course = course.map(|course| course.within(&samples, all).again());
-                let begins = samples.start;
-                let part = (samples, part, course);
-                if let Some(found) = again.walk_back(part, seed, &block, sink)? {
-                    whole.put(found, begins)?;
+            for ((samples, input), (_, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
+                let kinks = again.kinks.as_ref();
+                let kinks = kinks.map(|kinks| kinks.within(&samples, all).recomputing());
+                let begin = samples.start;
+                let chunk = Chunk {
+                    samples,
+                    input,
+                    kinks,
+                };
+                if let Some(found) = again.backward(chunk, seed, &block, sink)? {
+                    whole.put(found, begin)?;
                 }
             }
             match whole.joined {
                 None => Ok(()),
-                Some(whole) => sink.give(again.id, whole),
+                Some(whole) => sink.add_owned(again.id, whole),
             }
         }))
     }
+
+    /// The first run of a chunk: computes its output and records nothing.
+    fn chunk_forward<E: Into<DeferredOutput>>(
+        &self,
+        chunk: Chunk,
+        block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
+    ) -> Result<Tensor> {
+        let tape = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
+        let tape = tape.inside_checkpoint().with_kinks(chunk.kinks);
+        let x = Value::constant(chunk.input);
+        let output: DeferredOutput = block(&tape, &x, chunk.samples)?.into();
+        let y = output.finish(&tape)?;
+        if let (Some(kinks), Some(inner)) = (self.kinks(), tape.kinks()) {
+            kinks.advance_to(inner);
+        }
+        Ok(y.tensor().clone())
+    }
 }
 
-/// The parts of at most `size` samples, views of `x`, each with the samples that it holds.
+/// The samples that a block works on at a time, and its position in a kink log.
+struct Chunk {
+    samples: Range<usize>,
+    input: Tensor,
+    kinks: Option<KinkCursor>,
+}
+
+/// Chunks of at most `size` samples as views of `x`, each with the range of its samples.
 fn parts(x: &Tensor, size: usize) -> Result<Vec<(Range<usize>, Tensor)>> {
     let samples = x.dims().first().copied().unwrap_or(0);
     if samples <= size {
@@ -138,10 +170,12 @@ fn parts(x: &Tensor, size: usize) -> Result<Vec<(Range<usize>, Tensor)>> {
         .collect()
 }
 
-/// The gradient of a whole input, of which each part's goes to its place at once: there are never two of the whole.
+/// The gradient of the whole input. Each chunk's gradient is copied into it at once, so that the
+/// whole never exists twice.
 struct Whole {
     dims: Vec<usize>,
-    /// The output's gradient, where it may be written over: each part of it has been read when the input's comes.
+    /// The output's gradient, if it may be overwritten: each chunk of it has been read by the time
+    /// the input's chunk is written.
     over: Option<Tensor>,
     joined: Option<Tensor>,
 }
@@ -177,50 +211,51 @@ fn join(mut parts: Vec<Tensor>) -> Result<Tensor> {
     }
 }
 
-/// The second run.
+/// The inputs of the second run.
 struct Again {
     parameters: Parameters,
     cancel: Cancel,
     kernels: Kernels,
-    /// What the second run keeps counts with what the others still keep.
-    keeping: Keeping,
-    /// The input's, when it needs a gradient.
+    /// The second run counts its saved tensors together with those of the outer tape.
+    saved_tensors: SavedTensors,
+    /// The id of the input, if it needs a gradient.
     id: Option<usize>,
-    /// As it was before the block.
-    course: Option<Course>,
+    /// The position before the block.
+    kinks: Option<KinkCursor>,
 }
 
 impl Again {
-    /// Runs `block` recorded and walks back: the parameters' gradients go to `sink`, the input's comes back.
-    fn walk_back<E: Into<Ending>>(
+    /// Runs `block` recorded and then backward. Adds the parameters' gradients to `sink` and
+    /// returns the input's.
+    fn backward<E: Into<DeferredOutput>>(
         &self,
-        (samples, input, course): (Range<usize>, Tensor, Option<Course>),
+        chunk: Chunk,
         gradient: Tensor,
         block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
-        let tape = Tape::record_beside(
+        let tape = Tape::record_sharing(
             &self.parameters,
             self.cancel.clone(),
             self.kernels,
-            self.keeping.clone(),
+            self.saved_tensors.clone(),
         )
-        .inner()
-        .along(course);
-        // What needs no gradient gets none the second time either.
+        .inside_checkpoint()
+        .with_kinks(chunk.kinks);
+        // An input without a gradient gets none in the second run either.
         let x = match self.id {
-            Some(_) => tape.variable(input),
-            None => Value::constant(input),
+            Some(_) => tape.variable(chunk.input),
+            None => Value::constant(chunk.input),
         };
-        let ending: Ending = block(&tape, &x, samples)?.into();
-        let y = ending.record(&tape)?;
-        drop(ending);
-        let walked = tape.walk_back(vec![(y, gradient)], &[x])?;
-        for (index, gradient) in walked.parameters.into_iter().enumerate() {
+        let output: DeferredOutput = block(&tape, &x, chunk.samples)?.into();
+        let y = output.record(&tape)?;
+        drop(output);
+        let found = tape.backward_from(vec![(y, gradient)], &[x])?;
+        for (index, gradient) in found.parameters.into_iter().enumerate() {
             if let Some(gradient) = gradient {
-                sink.give(Some(index), gradient)?;
+                sink.add_owned(Some(index), gradient)?;
             }
         }
-        Ok(walked.inputs.into_iter().flatten().next())
+        Ok(found.inputs.into_iter().flatten().next())
     }
 }

@@ -1,12 +1,11 @@
-//! The one device of a run: which, why, and what must be true before it is made. A GPU that cannot be used is said aloud
-//! and the CPU takes over; it is never a panic.
+//! The device of a run: which one, why, and what must hold before it is made. If a GPU cannot be
+//! used, the reason is reported and the CPU takes over; it never panics.
 
 #[cfg(target_os = "macos")]
-#[path = "device/macos.rs"]
-mod platform;
+mod metal;
 #[cfg(not(target_os = "macos"))]
-#[path = "device/other.rs"]
-mod platform;
+#[path = "device/without_metal.rs"]
+mod metal;
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -16,59 +15,58 @@ mod cuda;
 
 use crate::error::{Result, TapeError};
 use candle_core::{Device, Tensor};
+use std::fmt;
+use std::str::FromStr;
 
-pub use platform::{piece_scope, system_version};
+pub use metal::{system_version, with_autorelease_pool};
 
-/// Bytes that the GPU's driver says are allocated, those that no tensor uses included; 0 on the CPU.
-pub fn allocated_bytes(device: &Device) -> u64 {
-    match device {
-        Device::Cuda(_) => cuda::allocated_bytes(device),
-        _ => platform::allocated_bytes(device),
+/// The kind of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// The CPU.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+    /// The GPU of a Mac.
+    Metal,
+}
+
+impl DeviceKind {
+    /// `cpu`, `cuda` or `metal`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Cuda => "cuda",
+            DeviceKind::Metal => "metal",
+        }
     }
 }
 
-/// The GPU's recommended working set, or on CUDA what is allocated and what is free; 0 on the CPU.
-pub fn limit_bytes(device: &Device) -> u64 {
-    match device {
-        Device::Cuda(_) => cuda::limit_bytes(device),
-        _ => platform::limit_bytes(device),
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
-/// Most bytes that tensors held at once since the last call, which starts a new measurement; 0 where the driver does not say.
-pub fn take_peak_bytes(device: &Device) -> u64 {
-    cuda::take_peak_bytes(device)
-}
+impl FromStr for DeviceKind {
+    type Err = TapeError;
 
-/// Gives back what the pools of the driver and of the kernels hold and no tensor uses. After a synchronise; candle's goes with that.
-pub fn trim(device: &Device) {
-    cuda::trim(device);
-    platform::trim(device);
-}
-
-/// A tensor of these numbers, as many as the shape says, on the device: many of them without waiting where it can be helped.
-///
-/// # Errors
-/// The device refuses the memory, or the shape is another.
-pub fn upload(values: &[f32], shape: &[usize], device: &Device) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if let Device::Cuda(cuda) = device
-        && values.len() >= MANY
-        && values.len() == shape.iter().product::<usize>()
-    {
-        return crate::kernels::upload::upload(values, shape, cuda);
+    fn from_str(name: &str) -> Result<Self> {
+        [DeviceKind::Cpu, DeviceKind::Cuda, DeviceKind::Metal]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| {
+                TapeError::Device(format!(
+                    "there is no device `{name}`; choose cpu, cuda or metal"
+                ))
+            })
     }
-    Ok(Tensor::from_slice(values, shape, device)?)
 }
 
-/// Numbers from which on their way to a CUDA device is worth preparing.
-#[cfg(feature = "cuda")]
-const MANY: usize = 1 << 18;
-
-/// What the user asked for.
+/// The device that the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wanted {
-    /// The best that can be used.
+pub enum DevicePreference {
+    /// The best one that can be used.
     #[default]
     Auto,
     /// Metal or an error.
@@ -79,27 +77,29 @@ pub enum Wanted {
     Cpu,
 }
 
-/// The device, and the sentence that says why it is this one.
+/// The device of a run, and the reason for it.
 #[derive(Debug, Clone)]
-pub struct Chosen {
-    /// The device itself: made once, cloned, used from one thread.
+pub struct SelectedDevice {
+    /// The device itself: made once, cloned, and used from one thread.
     pub device: Device,
-    /// `metal`, `cuda` or `cpu`.
-    pub kind: &'static str,
-    /// Why: "no GPU was found; training on 2 CPU threads".
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// The reason in words: "no GPU was found".
     pub reason: String,
 }
 
 /// Makes the device of a run.
 ///
 /// # Errors
-/// A device that was asked for by name and cannot be used; with [`Wanted::Auto`] the CPU is taken instead.
-pub fn choose(wanted: Wanted) -> Result<Chosen> {
-    match wanted {
-        Wanted::Cpu => Ok(cpu("asked for".to_owned())),
-        Wanted::Metal => platform::metal().map_err(|error| refused("metal", &error)),
-        Wanted::Cuda => cuda().map_err(|error| refused("cuda", &error)),
-        Wanted::Auto => Ok(platform::metal()
+/// The preferred device cannot be used. With [`DevicePreference::Auto`] the CPU is used instead.
+pub fn select_device(preference: DevicePreference) -> Result<SelectedDevice> {
+    match preference {
+        DevicePreference::Cpu => Ok(cpu("asked for".to_owned())),
+        DevicePreference::Metal => {
+            metal::select().map_err(|error| unavailable(DeviceKind::Metal, &error))
+        }
+        DevicePreference::Cuda => cuda().map_err(|error| unavailable(DeviceKind::Cuda, &error)),
+        DevicePreference::Auto => Ok(metal::select()
             .or_else(|metal| {
                 let first = metal.to_string();
                 cuda().map_err(|_| first)
@@ -108,52 +108,102 @@ pub fn choose(wanted: Wanted) -> Result<Chosen> {
     }
 }
 
-/// A device that was asked for by name and cannot be had.
-fn refused(name: &str, error: &TapeError) -> TapeError {
+fn unavailable(kind: DeviceKind, error: &TapeError) -> TapeError {
     TapeError::Device(format!(
-        "{name} cannot be used: {error}; choose --device cpu or auto"
+        "{kind} cannot be used: {error}; choose --device cpu or auto"
     ))
 }
 
-fn cpu(reason: String) -> Chosen {
-    Chosen {
+fn cpu(reason: String) -> SelectedDevice {
+    SelectedDevice {
         device: Device::Cpu,
-        kind: "cpu",
+        kind: DeviceKind::Cpu,
         reason,
     }
 }
 
-fn cuda() -> Result<Chosen> {
-    Ok(Chosen {
+fn cuda() -> Result<SelectedDevice> {
+    Ok(SelectedDevice {
         device: cuda::make()?,
-        kind: "cuda",
+        kind: DeviceKind::Cuda,
         reason: "the first CUDA device, matrix products in full f32 (no TF32)".to_owned(),
     })
 }
 
-/// What [`choose`] will come to for [`Wanted::Auto`], in words and without making a device: there is one device, and it
-/// belongs to the thread that trains.
-pub fn foresee() -> String {
-    match platform::foresee() {
+/// Describes the device that [`select_device`] will return for [`DevicePreference::Auto`], without
+/// making it: a process has one device, and it belongs to the training thread.
+pub fn predict_device() -> String {
+    match metal::predict() {
         Ok(gpu) => gpu,
-        Err(_) if cfg!(feature = "cuda") => "CUDA where there is a device, else the CPU".to_owned(),
+        Err(_) if cfg!(feature = "cuda") => {
+            "CUDA if a device is found, otherwise the CPU".to_owned()
+        }
         Err(error) => format!("CPU, {} threads: {error}", default_threads()),
     }
 }
 
-/// The kind of device that [`choose`] will come to, without making one: `metal`, `cuda` or `cpu`.
-pub fn foresee_kind(wanted: Wanted) -> &'static str {
-    match wanted {
-        Wanted::Cpu => "cpu",
-        Wanted::Metal => "metal",
-        Wanted::Cuda => "cuda",
-        Wanted::Auto if platform::foresee().is_ok() => "metal",
-        Wanted::Auto if cfg!(feature = "cuda") => "cuda",
-        Wanted::Auto => "cpu",
+/// The kind of device that [`select_device`] will return, without making it.
+pub fn predict_device_kind(preference: DevicePreference) -> DeviceKind {
+    match preference {
+        DevicePreference::Cpu => DeviceKind::Cpu,
+        DevicePreference::Metal => DeviceKind::Metal,
+        DevicePreference::Cuda => DeviceKind::Cuda,
+        DevicePreference::Auto if metal::predict().is_ok() => DeviceKind::Metal,
+        DevicePreference::Auto if cfg!(feature = "cuda") => DeviceKind::Cuda,
+        DevicePreference::Auto => DeviceKind::Cpu,
     }
 }
 
-/// Threads of the CPU kernels: the performance cores unless told otherwise.
+/// Default number of threads of the CPU kernels: the performance cores.
 pub fn default_threads() -> usize {
     candle_core::utils::get_num_threads()
 }
+
+/// Bytes that the GPU's driver has allocated, including those that no tensor uses; 0 on the CPU.
+pub fn allocated_bytes(device: &Device) -> u64 {
+    match device {
+        Device::Cuda(_) => cuda::allocated_bytes(device),
+        _ => metal::allocated_bytes(device),
+    }
+}
+
+/// The GPU's recommended working set in bytes; on CUDA the allocated and the free bytes; 0 on the
+/// CPU.
+pub fn limit_bytes(device: &Device) -> u64 {
+    match device {
+        Device::Cuda(_) => cuda::limit_bytes(device),
+        _ => metal::limit_bytes(device),
+    }
+}
+
+/// Peak bytes of all tensors since the last call, which starts a new measurement; 0 if the driver
+/// does not report it.
+pub fn take_peak_bytes(device: &Device) -> u64 {
+    cuda::take_peak_bytes(device)
+}
+
+/// Frees the memory that the pools of the driver and of the kernels hold and no tensor uses.
+/// Synchronize the device first, which also frees candle's own pool.
+pub fn trim(device: &Device) {
+    cuda::trim(device);
+    metal::trim(device);
+}
+
+/// Makes a tensor of `values` in the given shape on the device. Large uploads to CUDA do not block.
+///
+/// # Errors
+/// The device has too little memory, or the shape does not fit the number of values.
+pub fn upload(values: &[f32], shape: &[usize], device: &Device) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(cuda) = device
+        && values.len() >= ASYNC_UPLOAD_VALUES
+        && values.len() == shape.iter().product::<usize>()
+    {
+        return crate::kernels::upload::upload(values, shape, cuda);
+    }
+    Ok(Tensor::from_slice(values, shape, device)?)
+}
+
+/// Number of values from which an asynchronous upload to CUDA pays off.
+#[cfg(feature = "cuda")]
+const ASYNC_UPLOAD_VALUES: usize = 1 << 18;

@@ -1,85 +1,85 @@
-//! What can go wrong on the tape, in the words of whoever meets it.
+//! Errors of the tape.
 
 use candle_core::{DType, Shape};
 use thiserror::Error;
 
-/// Result of everything on the tape.
+/// Result of every function of this crate.
 pub type Result<T> = std::result::Result<T, TapeError>;
 
-/// An operation that did not happen. Whatever it was part of has touched nothing.
+/// An operation that was not done. Nothing has been changed.
 #[derive(Debug, Error)]
 pub enum TapeError {
-    /// The cancel flag was raised; nothing was changed.
-    #[error("the piece was cancelled")]
+    /// The cancel flag was raised.
+    #[error("the micro-batch was cancelled")]
     Cancelled,
-    /// Shapes that do not go together.
+    /// Shapes that do not fit.
     #[error("{op}: {what} has shape {found:?} but {expected} is needed")]
     Shape {
-        /// Operation.
+        /// The operation.
         op: &'static str,
-        /// Which operand, with the parameter's name where there is one.
+        /// The operand, with the parameter's name if it has one.
         what: String,
-        /// What would fit.
+        /// The shape that would fit.
         expected: String,
-        /// What came.
+        /// The shape of the operand.
         found: Shape,
     },
-    /// An operand whose element type the operation has no kernel for.
+    /// An operand whose element type the operation does not support.
     #[error("{op}: no kernel for {dtype:?}; use f32 or f64")]
     Type {
-        /// Operation.
+        /// The operation.
         op: &'static str,
-        /// Element type that came.
+        /// The element type of the operand.
         dtype: DType,
     },
     /// A weight that holds NaN or infinite values.
     #[error("{op}: row {row} of the weight holds values that are not finite; load it again")]
     NotFinite {
-        /// Operation.
+        /// The operation.
         op: &'static str,
-        /// First such row.
+        /// The first such row.
         row: usize,
     },
     /// A label outside the classes.
     #[error("label {label} of sample {row} is outside 0..{classes}")]
     Label {
-        /// Row of the piece.
+        /// Row in the micro-batch.
         row: usize,
         /// The label.
         label: u32,
         /// Number of classes.
         classes: usize,
     },
-    /// A target or a setting that nothing can be computed from.
+    /// A target or a setting out of range.
     #[error("{op}: {what} is {found} but {expected} is needed")]
     Number {
-        /// Operation.
+        /// The operation.
         op: &'static str,
-        /// Which number: `the target 3 of sample 2`.
+        /// The number: `the target 3 of sample 2`.
         what: String,
-        /// What would do.
+        /// The allowed range.
         expected: &'static str,
-        /// What came.
+        /// The given number.
         found: f64,
     },
-    /// An index outside the axis that it chooses from.
+    /// An index outside its axis.
     #[error("{op}: index {index} at place {place} is outside 0..{size}")]
     Index {
-        /// Operation.
+        /// The operation.
         op: &'static str,
-        /// Place among the indices.
+        /// Position in the list of indices.
         place: usize,
         /// The index.
         index: u32,
         /// Size of the axis.
         size: usize,
     },
-    /// A run that follows another one's branches, but does not do what that did.
+    /// A run that follows a kink log, but is not a repetition of the recorded run.
     #[error(
         "operation {at} of those with kinks is not what the recorded run had there; follow a run of the same network on the same samples"
     )]
-    OtherRun {
-        /// Operations with kinks before it.
+    DifferentRun {
+        /// Operations with kinks before the difference.
         at: usize,
     },
     /// The device refused an allocation.
@@ -88,24 +88,25 @@ pub enum TapeError {
     /// The device cannot be used.
     #[error("{0}")]
     Device(String),
-    /// Anything else the tensor library reports.
+    /// Any other error of the tensor library.
     #[error(transparent)]
     Tensor(candle_core::Error),
 }
 
 impl TapeError {
-    /// The device had no memory: a smaller piece may fit.
+    /// True if the device had too little memory: a smaller micro-batch may fit.
     pub fn is_memory(&self) -> bool {
         matches!(self, TapeError::Memory(_))
     }
 
-    /// The piece was cancelled on purpose.
+    /// True if the micro-batch was cancelled on purpose.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, TapeError::Cancelled)
     }
 }
 
-/// Phrases by which drivers say "out of memory": CUDA's error name, Metal's buffer creation and command-buffer errors.
+/// Phrases that drivers use for "out of memory": CUDA's error name, and those of Metal's buffers
+/// and command buffers.
 const MEMORY_PHRASES: [&str; 5] = [
     "OUT_OF_MEMORY",
     "out of memory",

@@ -1,9 +1,10 @@
-//! Gradients on their way through backward. The first gradient of a value is moved in; a later one is added, in place
-//! where the memory belongs to nobody else. Whoever brings one hears whether the piece is still wanted.
+//! The gradients of a backward pass. The first gradient of a value is moved in. Later ones are
+//! added, in place if nothing else holds the memory. Adding a gradient fails if the micro-batch was
+//! cancelled.
 
+use crate::cancel::Cancel;
 use crate::error::{Result, TapeError};
 use crate::inplace::add_assign;
-use crate::tape::Cancel;
 use candle_core::Tensor;
 use std::sync::atomic::Ordering;
 
@@ -12,8 +13,8 @@ use std::sync::atomic::Ordering;
 pub struct Gradients {
     slots: Vec<Option<Slot>>,
     cancel: Cancel,
-    /// The gradient that the operation at work was given belongs to nobody else.
-    arrived_owned: bool,
+    /// True if nothing else holds the gradient that was given to the current operation.
+    current_is_owned: bool,
 }
 
 #[derive(Debug)]
@@ -27,32 +28,33 @@ impl Gradients {
         Gradients {
             slots: (0..values).map(|_| None).collect(),
             cancel,
-            arrived_owned: false,
+            current_is_owned: false,
         }
     }
 
-    /// The flag that ends the walk, for operations that look at it while they work.
+    /// The flag that cancels the backward pass, for operations that check it while they work.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// Adds a gradient whose memory nobody else holds.
-    pub(crate) fn give(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
+    /// Adds a gradient whose memory nothing else holds.
+    pub(crate) fn add_owned(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
         self.add(id, gradient, true)
     }
 
-    /// Adds a gradient that another value may also receive: it is never written to.
-    pub(crate) fn share(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
+    /// Adds a gradient that another value may also hold. It is never written to.
+    pub(crate) fn add_shared(&mut self, id: Option<usize>, gradient: Tensor) -> Result<()> {
         self.add(id, gradient, false)
     }
 
-    /// The gradient so far, when its memory belongs to nobody else: whoever has more may add it there.
-    pub(crate) fn held(&self, id: Option<usize>) -> Option<&Tensor> {
+    /// The gradient so far, if nothing else holds its memory: the caller may add to it in place.
+    pub(crate) fn accumulator(&self, id: Option<usize>) -> Option<&Tensor> {
         let slot = self.slots[id?].as_ref()?;
         slot.owned.then_some(&slot.tensor)
     }
 
-    /// The gradient so far, for whoever adds it to another in a pass of its own and gives the sum.
+    /// Takes the gradient so far. The caller adds it to another in its own pass and gives the sum
+    /// back.
     pub(crate) fn take_to_add(&mut self, id: Option<usize>) -> Option<Tensor> {
         self.take(id?)
     }
@@ -92,7 +94,7 @@ impl Gradients {
         Ok(())
     }
 
-    /// The gradient of a value, in memory of its own: whoever gets it may write into it.
+    /// The gradient of a value in memory of its own, which the caller may write to.
     pub(crate) fn take_owned(&mut self, id: usize) -> Result<Option<Tensor>> {
         Ok(match self.slots[id].take() {
             Some(slot) if !slot.owned => Some(slot.tensor.force_contiguous()?),
@@ -100,16 +102,16 @@ impl Gradients {
         })
     }
 
-    /// The gradient of an operation's output, for its backward pass.
-    pub(crate) fn arrive(&mut self, id: usize) -> Option<Tensor> {
+    /// The gradient of an operation's output, for the backward pass of that operation.
+    pub(crate) fn take_for_backward(&mut self, id: usize) -> Option<Tensor> {
         let slot = self.slots[id].take()?;
-        self.arrived_owned = slot.owned;
+        self.current_is_owned = slot.owned;
         Some(slot.tensor)
     }
 
-    /// Whoever was given the gradient that arrived last may write into it.
-    pub(crate) fn arrived_owned(&self) -> bool {
-        self.arrived_owned
+    /// True if the current operation may write to the gradient of its output.
+    pub(crate) fn current_is_owned(&self) -> bool {
+        self.current_is_owned
     }
 
     fn take(&mut self, id: usize) -> Option<Tensor> {

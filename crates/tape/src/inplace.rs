@@ -1,4 +1,5 @@
-//! Writing into a tensor's own memory: accumulation and optimizer passes. Only for tensors whose memory nobody else reads.
+//! Writing to a tensor's own memory, for accumulation and optimizer steps. Only for tensors whose
+//! memory nothing else reads.
 
 use crate::cpu::{Float, View};
 use crate::error::Result;
@@ -7,8 +8,8 @@ use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
 use rayon::prelude::*;
 use std::cell::RefCell;
 
-/// `sum += other`, in the element type of `sum`: halves are added up in f32 where the sum is f32. In place; only where no kernel
-/// runs on a GPU a new tensor takes the place of `sum`.
+/// `sum += other`, in the element type of `sum`: halves are accumulated in f32 if the sum is f32.
+/// Works in place, except on a GPU without kernels, where a new tensor replaces `sum`.
 pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     let other = &other.to_dtype(sum.dtype())?;
     if kernels::run_on(sum) && sum.is_contiguous() {
@@ -24,12 +25,12 @@ pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// [`add_assign`] of many: on a GPU seven a launch.
+/// [`add_assign`] for many pairs; on a GPU seven pairs per launch.
 pub fn add_assign_all(sums: &mut [Tensor], others: &[Tensor]) -> Result<()> {
     let single = |t: &Tensor| t.dtype() == DType::F32 && t.is_contiguous() && kernels::run_on(t);
     if sums.iter().zip(others).all(|(a, b)| single(a) && single(b)) {
         let pairs: Vec<_> = sums.iter().zip(others).collect();
-        return kernels::whole::accumulate(&pairs);
+        return kernels::multi_tensor::accumulate(&pairs);
     }
     for (sum, other) in sums.iter_mut().zip(others) {
         add_assign(sum, other)?;
@@ -76,29 +77,30 @@ fn range(layout: &Layout) -> candle_core::Result<std::ops::Range<usize>> {
     }
 }
 
-/// The numbers of a CPU tensor, to be written.
+/// The values of a CPU tensor, for writing.
 pub enum SliceMut<'a> {
     /// Single precision.
     F32(&'a mut [f32]),
     /// Double precision.
     F64(&'a mut [f64]),
-    /// Codes.
+    /// Quantized codes.
     U8(&'a mut [u8]),
 }
 
-/// Lends the memory of a contiguous CPU tensor to `write`. Nothing else may read the tensor meanwhile.
+/// Lends the memory of a contiguous CPU tensor to `write`. Nothing else may read the tensor
+/// meanwhile.
 pub fn with_slice_mut<F: FnOnce(SliceMut) -> candle_core::Result<()>>(
     tensor: &Tensor,
     write: F,
 ) -> candle_core::Result<()> {
-    tensor.inplace_op1(&Lend(RefCell::new(Some(write))))
+    tensor.inplace_op1(&BorrowMut(RefCell::new(Some(write))))
 }
 
-struct Lend<F>(RefCell<Option<F>>);
+struct BorrowMut<F>(RefCell<Option<F>>);
 
-impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for Lend<F> {
+impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for BorrowMut<F> {
     fn name(&self) -> &'static str {
-        "lend"
+        "borrow"
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
@@ -115,16 +117,16 @@ impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for Lend<F> {
     }
 }
 
-/// The numbers of a contiguous CPU tensor, read on the spot.
+/// The values of a tensor as f64.
 pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>> {
     let tensor = tensor.contiguous()?;
     match (tensor.device().is_cpu(), tensor.dtype()) {
-        (true, DType::F32) => Ok(View::<f32>::of("read", &tensor)?
+        (true, DType::F32) => Ok(View::<f32>::new("read", &tensor)?
             .iter()
             .map(|&v| f64::from(v))
             .collect()),
-        (true, DType::F64) => Ok(View::<f64>::of("read", &tensor)?.to_vec()),
-        // A GPU sync and a copy: at most once a step.
+        (true, DType::F64) => Ok(View::<f64>::new("read", &tensor)?.to_vec()),
+        // A GPU sync and a copy: at most once per step.
         _ => Ok(tensor
             .flatten_all()?
             .to_dtype(DType::F32)?

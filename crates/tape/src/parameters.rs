@@ -1,37 +1,37 @@
-//! The tensors of a model by name: those that train, in one fixed order, and those that are frozen. The order of the trained
-//! ones is their identity: gradients, moments and checkpoints follow it.
+//! The named tensors of a model: the trained ones in a fixed order, and the frozen ones. The order
+//! of the trained ones is their identity: gradients, moments and checkpoints follow it.
 
+use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
-use crate::half::is_half;
-use crate::quantised::{Bits, Quantised};
+use crate::quantized::{Bits, Quantized};
 use candle_core::{DType, Device, Tensor};
 
-/// One parameter of a [`Parameters`], trained or frozen.
+/// A parameter of a [`Parameters`], trained or frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParameterId(pub(crate) usize);
 
 /// One trained tensor.
 #[derive(Debug, Clone)]
 pub struct Parameter {
-    /// Published name: `blocks.0.norm1.weight`.
+    /// Name in published weights: `blocks.0.norm1.weight`.
     pub name: String,
-    /// Its values now.
+    /// Current values.
     pub tensor: Tensor,
-    /// Weight decay applies: true for matrices and kernels, false for norms and biases.
+    /// True if weight decay applies: for matrices and kernels, not for norms and biases.
     pub decays: bool,
 }
 
-/// All parameters of a model. Those that train have positions, which gradients, moments and checkpoints follow; a frozen one
-/// has none, and there is no gradient of it.
+/// All parameters of a model. Trained ones have positions, which gradients, moments and checkpoints
+/// follow. Frozen ones have neither a position nor a gradient.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
     trained: Vec<Parameter>,
     frozen: Vec<(String, Frozen)>,
-    /// By id.
+    /// Indexed by id.
     places: Vec<Place>,
 }
 
-/// Where a parameter is.
+/// The list that a parameter is in, and its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Trained(usize),
@@ -41,18 +41,18 @@ pub(crate) enum Place {
 /// The values of a frozen parameter.
 #[derive(Debug, Clone)]
 pub enum Frozen {
-    /// As they are.
+    /// In floating point.
     Whole(Tensor),
-    /// A matrix in 8 or 4 bits a value.
-    Quantised(Quantised),
+    /// A matrix with 8 or 4 bits per value.
+    Quantized(Quantized),
 }
 
 impl Frozen {
-    /// Bytes of the values.
+    /// Size of the values in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Frozen::Whole(tensor) => (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64,
-            Frozen::Quantised(weight) => weight.bytes(),
+            Frozen::Quantized(weight) => weight.bytes(),
         }
     }
 
@@ -60,21 +60,21 @@ impl Frozen {
     pub fn count(&self) -> usize {
         match self {
             Frozen::Whole(tensor) => tensor.elem_count(),
-            Frozen::Quantised(weight) => weight.dims().iter().product(),
+            Frozen::Quantized(weight) => weight.dims().iter().product(),
         }
     }
 
-    /// The values in full; of a quantised matrix those that it stands for, in f32.
+    /// The values in floating point; a quantized matrix is dequantized to f32.
     pub fn whole(&self) -> Result<Tensor> {
         match self {
             Frozen::Whole(tensor) => Ok(tensor.clone()),
-            Frozen::Quantised(weight) => weight.whole(DType::F32),
+            Frozen::Quantized(weight) => weight.whole(DType::F32),
         }
     }
 }
 
 impl Parameters {
-    /// Adds a parameter from host values, so that the device allocates its exact size.
+    /// Adds a trained parameter from host values, so that the device allocates its exact size.
     pub fn add(
         &mut self,
         name: String,
@@ -87,7 +87,7 @@ impl Parameters {
         Ok(self.push(name, tensor))
     }
 
-    /// Adds a parameter of zeros, which takes no memory before something is written to it.
+    /// Adds a trained parameter of zeros, which takes no memory until something is written to it.
     pub fn add_zeros(
         &mut self,
         name: String,
@@ -109,7 +109,8 @@ impl Parameters {
         ParameterId(self.places.len() - 1)
     }
 
-    /// Freezes every trained parameter whose name `trains` denies: it keeps its id and loses its position.
+    /// Freezes every trained parameter for whose name `trains` returns false. It keeps its id and
+    /// loses its position.
     pub fn freeze(&mut self, trains: impl Fn(&str) -> bool) {
         let (mut kept, mut moved) = (Vec::new(), vec![None; self.trained.len()]);
         for (index, parameter) in std::mem::take(&mut self.trained).into_iter().enumerate() {
@@ -135,7 +136,7 @@ impl Parameters {
         self.trained.iter()
     }
 
-    /// Names and values of the frozen ones.
+    /// The names and values of the frozen parameters.
     pub fn frozen(&self) -> impl Iterator<Item = (&str, &Frozen)> {
         self.frozen.iter().map(|(name, values)| (&**name, values))
     }
@@ -148,7 +149,7 @@ impl Parameters {
         &self.frozen[index].1
     }
 
-    /// Every parameter, trained or frozen, in the order in which they were added.
+    /// All parameters, trained or frozen, in the order in which they were added.
     pub fn ids(&self) -> impl Iterator<Item = ParameterId> + use<> {
         (0..self.places.len()).map(ParameterId)
     }
@@ -161,12 +162,12 @@ impl Parameters {
         }
     }
 
-    /// A parameter trains.
+    /// True if the parameter is trained.
     pub fn trains(&self, id: ParameterId) -> bool {
         matches!(self.places[id.0], Place::Trained(_))
     }
 
-    /// The values of a parameter, trained or frozen, in full.
+    /// The values of a parameter, trained or frozen, in floating point.
     pub fn whole(&self, id: ParameterId) -> Result<Tensor> {
         match self.places[id.0] {
             Place::Trained(index) => Ok(self.trained[index].tensor.clone()),
@@ -174,7 +175,7 @@ impl Parameters {
         }
     }
 
-    /// Replaces the values of a parameter, trained or frozen; the shape must stay.
+    /// Replaces the values of a parameter, trained or frozen. The shape must be the same.
     pub fn put(&mut self, id: ParameterId, tensor: Tensor) -> Result<()> {
         match self.places[id.0] {
             Place::Trained(index) => self.set(index, tensor),
@@ -182,7 +183,7 @@ impl Parameters {
                 let (name, values) = &mut self.frozen[index];
                 let dims = match values {
                     Frozen::Whole(tensor) => tensor.dims().to_vec(),
-                    Frozen::Quantised(weight) => weight.dims().to_vec(),
+                    Frozen::Quantized(weight) => weight.dims().to_vec(),
                 };
                 expect_shape(name, &dims, &tensor)?;
                 *values = Frozen::Whole(tensor);
@@ -191,15 +192,15 @@ impl Parameters {
         }
     }
 
-    /// Keeps a frozen matrix in so many bits a value from now on.
+    /// Quantizes a frozen matrix.
     ///
     /// # Errors
-    /// It is no matrix, or not finite.
-    pub fn quantise(&mut self, id: ParameterId, bits: Bits) -> Result<()> {
+    /// It is not a matrix, or has values that are not finite.
+    pub fn quantize(&mut self, id: ParameterId, bits: Bits) -> Result<()> {
         if let Place::Frozen(index) = self.places[id.0]
             && let Frozen::Whole(tensor) = &self.frozen[index].1
         {
-            self.frozen[index].1 = Frozen::Quantised(Quantised::of(tensor, bits)?);
+            self.frozen[index].1 = Frozen::Quantized(Quantized::from_weight(tensor, bits)?);
         }
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Parameters {
         self.trained.len()
     }
 
-    /// No trained tensors at all.
+    /// True if nothing is trained.
     pub fn is_empty(&self) -> bool {
         self.trained.is_empty()
     }
@@ -242,8 +243,8 @@ impl Parameters {
         self.frozen().map(|(_, values)| values.bytes()).sum()
     }
 
-    /// The same parameters for computing in a half type: matrices and kernels rounded to `dtype`, norms, biases and quantised
-    /// matrices as they are and in the same memory.
+    /// These parameters for computing in a half type: matrices and kernels are rounded to `dtype`;
+    /// norms, biases and quantized matrices share the memory of the original.
     pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
         let round = |tensor: &Tensor| -> Result<Tensor> {
             Ok(match tensor.dims().len() {
@@ -260,7 +261,7 @@ impl Parameters {
         let frozen = self.frozen.iter().map(|(name, values)| -> Result<_> {
             let values = match values {
                 Frozen::Whole(tensor) => Frozen::Whole(round(tensor)?),
-                Frozen::Quantised(weight) => Frozen::Quantised(weight.clone()),
+                Frozen::Quantized(weight) => Frozen::Quantized(weight.clone()),
             };
             Ok((name.clone(), values))
         });
@@ -271,7 +272,8 @@ impl Parameters {
         })
     }
 
-    /// Rounds frozen matrices and kernels to `dtype`: what never changes needs no other copy.
+    /// Rounds frozen matrices and kernels to `dtype` in place: they never change, so no other copy
+    /// is needed.
     pub fn round_frozen(&mut self, dtype: DType) -> Result<()> {
         for (_, values) in &mut self.frozen {
             if let Frozen::Whole(tensor) = values
@@ -283,14 +285,14 @@ impl Parameters {
         Ok(())
     }
 
-    /// Bytes of the trained values that are held in `dtype`.
+    /// Bytes of the trained values whose type is `dtype`.
     pub fn bytes_in(&self, dtype: DType) -> u64 {
         let held = self.trained.iter().filter(|p| p.tensor.dtype() == dtype);
         held.map(|p| (p.tensor.elem_count() * dtype.size_in_bytes()) as u64)
             .sum()
     }
 
-    /// Replaces the values of trained parameter `index`; the shape must stay.
+    /// Replaces the values of the trained parameter at a position. The shape must be the same.
     pub fn set(&mut self, index: usize, tensor: Tensor) -> Result<()> {
         let parameter = &mut self.trained[index];
         expect_shape(&parameter.name, parameter.tensor.dims(), &tensor)?;
@@ -308,31 +310,5 @@ fn expect_shape(name: &str, dims: &[usize], tensor: &Tensor) -> Result<()> {
         what: name.to_owned(),
         expected: format!("{dims:?}"),
         found: tensor.shape().clone(),
-    })
-}
-
-/// A tensor from host values in the wanted element type.
-pub(crate) fn host_tensor(
-    values: Vec<f64>,
-    shape: &[usize],
-    dtype: DType,
-    device: &Device,
-) -> Result<Tensor> {
-    Ok(match dtype {
-        DType::F64 => Tensor::from_vec(values, shape, device)?,
-        DType::F32 => Tensor::from_vec(
-            values.into_iter().map(|v| v as f32).collect::<Vec<_>>(),
-            shape,
-            device,
-        )?,
-        dtype if is_half(dtype) => {
-            host_tensor(values, shape, DType::F32, device)?.to_dtype(dtype)?
-        }
-        dtype => {
-            return Err(TapeError::Type {
-                op: "parameter",
-                dtype,
-            });
-        }
     })
 }

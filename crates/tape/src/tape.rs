@@ -1,46 +1,46 @@
-//! The tape itself: values, recorded operations, and the walk back. What an operation computes stands in `ops`.
+//! The tape: values, recorded operations, and the backward pass. The operations themselves are in
+//! `ops`.
 
-use crate::branches::Course;
+use crate::cancel::Cancel;
+use crate::dry_run;
 use crate::error::{Result, TapeError};
 use crate::gradients::Gradients;
-use crate::kept::{Again, Kept};
+use crate::kinks::KinkCursor;
 use crate::parameters::{Frozen, ParameterId, Parameters, Place};
-use crate::quantised::Quantised;
-use crate::rehearsal;
-use crate::saved::Keeping;
+use crate::quantized::Quantized;
+use crate::saved_input::{Recompute, SavedInput};
+use crate::saved_tensors::SavedTensors;
 use candle_core::Tensor;
 use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-/// Raised by another thread to end the piece at the next operation.
-pub type Cancel = Arc<AtomicBool>;
-
-/// Which form of an operation runs.
+/// The forms of an operation that a tape may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kernels {
-    /// The GPU's kernel or the fused one of the CPU where there is one, else the composed form.
+    /// The kernel of the GPU or the fused one of the CPU if there is one, otherwise the composed
+    /// form.
     #[default]
     Fused,
     /// Always the form composed of tensor primitives, which runs on every device.
     Composed,
 }
 
-/// A tensor on the tape. Without an id it needs no gradient, and operations on it record nothing.
+/// A tensor on the tape. A value without an id needs no gradient, and operations on it record
+/// nothing.
 #[derive(Debug, Clone)]
 pub struct Value {
     tensor: Tensor,
     id: Option<usize>,
-    again: Option<Again>,
+    recompute: Option<Recompute>,
 }
 
 impl Value {
-    /// A value that needs no gradient: data, masks.
+    /// A value that needs no gradient, such as data or a mask.
     pub fn constant(tensor: Tensor) -> Self {
         Value {
             tensor,
             id: None,
-            again: None,
+            recompute: None,
         }
     }
 
@@ -58,23 +58,23 @@ impl Value {
         self.id
     }
 
-    /// Backward comes by here.
+    /// True if the backward pass computes a gradient of this value.
     pub fn needs_gradient(&self) -> bool {
         self.id.is_some()
     }
 
-    /// What an operation on this value keeps for its backward pass.
-    pub(crate) fn keep(&self) -> Kept {
-        match &self.again {
-            Some(again) => Kept::Again(again.clone()),
-            None => Kept::Tensor(self.tensor.clone()),
+    /// What an operation saves if its backward pass needs this value.
+    pub(crate) fn saved_input(&self) -> SavedInput {
+        match &self.recompute {
+            Some(recompute) => SavedInput::Recomputed(recompute.clone()),
+            None => SavedInput::Tensor(self.tensor.clone()),
         }
     }
 
-    /// The same value, which operations on it compute again instead of keeping it.
-    pub(crate) fn computed_again(self, again: Again) -> Self {
+    /// This value, recomputed by `recompute` instead of being saved.
+    pub(crate) fn with_recompute(self, recompute: Recompute) -> Self {
         Value {
-            again: Some(again),
+            recompute: Some(recompute),
             ..self
         }
     }
@@ -88,12 +88,12 @@ struct Node {
     saved: Vec<usize>,
 }
 
-/// Gradients that a walk back arrived with; `None` where a value took no part.
+/// The gradients of a backward pass; `None` for a value that took no part.
 #[derive(Default)]
-pub(crate) struct Walked {
-    /// By parameter, in order.
+pub(crate) struct BackwardOutput {
+    /// By position of the parameter.
     pub parameters: Vec<Option<Tensor>>,
-    /// By input, in order.
+    /// In the order of the inputs.
     pub inputs: Vec<Option<Tensor>>,
 }
 
@@ -102,52 +102,55 @@ struct Recording {
     values: usize,
 }
 
-/// Records operations while they run and walks them back once.
+/// Records operations while they run, and then runs backward once.
 pub struct Tape<'a> {
     parameters: &'a Parameters,
     recording: Option<RefCell<Recording>>,
-    keeping: Keeping,
+    saved_tensors: SavedTensors,
     cancel: Cancel,
     kernels: Kernels,
-    /// A checkpointed block runs on it: its operations are part of one of another tape's.
-    inner: bool,
-    /// Another run's branches, or its own recorded; neither where training trains.
-    course: Option<Course>,
+    /// True in a dry run, which records where this tape's operations begin.
+    marks_operations: bool,
+    /// Set when kinks are recorded or followed; never in training.
+    kinks: Option<KinkCursor>,
 }
 
 impl<'a> Tape<'a> {
-    /// A tape that records: training.
+    /// A tape that records, for training.
     pub fn record(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
-        Tape::record_within(parameters, cancel, kernels, None)
+        Tape::record_with_limit(parameters, cancel, kernels, None)
     }
 
-    /// A tape that records until its operations would keep more than `limit_bytes` for the walk back. The next operation then
-    /// fails as on a device without memory: [`TapeError::Memory`].
-    pub fn record_within(
+    /// A tape that records until its operations have saved more than `limit_bytes`. The next
+    /// operation then fails as on a device without memory: [`TapeError::Memory`].
+    pub fn record_with_limit(
         parameters: &'a Parameters,
         cancel: Cancel,
         kernels: Kernels,
         limit_bytes: Option<u64>,
     ) -> Self {
-        let keeping = Keeping::within(limit_bytes);
-        parameters.iter().for_each(|p| keeping.exempt(&p.tensor));
+        let saved_tensors = SavedTensors::with_limit(limit_bytes);
+        parameters
+            .iter()
+            .for_each(|p| saved_tensors.exempt(&p.tensor));
         for (_, values) in parameters.frozen() {
             match values {
-                Frozen::Whole(tensor) => keeping.exempt(tensor),
-                Frozen::Quantised(weight) => {
-                    weight.parts().into_iter().for_each(|t| keeping.exempt(t))
-                }
+                Frozen::Whole(tensor) => saved_tensors.exempt(tensor),
+                Frozen::Quantized(weight) => weight
+                    .parts()
+                    .into_iter()
+                    .for_each(|t| saved_tensors.exempt(t)),
             }
         }
-        Tape::record_beside(parameters, cancel, kernels, keeping)
+        Tape::record_sharing(parameters, cancel, kernels, saved_tensors)
     }
 
-    /// A tape that counts what it keeps with another one of the same parameters.
-    pub(crate) fn record_beside(
+    /// A tape that adds to the count of another tape with the same parameters.
+    pub(crate) fn record_sharing(
         parameters: &'a Parameters,
         cancel: Cancel,
         kernels: Kernels,
-        keeping: Keeping,
+        saved_tensors: SavedTensors,
     ) -> Self {
         let recording = Recording {
             nodes: Vec::new(),
@@ -156,52 +159,53 @@ impl<'a> Tape<'a> {
         Tape {
             parameters,
             recording: Some(RefCell::new(recording)),
-            keeping,
+            saved_tensors,
             cancel,
             kernels,
-            inner: false,
-            course: None,
+            marks_operations: dry_run::is_active(),
+            kinks: None,
         }
     }
 
-    /// A tape that records nothing: evaluation, and the first run of a checkpointed block.
+    /// A tape that records nothing, for evaluation and for the first run of a checkpointed block.
     pub fn forward_only(parameters: &'a Parameters, cancel: Cancel, kernels: Kernels) -> Self {
         Tape {
             parameters,
             recording: None,
-            keeping: Keeping::default(),
+            saved_tensors: SavedTensors::default(),
             cancel,
             kernels,
-            inner: false,
-            course: None,
+            marks_operations: dry_run::is_active(),
+            kinks: None,
         }
     }
 
-    /// The same tape for a checkpointed block.
-    pub(crate) fn inner(self) -> Self {
+    /// This tape for a checkpointed block, whose operations count as one operation of the outer
+    /// tape.
+    pub(crate) fn inside_checkpoint(self) -> Self {
         Tape {
-            inner: true,
+            marks_operations: false,
             ..self
         }
     }
 
-    /// The same tape with its branches recorded, or another run's taken.
-    pub(crate) fn along(self, course: Option<Course>) -> Self {
-        Tape { course, ..self }
+    /// This tape with a position in a kink log.
+    pub(crate) fn with_kinks(self, kinks: Option<KinkCursor>) -> Self {
+        Tape { kinks, ..self }
     }
 
-    pub(crate) fn course(&self) -> Option<&Course> {
-        self.course.as_ref()
+    pub(crate) fn kinks(&self) -> Option<&KinkCursor> {
+        self.kinks.as_ref()
     }
 
-    /// A parameter as a value; a frozen one is a constant. A quantised matrix comes in full: whoever knows a form for it asks
-    /// [`Tape::quantised`] first.
+    /// A parameter as a value. A frozen one is a constant; a quantized matrix is dequantized.
+    /// Callers that can use the codes call [`Tape::quantized`] first.
     pub fn parameter(&self, id: ParameterId) -> Value {
         match self.parameters.place(id) {
             Place::Trained(index) => Value {
                 tensor: self.parameters.at(index).tensor.clone(),
                 id: self.recording.is_some().then_some(index),
-                again: None,
+                recompute: None,
             },
             Place::Frozen(index) => {
                 let whole = self.parameters.frozen_at(index).whole();
@@ -210,46 +214,46 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// A frozen matrix in bits, where this parameter is one.
-    pub fn quantised(&self, id: ParameterId) -> Option<&'a Quantised> {
+    /// The quantized matrix of a parameter, if it is one.
+    pub fn quantized(&self, id: ParameterId) -> Option<&'a Quantized> {
         match self.parameters.place(id) {
             Place::Frozen(index) => match self.parameters.frozen_at(index) {
-                Frozen::Quantised(weight) => Some(weight),
+                Frozen::Quantized(weight) => Some(weight),
                 Frozen::Whole(_) => None,
             },
             Place::Trained(_) => None,
         }
     }
 
-    /// Some parameter trains whose name begins with `prefix`.
+    /// True if a parameter whose name begins with `prefix` is trained.
     pub fn trains_under(&self, prefix: &str) -> bool {
         let mut trained = self.parameters.iter();
         trained.any(|parameter| parameter.name.starts_with(prefix))
     }
 
-    /// Makes a tensor a value that gets a gradient.
+    /// Makes a value that gets a gradient.
     pub fn variable(&self, tensor: Tensor) -> Value {
         let id = self.recording.as_ref().map(|r| r.borrow_mut().next());
         Value {
             tensor,
             id,
-            again: None,
+            recompute: None,
         }
     }
 
-    /// Bytes that recorded operations keep now.
+    /// Bytes that recorded operations save now.
     pub fn saved_bytes(&self) -> u64 {
-        self.keeping.bytes()
+        self.saved_tensors.bytes()
     }
 
-    /// Most bytes that recorded operations kept at once.
+    /// Peak bytes that recorded operations have saved.
     pub fn peak_saved_bytes(&self) -> u64 {
-        self.keeping.peak_bytes()
+        self.saved_tensors.peak_bytes()
     }
 
-    /// The count of what is kept, for whoever wants it during and after the walk back.
-    pub fn keeping(&self) -> &Keeping {
-        &self.keeping
+    /// The count of saved tensors, readable during and after the backward pass.
+    pub fn saved_tensors(&self) -> &SavedTensors {
+        &self.saved_tensors
     }
 
     pub(crate) fn recording(&self) -> bool {
@@ -268,23 +272,24 @@ impl<'a> Tape<'a> {
         self.kernels
     }
 
-    /// Every operation begins here: a raised cancel flag ends the piece, and so does a limit that was reached.
+    /// Begins an operation. Fails if the micro-batch was cancelled or the limit of saved bytes is
+    /// exceeded.
     pub(crate) fn poll(&self) -> Result<()> {
-        if !self.inner {
-            rehearsal::operation();
+        if self.marks_operations {
+            dry_run::mark_operation();
         }
         if self.cancel.load(Ordering::Relaxed) {
             return Err(TapeError::Cancelled);
         }
-        self.keeping.check()
+        self.saved_tensors.check()
     }
 
-    /// True when any of these values needs a gradient: only then is anything saved.
+    /// True if any of these values needs a gradient; only then does an operation save anything.
     pub(crate) fn records(&self, inputs: &[&Value]) -> bool {
         self.recording.is_some() && inputs.iter().any(|v| v.id.is_some())
     }
 
-    /// Puts an operation on the tape. `saved` names every tensor that `backward` holds.
+    /// Records an operation. `saved` lists all tensors that `backward` holds.
     pub(crate) fn push<F>(&self, output: Tensor, saved: &[&Tensor], backward: F) -> Value
     where
         F: FnOnce(Tensor, &mut Gradients) -> Result<()> + 'static,
@@ -293,7 +298,7 @@ impl<'a> Tape<'a> {
             return Value::constant(output);
         };
         let mut recording = recording.borrow_mut();
-        let saved = saved.iter().map(|t| self.keeping.keep(t)).collect();
+        let saved = saved.iter().map(|t| self.saved_tensors.keep(t)).collect();
         let id = recording.next();
         recording.nodes.push(Node {
             output: id,
@@ -303,37 +308,37 @@ impl<'a> Tape<'a> {
         Value {
             tensor: output,
             id: Some(id),
-            again: None,
+            recompute: None,
         }
     }
 
-    /// Walks back from the roots, each with its gradient, to the parameters and `inputs`.
-    pub(crate) fn walk_back(
+    /// Runs backward from the roots, each with its gradient, to the parameters and to `inputs`.
+    pub(crate) fn backward_from(
         &self,
         roots: Vec<(Value, Tensor)>,
         inputs: &[Value],
-    ) -> Result<Walked> {
+    ) -> Result<BackwardOutput> {
         let Some(recording) = &self.recording else {
-            return Ok(Walked::default());
+            return Ok(BackwardOutput::default());
         };
         let mut gradients =
             Gradients::with_capacity(recording.borrow().values, self.cancel.clone());
         for (root, seed) in roots {
-            gradients.share(root.id, seed)?;
+            gradients.add_shared(root.id, seed)?;
         }
         loop {
             let Some(node) = recording.borrow_mut().nodes.pop() else {
                 break;
             };
             self.poll()?;
-            if let Some(gradient) = gradients.arrive(node.output) {
+            if let Some(gradient) = gradients.take_for_backward(node.output) {
                 (node.backward)(gradient, &mut gradients)?;
             }
             node.saved
                 .into_iter()
-                .for_each(|key| self.keeping.release(key));
+                .for_each(|key| self.saved_tensors.release(key));
         }
-        Ok(Walked {
+        Ok(BackwardOutput {
             parameters: (0..self.parameters.len())
                 .map(|i| gradients.take_owned(i))
                 .collect::<Result<_>>()?,
@@ -347,8 +352,9 @@ impl<'a> Tape<'a> {
         })
     }
 
-    /// Gradients of the sum of `roots` by parameter, in order. Consumes the tape: activations are freed on the way.
-    /// A root is a scalar; losses of several terms are several roots, each with its factor.
+    /// The gradients of the sum of `roots`, by position of the parameter. Consumes the tape and
+    /// frees activations on the way. Each root is a scalar with a factor; a loss with several terms
+    /// has several roots.
     pub fn backward(self, roots: Vec<(Value, f64)>) -> Result<Vec<Option<Tensor>>> {
         let seeded = roots
             .into_iter()
@@ -357,7 +363,7 @@ impl<'a> Tape<'a> {
                 Ok((root, seed))
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(self.walk_back(seeded, &[])?.parameters)
+        Ok(self.backward_from(seeded, &[])?.parameters)
     }
 }
 

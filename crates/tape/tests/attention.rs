@@ -1,20 +1,20 @@
-//! Attention of many tokens: blocks of queries and keys, against the form that sees everything at once.
+//! Attention over many tokens: blocks of queries and keys against the composed form.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
-use tape::{AttentionShape, Cancel, Kernels, Parameters, Stream, Tape};
+use tape::{AttentionShape, Cancel, Kernels, Parameters, Rng, Tape};
 
-/// Output and gradient of attention over drawn numbers of which sample `n` counts `lengths[n]` tokens.
+/// Output and gradient of attention over random values, with `lengths[n]` tokens in sample `n`.
 fn run(
     kernels: Kernels,
     (tokens, causal): (usize, bool),
     lengths: Option<&[usize]>,
     samples: usize,
 ) -> (Vec<f64>, Vec<f64>) {
-    let stream = Stream::new(5).site("attention");
+    let stream = Rng::new(5).site("attention");
     let values: Vec<f64> = (0..(samples * tokens * 12) as u64)
         .map(|i| 6.0 * stream.uniform(i) - 3.0)
         .collect();
@@ -51,7 +51,7 @@ fn furthest(a: &[f64], b: &[f64]) -> f64 {
 
 /// 700 tokens are six blocks of queries and two of keys.
 #[test]
-fn blocks_give_what_the_whole_square_gives() {
+fn attention_in_blocks_equals_the_composed_form() {
     let check = |causal: bool, lengths: Option<&[usize]>, samples: usize| {
         let fused = run(Kernels::Fused, (700, causal), lengths, samples);
         let composed = run(Kernels::Composed, (700, causal), lengths, samples);
@@ -70,9 +70,9 @@ fn blocks_give_what_the_whole_square_gives() {
     check(true, Some(&[1, 640]), 2);
 }
 
-/// Padding is no part of the training: more of it changes no bit, and it gets no gradient.
+/// Padding is not part of the training: more of it changes no bit, and it gets no gradient.
 #[test]
-fn padding_is_never_seen() {
+fn padding_does_not_change_attention() {
     for tokens in [5, 40, 200] {
         let (output, gradient) = run(Kernels::Fused, (tokens, false), Some(&[3]), 1);
         assert!(output[3 * 4..].iter().all(|v| *v == 0.0), "{tokens}");
@@ -83,7 +83,7 @@ fn padding_is_never_seen() {
 }
 
 #[test]
-fn lengths_that_do_not_fit_are_refused() {
+fn invalid_lengths_are_refused() {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
     let x = tape.variable(Tensor::zeros((2, 4, 12), DType::F32, &Device::Cpu).unwrap());

@@ -1,6 +1,6 @@
-//! Casts round forward and cast the gradient back to the type that came.
+//! Casts round in the forward pass and cast the gradient back to the input's type.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
@@ -25,7 +25,7 @@ fn run(from: DType, to: DType, values: &[f64]) -> (Vec<f64>, DType, Vec<f64>) {
 }
 
 #[test]
-fn a_cast_rounds_to_nearest_and_hands_its_gradient_back() {
+fn a_cast_rounds_to_nearest_and_casts_its_gradient_back() {
     // 1 + 2^-9 is half way in bf16 (8 bits) and exact in f16 (11 bits); ties go to even.
     let value = 1.0 + 1.0 / 512.0;
     for from in [DType::F32, DType::F64] {
@@ -39,20 +39,20 @@ fn a_cast_rounds_to_nearest_and_hands_its_gradient_back() {
 }
 
 #[test]
-fn f32_and_f64_meet() {
+fn f32_casts_to_f64_and_back() {
     let (output, dtype, gradient) = run(DType::F64, DType::F32, &[0.1]);
     assert_eq!(output, [2.0 * f64::from(0.1f32)]);
     assert_eq!((dtype, gradient), (DType::F64, vec![2.0]));
 }
 
 #[test]
-fn too_large_for_f16_is_infinite_and_not_for_bf16() {
+fn large_values_overflow_in_f16_but_not_in_bf16() {
     assert_eq!(run(DType::F32, DType::F16, &[1e5]).0, [f64::INFINITY]);
     assert!(run(DType::F32, DType::BF16, &[1e5]).0[0].is_finite());
 }
 
 #[test]
-fn a_cast_to_its_own_type_records_nothing() {
+fn a_cast_to_the_same_type_records_nothing() {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
     let ones = candle_core::Tensor::ones(3, DType::F32, &Device::Cpu).unwrap();

@@ -1,6 +1,7 @@
-//! What walking back over checkpointed blocks takes at once, by the counting allocator: their gradient has one place.
+//! Peak memory of the backward pass over checkpointed blocks, measured by the counting allocator:
+//! their gradient exists only once.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
@@ -14,7 +15,7 @@ const SAMPLES: usize = 64;
 const WIDTH: usize = 16 * 1024;
 
 #[test]
-fn blocks_as_wide_as_what_enters_them_write_their_gradient_over_the_one_that_came() {
+fn checkpointed_blocks_reuse_the_memory_of_the_output_gradient() {
     let mut parameters = Parameters::default();
     let added = parameters.add(
         "x".into(),

@@ -1,22 +1,23 @@
-//! A checkpointed block that works eight samples at a time, with its own parameters, against the same block kept whole.
+//! A checkpointed block with parameters that works on eight samples at a time, against the same
+//! block without checkpointing.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, ParameterId, Parameters, Result, Stream, Tape, Value};
+use tape::{Cancel, Kernels, ParameterId, Parameters, Result, Rng, Tape, Value};
 
-/// More than two parts of eight, and a shorter one.
+/// Two full chunks of eight, and a shorter one.
 const SAMPLES: usize = 19;
 const WIDTH: usize = 6;
 
 fn drawn(name: &str, count: usize) -> Vec<f64> {
-    let stream = Stream::new(4).site(name);
+    let stream = Rng::new(4).site(name);
     (0..count as u64).map(|i| stream.normal(i)).collect()
 }
 
-/// Parameters of a block with a norm, and of a head behind it that is not checkpointed.
+/// The parameters of a block with a norm, and of a head after it that is not checkpointed.
 fn parameters() -> (Parameters, Vec<ParameterId>) {
     let mut parameters = Parameters::default();
     let shapes: [(&str, &[usize]); 5] = [
@@ -41,12 +42,12 @@ fn block(tape: &Tape, x: &Value, ids: &[ParameterId]) -> Result<Value> {
     tape.add(x, &y)
 }
 
-/// What of the two blocks is checkpointed.
+/// Which of the two blocks are checkpointed.
 #[derive(Debug, Clone, Copy)]
 enum Checkpointed {
     Nothing,
     Each,
-    /// Each, and both together around them.
+    /// Each block, and both together around them.
     Within,
 }
 
@@ -62,7 +63,7 @@ fn blocks(tape: &Tape, x: &Value, ids: &[ParameterId], how: Checkpointed) -> Res
     Ok(x)
 }
 
-/// Output and gradients of all parameters, of the block twice and the head.
+/// The output and the gradients of all parameters, for the block twice and the head.
 fn run(kernels: Kernels, how: Checkpointed) -> (Vec<f64>, Vec<Vec<f64>>) {
     let (parameters, ids) = parameters();
     let tape = Tape::record(&parameters, Cancel::default(), kernels);
@@ -97,7 +98,7 @@ fn furthest(a: &[f64], b: &[f64]) -> f64 {
 }
 
 #[test]
-fn eight_samples_at_a_time_give_the_gradients_of_all_at_once() {
+fn chunks_of_eight_samples_give_the_same_gradients() {
     for kernels in [Kernels::Fused, Kernels::Composed] {
         let (kept, expected) = run(kernels, Checkpointed::Nothing);
         for how in [Checkpointed::Each, Checkpointed::Within] {

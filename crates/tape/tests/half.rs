@@ -1,7 +1,7 @@
-//! Half precision: every composed form runs in bf16 and f16 and stays near f64; what must not lose more than one rounding
-//! does not; halves are added up in f32.
+//! Half precision: every composed form runs in bf16 and f16 and stays close to f64, operations that
+//! should lose only one rounding do, and half types are accumulated in f32.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -19,7 +19,8 @@ fn spacing(dtype: DType) -> f64 {
     }
 }
 
-/// A case whose inputs a half type holds exactly: what differs then is the operation's own doing.
+/// A case whose inputs the half type holds exactly, so that all differences come from the
+/// operation.
 fn exact(case: Case, dtype: DType) -> Case {
     let round = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
     let inputs: candle_core::Result<_> = case.inputs.iter().map(round).collect();
@@ -30,14 +31,15 @@ fn exact(case: Case, dtype: DType) -> Case {
 }
 
 #[test]
-fn every_operation_runs_in_both_halves_near_f64() {
+fn every_operation_in_half_precision_is_close_to_f64() {
     for dtype in HALVES {
         let mut worst = (0.0, String::new());
         for micro_batch in [1, 3] {
             for case in cases(micro_batch).unwrap() {
                 let case = exact(case, dtype);
                 let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed).unwrap();
-                // No kernel is fused for halves: asking for one gives the composed form.
+                // There are no fused kernels for half types: asking for one gives the composed
+                // form.
                 for kernels in [Kernels::Fused, Kernels::Composed] {
                     let outcome = run(&case, &Device::Cpu, dtype, kernels);
                     let outcome =
@@ -58,9 +60,10 @@ fn every_operation_runs_in_both_halves_near_f64() {
     }
 }
 
-/// Half a spacing is what rounding the output costs; computed in the half type throughout it would be several.
+/// Rounding the output costs half a spacing. Computed in the half type throughout, it would cost
+/// several.
 #[test]
-fn norms_activations_and_losses_lose_one_rounding_only() {
+fn norms_activations_and_losses_lose_only_one_rounding() {
     let precise = [
         "layer_norm",
         "group_norm",
@@ -93,9 +96,9 @@ fn norms_activations_and_losses_lose_one_rounding_only() {
     }
 }
 
-/// In bf16 a sum of ones ends at 256, and in f16 at 2048.
+/// In bf16 a sum of ones stops at 256, in f16 at 2048.
 #[test]
-fn halves_are_added_up_in_f32() {
+fn half_types_are_accumulated_in_f32() {
     for dtype in HALVES {
         let one = Tensor::ones((3, 5), dtype, &Device::Cpu).unwrap();
         let mut sum = widened(&one).unwrap();
@@ -106,7 +109,7 @@ fn halves_are_added_up_in_f32() {
 }
 
 #[test]
-fn a_bias_gradient_of_many_rows_is_exact_in_half() {
+fn a_half_bias_gradient_over_many_rows_is_exact() {
     for dtype in HALVES {
         let tensor = |shape: &[usize], value: f64| {
             let ones = Tensor::ones(shape, dtype, &Device::Cpu).unwrap();
@@ -128,7 +131,7 @@ fn a_bias_gradient_of_many_rows_is_exact_in_half() {
             Value::constant(tensor(&[4, 3], 0.0)),
         );
         let y = tape.linear(&x, &w, Some(&tape.parameter(bias))).unwrap();
-        // Equal scores: each row gives a quarter to every class, less one to its label.
+        // With equal scores, each row gives a quarter to every class, minus one to its label.
         let loss = tape.cross_entropy(&y, &[0; 5000], 0.0).unwrap();
         let gradient = tape
             .backward(vec![(loss.sum, 1.0)])
@@ -143,7 +146,7 @@ fn a_bias_gradient_of_many_rows_is_exact_in_half() {
 }
 
 #[test]
-fn rounded_parameters_share_what_is_not_a_matrix() {
+fn rounded_parameters_share_norms_and_biases() {
     let mut parameters = Parameters::default();
     for (name, shape) in [
         ("weight", &[4, 3][..]),
@@ -164,7 +167,7 @@ fn rounded_parameters_share_what_is_not_a_matrix() {
             (parameters.bytes_in(dtype), parameters.bytes()),
             (0, 4 * (12 + 4 + 18))
         );
-        // The bias is the very same memory: a change of one shows in the other.
+        // The bias is the same memory: a change of one shows in the other.
         let mut bias = parameters.at(1).tensor.clone();
         let one = Tensor::ones(4, DType::F32, &Device::Cpu).unwrap();
         let before = to_f64(&rounded.at(1).tensor).unwrap()[0];

@@ -1,14 +1,14 @@
-//! Losses are sums with weights: what they add up to, what they are divided by, and what missing targets do, against formulas
-//! written out here.
+//! Losses are weighted sums: their values, their divisors and the effect of missing targets,
+//! against formulas written out here.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{
-    Cancel, ClassRule, ClassTargets, IGNORED, Kernels, Loss, NumberTargets, Parameters, Result,
-    Stream, Tape, Value,
+    Cancel, ClassRule, ClassTargets, IGNORED, Kernels, Loss, Parameters, RegressionTargets, Result,
+    Rng, Tape, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
@@ -16,15 +16,15 @@ const CLASSES: usize = 5;
 const WEIGHTS: [f64; CLASSES] = [0.5, 2.0, 1.0, 0.0, 3.0];
 
 fn numbers(name: &str, count: usize) -> Vec<f64> {
-    let stream = Stream::new(13).site(name);
+    let stream = Rng::new(13).site(name);
     (0..count as u64)
         .map(|i| stream.uniform(i) * 4.0 - 2.0)
         .collect()
 }
 
-type NumberLoss = fn(&Tape, &Value, NumberTargets) -> Result<Loss>;
+type NumberLoss = fn(&Tape, &Value, RegressionTargets) -> Result<Loss>;
 
-/// Sum, loss by sample, and gradient of the sum, for outputs [samples, width].
+/// The sum, the loss per sample, and the gradient of the sum, for outputs [samples, width].
 struct Found {
     sum: f64,
     per_sample: Vec<f64>,
@@ -66,7 +66,7 @@ fn surprise(row: &[f64]) -> Vec<f64> {
 }
 
 #[test]
-fn a_label_costs_its_surprise_by_the_weight_of_its_class() {
+fn cross_entropy_is_the_weighted_negative_log_probability() {
     let logits = numbers("logits", 4 * CLASSES);
     let labels = [4, IGNORED, 1, 3];
     let rule = ClassRule {
@@ -104,7 +104,7 @@ fn a_label_costs_its_surprise_by_the_weight_of_its_class() {
 }
 
 #[test]
-fn shares_of_one_class_are_its_label() {
+fn one_hot_probabilities_equal_labels() {
     let logits = numbers("logits", 3 * CLASSES);
     let labels = [2, IGNORED, 0];
     let mut shares = [0.0; 3 * CLASSES];
@@ -137,7 +137,7 @@ fn shares_of_one_class_are_its_label() {
 }
 
 #[test]
-fn two_samples_mixed_cost_what_their_labels_cost_by_share() {
+fn mixed_samples_cost_the_mix_of_their_labels() {
     let logits = numbers("logits", CLASSES);
     let shares = [0.75, 0.0, 0.0, 0.25, 0.0];
     let cost = |targets: ClassTargets| {
@@ -153,7 +153,7 @@ fn two_samples_mixed_cost_what_their_labels_cost_by_share() {
 }
 
 #[test]
-fn weights_count_what_counts_and_nothing_else() {
+fn weights_count_present_targets_only() {
     let plain = ClassRule::default();
     let labels = ClassTargets::Labels(&[0, IGNORED, 4, IGNORED]);
     assert_eq!(labels.weight(&plain, CLASSES).unwrap(), 2.0);
@@ -165,17 +165,18 @@ fn weights_count_what_counts_and_nothing_else() {
     let nothing = ClassTargets::Labels(&[IGNORED; 3]);
     assert_eq!(nothing.weight(&plain, CLASSES).unwrap(), 0.0);
     let (values, present) = ([1.0, 2.0, 3.0], [true, false, true]);
-    assert_eq!(NumberTargets::all(&values).weight(), 3.0);
-    let targets = NumberTargets {
+    assert_eq!(RegressionTargets::all(&values).weight(), 3.0);
+    let targets = RegressionTargets {
         values: &values,
         present: Some(&present),
     };
     assert_eq!(targets.weight(), 2.0);
 }
 
-/// Sums and weights of pieces add up to those of the whole, and each sample's gradient is its own.
+/// The sums and weights of micro-batches add up to those of the whole, and each sample's gradient
+/// is its own.
 #[test]
-fn no_split_changes_a_loss_or_its_weight() {
+fn a_split_does_not_change_a_loss_or_its_weight() {
     let (rows, logits) = (7, numbers("logits", 7 * CLASSES));
     let labels: Vec<u32> = vec![1, 4, IGNORED, 0, 3, IGNORED, 2];
     let values: Vec<f32> = (0..rows * CLASSES).map(|i| (i % 3) as f32 / 2.0).collect();
@@ -193,7 +194,7 @@ fn no_split_changes_a_loss_or_its_weight() {
                     let (a, b) = (ends[0], ends[1]);
                     let outputs = a * CLASSES..b * CLASSES;
                     let classes = ClassTargets::Labels(&labels[a..b]);
-                    let targets = NumberTargets {
+                    let targets = RegressionTargets {
                         values: &values[outputs.clone()],
                         present: Some(&present[outputs.clone()]),
                     };
@@ -231,7 +232,7 @@ fn no_split_changes_a_loss_or_its_weight() {
 fn a_missing_target_is_never_read() {
     let outputs = [0.5, f64::INFINITY, -1.0, f64::NAN];
     let values = [1.0, f32::NAN, 0.25, f32::INFINITY];
-    let targets = NumberTargets {
+    let targets = RegressionTargets {
         values: &values,
         present: Some(&[true, false, true, false]),
     };
@@ -251,9 +252,9 @@ fn a_missing_target_is_never_read() {
 }
 
 #[test]
-fn numbers_cost_by_their_formulas() {
+fn regression_losses_follow_their_formulas() {
     let (outputs, values) = ([0.25, -1.0, 3.0, -2.0], [0.5, 0.0, 1.0, 0.0]);
-    let targets = NumberTargets::all(&values);
+    let targets = RegressionTargets::all(&values);
     for kernels in FORMS {
         let square = run(kernels, DType::F64, &outputs, 4, |t, x| {
             t.squared_error(x, targets)
@@ -279,7 +280,7 @@ fn numbers_cost_by_their_formulas() {
 }
 
 #[test]
-fn large_outputs_overflow_nothing() {
+fn large_outputs_do_not_overflow() {
     for kernels in FORMS {
         let values = [1.0, 0.0, 0.0, 1.0];
         let found = run(
@@ -287,7 +288,7 @@ fn large_outputs_overflow_nothing() {
             DType::F32,
             &[500.0, -500.0, 500.0, -500.0],
             2,
-            |t, x| t.binary_cross_entropy(x, NumberTargets::all(&values)),
+            |t, x| t.binary_cross_entropy(x, RegressionTargets::all(&values)),
         );
         assert!(found.per_sample[0] < 1e-37 && found.per_sample[1] == 1000.0);
         let logits: Vec<f64> = [1.0, 2.0, 3.0].map(|z| z + 30_000.0).to_vec();
@@ -311,7 +312,9 @@ fn a_term_scaled_by_its_weight_scales_its_gradient() {
     let gradient = |factor: f64| {
         let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
         let x = tape.parameter(id);
-        let first = tape.squared_error(&x, NumberTargets::all(&values)).unwrap();
+        let first = tape
+            .squared_error(&x, RegressionTargets::all(&values))
+            .unwrap();
         let second = tape.total(&x).unwrap();
         let roots = vec![(first.sum, factor), (second.sum, 2.0)];
         let gradient: Tensor = tape.backward(roots).unwrap().remove(0).unwrap();

@@ -1,14 +1,13 @@
-//! Random numbers belong to the sample, the site, the step and the coordinates: no other order, no other pieces and no padding
-//! change them, and they come as often as they should.
+//! Random numbers belong to the sample, the site, the step and the coordinates: order, splits and
+//! padding do not change them, and they have the right frequency.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{
-    Cancel, Choice, Kernels, NoiseKey, ParameterId, Parameters, Positions, Result, Stream, Tape,
-    Value,
+    Cancel, Choice, Kernels, NoiseKey, ParameterId, Parameters, Positions, Result, Rng, Tape, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
@@ -38,9 +37,9 @@ fn key<'a>(samples: &'a [u64], positions: Positions<'a>) -> NoiseKey<'a> {
     }
 }
 
-/// What the model would make of one token of a sample, wherever it stands.
+/// A stand-in for the model's output for one token of a sample, which does not depend on its place.
 fn token(sample: u64, position: u64) -> Vec<f64> {
-    let stream = Stream::new(1).at(sample).at(position);
+    let stream = Rng::new(1).at(sample).at(position);
     (0..WIDTH as u64).map(|i| stream.uniform(i) + 0.5).collect()
 }
 
@@ -53,7 +52,8 @@ fn piece(samples: &[u64]) -> Vec<f64> {
         .collect()
 }
 
-/// Output and input gradient of an operation on rows [samples, tokens, width], under one fixed projection by place in a row.
+/// The output and input gradient of an operation on rows [samples, tokens, width], under one fixed
+/// projection by place in a row.
 fn run(
     operation: Operation,
     kernels: Kernels,
@@ -78,7 +78,7 @@ fn run(
 }
 
 #[test]
-fn no_order_and_no_split_changes_what_a_sample_gets() {
+fn order_and_split_do_not_change_random_numbers() {
     let each = TOKENS * WIDTH;
     for (name, operation) in OPERATIONS {
         for kernels in FORMS {
@@ -114,13 +114,14 @@ fn no_order_and_no_split_changes_what_a_sample_gets() {
 }
 
 #[test]
-fn no_padding_changes_what_a_token_gets() {
+fn padding_does_not_change_random_numbers() {
     let samples = [8, 3];
     for (name, operation) in OPERATIONS {
         for kernels in FORMS {
             let plain = key(&samples, Positions::Counted);
             let (plain, _) = run(operation, kernels, piece(&samples), TOKENS, &plain);
-            // The second sample's tokens stand two places later: padded at the front, the first's at the end.
+            // The second sample's tokens are two places later: padded at the front, the first one
+            // at the end.
             let places = |begin: u64| (0..7).map(move |i: u64| i.wrapping_sub(begin));
             let positions: Vec<u64> = places(0).chain(places(2)).collect();
             let rows = positions.iter().enumerate();
@@ -136,7 +137,7 @@ fn no_padding_changes_what_a_token_gets() {
 }
 
 #[test]
-fn seed_step_site_and_sample_each_give_other_numbers() {
+fn seed_step_site_and_sample_each_change_random_numbers() {
     for (name, operation) in OPERATIONS {
         let samples: Vec<u64> = (0..64).collect();
         let first = key(&samples, Positions::Counted);
@@ -180,7 +181,8 @@ fn many(operation: Operation, samples: u64, row: &[f32]) -> Vec<f64> {
     to_f64(y.tensor()).unwrap()
 }
 
-/// `count` draws of probability `expected` hit as often as that, within five standard deviations.
+/// Checks the frequency of `count` draws with probability `expected`, within five standard
+/// deviations.
 fn check_share(hits: usize, count: usize, expected: f64, what: &str) {
     let share = hits as f64 / count as f64;
     let deviation = (expected * (1.0 - expected) / count as f64).sqrt();
@@ -216,7 +218,7 @@ fn drop_path_drops_whole_samples_by_its_fraction() {
 }
 
 #[test]
-fn a_hard_choice_falls_by_softmax_whatever_the_temperature() {
+fn a_hard_choice_has_softmax_frequencies_at_any_temperature() {
     let shares: [f64; 4] = [0.5, 0.3, 0.15, 0.05];
     let logits = shares.map(|share| share.ln() as f32);
     let operations: [Operation; 2] = [
@@ -251,7 +253,7 @@ fn a_hard_choice_passes_the_soft_gradient_back() {
 }
 
 #[test]
-fn both_forms_draw_the_same_numbers() {
+fn both_forms_draw_the_same_random_numbers() {
     let samples = [4, 5, 6];
     let key = key(&samples, Positions::Counted);
     for (name, operation) in OPERATIONS {
@@ -266,7 +268,7 @@ fn both_forms_draw_the_same_numbers() {
 }
 
 #[test]
-fn a_checkpointed_block_draws_the_same_numbers_again() {
+fn a_checkpointed_block_draws_the_same_random_numbers_again() {
     let samples = [4, 5, 6];
     let plain: Operation = |t, x, key| t.silu(&t.dropout(x, 0.4, key)?);
     let again: Operation = |t, x, _| {

@@ -1,7 +1,7 @@
-//! What a tape keeps and what it gives back: bytes by a hand count, nothing for constants, gradients that own their memory,
-//! and a cancelled walk that has touched nothing.
+//! What a tape saves and returns: bytes counted by hand, nothing for constants, gradients that own
+//! their memory, and no changes by a cancelled backward pass.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tape::inplace::{add_assign, to_f64};
 use tape::{
-    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters, Result,
-    Stream, Tape, TapeError, Value,
+    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters, Result, Rng,
+    Tape, TapeError, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
 
 fn tensor(name: &str, shape: &[usize]) -> Tensor {
-    let stream = Stream::new(3).site(name);
+    let stream = Rng::new(3).site(name);
     let count = shape.iter().product::<usize>() as u64;
     let values: Vec<f64> = (0..count).map(|i| stream.uniform(i) - 0.5).collect();
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
@@ -37,7 +37,7 @@ fn parameters(shapes: &[&[usize]]) -> (Parameters, Vec<ParameterId>) {
     (parameters, ids)
 }
 
-/// The sum of all numbers of a value, as the tape knows it: cross-entropy is the only scalar.
+/// The sum of all elements of a value, made of a cross-entropy.
 fn scalar(tape: &Tape, x: &Value) -> Result<Value> {
     let rows = x.dims()[0];
     let flat = tape.reshape(x, &[rows, x.tensor().elem_count() / rows])?;
@@ -46,7 +46,7 @@ fn scalar(tape: &Tape, x: &Value) -> Result<Value> {
 
 type Operation = fn(&Tape, &Value, &[Value]) -> Result<Value>;
 
-/// Runs one operation on a variable `x` and on parameters; `expected` counts f64 numbers that it must keep.
+/// Runs one operation on a variable `x` and on parameters; it must save `expected` f64 values.
 fn check_saved(op: Operation, x: &[usize], shapes: &[&[usize]], expected: usize) {
     for kernels in FORMS {
         let (parameters, ids) = parameters(shapes);
@@ -70,7 +70,7 @@ const HEADS: AttentionShape = AttentionShape {
 };
 
 #[test]
-fn a_linear_map_keeps_its_input_and_no_parameter() {
+fn a_linear_layer_saves_its_input_but_no_parameter() {
     check_saved(
         |t, x, p| t.linear(x, &p[0], Some(&p[1])),
         &[2, 5, 7],
@@ -80,7 +80,7 @@ fn a_linear_map_keeps_its_input_and_no_parameter() {
 }
 
 #[test]
-fn a_layer_norm_keeps_its_input_alone() {
+fn a_layer_norm_saves_only_its_input() {
     check_saved(
         |t, x, p| t.layer_norm(x, &p[0], &p[1], 1e-5),
         &[3, 4, 9],
@@ -90,7 +90,7 @@ fn a_layer_norm_keeps_its_input_alone() {
 }
 
 #[test]
-fn a_convolution_keeps_its_input_and_no_columns() {
+fn a_convolution_saves_its_input_but_no_columns() {
     check_saved(
         |t, x, p| t.conv2d(x, &p[0], CONV),
         &[2, 3, 8, 7],
@@ -100,7 +100,7 @@ fn a_convolution_keeps_its_input_and_no_columns() {
 }
 
 #[test]
-fn attention_keeps_its_input_and_one_square_a_head() {
+fn attention_saves_its_input_and_weights() {
     check_saved(
         |t, x, _| t.attention(x, HEADS),
         &[3, 5, 36],
@@ -109,9 +109,9 @@ fn attention_keeps_its_input_and_one_square_a_head() {
     );
 }
 
-/// Two heads of 2 and 9 tokens: a square is larger than the output.
+/// Two heads with 2 and 9 tokens: the weights are larger than the output.
 #[test]
-fn attention_over_many_tokens_keeps_no_square() {
+fn attention_over_many_tokens_saves_no_weights() {
     let (parameters, _) = parameters(&[]);
     let kept = |kernels| {
         let tape = Tape::record(&parameters, Cancel::default(), kernels);
@@ -124,7 +124,7 @@ fn attention_over_many_tokens_keeps_no_square() {
 }
 
 #[test]
-fn what_a_norm_or_a_gelu_gives_is_computed_again_and_not_kept() {
+fn outputs_of_norms_and_gelus_are_recomputed_not_saved() {
     check_saved(
         |t, x, p| {
             let y = t.linear(&t.layer_norm(x, &p[0], &p[1], 1e-5)?, &p[2], None)?;
@@ -146,7 +146,7 @@ fn what_a_norm_or_a_gelu_gives_is_computed_again_and_not_kept() {
 }
 
 #[test]
-fn two_operations_on_one_input_keep_it_once() {
+fn two_operations_on_one_input_save_it_once() {
     check_saved(
         |t, x, p| t.add(&t.linear(x, &p[0], None)?, &t.linear(x, &p[1], None)?),
         &[4, 7],
@@ -156,7 +156,7 @@ fn two_operations_on_one_input_keep_it_once() {
 }
 
 #[test]
-fn sums_factors_and_reshapes_keep_nothing() {
+fn sums_factors_and_reshapes_save_nothing() {
     check_saved(
         |t, x, _| t.scale(&t.add(x, &t.reshape(x, &[6, 4])?)?, 2.0),
         &[6, 4],
@@ -165,9 +165,9 @@ fn sums_factors_and_reshapes_keep_nothing() {
     );
 }
 
-/// A view would keep the whole allocation alive: of one sample, too, the row is copied.
+/// A view would keep the whole allocation alive, so the row is copied even for one sample.
 #[test]
-fn the_first_token_keeps_its_row_and_not_the_sequence() {
+fn the_first_token_does_not_keep_the_sequence_alive() {
     check_saved(
         |t, x, p| t.linear(&t.first_token(x)?, &p[0], None),
         &[1, 5, 7],
@@ -177,7 +177,7 @@ fn the_first_token_keeps_its_row_and_not_the_sequence() {
 }
 
 #[test]
-fn constants_record_and_keep_nothing() {
+fn constants_record_and_save_nothing() {
     for kernels in FORMS {
         let (parameters, _) = parameters(&[&[3]]);
         let tape = Tape::record(&parameters, Cancel::default(), kernels);
@@ -198,7 +198,7 @@ fn constants_record_and_keep_nothing() {
 }
 
 #[test]
-fn a_frozen_weight_passes_a_gradient_on_and_keeps_no_input() {
+fn a_frozen_weight_passes_a_gradient_and_saves_no_input() {
     for kernels in FORMS {
         let (parameters, ids) = parameters(&[&[4, 7]]);
         let tape = Tape::record(&parameters, Cancel::default(), kernels);
@@ -212,7 +212,7 @@ fn a_frozen_weight_passes_a_gradient_on_and_keeps_no_input() {
 }
 
 #[test]
-fn a_tape_that_does_not_record_keeps_nothing() {
+fn a_tape_that_does_not_record_saves_nothing() {
     let (parameters, ids) = parameters(&[&[6, 7]]);
     let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
     let x = tape.variable(tensor("x", &[2, 7]));
@@ -220,7 +220,7 @@ fn a_tape_that_does_not_record_keeps_nothing() {
     assert_eq!((y.dims(), tape.peak_saved_bytes()), (&[2, 6][..], 0));
 }
 
-/// Sums write into the first piece's gradients, so no two gradients may share memory.
+/// Sums write to the gradients of the first micro-batch, so no two gradients may share memory.
 #[test]
 fn every_gradient_owns_its_memory() {
     let check = |op: Operation, shapes: &[&[usize]]| {
@@ -255,9 +255,10 @@ fn every_gradient_owns_its_memory() {
     );
 }
 
-/// `x` is used twice below an operation whose backward of one sample is a view of a shared gradient.
+/// `x` is used twice below an operation whose backward pass, for one sample, is a view of a shared
+/// gradient.
 #[test]
-fn a_gradient_that_another_value_holds_is_never_written_to() {
+fn a_gradient_held_by_another_value_is_never_written_to() {
     let gradient = |samples: usize| {
         let (parameters, ids) = parameters(&[&[4], &[samples, 3, 4], &[samples, 4, 4]]);
         let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -270,11 +271,11 @@ fn a_gradient_that_another_value_holds_is_never_written_to() {
         to_f64(gradients[2].as_ref().unwrap()).unwrap()
     };
     let one = gradient(1);
-    // Softmax minus target: each sample's gradient sums to zero, and stays so unless somebody wrote into it.
+    // Softmax minus target: each sample's gradient sums to zero unless something has written to it.
     assert!(one.iter().sum::<f64>().abs() < 1e-12, "{one:?}");
 }
 
-/// A block of three operations behind a norm, plain or checkpointed.
+/// A block of three operations after a norm, plain or checkpointed.
 fn block(tape: &Tape, x: &Value, ids: &[ParameterId]) -> Result<Value> {
     let p: Vec<Value> = ids.iter().map(|&id| tape.parameter(id)).collect();
     let y = tape.layer_norm(x, &p[0], &p[1], 1e-5)?;
@@ -285,7 +286,7 @@ fn block(tape: &Tape, x: &Value, ids: &[ParameterId]) -> Result<Value> {
 const BLOCK: [&[usize]; 6] = [&[8], &[8], &[32, 8], &[32], &[8, 32], &[5, 8]];
 
 #[test]
-fn a_checkpointed_block_gives_the_same_bits_and_keeps_less() {
+fn a_checkpointed_block_gives_the_same_bits_and_saves_less() {
     for kernels in FORMS {
         let (parameters, ids) = parameters(&BLOCK);
         let run = |checkpointed: usize| {
@@ -327,15 +328,16 @@ fn a_checkpointed_block_gives_the_same_bits_and_keeps_less() {
     }
 }
 
-/// Where the flag is raised within a checkpointed block, by the run that raises it.
+/// When the flag is raised within a checkpointed block, and by which run.
 #[test]
-fn a_piece_cancelled_anywhere_says_so_and_leaves_the_parameters() {
+fn a_cancelled_micro_batch_leaves_the_parameters_unchanged() {
     let (parameters, ids) = parameters(&BLOCK);
     let before: Vec<Vec<f64>> = parameters
         .iter()
         .map(|p| to_f64(&p.tensor).unwrap())
         .collect();
-    // Run 0 is forward, run 1 is the repetition within backward; the flag rises before or after the block's work.
+    // Run 0 is forward, run 1 is the second run within backward; the flag is raised before or after
+    // the block's work.
     for (run, after) in [(0, false), (0, true), (1, false), (1, true), (9, false)] {
         let cancel = Cancel::default();
         let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);
@@ -364,7 +366,7 @@ fn a_piece_cancelled_anywhere_says_so_and_leaves_the_parameters() {
 }
 
 #[test]
-fn a_cancelled_walk_back_frees_what_was_kept() {
+fn a_cancelled_backward_pass_frees_saved_tensors() {
     let (parameters, _) = parameters(&[&[8]]);
     let cancel = Cancel::default();
     let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);

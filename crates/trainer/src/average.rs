@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::Parameters;
-use tape::update::average;
+use tape::optim::average;
 
 /// Averaged parameters, under the names of the parameters.
 pub struct Average {

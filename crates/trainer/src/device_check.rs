@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tape::TapeError;
-use tape::device::{Chosen, Wanted, choose, system_version};
+use tape::device::{DevicePreference, SelectedDevice, select_device, system_version};
 use tape::kernels::allow;
 
 /// Result of comparing a device with the CPU.
@@ -39,8 +39,9 @@ pub struct DeviceCheck {
     failed_kernel: Option<String>,
 }
 
-impl DeviceCheck {
-    fn new(chosen: &Chosen, findings: &[Finding]) -> Self {
+impl Certificate {
+    /// Sums an examination up.
+    pub fn of(chosen: &SelectedDevice, findings: &[Finding]) -> Self {
         let mut failed = BTreeMap::new();
         for finding in findings.iter().filter(|finding| !finding.passed) {
             let what = format!("{} at micro-batch {}", finding.what, finding.micro_batch);
@@ -54,15 +55,11 @@ impl DeviceCheck {
         }
     }
 
-    /// Compares a device with the CPU, with Ebb's own kernels, and again without them if anything
-    /// is wrong. Calls `on_finding` for each finding at once. Returns the findings about the
-    /// kernels that will be used.
-    ///
-    /// # Errors
-    /// The table of operations cannot be built.
-    pub fn run(
-        chosen: &Chosen,
-        on_finding: &mut dyn FnMut(&Finding),
+    /// Examines a device with Ebb's own kernels, and where anything is wrong once more without them. `seen` hears each finding
+    /// as it is made; the findings returned are those of the forms that will run.
+    pub fn examined(
+        chosen: &SelectedDevice,
+        seen: &mut dyn FnMut(&Finding),
     ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
         let findings = compare_with_cpu(chosen, on_finding)?;
@@ -91,11 +88,11 @@ impl DeviceCheck {
         self.failed_kernel.as_deref()
     }
 
-    fn blank(chosen: &Chosen) -> Self {
-        DeviceCheck {
+    fn blank(chosen: &SelectedDevice) -> Self {
+        Certificate {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: system_version(),
-            device: chosen.kind.to_owned(),
+            device: chosen.kind.to_string(),
             operations: 0,
             failed: None,
             failed_halves: BTreeMap::new(),
@@ -103,13 +100,13 @@ impl DeviceCheck {
         }
     }
 
-    /// Reads a saved result; `None` unless it is about this version, system and device.
-    fn load(path: &Path, chosen: &Chosen) -> Option<Self> {
-        let saved: DeviceCheck = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        let now = DeviceCheck::blank(chosen);
-        let same = (&saved.version, &saved.system, &saved.device)
-            == (&now.version, &now.system, &now.device);
-        same.then_some(saved)
+    /// The remembered one, if it speaks of this version, system and device.
+    fn read(path: &Path, chosen: &SelectedDevice) -> Option<Self> {
+        let kept: Certificate = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let now = Certificate::blank(chosen);
+        let same =
+            (&kept.version, &kept.system, &kept.device) == (&now.version, &now.system, &now.device);
+        same.then_some(kept)
     }
 
     /// Saves the result. A failure is ignored: the comparison then runs again next time.
@@ -135,8 +132,8 @@ impl DeviceCheck {
         }
     }
 
-    /// The device, or the CPU if the device is wrong and the user did not ask for it.
-    fn apply(self, chosen: Chosen, wanted: Wanted) -> Result<Chosen> {
+    /// The device with the certificate's word on it, or what takes its place.
+    fn apply(self, chosen: SelectedDevice, wanted: DevicePreference) -> Result<SelectedDevice> {
         let kind = chosen.kind;
         if !chosen.device.is_cpu() {
             allow(self.failed_kernel.is_none());
@@ -147,11 +144,11 @@ impl DeviceCheck {
                     format!(", without Ebb's own kernels ({what} is wrong in them)")
                 });
                 let reason = format!("{}{without}, {} operations checked on this machine", chosen.reason, self.operations);
-                Ok(Chosen { reason, ..chosen })
+                Ok(SelectedDevice { reason, ..chosen })
             }
-            Some(what) if wanted == Wanted::Auto => {
-                let cpu = choose(Wanted::Cpu)?;
-                Ok(Chosen { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+            Some(what) if wanted == DevicePreference::Auto => {
+                let cpu = select_device(DevicePreference::Cpu)?;
+                Ok(SelectedDevice { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
                 "{kind} is refused here: {what} is wrong on it; choose --device cpu, or run `ebb doctor`"
@@ -161,24 +158,18 @@ impl DeviceCheck {
     }
 }
 
-/// Chooses a device and checks it if it is a GPU. The result of the check is saved at `path`.
-///
-/// # Errors
-/// There is no such device, or it computes an operation wrong.
-pub fn checked_device(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
-    checked_device_for(wanted, Precision::F32, path)
+/// The device that a run may use: a GPU only after it has passed.
+pub fn trusted(wanted: DevicePreference, path: Option<&Path>) -> Result<SelectedDevice> {
+    trusted_in(wanted, Precision::F32, path)
 }
 
-/// As [`checked_device`], for a run that computes in `precision`.
-///
-/// # Errors
-/// As [`checked_device`], or the device computes an operation wrong in this precision.
-pub fn checked_device_for(
-    wanted: Wanted,
+/// As [`trusted`], for a run that computes in `precision`.
+pub fn trusted_in(
+    wanted: DevicePreference,
     precision: Precision,
     path: Option<&Path>,
-) -> Result<Chosen> {
-    let chosen = choose(wanted)?;
+) -> Result<SelectedDevice> {
+    let chosen = select_device(wanted)?;
     if chosen.device.is_cpu() {
         return Ok(chosen);
     }
@@ -214,8 +205,8 @@ mod tests {
         ]
     }
 
-    fn cpu() -> Chosen {
-        choose(Wanted::Cpu).unwrap()
+    fn cpu() -> SelectedDevice {
+        select_device(DevicePreference::Cpu).unwrap()
     }
 
     #[test]
@@ -223,15 +214,15 @@ mod tests {
         let check = DeviceCheck::new(&cpu(), &findings(false));
         let error = check
             .clone()
-            .apply(cpu(), Wanted::Metal)
+            .apply(cpu(), DevicePreference::Metal)
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("conv2d 3x3 at micro-batch 2 is wrong"),
             "{error}"
         );
-        let instead = check.apply(cpu(), Wanted::Auto).unwrap();
-        assert_eq!(instead.kind, "cpu");
+        let instead = certificate.apply(cpu(), DevicePreference::Auto).unwrap();
+        assert_eq!(instead.kind, crate::DeviceKind::Cpu);
         assert!(instead.reason.contains("refused"), "{}", instead.reason);
     }
 
@@ -249,8 +240,8 @@ mod tests {
             refused.contains("conv2d 3x3 at micro-batch 2 is wrong in bf16"),
             "{refused}"
         );
-        assert!(check.check_precision(Precision::F32).is_ok());
-        assert!(check.apply(cpu(), Wanted::Metal).is_ok());
+        assert!(certificate.allow(Precision::F32).is_ok());
+        assert!(certificate.apply(cpu(), DevicePreference::Metal).is_ok());
     }
 
     #[test]
@@ -263,14 +254,14 @@ mod tests {
         assert_eq!(
             DeviceCheck::load(
                 &path,
-                &Chosen {
-                    kind: "metal",
+                &SelectedDevice {
+                    kind: crate::DeviceKind::Metal,
                     ..cpu()
                 }
             ),
             None
         );
-        let chosen = check.apply(cpu(), Wanted::Auto).unwrap();
+        let chosen = certificate.apply(cpu(), DevicePreference::Auto).unwrap();
         assert!(
             chosen
                 .reason

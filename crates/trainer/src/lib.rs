@@ -56,10 +56,12 @@ pub use plan::{
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use run_context::{RunContext, RunOutcome};
-pub use saved::{Compressed, Evaluated, Format, TrainedModel, GenerationOptions, table_options};
-pub use schedule::LrSchedule;
-pub use tape::device::{Chosen, Wanted, choose, default_threads, foresee, foresee_kind};
+pub use saved::{Compressed, Evaluated, Format, SavedRun, Wording, table_options};
+pub use schedule::Course;
+pub use tape::device::{
+    DeviceKind, DevicePreference, SelectedDevice, default_threads, predict_device,
+    predict_device_kind, select_device,
+};
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge, take_peak_bytes};

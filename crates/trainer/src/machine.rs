@@ -6,7 +6,7 @@ use pressure::source::scripted::{Advance, Scripted};
 use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source, take_own_peak_bytes};
 use std::path::PathBuf;
 use std::time::Instant;
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 use tape::memory::{Purge, live_bytes};
 
 /// How a memory script advances.
@@ -56,14 +56,17 @@ impl Default for Machine {
 impl Machine {
     /// Opens a memory source that does not include any GPU.
     pub fn open(&self) -> Result<Box<dyn MemorySource>> {
-        let chosen = tape::device::choose(tape::device::Wanted::Cpu)?;
+        let chosen = tape::device::select_device(tape::device::DevicePreference::Cpu)?;
         self.source(&chosen, 0)
     }
 
-    /// Opens the memory source for a run on this device. `idle_bytes` are mapped for this process
-    /// but never touched; they do not count as used.
-    pub(crate) fn source(&self, chosen: &Chosen, idle_bytes: u64) -> Result<Box<dyn MemorySource>> {
-        let readings = device_readings(chosen, idle_bytes);
+    /// Opens the source of readings. `idle_bytes` are mapped for this process and never filled.
+    pub(crate) fn source(
+        &self,
+        chosen: &SelectedDevice,
+        idle_bytes: u64,
+    ) -> Result<Box<dyn MemorySource>> {
+        let readings = readings(chosen, idle_bytes);
         let Some(script) = &self.script else {
             return Ok(source::open(readings));
         };
@@ -82,8 +85,8 @@ impl Machine {
     }
 }
 
-/// The device's own counters. Its handle may be used from the monitor thread.
-fn device_readings(chosen: &Chosen, idle_bytes: u64) -> DeviceReadings {
+/// The device's own numbers. The handle that answers is made for this: it is read from the monitor's thread.
+fn readings(chosen: &SelectedDevice, idle_bytes: u64) -> DeviceReadings {
     let (allocated, limit) = (chosen.device.clone(), chosen.device.clone());
     DeviceReadings {
         live_bytes: Box::new(live_bytes),

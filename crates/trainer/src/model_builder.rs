@@ -22,8 +22,8 @@
 //! let builder = ModelBuilder::from_config(&config, &found)?;
 //!
 //! // What it needs, by part.
-//! let target = Target::new("cpu", 2, 8 << 30);
-//! let estimate = builder.estimate(target, Variants::Planned)?;
+//! let target = Target::of(trainer::DeviceKind::Cpu, 2, 8 << 30);
+//! let estimate = builder.estimate(target, Forms::Planned)?;
 //! let parts = estimate.parts(&[1, 4, 16]);
 //! assert_eq!(parts.weights_bytes, 4 * parts.parameters);
 //! assert_eq!(parts.gradients_bytes, parts.weights_bytes);

@@ -15,8 +15,9 @@ use mapped_state::MappedState;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
-use tape::update::Member;
-use tape::{Parameters, Stream};
+use step::Step;
+use tape::optim::{AdamWStep, ByteMoment, Member};
+use tape::{Parameters, Rng};
 
 /// The optimizers, by their names in configs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,13 +197,75 @@ enum Storage {
     Mapped(MappedState),
 }
 
-/// An optimizer with the state of every parameter, in the parameters' order.
-pub struct OptimizerState {
-    optimizer: &'static dyn Optimizer,
-    groups: [ParameterGroup; 2],
-    storage: Storage,
-    /// Rounds 8-bit state.
-    noise: Stream,
+impl Moments {
+    /// All zero, from host data: a device then allocates their exact size.
+    fn zero(kind: OptimizerKind, parameter: &Tensor) -> Result<Self> {
+        let zero = || -> Result<Tensor> {
+            let zeros = vec![0f32; parameter.elem_count()];
+            let zeros = Tensor::from_vec(zeros, parameter.shape(), parameter.device())?;
+            Ok(zeros.to_dtype(parameter.dtype())?)
+        };
+        Ok(match kind {
+            OptimizerKind::Sgd => Moments::Momentum(zero()?),
+            OptimizerKind::AdamW8bit if parameter.elem_count() >= BYTES_FROM => {
+                Moments::Bytes(ByteMoment::zeros(parameter)?, ByteMoment::zeros(parameter)?)
+            }
+            OptimizerKind::AdamW | OptimizerKind::AdamW8bit => Moments::Full(zero()?, zero()?),
+        })
+    }
+
+    /// Both moments where they are kept in full; SGD's only one stands in for the other, which it does not look at.
+    fn in_full(&self) -> Option<(&Tensor, &Tensor)> {
+        match self {
+            Moments::Momentum(only) => Some((only, only)),
+            Moments::Full(first, second) => Some((first, second)),
+            Moments::Bytes(..) => None,
+        }
+    }
+
+    /// Every tensor with its name in a checkpoint.
+    fn named(&self) -> Vec<(&'static str, &Tensor)> {
+        match self {
+            Moments::Momentum(momentum) => vec![("momentum", momentum)],
+            Moments::Full(first, second) => {
+                vec![("first_moment", first), ("second_moment", second)]
+            }
+            Moments::Bytes(first, second) => vec![
+                ("first_moment.codes", &first.codes),
+                ("first_moment.scales", &first.scales),
+                ("second_moment.codes", &second.codes),
+                ("second_moment.scales", &second.scales),
+            ],
+        }
+    }
+
+    /// The same tensors in the same order, to be replaced.
+    fn slots(&mut self) -> Vec<&mut Tensor> {
+        match self {
+            Moments::Momentum(momentum) => vec![momentum],
+            Moments::Full(first, second) => vec![first, second],
+            Moments::Bytes(first, second) => vec![
+                &mut first.codes,
+                &mut first.scales,
+                &mut second.codes,
+                &mut second.scales,
+            ],
+        }
+    }
+}
+
+/// Where the moments are.
+enum Kept {
+    Resident(Vec<Moments>),
+    Mapped(MappedMoments),
+}
+
+/// Moments of every parameter, in the parameters' order.
+pub struct Optimizer {
+    groups: [Group; 2],
+    kept: Kept,
+    /// By this moments in bytes are rounded.
+    noise: Rng,
 }
 
 impl OptimizerState {
@@ -220,15 +283,15 @@ impl OptimizerState {
         Ok(OptimizerState {
             optimizer,
             groups: groups(weight_decay, parameters),
-            storage: Storage::Resident(state.collect::<Result<_>>()?),
-            noise: Stream::new(0),
+            kept: Kept::Resident(moments),
+            noise: Rng::new(0),
         })
     }
 
     /// Rounds 8-bit state by the run's seed.
     pub fn with_seed(self, seed: u64) -> Self {
-        let noise = Stream::new(seed).site("moments");
-        OptimizerState { noise, ..self }
+        let noise = Rng::new(seed).site("moments");
+        Optimizer { noise, ..self }
     }
 
     /// The parameter groups.
@@ -249,11 +312,16 @@ impl OptimizerState {
         gradient_factor: f64,
         step: u64,
     ) -> Result<()> {
-        let options = StepOptions {
-            learning_rate,
-            weight_decay: 0.0,
-            gradient_factor,
-            step,
+        let step = Step {
+            adam: AdamWStep {
+                learning_rate,
+                beta1: BETAS.0,
+                beta2: BETAS.1,
+                epsilon: EPSILON,
+                weight_decay: 0.0,
+                step,
+                gradient_factor,
+            },
         };
         if self.update_together(parameters, gradients, &options)? {
             return Ok(());

@@ -21,14 +21,12 @@ use crate::recorder::Recorder;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::task::{Data, HeldOut, Sample, Supply};
-use checkpointer::{Checkpointer, Snapshot};
-use loaders::Loaders;
-use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
-use runlog::{CheckpointReason, Claim, FlightRing, RunEvent, RunFolder};
-use started::started_event;
-use std::time::{SystemTime, UNIX_EPOCH};
-use step_timer::StepTimer;
-use tape::device::{Chosen, piece_scope};
+use crate::train::Flight;
+use pressure::{Level, Outcome, Phase};
+use runlog::{Claim, FlightRing, RunEvent, RunFolder, Started};
+use saving::Saved;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tape::device::{SelectedDevice, with_autorelease_pool};
 
 /// One session of a run.
 pub struct Session<'a> {
@@ -39,24 +37,33 @@ pub struct Session<'a> {
     pub(crate) learner: TrainState,
     pub(crate) loaders: Loaders,
     pub(crate) state: RunState,
-    pub(crate) log: EventLog<'a>,
-    pub(crate) checkpointer: Checkpointer,
-    pub(crate) timer: StepTimer,
-    /// Bytes of the held-out texts; 0 for other data.
-    pub(crate) held_out_bytes: u64,
-    /// Why a lack of memory or disk space ended the run.
-    pub(crate) shortage: Option<String>,
-    micro_batch_limit_bytes: Option<u64>,
-    chosen: Chosen,
+    piece_limit_bytes: Option<u64>,
+    held_out: HeldOut,
+    held_out_bytes: u64,
+    journal: Journal<'a>,
+    chosen: SelectedDevice,
+    saved: Saved,
+    /// No update is under way: weights and moments belong to the same step.
+    whole: bool,
+    step_begun: Instant,
+    waited_ms: f64,
+    /// Why memory or the disk ended the run.
+    stopped_by: Option<String>,
     _claim: Claim,
 }
 
-/// Number of threads that decode samples: enough to keep the device busy.
-pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
+fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |age| age.as_millis() as u64)
+}
+
+/// Decoding workers: as many as keep the device fed.
+pub(crate) fn workers(plan: &Plan, kind: crate::DeviceKind) -> usize {
     plan.workers.map_or_else(
         || match kind {
-            "metal" => 4,
-            "cuda" => 2,
+            crate::DeviceKind::Metal => 4,
+            crate::DeviceKind::Cuda => 2,
             _ => (plan.threads as usize).min(4),
         },
         |n| n as usize,
@@ -163,19 +170,145 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Starts the next optimizer step and returns its number of samples.
-    pub(crate) fn begin_step(&mut self) -> usize {
-        self.loaders.train.begin(self.state.step)
+    fn say_started(&mut self) -> Result<()> {
+        let plan = self.plan;
+        let total_bytes = self.pilot.total_bytes();
+        self.journal.say(RunEvent::Started(Box::new(Started {
+            at_ms: 0,
+            unix_ms: unix_ms(),
+            process: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            name: plan.name.clone(),
+            task: plan.config.task.clone().unwrap_or_default(),
+            model: plan.model.name().to_owned(),
+            classes: plan.classes.clone(),
+            targets: plan.columns.iter().map(|c| c.name.clone()).collect(),
+            train_samples: plan.train_samples,
+            held_out_samples: plan.held_out_samples,
+            parameters: self.learner.parameters.count() as u64,
+            image_size: plan.image_size,
+            effective_batch: plan.effective_batch,
+            epochs: plan.epochs(),
+            steps: plan.steps,
+            steps_per_epoch: plan.steps_per_epoch,
+            learning_rate: plan.learning_rate,
+            optimizer: plan.optimizer.name().to_owned(),
+            device: self.chosen.kind.to_string(),
+            device_reason: self.chosen.reason.clone(),
+            precision: plan.precision.name().to_owned(),
+            checkpoint_blocks: plan.checkpoint_blocks,
+            threads: plan.threads,
+            loader: self.feed.describe(),
+            memory_source: self.pilot.describe(),
+            total_bytes,
+            seed: plan.seed,
+        })))
     }
 
-    /// Measures the peak of a fixed micro-batch before the first step. A fixed micro-batch is never
-    /// made smaller, and on the CPU a failed allocation would end the process. One sample and then
-    /// two are computed; their gradients are dropped.
-    pub(crate) fn probe_memory(&mut self, pending: &mut SampleQueue<Sample>) -> Result<()> {
-        let cost = self
-            .loaders
-            .sample_cost(Phase::Train, self.plan.sample_cost());
-        self.controller.set_sample_cost(cost);
+    /// The run goes on at this step; what it said of later ones is void.
+    pub(crate) fn say_resumed(&mut self) -> Result<()> {
+        self.journal.say(RunEvent::Resumed {
+            at_ms: self.journal.now_ms(),
+            unix_ms: unix_ms(),
+            step: self.state.step,
+            process: std::process::id(),
+            device: self.chosen.kind.to_string(),
+        })
+    }
+
+    fn warn_of_precision(&mut self) -> Result<()> {
+        let (precision, wanted) = (self.plan.precision, self.plan.device);
+        match precision.allowed_on(&self.chosen, wanted)? {
+            Some(message) => self.journal.warn("slow_precision", message),
+            None => Ok(()),
+        }
+    }
+
+    fn position(&self) -> Position {
+        Position {
+            step: self.state.step,
+            batch: self.plan.effective_batch,
+            state_bytes: (self.learner.state_bytes()).max(self.pilot.standing_bytes()),
+        }
+    }
+
+    /// Asks the pilot and says what it answered. Where a checkpoint had to be written first the answer is old by then: it is
+    /// asked anew.
+    pub(crate) fn ask(
+        &mut self,
+        remaining: usize,
+        phase: Phase,
+        position: (u64, usize),
+    ) -> Result<Answer> {
+        let answer = self.ask_once(remaining, phase, position)?;
+        match answer.decision.checkpoint_first && self.save_ahead()? {
+            true => self.ask_once(remaining, phase, position),
+            false => Ok(answer),
+        }
+    }
+
+    fn ask_once(
+        &mut self,
+        remaining: usize,
+        phase: Phase,
+        position: (u64, usize),
+    ) -> Result<Answer> {
+        self.pilot.set_spare(self.spare_bytes());
+        self.pilot
+            .set_disk_free(fs4::available_space(&self.run.path).ok());
+        let usual = self.plan.sample_cost();
+        self.pilot.set_sample_cost(match phase {
+            Phase::Train => self.feed.sample_cost(usual),
+            Phase::Evaluate => self.held_out.sample_cost(usual),
+        });
+        let answer = self.pilot.ask(remaining, phase, position)?;
+        if let Some(notice) = self.pilot.take_notice() {
+            self.journal.warn("memory_source", notice)?;
+        }
+        if phase == Phase::Train {
+            let blocks = answer.decision.checkpoint_blocks;
+            self.learner.checkpoint_blocks(blocks);
+        }
+        self.feed.set_prefetch(answer.decision.prefetch);
+        self.held_out.set_prefetch(answer.decision.prefetch);
+        self.pilot.set_spare(self.spare_bytes());
+        let at = self.position();
+        if answer.decision.release_caches && self.pilot.state().level() > Level::Normal {
+            self.feed.release();
+            self.held_out.release();
+        }
+        if let Some(prediction) = self.pilot.take_prediction() {
+            self.journal.predicted(prediction, at.step)?;
+        }
+        self.journal.answer(&self.pilot, &answer, phase, at)?;
+        self.keep_moments(answer.decision.moments)?;
+        Ok(answer)
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.feed.spare_bytes() + self.held_out.spare_bytes()
+    }
+
+    /// Fetches what a piece of `size` needs. A file that cannot be read is skipped and said.
+    pub(crate) fn gather(&mut self, pending: &mut Pending<Sample>, size: usize) -> Result<()> {
+        while pending.missing(size) > 0 {
+            let arrived = self.feed.fetch(pending.missing(size));
+            for lost in pending.deliver(arrived) {
+                self.journal.skip(
+                    self.state.step,
+                    lost.file.display().to_string(),
+                    lost.reason,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
+    /// measured first, on one sample and on two whose gradients are dropped.
+    pub(crate) fn weigh(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
+        let cost = self.feed.sample_cost(self.plan.sample_cost());
+        self.pilot.set_sample_cost(cost);
         for size in [1, 2] {
             if pending.remaining() < 2 || !self.controller.needs_probe() {
                 return Ok(());
@@ -188,8 +321,8 @@ impl<'a> Session<'a> {
             self.controller.begin_probe()?;
             self.controller.begin(samples.len())?;
             let cancel = self.control.cancel();
-            match piece_scope(|| self.learner.gradients(cancel, samples)) {
-                Ok(_) => self.controller.record(Outcome::Ok),
+            match with_autorelease_pool(|| self.learner.gradients(cancel, samples)) {
+                Ok(_) => self.pilot.ended(Outcome::Ok),
                 Err(error) if error.is_cancelled() => {
                     self.controller.discard();
                     return Ok(());

@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use runlog::{NonFiniteGradient, format_count};
 use serde::{Deserialize, Serialize};
 use tape::Parameters;
-use tape::update::{Health, health};
+use tape::optim::{Health, health};
 
 /// Counts of skipped steps. Saved in every checkpoint, so that a resumed run continues them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

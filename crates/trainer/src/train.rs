@@ -21,9 +21,9 @@ use pressure::{Action, Outcome, Phase};
 use requests::handle_requests;
 use runlog::{CheckpointReason, RunFolder, StopReason};
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use suspend::suspend;
-use tape::device::piece_scope;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use tape::device::with_autorelease_pool;
 
 /// Trains a new run in `run` and blocks until it ends. `observer` receives every event.
 pub fn start(
@@ -94,8 +94,74 @@ fn train_loop(session: &mut Session) -> Result<StopReason> {
         {
             return Ok(reason);
         }
-        if session.checkpoint_is_due() {
-            session.save_or_warn(CheckpointReason::Periodic)?;
+        'step: while self.state.step < self.plan.steps {
+            let mut batch = EffectiveBatch::new(self.feed.begin(self.state.step));
+            self.weigh(&mut batch.pending)?;
+            while batch.pending.remaining() > 0 {
+                if self.heed()? {
+                    return Ok(StopReason::Requested);
+                }
+                let position = (self.state.step + 1, batch.pieces());
+                let answer = self.ask(batch.pending.remaining(), Phase::Train, position)?;
+                let Some(size) = answer.decision.micro_batch() else {
+                    match answer.decision.action {
+                        Action::Stop => return Ok(self.stopped_by(&answer.decision)),
+                        Action::Park => {
+                            drop(batch);
+                            match self.park(Phase::Train, self.plan.effective_batch as usize)? {
+                                ControlFlow::Break(why) => return Ok(why),
+                                ControlFlow::Continue(()) => continue 'step,
+                            }
+                        }
+                        Action::Pause | Action::Run => self.pilot.wait(&self.control),
+                    }
+                    continue;
+                };
+                self.gather(&mut batch.pending, size)?;
+                let samples = batch.pending.piece(size);
+                if samples.is_empty() {
+                    continue;
+                }
+                self.pilot.begin(samples.len())?;
+                if self.control.is_stopping() {
+                    // It came after the last look, and `begin` cleared its mark.
+                    self.pilot.abandon();
+                    continue;
+                }
+                match with_autorelease_pool(|| {
+                    self.learner.gradients(self.control.cancel(), samples)
+                }) {
+                    Ok(piece) => {
+                        self.pilot.ended(Outcome::Ok);
+                        if let Err(error) = batch.add(piece) {
+                            self.redo_step(error)?;
+                            continue 'step;
+                        }
+                        batch.tell_blocks(answer.decision.checkpoint_blocks);
+                    }
+                    Err(error) if error.is_memory() => self.pilot.refused(error, &self.control)?,
+                    Err(error) if error.is_cancelled() && self.control.is_stopping() => {
+                        self.pilot.abandon()
+                    }
+                    Err(error) if error.is_cancelled() => self.pilot.retreat(Outcome::Cancelled)?,
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(whole) = batch.whole() else {
+                return Err(TrainError::NoData {
+                    step: self.state.step,
+                    folder: self.plan.folder.clone(),
+                });
+            };
+            self.update(whole)?;
+            if self.evaluation_is_due()
+                && let ControlFlow::Break(why) = self.evaluate()?
+            {
+                return Ok(why);
+            }
+            if let Some(why) = self.checkpoint_is_due() {
+                self.save_if_possible(why)?;
+            }
         }
     }
     Ok(StopReason::Finished)

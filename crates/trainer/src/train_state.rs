@@ -17,7 +17,7 @@ use crate::task::{
 use candle_core::Device;
 use pressure::{Moments, Reserve};
 use std::path::Path;
-use tape::update::health;
+use tape::optim::health;
 use tape::{Cancel, Kernels, Parameters};
 
 /// The run ends after this many consecutive steps with a non-finite loss or gradient.

@@ -12,8 +12,8 @@ use runlog::{RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
 use std::path::Path;
 use support::{SIDE, build};
-use tape::{Cancel, Kernels, Stream, Tape, Value};
-use trainer::{Machine, MemoryScript, ModelId, Plan, Result, RunContext, RunOutcome, ScriptBy};
+use tape::{Cancel, Kernels, Rng, Tape, Value};
+use trainer::{Ending, Flight, Machine, MemoryScript, ModelKind, Plan, Result, ScriptBy};
 
 /// Samples per micro-batch that fit on the device.
 const FITS: usize = 3;
@@ -23,7 +23,7 @@ fn draw(folder: &Path) {
     for (label, class) in ["jay", "owl"].into_iter().enumerate() {
         std::fs::create_dir_all(folder.join(class)).unwrap();
         for number in 0..12u32 {
-            let stream = Stream::new(label as u64).at(u64::from(number));
+            let stream = Rng::new(label as u64).at(u64::from(number));
             let image = image::RgbImage::from_fn(SIDE as u32, SIDE as u32, |x, y| {
                 let shade = stream.uniform(u64::from(SIDE as u32 * y + x)) * 200.0;
                 image::Rgb([shade as u8, 40 * label as u8, 90])

@@ -7,15 +7,15 @@
 use dataset::InspectOptions;
 use runlog::{RunConfig, RunEvent, RunStore};
 use std::path::Path;
-use tape::Stream;
-use trainer::{Plan, RunContext, TrainError};
+use tape::Rng;
+use trainer::{Flight, Plan, TrainError};
 
 /// Two classes of noise, six images each.
 fn draw(folder: &Path) {
     for (label, class) in ["jay", "owl"].into_iter().enumerate() {
         std::fs::create_dir_all(folder.join(class)).unwrap();
         for number in 0..6u32 {
-            let stream = Stream::new(label as u64).at(u64::from(number));
+            let stream = Rng::new(label as u64).at(u64::from(number));
             let image = image::RgbImage::from_fn(16, 16, |x, y| {
                 let shade = stream.uniform(u64::from(16 * y + x)) * 200.0;
                 image::Rgb([shade as u8, 40 * label as u8, 90])

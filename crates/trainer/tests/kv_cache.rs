@@ -7,8 +7,9 @@ use candle_core::{DType, Device, Tensor};
 use models::Network;
 use std::time::Instant;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape};
-use trainer::{ModelId, TextModel, TextSize};
+use tape::{Cancel, Kernels, Parameters, Rng, Tape};
+use trainer::models::Network;
+use trainer::{ModelKind, TextModel, TextSize};
 
 /// A model with noisy weights that reads at most `tokens` tokens.
 fn model(size: TextSize, tokens: u32, dtype: DType) -> (Network, Parameters) {
@@ -21,7 +22,7 @@ fn model(size: TextSize, tokens: u32, dtype: DType) -> (Network, Parameters) {
     let (network, mut parameters) = Network::build(kind, 0, 0, 9, dtype, &Device::Cpu).unwrap();
     for index in 0..parameters.len() {
         let like = parameters.at(index).tensor.clone();
-        let stream = Stream::new(index as u64);
+        let stream = Rng::new(index as u64);
         let noise: Vec<f64> = (0..like.elem_count())
             .map(|i| 0.1 * stream.normal(i as u64))
             .collect();

@@ -11,9 +11,9 @@ use dataset::{Order, Sample, SampleError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{build, learner, plan, samples, task, values, whole};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape, TapeError, Value};
-use trainer::rooms::{EffectiveBatch, OptimizerState, SampleQueue, Schedule};
-use trainer::{ModelId, OptimizerKind, TrainError};
+use tape::{Cancel, Kernels, Parameters, Rng, Tape, TapeError, Value};
+use trainer::rooms::{EffectiveBatch, Optimizer, Pending, Schedule};
+use trainer::{ModelKind, OptimizerKind, TrainError};
 
 /// The reference for one value: Loshchilov and Hutter 2019, algorithm 2, and the momentum of
 /// Sutskever et al. 2013.
@@ -52,7 +52,15 @@ fn drawn(stream: Stream, deviation: f64) -> Vec<Vec<f64>> {
 }
 
 fn check_reference(kind: OptimizerKind) {
-    let start = drawn(Stream::new(1), 1.0);
+    let start: Vec<Vec<f64>> = SHAPES
+        .iter()
+        .enumerate()
+        .map(|(i, shape)| {
+            Rng::new(1)
+                .at(i as u64)
+                .truncated_normal(shape.iter().product(), 1.0)
+        })
+        .collect();
     let mut parameters = Parameters::default();
     for (i, (shape, values)) in SHAPES.iter().zip(&start).enumerate() {
         let name = format!("p{i}");
@@ -66,7 +74,16 @@ fn check_reference(kind: OptimizerKind) {
     let mut references: Vec<Vec<Reference>> = start.iter().map(references).collect();
     for step in 1..=50u64 {
         let (rate, factor) = (0.02 / step as f64, 0.125);
-        let gradients = drawn(Stream::new(2).at(step), 3.0);
+        let gradients: Vec<Vec<f64>> = start
+            .iter()
+            .enumerate()
+            .map(|(i, values)| {
+                Rng::new(2)
+                    .at(step)
+                    .at(i as u64)
+                    .truncated_normal(values.len(), 3.0)
+            })
+            .collect();
         for (i, gradient) in gradients.iter().enumerate() {
             // Norms and biases, which have one axis, do not decay.
             let decay = if SHAPES[i].len() > 1 { 0.05 } else { 0.0 };

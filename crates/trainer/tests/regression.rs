@@ -10,9 +10,9 @@ use candle_core::DType;
 use dataset::{Sample, TargetColumn};
 use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::inplace::to_f64;
-use tape::{Cancel, Stream};
-use trainer::rooms::{ImageTask, MicroBatchResult, Task, TrainState};
-use trainer::{Balance, MetricInputs, ModelId, OptimizerKind, Plan};
+use tape::{Cancel, Rng};
+use trainer::rooms::{Learner, Work};
+use trainer::{Balance, Metrics, ModelKind, OptimizerKind, Plan};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -46,7 +46,7 @@ fn regression_plan(dtype: DType, balance: Balance, classes: usize) -> Plan {
 /// factors of the loader.
 fn masked(count: usize, seed: u64) -> Vec<Sample> {
     let mut all = samples(count, seed);
-    let stream = Stream::new(seed).site("numbers");
+    let stream = Rng::new(seed).site("numbers");
     for (i, sample) in all.iter_mut().enumerate() {
         let draw = stream.at(i as u64);
         let number = |k: usize| match k {
@@ -71,7 +71,7 @@ fn shaken(plan: &Plan) -> TrainState {
     for index in 0..learner.parameters.len() {
         let parameter = learner.parameters.at(index);
         if parameter.name.starts_with("head") || parameter.name.starts_with("balance") {
-            let stream = Stream::new(3).site(&parameter.name);
+            let stream = Rng::new(3).site(&parameter.name);
             let shake = stream.truncated_normal(parameter.tensor.elem_count(), 0.3);
             let shape = parameter.tensor.shape().clone();
             let dtype = parameter.tensor.dtype();

@@ -12,9 +12,9 @@ use support::{
     build, distance, learner, norm, plan, random_split, samples, splits, task, values, whole,
 };
 use tape::inplace::to_f64;
-use tape::{Cancel, Stream};
-use trainer::rooms::TrainState;
-use trainer::{ModelId, OptimizerKind};
+use tape::{Cancel, Rng};
+use trainer::rooms::Learner;
+use trainer::{ModelKind, OptimizerKind};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -98,7 +98,7 @@ fn trained(kind: ModelId, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Tr
 fn check_drift(kind: ModelId, dtype: DType, limit: f64) {
     let start = values(&build(kind, dtype).1).concat();
     let unsplit = values(&trained(kind, dtype, |_| vec![PER_STEP]).parameters).concat();
-    let random = |step| random_split(PER_STEP, Stream::new(9).at(step));
+    let random = |step| random_split(PER_STEP, Rng::new(9).at(step));
     let split = values(&trained(kind, dtype, random).parameters).concat();
     let way = distance(&unsplit, &start);
     let drift = distance(&split, &unsplit) / way;
@@ -128,8 +128,8 @@ fn bits(kind: ModelId, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, V
         let mut learner = learner(&plan(kind, optimizer, DType::F32, 5));
         let (samples, mut losses) = (samples(BATCH, 4), Vec::new());
         for step in 0..5 {
-            let task = learner.forward_context(Cancel::default());
-            let split = random_split(BATCH, Stream::new(6).at(step));
+            let task = learner.task(Cancel::default());
+            let split = random_split(BATCH, Rng::new(6).at(step));
             let batch = whole(&task, &samples, &split);
             losses.push(batch.loss.to_bits());
             learner.update(&batch, step).unwrap();

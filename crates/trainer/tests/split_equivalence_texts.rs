@@ -6,7 +6,7 @@
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
-use tape::{Cancel, Stream};
+use tape::{Cancel, Rng};
 use tempfile::TempDir;
 use trainer::Plan;
 use trainer::rooms::{
@@ -22,7 +22,7 @@ fn messages() -> TempDir {
         "rain", "cash", "win", "home", "see", "you", "soon", "prize", "call", "late",
     ];
     let row = |i: u64| {
-        let stream = Stream::new(3).at(i);
+        let stream = Rng::new(3).at(i);
         let label = if stream.uniform(0) < 0.25 {
             "spam"
         } else {
@@ -113,7 +113,7 @@ fn check<T: Task>(name: &str, opened: &(Plan, T::Data)) -> Vec<(f64, f64)> {
     let (plan, data) = opened;
     let unsplit = losses::<T>(plan, data, |_, count| vec![count]);
     let random = |step: u64, count: usize| {
-        let (stream, mut left, mut sizes) = (Stream::new(8).at(step), count, Vec::new());
+        let (stream, mut left, mut sizes) = (Rng::new(8).at(step), count, Vec::new());
         while left > 0 {
             let size = 1 + (stream.uniform(sizes.len() as u64) * left as f64) as usize;
             sizes.push(size.min(left));

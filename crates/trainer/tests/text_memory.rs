@@ -6,7 +6,7 @@
 use dataset::{InspectOptions, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
-use tape::Stream;
+use tape::Rng;
 use tape::memory::{Counting, live_bytes};
 use trainer::Plan;
 use trainer::estimate::{MemoryEstimate, Target, Variants};
@@ -32,7 +32,7 @@ struct Bytes {
 /// Sentences of a dozen words out of two million, distributed as in natural language.
 fn sentences(count: usize) -> impl Iterator<Item = String> {
     let word = |rank: u64| {
-        let draw = Stream::new(rank);
+        let draw = Rng::new(rank);
         let letter =
             |of: &[u8], i: u64| char::from(of[(draw.uniform(i) * of.len() as f64) as usize]);
         let syllables = 2 + (3.0 * draw.uniform(0)) as u64;
@@ -44,7 +44,7 @@ fn sentences(count: usize) -> impl Iterator<Item = String> {
         };
         (1..=syllables).flat_map(syllable).collect::<String>()
     };
-    let rank = |i: usize, n: u64| 2e6_f64.powf(Stream::new(i as u64).uniform(n)) as u64;
+    let rank = |i: usize, n: u64| 2e6_f64.powf(Rng::new(i as u64).uniform(n)) as u64;
     let sentence = move |i| {
         (0..12)
             .map(|n| word(rank(i, n)))
@@ -77,9 +77,8 @@ fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
     let counted = plan.texts_bytes as f64;
     println!("{}: counted {counted}, taken {taken}", folder.display());
     let forecast = |plan: &Plan| {
-        let target = Target::new("cpu", 2, 0);
-        let forecast =
-            MemoryEstimate::for_plan(plan, plan.model, plan.image_size, target, Variants::Planned);
+        let target = Target::of(trainer::DeviceKind::Cpu, 2, 0);
+        let forecast = Forecast::of_plan(plan, plan.model, plan.image_size, target, Forms::Planned);
         forecast
             .unwrap()
             .without_waiting()

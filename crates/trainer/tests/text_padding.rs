@@ -10,7 +10,8 @@ use candle_core::{DType, Device};
 use models::{Builder, SequenceShape, TextEncoder};
 use support::{distance, norm};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape};
+use tape::{Cancel, Kernels, Parameters, Rng, Tape};
+use trainer::models::{Builder, TextEncoder, TextEncoderShape};
 
 const SHAPE: SequenceShape = SequenceShape {
     tokens: 19,
@@ -34,7 +35,7 @@ fn built() -> (TextEncoder, Parameters) {
 /// Text `n` padded to `length` tokens with tokens drawn from `seed`.
 fn text(n: usize, length: usize, seed: u64) -> Vec<u32> {
     let draw = |seed, i| {
-        let stream = Stream::new(seed).at(n as u64);
+        let stream = Rng::new(seed).at(n as u64);
         (stream.uniform(i as u64) * SHAPE.vocabulary as f64) as u32
     };
     (0..length)

@@ -1,6 +1,6 @@
 //! Activations, element by element.
 
-use crate::made::{tensor, time};
+use crate::inputs::{tensor, time};
 use criterion::Criterion;
 
 pub fn gelu(c: &mut Criterion) {

@@ -1,6 +1,7 @@
-//! Attention from the joint projection: the shapes of a text encoder, of both language models, of a vision transformer.
+//! Attention on the joint projection, in the shapes of a text encoder, of both language models and
+//! of a vision transformer.
 
-use crate::made::{tensor, time};
+use crate::inputs::{tensor, time};
 use criterion::Criterion;
 use tape::AttentionShape;
 

@@ -1,6 +1,6 @@
-//! Losses: from scores, and from the rows before the head.
+//! Losses, from scores and from the rows before the head.
 
-use crate::made::{tensor, time};
+use crate::inputs::{tensor, time};
 use criterion::Criterion;
 
 fn labels(rows: usize, classes: usize) -> Vec<u32> {

@@ -1,13 +1,13 @@
-//! Time of the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p tape`, one of them by
-//! `-- layer_norm`. Each is a file's noun; the figures that count, of whole steps, come from `ebb bench`.
+//! Times the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p tape`,
+//! or one of them with `-- layer_norm`. For whole steps use `ebb bench`.
 
-mod made;
+mod inputs;
 mod norms;
 mod activations;
 mod attention;
 mod products;
 mod losses;
-mod update;
+mod optim;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::Duration;
@@ -23,6 +23,6 @@ criterion_group! {
     name = kernels;
     config = quick();
     targets = norms::layer_norm, norms::group_norm, activations::gelu, attention::attention, products::linear,
-        products::conv2d, losses::cross_entropy, losses::linear_cross_entropy, update::adamw
+        products::conv2d, losses::cross_entropy, losses::linear_cross_entropy, optim::adamw
 }
 criterion_main!(kernels);

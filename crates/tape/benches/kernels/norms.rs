@@ -1,6 +1,6 @@
-//! Norms: rows of a transformer, channels of a residual network.
+//! Norms, over the rows of a transformer and the channels of a residual network.
 
-use crate::made::{constant, tensor, time};
+use crate::inputs::{constant, tensor, time};
 use criterion::Criterion;
 use tape::Activation;
 

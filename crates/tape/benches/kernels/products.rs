@@ -1,6 +1,6 @@
-//! Linear maps and convolutions.
+//! Linear layers and convolutions.
 
-use crate::made::{constant, tensor, time};
+use crate::inputs::{constant, tensor, time};
 use criterion::Criterion;
 use tape::Conv2dShape;
 

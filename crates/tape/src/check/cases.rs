@@ -1,9 +1,9 @@
-//! The table: every operation with small odd sizes, by micro-batch.
+//! The table of cases: every operation with small odd sizes, for any micro-batch.
 
-mod branches;
+mod residual;
 mod elementwise;
-mod choosing;
-mod noisy;
+mod selection;
+mod random;
 mod losses;
 mod large;
 
@@ -11,14 +11,14 @@ pub use large::large_cases;
 
 use crate::error::Result;
 use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
-use crate::quantised::{Bits, Quantised};
-use crate::stream::Stream;
+use crate::quantized::{Bits, Quantized};
+use crate::rng::Rng;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Device, Tensor};
 
-/// One operation on given inputs. All inputs get gradients.
+/// One operation with its inputs, all of which get gradients.
 pub struct Case {
-    /// `conv2d stride 2`.
+    /// For example `conv2d stride 2`.
     pub name: &'static str,
     /// Inputs in f64 on the CPU.
     pub inputs: Vec<Tensor>,
@@ -28,7 +28,7 @@ pub struct Case {
 
 /// Smooth values in about -1.5..1.5, the same on every machine.
 fn values(name: &str, index: usize, shape: &[usize]) -> Result<Tensor> {
-    let stream = Stream::new(7).site(name).at(index as u64);
+    let stream = Rng::new(7).site(name).at(index as u64);
     let count = shape.iter().product::<usize>() as u64;
     let values: Vec<f64> = (0..count).map(|i| stream.uniform(i) * 3.0 - 1.5).collect();
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
@@ -40,13 +40,13 @@ type Row = (
     fn(&Tape, &[Value]) -> Result<Value>,
 );
 
-/// Two heads that see every token.
+/// Two heads that see all tokens.
 const ALL_TOKENS: AttentionShape = AttentionShape {
     heads: 2,
     causal: false,
 };
 
-/// Two heads that see a token and those before it.
+/// Two heads with a causal mask.
 const TOKENS_BEFORE: AttentionShape = AttentionShape {
     heads: 2,
     causal: true,
@@ -68,14 +68,15 @@ fn lengths(samples: usize, tokens: usize) -> Vec<usize> {
     (0..samples).map(|n| tokens - n * 2 % tokens).collect()
 }
 
-/// `v[0]` through a frozen [5, 70] matrix, with the bias `v[1]`.
-fn quantised(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
+/// A frozen, quantized [5, 70] layer applied to `v[0]`, with the bias `v[1]`.
+fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
     let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
-    let weight = Quantised::of(&weight.to_device(v[0].tensor().device())?, bits)?;
-    tape.quantised_linear(&v[0], &weight, Some(&v[1]))
+    let weight = Quantized::from_weight(&weight.to_device(v[0].tensor().device())?, bits)?;
+    tape.quantized_linear(&v[0], &weight, Some(&v[1]))
 }
 
 /// The cases for a micro-batch of `n` samples.
+// tidy: table
 pub fn cases(n: usize) -> Result<Vec<Case>> {
     let mut table: Vec<Row> = vec![
         (
@@ -220,7 +221,7 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
         ("embedding", vec![vec![6, 5]], |t, v| {
             t.embedding(&v[0], &[4, 0, 4, 2, 2, 4], &[2, 3])
         }),
-        // The rows' gradient is added where the head's stands already.
+        // The rows' gradient is added to that of the head.
         ("embedding with a tied head", vec![vec![6, 5]], |t, v| {
             let ids = [4, 0, 4, 2, 2, 4];
             let x = t.embedding(&v[0], &ids, &[6])?;
@@ -249,14 +250,14 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             )
         }),
         (
-            "quantised_linear 8 bits",
+            "quantized_linear 8 bits",
             vec![vec![n, 3, 70], vec![5]],
-            |t, v| quantised(t, v, Bits::Eight),
+            |t, v| quantized(t, v, Bits::Eight),
         ),
         (
-            "quantised_linear 4 bits",
+            "quantized_linear 4 bits",
             vec![vec![n, 3, 70], vec![5]],
-            |t, v| quantised(t, v, Bits::Four),
+            |t, v| quantized(t, v, Bits::Four),
         ),
         ("mean_tokens padded", vec![vec![n, 4, 5]], |t, v| {
             t.mean_tokens_padded(&v[0], &lengths(v[0].dims()[0], 4))
@@ -280,15 +281,15 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             })
         }),
     ];
-    table.extend(branches::rows(n));
+    table.extend(residual::rows(n));
     table.extend(elementwise::rows(n));
-    table.extend(choosing::rows(n));
-    table.extend(noisy::rows(n));
+    table.extend(selection::rows(n));
+    table.extend(random::rows(n));
     table.extend(losses::rows(n));
     made(table)
 }
 
-/// Cases with their inputs.
+/// Makes the inputs of each case.
 fn made(table: Vec<Row>) -> Result<Vec<Case>> {
     table
         .into_iter()

@@ -1,23 +1,26 @@
-//! Runs a case and compares: with finite differences, or with another device or form.
+//! Runs a case and compares it with finite differences, or with another device or form.
 
 use super::cases::Case;
+use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::inplace::to_f64;
 use crate::parameters::Parameters;
-use crate::stream::Stream;
-use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::rng::Rng;
+use crate::tape::{Kernels, Tape, Value};
 use candle_core::{DType, Device, Tensor};
 
-/// What a case gave: its output, and the gradient of each input under a fixed projection of the output.
+/// The result of a case: its output, and the gradient of each input under a fixed projection of the
+/// output.
 pub struct Outcome {
-    /// Output values.
+    /// Values of the output.
     pub output: Vec<f64>,
-    /// Gradient of each input.
+    /// Values of each input's gradient.
     pub gradients: Vec<Vec<f64>>,
 }
 
 impl Outcome {
-    /// Largest difference to `other`, relative to the largest value of each array, with what differs the most.
+    /// The largest difference from `other`, relative to the largest value of each array, and the
+    /// name of that array.
     pub fn difference(&self, other: &Outcome) -> (f64, String) {
         let mut worst = (
             relative(&self.output, &other.output),
@@ -47,13 +50,13 @@ fn relative(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn projection(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-    let stream = Stream::new(11);
+    let stream = Rng::new(11);
     let count = shape.iter().product::<usize>() as u64;
     let values = (0..count).map(|i| stream.uniform(i) + 0.5).collect();
-    crate::parameters::host_tensor(values, shape, dtype, device)
+    crate::dtype::host_tensor(values, shape, dtype, device)
 }
 
-/// Runs a case on a device, in an element type and a form.
+/// Runs a case on a device, in an element type and with a form.
 pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Result<Outcome> {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), kernels);
@@ -61,7 +64,7 @@ pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Resu
         .inputs
         .iter()
         .map(|t| {
-            Ok(tape.variable(crate::parameters::host_tensor(
+            Ok(tape.variable(crate::dtype::host_tensor(
                 to_f64(t)?,
                 t.dims(),
                 dtype,
@@ -76,7 +79,7 @@ pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Resu
     } else {
         projection(y.dims(), y.tensor().dtype(), device)?
     };
-    let gradients = tape.walk_back(vec![(y, seed)], &inputs)?.inputs;
+    let gradients = tape.backward_from(vec![(y, seed)], &inputs)?.inputs;
     let gradients = gradients
         .into_iter()
         .map(|g| g.map_or(Ok(Vec::new()), |g| to_f64(&g)))

@@ -1,11 +1,12 @@
-//! The normal distribution's share below `x`, by the complementary error function: in f32 as a polynomial times an exponential
-//! that a compiler can vectorise, with a small relative error in both tails; in f64 by the tensor library's own.
+//! The cumulative normal distribution, by the complementary error function: in f32 a polynomial
+//! times an exponential, which the compiler can vectorize, with a small relative error in both
+//! tails; in f64 the tensor library's own.
 
 use crate::cpu::exponential::Exponential;
 
 /// `(1 + erf(x / sqrt 2)) / 2`, element by element inside loops.
 pub(crate) trait NormalShare {
-    /// Share of a standard normal distribution that lies below.
+    /// Cumulative standard normal distribution.
     fn normal_share(self) -> Self;
 }
 
@@ -16,8 +17,8 @@ impl NormalShare for f64 {
     }
 }
 
-/// `erfc(x) e^(x²) / t` as a polynomial of `t = 1 / (1 + 0.38 x)`, lowest power first: interpolated at the Chebyshev nodes of
-/// `x` in 0..10, relative error 2.5e-8.
+/// `erfc(x) e^(x²) / t` as a polynomial of `t = 1 / (1 + 0.38 x)`, lowest power first: interpolated
+/// at the Chebyshev nodes of `x` in 0..10, relative error 2.5e-8.
 const SCALED: [f32; 9] = [
     0.214_416_38,
     0.213_827_2,
@@ -51,7 +52,7 @@ mod tests {
             let x = i as f32 * 0.02;
             let (found, expected) = (f64::from(x.normal_share()), f64::from(x).normal_share());
             let error = (found - expected).abs();
-            // The exponent's rounding grows with its size.
+            // The error of the exponent grows with its size.
             let relative = 1e-7 * f64::from(4.0 + x * x);
             assert!(
                 error <= relative * expected && error <= 2e-7,

@@ -1,9 +1,9 @@
-//! Exponentials that a compiler can vectorise. In f32 by range reduction and a polynomial, within 2 units in the last place;
-//! in f64, which proves and does not race, by the standard library.
+//! Exponentials that the compiler can vectorize: in f32 by range reduction and a polynomial, within
+//! 2 units in the last place; in f64, where speed does not matter, by the standard library.
 
 /// `e^x` and `tanh x`, element by element inside loops.
 pub(crate) trait Exponential {
-    /// `e^x`; saturates instead of overflowing, keeps NaN.
+    /// `e^x`; saturates instead of overflowing and passes NaN.
     fn exponential(self) -> Self;
     /// `tanh x`, within 2e-7 absolute in f32.
     fn hyperbolic_tangent(self) -> Self;
@@ -21,22 +21,23 @@ impl Exponential for f64 {
     }
 }
 
-/// Arguments beyond which e^x leaves the normal numbers of f32.
+/// Arguments beyond which e^x is not a normal f32.
 const LOWEST: f32 = -87.336;
 const HIGHEST: f32 = 88.376;
 /// ln 2 in two parts, the first exact in few bits (Cody and Waite 1980).
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
-/// Added and taken away, this rounds to the nearest integer.
+/// Adding and subtracting it rounds to the nearest integer.
 const ROUNDER: f32 = 12_582_912.0;
 
 impl Exponential for f32 {
     #[inline(always)]
     fn exponential(self) -> f32 {
-        // Written so that NaN passes: a comparison with it is false.
+        // Written so that NaN passes: any comparison with it is false.
         let x = if self < LOWEST { LOWEST } else { self };
         let x = if x > HIGHEST { HIGHEST } else { x };
-        // No fused products: where a loop is not compiled for this machine's vectors each would be a call.
+        // No fused multiply-add: in code compiled for the baseline each one would be a function
+        // call.
         let rounded = x * std::f32::consts::LOG2_E + ROUNDER;
         let whole = rounded - ROUNDER;
         let r = x - whole * LN2_HIGH - whole * LN2_LOW;
@@ -48,7 +49,8 @@ impl Exponential for f32 {
         let p = p * r + 1.666_666_5e-1;
         let p = p * r + 0.5;
         let p = p * r * r + r + 1.0;
-        // The whole part stands in the last bits of the rounded number; from there it goes straight into the exponent's.
+        // The low bits of the rounded number hold its integer part, which is shifted into the
+        // exponent.
         let power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23));
         p * power
     }

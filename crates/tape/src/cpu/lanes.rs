@@ -1,4 +1,5 @@
-//! Sums over a row in sixteen lanes: an order that the compiler can vectorise and that the length alone fixes.
+//! Sums over a row in sixteen lanes: an order that the compiler can vectorize and that depends on
+//! the length only.
 
 use crate::cpu::Float;
 
@@ -56,7 +57,7 @@ pub(crate) fn sum3<T: Float>(x: &[T], y: &[T], z: &[T], f: impl Fn(T, T, T) -> T
     fold(lanes) + rest.fold(T::zero(), |sum, ((&x, &y), &z)| sum + f(x, y, z))
 }
 
-/// The largest value; minus infinity for none, and where every comparison fails.
+/// The largest value; minus infinity if there is none or all are NaN.
 #[inline(always)]
 pub(crate) fn max<T: Float>(x: &[T]) -> T {
     let mut lanes = [T::neg_infinity(); LANES];
@@ -72,7 +73,7 @@ pub(crate) fn max<T: Float>(x: &[T]) -> T {
     lanes.iter().fold(T::neg_infinity(), higher)
 }
 
-/// What is left of a row, as whole lanes: a vector at a time costs less than a number at a time.
+/// The remainder of a row, padded to whole lanes: one vector operation is faster than single ones.
 #[inline(always)]
 fn filled<T: Float>(rest: &[T], with: T) -> [T; LANES] {
     let mut lanes = [with; LANES];
@@ -86,7 +87,7 @@ pub(crate) fn map<T: Float>(x: &mut [T], f: impl Fn(T) -> T) {
     x.iter_mut().for_each(|v| *v = f(*v));
 }
 
-/// `x[i] = f(x[i])`, and the sum of what was written.
+/// `x[i] = f(x[i])`; returns the sum of the new values.
 #[inline(always)]
 pub(crate) fn map_sum<T: Float>(x: &mut [T], f: impl Fn(T) -> T) -> T {
     let mut lanes = [T::zero(); LANES];
@@ -109,7 +110,7 @@ pub(crate) fn map_sum<T: Float>(x: &mut [T], f: impl Fn(T) -> T) -> T {
     fold(lanes)
 }
 
-/// `(x[i], y[i]) = f(x[i], y[i])` of two rows of one length.
+/// `(x[i], y[i]) = f(x[i], y[i])` for two rows of equal length.
 #[inline(always)]
 pub(crate) fn map_pairs<T: Float>(x: &mut [T], y: &mut [T], f: impl Fn(T, T) -> (T, T)) {
     let each = |x: &mut [T], y: &mut [T]| {
@@ -127,13 +128,16 @@ pub(crate) fn map_pairs<T: Float>(x: &mut [T], y: &mut [T], f: impl Fn(T, T) -> 
     y.copy_from_slice(&last_y[..y.len()]);
 }
 
-/// Mean and `1 / sqrt(variance + epsilon)`, two passes for accuracy.
+/// Mean and `1 / sqrt(variance + epsilon)`, in two passes for accuracy.
 #[inline(always)]
 pub(crate) fn moments<T: Float>(x: &[T], epsilon: f64) -> (T, T) {
-    let count = T::of(x.len() as f64);
+    let count = T::from_constant(x.len() as f64);
     let mean = sum(x, |v| v) / count;
     let variance = sum(x, |v| (v - mean) * (v - mean)) / count;
-    (mean, T::one() / (variance + T::of(epsilon)).sqrt())
+    (
+        mean,
+        T::one() / (variance + T::from_constant(epsilon)).sqrt(),
+    )
 }
 
 #[inline(always)]

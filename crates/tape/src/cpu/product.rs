@@ -1,11 +1,11 @@
-//! Matrix products on slices, at the machine's full vector width (`gemm` picks AVX-512, AVX2 or NEON at run time).
+//! Matrix products on slices, at the machine's full vector width (`gemm` selects AVX-512, AVX2 or
+//! NEON at run time).
 
 use crate::cpu::Float;
-use crate::cpu::view::{Plain, buffer};
-use crate::rehearsal::{as_thread, rehearsed_threads};
+use crate::cpu::threads::{skips_arithmetic, threads};
 use gemm::Parallelism;
 
-/// A matrix inside a slice, by strides in elements.
+/// A matrix inside a slice; strides in elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T> {
     values: &'a [T],
@@ -16,7 +16,7 @@ pub(crate) struct Matrix<'a, T> {
 }
 
 impl<'a, T: Float> Matrix<'a, T> {
-    /// Rows one after the other, each `row_stride` apart.
+    /// A row-major matrix whose rows are `row_stride` apart.
     pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         assert!(rows == 0 || (rows - 1) * row_stride + columns <= values.len());
         Matrix {
@@ -28,12 +28,12 @@ impl<'a, T: Float> Matrix<'a, T> {
         }
     }
 
-    /// Rows one after the other.
+    /// A row-major matrix without gaps.
     pub fn rows(values: &'a [T], rows: usize, columns: usize) -> Self {
         Matrix::strided(values, rows, columns, columns)
     }
 
-    /// The same values read across.
+    /// The transpose, on the same values.
     pub fn transposed(self) -> Self {
         Matrix {
             rows: self.columns,
@@ -45,31 +45,11 @@ impl<'a, T: Float> Matrix<'a, T> {
     }
 }
 
-/// Threads of the CPU kernels: the size of the pool they run in, or the one that a rehearsal is for.
-pub(crate) fn threads() -> usize {
-    rehearsed_threads().unwrap_or_else(rayon::current_num_threads)
-}
-
-/// Room that the other threads of the pool take for themselves while `jobs` are done side by side, `len` numbers each. In a
-/// rehearsal one thread does their work; outside of one it is empty.
-pub(crate) fn room_of_others<T: Plain>(jobs: usize, len: usize) -> Vec<Vec<T>> {
-    let threads = rehearsed_threads().unwrap_or(0).min(jobs);
-    (1..threads)
-        .map(|thread| as_thread(thread, || buffer(len)))
-        .collect()
-}
-
-/// A buffer for job `job` of `jobs` that threads do side by side, each a row of them.
-pub(crate) fn buffer_of_job<T: Plain>(len: usize, job: usize, jobs: usize) -> Vec<T> {
-    match rehearsed_threads() {
-        Some(threads) => as_thread(job * threads.min(jobs) / jobs.max(1), || buffer(len)),
-        None => buffer(len),
-    }
-}
-
-/// `out = keep * out + scale * a b`, with `out` row-major, rows `out_stride` apart. `keep` of zero never reads `out`.
+/// `out = keep * out + scale * a b`, with `out` row-major and rows `out_stride` apart. A `keep` of
+/// zero never reads `out`.
 ///
-/// Each element is one sum over the inner axis in an order fixed by the shapes, whatever the number of threads.
+/// Each element is one sum over the inner axis in an order that the shapes determine, for any
+/// number of threads.
 pub(crate) fn product<T: Float>(
     out: &mut [T],
     out_stride: usize,
@@ -84,8 +64,7 @@ pub(crate) fn product<T: Float>(
         a.rows == 0 || (a.rows - 1) * out_stride + b.columns <= out.len(),
         "the product fits its buffer"
     );
-    if rehearsed_threads().is_some() {
-        // Its buffers are what a rehearsal is about. Numbers stay finite.
+    if skips_arithmetic() {
         if keep == T::zero() {
             out.chunks_mut(out_stride.max(1))
                 .take(a.rows)
@@ -99,8 +78,9 @@ pub(crate) fn product<T: Float>(
     } else {
         Parallelism::None
     };
-    // SAFETY: strides and sizes of `a` and `b` stay inside their slices (checked where they are made), those of `out`
-    // inside `out` (checked above), and `out` is borrowed mutably, so it overlaps neither.
+    // SAFETY: the constructors checked that sizes and strides of `a` and `b` stay inside their
+    // slices, and the assertion above did so for `out`, which is borrowed mutably and so overlaps
+    // neither.
     unsafe {
         gemm::gemm(
             a.rows,

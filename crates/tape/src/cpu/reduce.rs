@@ -1,10 +1,11 @@
-//! Sums whose order is fixed by the shape: partial sums over chunks of rows, added in order. The number of threads only
-//! decides who computes a chunk.
+//! Sums whose order the shape determines: partial sums over chunks of rows, added in order. The
+//! number of threads only decides which thread computes a chunk.
 
 use crate::cpu::{Float, buffer, wide};
 use rayon::prelude::*;
 
-/// Rows a chunk of a reduction or of a row-wise kernel takes: enough work to be worth a task, the same for every machine.
+/// Elements per chunk of a reduction or a row-wise kernel: enough work for a task, and the same on
+/// every machine.
 const CHUNK_ELEMENTS: usize = 16 * 1024;
 
 /// Rows per chunk for rows of `width` elements.
@@ -12,7 +13,7 @@ pub(crate) fn row_chunks(width: usize) -> usize {
     (CHUNK_ELEMENTS / width.max(1)).max(1)
 }
 
-/// Sums a `rows x width` matrix over its rows.
+/// Sums a `rows × width` matrix over its rows.
 pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
     let chunk = row_chunks(width) * width;
     let partial: Vec<Vec<T>> = values
@@ -33,7 +34,7 @@ pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
     add_in_order(partial, width)
 }
 
-/// Adds partial sums one after the other, parts of their width side by side.
+/// Adds partial sums one after the other, in parallel over their width.
 pub(crate) fn add_in_order<T: Float>(partial: Vec<Vec<T>>, width: usize) -> Vec<T> {
     let mut partial = partial.into_iter();
     let Some(mut total) = partial.next() else {
@@ -58,7 +59,7 @@ pub(crate) fn add_in_order<T: Float>(partial: Vec<Vec<T>>, width: usize) -> Vec<
     total
 }
 
-/// A new buffer filled element by element from one other.
+/// A new buffer with `f` of every element of `x`.
 pub(crate) fn map<T: Float>(x: &[T], f: impl Fn(T) -> T + Sync) -> Vec<T> {
     let mut out = buffer(x.len());
     out.par_chunks_mut(CHUNK_ELEMENTS)
@@ -72,7 +73,7 @@ pub(crate) fn map<T: Float>(x: &[T], f: impl Fn(T) -> T + Sync) -> Vec<T> {
     out
 }
 
-/// A new buffer filled element by element from two others.
+/// A new buffer with `f` of every pair of elements.
 pub(crate) fn map2<T: Float>(x: &[T], y: &[T], f: impl Fn(T, T) -> T + Sync) -> Vec<T> {
     let mut out = buffer(x.len());
     out.par_chunks_mut(CHUNK_ELEMENTS)

@@ -7,13 +7,13 @@ use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// Numbers of which every bit pattern is one.
+/// Number types for which every bit pattern is valid.
 pub(crate) trait Plain: Copy {}
 impl Plain for f32 {}
 impl Plain for f64 {}
 impl Plain for u8 {}
 
-/// The element types of the fused kernels: `f32` trains, `f64` proves.
+/// The element types of the fused kernels: `f32` for training, `f64` for checks.
 pub(crate) trait Float:
     Plain
     + Exponential
@@ -26,16 +26,16 @@ pub(crate) trait Float:
     + Sync
     + 'static
 {
-    /// From a constant.
+    /// Converts a constant.
     #[inline(always)]
-    fn of(value: f64) -> Self {
+    fn from_constant(value: f64) -> Self {
         <Self as WithDType>::from_f64(value)
     }
 }
 impl Float for f32 {}
 impl Float for f64 {}
 
-/// A contiguous CPU tensor, readable as a slice while this lives.
+/// A contiguous CPU tensor as a slice.
 pub(crate) struct View<'a, T> {
     guard: StorageRef<'a>,
     start: usize,
@@ -44,8 +44,11 @@ pub(crate) struct View<'a, T> {
 }
 
 impl<'a, T: Float> View<'a, T> {
-    /// Views `tensor`, which must be contiguous, on the CPU, and of type `T`.
-    pub fn of(op: &'static str, tensor: &'a Tensor) -> Result<Self> {
+    /// Views a tensor as a slice.
+    ///
+    /// # Errors
+    /// The tensor is not contiguous, not on the CPU, or not of type `T`.
+    pub fn new(op: &'static str, tensor: &'a Tensor) -> Result<Self> {
         let (guard, layout) = tensor.storage_and_layout();
         let Some((start, end)) = layout.contiguous_offsets() else {
             return Err(candle_core::Error::RequiresContiguous { op }.into());
@@ -82,24 +85,25 @@ impl<T: Float> Deref for View<'_, T> {
     }
 }
 
-/// A buffer that the caller writes completely before anything reads it.
+/// An uninitialized buffer, which the caller writes completely before anything reads it.
 #[allow(
     clippy::uninit_vec,
     reason = "zeroes would be written only to be overwritten: a whole pass over memory"
 )]
 pub(crate) fn buffer<T: Plain>(len: usize) -> Vec<T> {
     let mut values = Vec::with_capacity(len);
-    // SAFETY: the capacity is there, every bit pattern is a valid number, and each kernel writes all elements first.
+    // SAFETY: the capacity is allocated, every bit pattern is a valid number, and each kernel
+    // writes all elements first.
     unsafe { values.set_len(len) };
     values
 }
 
-/// Makes a buffer a CPU tensor without copying it.
-pub(crate) fn tensor_of<T: Float>(values: Vec<T>, shape: &[usize]) -> Result<Tensor> {
+/// Makes a CPU tensor from a buffer without copying it.
+pub(crate) fn to_tensor<T: Float>(values: Vec<T>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
 }
 
-/// True when fused CPU kernels exist for this tensor.
+/// True if fused CPU kernels exist for this tensor.
 pub(crate) fn is_fused(tensor: &Tensor) -> bool {
     tensor.device().is_cpu() && matches!(tensor.dtype(), DType::F32 | DType::F64)
 }

@@ -1,5 +1,5 @@
-//! What a CUDA device needs before it is used, and what its driver says about memory. Same surface as the file for builds
-//! without CUDA beside it.
+//! Making a CUDA device, and the memory that its driver reports. `without_cuda.rs` has the same
+//! surface.
 
 use crate::error::{Result, TapeError};
 use candle_core::Device;
@@ -9,15 +9,17 @@ use candle_core::cuda_backend::cudarc::driver::sys::{
     cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 
-/// Makes the first device. Its pool keeps freed memory until [`trim`], and its tensors carry no events: there is one stream.
+/// Makes the first device. Its pool keeps freed memory until [`trim`]. Tensors carry no events,
+/// because there is one stream.
 pub(super) fn make() -> Result<Device> {
     let device =
         Device::new_cuda(0).map_err(|e| TapeError::Device(format!("CUDA cannot be used: {e}")))?;
     if let Device::Cuda(cuda) = &device {
-        // SAFETY: everything runs on this device's one stream, whose order is all the order that is needed.
+        // SAFETY: everything runs on this device's one stream, in its order.
         unsafe { cuda.disable_event_tracking() };
         if let Some(pool) = pool(cuda) {
-            // By default the pool gives everything back at each synchronise, and every step begins with new pages.
+            // By default the pool frees everything at each synchronization, and every step would
+            // begin with new pages.
             let mut keep = u64::MAX;
             // SAFETY: the attribute is a 64-bit number, which outlives the call.
             let _ = unsafe {
@@ -36,32 +38,30 @@ fn pool(device: &CudaDevice) -> Option<CUmemoryPool> {
     let stream = device.cuda_stream();
     stream.context().bind_to_thread().ok()?;
     let mut pool = std::ptr::null_mut();
-    // SAFETY: the device is one that a context was made for, and the pool outlives it.
+    // SAFETY: a context was made for this device, and the pool outlives it.
     let outcome = unsafe { cuDeviceGetDefaultMemPool(&mut pool, stream.context().cu_device()) };
     outcome.result().ok().map(|()| pool)
 }
 
-fn reading(device: &Device, attribute: CUmemPool_attribute) -> u64 {
+fn attribute(device: &Device, name: CUmemPool_attribute) -> u64 {
     let Device::Cuda(cuda) = device else { return 0 };
     let mut bytes = 0u64;
     if let Some(pool) = pool(cuda) {
         // SAFETY: the attribute is a 64-bit number, and so is what it is written to.
-        let _ = unsafe {
-            cuMemPoolGetAttribute(pool, attribute, std::ptr::from_mut(&mut bytes).cast())
-        };
+        let _ = unsafe { cuMemPoolGetAttribute(pool, name, std::ptr::from_mut(&mut bytes).cast()) };
     }
     bytes
 }
 
-/// Bytes that the pool holds, those that no tensor uses included.
+/// Bytes that the pool holds, including those that no tensor uses.
 pub(super) fn allocated_bytes(device: &Device) -> u64 {
-    reading(
+    attribute(
         device,
         CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
     )
 }
 
-/// Most that the pool could hold now: what it holds and what nobody does.
+/// Bytes that the pool could hold now: those it holds and the free ones.
 pub(super) fn limit_bytes(device: &Device) -> u64 {
     let Device::Cuda(cuda) = device else { return 0 };
     match cuda.cuda_stream().context().mem_get_info() {
@@ -70,11 +70,11 @@ pub(super) fn limit_bytes(device: &Device) -> u64 {
     }
 }
 
-/// Most bytes that tensors held at once since the last call, which starts a new measurement.
+/// Peak bytes of all tensors since the last call, which starts a new measurement.
 pub(super) fn take_peak_bytes(device: &Device) -> u64 {
     let Device::Cuda(cuda) = device else { return 0 };
     let high = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-    let peak = reading(device, high);
+    let peak = attribute(device, high);
     if let Some(pool) = pool(cuda) {
         let mut zero = 0u64;
         // SAFETY: the attribute is a 64-bit number, and zero is what resets it.
@@ -83,12 +83,12 @@ pub(super) fn take_peak_bytes(device: &Device) -> u64 {
     peak
 }
 
-/// Gives back what no tensor uses.
+/// Frees the memory that no tensor uses.
 pub(super) fn trim(device: &Device) {
     if let Device::Cuda(cuda) = device
         && let Some(pool) = pool(cuda)
     {
-        // SAFETY: nothing is asked of the pool but to keep no unused memory.
+        // SAFETY: trimming frees unused memory only.
         let _ = unsafe { cuMemPoolTrimTo(pool, 0) };
     }
 }

@@ -1,25 +1,26 @@
-//! Attention in blocks on a GPU, straight from and into the joint projection: no square of tokens exists. Heads are up to 64 wide.
+//! Attention in blocks on a GPU, which reads and writes the joint projection directly: the weights
+//! of a head never exist as a whole. Heads are at most 64 wide.
 
 use super::Argument::{self, Count, In, Number, Out};
 use super::elements::Heads;
-use super::{Grid, Kernel, alike, fresh, launch};
+use super::{Grid, Kernel, alike, launch, uninit};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
-/// Widest head.
+/// Width of the widest head.
 pub(crate) const WIDEST: usize = 64;
-/// Rows that a simdgroup works.
+/// Rows per simdgroup.
 const ROWS: usize = 16;
 
-/// What is attended to.
+/// Sizes and mask of an attention.
 pub(crate) struct Attended<'a> {
     /// Sizes.
     pub heads: Heads,
     /// Factor of the scores.
     pub scale: f64,
-    /// A query sees itself and what is before it only.
+    /// A query sees only itself and the tokens before it.
     pub causal: bool,
-    /// Tokens of each sample that count, u32; all where there are none.
+    /// Length of each sample without padding, u32; `None` if no sample is padded.
     pub lengths: Option<&'a Tensor>,
 }
 
@@ -35,7 +36,7 @@ impl Attended<'_> {
         ]
     }
 
-    /// A group for so many simdgroups' rows of every head.
+    /// One group per head for every `simds * ROWS` rows.
     fn grid(&self, simds: usize) -> Grid {
         let s = self.heads;
         let blocks = s.tokens.div_ceil(simds * ROWS);
@@ -43,24 +44,23 @@ impl Attended<'_> {
     }
 }
 
-/// Simdgroups of a block of queries, and of one of keys: as much as a device's shared memory holds.
+/// Simdgroups per block of queries and per block of keys, as many as a device's shared memory
+/// allows.
 fn simds(x: &Tensor) -> (usize, usize) {
-    match x.device().is_cuda() {
-        true => (4, 3),
-        false => (2, 1),
-    }
+    if x.device().is_cuda() { (4, 3) } else { (2, 1) }
 }
 
-/// The output [samples, tokens, width], and the logarithm of each row's sum [samples, heads, tokens].
+/// The output [samples, tokens, width], and the logarithm of each row's sum [samples, heads,
+/// tokens].
 pub(crate) fn attend(qkv: &Tensor, of: &Attended) -> Result<(Tensor, Tensor)> {
     let s = of.heads;
-    let y = fresh(&[s.samples, s.tokens, s.heads * s.head], qkv.dtype(), qkv)?;
-    let sums = fresh(&[s.samples, s.heads, s.tokens], DType::F32, qkv)?;
+    let y = uninit(&[s.samples, s.tokens, s.heads * s.head], qkv.dtype(), qkv)?;
+    let sums = uninit(&[s.samples, s.heads, s.tokens], DType::F32, qkv)?;
     let lengths = In(of.lengths.unwrap_or(qkv));
     let mut arguments = vec![In(qkv), lengths, Out(&y), Out(&sums)];
     arguments.extend(of.numbers());
     let grid = of.grid(simds(qkv).0);
-    launch(Kernel::of("attend", qkv), grid, &arguments, qkv.device())?;
+    launch(Kernel::typed("attend", qkv), grid, &arguments, qkv.device())?;
     Ok((y, sums))
 }
 
@@ -71,14 +71,14 @@ pub(crate) fn attend_backward(
     dy: &Tensor,
     of: &Attended,
 ) -> Result<Tensor> {
-    let (dqkv, dy) = (fresh(qkv.dims(), qkv.dtype(), qkv)?, alike(dy, qkv)?);
-    let meets = fresh(sums.dims(), DType::F32, qkv)?;
+    let (dqkv, dy) = (uninit(qkv.dims(), qkv.dtype(), qkv)?, alike(dy, qkv)?);
+    let meets = uninit(sums.dims(), DType::F32, qkv)?;
     let (queries, keys) = simds(qkv);
     let lengths = || In(of.lengths.unwrap_or(qkv));
     let mut arguments = vec![In(qkv), lengths(), In(&dy), In(y), In(sums)];
     arguments.extend([Out(&meets), Out(&dqkv)]);
     arguments.extend(of.numbers());
-    let kernel = Kernel::of("attend_queries", qkv);
+    let kernel = Kernel::typed("attend_queries", qkv);
     launch(kernel, of.grid(queries), &arguments, qkv.device())?;
     let mut arguments = vec![
         In(qkv),
@@ -89,7 +89,7 @@ pub(crate) fn attend_backward(
         Out(&dqkv),
     ];
     arguments.extend(of.numbers());
-    let kernel = Kernel::of("attend_keys", qkv);
+    let kernel = Kernel::typed("attend_keys", qkv);
     launch(kernel, of.grid(keys), &arguments, qkv.device())?;
     Ok(dqkv)
 }

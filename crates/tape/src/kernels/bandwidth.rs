@@ -1,47 +1,47 @@
-//! How fast the kernels that only move memory are, beside a copy of the device's own: bytes that must be read and written once, over
-//! the time. Refuses to know which training needs them.
+//! Measures the kernels that only move memory, next to a copy by the device: the bytes that must be
+//! read and written once, divided by the time.
 
 use super::elements::{self, Function};
 use super::images::{self, Groups};
-use super::rows::{self, Seen};
+use super::multi_tensor::{self, AdamNumbers, Moved};
+use super::rows::{self, AttentionMask};
 use super::run_on;
-use super::whole::{self, AdamNumbers, Moved};
+use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
-use crate::parameters::host_tensor;
-use crate::stream::Stream;
+use crate::rng::Rng;
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 
-/// One kernel's reading, or that of a forward or backward pass of several.
+/// The measurement of one kernel, or of a forward or backward pass of several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Kernel.
+    /// Name of the kernel.
     pub name: &'static str,
     /// `f32` or `bf16`.
     pub precision: &'static str,
-    /// Bytes that have to be moved.
+    /// Bytes that must be moved.
     pub bytes: u64,
-    /// Seconds, the median of several.
+    /// Median time of several measurements.
     pub seconds: f64,
 }
 
 impl Reading {
-    /// Bytes a second.
+    /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds
     }
 }
 
-/// Rows and columns: 256 MiB in f32, several times what a cache holds.
+/// Rows and columns: 256 MiB in f32, several times the size of a cache.
 const ROWS: usize = 1 << 16;
 const COLUMNS: usize = 1 << 10;
-/// Tokens of a head whose weights are as many.
+/// Tokens of a head with as many weights.
 const TOKENS: usize = 512;
-/// Launches of a measurement, and measurements.
+/// Launches per measurement, and number of measurements.
 const LAUNCHES: usize = 4;
 const TRIES: usize = 7;
 
-/// Measures every kernel that only moves memory. The first reading of a precision is the copy.
+/// Measures every kernel that only moves memory. The first reading of each precision is the copy.
 ///
 /// # Errors
 /// There are no kernels for this device.
@@ -76,9 +76,10 @@ pub fn measure(device: &Device) -> Result<Vec<Reading>> {
 
 type Note<'a> = dyn FnMut(&'static str, f64, &dyn Fn() -> Result<()>) -> Result<()> + 'a;
 
-/// Values of a short stream again and again: no kernel's time depends on them, but zeros would flatter it.
+/// Repeats the values of a short random stream: the time of no kernel depends on them, except that
+/// zeros would be faster.
 fn drawn(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-    let stream = Stream::new(3);
+    let stream = Rng::new(3);
     let some: Vec<f64> = (0..4093).map(|i| stream.uniform(i) * 2.0 - 1.0).collect();
     let count = shape.iter().product();
     let values = some.iter().copied().cycle().take(count).collect();
@@ -125,7 +126,7 @@ fn by_element(x: &Tensor, note: &mut Note) -> Result<()> {
         elements::bias_gelu_backward(&y, &bias, &dy)
     })?;
     note("add", 3.0, &|| elements::add_to(&y, x))?;
-    let streams: Vec<Stream> = (0..ROWS as u64).map(Stream::new).collect();
+    let streams: Vec<Rng> = (0..ROWS as u64).map(Rng::new).collect();
     let words = elements::words(&streams, x)?;
     note("dropout", 2.0, &|| {
         elements::drop_by(x, &words, 0.1, 1.1).map(drop)
@@ -143,7 +144,7 @@ fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
     })?;
     note("column sums", 1.0, &|| rows::column_sums(x).map(drop))?;
     let squares = x.copy()?.reshape(((), TOKENS, TOKENS))?;
-    let seen = Seen {
+    let seen = AttentionMask {
         scale: 0.125,
         queries: (TOKENS, 0),
         keys: TOKENS,
@@ -194,17 +195,19 @@ fn of_many(x: &Tensor, note: &mut Note) -> Result<()> {
         root: 1.0,
         epsilon: 1e-8,
     };
-    note("adamw", 7.0, &|| whole::adamw(&[moved()], &numbers))?;
-    note("sgd", 5.0, &|| whole::sgd(&[moved()], 1e-3, 0.9, 1.0))?;
-    note("accumulate", 3.0, &|| whole::accumulate(&[(&p, x)]))?;
+    note("adamw", 7.0, &|| multi_tensor::adamw(&[moved()], &numbers))?;
+    note("sgd", 5.0, &|| {
+        multi_tensor::sgd(&[moved()], 1e-3, 0.9, 1.0)
+    })?;
+    note("accumulate", 3.0, &|| multi_tensor::accumulate(&[(&p, x)]))?;
     let all = [x.clone()];
     note("norm of gradients", 1.0, &|| {
-        whole::square_sums(&all).map(drop)
+        multi_tensor::square_sums(&all).map(drop)
     })?;
     let scores = x.copy()?;
     let targets = Tensor::new(vec![1u32; ROWS], x.device())?;
     note("cross-entropy", 2.0, &|| {
-        whole::cross_entropy_of(&scores, &targets, (1.0, 0.0)).map(drop)
+        multi_tensor::cross_entropy_of(&scores, &targets, (1.0, 0.0)).map(drop)
     })?;
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Products by cuBLAS on candle's own handle and stream, or on tensor cores where that pays. cuBLAS stores by columns: a product by rows is the other way round,
-//! `cᵀ = bᵀ aᵀ`.
+//! Matrix products by cuBLAS on candle's own handle and stream, or on tensor cores if that is
+//! faster. cuBLAS is column-major, so a row-major product is computed as `cᵀ = bᵀ aᵀ`.
 
-use super::fresh as new_tensor;
 use super::tensor_cores;
 use super::tiling::{Side, Work};
+use super::uninit;
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::cublas::result::{gemm_ex, gemm_strided_batched_ex};
 use candle_core::cuda_backend::cudarc::cublas::sys;
@@ -16,9 +16,9 @@ use std::ffi::c_void;
 struct Operand {
     address: u64,
     kind: sys::cudaDataType,
-    /// Elements between two rows, or two columns where it is turned.
+    /// Elements between two rows, or between two columns if transposed.
     step: i32,
-    /// Stored by columns.
+    /// Column-major.
     turned: bool,
     /// Elements between two matrices of a batch.
     stride: i64,
@@ -46,7 +46,7 @@ fn refused(tensor: &Tensor) -> TapeError {
     ))
 }
 
-/// Where a tensor's first element stands, what its elements are, and the device that it is on.
+/// The address, element type and device of a tensor.
 pub(super) fn place(tensor: &Tensor) -> Result<(u64, sys::cudaDataType, CudaDevice)> {
     let (guard, layout) = tensor.storage_and_layout();
     let Storage::Cuda(storage) = &*guard else {
@@ -69,7 +69,7 @@ pub(super) fn place(tensor: &Tensor) -> Result<(u64, sys::cudaDataType, CudaDevi
     Ok((address, kind, storage.device.clone()))
 }
 
-/// The operand, and the device that it is on.
+/// The operand and its device.
 fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
     let (address, kind, device) = place(tensor)?;
     let layout = tensor.layout();
@@ -94,16 +94,16 @@ fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
     Ok((operand, device))
 }
 
-/// `a b` in new memory.
-pub(super) fn fresh(a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
+/// `a b` in a new tensor.
+pub(super) fn product(a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
     let columns = b.dim(candle_core::D::Minus1)?;
     let shape = [&a.dims()[..a.dims().len() - 1], &[columns]].concat();
-    let c = new_tensor(&shape, dtype, a)?;
+    let c = uninit(&shape, dtype, a)?;
     multiply(a, b, &c, 0.0)?;
     Ok(c)
 }
 
-/// `c = a b + keep c`, all matrices or all batches of them.
+/// `c = a b + keep c`, for matrices or for batches of them.
 pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<()> {
     let rank = a.dims().len();
     let (m, k, n) = (a.dims()[rank - 2], a.dims()[rank - 1], b.dims()[rank - 1]);
@@ -132,15 +132,19 @@ pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<
             return Ok(());
         }
     }
-    let turn = |operand: &Operand| match operand.turned {
-        true => sys::cublasOperation_t::CUBLAS_OP_T,
-        false => sys::cublasOperation_t::CUBLAS_OP_N,
+    let turn = |operand: &Operand| {
+        if operand.turned {
+            sys::cublasOperation_t::CUBLAS_OP_T
+        } else {
+            sys::cublasOperation_t::CUBLAS_OP_N
+        }
     };
     let (one, blas) = (1f32, device.cublas_handle());
     let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
     let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
     let how = sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
-    // SAFETY: addresses, sizes and steps are those of live tensors on the handle's own stream, in whose order memory is freed.
+    // SAFETY: addresses, sizes and strides are those of live tensors on the handle's own stream, in
+    // whose order memory is freed.
     unsafe {
         match batch {
             1 => gemm_ex(

@@ -1,6 +1,7 @@
-//! Kernels on CUDA: compiled by NVRTC once a process, loaded once a device, launched on candle's own stream.
+//! Kernels on CUDA: compiled by NVRTC once per process, loaded once per device, launched on
+//! candle's own stream.
 
-use super::{Argument, Grid, Kernel, Module, Seven, expect_contiguous, source};
+use super::{Argument, Grid, Kernel, Module, TensorBatch, expect_contiguous, source};
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::driver::{
     CudaSlice, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
@@ -16,22 +17,22 @@ use std::sync::{Mutex, PoisonError};
 type Function = Rc<candle_core::cuda_backend::cudarc::driver::CudaFunction>;
 
 thread_local! {
-    /// One thread uses a device.
+    /// A device is used by one thread.
     static FUNCTIONS: RefCell<HashMap<(DeviceId, Kernel), Function>> = RefCell::default();
 }
 
-/// Compiled texts.
+/// Compiled sources.
 static COMPILED: Mutex<Option<HashMap<Module, String>>> = Mutex::new(None);
 
-// SAFETY: plain numbers, laid out as the kernels' own struct.
-unsafe impl DeviceRepr for Seven {}
+// SAFETY: plain numbers in the layout of the kernels' struct.
+unsafe impl DeviceRepr for TensorBatch {}
 
 /// An argument as the driver reads it.
 enum Word {
     Address(u64),
     Count(u32),
     Number(f32),
-    Seven(Seven),
+    TensorBatch(TensorBatch),
 }
 
 /// Runs a kernel.
@@ -53,7 +54,7 @@ pub(super) fn launch(
             Word::Address(address) => builder.arg(address),
             Word::Count(count) => builder.arg(count),
             Word::Number(number) => builder.arg(number),
-            Word::Seven(seven) => builder.arg(seven),
+            Word::TensorBatch(batch) => builder.arg(batch),
         };
     }
     let config = LaunchConfig {
@@ -61,8 +62,9 @@ pub(super) fn launch(
         block_dim: (32 * grid.simds as u32, 1, 1),
         shared_mem_bytes: 0,
     };
-    // SAFETY: arguments are in the kernel's order and type, and stay inside their tensors: `rows`, `elements`, `images` and
-    // `whole` call it, and their tests run every kernel. The stream is the only one; memory is freed in its order.
+    // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors: only
+    // `rows`, `elements`, `images`, `attention` and `multi_tensor` call this, and their tests run
+    // every kernel. There is only one stream, and memory is freed in its order.
     unsafe { builder.launch(config) }.map_err(driver)?;
     Ok(())
 }
@@ -76,11 +78,11 @@ fn word(kernel: Kernel, argument: &Argument) -> Result<Word> {
         Argument::In(tensor) | Argument::Out(tensor) => Word::Address(address(kernel, tensor)?),
         Argument::Count(count) => Word::Count(*count as u32),
         Argument::Number(number) => Word::Number(*number as f32),
-        Argument::Seven(seven) => Word::Seven(**seven),
+        Argument::TensorBatch(batch) => Word::TensorBatch(**batch),
     })
 }
 
-/// Where a tensor's first element stands in the device's memory.
+/// The device address of a tensor's first element.
 fn address(kernel: Kernel, tensor: &Tensor) -> Result<u64> {
     let (guard, layout) = tensor.storage_and_layout();
     let start = expect_contiguous(kernel, layout)?;
@@ -131,7 +133,7 @@ fn function(kernel: Kernel, device: &CudaDevice) -> Result<Function> {
     Ok(function)
 }
 
-/// PTX of a module for the device's own architecture.
+/// The PTX of a module for the architecture of the device.
 fn compile(module: Module, device: &CudaDevice) -> Result<String> {
     use candle_core::cuda_backend::cudarc::driver::sys::CUdevice_attribute as Attribute;
     let stream = device.cuda_stream();
@@ -141,7 +143,8 @@ fn compile(module: Module, device: &CudaDevice) -> Result<String> {
     let options = CompileOptions {
         options: vec![
             format!("--gpu-architecture=compute_{major}{minor}"),
-            // Three groups of four simdgroups on a multiprocessor of 64 Ki registers: attention wants more than that.
+            // Three groups of four simdgroups on a multiprocessor with 64 Ki registers; attention
+            // would use more.
             "--maxrregcount=168".to_owned(),
         ],
         ..Default::default()

@@ -1,21 +1,22 @@
-//! Kernels element by element: activations, biases, sums in place, axes moved about. Inputs are contiguous.
+//! Elementwise kernels: activations, biases, in-place sums, reordered axes. Inputs must be
+//! contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, single};
+use super::{Argument, Grid, Kernel, alike, launch, single, uninit, uninit_like};
 use crate::error::Result;
-use crate::stream::{Stream, share_of_u32};
+use crate::rng::{Rng, share_of_u32};
 use candle_core::Tensor;
 
-/// A function of one number.
+/// A pointwise function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Function {
-    /// The tangent form.
+    /// The tanh form.
     Gelu,
-    /// By the normal distribution.
+    /// The exact form.
     GeluExact,
     /// `x sigmoid(x)`.
     Silu,
-    /// `max(x, 0)`; its derivative is read from the output.
+    /// `max(x, 0)`; its derivative is computed from the output.
     Relu,
 }
 
@@ -30,58 +31,59 @@ impl Function {
     }
 }
 
-/// Whether a kernel may read four numbers as one word: `size` is a multiple of 4, and so is the place where each tensor begins.
+/// True if a kernel may read four elements as one word: `size` is a multiple of 4, and every tensor
+/// begins at such an offset.
 pub(super) fn by_four(tensors: &[&Tensor], size: usize) -> bool {
     let whole = |t: &&Tensor| t.layout().start_offset().is_multiple_of(4);
     size.is_multiple_of(4) && tensors.iter().all(whole)
 }
 
-/// The same as a kernel hears it: 1 or 0.
+/// [`by_four`] as an argument: 1 or 0.
 pub(super) fn fours<'a>(tensors: &[&Tensor], size: usize) -> Argument<'a> {
     Count(usize::from(by_four(tensors, size)))
 }
 
-/// The function of every number.
+/// Applies the function to every element.
 pub(crate) fn apply(function: Function, x: &Tensor) -> Result<Tensor> {
-    let (y, n) = (fresh_like(x)?, x.elem_count());
-    let kernel = Kernel::of(function.names().0, x);
+    let (y, n) = (uninit_like(x)?, x.elem_count());
+    let kernel = Kernel::typed(function.names().0, x);
     let arguments = [In(x), Out(&y), Count(n), fours(&[x], n)];
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }
 
-/// `dy` times the derivative at what was kept: the input, or ReLU's output.
+/// `dy` times the derivative, from the saved tensor: the input, or the output of a ReLU.
 pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    let (dx, dy, n) = (fresh_like(kept)?, alike(dy, kept)?, kept.elem_count());
-    let kernel = Kernel::of(function.names().1, kept);
+    let (dx, dy, n) = (uninit_like(kept)?, alike(dy, kept)?, kept.elem_count());
+    let kernel = Kernel::typed(function.names().1, kept);
     let fours = fours(&[kept, &dy], n);
     let arguments = [In(kept), In(&dy), Out(&dx), Count(n), fours];
     launch(kernel, Grid::elements(n), &arguments, kept.device())?;
     Ok(dx)
 }
 
-/// `gelu(x + a)` of rows as wide as `a`.
+/// `gelu(x + a)` for rows with the width of `a`.
 pub(crate) fn bias_gelu(x: &Tensor, a: &Tensor) -> Result<Tensor> {
-    let (a, h, n) = (single(a)?, fresh_like(x)?, x.elem_count());
+    let (a, h, n) = (single(a)?, uninit_like(x)?, x.elem_count());
     let (size, width) = (Count(n), Count(a.elem_count()));
     let fours = fours(&[x, &a], a.elem_count());
     let arguments = [In(x), In(&a), Out(&h), size, width, fours];
-    let kernel = Kernel::of("bias_gelu", x);
+    let kernel = Kernel::typed("bias_gelu", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(h)
 }
 
-/// Turns `x` into `dx` and `dh` into `h` where they stand.
+/// Turns `x` into `dx` and `dh` into `h`, in place.
 pub(crate) fn bias_gelu_backward(x: &Tensor, a: &Tensor, dh: &Tensor) -> Result<()> {
     let (a, n) = (single(a)?, x.elem_count());
     let (size, width) = (Count(n), Count(a.elem_count()));
     let fours = fours(&[x, &a, dh], a.elem_count());
     let arguments = [Out(x), In(&a), Out(dh), size, width, fours];
-    let kernel = Kernel::of("bias_gelu_backward", x);
+    let kernel = Kernel::typed("bias_gelu_backward", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())
 }
 
-/// Adds a bias to each row of `y`, and what is as large as `y`, in place.
+/// Adds a bias to each row of `y`, and a residual of the shape of `y`, in place.
 pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> Result<()> {
     let (b, n) = (single(bias)?, y.elem_count());
     let (size, width) = (Count(n), Count(b.elem_count()));
@@ -90,7 +92,7 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
             let fours = fours(&[y, &b], b.elem_count());
             let arguments = [Out(y), In(&b), size, width, fours];
             launch(
-                Kernel::of("bias", y),
+                Kernel::typed("bias", y),
                 Grid::elements(n),
                 &arguments,
                 y.device(),
@@ -99,7 +101,7 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
         Some(residual) => {
             let fours = fours(&[y, &b, residual], b.elem_count());
             let arguments = [Out(y), In(&b), In(residual), size, width, fours];
-            let kernel = Kernel::of("bias_residual", y);
+            let kernel = Kernel::typed("bias_residual", y);
             launch(kernel, Grid::elements(n), &arguments, y.device())
         }
     }
@@ -109,40 +111,40 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
 pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
     let (p, y, n) = (
         p.to_dtype(x.dtype())?.contiguous()?,
-        fresh_like(x)?,
+        uninit_like(x)?,
         x.elem_count(),
     );
     let arguments = [In(x), In(&p), Out(&y), Count(n), Count(p.elem_count())];
-    let kernel = Kernel::of("repeated", x);
+    let kernel = Kernel::typed("repeated", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }
 
-/// `sum += other` of one type, in place.
+/// `sum += other`, both of one type, in place.
 pub(crate) fn add_to(sum: &Tensor, other: &Tensor) -> Result<()> {
     let n = sum.elem_count();
     let arguments = [Out(sum), In(other), Count(n), fours(&[sum, other], n)];
-    let kernel = Kernel::of("add_to", sum);
+    let kernel = Kernel::typed("add_to", sum);
     launch(kernel, Grid::elements(n), &arguments, sum.device())
 }
 
-/// Sizes of heads.
+/// Sizes of attention heads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
-    /// Samples.
+    /// Number of samples.
     pub samples: usize,
-    /// Tokens of a sample.
+    /// Tokens per sample.
     pub tokens: usize,
-    /// Heads of a token.
+    /// Heads per token.
     pub heads: usize,
     /// Width of a head.
     pub head: usize,
 }
 
-/// [samples, tokens, parts heads head] to `parts` times [samples heads, tokens, head].
+/// Splits [samples, tokens, parts heads head] into `parts` tensors [samples heads, tokens, head].
 pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tensor>> {
     let shape = [parts, s.samples * s.heads, s.tokens, s.head];
-    let (y, rows) = (fresh(&shape, x.dtype(), x)?, s.samples * s.tokens);
+    let (y, rows) = (uninit(&shape, x.dtype(), x)?, s.samples * s.tokens);
     let arguments = [
         In(x),
         Out(&y),
@@ -153,12 +155,13 @@ pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tens
         Count(s.head),
         Count(s.samples),
     ];
-    let kernel = Kernel::of("split_heads", x);
+    let kernel = Kernel::typed("split_heads", x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     (0..parts).map(|i| Ok(y.get(i)?)).collect()
 }
 
-/// The other way: one part [samples heads, tokens, head], or three, into `x` [samples, tokens, parts heads head].
+/// Joins one or three parts [samples heads, tokens, head] into `x` [samples, tokens, parts heads
+/// head].
 pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> {
     let first = parts[0];
     let at = |i: usize| In(parts.get(i).copied().unwrap_or(first));
@@ -174,16 +177,16 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> 
         Count(s.heads),
         Count(s.head),
     ];
-    let kernel = Kernel::of("join_heads", first);
+    let kernel = Kernel::typed("join_heads", first);
     launch(kernel, Grid::rows(rows), &arguments, first.device())
 }
 
-/// Numbers of a row that a simdgroup works where rows are long and few.
+/// Elements per simdgroup for long rows.
 pub(super) const PART: usize = 512;
 
-/// [a, b, p] to [b, a, p].
+/// Reorders [a, b, p] to [b, a, p].
 pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
-    let y = fresh(&[b, a, p], x.dtype(), x)?;
+    let y = uninit(&[b, a, p], x.dtype(), x)?;
     let parts = p.div_ceil(PART).max(1);
     let fours = fours(&[x], p);
     let arguments = [
@@ -195,28 +198,29 @@ pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
         Count(parts),
         fours,
     ];
-    let kernel = Kernel::of("swap_axes", x);
+    let kernel = Kernel::typed("swap_axes", x);
     launch(kernel, Grid::rows(a * b * parts), &arguments, x.device())?;
     Ok(y)
 }
 
-/// Streams as words for a device: two a stream, the low one first.
-pub(super) fn words(streams: &[Stream], x: &Tensor) -> Result<Tensor> {
+/// Streams as words for a device: two per stream, the low one first.
+pub(super) fn words(streams: &[Rng], x: &Tensor) -> Result<Tensor> {
     let words = streams.iter().map(|stream| stream.state());
     let words: Vec<u32> = words.flat_map(|s| [s as u32, (s >> 32) as u32]).collect();
     Ok(Tensor::new(words, x.device())?)
 }
 
-/// Zeroes what the streams of the rows of `x` draw below `fraction`; the others times `kept`.
-pub(crate) fn dropout(x: &Tensor, streams: &[Stream], fraction: f64, kept: f64) -> Result<Tensor> {
+/// Zeroes the elements for which the stream of their row draws below `fraction`; multiplies the
+/// others by `kept`.
+pub(crate) fn dropout(x: &Tensor, streams: &[Rng], fraction: f64, kept: f64) -> Result<Tensor> {
     drop_by(x, &words(streams, x)?, fraction, kept)
 }
 
-/// As [`dropout`], by streams that are on the device.
+/// [`dropout`] with streams that are on the device already.
 pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> Result<Tensor> {
-    let (y, n) = (fresh_like(x)?, x.elem_count());
+    let (y, n) = (uninit_like(x)?, x.elem_count());
     let width = n / (words.elem_count() / 2).max(1);
-    // Words of four that a thread works, 0 where there are none: what it works out for the first serves the second too.
+    // Words of four per thread, or 0: the work for the first word is reused for the second.
     let words_a_thread = match by_four(&[x], width) {
         true if width.is_multiple_of(8) => 2,
         whole => usize::from(whole),
@@ -235,6 +239,6 @@ pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> R
         2 => Grid::groups(n.div_ceil(2048), 8),
         _ => Grid::elements(n),
     };
-    launch(Kernel::of("dropout", x), grid, &arguments, x.device())?;
+    launch(Kernel::typed("dropout", x), grid, &arguments, x.device())?;
     Ok(y)
 }

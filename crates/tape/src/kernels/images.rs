@@ -1,9 +1,10 @@
-//! Kernels over images [samples, channels, height, width]: group norm, columns of convolutions, max pooling. Inputs are contiguous.
+//! Kernels over images [samples, channels, height, width]: group norm, columns of convolutions,
+//! pooling. Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::elements::{PART, fours};
-use super::{Argument, Grid, Kernel, alike, fresh, fresh_like, launch, rows, single};
-use crate::cpu::columns::Window;
+use super::{Argument, Grid, Kernel, alike, launch, rows, single, uninit, uninit_like};
+use crate::cpu::im2col::Window;
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
@@ -12,9 +13,9 @@ use candle_core::{DType, Tensor};
 pub(crate) struct Groups {
     /// Channels.
     pub channels: usize,
-    /// Pixels of a channel.
+    /// Pixels per channel.
     pub pixels: usize,
-    /// Channels of a group.
+    /// Channels per group.
     pub each: usize,
     /// Activation: 0 none, 1 ReLU, 2 GELU.
     pub function: usize,
@@ -31,28 +32,34 @@ impl Groups {
     }
 }
 
-/// Simdgroups that work one row of `size`.
+/// Simdgroups per row of `size` elements.
 fn simds(size: usize) -> usize {
     size.div_ceil(128).clamp(1, 8)
 }
 
-/// Simdgroups that work one row of `size`, four numbers a lane at a time where that can be.
+/// Simdgroups per row of `size` elements, with four elements per lane if possible.
 fn simds_by_four(size: usize) -> usize {
-    match size.is_multiple_of(4) {
-        true => size.div_ceil(512).clamp(1, 8),
-        false => simds(size),
+    if size.is_multiple_of(4) {
+        size.div_ceil(512).clamp(1, 8)
+    } else {
+        simds(size)
     }
 }
 
-/// Mean and `r` of each group, [samples, groups, 2] in f32.
+/// The mean and `r` of each group, [samples, groups, 2] in f32.
 pub(crate) fn group_moments(x: &Tensor, s: Groups, epsilon: f64) -> Result<Tensor> {
     let size = s.each * s.pixels;
     let groups = s.channels / s.each;
-    let moments = fresh(&[x.dim(0)?, groups, 2], DType::F32, x)?;
+    let moments = uninit(&[x.dim(0)?, groups, 2], DType::F32, x)?;
     let grid = Grid::groups(x.dim(0)? * groups, simds_by_four(size));
     let fours = fours(&[x], size);
     let arguments = [In(x), Out(&moments), Count(size), Number(epsilon), fours];
-    launch(Kernel::of("group_moments", x), grid, &arguments, x.device())?;
+    launch(
+        Kernel::typed("group_moments", x),
+        grid,
+        &arguments,
+        x.device(),
+    )?;
     Ok(moments)
 }
 
@@ -63,17 +70,17 @@ pub(crate) fn group_norm(
     (weight, bias): (&Tensor, &Tensor),
     s: Groups,
 ) -> Result<Tensor> {
-    let (w, b, y) = (single(weight)?, single(bias)?, fresh_like(x)?);
+    let (w, b, y) = (single(weight)?, single(bias)?, uninit_like(x)?);
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), Out(&y)];
     arguments.extend(s.counts());
     arguments.push(fours(&[x], s.pixels));
-    let kernel = Kernel::of("group_norm", x);
+    let kernel = Kernel::typed("group_norm", x);
     let grid = Grid::groups(x.dim(0)? * s.channels, simds_by_four(s.pixels));
     launch(kernel, grid, &arguments, x.device())?;
     Ok(y)
 }
 
-/// `dx`; `dw` and `db` in f32.
+/// `dx`, and `dw` and `db` in f32.
 pub(crate) fn group_norm_backward(
     x: &Tensor,
     moments: &Tensor,
@@ -83,15 +90,15 @@ pub(crate) fn group_norm_backward(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let (w, b, dy) = (single(weight)?, single(bias)?, &alike(dy, x)?);
     let samples = x.dim(0)?;
-    let sums = fresh(&[samples, 2 * s.channels], DType::F32, x)?;
+    let sums = uninit(&[samples, 2 * s.channels], DType::F32, x)?;
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), Out(&sums)];
     arguments.extend(s.counts());
     arguments.push(fours(&[x, dy], s.pixels));
     let grid = Grid::groups(samples * s.channels, simds_by_four(s.pixels));
-    let kernel = Kernel::of("group_norm_sums", x);
+    let kernel = Kernel::typed("group_norm_sums", x);
     launch(kernel, grid, &arguments, x.device())?;
     let groups = samples * s.channels / s.each;
-    let means = fresh(&[groups, 2], DType::F32, x)?;
+    let means = uninit(&[groups, 2], DType::F32, x)?;
     let arguments = [
         In(&sums),
         In(&w),
@@ -101,14 +108,14 @@ pub(crate) fn group_norm_backward(
         Count(s.each),
         Number((s.each * s.pixels) as f64),
     ];
-    let kernel = Kernel::whole("group_means");
+    let kernel = Kernel::single("group_means");
     launch(kernel, Grid::elements(groups), &arguments, x.device())?;
-    let dx = fresh_like(x)?;
+    let dx = uninit_like(x)?;
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), In(&means)];
     arguments.push(Out(&dx));
     arguments.extend(s.counts());
     arguments.push(fours(&[x, dy], s.pixels));
-    let kernel = Kernel::of("group_norm_backward", x);
+    let kernel = Kernel::typed("group_norm_backward", x);
     launch(kernel, grid, &arguments, x.device())?;
     let sums = rows::column_sums(&sums)?;
     let (dw, db) = (
@@ -135,16 +142,16 @@ fn walk<'a>(rows: usize, samples: usize, w: &Window) -> [Argument<'a>; 11] {
     ]
 }
 
-/// Columns [channels kernel kernel, samples pixels] of `x`, one group's.
+/// The columns [channels kernel kernel, samples pixels] of `x`, for one group.
 pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
     let samples = x.dim(0)?;
-    let columns = fresh(&[window.rows(), samples * window.pixels()], x.dtype(), x)?;
+    let columns = uninit(&[window.rows(), samples * window.pixels()], x.dtype(), x)?;
     let rows = window.rows() * samples;
     let mut arguments = vec![In(x), Out(&columns)];
     arguments.extend(walk(rows, samples, window));
     let parts = window.pixels().div_ceil(PART).max(1);
     arguments.push(Count(parts));
-    let kernel = Kernel::of("image_to_columns", x);
+    let kernel = Kernel::typed("image_to_columns", x);
     launch(kernel, Grid::rows(rows * parts), &arguments, x.device())?;
     Ok(columns)
 }
@@ -152,17 +159,17 @@ pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
 /// The transpose of [`columns`]: [samples, channels, height, width].
 pub(crate) fn image(columns: &Tensor, samples: usize, window: &Window) -> Result<Tensor> {
     let shape = [samples, window.channels, window.height, window.width];
-    let x = fresh(&shape, columns.dtype(), columns)?;
+    let x = uninit(&shape, columns.dtype(), columns)?;
     let planes = samples * window.channels;
     let mut arguments = vec![In(columns), Out(&x)];
     arguments.extend(walk(planes, samples, window));
-    let kernel = Kernel::of("columns_to_image", columns);
+    let kernel = Kernel::typed("columns_to_image", columns);
     let grid = Grid::groups(planes, simds(window.height * window.width));
     launch(kernel, grid, &arguments, columns.device())?;
     Ok(x)
 }
 
-/// Sizes of a pooling: input and output height and width, kernel, stride, padding.
+/// Sizes of a pooling.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pool {
     /// Input height and width.
@@ -173,7 +180,7 @@ pub(crate) struct Pool {
     pub kernel: usize,
     /// Pixels between two positions.
     pub stride: usize,
-    /// Border.
+    /// Border in pixels.
     pub padding: usize,
 }
 
@@ -192,14 +199,14 @@ impl Pool {
     }
 }
 
-/// The largest of each window and its place in it, one byte each.
+/// The largest value of each window, and its place in the window as one byte.
 pub(crate) fn max_pool(x: &Tensor, shape: &[usize], pool: Pool) -> Result<(Tensor, Tensor)> {
-    let y = fresh(shape, x.dtype(), x)?;
-    let places = fresh(shape, DType::U8, x)?;
+    let y = uninit(shape, x.dtype(), x)?;
+    let places = uninit(shape, DType::U8, x)?;
     let n = y.elem_count();
     let mut arguments = vec![In(x), Out(&y), Out(&places)];
     arguments.extend(pool.counts(n));
-    let kernel = Kernel::of("max_pool", x);
+    let kernel = Kernel::typed("max_pool", x);
     launch(kernel, Grid::elements(n), &arguments, x.device())?;
     Ok((y, places))
 }
@@ -211,11 +218,11 @@ pub(crate) fn max_pool_backward(
     shape: &[usize],
     pool: Pool,
 ) -> Result<Tensor> {
-    let dx = fresh(shape, dy.dtype(), dy)?;
+    let dx = uninit(shape, dy.dtype(), dy)?;
     let n = dx.elem_count();
     let mut arguments = vec![In(dy), In(places), Out(&dx)];
     arguments.extend(pool.counts(n));
-    let kernel = Kernel::of("max_pool_backward", dy);
+    let kernel = Kernel::typed("max_pool_backward", dy);
     launch(kernel, Grid::elements(n), &arguments, dy.device())?;
     Ok(dx)
 }
@@ -226,7 +233,7 @@ fn averaged(
     size: (usize, usize),
     (pool, inside): (Pool, bool),
 ) -> Result<Tensor> {
-    let to = fresh(
+    let to = uninit(
         &[from.dim(0)?, from.dim(1)?, size.0, size.1],
         from.dtype(),
         from,
@@ -236,7 +243,7 @@ fn averaged(
     arguments.extend(pool.counts(n));
     arguments.push(Count(usize::from(inside)));
     launch(
-        Kernel::of(name, from),
+        Kernel::typed(name, from),
         Grid::elements(n),
         &arguments,
         from.device(),
@@ -244,17 +251,18 @@ fn averaged(
     Ok(to)
 }
 
-/// The mean of each window of `x` [samples, channels, height, width]: of the pixels `inside` the image, or of all places.
+/// The mean of each window of `x` [samples, channels, height, width], over the pixels inside the
+/// image or over all places.
 pub(crate) fn avg_pool(x: &Tensor, pool: Pool, inside: bool) -> Result<Tensor> {
     averaged("avg_pool", x, pool.output, (pool, inside))
 }
 
-/// Each pixel gets its share of the windows that saw it.
+/// Each pixel gets its share of the gradient of the windows that contain it.
 pub(crate) fn avg_pool_backward(dy: &Tensor, pool: Pool, inside: bool) -> Result<Tensor> {
     averaged("avg_pool_backward", dy, pool.input, (pool, inside))
 }
 
-/// Sizes of a convolution in groups: of one group's channels, and of all outputs.
+/// Sizes of a convolution with groups: the channels of one group, and all outputs.
 fn grouped_counts<'a>(first: usize, outs: usize, w: &Window) -> [Argument<'a>; 12] {
     let (height, width) = w.out();
     [
@@ -273,15 +281,15 @@ fn grouped_counts<'a>(first: usize, outs: usize, w: &Window) -> [Argument<'a>; 1
     ]
 }
 
-/// Convolution in groups, without columns: [samples, outs, height, width].
+/// Convolution with groups, without columns: [samples, outs, height, width].
 pub(crate) fn grouped(x: &Tensor, weight: &Tensor, window: &Window) -> Result<Tensor> {
     let (w, outs, (height, width)) = (alike(weight, x)?, weight.dim(0)?, window.out());
-    let y = fresh(&[x.dim(0)?, outs, height, width], x.dtype(), x)?;
+    let y = uninit(&[x.dim(0)?, outs, height, width], x.dtype(), x)?;
     let n = y.elem_count();
     let mut arguments = vec![In(x), In(&w), Out(&y)];
     arguments.extend(grouped_counts(n, outs, window));
     launch(
-        Kernel::of("grouped", x),
+        Kernel::typed("grouped", x),
         Grid::elements(n),
         &arguments,
         x.device(),
@@ -289,29 +297,29 @@ pub(crate) fn grouped(x: &Tensor, weight: &Tensor, window: &Window) -> Result<Te
     Ok(y)
 }
 
-/// Its input gradient.
+/// The input gradient of [`grouped`].
 pub(crate) fn grouped_input(dy: &Tensor, weight: &Tensor, window: &Window) -> Result<Tensor> {
     let (w, channels) = (alike(weight, dy)?, window.channels * window.groups);
     let shape = [dy.dim(0)?, channels, window.height, window.width];
-    let dx = fresh(&shape, dy.dtype(), dy)?;
+    let dx = uninit(&shape, dy.dtype(), dy)?;
     let n = dx.elem_count();
     let mut arguments = vec![In(dy), In(&w), Out(&dx)];
     arguments.extend(grouped_counts(n, dy.dim(1)?, window));
-    let kernel = Kernel::of("grouped_input", dy);
+    let kernel = Kernel::typed("grouped_input", dy);
     launch(kernel, Grid::elements(n), &arguments, dy.device())?;
     Ok(dx)
 }
 
-/// Its weight gradient [outs, a group's channels, kernel, kernel], f32.
+/// The weight gradient of [`grouped`], [outs, channels of a group, kernel, kernel] in f32.
 pub(crate) fn grouped_weight(x: &Tensor, dy: &Tensor, window: &Window) -> Result<Tensor> {
     let (dy, samples, outs) = (alike(dy, x)?, x.dim(0)?, dy.dim(1)?);
     let shape = [outs, window.channels, window.kernel.0, window.kernel.1];
-    let dw = fresh(&shape, DType::F32, x)?;
+    let dw = uninit(&shape, DType::F32, x)?;
     let mut arguments = vec![In(x), In(&dy), Out(&dw)];
     arguments.extend(grouped_counts(samples, outs, window));
     let grid = Grid::groups(outs * window.rows(), simds(samples * window.pixels()));
     launch(
-        Kernel::of("grouped_weight", x),
+        Kernel::typed("grouped_weight", x),
         grid,
         &arguments,
         x.device(),

@@ -1,8 +1,9 @@
-//! Kernels on Metal: compiled from their text once a process, encoded into candle's own command buffers. Buffers go by
-//! `set_input_buffer` and `set_output_buffer`, which feed candle's tracking of hazards: the buffers themselves are untracked.
-//! Outputs lie in a pool of our own, whose classes are finer than the powers of two of candle's.
+//! Kernels on Metal: compiled from source once per process and encoded into candle's own command
+//! buffers. Buffers are bound with `set_input_buffer` and `set_output_buffer`, so that candle
+//! tracks hazards; the buffers themselves are untracked. Outputs come from our own pool, with finer
+//! size classes than candle's powers of two.
 
-use super::pool::Pool;
+use super::buffer_pool::BufferPool;
 use super::{Argument, Grid, Kernel, Module, expect_contiguous, source};
 use crate::error::{Result, TapeError};
 use candle_core::metal_backend::{DeviceId, MetalDevice};
@@ -14,15 +15,15 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 thread_local! {
-    /// One thread uses a device.
+    /// A device is used by one thread.
     static LIBRARIES: RefCell<HashMap<(DeviceId, Module), Library>> = RefCell::default();
     static PIPELINES: RefCell<HashMap<(DeviceId, Kernel), ComputePipeline>> = RefCell::default();
-    static POOLS: RefCell<HashMap<DeviceId, Pool<Buffer>>> = RefCell::default();
+    static POOLS: RefCell<HashMap<DeviceId, BufferPool<Buffer>>> = RefCell::default();
 }
 
-/// A tensor whose numbers are whatever its memory held. Where the device refuses the memory, what the pool holds and nobody uses goes
-/// first.
-pub(super) fn fresh(shape: &[usize], dtype: DType, device: &MetalDevice) -> Result<Tensor> {
+/// An uninitialized tensor. If the device has too little memory, the unused buffers of the pool are
+/// freed first.
+pub(super) fn uninit(shape: &[usize], dtype: DType, device: &MetalDevice) -> Result<Tensor> {
     let count = shape.iter().product::<usize>();
     let bytes = count * dtype.size_in_bytes();
     let take = || {
@@ -46,11 +47,12 @@ pub(super) fn fresh(shape: &[usize], dtype: DType, device: &MetalDevice) -> Resu
     ))
 }
 
-/// Gives back what the pool holds and no tensor uses. After a synchronise: no command may still use it.
+/// Frees the buffers of the pool that no tensor uses. Synchronize first: no command may still use
+/// them.
 pub(crate) fn trim(device: &MetalDevice) {
     let idle = POOLS.with_borrow_mut(|pools| {
         let pool = pools.get_mut(&device.id());
-        pool.map(Pool::idle).unwrap_or_default()
+        pool.map(BufferPool::idle).unwrap_or_default()
     });
     device.unregister_buffers(idle.iter().map(|buffer| &**buffer));
 }
@@ -63,7 +65,7 @@ pub(super) fn launch(
     device: &MetalDevice,
 ) -> Result<()> {
     let pipeline = pipeline(kernel, device)?;
-    // Holds the queue's lock until it is dropped.
+    // Holds the lock of the queue until it is dropped.
     let guard = device.command_encoder()?;
     let encoder: &ComputeCommandEncoder = guard.as_ref();
     encoder.set_compute_pipeline_state(&pipeline);
@@ -77,7 +79,7 @@ pub(super) fn launch(
             })?,
             Argument::Count(count) => encoder.set_bytes(index, &(*count as u32)),
             Argument::Number(number) => encoder.set_bytes(index, &(*number as f32)),
-            Argument::Seven(seven) => encoder.set_bytes(index, *seven),
+            Argument::TensorBatch(batch) => encoder.set_bytes(index, *batch),
         }
     }
     let size = |width| MTLSize {
@@ -129,7 +131,7 @@ fn library(module: Module, device: &MetalDevice) -> Result<Library> {
         return Ok(library);
     }
     let options = MTLCompileOptions::new();
-    // Fast mathematics may leave out what looks for infinities and NaN.
+    // Fast math could remove the checks for infinity and NaN.
     options.setMathMode(MTLMathMode::Safe);
     let text = source::text(source::METAL, module);
     let library = device

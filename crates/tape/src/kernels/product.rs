@@ -1,52 +1,55 @@
-//! Matrix products of a GPU: into new memory, or added to what is there. On CUDA cuBLAS is called here, as candle calls it but for
-//! three things: one matrix is no batch (for which cuBLAS has fewer ways), the result may be single precision where the operands are
-//! halves, and it may be added to a sum. f32 goes to Hopper's tensor cores where that pays, as sums of three bf16 that are as exact.
-//! Elsewhere the device's own product runs. Full f32 without TF32 throughout.
+//! Matrix products of a GPU, into new memory or added to a sum. On CUDA this calls cuBLAS, like
+//! candle, with three differences: a single matrix is not passed as a batch (for which cuBLAS has
+//! fewer algorithms), half operands may have an f32 result, and the result may be added to a sum.
+//! On Hopper, f32 products use tensor cores if that is faster, as sums of three bf16, with the same
+//! precision. Other devices use candle's product. All of it is full f32 without TF32.
 
 #[cfg(feature = "cuda")]
 use super::blas;
 use super::elements;
+use crate::dtype::widened;
 use crate::error::Result;
-use crate::half::widened;
 use candle_core::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Products of f32 are left to the device's own.
-static PLAIN: AtomicBool = AtomicBool::new(false);
+/// Set when f32 products may not use tensor cores.
+static PLAIN_F32: AtomicBool = AtomicBool::new(false);
 
-/// Whether products of f32 may run on tensor cores, as sums of bf16 that are as exact. They do until an examination finds one wrong.
+/// Allows or forbids f32 products on tensor cores, which split operands into bf16 sums of the same
+/// precision. They are allowed until a check finds one wrong.
 pub fn allow_tensor_cores(allowed: bool) {
-    PLAIN.store(!allowed, Ordering::Relaxed);
+    PLAIN_F32.store(!allowed, Ordering::Relaxed);
 }
 
-/// True where [`allow_tensor_cores`] has not left products of f32 to the device's own.
+/// True unless [`allow_tensor_cores`] has forbidden tensor cores.
 pub fn tensor_cores_allowed() -> bool {
-    !PLAIN.load(Ordering::Relaxed)
+    !PLAIN_F32.load(Ordering::Relaxed)
 }
 
-/// `a b` of two matrices or of batches of them, in the operands' type. Each is stored by rows or by columns.
+/// `a b` of two matrices or of batches of them, in the operands' type. Each may be row-major or
+/// column-major.
 pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::fresh(a, b, a.dtype());
+        return blas::product(a, b, a.dtype());
     }
     Ok(a.matmul(b)?)
 }
 
-/// As [`product`], the result in f32: what is added up on the way is not rounded to a half in between.
-pub(crate) fn wide_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+/// [`product`] with an f32 result: intermediate sums are not rounded to a half type.
+pub(crate) fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::fresh(a, b, candle_core::DType::F32);
+        return blas::product(a, b, candle_core::DType::F32);
     }
     widened(&a.matmul(b)?)
 }
 
-/// `sum += a b`, in place: nobody else may hold the memory of `sum`, which is contiguous and f32.
+/// `sum += a b`, in place. `sum` must be contiguous, f32, and its memory held by nothing else.
 pub(crate) fn add_product(sum: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
         return blas::multiply(a, b, sum, 1.0);
     }
-    elements::add_to(sum, &wide_product(a, b)?)
+    elements::add_to(sum, &product_f32(a, b)?)
 }

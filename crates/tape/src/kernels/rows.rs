@@ -1,37 +1,41 @@
-//! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of rows. Inputs are contiguous.
+//! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of
+//! rows. Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::elements::{by_four, fours};
-use super::{Grid, Kernel, alike, fresh, fresh_like, launch, single};
+use super::{Grid, Kernel, alike, launch, single, uninit, uninit_like};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
-/// Words of four numbers that a lane holds of a row of up to 128 times as many: there are kernels for each.
-pub(super) const HELD: [usize; 3] = [2, 4, 8];
+/// Words of four elements per lane that hold a row in registers, for rows of up to 128 times as
+/// many elements; each has its own kernels.
+pub(super) const REGISTER_WORDS: [usize; 3] = [2, 4, 8];
 /// Simdgroups that share 32 columns.
 const SIMDS: usize = 8;
 
-/// Which kernel works rows of this width: one that holds them, or `plain`; and whether it is the first. `names` are those of two,
-/// four and eight words of four a lane.
+/// The kernel for rows of this width: one that holds them in registers, or `plain`. Also returns
+/// whether it is the former. `names` are the kernels for two, four and eight words per lane.
 fn by_width(
     plain: &'static str,
     names: [&'static str; 3],
     (tensors, width): (&[&Tensor], usize),
 ) -> (&'static str, bool) {
-    let holds = HELD.iter().position(|&words| width <= 128 * words);
+    let holds = REGISTER_WORDS
+        .iter()
+        .position(|&words| width <= 128 * words);
     match holds {
         Some(i) if by_four(tensors, width) => (names[i], true),
         _ => (plain, false),
     }
 }
 
-/// Rows of the last axis, and their width.
+/// The number of rows of the last axis, and their width.
 fn rows_of(x: &Tensor) -> (usize, usize) {
     let width = x.dims().last().copied().unwrap_or(1);
     (x.elem_count() / width.max(1), width)
 }
 
-/// `(x - mean) r w + b` of each row.
+/// `(x - mean) r w + b` for each row.
 pub(crate) fn layer_norm(
     x: &Tensor,
     weight: &Tensor,
@@ -39,7 +43,7 @@ pub(crate) fn layer_norm(
     epsilon: f64,
 ) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
-    let (w, b, y) = (single(weight)?, single(bias)?, fresh_like(x)?);
+    let (w, b, y) = (single(weight)?, single(bias)?, uninit_like(x)?);
     let names = ["layer_norm_2", "layer_norm_4", "layer_norm_8"];
     let (name, holds) = by_width("layer_norm", names, (&[x, &w, &b], width));
     let mut arguments = vec![
@@ -54,7 +58,7 @@ pub(crate) fn layer_norm(
     if !holds {
         arguments.push(fours(&[x, &w, &b], width));
     }
-    let kernel = Kernel::of(name, x);
+    let kernel = Kernel::typed(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
     Ok(y)
 }
@@ -67,9 +71,9 @@ pub(crate) fn layer_norm_backward(
     epsilon: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let (rows, width) = rows_of(x);
-    let (w, dx, dy) = (single(weight)?, fresh_like(x)?, &alike(dy, x)?);
+    let (w, dx, dy) = (single(weight)?, uninit_like(x)?, &alike(dy, x)?);
     let held = held.map(|held| alike(held, x)).transpose()?;
-    let moments = fresh(&[rows, 2], DType::F32, x)?;
+    let moments = uninit(&[rows, 2], DType::F32, x)?;
     let read = [x, &w, dy, held.as_ref().unwrap_or(x)];
     let names = [
         "layer_norm_backward_2",
@@ -92,14 +96,15 @@ pub(crate) fn layer_norm_backward(
     if !holds {
         arguments.push(fours(&read, width));
     }
-    let kernel = Kernel::of(name, x);
+    let kernel = Kernel::typed(name, x);
     launch(kernel, Grid::rows(rows), &arguments, x.device())?;
-    let (blocks, name) = match by_four(&[x, dy], width) {
-        true => (width.div_ceil(128), "layer_norm_columns_by_four"),
-        false => (width.div_ceil(32), "layer_norm_columns"),
+    let (blocks, name) = if by_four(&[x, dy], width) {
+        (width.div_ceil(128), "layer_norm_columns_by_four")
+    } else {
+        (width.div_ceil(32), "layer_norm_columns")
     };
     let (parts, chunk) = parts(rows, blocks);
-    let sums = fresh(&[parts, 2 * width], DType::F32, x)?;
+    let sums = uninit(&[parts, 2 * width], DType::F32, x)?;
     let arguments = [
         In(x),
         In(dy),
@@ -110,19 +115,20 @@ pub(crate) fn layer_norm_backward(
         Count(chunk),
     ];
     let grid = Grid::groups(parts * blocks, SIMDS);
-    launch(Kernel::of(name, x), grid, &arguments, x.device())?;
+    launch(Kernel::typed(name, x), grid, &arguments, x.device())?;
     let sums = finished(sums, parts)?;
     Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
 }
 
-/// Parts of a sum over rows whose columns are so many groups' work, and rows of a part: enough groups to fill a GPU, by the shape alone.
+/// The number of parts of a sum over rows, and rows per part, for columns that take `blocks`
+/// groups: enough groups to fill a GPU. Depends on the shape only.
 fn parts(rows: usize, blocks: usize) -> (usize, usize) {
     let most = 1024usize.div_ceil(blocks.max(1)).min(128);
     let chunk = rows.div_ceil(most).max(4 * SIMDS);
     (rows.div_ceil(chunk).max(1), chunk)
 }
 
-/// Sums of parts [parts, width] to [width].
+/// Sums [parts, width] to [width].
 fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
     let width = sums.dim(1)?;
     if parts == 1 {
@@ -133,21 +139,22 @@ fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
         .map_err(Into::into)
 }
 
-/// Groups that work the columns of a part, and the kernel.
+/// The number of groups for the columns of a part, and the kernel.
 fn blocks(x: &Tensor, width: usize) -> (usize, &'static str) {
-    match by_four(&[x], width) {
-        true => (width.div_ceil(128), "column_sums_by_four"),
-        false => (width.div_ceil(32), "column_sums"),
+    if by_four(&[x], width) {
+        (width.div_ceil(128), "column_sums_by_four")
+    } else {
+        (width.div_ceil(32), "column_sums")
     }
 }
 
 fn summed(x: &Tensor, (parts, chunk): (usize, usize)) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
-    let sums = fresh(&[parts, width], DType::F32, x)?;
+    let sums = uninit(&[parts, width], DType::F32, x)?;
     let arguments = [In(x), Out(&sums), Count(width), Count(rows), Count(chunk)];
     let (blocks, name) = blocks(x, width);
     let grid = Grid::groups(parts * blocks, SIMDS);
-    launch(Kernel::of(name, x), grid, &arguments, x.device())?;
+    launch(Kernel::typed(name, x), grid, &arguments, x.device())?;
     Ok(sums)
 }
 
@@ -158,29 +165,30 @@ pub(crate) fn column_sums(x: &Tensor) -> Result<Tensor> {
     finished(summed(x, (parts, chunk))?, parts)
 }
 
-/// What a row of scores sees.
-pub(crate) struct Seen<'a> {
+/// The mask and scale of attention scores.
+pub(crate) struct AttentionMask<'a> {
     /// Factor of the scores.
     pub scale: f64,
-    /// Queries of each head, and which of the sample's tokens the first of them is.
+    /// Queries per head, and the token that the first of them is.
     pub queries: (usize, usize),
-    /// Keys.
+    /// Keys per head.
     pub keys: usize,
-    /// Heads.
+    /// Heads per sample.
     pub heads: usize,
-    /// A query sees itself and what is before it only.
+    /// A query sees only itself and the tokens before it.
     pub causal: bool,
-    /// Tokens of each sample that count, u32; all where there are none.
+    /// Length of each sample without padding, u32; `None` if no sample is padded.
     pub lengths: Option<&'a Tensor>,
 }
 
-/// Scores [samples heads, queries, keys] become weights where they stand.
-pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
+/// Turns scores [samples heads, queries, keys] into weights, in place.
+pub(crate) fn softmax(scores: &Tensor, seen: &AttentionMask) -> Result<()> {
     let rows = scores.elem_count() / seen.keys.max(1);
     let (queries, first) = seen.queries;
     let arguments = [
         Out(scores),
-        // Where nothing is padded the kernel reads no lengths, but something must stand in their place.
+        // Without padding the kernel does not read the lengths, but needs some tensor in their
+        // place.
         In(seen.lengths.unwrap_or(scores)),
         Number(seen.scale),
         Count(seen.keys),
@@ -193,11 +201,11 @@ pub(crate) fn softmax(scores: &Tensor, seen: &Seen) -> Result<()> {
     ];
     let names = ["seen_softmax_2", "seen_softmax_4", "seen_softmax_8"];
     let (name, _) = by_width("seen_softmax", names, (&[scores], seen.keys));
-    let kernel = Kernel::of(name, scores);
+    let kernel = Kernel::typed(name, scores);
     launch(kernel, Grid::rows(rows), &arguments, scores.device())
 }
 
-/// Gradients of weights become those of scores where they stand: `scale p (dp - sum dp p)`.
+/// Turns gradients of weights into those of scores, in place: `scale p (dp - sum dp p)`.
 pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()> {
     let (rows, width) = rows_of(p);
     let arguments = [In(p), Out(dp), Number(scale), Count(width), Count(rows)];
@@ -207,14 +215,15 @@ pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()
         "softmax_backward_8",
     ];
     let (name, _) = by_width("softmax_backward", names, (&[p, dp], width));
-    let kernel = Kernel::of(name, p);
+    let kernel = Kernel::typed(name, p);
     launch(kernel, Grid::rows(rows), &arguments, p.device())
 }
 
-/// Sums of rows of `dy` [tokens, width] by runs: run `s` adds the rows `tokens[begins[s]..begins[s + 1]]`, in order.
+/// Sums rows of `dy` [tokens, width] by runs: run `s` adds the rows `tokens[begins[s]..begins[s +
+/// 1]]`, in order.
 pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<Tensor> {
     let (width, runs) = (dy.dim(1)?, begins.dim(0)? - 1);
-    let sums = fresh(&[runs, width], DType::F32, dy)?;
+    let sums = uninit(&[runs, width], DType::F32, dy)?;
     let arguments = [
         In(dy),
         In(tokens),
@@ -224,6 +233,6 @@ pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<
         Count(runs),
     ];
     let grid = Grid::rows(runs * width.div_ceil(32));
-    launch(Kernel::of("run_sums", dy), grid, &arguments, dy.device())?;
+    launch(Kernel::typed("run_sums", dy), grid, &arguments, dy.device())?;
     Ok(sums)
 }

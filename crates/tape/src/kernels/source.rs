@@ -1,23 +1,23 @@
-//! The kernels' text, put together for one compiler: its prelude, the words that all share, and a module. Refuses to know who
-//! compiles it.
+//! The source of the kernels for one compiler: a prelude with the compiler's own definitions, the
+//! common part, and a module.
 
-use super::rows::HELD;
+use super::rows::REGISTER_WORDS;
 use super::{Module, suffix};
 use candle_core::DType;
 
-/// What the words mean in CUDA C++.
+/// Definitions for CUDA C++.
 #[cfg(any(feature = "cuda", test))]
 pub(super) const CUDA: &str = include_str!("source/cuda.h");
-/// What the words mean in Metal's language.
+/// Definitions for Metal.
 #[cfg(any(target_os = "macos", test))]
 pub(super) const METAL: &str = include_str!("source/metal.h");
-/// What the words mean in C++.
+/// Definitions for C++.
 #[cfg(test)]
-pub(super) const LANES: &str = include_str!("source/lanes.h");
+pub(super) const EMULATOR: &str = include_str!("source/emulator.h");
 
-const WORDS: &str = include_str!("source/words.h");
-const WHOLE: &str = include_str!("source/whole.kernel");
-/// Texts that are compiled once for each element type.
+const COMMON: &str = include_str!("source/common.h");
+const SINGLE: &str = include_str!("source/single_precision.kernel");
+/// Sources that are compiled once per element type.
 const TYPED: [&str; 4] = [
     include_str!("source/rows.kernel"),
     include_str!("source/elements.kernel"),
@@ -25,16 +25,16 @@ const TYPED: [&str; 4] = [
     include_str!("source/attention.kernel"),
 ];
 
-/// Text that is compiled once for each number of words that a lane holds of its row.
-const HELD_TEXT: &str = include_str!("source/held.kernel");
+/// Source that is compiled once per number of register words.
+const ROW_REGISTERS: &str = include_str!("source/row_registers.kernel");
 
-fn held(words: usize) -> String {
+fn row_registers(words: usize) -> String {
     format!(
-        "#define HELD {words}u\n#define HELD_NAME(n) NAME(n##_{words})\n{HELD_TEXT}#undef HELD\n#undef HELD_NAME\n"
+        "#define REGISTER_WORDS {words}u\n#define REGISTERS_NAME(n) NAME(n##_{words})\n{ROW_REGISTERS}#undef REGISTER_WORDS\n#undef REGISTERS_NAME\n"
     )
 }
 
-/// How elements are held, read and written.
+/// Definitions that load and store an element type.
 fn element(dtype: DType) -> String {
     let (held, read, write) = match dtype {
         DType::BF16 => ("ushort", "bf16_to_float", "float_to_bf16"),
@@ -53,25 +53,25 @@ fn element(dtype: DType) -> String {
     )
 }
 
-/// One module's kernels, without the prelude.
+/// The kernels of one module, without the prelude.
 pub(super) fn module(module: Module) -> String {
     match module {
-        Module::Whole => WHOLE.to_owned(),
-        Module::Of(dtype) => {
+        Module::Single => SINGLE.to_owned(),
+        Module::Typed(dtype) => {
             let undone = "#undef ELEMENT\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef LOAD4\n#undef STORE4\n";
-            let held: String = HELD.into_iter().map(held).collect();
+            let held: String = REGISTER_WORDS.into_iter().map(row_registers).collect();
             [&element(dtype), &TYPED.concat(), &held, undone].concat()
         }
     }
 }
 
-/// A whole text for one compiler.
+/// The complete source of one module for one compiler.
 pub(super) fn text(prelude: &str, of: Module) -> String {
-    [prelude, WORDS, &module(of)].concat()
+    [prelude, COMMON, &module(of)].concat()
 }
 
-/// The words that all kernels share.
+/// The common part of all kernels.
 #[cfg(test)]
-pub(super) fn words() -> &'static str {
-    WORDS
+pub(super) fn common() -> &'static str {
+    COMMON
 }

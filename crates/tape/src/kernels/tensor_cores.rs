@@ -1,6 +1,7 @@
-//! Products of single precision on an NVIDIA GPU's tensor cores, as exact as its own f32: `source/tensor_cores.cu` says how. Of the
-//! GPUs that are known only Hopper's have what it asks for (compute capability 9.0); elsewhere, and for small or odd shapes, cuBLAS
-//! multiplies. Which of the two it is follows from the shapes alone (`tiling`).
+//! f32 products on the tensor cores of an NVIDIA GPU, with the precision of its own f32;
+//! `source/tensor_cores.cu` explains how. Only Hopper (compute capability 9.0) has the required
+//! instructions. On other GPUs, and for small or odd shapes, cuBLAS computes the product. The
+//! shapes alone decide (`tiling`).
 
 use super::blas::failed;
 use super::tiling::{ROWS, SHARED_TILES, WIDTHS, Work, each};
@@ -18,26 +19,26 @@ use std::sync::{Mutex, PoisonError};
 
 const TEXT: &str = include_str!("source/tensor_cores.cu");
 
-/// Threads of a group.
+/// Threads per group.
 const THREADS: u32 = 512;
 
 thread_local! {
-    /// One thread uses a device.
+    /// A device is used by one thread.
     static READY: RefCell<HashMap<DeviceId, Option<Rc<Ready>>>> = RefCell::default();
 }
 
-/// The compiled text.
+/// The compiled source.
 static COMPILED: Mutex<Option<String>> = Mutex::new(None);
 
-/// What a device needs once.
+/// The per-device state.
 struct Ready {
     multiprocessors: usize,
     functions: HashMap<(bool, bool, usize), CudaFunction>,
-    /// Whose turn it is at each shared tile: zero between two launches.
+    /// The turn of each shared tile: zero between two launches.
     turns: CudaSlice<u32>,
 }
 
-/// Does the work where that pays; false where cuBLAS is to do it.
+/// Computes the product if that is faster than cuBLAS; otherwise returns false.
 pub(super) fn multiply(work: &Work, device: &CudaDevice) -> Result<bool> {
     let [m, n, k] = work.sizes;
     let allowed = super::allowed() && super::product::tensor_cores_allowed();
@@ -74,13 +75,14 @@ pub(super) fn multiply(work: &Work, device: &CudaDevice) -> Result<bool> {
         block_dim: (THREADS, 1, 1),
         shared_mem_bytes: shared_bytes(width) as u32,
     };
-    // SAFETY: arguments are in the kernel's order and type; the addresses are those of live tensors on the device's only stream, in
-    // whose order memory is freed; sizes and steps are theirs, and `fits` has looked at what the kernel takes for granted.
+    // SAFETY: arguments are in the order and type of the kernel; the addresses are those of live
+    // tensors on the device's only stream, in whose order memory is freed; sizes and strides are
+    // those of the tensors, and `fits` has checked the assumptions of the kernel.
     unsafe { builder.launch(config) }.map_err(failed)?;
     Ok(true)
 }
 
-/// Three stages of three planes of both operands.
+/// Shared memory in bytes: three stages with three planes of both operands.
 fn shared_bytes(width: usize) -> usize {
     3 * 3 * (ROWS + width) / 8 * 640
 }
@@ -128,7 +130,7 @@ fn prepared(device: &CudaDevice) -> Result<Option<Ready>> {
     }))
 }
 
-/// PTX for Hopper, with its own instructions.
+/// The PTX for Hopper with its own instructions.
 fn compiled() -> Result<String> {
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(text) = &*compiled {

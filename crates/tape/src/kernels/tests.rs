@@ -1,30 +1,31 @@
-//! Every kernel on the CPU's lanes against f64, in odd sizes, at kinks and in all element types; and its text past two more compilers.
+//! Every kernel, run by the emulator, against f64: in odd sizes, at kinks and in all element types.
+//! Its source is also compiled by two more compilers.
 
 mod kinks;
-mod passes;
+mod multi_tensor;
 mod sizes;
-mod texts;
+mod compile;
 
-use super::lanes;
+use super::emulator;
 use crate::check::{Case, cases, large_cases, run};
 use crate::tape::Kernels;
 use candle_core::{DType, Device, Tensor};
 
-/// Largest relative difference of every case that the kernels have a part in, by name.
+/// The largest relative difference of every case that uses a kernel, by name.
 fn differences(micro_batch: usize, dtype: DType) -> Vec<(&'static str, f64)> {
     let exact = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
     let small = cases(micro_batch).expect("the table is sound");
     let large = large_cases(micro_batch).expect("the table is sound");
     let all = small.into_iter().chain(large);
     all.map(|case| {
-        // Numbers that the type holds exactly: what differs is the kernels' doing.
+        // Inputs that the type holds exactly, so that all differences come from the kernels.
         let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();
         let case = Case {
             inputs: inputs.expect("the types convert"),
             ..case
         };
         let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed);
-        let found = lanes::with(|| run(&case, &Device::Cpu, dtype, Kernels::Fused));
+        let found = emulator::with(|| run(&case, &Device::Cpu, dtype, Kernels::Fused));
         let difference = match (found, expected) {
             (Ok(found), Ok(expected)) => found.difference(&expected).0,
             (found, _) => panic!("{}: {:?}", case.name, found.err()),
@@ -43,17 +44,17 @@ fn hold(micro_batch: usize, dtype: DType, allowed: f64) {
 }
 
 #[test]
-fn every_operation_by_kernels_agrees_with_f64() {
+fn kernels_in_f32_agree_with_f64() {
     hold(1, DType::F32, 1e-5);
     hold(3, DType::F32, 1e-5);
 }
 
 #[test]
-fn every_operation_by_kernels_agrees_in_bf16() {
+fn kernels_in_bf16_agree_with_f64() {
     hold(3, DType::BF16, 2.0 / 128.0);
 }
 
 #[test]
-fn every_operation_by_kernels_agrees_in_f16() {
+fn kernels_in_f16_agree_with_f64() {
     hold(3, DType::F16, 2.0 / 1024.0);
 }

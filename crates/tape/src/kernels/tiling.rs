@@ -1,54 +1,56 @@
-//! Which products of single precision go to tensor cores, and how they are cut: by shapes and times that were measured on an H200.
-//! Refuses to know the device that does it.
+//! Decides which f32 products use tensor cores, and how they are tiled, from the shapes and from
+//! times measured on an H200. Knows nothing about the device.
 
-/// Rows of a tile, and how many numbers of the summed axis are worked at a time: the text's ROWS and DEPTH.
+/// Rows per tile, and elements of the inner axis per step: ROWS and DEPTH of the source.
 pub(super) const ROWS: usize = 128;
 const DEPTH: usize = 32;
-/// Widths of a tile, with the microseconds of a step on an H200 and those before and after all steps.
+/// Widths of a tile, with the microseconds per step on an H200 and the microseconds before and
+/// after all steps.
 pub(super) const WIDTHS: [(usize, f64, f64); 3] =
     [(128, 1.25, 5.5), (96, 1.05, 4.0), (64, 0.95, 3.0)];
-/// Microseconds until the next group may add to a tile that several share.
+/// Microseconds until the next group may add to a shared tile.
 const TURN_US: f64 = 3.0;
-/// Longest sum that goes on without being added to the result.
+/// Longest sum before it is added to the result.
 const LONGEST: usize = 1024;
-/// Groups that may share a tile.
+/// Numbers of groups that may share a tile.
 const PARTS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
-/// Tiles that may be shared.
+/// Maximum number of shared tiles.
 pub(super) const SHARED_TILES: usize = 1024;
 
-/// An operand by address, or a list of addresses on the device.
+/// An operand by address, or by a list of addresses on the device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Side {
-    /// Where it begins.
+    /// Address of the first element or of the list.
     pub address: u64,
-    /// Elements between two rows, or two columns where it is turned.
+    /// Elements between two rows, or between two columns if transposed.
     pub step: usize,
-    /// Stored by columns.
+    /// Column-major.
     pub turned: bool,
 }
 
-/// `c = a b + keep c` of single precision.
+/// `c = a b + keep c` in f32.
 #[cfg_attr(
     not(feature = "cuda"),
     allow(dead_code, reason = "without CUDA nothing is multiplied")
 )]
 pub(super) struct Work {
-    /// Rows of `a`, columns of `b`, and what is summed over.
+    /// Rows of `a`, columns of `b`, and the inner size.
     pub sizes: [usize; 3],
     /// First operand.
     pub a: Side,
     /// Second operand.
     pub b: Side,
-    /// The result, by rows.
+    /// The result, row-major.
     pub c: Side,
-    /// What stays of it.
+    /// Factor of the old result.
     pub keep: f32,
-    /// So many matrices by lists of addresses, or one by its address.
+    /// The number of matrices if operands are lists of addresses; `None` for a single product.
     pub many: Option<usize>,
 }
 
 impl Work {
-    /// Four numbers can be read as one word wherever an operand is read, and two of the result written.
+    /// True if every read of an operand can take four elements at once, and every write of the
+    /// result two.
     pub fn fits(&self) -> bool {
         let [m, n, k] = self.sizes;
         let (a, b) = (self.a, self.b);
@@ -63,7 +65,8 @@ impl Work {
             && !self.c.turned
     }
 
-    /// A tile's width and how many groups share it, where that is faster than cuBLAS, by what was measured on an H200.
+    /// The width of a tile and the number of groups that share it, if that is faster than cuBLAS
+    /// according to measurements on an H200.
     pub fn plan(&self, multiprocessors: usize) -> Option<(usize, usize)> {
         let [m, n, k] = self.sizes;
         let (count, shares) = (self.many.unwrap_or(1), self.many.is_none());
@@ -85,7 +88,7 @@ impl Work {
         let timed = all.filter(possible).map(|plan| (time(&plan), plan));
         let (fastest, ((width, ..), parts)) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
         let operations = 2.0 * (m * n * k * count) as f64;
-        // What cuBLAS takes for it: many small matrices are far from its best.
+        // The estimated time of cuBLAS, which is far from its best for many small matrices.
         let others = match self.many {
             None => 10.0 + operations / 48e6,
             Some(_) => 5.0 + operations / 15e6,
@@ -94,7 +97,7 @@ impl Work {
     }
 }
 
-/// Numbers of the summed axis for each of so many groups.
+/// Elements of the inner axis for each of `parts` groups.
 pub(super) fn each(k: usize, parts: usize) -> usize {
     k.div_ceil(parts).next_multiple_of(DEPTH)
 }
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_product_goes_to_the_tensor_cores_and_a_long_sum_of_few_does_not() {
+    fn tensor_cores_take_large_products_but_no_long_thin_sums() {
         assert!(work([4096, 3072, 768], None).plan(132).is_some());
         assert!(work([64, 64, 4096], None).plan(132).is_none());
     }
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_by_four_is_left_to_cublas() {
+    fn operands_without_alignment_are_left_to_cublas() {
         assert!(work([4096, 768, 768], None).fits());
         assert!(!work([4096, 767, 768], None).fits());
         let mut odd = work([4096, 768, 768], None);

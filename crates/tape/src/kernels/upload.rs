@@ -1,5 +1,6 @@
-//! Numbers from the host to a CUDA device by way of memory that is locked there: a piece's photographs are millions of numbers, and
-//! from memory that the system may move the driver copies them with one thread, in small steps, while everything else waits.
+//! Uploads host values to a CUDA device through pinned memory. The images of a micro-batch are
+//! millions of values, and from pageable memory the driver copies them with one thread, in small
+//! steps, while everything else waits.
 
 use super::blas::{failed, place};
 use crate::error::Result;
@@ -13,24 +14,24 @@ use rayon::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// Numbers of one step, 4 MiB: one is filled while the other is on its way.
+/// Values per step, 4 MiB: one buffer is filled while the other is being copied.
 const STEP: usize = 1 << 20;
-/// Numbers that a thread copies at a time.
+/// Values per thread.
 const COPIED: usize = 1 << 15;
 
-/// Locked memory, and when the device will have read what stands there.
+/// Pinned memory, and the event after which the device has read it.
 struct Locked {
     memory: PinnedHostSlice<f32>,
     read: Option<CudaEvent>,
 }
 
 thread_local! {
-    /// One thread uses a device.
+    /// A device is used by one thread.
     static LOCKED: RefCell<HashMap<DeviceId, [Locked; 2]>> = RefCell::default();
 }
 
 fn locked(stream: &CudaStream) -> Result<Locked> {
-    // SAFETY: numbers are written before they are read.
+    // SAFETY: values are written before they are read.
     let memory = unsafe { stream.context().alloc_pinned_with_flags::<f32>(STEP, 0) };
     Ok(Locked {
         memory: memory.map_err(failed)?,
@@ -38,9 +39,10 @@ fn locked(stream: &CudaStream) -> Result<Locked> {
     })
 }
 
-/// A new tensor of these numbers, as many as the shape says. The device reads them in its own time; the host's may go at once.
+/// A new tensor of these values, whose number must fit the shape. The device copies them
+/// asynchronously; the caller may drop its own at once.
 pub(crate) fn upload(values: &[f32], shape: &[usize], device: &CudaDevice) -> Result<Tensor> {
-    // SAFETY: all of it is copied to below, in the stream's order before anybody reads it.
+    // SAFETY: all of it is copied to below, in stream order, before anything reads it.
     let whole = unsafe { Tensor::empty(shape, DType::F32, &Device::Cuda(device.clone()))? };
     let (address, ..) = place(&whole)?;
     let stream = device.cuda_stream();
@@ -53,7 +55,8 @@ pub(crate) fn upload(values: &[f32], shape: &[usize], device: &CudaDevice) -> Re
         };
         for (i, part) in values.chunks(STEP).enumerate() {
             let locked = &mut both[i % 2];
-            // The device's tensors carry no events, and nor does what it reads: without this wait numbers on their way change.
+            // The device's tensors carry no events, and neither does the pinned memory: without
+            // this wait, values would change while they are being copied.
             if let Some(read) = locked.read.take() {
                 read.synchronize().map_err(failed)?;
             }
@@ -61,8 +64,8 @@ pub(crate) fn upload(values: &[f32], shape: &[usize], device: &CudaDevice) -> Re
             let pieces = there.par_chunks_mut(COPIED).zip(part.par_chunks(COPIED));
             pieces.for_each(|(to, from)| to.copy_from_slice(from));
             let at = address + (i * STEP * size_of::<f32>()) as u64;
-            // SAFETY: the copy stays inside the new tensor and the locked memory, which is written again, or given back, only
-            // after the event that follows it.
+            // SAFETY: the copy stays inside the new tensor and the pinned memory, which is reused
+            // or freed only after the event that follows it.
             unsafe { memcpy_htod_async(at, there, stream.cu_stream()) }.map_err(failed)?;
             locked.read = Some(stream.record_event(None).map_err(failed)?);
         }

@@ -1,27 +1,27 @@
-//! Activations. `relu(x) = max(x, 0)`; saved: its output, which the next operation keeps anyway.
-//! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved: `x`,
-//! from which whoever needs the output computes it again.
+//! Activations. `relu(x) = max(x, 0)`; saved: its output, which the next operation saves anyway.
+//! `gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` (Hendrycks and Gimpel 2016); saved:
+//! `x`, from which operations that need the output recompute it.
 
 use super::Form;
-use crate::branches::{Kink, way};
-use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
+use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
+use crate::dtype::widened;
 use crate::error::Result;
-use crate::half::widened;
 use crate::inplace::to_f64;
-use crate::kept::Again;
 use crate::kernels::elements::{Function, apply, apply_backward};
+use crate::kinks::{Kink, relu_way};
+use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
-/// What follows a norm, element by element.
+/// An activation after a norm, element by element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
     None,
     /// `max(x, 0)`.
     Relu,
-    /// The tanh form of the Gaussian error linear unit. Smooth: rounding stays rounding, where the kink of a ReLU lets it
-    /// grow from step to step.
+    /// The tanh form of the Gaussian error linear unit. It is smooth, so rounding errors stay
+    /// small; at the kink of a ReLU they can grow from step to step.
     Gelu,
 }
 
@@ -35,51 +35,51 @@ impl Tape<'_> {
         }
     }
 
-    /// `max(x, 0)`, element by element; its derivative at 0 is 0. NaN passes both ways.
+    /// `max(x, 0)`, element by element; the derivative at 0 is 0. NaN passes forward and backward.
     pub fn relu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        if let Some(ways) = self.taken(Kink::Rise, x.tensor().elem_count())? {
-            return self.relu_along(x, ways);
+        if let Some(ways) = self.recorded_ways(Kink::Relu, x.tensor().elem_count())? {
+            return self.relu_with_kinks(x, ways);
         }
         let form = self.form(x.tensor());
         let y = pointwise(
             x.tensor(),
             (form, Function::Relu),
             composed_relu,
-            // Written so that NaN passes: a comparison with it is false.
+            // Written so that NaN passes: any comparison with it is false.
             |x: f64| if x < 0.0 { 0.0 } else { x },
             |x: f32| if x < 0.0 { 0.0 } else { x },
         )?;
-        self.record_rises(&y)?;
+        self.record_relu(&y)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let (id, kept) = (x.id(), y.clone());
         Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
             match form {
-                Form::Composed => return sink.give(id, composed_relu_slope(&kept, &dy)?),
+                Form::Composed => return sink.add_owned(id, composed_relu_slope(&kept, &dy)?),
                 Form::Device => {
                     let dx = apply_backward(Function::Relu, &kept, &dy.contiguous()?)?;
-                    return sink.give(id, dx);
+                    return sink.add_owned(id, dx);
                 }
                 Form::Cpu => {}
             }
             let dx = with_float!("relu", kept, T => {
                 let dy = dy.contiguous()?;
-                let (y, dy) = (View::<T>::of("relu", &kept)?, View::<T>::of("relu", &dy)?);
-                let zero = T::of(0.0);
-                tensor_of(map2(&y, &dy, |y, dy| if y <= zero { zero } else { dy }), kept.dims())
+                let (y, dy) = (View::<T>::new("relu", &kept)?, View::<T>::new("relu", &dy)?);
+                let zero = T::from_constant(0.0);
+                to_tensor(map2(&y, &dy, |y, dy| if y <= zero { zero } else { dy }), kept.dims())
             })?;
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 
-    /// `x` where the run that this one follows rose, else 0.
-    fn relu_along(&self, x: &Value, ways: Vec<u8>) -> Result<Value> {
+    /// ReLU with the sides of the followed run: `x` where its value passed, otherwise 0.
+    fn relu_with_kinks(&self, x: &Value, ways: Vec<u8>) -> Result<Value> {
         let xs = to_f64(x.tensor())?;
         let others = xs.iter().zip(&ways);
-        let others = others.filter(|&(&x, &taken)| way(x) != taken);
-        self.part(ways.len(), &xs, others.map(|(x, _)| x.abs()));
+        let others = others.filter(|&(&x, &recorded)| relu_way(x) != recorded);
+        self.count_divergence(ways.len(), &xs, others.map(|(x, _)| x.abs()));
         let rises = Tensor::from_vec(ways, x.dims(), x.tensor().device())?;
         let y = rises.where_cond(x.tensor(), &x.tensor().zeros_like()?)?;
         if !self.records(&[x]) {
@@ -87,7 +87,7 @@ impl Tape<'_> {
         }
         let (id, kept) = (x.id(), rises.clone());
         Ok(self.push(y, &[&rises], move |dy, sink| {
-            sink.give(id, kept.where_cond(&dy, &dy.zeros_like()?)?)
+            sink.add_owned(id, kept.where_cond(&dy, &dy.zeros_like()?)?)
         }))
     }
 
@@ -99,37 +99,37 @@ impl Tape<'_> {
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
-        let (id, kept) = (x.id(), x.keep());
-        let again = Again::new(kept.clone(), &[], move |x| forward_gelu(x, form));
+        let (id, kept) = (x.id(), x.saved_input());
+        let again = Recompute::new(kept.clone(), &[], move |x| forward_gelu(x, form));
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let x = kept.get()?;
             if form == Form::Device {
                 let dx = apply_backward(Function::Gelu, &x, &dy.contiguous()?)?;
-                return sink.give(id, dx);
+                return sink.add_owned(id, dx);
             }
             if form == Form::Composed {
                 let dx = (widened(&dy)? * composed_slope(&widened(&x)?)?)?;
-                return sink.give(id, dx.to_dtype(x.dtype())?);
+                return sink.add_owned(id, dx.to_dtype(x.dtype())?);
             }
             let dx = with_float!("gelu", x, T => {
                 let dy = dy.contiguous()?;
-                let (xs, dy) = (View::<T>::of("gelu", &x)?, View::<T>::of("gelu", &dy)?);
-                tensor_of(map2(&xs, &dy, |x, dy| dy * gelu_slope(x)), x.dims())
+                let (xs, dy) = (View::<T>::new("gelu", &x)?, View::<T>::new("gelu", &dy)?);
+                to_tensor(map2(&xs, &dy, |x, dy| dy * gelu_slope(x)), x.dims())
             })?;
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         });
-        Ok(y.computed_again(again))
+        Ok(y.with_recompute(again))
     }
 }
 
-/// `max(x, 0)`, chosen by a comparison that is false for NaN: the stock function turns NaN into 0.
+/// `max(x, 0)`, by a comparison that is false for NaN: candle's own function turns NaN into 0.
 pub(super) fn composed_relu(x: &Tensor) -> Result<Tensor> {
     let zeros = x.zeros_like()?;
     Ok(x.lt(&zeros)?.where_cond(&zeros, x)?)
 }
 
-/// `dy` where `max(x, 0)` rises; `x` or its output.
+/// `dy` where `max(x, 0)` passes its input, otherwise 0. `x` may be the input or the output.
 pub(super) fn composed_relu_slope(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let zeros = dy.zeros_like()?;
     Ok(x.le(&x.zeros_like()?)?.where_cond(&zeros, dy)?)
@@ -155,21 +155,24 @@ fn pointwise(
     }
     match x.dtype() {
         candle_core::DType::F64 => {
-            tensor_of(map(&View::<f64>::of("activation", &x)?, double), x.dims())
+            to_tensor(map(&View::<f64>::new("activation", &x)?, double), x.dims())
         }
-        _ => tensor_of(map(&View::<f32>::of("activation", &x)?, single), x.dims()),
+        _ => to_tensor(map(&View::<f32>::new("activation", &x)?, single), x.dims()),
     }
 }
 
 /// `sqrt(2 / pi)`.
 const ROOT: f64 = 0.797_884_560_802_865_4;
-/// The cubic's factor.
+/// The factor of the cubic term.
 const CUBIC: f64 = 0.044_715;
 
 #[inline(always)]
 pub(super) fn gelu<T: Float>(x: T) -> T {
-    let half = T::of(0.5);
-    half * x * (T::one() + (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).hyperbolic_tangent())
+    let half = T::from_constant(0.5);
+    half * x
+        * (T::one()
+            + (T::from_constant(ROOT) * (x + T::from_constant(CUBIC) * x * x * x))
+                .hyperbolic_tangent())
 }
 
 /// Derivative of [`gelu`].
@@ -178,13 +181,18 @@ pub(super) fn gelu_slope<T: Float>(x: T) -> T {
     gelu_and_slope(x).1
 }
 
-/// [`gelu`] and its derivative, by one tangent.
+/// [`gelu`] and its derivative, with one tanh for both.
 #[inline(always)]
 pub(super) fn gelu_and_slope<T: Float>(x: T) -> (T, T) {
-    let half = T::of(0.5);
-    let t = (T::of(ROOT) * (x + T::of(CUBIC) * x * x * x)).hyperbolic_tangent();
+    let half = T::from_constant(0.5);
+    let t =
+        (T::from_constant(ROOT) * (x + T::from_constant(CUBIC) * x * x * x)).hyperbolic_tangent();
     let slope = half * (T::one() + t)
-        + half * x * (T::one() - t * t) * T::of(ROOT) * (T::one() + T::of(3.0 * CUBIC) * x * x);
+        + half
+            * x
+            * (T::one() - t * t)
+            * T::from_constant(ROOT)
+            * (T::one() + T::from_constant(3.0 * CUBIC) * x * x);
     (half * x * (T::one() + t), slope)
 }
 

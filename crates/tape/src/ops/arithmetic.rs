@@ -1,9 +1,10 @@
-//! Sums and factors. `add`: `x + y` of equal shape; both gradients are `dy` itself. `add_repeated`: `x + p` for every
-//! sample, `p` without the first axis; `dp` sums `dy` over samples. `scale`: `c x`. Nothing is saved.
+//! Sums and factors. `add`: `x + y` of equal shape; both gradients are `dy`. `add_repeated`: `x +
+//! p` for every sample, with `p` lacking the first axis; `dp` sums `dy` over the samples. `scale`:
+//! `c x`. Nothing is saved.
 
 use super::linear::row_sum;
 use super::{Form, expect_shape};
-use crate::cpu::{View, buffer, map2, tensor_of, wide, with_float};
+use crate::cpu::{View, buffer, map2, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::kernels::elements;
 use crate::tape::{Tape, Value};
@@ -18,8 +19,8 @@ impl Tape<'_> {
         let sum = if self.fuses(x.tensor()) {
             let (a, b) = (x.tensor().contiguous()?, y.tensor().contiguous()?);
             with_float!("add", a, T => {
-                let (xs, ys) = (View::<T>::of("add", &a)?, View::<T>::of("add", &b)?);
-                tensor_of(map2(&xs, &ys, |x, y| x + y), a.dims())
+                let (xs, ys) = (View::<T>::new("add", &a)?, View::<T>::new("add", &b)?);
+                to_tensor(map2(&xs, &ys, |x, y| x + y), a.dims())
             })?
         } else {
             (x.tensor() + y.tensor())?
@@ -29,12 +30,12 @@ impl Tape<'_> {
         }
         let (x_id, y_id) = (x.id(), y.id());
         Ok(self.push(sum, &[], move |dy, sink| {
-            sink.share(x_id, dy.clone())?;
-            sink.share(y_id, dy)
+            sink.add_shared(x_id, dy.clone())?;
+            sink.add_shared(y_id, dy)
         }))
     }
 
-    /// `x[sample] + p` for every sample: positions, for one.
+    /// `x[sample] + p` for every sample, for example position embeddings.
     pub fn add_repeated(&self, x: &Value, p: &Value) -> Result<Value> {
         self.poll()?;
         expect_shape(
@@ -60,9 +61,9 @@ impl Tape<'_> {
         Ok(self.push(sum, &[], move |dy, sink| {
             if p_id.is_some() {
                 let rows = dy.contiguous()?.reshape((samples, shape.elem_count()))?;
-                sink.give(p_id, row_sum(&rows, form)?.reshape(shape)?)?;
+                sink.add_owned(p_id, row_sum(&rows, form)?.reshape(shape)?)?;
             }
-            sink.share(x_id, dy)
+            sink.add_shared(x_id, dy)
         }))
     }
 
@@ -74,7 +75,7 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| sink.give(id, (dy * factor)?)))
+        Ok(self.push(y, &[], move |dy, sink| sink.add_owned(id, (dy * factor)?)))
     }
 }
 
@@ -82,12 +83,12 @@ impl Tape<'_> {
 fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
     let (x, p) = (x.contiguous()?, p.contiguous()?);
     with_float!("add_repeated", x, T => {
-        let (xs, ps) = (View::<T>::of("add_repeated", &x)?, View::<T>::of("add_repeated", &p)?);
+        let (xs, ps) = (View::<T>::new("add_repeated", &x)?, View::<T>::new("add_repeated", &p)?);
         let mut sum = buffer::<T>(xs.len());
         let samples = sum.par_chunks_mut(ps.len().max(1)).zip(xs.par_chunks(ps.len().max(1)));
         samples.for_each(|(sum, x)| wide(#[inline(always)] || {
             sum.iter_mut().zip(x.iter().zip(ps.iter())).for_each(|(sum, (&x, &p))| *sum = x + p);
         }));
-        tensor_of(sum, x.dims())
+        to_tensor(sum, x.dims())
     })
 }

@@ -1,37 +1,39 @@
-//! Multi-head attention (Vaswani et al. 2017) straight from the joint projection: `qkv` [samples, tokens, 3 width] to
-//! [samples, tokens, width]; per head `p = softmax(c q kᵀ)`, `y = p v`, `c = 1 / sqrt(head width)`, optionally causal, and
-//! optionally with a length a sample: keys behind it are not seen, and queries behind it give zero.
+//! Multi-head attention (Vaswani et al. 2017) on the joint projection: `qkv` [samples, tokens, 3
+//! width] to [samples, tokens, width]. Per head `p = softmax(c q kᵀ)`, `y = p v`, `c = 1 /
+//! sqrt(head width)`; optionally causal. Samples may have different lengths: keys beyond a sample's
+//! length are hidden, and queries beyond it give zero.
 //!
-//! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ q`.
-//! Saved: `qkv`, and by size either `p` [samples, heads, tokens, tokens] or `y` and the logarithm of each row's sum
-//! [samples, tokens, heads], from which `p` is computed again in blocks that never leave the cache (Dao et al. 2022). Composed of
-//! tensor primitives, a sequence of up to 512 tokens keeps `p` or nothing, a longer one the output and the sums; on a GPU `qkv` alone, or
-//! `p` where it is no larger than the output.
+//! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ
+//! q`. Saved: `qkv`, and depending on the sizes either `p` [samples, heads, tokens, tokens] or `y`
+//! and the logarithm of each row's sum [samples, tokens, heads], from which `p` is recomputed in
+//! blocks that stay in the cache (Dao et al. 2022). The form composed of tensor primitives saves
+//! `p` or nothing for up to 512 tokens, and the output and the sums for more. A GPU saves `qkv`
+//! alone, or also `p` if it is no larger than the output.
 
-mod blocked;
+mod cpu_blocks;
 mod composed;
-mod device;
+mod gpu;
 #[cfg(feature = "cuda")]
-mod in_blocks;
-mod square;
-mod streamed;
+mod cuda_blocks;
+mod cpu_full;
+mod composed_blocks;
 
 use super::{Form, axes, expect_shape};
 use crate::cpu::{Float, Matrix, with_float};
 use crate::error::{Result, TapeError};
-use crate::kept::Again;
+use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How the width is cut, and what a token may see.
+/// The number of heads, and the mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttentionShape {
-    /// Heads; they divide the width.
+    /// Number of heads; must divide the width.
     pub heads: usize,
-    /// A token sees itself and those before it only.
+    /// A token sees only itself and the tokens before it.
     pub causal: bool,
 }
 
@@ -43,11 +45,33 @@ struct Sizes {
     width: usize,
     heads: usize,
     causal: bool,
-    /// Tokens of each sample that count; all where there is none.
+    /// Tokens per sample without padding; `None` if no sample is padded.
     lengths: Option<Arc<[usize]>>,
 }
 
 impl Sizes {
+    fn new(qkv: &Value, shape: AttentionShape, lengths: Option<Arc<[usize]>>) -> Result<Self> {
+        let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
+        let width = three / 3;
+        if shape.heads == 0 || width % shape.heads != 0 {
+            return Err(TapeError::Shape {
+                op: "attention",
+                what: "qkv".to_owned(),
+                expected: format!("a width that {} heads divide", shape.heads),
+                found: qkv.tensor().shape().clone(),
+            });
+        }
+        expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
+        Ok(Sizes {
+            samples,
+            tokens,
+            width,
+            heads: shape.heads,
+            causal: shape.causal,
+            lengths,
+        })
+    }
+
     fn head(&self) -> usize {
         self.width / self.heads
     }
@@ -56,20 +80,22 @@ impl Sizes {
         1.0 / (self.head() as f64).sqrt()
     }
 
-    /// Tokens of a sample that count.
+    /// Tokens of a sample without padding.
     fn length(&self, sample: usize) -> usize {
         self.lengths.as_ref().map_or(self.tokens, |l| l[sample])
     }
 
-    /// Keys that a sample's query at `row` sees.
+    /// The number of keys that the query at `row` sees.
     fn seen(&self, row: usize, length: usize) -> usize {
-        match self.causal {
-            true => (row + 1).min(length),
-            false => length,
+        if self.causal {
+            (row + 1).min(length)
+        } else {
+            length
         }
     }
 
-    /// The square of a head is no larger than its output: then keeping it costs less than computing it again.
+    /// True if the weights of a head are no larger than its output: saving them costs less than
+    /// recomputing them.
     fn keeps_square(&self) -> bool {
         self.tokens <= self.head()
     }
@@ -87,13 +113,13 @@ impl Sizes {
     }
 }
 
-/// What backward needs beside `qkv`.
+/// The tensors that the backward pass needs besides `qkv`.
 enum Memory {
     /// All weights.
     Square(Tensor),
     /// The output, and the logarithm of each row's sum.
     Rows(Tensor, Tensor),
-    /// The weights are computed again.
+    /// Nothing: the weights are recomputed.
     Nothing,
 }
 
@@ -113,7 +139,8 @@ impl Tape<'_> {
         self.attend(qkv, shape, None)
     }
 
-    /// Attention of which sample `n` has `lengths[n]` tokens; the rest is padding, unseen, and its output is zero.
+    /// Attention in which sample `n` has `lengths[n]` tokens. The rest is padding: hidden, with an
+    /// output of zero.
     pub fn attention_padded(
         &self,
         qkv: &Value,
@@ -132,10 +159,13 @@ impl Tape<'_> {
         self.attend(qkv, shape, Some(lengths.into()))
     }
 
-    /// A long sequence is worked in blocks: on a GPU by kernels where its heads are not too wide, else of tensor primitives.
+    /// Long sequences are computed in blocks: on a GPU by kernels unless the heads are too wide,
+    /// otherwise by tensor primitives.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
         match self.form(qkv) {
-            Form::Device if sizes.tokens > streamed::BLOCK && !device::is_blocked(sizes, qkv) => {
+            Form::Device
+                if sizes.tokens > composed_blocks::BLOCK && !gpu::is_blocked(sizes, qkv) =>
+            {
                 Form::Composed
             }
             form => form,
@@ -149,52 +179,21 @@ impl Tape<'_> {
         lengths: Option<Arc<[usize]>>,
     ) -> Result<Value> {
         self.poll()?;
-        let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
-        let width = three / 3;
-        if shape.heads == 0 || width % shape.heads != 0 {
-            return Err(TapeError::Shape {
-                op: "attention",
-                what: "qkv".to_owned(),
-                expected: format!("a width that {} heads divide", shape.heads),
-                found: qkv.tensor().shape().clone(),
-            });
-        }
-        expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
-        let sizes = Sizes {
-            samples,
-            tokens,
-            width,
-            heads: shape.heads,
-            causal: shape.causal,
-            lengths,
-        };
+        let sizes = Sizes::new(qkv, shape, lengths)?;
         let form = self.attention_form(&sizes, qkv.tensor());
-        let input = qkv.tensor().contiguous()?;
-        let (y, memory) = match (form, sizes.keeps_square()) {
-            (Form::Device, _) => device::forward(&sizes, &input)?,
-            (Form::Composed, _) if sizes.tokens > streamed::BLOCK => {
-                streamed::forward(&sizes, &input, streamed::BLOCK)?
-            }
-            (Form::Composed, _) => composed::forward(&sizes, &input)?,
-            (Form::Cpu, true) => {
-                with_float!("attention", input, T => square::forward::<T>(&sizes, &input))?
-            }
-            (Form::Cpu, false) => {
-                with_float!("attention", input, T => blocked::forward::<T>(&sizes, &input))?
-            }
-        };
+        let (y, memory) = forward(form, &sizes, &qkv.tensor().contiguous()?)?;
         if !self.records(&[qkv]) {
             return Ok(Value::constant(y));
         }
-        let (id, kept) = (qkv.id(), qkv.keep());
-        // A GPU has products to spare: its output is computed again by whoever needs it, and what comes with it is held until
-        // backward gets here.
+        let (id, kept) = (qkv.id(), qkv.saved_input());
+        // On a GPU, operations that need the output recompute it. The tensors that come with it are
+        // held until the backward pass reaches this operation.
         let held = Rc::new(RefCell::new(None));
         let (memory, again) = match (form, memory) {
             (Form::Device, Memory::Rows(..) | Memory::Nothing) => {
                 let (sizes, held) = (sizes.clone(), Rc::clone(&held));
-                let again = Again::new(kept.clone(), &[], move |qkv| {
-                    let (y, memory) = device::forward(&sizes, qkv)?;
+                let again = Recompute::new(kept.clone(), &[], move |qkv| {
+                    let (y, memory) = gpu::forward(&sizes, qkv)?;
                     held.replace(Some(memory));
                     Ok(y)
                 });
@@ -207,31 +206,53 @@ impl Tape<'_> {
         let saved = [counted.counted(), also.tensors()].concat();
         let y = self.push(y, &saved, move |dy, sink| {
             let (input, dy) = (kept.get()?, dy.contiguous()?);
-            if form == Form::Device {
-                let held = held.take();
-                let memory = held.as_ref().unwrap_or(&memory);
-                return sink.give(id, device::backward(&sizes, &input, memory, &dy)?);
-            }
-            let dqkv = match &*memory {
-                Memory::Square(p) if form == Form::Cpu => {
-                    with_float!("attention", dy, T => square::backward::<T>(&sizes, &input, p, &dy))?
-                }
-                Memory::Rows(y, sums) if form == Form::Composed => {
-                    streamed::backward(&sizes, &input, (y, sums), &dy, streamed::BLOCK)?
-                }
-                Memory::Rows(y, sums) => {
-                    with_float!("attention", dy, T => blocked::backward::<T>(&sizes, &input, (y, sums), &dy))?
-                }
-                Memory::Square(p) => composed::backward(&sizes, &input, p, &dy)?,
-                Memory::Nothing => {
-                    composed::backward(&sizes, &input, &composed::weights(&sizes, &input)?, &dy)?
-                }
-            };
-            sink.give(id, dqkv)
+            let held = held.take();
+            let memory = held.as_ref().unwrap_or(&memory);
+            sink.add_owned(id, backward(form, &sizes, &input, memory, &dy)?)
         });
         Ok(match again {
-            Some(again) => y.computed_again(again),
+            Some(again) => y.with_recompute(again),
             None => y,
         })
+    }
+}
+
+fn forward(form: Form, sizes: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
+    match (form, sizes.keeps_square()) {
+        (Form::Device, _) => gpu::forward(sizes, qkv),
+        (Form::Composed, _) if sizes.tokens > composed_blocks::BLOCK => {
+            composed_blocks::forward(sizes, qkv, composed_blocks::BLOCK)
+        }
+        (Form::Composed, _) => composed::forward(sizes, qkv),
+        (Form::Cpu, true) => {
+            with_float!("attention", qkv, T => cpu_full::forward::<T>(sizes, qkv))
+        }
+        (Form::Cpu, false) => {
+            with_float!("attention", qkv, T => cpu_blocks::forward::<T>(sizes, qkv))
+        }
+    }
+}
+
+/// The gradient of `qkv`.
+fn backward(
+    form: Form,
+    sizes: &Sizes,
+    qkv: &Tensor,
+    memory: &Memory,
+    dy: &Tensor,
+) -> Result<Tensor> {
+    match memory {
+        _ if form == Form::Device => gpu::backward(sizes, qkv, memory, dy),
+        Memory::Square(p) if form == Form::Cpu => {
+            with_float!("attention", dy, T => cpu_full::backward::<T>(sizes, qkv, p, dy))
+        }
+        Memory::Rows(y, sums) if form == Form::Composed => {
+            composed_blocks::backward(sizes, qkv, y, sums, dy, composed_blocks::BLOCK)
+        }
+        Memory::Rows(y, sums) => {
+            with_float!("attention", dy, T => cpu_blocks::backward::<T>(sizes, qkv, y, sums, dy))
+        }
+        Memory::Square(p) => composed::backward(sizes, qkv, p, dy),
+        Memory::Nothing => composed::backward(sizes, qkv, &composed::weights(sizes, qkv)?, dy),
     }
 }

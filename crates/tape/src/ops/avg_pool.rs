@@ -1,24 +1,25 @@
-//! Average pooling over a square window, [samples, channels, height, width]. What a window's sum is divided by is said by
-//! [`PoolDivisor`]. Backward: each pixel gets its share of the gradient of every window that saw it. Nothing is saved.
+//! Average pooling over a square window, [samples, channels, height, width]. [`PoolDivisor`] says
+//! what the sum of a window is divided by. Backward: each pixel gets its share of the gradient of
+//! every window that contains it. Nothing is saved.
 //!
-//! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns, which any device multiplies.
+//! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns.
 
 use super::{Form, PoolShape, axes, expect_filled};
-use crate::cpu::{Float, View, buffer, tensor_of, with_float};
+use crate::cpu::{Float, View, buffer, to_tensor, with_float};
+use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::kernels::images;
-use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What the sum of a window is divided by.
+/// The divisor of a window's sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolDivisor {
-    /// All places of the window, those on the border too: the border counts as zeros.
+    /// The number of places in the window; the border counts as zeros.
     Window,
-    /// The pixels under the window: the border does not count.
+    /// The number of pixels in the window; the border does not count.
     Pixels,
 }
 
@@ -27,7 +28,7 @@ pub enum PoolDivisor {
 struct Line {
     size: usize,
     windows: Vec<Range<usize>>,
-    /// What each window divides by, along this axis.
+    /// The divisor of each window along this axis.
     divisors: Vec<usize>,
 }
 
@@ -71,7 +72,7 @@ impl Line {
 }
 
 impl Tape<'_> {
-    /// The mean of each window. The padding is less than the kernel.
+    /// The mean of each window. The padding must be less than the kernel.
     pub fn avg_pool(&self, x: &Value, shape: PoolShape, divisor: PoolDivisor) -> Result<Value> {
         self.poll()?;
         let [samples, channels, height, width] = axes("avg_pool", "x", x)?;
@@ -102,8 +103,8 @@ impl Tape<'_> {
             images::avg_pool(&input, pool, inside)?
         } else if fused {
             with_float!("avg_pool", input, T => {
-                let xs = View::<T>::of("avg_pool", &input)?;
-                tensor_of(forward(&xs, &rows, &columns), &[samples, channels, rows.len(), columns.len()])
+                let xs = View::<T>::new("avg_pool", &input)?;
+                to_tensor(forward(&xs, &rows, &columns), &[samples, channels, rows.len(), columns.len()])
             })?
         } else {
             let (r, c) = (rows.matrix(&input)?, columns.matrix(&input)?);
@@ -119,8 +120,8 @@ impl Tape<'_> {
                 images::avg_pool_backward(&dy, pool, inside)?
             } else if fused {
                 with_float!("avg_pool", dy, T => {
-                    let dys = View::<T>::of("avg_pool", &dy)?;
-                    tensor_of(backward(&dys, &rows, &columns), &[samples, channels, height, width])
+                    let dys = View::<T>::new("avg_pool", &dy)?;
+                    to_tensor(backward(&dys, &rows, &columns), &[samples, channels, height, width])
                 })?
             } else {
                 let (r, c) = (rows.matrix(&dy)?, columns.matrix(&dy)?);
@@ -128,7 +129,7 @@ impl Tape<'_> {
                     .contiguous()?
                     .broadcast_matmul(&dy.broadcast_matmul(&c)?)?
             };
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 }
@@ -145,7 +146,7 @@ fn forward<T: Float>(x: &[T], rows: &Line, columns: &Line) -> Vec<T> {
                 let seen = &x[row * columns.size..][columns.windows[j].clone()];
                 sum = seen.iter().fold(sum, |sum, &v| sum + v);
             }
-            *y = sum / T::of((rows.divisors[i] * columns.divisors[j]) as f64);
+            *y = sum / T::from_constant((rows.divisors[i] * columns.divisors[j]) as f64);
         }
     });
     y
@@ -159,7 +160,7 @@ fn backward<T: Float>(dy: &[T], rows: &Line, columns: &Line) -> Vec<T> {
         dx.fill(T::zero());
         for (at, &dy) in dy.iter().enumerate() {
             let (i, j) = (at / columns.len(), at % columns.len());
-            let share = dy / T::of((rows.divisors[i] * columns.divisors[j]) as f64);
+            let share = dy / T::from_constant((rows.divisors[i] * columns.divisors[j]) as f64);
             for row in rows.windows[i].clone() {
                 let seen = &mut dx[row * columns.size..][columns.windows[j].clone()];
                 seen.iter_mut().for_each(|d| *d += share);

@@ -1,11 +1,12 @@
-//! Change of element type between f64, f32, bf16 and f16; the gradient is cast back to the type that came. Nothing is saved.
+//! Conversion between f64, f32, bf16 and f16. The gradient is converted back to the input's type.
+//! Nothing is saved.
 
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::DType;
 
 impl Tape<'_> {
-    /// The same numbers as `dtype`, rounded to nearest. A value that has this type already is returned as it is.
+    /// `x` converted to `dtype`, rounded to nearest. A value of that type is returned as it is.
     pub fn cast(&self, x: &Value, dtype: DType) -> Result<Value> {
         self.poll()?;
         let from = x.tensor().dtype();
@@ -20,6 +21,8 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| sink.give(id, dy.to_dtype(from)?)))
+        Ok(self.push(y, &[], move |dy, sink| {
+            sink.add_owned(id, dy.to_dtype(from)?)
+        }))
     }
 }

@@ -1,29 +1,30 @@
-//! What class each row is, or should be to which share, how much each class counts, and the weight that all this adds up to.
-//! The weight is a function of the targets alone: it is known before the first piece.
+//! Classification targets: labels or probabilities, class weights, and the total weight of the
+//! targets. The total depends on the targets alone, so it is known before the first micro-batch.
 
 use super::IGNORED;
 use crate::error::{Result, TapeError};
 
-/// What is wanted of each row.
+/// The targets of all rows.
 #[derive(Debug, Clone, Copy)]
 pub enum ClassTargets<'a> {
-    /// One class a row. A row that says [`IGNORED`] costs nothing and weighs nothing.
+    /// One class per row. A row with [`IGNORED`] has no loss and no weight.
     Labels(&'a [u32]),
-    /// Shares of each class, [rows, classes], each row adding up to 1: samples mixed of several. A row of zeros is ignored.
+    /// Class probabilities [rows, classes], each row adding up to 1, for mixed samples. A row of
+    /// zeros is ignored.
     Probabilities(&'a [f32]),
 }
 
-/// How targets are read.
+/// Smoothing and class weights.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClassRule<'a> {
-    /// Share of each target that goes to all classes alike, `0.0..1.0`.
+    /// Label smoothing: the fraction `0.0..1.0` of each target that is spread over all classes.
     pub smoothing: f64,
-    /// How much each class counts; all alike where there are none.
+    /// One weight per class; `None` means equal weights.
     pub class_weights: Option<&'a [f64]>,
 }
 
 const OP: &str = "cross_entropy";
-/// How far the shares of a row may be from adding up to 1: f32 rounding of many classes.
+/// Allowed error of a row's sum: f32 rounding over many classes.
 const SLACK: f64 = 1e-3;
 
 impl ClassRule<'_> {
@@ -67,8 +68,8 @@ fn refuse(what: &str, found: f64, expected: &'static str) -> Result<()> {
 }
 
 impl ClassTargets<'_> {
-    /// What a sum of cross-entropies over these targets is divided by: rows that count, each by the weight of its class.
-    /// Smoothing does not change it.
+    /// The divisor of the sum of cross-entropies over these targets: the rows that count, each with
+    /// the weight of its class. Smoothing does not change it.
     pub fn weight(&self, rule: &ClassRule, classes: usize) -> Result<f64> {
         self.expect_valid(rule, classes)?;
         Ok((0..self.rows(classes))
@@ -76,7 +77,7 @@ impl ClassTargets<'_> {
             .sum())
     }
 
-    /// Number of rows, where a row of shares is whole.
+    /// Number of rows.
     pub(super) fn rows(&self, classes: usize) -> usize {
         match self {
             ClassTargets::Labels(labels) => labels.len(),
@@ -91,7 +92,8 @@ impl ClassTargets<'_> {
             ClassTargets::Probabilities(shares) => {
                 let shares = &shares[row * classes..][..classes];
                 if rule.class_weights.is_none() {
-                    // Exactly one a row: the rounding of the shares must not reach the denominator.
+                    // Exactly one per row: the rounding of the probabilities must not reach the
+                    // denominator.
                     return f64::from(u8::from(shares.iter().any(|&share| share != 0.0)));
                 }
                 let weighted = shares.iter().enumerate();
@@ -102,7 +104,7 @@ impl ClassTargets<'_> {
         }
     }
 
-    /// Refuses labels outside the classes, and shares that are none.
+    /// Fails if a label is outside the classes, or probabilities are out of range.
     pub(super) fn expect_valid(&self, rule: &ClassRule, classes: usize) -> Result<()> {
         rule.expect_valid(classes)?;
         match self {
@@ -126,7 +128,7 @@ impl ClassTargets<'_> {
         }
     }
 
-    /// Fills `wanted` with what row `row` wants of each class, weighted and smoothed; returns its sum.
+    /// Fills `wanted` with the weighted and smoothed target of row `row` and returns its sum.
     pub(super) fn fill(&self, rule: &ClassRule, row: usize, wanted: &mut [f64]) -> f64 {
         let classes = wanted.len();
         wanted.fill(0.0);

@@ -1,35 +1,37 @@
-//! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w` [out, in / groups, k, k].
-//! With groups each part of the channels is convolved with its own part of the kernels; as many groups as channels is
-//! depthwise.
+//! Two-dimensional convolution without bias (a norm follows): `x` [samples, in, height, width], `w`
+//! [out, in / groups, k, k]. With groups, each part of the channels is convolved with its own part
+//! of the kernels; as many groups as channels is a depthwise convolution.
 //!
-//! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx = columnsᵀ(wᵀ dy)`.
-//! Saved: `x` if `w` needs a gradient and `x` is not cheap to compute again, `w` (a parameter: free) if `x` does.
+//! Each sample is one matrix product over its columns. Backward: `dw = sum dy columns(x)ᵀ`, `dx =
+//! columnsᵀ(wᵀ dy)`. Saved: `x` if `w` needs a gradient and `x` is not cheap to recompute; `w` (a
+//! parameter: free) if `x` needs one.
 
 mod composed;
-mod device;
+mod gpu;
 
 use super::{Form, axes, expect_filled, expect_shape};
-use crate::cpu::columns::{Window, gather, scatter};
+use crate::cancel::Cancel;
+use crate::cancel::CancelWatch;
+use crate::cpu::im2col::{Window, col2im, im2col};
 use crate::cpu::{
-    Float, Matrix, View, add_in_order, buffer, buffer_of_job, product, room_of_others, tensor_of,
-    threads, with_float,
+    Float, Matrix, View, add_in_order, buffer, buffer_for_job, product, scratch_of_other_threads,
+    threads, to_tensor, with_float,
 };
+use crate::dtype::widened_on_cpu;
 use crate::error::{Result, TapeError};
-use crate::half::widened_on_cpu;
-use crate::kept::held;
-use crate::tape::{Cancel, Tape, Value};
-use crate::watch::Watch;
+use crate::saved_input::held;
+use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-/// How the kernel walks over the image.
+/// Stride, padding and groups of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conv2dShape {
     /// Pixels between two positions of the kernel.
     pub stride: usize,
-    /// Zeroes around the image.
+    /// Zeros around the image, in pixels.
     pub padding: usize,
-    /// Parts that channels and kernels are cut into; they divide both.
+    /// Number of groups; must divide the channels and the kernels.
     pub groups: usize,
 }
 
@@ -43,7 +45,7 @@ impl Tape<'_> {
         let y = if form == Form::Cpu {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor(), self.cancel()))?
         } else if form == Form::Device {
-            device::forward(&window, &x_in, weight.tensor())?
+            gpu::forward(&window, &x_in, weight.tensor())?
         } else {
             widened_on_cpu(&x_in)?
                 .conv2d(
@@ -58,16 +60,16 @@ impl Tape<'_> {
         self.record_conv2d(x, weight, (shape, window), y)
     }
 
-    /// There is no kernel of a GPU for more than its numbers can count.
+    /// Falls back to the composed form if the sizes exceed the 32-bit indices of the GPU kernels.
     fn conv_form(&self, window: &Window, x: &Tensor, weight: &Value) -> Form {
         match self.form(x) {
-            Form::Device if !device::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
+            Form::Device if !gpu::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
             form => form,
         }
     }
 
-    /// As [`Tape::conv2d`] where nobody reads the numbers of the result: they are left out.
-    pub(crate) fn conv2d_unread(
+    /// Records [`Tape::conv2d`] without computing the result, whose values nothing reads.
+    pub(crate) fn conv2d_shape_only(
         &self,
         x: &Value,
         weight: &Value,
@@ -77,7 +79,7 @@ impl Tape<'_> {
         let window = window(x, weight, shape)?;
         let (height, width) = window.out();
         let dims = [x.dims()[0], weight.dims()[0], height, width];
-        let y = super::unread(x.tensor(), &dims)?;
+        let y = super::shape_only(x.tensor(), &dims)?;
         self.record_conv2d(x, weight, (shape, window), y)
     }
 
@@ -95,8 +97,8 @@ impl Tape<'_> {
         let form = self.conv_form(&window, x.tensor(), weight);
         let fused = form == Form::Cpu;
         let input_shape = x.tensor().shape().clone();
-        let saved_x = w_id.is_some().then(|| x.keep());
-        let saved_w = x_id.is_some().then(|| weight.keep());
+        let saved_x = w_id.is_some().then(|| x.saved_input());
+        let saved_w = x_id.is_some().then(|| weight.saved_input());
         let weight_shape = weight.tensor().shape().clone();
         let saved = held([&saved_x, &saved_w]);
         Ok(
@@ -108,26 +110,26 @@ impl Tape<'_> {
                         with_float!("conv2d", dy, T => weight_gradient::<T>(&window, &x, &dy, sink.cancel()))?
                             .reshape(&weight_shape)?
                     } else if form == Form::Device {
-                        device::weight_gradient(&window, &x, &dy)?.reshape(&weight_shape)?
+                        gpu::weight_gradient(&window, &x, &dy)?.reshape(&weight_shape)?
                     } else {
                         composed::by_group(shape.groups, (&x, 1), (&dy, 1), 0, |x, dy| {
                             composed::weight_gradient(x, dy, shape, window.kernel)
                         })?
                     };
-                    sink.give(w_id, dw)?;
+                    sink.add_owned(w_id, dw)?;
                 }
                 if let Some(w) = saved_w {
                     let w = w.get()?;
                     let dx = if fused {
                         with_float!("conv2d", dy, T => input_gradient::<T>(&window, &w, &dy, sink.cancel()))?
                     } else if form == Form::Device {
-                        device::input_gradient(&window, &w, &dy)?
+                        gpu::input_gradient(&window, &w, &dy)?
                     } else {
                         composed::by_group(shape.groups, (&w, 0), (&dy, 1), 1, |w, dy| {
                             composed::input_gradient(w, dy, shape, &window)
                         })?
                     };
-                    sink.give(x_id, dx.reshape(input_shape)?)?;
+                    sink.add_owned(x_id, dx.reshape(input_shape)?)?;
                 }
                 Ok(())
             }),
@@ -135,12 +137,15 @@ impl Tape<'_> {
     }
 }
 
-/// Refuses what does not go together, with both shapes.
+/// Fails if the operands do not fit, with both shapes.
 pub(crate) fn conv2d_fits(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<()> {
     window(x, weight, shape).map(|_| ())
 }
 
-/// The sizes of one sample, or a refusal with both shapes.
+/// The sizes of one sample.
+///
+/// # Errors
+/// The operands do not fit.
 fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     let [_, channels, height, width] = axes("conv2d", "x", x)?;
     expect_filled("conv2d", "x", x)?;
@@ -188,9 +193,9 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     })
 }
 
-/// Calls `work` for each sample's part of `out`: samples side by side when there are enough, else one after the other with
-/// parallel products. The last argument says whether the product itself may use all threads. A piece that is cancelled
-/// meanwhile ends with the sample in hand.
+/// Calls `work` for each sample's part of `out`: samples run in parallel if there are enough,
+/// otherwise one after the other with parallel products. The last argument tells whether the
+/// product may use all threads. A cancelled micro-batch ends with the current sample.
 fn each_sample<T: Float>(
     out: &mut [T],
     size: usize,
@@ -198,14 +203,14 @@ fn each_sample<T: Float>(
     cancel: &Cancel,
     work: impl Fn(usize, &mut [T], &mut [T], bool) + Sync,
 ) -> Result<()> {
-    let watch = Watch::of(cancel);
+    let watch = CancelWatch::new(cancel);
     let work = |n, out: &mut [T], columns: &mut [T], parallel| {
-        if watch.goes_on() {
+        if watch.should_continue() {
             work(n, out, columns, parallel);
         }
     };
     if out.len() / size.max(1) >= threads() {
-        let _others = room_of_others::<T>(out.len() / size.max(1), scratch);
+        let _others = scratch_of_other_threads::<T>(out.len() / size.max(1), scratch);
         out.par_chunks_mut(size).enumerate().for_each_init(
             || buffer::<T>(scratch),
             |columns, (n, out)| work(n, out, columns, false),
@@ -216,7 +221,7 @@ fn each_sample<T: Float>(
             .enumerate()
             .for_each(|(n, out)| work(n, out, &mut columns, true));
     }
-    watch.whole()
+    watch.finish()
 }
 
 fn forward<T: Float>(
@@ -227,8 +232,8 @@ fn forward<T: Float>(
 ) -> Result<Tensor> {
     let (samples, out) = (x.dim(0)?, weight.dim(0)?);
     let (xs, w) = (
-        View::<T>::of("conv2d", x)?,
-        View::<T>::of("conv2d", weight)?,
+        View::<T>::new("conv2d", x)?,
+        View::<T>::new("conv2d", weight)?,
     );
     let (rows, pixels) = (window.rows(), window.pixels());
     let mut y = buffer::<T>(samples * out * pixels);
@@ -252,7 +257,7 @@ fn forward<T: Float>(
                 let columns: &[T] = if window.is_pointwise() {
                     x
                 } else {
-                    gather(window, x, columns);
+                    im2col(window, x, columns);
                     columns
                 };
                 product(
@@ -268,7 +273,7 @@ fn forward<T: Float>(
         },
     )?;
     let (height, width) = window.out();
-    tensor_of(y, &[samples, out, height, width])
+    to_tensor(y, &[samples, out, height, width])
 }
 
 fn input_gradient<T: Float>(
@@ -279,8 +284,8 @@ fn input_gradient<T: Float>(
 ) -> Result<Tensor> {
     let (samples, out) = (dy.dim(0)?, weight.dim(0)?);
     let (w, dys) = (
-        View::<T>::of("conv2d", weight)?,
-        View::<T>::of("conv2d", dy)?,
+        View::<T>::new("conv2d", weight)?,
+        View::<T>::new("conv2d", dy)?,
     );
     let (rows, pixels) = (window.rows(), window.pixels());
     let mut dx = buffer::<T>(samples * window.sample());
@@ -307,15 +312,15 @@ fn input_gradient<T: Float>(
                 }
                 product(columns, pixels, w, dy, T::zero(), T::one(), parallel);
                 dx.fill(T::zero());
-                scatter(window, columns, dx);
+                col2im(window, columns, dx);
             }
         },
     )?;
     let channels = window.channels * window.groups;
-    tensor_of(dx, &[samples, channels, window.height, window.width])
+    to_tensor(dx, &[samples, channels, window.height, window.width])
 }
 
-/// Bytes that partial weight gradients may take together.
+/// Bytes for all partial weight gradients together.
 const PARTIAL_BYTES: usize = 32 << 20;
 
 fn weight_gradient<T: Float>(
@@ -325,9 +330,10 @@ fn weight_gradient<T: Float>(
     cancel: &Cancel,
 ) -> Result<Tensor> {
     let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
-    let (xs, dys) = (View::<T>::of("conv2d", x)?, View::<T>::of("conv2d", dy)?);
+    let (xs, dys) = (View::<T>::new("conv2d", x)?, View::<T>::new("conv2d", dy)?);
     let (rows, pixels) = (window.rows(), window.pixels());
-    // Chunks of samples are fixed by the shape and added in order: the same sum whatever the threads.
+    // The shape determines the chunks of samples, which are added in order: the sum does not depend
+    // on the number of threads.
     let chunks = (PARTIAL_BYTES / (out * rows * size_of::<T>()).max(1))
         .clamp(2, 8)
         .min(samples.max(1));
@@ -339,15 +345,15 @@ fn weight_gradient<T: Float>(
         rows * pixels
     };
     let jobs = samples.div_ceil(length);
-    let _others = room_of_others::<T>(jobs, scratch);
-    let watch = Watch::of(cancel);
+    let _others = scratch_of_other_threads::<T>(jobs, scratch);
+    let watch = CancelWatch::new(cancel);
     let partial: Vec<Vec<T>> = (0..jobs)
         .into_par_iter()
         .map(|chunk| {
-            let mut dw = buffer_of_job::<T>(out * rows, chunk, jobs);
+            let mut dw = buffer_for_job::<T>(out * rows, chunk, jobs);
             let mut columns = buffer::<T>(scratch);
             let samples = chunk * length..((chunk + 1) * length).min(samples);
-            for n in samples.take_while(|_| watch.goes_on()) {
+            for n in samples.take_while(|_| watch.should_continue()) {
                 let keep = if n == chunk * length {
                     T::zero()
                 } else {
@@ -361,7 +367,7 @@ fn weight_gradient<T: Float>(
                     let columns: &[T] = if window.is_pointwise() {
                         x
                     } else {
-                        gather(window, x, &mut columns);
+                        im2col(window, x, &mut columns);
                         &columns
                     };
                     let columns = Matrix::rows(columns, rows, pixels).transposed();
@@ -372,6 +378,6 @@ fn weight_gradient<T: Float>(
             dw
         })
         .collect();
-    watch.whole()?;
-    tensor_of(add_in_order(partial, out * rows), &[out, rows])
+    watch.finish()?;
+    to_tensor(add_in_order(partial, out * rows), &[out, rows])
 }

@@ -1,17 +1,18 @@
-//! Softmax cross-entropy, summed over rows, never averaged: the effective batch divides once, by [`ClassTargets::weight`].
+//! Softmax cross-entropy, summed over rows, never averaged: the effective batch divides once, by
+//! [`ClassTargets::weight`].
 //!
-//! For row `z`, `K` classes of weights `w`, smoothing `s`, target shares `t` (of a label `[k]`) and `p = softmax(z)`: wanted is
-//! `a = w ((1 - s) t + s / K)`, `A = sum a`, loss `= A logsumexp(z) - sum a z`, `dz = A p - a`. Ignored rows give zeros.
-//! Forward computes the gradient at once. Saved: `dz` [rows, K], for halves in f32: a loss scale must reach it before it is
-//! rounded.
+//! For a row `z` with `K` classes of weights `w`, smoothing `s`, target probabilities `t` (one-hot
+//! for a label) and `p = softmax(z)`: the target is `a = w ((1 - s) t + s / K)`, `A = sum a`, loss
+//! `= A logsumexp(z) - sum a z`, `dz = A p - a`. Ignored rows give zeros. The forward pass computes
+//! the gradient. Saved: `dz` [rows, K], in f32 for half types, because a loss scale must be applied
+//! before it is rounded.
 
 use super::class_targets::{ClassRule, ClassTargets};
 use super::{Form, IGNORED, Loss, axes, expect_filled, loss};
-use crate::cpu::{Float, View, buffer, lanes, row_chunks, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
+use crate::dtype::{host_tensor, widened};
 use crate::error::{Result, TapeError};
-use crate::half::widened;
-use crate::kernels::whole;
-use crate::parameters::host_tensor;
+use crate::kernels::multi_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
@@ -26,7 +27,8 @@ impl Tape<'_> {
         self.class_cross_entropy(logits, ClassTargets::Labels(labels), &rule)
     }
 
-    /// Cross-entropy of `logits` [rows, classes] against labels or shares, summed over rows, each class by its weight.
+    /// Cross-entropy of `logits` [rows, classes] against labels or probabilities, summed over rows,
+    /// each class with its weight.
     pub fn class_cross_entropy(
         &self,
         logits: &Value,
@@ -42,9 +44,9 @@ impl Tape<'_> {
         };
         if !fits {
             let expected = match targets {
-                ClassTargets::Labels(labels) => format!("{} rows, one a label", labels.len()),
+                ClassTargets::Labels(labels) => format!("{} rows, one per label", labels.len()),
                 ClassTargets::Probabilities(shares) => {
-                    format!("as many numbers as {} probabilities", shares.len())
+                    format!("as many elements as {} probabilities", shares.len())
                 }
             };
             return Err(TapeError::Shape {
@@ -60,12 +62,12 @@ impl Tape<'_> {
             (Form::Device, ClassTargets::Labels(labels), None) => {
                 let dz = z.force_contiguous()?;
                 let wanted = (1.0 - rule.smoothing, rule.smoothing / classes as f64);
-                (whole::cross_entropy(&dz, labels, wanted)?, dz)
+                (multi_tensor::cross_entropy(&dz, labels, wanted)?, dz)
             }
             (Form::Cpu, ..) => with_float!("cross_entropy", z, T => fused::<T>(&z, targets, rule))?,
             _ => composed(&z, targets, rule)?,
         };
-        loss::known(self, logits, per_sample, dz)
+        loss::record_loss(self, logits, per_sample, dz)
     }
 }
 
@@ -75,11 +77,11 @@ fn fused<T: Float>(
     rule: &ClassRule,
 ) -> Result<(Tensor, Tensor)> {
     let (rows, classes) = z.dims2()?;
-    let zs = View::<T>::of("cross_entropy", z)?;
+    let zs = View::<T>::new("cross_entropy", z)?;
     let (mut losses, mut dz) = (buffer::<T>(rows), buffer::<T>(rows * classes));
     let (rest, full) = (
-        T::of(rule.smoothing / classes as f64),
-        T::of(1.0 - rule.smoothing),
+        T::from_constant(rule.smoothing / classes as f64),
+        T::from_constant(1.0 - rule.smoothing),
     );
     let chunk = row_chunks(classes);
     losses
@@ -93,7 +95,7 @@ fn fused<T: Float>(
             for (i, (loss, (dz, z))) in losses.iter_mut().zip(rows).enumerate() {
                 let row = number * chunk + i;
                 *loss = match (targets, rule.class_weights) {
-                    // The frequent case needs no row of what is wanted.
+                    // The common case needs no row of targets.
                     (ClassTargets::Labels(labels), None) if labels[row] != IGNORED => {
                         let label = labels[row] as usize;
                         let loss = wide(
@@ -112,12 +114,12 @@ fn fused<T: Float>(
             }
         });
     Ok((
-        tensor_of(losses, &[rows])?,
-        tensor_of(dz, &[rows, classes])?,
+        to_tensor(losses, &[rows])?,
+        to_tensor(dz, &[rows, classes])?,
     ))
 }
 
-/// `dz` becomes `e^(z - highest)`; returns the highest and the sum.
+/// Sets `dz` to `e^(z - highest)` and returns the highest value and the sum.
 #[inline(always)]
 fn exponentials<T: Float>(z: &[T], dz: &mut [T]) -> (T, T) {
     let highest = lanes::max(z);
@@ -127,7 +129,7 @@ fn exponentials<T: Float>(z: &[T], dz: &mut [T]) -> (T, T) {
     (highest, lanes::sum(dz, |v| v))
 }
 
-/// Loss of one row with a label; `dz` becomes `p - rest`.
+/// The loss of one row with a label; `dz` becomes `p - rest`.
 #[inline(always)]
 fn label_row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) -> T {
     let (highest, total) = exponentials(z, dz);
@@ -136,20 +138,20 @@ fn label_row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) ->
     total.ln() - target
 }
 
-/// Loss of one row of which `wanted` is wanted, adding up to `sum`.
+/// The loss of one row with the targets `wanted`, which add up to `sum`.
 fn wanted_row<T: Float>(z: &[T], dz: &mut [T], wanted: &[f64], sum: f64) -> T {
     if sum == 0.0 {
         dz.fill(T::zero());
         return T::zero();
     }
     let (highest, total) = exponentials(z, dz);
-    let (mut target, share) = (T::zero(), T::of(sum) / total);
+    let (mut target, share) = (T::zero(), T::from_constant(sum) / total);
     for ((d, &z), &wanted) in dz.iter_mut().zip(z).zip(wanted) {
-        let wanted = T::of(wanted);
+        let wanted = T::from_constant(wanted);
         target += wanted * (z - highest);
         *d = *d * share - wanted;
     }
-    T::of(sum) * total.ln() - target
+    T::from_constant(sum) * total.ln() - target
 }
 
 fn composed(z: &Tensor, targets: ClassTargets, rule: &ClassRule) -> Result<(Tensor, Tensor)> {

@@ -1,19 +1,20 @@
-//! Stochastic depth (Huang et al. 2016): a residual branch is left out for a whole sample with probability `fraction`, and
-//! grows by `1 / (1 - fraction)` for the others. Backward draws the same numbers again. Nothing is saved.
+//! Stochastic depth (Huang et al. 2016): a residual branch is dropped for a whole sample with
+//! probability `fraction`, and scaled by `1 / (1 - fraction)` for the others. The backward pass
+//! draws the same numbers again. Nothing is saved.
 //!
-//! A fraction of 0 does nothing: what evaluation asks for.
+//! A fraction of 0 changes nothing, as evaluation needs.
 
 use super::expect_filled;
 use super::noise::{Noise, NoiseKey, expect_fraction};
-use crate::cpu::{Float, View, buffer, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
+use crate::dtype::host_tensor;
 use crate::error::Result;
-use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
 impl Tape<'_> {
-    /// Zeroes a `fraction` of the samples of `x` [samples, ..], which ones is said by `key`.
+    /// Zeroes a `fraction` of the samples of `x` [samples, ..]. `key` determines which.
     pub fn drop_path(&self, x: &Value, fraction: f64, key: &NoiseKey) -> Result<Value> {
         self.poll()?;
         expect_fraction("drop_path", fraction)?;
@@ -23,7 +24,7 @@ impl Tape<'_> {
             return Ok(x.clone());
         }
         let kept = 1.0 / (1.0 - fraction);
-        let factor = |stream: crate::Stream| {
+        let factor = |stream: crate::Rng| {
             if stream.uniform(0) < fraction {
                 0.0
             } else {
@@ -38,12 +39,12 @@ impl Tape<'_> {
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.give(id, by_sample(&dy, &factors, fused)?)
+            sink.add_owned(id, by_sample(&dy, &factors, fused)?)
         }))
     }
 }
 
-/// Each sample times its factor.
+/// Multiplies each sample by its factor.
 fn by_sample(x: &Tensor, factors: &[f64], fused: bool) -> Result<Tensor> {
     let x = x.contiguous()?;
     if !fused {
@@ -54,13 +55,13 @@ fn by_sample(x: &Tensor, factors: &[f64], fused: bool) -> Result<Tensor> {
     }
     let each = x.elem_count() / factors.len();
     with_float!("drop_path", x, T => {
-        let xs = View::<T>::of("drop_path", &x)?;
+        let xs = View::<T>::new("drop_path", &x)?;
         let mut y = buffer::<T>(xs.len());
         let rows = y.par_chunks_mut(each).zip(xs.par_chunks(each));
         rows.zip(factors).for_each(|((y, x), &factor)| {
-            let factor = T::of(factor);
+            let factor = T::from_constant(factor);
             wide(#[inline(always)] || y.iter_mut().zip(x).for_each(|(y, &x)| *y = x * factor));
         });
-        tensor_of(y, x.dims())
+        to_tensor(y, x.dims())
     })
 }

@@ -1,24 +1,25 @@
-//! Dropout (Srivastava et al. 2014): each number becomes zero with probability `fraction`, the others grow by
-//! `1 / (1 - fraction)`. Backward draws the same numbers again. Nothing is saved;
-//! whoever needs the output keeps the input and draws again.
+//! Dropout (Srivastava et al. 2014): each value becomes zero with probability `fraction`; the
+//! others are scaled by `1 / (1 - fraction)`. The backward pass draws the same numbers again.
+//! Nothing is saved; operations that need the output save the input and draw again.
 //!
-//! A fraction of 0 does nothing: what evaluation asks for.
+//! A fraction of 0 changes nothing, as evaluation needs.
 
 use super::noise::{Noise, NoiseKey, expect_fraction};
 use super::{Form, expect_filled};
-use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
+use crate::dtype::host_tensor;
 use crate::error::Result;
-use crate::kept::Again;
 use crate::kernels::elements;
-use crate::parameters::host_tensor;
-use crate::stream::{Stream, share_of_u32};
+use crate::rng::{Rng, share_of_u32};
+use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
 use std::rc::Rc;
 
 impl Tape<'_> {
-    /// Zeroes a `fraction` of the numbers of `x` [samples, ..], which ones is said by `key` and their coordinates.
+    /// Zeroes a `fraction` of the values of `x` [samples, ..]. `key` and their coordinates
+    /// determine which.
     pub fn dropout(&self, x: &Value, fraction: f64, key: &NoiseKey) -> Result<Value> {
         self.poll()?;
         expect_fraction("dropout", fraction)?;
@@ -34,11 +35,13 @@ impl Tape<'_> {
         }
         let (id, noise) = (x.id(), Rc::new(noise));
         let drawn = noise.clone();
-        let again = Again::new(x.keep(), &[], move |x| drop(x, fraction, &drawn, form));
-        let y = self.push(y, &[], move |dy, sink| {
-            sink.give(id, drop(&dy, fraction, &noise, form)?)
+        let again = Recompute::new(x.saved_input(), &[], move |x| {
+            drop(x, fraction, &drawn, form)
         });
-        Ok(y.computed_again(again))
+        let y = self.push(y, &[], move |dy, sink| {
+            sink.add_owned(id, drop(&dy, fraction, &noise, form)?)
+        });
+        Ok(y.with_recompute(again))
     }
 }
 
@@ -50,9 +53,12 @@ fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> 
         return elements::dropout(&x, &streams, fraction, kept);
     }
     if form == Form::Composed {
-        let one = |stream: &Stream, i: usize| match is_dropped(stream, i, limit) {
-            true => 0.0,
-            false => kept,
+        let one = |stream: &Rng, i: usize| {
+            if is_dropped(stream, i, limit) {
+                0.0
+            } else {
+                kept
+            }
         };
         let mask = streams
             .iter()
@@ -61,17 +67,17 @@ fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> 
         return Ok((x * mask)?);
     }
     with_float!("dropout", x, T => {
-        let xs = View::<T>::of("dropout", &x)?;
-        tensor_of(masked(&xs, &streams, width, (limit, T::of(kept))), x.dims())
+        let xs = View::<T>::new("dropout", &x)?;
+        to_tensor(masked(&xs, &streams, width, (limit, T::from_constant(kept))), x.dims())
     })
 }
 
-/// Two neighbours of a row share one number of its stream.
-fn is_dropped(stream: &Stream, place: usize, limit: u32) -> bool {
+/// Two neighbors in a row share one number of its stream.
+fn is_dropped(stream: &Rng, place: usize, limit: u32) -> bool {
     stream.halves(place as u64 / 2)[place % 2] < limit
 }
 
-fn masked<T: Float>(x: &[T], streams: &[Stream], width: usize, (limit, kept): (u32, T)) -> Vec<T> {
+fn masked<T: Float>(x: &[T], streams: &[Rng], width: usize, (limit, kept): (u32, T)) -> Vec<T> {
     let (mut y, rows) = (buffer::<T>(x.len()), row_chunks(width));
     let one = |x: T, half: u32| if half < limit { T::zero() } else { x * kept };
     y.par_chunks_mut(rows * width)

@@ -1,36 +1,39 @@
-//! What losses of one output against one number share: masks, sums by sample, the gradient computed in forward. Refuses to
-//! know which loss it is. Saved: the gradient, as large as the outputs.
+//! Losses that compare each output with one target: masks, sums per sample, and the gradient
+//! computed in the forward pass. Knows nothing about the loss function. Saved: the gradient, as
+//! large as the outputs.
 
-use super::number_targets::NumberTargets;
+use super::regression_targets::{AllowedTargets, RegressionTargets};
 use super::{Loss, expect_filled, loss};
-use crate::cpu::{Float, View, buffer, lanes, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, lanes, to_tensor, wide, with_float};
+use crate::dtype::{host_tensor, widened};
 use crate::error::{Result, TapeError};
-use crate::half::widened;
-use crate::parameters::host_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-/// A loss of one number, in a loop's body and composed of tensor primitives.
+/// A loss of one output, as the body of a loop and composed of tensor primitives.
 pub(super) trait ElementLoss: Sync {
     const OP: &'static str;
-    /// Which targets are allowed, in a test and in words.
-    const ALLOWED: (fn(f32) -> bool, &'static str);
-    /// Loss and slope of an output.
+    /// The allowed targets.
+    const ALLOWED: AllowedTargets;
+    /// The loss and slope of one output.
     fn of<T: Float>(&self, x: T, target: T) -> (T, T);
-    /// Losses and slopes of all outputs.
+    /// The losses and slopes of all outputs.
     fn composed(&self, x: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)>;
 }
 
-/// Any finite number.
-pub(super) const FINITE: (fn(f32) -> bool, &str) = (f32::is_finite, "a finite number");
+/// Allows any finite number.
+pub(super) const FINITE: AllowedTargets = AllowedTargets {
+    test: f32::is_finite,
+    words: "a finite number",
+};
 
 impl Tape<'_> {
-    /// The sum of `rule` over the outputs `x` [samples, ..] whose targets are there.
+    /// The sum of `rule` over the outputs `x` [samples, ..] whose targets are present.
     pub(super) fn element_loss<L: ElementLoss>(
         &self,
         x: &Value,
-        targets: NumberTargets,
+        targets: RegressionTargets,
         rule: &L,
     ) -> Result<Loss> {
         self.poll()?;
@@ -50,16 +53,16 @@ impl Tape<'_> {
         } else {
             composed(&input, targets, rule)?
         };
-        loss::known(self, x, per_sample, dx)
+        loss::record_loss(self, x, per_sample, dx)
     }
 }
 
 fn fused<T: Float, L: ElementLoss>(
     x: &Tensor,
-    targets: NumberTargets,
+    targets: RegressionTargets,
     rule: &L,
 ) -> Result<(Tensor, Tensor)> {
-    let xs = View::<T>::of(L::OP, x)?;
+    let xs = View::<T>::new(L::OP, x)?;
     let (samples, each) = (x.dim(0)?, x.elem_count() / x.dim(0)?);
     let (mut losses, mut dx) = (buffer::<T>(samples), buffer::<T>(xs.len()));
     let rows = dx.par_chunks_mut(each).zip(xs.par_chunks(each));
@@ -72,7 +75,7 @@ fn fused<T: Float, L: ElementLoss>(
                     let outputs = dx.iter_mut().zip(x).zip(scratch.iter_mut());
                     for (i, ((dx, &x), loss)) in outputs.enumerate() {
                         (*loss, *dx) = match targets.at(sample * each + i) {
-                            Some(target) => rule.of(x, T::of(f64::from(target))),
+                            Some(target) => rule.of(x, T::from_constant(f64::from(target))),
                             None => (T::zero(), T::zero()),
                         };
                     }
@@ -81,12 +84,12 @@ fn fused<T: Float, L: ElementLoss>(
             *loss = lanes::sum(scratch, |v| v);
         },
     );
-    Ok((tensor_of(losses, &[samples])?, tensor_of(dx, x.dims())?))
+    Ok((to_tensor(losses, &[samples])?, to_tensor(dx, x.dims())?))
 }
 
 fn composed<L: ElementLoss>(
     x: &Tensor,
-    targets: NumberTargets,
+    targets: RegressionTargets,
     rule: &L,
 ) -> Result<(Tensor, Tensor)> {
     let count = x.elem_count();
@@ -97,7 +100,7 @@ fn composed<L: ElementLoss>(
         .collect();
     let there = Tensor::from_vec(there, x.dims(), x.device())?;
     let (losses, dx) = rule.composed(x, &values)?;
-    // Chosen, not multiplied: an output without a target may be infinite.
+    // Selected, not multiplied: an output without a target may be infinite.
     let zeros = x.zeros_like()?;
     let losses = there.where_cond(&losses, &zeros)?;
     let per_sample = losses.reshape((x.dim(0)?, ()))?.sum(1)?;

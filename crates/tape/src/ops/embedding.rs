@@ -1,22 +1,22 @@
 //! Embedding: row `ids[i]` of `weight` [vocabulary, width] for every token: [.., width].
 //!
-//! Backward: each used row sums the gradients of its tokens in token order, rows side by side; unused rows are zero. Where the
-//! weight has a gradient already, as that of a tied head, the rows are added there: a second whole gradient never exists.
-//! Nothing is saved but the ids.
+//! Backward: each used row sums the gradients of its tokens in token order, rows in parallel;
+//! unused rows are zero. If the weight already has a gradient, such as that of a tied head, the
+//! rows are added to it, so that a second gradient of that size never exists. Saved: only the ids.
 
 use super::{Form, axes};
-use crate::cpu::{Float, View, buffer, tensor_of, with_float};
+use crate::cpu::{Float, View, buffer, to_tensor, with_float};
+use crate::dtype::widened;
 use crate::error::{Result, TapeError};
-use crate::half::widened;
 use crate::inplace::with_slice_mut;
-use crate::kernels::{rows, whole};
+use crate::kernels::{multi_tensor, rows};
+use crate::optim::Element;
 use crate::tape::{Tape, Value};
-use crate::update::Element;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 impl Tape<'_> {
-    /// Looks up `ids`, which have the axes `shape`, in `weight` [vocabulary, width].
+    /// Looks up `ids`, which have the shape `shape`, in `weight` [vocabulary, width].
     pub fn embedding(&self, weight: &Value, ids: &[u32], shape: &[usize]) -> Result<Value> {
         self.poll()?;
         let [vocabulary, width] = axes("embedding", "weight", weight)?;
@@ -31,12 +31,12 @@ impl Tape<'_> {
         let fused = form == Form::Cpu;
         let rows = if fused {
             with_float!("embedding", weight.tensor(), T => {
-                let w = View::<T>::of("embedding", weight.tensor())?;
+                let w = View::<T>::new("embedding", weight.tensor())?;
                 let mut y = buffer::<T>(ids.len() * width);
                 y.par_chunks_mut(width).zip(ids).for_each(|(y, &id)| {
                     y.copy_from_slice(&w[id as usize * width..][..width]);
                 });
-                tensor_of(y, &[ids.len(), width])
+                to_tensor(y, &[ids.len(), width])
             })?
         } else {
             weight
@@ -50,18 +50,18 @@ impl Tape<'_> {
         let (id, ids) = (weight.id(), ids.to_vec());
         Ok(self.push(y, &[], move |dy, sink| {
             let dy = dy.contiguous()?.reshape((ids.len(), width))?;
-            if let (true, Some(held)) = (fused, sink.held(id)) {
+            if let (true, Some(held)) = (fused, sink.accumulator(id)) {
                 return add_rows(held, &dy, &ids);
             }
             if form == Form::Device {
-                if let Some(held) = sink.held(id).filter(|held| fits(held)) {
+                if let Some(held) = sink.accumulator(id).filter(|held| fits(held)) {
                     return add_runs(held, &dy, &ids);
                 }
                 let dw = Tensor::zeros((vocabulary, width), DType::F32, dy.device())?;
                 add_runs(&dw, &dy, &ids)?;
-                return sink.give(id, dw);
+                return sink.add_owned(id, dw);
             }
-            sink.give(
+            sink.add_owned(
                 id,
                 if fused {
                     rows_gradient(&dy, &ids, vocabulary)?
@@ -73,7 +73,7 @@ impl Tape<'_> {
     }
 }
 
-/// Tokens by row, each row's in token order: a counting sort.
+/// Tokens grouped by row, in token order: a counting sort.
 struct ByRow {
     begins: Vec<usize>,
     tokens: Vec<usize>,
@@ -102,30 +102,30 @@ impl ByRow {
 fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {
     let (width, by_row) = (dy.dim(1)?, ByRow::of(ids, vocabulary));
     with_float!("embedding", dy, T => {
-        let dys = View::<T>::of("embedding", dy)?;
+        let dys = View::<T>::new("embedding", dy)?;
         let mut dw = buffer::<T>(vocabulary * width);
         dw.par_chunks_mut(width).enumerate().for_each(|(row, dw)| {
-            dw.fill(T::of(0.0));
+            dw.fill(T::from_constant(0.0));
             for &token in by_row.tokens(row) {
                 dw.iter_mut().zip(&dys[token * width..][..width]).for_each(|(d, &v)| *d += v);
             }
         });
-        tensor_of(dw, &[vocabulary, width])
+        to_tensor(dw, &[vocabulary, width])
     })
 }
 
-/// Adds the rows' gradients to a gradient [vocabulary, width] that nobody else holds.
+/// Adds the rows' gradients to a gradient [vocabulary, width] that nothing else holds.
 fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let (vocabulary, width) = held.dims2()?;
     let by_row = ByRow::of(ids, vocabulary);
     with_float!("embedding", dy, T => {
-        let dys = View::<T>::of("embedding", dy)?;
+        let dys = View::<T>::new("embedding", dy)?;
         with_slice_mut(held, |dw| {
-            let rows = <T as Element>::lent(dw)?.par_chunks_mut(width).enumerate();
+            let rows = <T as Element>::borrowed(dw)?.par_chunks_mut(width).enumerate();
             rows.filter(|(row, _)| !by_row.tokens(*row).is_empty()).for_each_init(
                 || buffer::<T>(width),
                 |sum, (row, dw)| {
-                    sum.fill(T::of(0.0));
+                    sum.fill(T::from_constant(0.0));
                     for &token in by_row.tokens(row) {
                         sum.iter_mut().zip(&dys[token * width..][..width]).for_each(|(s, &v)| *s += v);
                     }
@@ -138,15 +138,16 @@ fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     })
 }
 
-/// A gradient that a kernel may add rows to.
+/// True if a kernel may add rows to this gradient.
 fn fits(held: &Tensor) -> bool {
     held.dtype() == DType::F32 && held.is_contiguous()
 }
 
-/// Tokens of a run: a row that many tokens use is summed by many.
+/// Tokens per run: the tokens of a frequent row are summed in parallel.
 const RUN: usize = 64;
 
-/// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU: each row's tokens in runs, the runs in order.
+/// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU: each row's tokens in runs, and
+/// the runs in order.
 fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let by_row = ByRow::of(ids, dw.dim(0)?);
     let (mut begins, mut firsts, mut used) = (vec![0], vec![0], Vec::new());
@@ -166,11 +167,11 @@ fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     }
     let tokens: Vec<u32> = by_row.tokens.iter().map(|&token| token as u32).collect();
     let sizes = [tokens.len(), begins.len(), firsts.len(), used.len()];
-    // One copy to the device for all four.
+    // One copy to the device for all four lists.
     let all = Tensor::new([tokens, begins, firsts, used].concat(), dw.device())?;
     let at = |i: usize| all.narrow(0, sizes[..i].iter().sum(), sizes[i]);
     let sums = rows::run_sums(dy, &at(0)?, &at(1)?)?;
-    whole::add_runs(&sums, &at(2)?, &at(3)?, dw)
+    multi_tensor::add_runs(&sums, &at(2)?, &at(3)?, dw)
 }
 
 fn composed_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {

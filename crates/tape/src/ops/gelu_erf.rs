@@ -1,6 +1,7 @@
-//! The exact Gaussian error linear unit (Hendrycks and Gimpel 2016): `y = x P(x)`, `P` the normal distribution's share below
-//! `x`. BERT and ViT weights are trained with this form. Backward: `dx = dy (P(x) + x e^(-x²/2) / sqrt(2 pi))`. Saved: `x`,
-//! from which whoever needs the output computes it again.
+//! The exact Gaussian error linear unit (Hendrycks and Gimpel 2016): `y = x P(x)`, with `P` the
+//! cumulative normal distribution. BERT and ViT weights are trained with this form. Backward: `dx =
+//! dy (P(x) + x e^(-x²/2) / sqrt(2 pi))`. Saved: `x`, from which operations that need the output
+//! recompute it.
 
 use super::pointwise::{Keeps, Pointwise};
 use crate::cpu::Float;
@@ -33,7 +34,8 @@ impl Pointwise for GeluErf {
 
     #[inline(always)]
     fn slope<T: Float>(x: T) -> T {
-        x.normal_share() + x * T::of(DENSITY) * (T::of(-0.5) * x * x).exponential()
+        x.normal_share()
+            + x * T::from_constant(DENSITY) * (T::from_constant(-0.5) * x * x).exponential()
     }
 
     fn composed(x: &Tensor) -> Result<Tensor> {

@@ -1,20 +1,22 @@
-//! Second half of a feed-forward branch: `y = r + gelu(x + a) Wᵀ + b`, `x` [.., inputs] a product whose bias `a` [inputs] is still to
-//! be added, `W` [outputs, inputs], `b` [outputs], `r` as `y`. Gelu is the tanh form.
+//! The second half of a feed-forward branch: `y = r + gelu(x + a) Wᵀ + b`, with `x` [.., inputs] a
+//! product whose bias `a` [inputs] has not been added yet, `W` [outputs, inputs], `b` [outputs] and
+//! `r` shaped like `y`. Gelu is the tanh form.
 //!
-//! Backward with `h = gelu(x + a)`, `dh = dy W`: `dx = dh gelu'(x + a)`, `da` its sum over rows, `dW = dyᵀ h`, `db` the sum of `dy`
-//! over rows, `dr = dy`. One pass makes `h`, `dx` and `da`, with one tangent for both. Saved: `x`, and `W` (a parameter: free). On a GPU
-//! `h` takes the place of `dh`, and `dx` that of `x` where nobody else reads it.
+//! Backward with `h = gelu(x + a)`, `dh = dy W`: `dx = dh gelu'(x + a)`, `da` its sum over rows,
+//! `dW = dyᵀ h`, `db` the sum of `dy` over rows, `dr = dy`. One pass computes `h`, `dx` and `da`,
+//! with one tanh for both. Saved: `x`, and `W` (a parameter: free). On a GPU `h` overwrites `dh`,
+//! and `dx` overwrites `x` if nothing else reads it.
 
 use super::activation::gelu_and_slope;
-use super::linear::{Added, expect_fit, forward, give_weight, inner, row_sum};
+use super::linear::{Added, add_weight_gradient, expect_fit, forward, inner, row_sum};
 use super::{Form, activation::gelu, expect_shape};
-use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
-use crate::kept::Kept;
 use crate::kernels::elements;
+use crate::optim::Element;
+use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
-use crate::update::Element;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -23,15 +25,15 @@ use rayon::prelude::*;
 pub struct GeluLinear {
     /// [.., inputs]: a product without its bias.
     pub x: Value,
-    /// Nobody else reads the numbers of `x`: backward may write its gradient there.
+    /// Nothing else reads `x`: the backward pass may overwrite it with its gradient.
     pub x_is_spent: bool,
-    /// [inputs]: that bias.
+    /// [inputs]: the bias of `x`.
     pub x_bias: Value,
     /// [outputs, inputs].
     pub weight: Value,
     /// [outputs].
     pub bias: Value,
-    /// [.., outputs]: what the branch is added to.
+    /// [.., outputs]: added to the result.
     pub residual: Value,
 }
 
@@ -67,14 +69,14 @@ impl Tape<'_> {
         self.record_gelu_linear(operands, y.reshape(residual.dims())?)
     }
 
-    /// As [`Tape::gelu_linear`] where nobody reads the numbers of the result: they are left out.
-    pub(crate) fn gelu_linear_unread(&self, operands: &GeluLinear) -> Result<Value> {
+    /// Records [`Tape::gelu_linear`] without computing the result, whose values nothing reads.
+    pub(crate) fn gelu_linear_shape_only(&self, operands: &GeluLinear) -> Result<Value> {
         self.poll()?;
         operands.expect_fit()?;
         if self.form(operands.x.tensor()) == Form::Composed {
             return self.gelu_linear(operands);
         }
-        let y = super::unread(operands.x.tensor(), operands.residual.dims())?;
+        let y = super::shape_only(operands.x.tensor(), operands.residual.dims())?;
         self.record_gelu_linear(operands, y)
     }
 
@@ -94,7 +96,7 @@ impl Tape<'_> {
         let inner_ids = [x_id, a_id, w_id];
         let kept = inner_ids.iter().any(Option::is_some).then(|| {
             let (w, a) = (weight.tensor().clone(), x_bias.tensor().clone());
-            (x.keep(), w, a)
+            (x.saved_input(), w, a)
         });
         let counted = kept.clone();
         let counted = counted
@@ -102,13 +104,13 @@ impl Tape<'_> {
             .flat_map(|(x, w, a)| [x.counted(), vec![w, a]].concat());
         let ((rows, inputs), shape) = (operands.sizes(), x.tensor().shape().clone());
         let form = self.form(x.tensor());
-        let spent = *x_is_spent || matches!(x.keep(), Kept::Again(_));
+        let spent = *x_is_spent || matches!(x.saved_input(), SavedInput::Recomputed(_));
         Ok(self.push(y, &counted.collect::<Vec<_>>(), move |dy, sink| {
             let flat = dy
                 .contiguous()?
                 .reshape((rows, dy.elem_count() / rows.max(1)))?;
             if b_id.is_some() {
-                sink.give(b_id, row_sum(&flat, form)?)?;
+                sink.add_owned(b_id, row_sum(&flat, form)?)?;
             }
             if let Some((x, w, a)) = kept {
                 let x = x.get()?.reshape((rows, inputs))?;
@@ -121,24 +123,24 @@ impl Tape<'_> {
                         (dh, x, da)
                     }
                     _ => with_float!("gelu_linear", x, T => {
-                        let (h, da) = walk_back::<T>(&x, &a, &dh)?;
+                        let (h, da) = backward::<T>(&x, &a, &dh)?;
                         Ok((h, dh, da))
                     })?,
                 };
-                sink.give(a_id, da)?;
+                sink.add_owned(a_id, da)?;
                 if w_id.is_some() {
-                    give_weight(sink, w_id, (&flat, &h), form)?;
+                    add_weight_gradient(sink, w_id, &flat, &h, form)?;
                 }
                 drop(h);
-                sink.give(x_id, dx.reshape(shape)?)?;
+                sink.add_owned(x_id, dx.reshape(shape)?)?;
             }
-            sink.share(r_id, dy)
+            sink.add_shared(r_id, dy)
         }))
     }
 }
 
 impl GeluLinear {
-    /// Refuses what does not go together, with both shapes.
+    /// Fails if the operands do not fit, with both shapes.
     pub(crate) fn expect_fit(&self) -> Result<()> {
         expect_fit(
             "linear",
@@ -150,7 +152,7 @@ impl GeluLinear {
         expect_shape("gelu_linear", "x_bias", &self.x_bias, &[self.sizes().1])
     }
 
-    /// Rows of `x`, and their width.
+    /// The rows of `x` and their width.
     fn sizes(&self) -> (usize, usize) {
         let inputs = *self.x.dims().last().unwrap_or(&0);
         (self.x.tensor().elem_count() / inputs.max(1), inputs)
@@ -160,8 +162,8 @@ impl GeluLinear {
 /// `gelu(x + a)`.
 fn activated<T: Float>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let (xs, a) = (
-        View::<T>::of("gelu_linear", x)?,
-        View::<T>::of("gelu_linear", bias)?,
+        View::<T>::new("gelu_linear", x)?,
+        View::<T>::new("gelu_linear", bias)?,
     );
     let chunk = (row_chunks(a.len()) * a.len()).max(1);
     let mut h = buffer::<T>(xs.len());
@@ -177,21 +179,21 @@ fn activated<T: Float>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
             },
         );
     });
-    tensor_of(h, x.dims())
+    to_tensor(h, x.dims())
 }
 
-/// Turns `dh` into `dx` where it stands; gives `h` and `da`.
-fn walk_back<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tensor, Tensor)> {
+/// Turns `dh` into `dx` in place and returns `h` and `da`.
+fn backward<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tensor, Tensor)> {
     let (xs, a) = (
-        View::<T>::of("gelu_linear", x)?,
-        View::<T>::of("gelu_linear", bias)?,
+        View::<T>::new("gelu_linear", x)?,
+        View::<T>::new("gelu_linear", bias)?,
     );
     let width = a.len();
     let chunk = (row_chunks(width) * width).max(1);
     let mut h = buffer::<T>(xs.len());
     let mut partial: Vec<Vec<T>> = Vec::new();
     with_slice_mut(dh, |dh| {
-        let chunks = T::lent(dh)?
+        let chunks = T::borrowed(dh)?
             .par_chunks_mut(chunk)
             .zip(h.par_chunks_mut(chunk));
         let sums = chunks.zip(xs.par_chunks(chunk)).map(|((dh, h), x)| {
@@ -221,7 +223,7 @@ fn walk_back<T: Element>(x: &Tensor, bias: &Tensor, dh: &Tensor) -> Result<(Tens
         Ok(())
     })?;
     Ok((
-        tensor_of(h, x.dims())?,
-        tensor_of(add_in_order(partial, width), &[width])?,
+        to_tensor(h, x.dims())?,
+        to_tensor(add_in_order(partial, width), &[width])?,
     ))
 }

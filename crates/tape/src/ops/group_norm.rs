@@ -1,9 +1,10 @@
-//! Group norm (Wu and He 2018): the channels of each sample are normalised in groups, then scaled and shifted by channel,
-//! and passed through an activation where one follows. No sample ever sees another, so a split cannot change it.
+//! Group norm (Wu and He 2018): the channels of each sample are normalized in groups, then scaled
+//! and shifted per channel, and passed through an optional activation. Samples do not affect each
+//! other, so a split cannot change the result.
 //!
-//! `n = (x - mean) r`, `z = n w + b`, `y = f(z)`. Backward with `dz = dy f'(z)`, `g = dz w`: `dx = r (g - mean(g) - n mean(g n))`
-//! over the group, `dw = sum dz n`, `db = sum dz`. Saved: `x`, and `mean` and `r` of each group; from these whoever needs `y`
-//! computes it again.
+//! `n = (x - mean) r`, `z = n w + b`, `y = f(z)`. Backward with `dz = dy f'(z)`, `g = dz w`: `dx =
+//! r (g - mean(g) - n mean(g n))` over the group, `dw = sum dz n`, `db = sum dz`. Saved: `x`, and
+//! the mean and `r` of each group, from which operations that need `y` recompute it.
 
 mod composed;
 mod fused;
@@ -11,12 +12,12 @@ mod fused;
 use super::{Activation, Form, axes, expect_shape};
 use crate::cpu::with_float;
 use crate::error::{Result, TapeError};
-use crate::kept::Again;
 use crate::kernels::images;
+use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
-/// Sizes of one call: channels, pixels a channel, groups; and what is added to a variance.
+/// Sizes of one call: channels, pixels per channel, groups; and the epsilon of the variance.
 #[derive(Clone, Copy)]
 struct Sizes {
     channels: usize,
@@ -26,6 +27,24 @@ struct Sizes {
 }
 
 impl Sizes {
+    fn new(x: &Value, groups: usize, epsilon: f64) -> Result<Self> {
+        let [_, channels, height, width] = axes("group_norm", "x", x)?;
+        if groups == 0 || channels % groups != 0 {
+            return Err(TapeError::Shape {
+                op: "group_norm",
+                what: "x".to_owned(),
+                expected: format!("a multiple of {groups} channels"),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        Ok(Sizes {
+            channels,
+            pixels: height * width,
+            groups,
+            epsilon,
+        })
+    }
+
     fn channels_a_group(self) -> usize {
         self.channels / self.groups
     }
@@ -35,7 +54,7 @@ impl Sizes {
     }
 }
 
-/// A norm's parameters, and the form that runs.
+/// The parameters of a norm, and the form that runs.
 #[derive(Clone)]
 struct Norm {
     sizes: Sizes,
@@ -49,8 +68,8 @@ struct Norm {
 type Slopes = (Tensor, Tensor, Tensor);
 
 impl Tape<'_> {
-    /// Normalises `x` [samples, channels, height, width] in `groups` and applies `activation`; `weight` and `bias` are
-    /// [channels].
+    /// Normalizes `x` [samples, channels, height, width] in `groups` and applies `activation`;
+    /// `weight` and `bias` are [channels].
     pub fn group_norm(
         &self,
         x: &Value,
@@ -60,28 +79,15 @@ impl Tape<'_> {
         activation: Activation,
     ) -> Result<Value> {
         self.poll()?;
-        let [_, channels, height, width] = axes("group_norm", "x", x)?;
-        if groups == 0 || channels % groups != 0 {
-            return Err(TapeError::Shape {
-                op: "group_norm",
-                what: "x".to_owned(),
-                expected: format!("a multiple of {groups} channels"),
-                found: x.tensor().shape().clone(),
-            });
-        }
-        expect_shape("group_norm", "weight", weight, &[channels])?;
-        expect_shape("group_norm", "bias", bias, &[channels])?;
-        if activation == Activation::Relu && self.follows() {
+        let sizes = Sizes::new(x, groups, epsilon)?;
+        expect_shape("group_norm", "weight", weight, &[sizes.channels])?;
+        expect_shape("group_norm", "bias", bias, &[sizes.channels])?;
+        if activation == Activation::Relu && self.follows_kinks() {
             let z = self.group_norm(x, groups, (weight, bias), epsilon, Activation::None)?;
             return self.relu(&z);
         }
         let norm = Norm {
-            sizes: Sizes {
-                channels,
-                pixels: height * width,
-                groups,
-                epsilon,
-            },
+            sizes,
             weight: weight.tensor().clone(),
             bias: bias.tensor().clone(),
             activation,
@@ -91,32 +97,32 @@ impl Tape<'_> {
         let moments = norm.moments(&input)?;
         let y = norm.forward(&input, &moments)?;
         if activation == Activation::Relu {
-            self.record_rises(&y)?;
+            self.record_relu(&y)?;
         }
         if !self.records(&[x, weight, bias]) {
             return Ok(Value::constant(y));
         }
         let (x_id, w_id, b_id) = (x.id(), weight.id(), bias.id());
-        let kept = x.keep();
+        let kept = x.saved_input();
         let again = {
             let (norm, moments) = (norm.clone(), moments.clone());
             let reads = [&weight.tensor().clone(), bias.tensor(), &moments.clone()];
-            Again::new(kept.clone(), &reads, move |x| norm.forward(x, &moments))
+            Recompute::new(kept.clone(), &reads, move |x| norm.forward(x, &moments))
         };
         let counted = (kept.clone(), moments.clone());
         let counted = [counted.0.counted(), vec![&counted.1]].concat();
         let y = self.push(y, &counted, move |dy, sink| {
             let (dx, dw, db) = norm.backward(&kept.get()?, &moments, &dy.contiguous()?)?;
-            sink.give(x_id, dx)?;
-            sink.give(w_id, dw)?;
-            sink.give(b_id, db)
+            sink.add_owned(x_id, dx)?;
+            sink.add_owned(w_id, dw)?;
+            sink.add_owned(b_id, db)
         });
-        Ok(y.computed_again(again))
+        Ok(y.with_recompute(again))
     }
 }
 
 impl Norm {
-    /// The sizes as a GPU's kernels take them.
+    /// The sizes in the form that GPU kernels take.
     fn groups(&self) -> images::Groups {
         images::Groups {
             channels: self.sizes.channels,
@@ -130,7 +136,7 @@ impl Norm {
         }
     }
 
-    /// Mean and `r` of each group, [samples, groups, 2].
+    /// The mean and `r` of each group, [samples, groups, 2].
     fn moments(&self, x: &Tensor) -> Result<Tensor> {
         match self.form {
             Form::Device => return images::group_moments(x, self.groups(), self.sizes.epsilon),

@@ -1,32 +1,33 @@
-//! A choice with a gradient (Jang et al. 2016; Maddison et al. 2016): `p = softmax((x + g) / temperature)` over the last axis,
-//! `g = -ln(-ln u)` with `u` uniform, one number a coordinate. Straight through, the output is the one-hot vector of the
-//! largest `p` (of equal ones the first) and the gradient is that of `p`.
+//! A differentiable choice (Jang et al. 2016; Maddison et al. 2016): `p = softmax((x + g) /
+//! temperature)` over the last axis, with `g = -ln(-ln u)` and `u` uniform, one number per
+//! coordinate. The hard form is straight-through: the output is the one-hot vector of the largest
+//! `p` (the first one in a tie), and the gradient is that of `p`.
 //!
 //! Backward: `dx = p (dy - sum dy p) / temperature`. Saved: `p`, which is the soft output itself.
 
 use super::expect_filled;
 use super::noise::{Noise, NoiseKey};
 use super::softmax::{composed_gradient, softmax_row, softmax_row_gradient};
-use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
+use crate::dtype::{host_tensor, in_full};
 use crate::error::{Result, TapeError};
-use crate::half::in_full;
-use crate::parameters::host_tensor;
-use crate::stream::Stream;
+use crate::rng::Rng;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
-/// What a choice gives forward. Backward is the same for both.
+/// The output of a choice. The gradient is the same for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Shares that add up to 1.
+    /// Probabilities that add up to 1.
     Soft,
-    /// 1 for the largest, 0 for the others.
+    /// 1 for the chosen ones, 0 for the others.
     Hard,
 }
 
 impl Tape<'_> {
-    /// Chooses over the last axis of `logits` [samples, .., classes] with noise that `key` and the coordinates name.
+    /// Chooses over the last axis of `logits` [samples, .., classes], with noise determined by
+    /// `key` and the coordinates.
     pub fn gumbel_softmax(
         &self,
         logits: &Value,
@@ -77,22 +78,23 @@ impl Tape<'_> {
                     Ok((composed_gradient(&p, &dy)? / temperature)?)
                 })?
             };
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 }
 
-/// Standard Gumbel noise; the uniform number is moved by half a step, so that neither logarithm is infinite.
-fn gumbel(stream: &Stream, index: usize) -> f64 {
+/// Standard Gumbel noise. The uniform number is shifted by half a step, so that neither logarithm
+/// is infinite.
+fn gumbel(stream: &Rng, index: usize) -> f64 {
     let uniform = stream.uniform(index as u64) + 0.5 / (1u64 << 53) as f64;
     // Above 1 - 2^-53 the sum rounds to 1.
     -(-uniform.min(1.0 - f64::EPSILON / 2.0).ln()).ln()
 }
 
-fn soft<T: Float>(x: &Tensor, streams: &[Stream], temperature: f64) -> Result<Tensor> {
-    let (xs, width) = (View::<T>::of("gumbel_softmax", x)?, x.dim(D::Minus1)?);
+fn soft<T: Float>(x: &Tensor, streams: &[Rng], temperature: f64) -> Result<Tensor> {
+    let (xs, width) = (View::<T>::new("gumbel_softmax", x)?, x.dim(D::Minus1)?);
     let (mut p, rows) = (buffer::<T>(xs.len()), row_chunks(width));
-    let divisor = T::of(temperature);
+    let divisor = T::from_constant(temperature);
     p.par_chunks_mut(rows * width)
         .zip(xs.par_chunks(rows * width))
         .zip(streams.par_chunks(rows))
@@ -100,7 +102,7 @@ fn soft<T: Float>(x: &Tensor, streams: &[Stream], temperature: f64) -> Result<Te
             let rows = p.chunks_exact_mut(width).zip(x.chunks_exact(width));
             for ((p, x), stream) in rows.zip(streams) {
                 for (i, (p, &x)) in p.iter_mut().zip(x).enumerate() {
-                    *p = (x + T::of(gumbel(stream, i))) / divisor;
+                    *p = (x + T::from_constant(gumbel(stream, i))) / divisor;
                 }
                 wide(
                     #[inline(always)]
@@ -108,10 +110,10 @@ fn soft<T: Float>(x: &Tensor, streams: &[Stream], temperature: f64) -> Result<Te
                 );
             }
         });
-    tensor_of(p, x.dims())
+    to_tensor(p, x.dims())
 }
 
-fn composed_soft(x: &Tensor, streams: &[Stream], temperature: f64) -> Result<Tensor> {
+fn composed_soft(x: &Tensor, streams: &[Rng], temperature: f64) -> Result<Tensor> {
     let width = x.dim(D::Minus1)?;
     let noise = streams
         .iter()
@@ -136,8 +138,8 @@ fn one_hot(p: &Tensor) -> Result<Tensor> {
 fn gradient<T: Float>(p: &Tensor, dy: &Tensor, temperature: f64) -> Result<Tensor> {
     let width = p.dim(D::Minus1)?;
     let (ps, dys) = (
-        View::<T>::of("gumbel_softmax", p)?,
-        View::<T>::of("gumbel_softmax", dy)?,
+        View::<T>::new("gumbel_softmax", p)?,
+        View::<T>::new("gumbel_softmax", dy)?,
     );
     let mut dx = buffer::<T>(ps.len());
     let chunk = row_chunks(width) * width;
@@ -145,7 +147,7 @@ fn gradient<T: Float>(p: &Tensor, dy: &Tensor, temperature: f64) -> Result<Tenso
         .zip(ps.par_chunks(chunk).zip(dys.par_chunks(chunk)))
         .for_each(|(dx, (p, dy))| {
             let rows = p.chunks_exact(width).zip(dy.chunks_exact(width));
-            let factor = T::of(1.0 / temperature);
+            let factor = T::from_constant(1.0 / temperature);
             wide(
                 #[inline(always)]
                 || {
@@ -155,5 +157,5 @@ fn gradient<T: Float>(p: &Tensor, dy: &Tensor, temperature: f64) -> Result<Tenso
                 },
             );
         });
-    tensor_of(dx, p.dims())
+    to_tensor(dx, p.dims())
 }

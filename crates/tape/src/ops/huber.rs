@@ -1,10 +1,12 @@
-//! Huber's loss (Huber 1964), summed over the outputs whose targets are there, never averaged. For an error `e = x - t`:
-//! `e² / 2` within `delta`, `delta (|e| - delta / 2)` beyond; `dx = e`, cut to `-delta..delta`.
-//! Forward computes the gradient at once. Saved: `dx`, as large as the outputs.
+//! Huber loss (Huber 1964), summed over the outputs whose targets are present, never averaged. For
+//! an error `e = x - t`: `e² / 2` within `delta`, `delta (|e| - delta / 2)` beyond; `dx = e`,
+//! clamped to `-delta..delta`. The forward pass computes the gradient. Saved: `dx`, as large as the
+//! outputs.
 
 use super::Loss;
 use super::element_loss::{ElementLoss, FINITE};
-use super::number_targets::NumberTargets;
+use super::regression_targets::AllowedTargets;
+use super::regression_targets::RegressionTargets;
 use crate::cpu::Float;
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
@@ -15,8 +17,8 @@ struct Huber {
 }
 
 impl Tape<'_> {
-    /// Huber's loss of `x` [samples, ..]: a square up to `delta`, straight beyond.
-    pub fn huber(&self, x: &Value, targets: NumberTargets, delta: f64) -> Result<Loss> {
+    /// Huber loss of `x` [samples, ..]: quadratic up to `delta`, linear beyond.
+    pub fn huber(&self, x: &Value, targets: RegressionTargets, delta: f64) -> Result<Loss> {
         if delta > 0.0 && delta.is_finite() {
             return self.element_loss(x, targets, &Huber { delta });
         }
@@ -31,15 +33,15 @@ impl Tape<'_> {
 
 impl ElementLoss for Huber {
     const OP: &'static str = "huber";
-    const ALLOWED: (fn(f32) -> bool, &'static str) = FINITE;
+    const ALLOWED: AllowedTargets = FINITE;
 
     #[inline(always)]
     fn of<T: Float>(&self, x: T, t: T) -> (T, T) {
-        let (error, delta) = (x - t, T::of(self.delta));
-        // NaN passes: no comparison with it is true.
+        let (error, delta) = (x - t, T::from_constant(self.delta));
+        // NaN passes: any comparison with it is false.
         let cut = if error > delta { delta } else { error };
         let cut = if cut < -delta { -delta } else { cut };
-        (cut * (error - T::of(0.5) * cut), cut)
+        (cut * (error - T::from_constant(0.5) * cut), cut)
     }
 
     fn composed(&self, x: &Tensor, t: &Tensor) -> Result<(Tensor, Tensor)> {

@@ -1,23 +1,26 @@
-//! Layer norm over the last axis (Ba, Kiros, Hinton 2016): `y = (x - mean) r w + b`, `r = 1 / sqrt(variance + epsilon)`.
+//! Layer norm over the last axis (Ba, Kiros, Hinton 2016): `y = (x - mean) r w + b`, `r = 1 /
+//! sqrt(variance + epsilon)`.
 //!
-//! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy n`, `db = sum dy`. Where `x`
-//! has a gradient already, as that of a residual sum, `dx` is added to it in the same pass.
-//! Saved: `x`; mean and `r` are computed again, which costs less than keeping anything, and so is `y` for whoever needs it.
+//! Backward with `g = dy w`, `n = (x - mean) r`: `dx = r (g - mean(g) - n mean(g n))`, `dw = sum dy
+//! n`, `db = sum dy`. If `x` already has a gradient, such as that of a residual sum, `dx` is added
+//! to it in the same pass. Saved: `x`. The mean and `r` are recomputed, which costs less than
+//! saving them; operations that need `y` recompute it too.
 
 use super::{Form, expect_shape};
 use crate::cpu::{
-    Float, View, add_in_order, buffer, lanes, row_chunks, tensor_of, wide, with_float,
+    Float, View, add_in_order, buffer, lanes, row_chunks, to_tensor, wide, with_float,
 };
+use crate::dtype::widened;
 use crate::error::Result;
-use crate::half::widened;
-use crate::kept::Again;
 use crate::kernels::rows;
+use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
 impl Tape<'_> {
-    /// Normalises each row of `x` [.., width], then scales by `weight` [width] and shifts by `bias` [width].
+    /// Normalizes each row of `x` [.., width], then scales by `weight` [width] and shifts by `bias`
+    /// [width].
     pub fn layer_norm(
         &self,
         x: &Value,
@@ -36,10 +39,14 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (x_id, w_id, b_id) = (x.id(), weight.id(), bias.id());
-        let (kept, w, b) = (x.keep(), weight.tensor().clone(), bias.tensor().clone());
+        let (kept, w, b) = (
+            x.saved_input(),
+            weight.tensor().clone(),
+            bias.tensor().clone(),
+        );
         let again = {
             let (w, b) = (w.clone(), b.clone());
-            Again::new(kept.clone(), &[&w.clone(), &b.clone()], move |x| {
+            Recompute::new(kept.clone(), &[&w.clone(), &b.clone()], move |x| {
                 forward(x, &w, &b, epsilon, form)
             })
         };
@@ -48,11 +55,11 @@ impl Tape<'_> {
             let held = sink.take_to_add(x_id);
             let dy = dy.contiguous()?;
             let (dx, dw, db) = backward(&kept.get()?, &w, (&dy, held.as_ref()), epsilon, form)?;
-            sink.give(x_id, dx)?;
-            sink.give(w_id, dw)?;
-            sink.give(b_id, db)
+            sink.add_owned(x_id, dx)?;
+            sink.add_owned(w_id, dw)?;
+            sink.add_owned(b_id, db)
         });
-        Ok(y.computed_again(again))
+        Ok(y.with_recompute(again))
     }
 }
 
@@ -69,7 +76,7 @@ fn forward(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64, form: Form)
     }
     let width = weight.dim(0)?;
     with_float!("layer_norm", x, T => {
-        let (xs, w, b) = (View::<T>::of("layer_norm", x)?, View::<T>::of("layer_norm", weight)?, View::<T>::of("layer_norm", bias)?);
+        let (xs, w, b) = (View::<T>::new("layer_norm", x)?, View::<T>::new("layer_norm", weight)?, View::<T>::new("layer_norm", bias)?);
         let mut y = buffer::<T>(xs.len());
         let chunk = row_chunks(width) * width;
         y.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).for_each(|(y, x)| {
@@ -81,11 +88,11 @@ fn forward(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64, form: Form)
                 }
             });
         });
-        tensor_of(y, x.dims())
+        to_tensor(y, x.dims())
     })
 }
 
-/// The composed form: normalised rows and `r`.
+/// The composed form: normalized rows and `r`.
 fn normalise(x: &Tensor, epsilon: f64) -> Result<(Tensor, Tensor)> {
     let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
     let r = (centred.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?
@@ -121,11 +128,11 @@ fn backward(
     }
     let held = held.map(Tensor::contiguous).transpose()?;
     with_float!("layer_norm", x, T => {
-        let held = held.as_ref().map(|held| View::<T>::of("layer_norm", held)).transpose()?;
-        let (xs, w, dys) = (View::<T>::of("layer_norm", x)?, View::<T>::of("layer_norm", weight)?, View::<T>::of("layer_norm", dy)?);
+        let held = held.as_ref().map(|held| View::<T>::new("layer_norm", held)).transpose()?;
+        let (xs, w, dys) = (View::<T>::new("layer_norm", x)?, View::<T>::new("layer_norm", weight)?, View::<T>::new("layer_norm", dy)?);
         let mut dx = buffer::<T>(xs.len());
         let chunk = row_chunks(width) * width;
-        let count = T::of(width as f64);
+        let count = T::from_constant(width as f64);
         let partial: Vec<Vec<T>> = dx.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).zip(dys.par_chunks(chunk)).enumerate().map(|(i, ((dx, x), dy))| {
             let held = held.as_deref().map(|held| &held[i * chunk..]);
             let mut sums = vec![T::default(); 2 * width];
@@ -151,6 +158,6 @@ fn backward(
         }).collect();
         let mut dw = add_in_order(partial, 2 * width);
         let db = dw.split_off(width);
-        Ok((tensor_of(dx, x.dims())?, tensor_of(dw, &[width])?, tensor_of(db, &[width])?))
+        Ok((to_tensor(dx, x.dims())?, to_tensor(dw, &[width])?, to_tensor(db, &[width])?))
     })
 }

@@ -1,18 +1,19 @@
-//! Linear map: `y = x Wᵀ + b`, `x` [.., inputs], `W` [outputs, inputs], `b` [outputs]; or `y = r + x Wᵀ + b`, `r` as `y`: what a
-//! residual branch ends with, the sum without a pass of its own.
+//! Linear layer: `y = x Wᵀ + b`, with `x` [.., inputs], `W` [outputs, inputs], `b` [outputs]; or `y
+//! = r + x Wᵀ + b` with `r` shaped like `y`, the end of a residual branch without a separate pass
+//! for the sum.
 //!
-//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`, `dr = dy`. Saved: `x` if `W` needs a gradient and `x` is not
-//! cheap to compute again, `W` (a parameter: free) if `x` does.
+//! Backward: `dx = dy W`, `dW = dyᵀ x`, `db = sum over rows of dy`, `dr = dy`. Saved: `x` if `W`
+//! needs a gradient and `x` is not cheap to recompute; `W` (a parameter: free) if `x` needs one.
 
 use super::{Form, expect_shape};
-use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, tensor_of, with_float};
+use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, to_tensor, with_float};
+use crate::dtype::widened;
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::half::widened;
-use crate::kept::Kept;
-use crate::kernels::product::{add_product, product as by_device, wide_product};
+use crate::kernels::product::{add_product, product as gpu_product, product_f32};
 use crate::kernels::{elements, rows};
-use crate::rehearsal::stock_product;
+use crate::ops::stock_product;
+use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Shape, Tensor};
 use rayon::prelude::*;
@@ -60,7 +61,7 @@ impl Tape<'_> {
         }
         let past = Past {
             ids: [x.id(), weight.id(), bias.and_then(Value::id)],
-            x: weight.id().is_some().then(|| x.keep()),
+            x: weight.id().is_some().then(|| x.saved_input()),
             weight: x.id().is_some().then(|| weight.tensor().clone()),
             shape: x.tensor().shape().clone(),
             sizes: (rows, inputs, outputs),
@@ -70,9 +71,9 @@ impl Tape<'_> {
         let residual = residual.map(Value::id);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
-                past.walk_back(&dy, sink)?;
+                past.backward(&dy, sink)?;
                 match residual {
-                    Some(id) => sink.share(id, dy),
+                    Some(id) => sink.add_shared(id, dy),
                     None => Ok(()),
                 }
             }),
@@ -80,7 +81,7 @@ impl Tape<'_> {
     }
 }
 
-/// Refuses what does not go together, with both shapes; gives the width of the result.
+/// Fails if the operands do not fit, with both shapes; returns the width of the result.
 pub(super) fn expect_fit(
     op: &'static str,
     x: &Value,
@@ -101,10 +102,10 @@ pub(super) fn expect_fit(
     Ok(outputs)
 }
 
-/// What backward needs.
+/// The tensors of the backward pass.
 struct Past {
     ids: [Option<usize>; 3],
-    x: Option<Kept>,
+    x: Option<SavedInput>,
     weight: Option<Tensor>,
     shape: Shape,
     sizes: (usize, usize, usize),
@@ -113,48 +114,48 @@ struct Past {
 
 impl Past {
     fn saved(&self) -> Vec<Tensor> {
-        let x = self.x.iter().flat_map(Kept::tensors);
+        let x = self.x.iter().flat_map(SavedInput::tensors);
         x.chain(&self.weight).cloned().collect()
     }
 
-    fn walk_back(self, dy: &Tensor, sink: &mut Gradients) -> Result<()> {
+    fn backward(self, dy: &Tensor, sink: &mut Gradients) -> Result<()> {
         let ((rows, inputs, outputs), [x_id, w_id, b_id]) = (self.sizes, self.ids);
         let dy = dy.contiguous()?.reshape((rows, outputs))?;
         if b_id.is_some() {
-            sink.give(b_id, row_sum(&dy, self.form)?)?;
+            sink.add_owned(b_id, row_sum(&dy, self.form)?)?;
         }
         if let Some(x) = self.x {
             let x = x.get()?.reshape((rows, inputs))?;
-            give_weight(sink, w_id, (&dy, &x), self.form)?;
+            add_weight_gradient(sink, w_id, &dy, &x, self.form)?;
         }
         if let Some(w) = self.weight {
-            sink.give(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
+            sink.add_owned(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
         }
         Ok(())
     }
 }
 
-/// What is added to a product.
+/// The addends of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Added<'a> {
-    /// To each row.
+    /// Added to each row.
     pub bias: Option<&'a Tensor>,
     /// As large as the product.
     pub residual: Option<&'a Tensor>,
 }
 
-/// `x Wᵀ` of rows, and what is added.
+/// `x Wᵀ` plus the addends.
 pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> Result<Tensor> {
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     if let (Form::Device, Some(bias)) = (form, added.bias) {
-        let y = by_device(x, &weight.t()?)?;
+        let y = gpu_product(x, &weight.t()?)?;
         let residual = added.residual.map(|r| r.to_dtype(y.dtype())?.contiguous());
         elements::add_bias(&y, bias, residual.transpose()?.as_ref())?;
         return Ok(y);
     }
     if form != Form::Cpu {
         let mut y = match form {
-            Form::Device => by_device(x, &weight.t()?)?,
+            Form::Device => gpu_product(x, &weight.t()?)?,
             _ => stock_product(x, &weight.t()?)?,
         };
         if let Some(bias) = added.bias {
@@ -166,23 +167,24 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
         });
     }
     with_float!("linear", x, T => {
-        let (x, w) = (View::<T>::of("linear", x)?, View::<T>::of("linear", weight)?);
+        let (x, w) = (View::<T>::new("linear", x)?, View::<T>::new("linear", weight)?);
         let mut y = buffer::<T>(rows * outputs);
-        let keep = lay_down(&mut y, outputs, added)?;
-        product(&mut y, outputs, Matrix::rows(&x, rows, inputs), Matrix::rows(&w, outputs, inputs).transposed(), keep, T::of(1.0), true);
-        tensor_of(y, &[rows, outputs])
+        let keep = write_addends(&mut y, outputs, added)?;
+        product(&mut y, outputs, Matrix::rows(&x, rows, inputs), Matrix::rows(&w, outputs, inputs).transposed(), keep, T::from_constant(1.0), true);
+        to_tensor(y, &[rows, outputs])
     })
 }
 
-/// Writes what is added first, so that the product is added to it: no pass of its own. Gives what of `y` the product keeps.
-fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
+/// Writes the addends to `y` before the product is added to them. Returns the factor with which the
+/// product keeps `y`: 0 or 1.
+fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
     let contiguous = added.residual.map(Tensor::contiguous).transpose()?;
-    let view = |t| View::<T>::of("linear", t);
+    let view = |t| View::<T>::new("linear", t);
     let bias = added.bias.map(view).transpose()?;
     let residual = contiguous.as_ref().map(view).transpose()?;
     let chunk = (row_chunks(width) * width).max(1);
     match (residual.as_deref(), bias.as_deref()) {
-        (None, None) => return Ok(T::of(0.0)),
+        (None, None) => return Ok(T::from_constant(0.0)),
         (None, Some(bias)) => y.par_chunks_mut(chunk).for_each(|rows| {
             let rows = rows.chunks_exact_mut(width);
             rows.for_each(|row| row.copy_from_slice(bias));
@@ -207,13 +209,13 @@ fn lay_down<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
             });
         }
     }
-    Ok(T::of(1.0))
+    Ok(T::from_constant(1.0))
 }
 
-/// `a b` of two matrices, the first contiguous or the transpose of a contiguous one.
+/// `a b` of two matrices; `a` is contiguous or the transpose of a contiguous one.
 pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
     match form {
-        Form::Device => return by_device(a, b),
+        Form::Device => return gpu_product(a, b),
         Form::Composed => return stock_product(a, b),
         Form::Cpu => {}
     }
@@ -221,28 +223,30 @@ pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
     with_float!("linear", a, T => {
         let plain = a.is_contiguous();
         let stored = if plain { a.clone() } else { a.t()? };
-        let (left, right) = (View::<T>::of("linear", &stored)?, View::<T>::of("linear", b)?);
+        let (left, right) = (View::<T>::new("linear", &stored)?, View::<T>::new("linear", b)?);
         let a = if plain { Matrix::rows(&left, m, k) } else { Matrix::rows(&left, k, m).transposed() };
         let mut out = buffer::<T>(m * n);
-        product(&mut out, n, a, Matrix::rows(&right, k, n), T::of(0.0), T::of(1.0), true);
-        tensor_of(out, &[m, n])
+        product(&mut out, n, a, Matrix::rows(&right, k, n), T::from_constant(0.0), T::from_constant(1.0), true);
+        to_tensor(out, &[m, n])
     })
 }
 
-/// `dW = dyᵀ x` to where it belongs. A GPU sums it in f32, and onto a gradient that is there already without memory of its own.
-pub(super) fn give_weight(
+/// Adds `dW = dyᵀ x` to the gradient of the weight. A GPU sums it in f32 and, if there is a
+/// gradient already, in place.
+pub(super) fn add_weight_gradient(
     sink: &mut Gradients,
     id: Option<usize>,
-    (dy, x): (&Tensor, &Tensor),
+    dy: &Tensor,
+    x: &Tensor,
     form: Form,
 ) -> Result<()> {
     if form != Form::Device {
-        return sink.give(id, inner(&dy.t()?, x, form)?);
+        return sink.add_owned(id, inner(&dy.t()?, x, form)?);
     }
     let fits = |held: &&Tensor| held.dtype() == DType::F32 && held.is_contiguous();
-    match sink.held(id).filter(fits) {
+    match sink.accumulator(id).filter(fits) {
         Some(held) => add_product(held, &dy.t()?, x),
-        None => sink.give(id, wide_product(&dy.t()?, x)?),
+        None => sink.add_owned(id, product_f32(&dy.t()?, x)?),
     }
 }
 
@@ -254,6 +258,6 @@ pub(super) fn row_sum(dy: &Tensor, form: Form) -> Result<Tensor> {
     }
     let width = dy.dim(1)?;
     with_float!("linear", dy, T => {
-        tensor_of(cpu::column_sums::<T>(&View::of("linear", dy)?, width), &[width])
+        to_tensor(cpu::column_sums::<T>(&View::new("linear", dy)?, width), &[width])
     })
 }

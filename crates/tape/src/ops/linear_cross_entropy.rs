@@ -1,38 +1,39 @@
-//! Head and loss in one: cross-entropy of `x Wᵀ` against targets, in chunks of rows, so that the [rows, vocabulary] scores
-//! never exist whole. Summed over rows, never averaged.
+//! Head and loss in one: cross-entropy of `x Wᵀ` against targets, in chunks of rows, so that the
+//! [rows, vocabulary] scores never exist as a whole. Summed over rows, never averaged.
 //!
-//! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz W`, `dW += dzᵀ x`.
-//! Forward computes the gradients at once. Saved: `dx` [rows, width] and `dW` [vocabulary, width]. Halves are widened: all of it is
-//! f32, since a loss scale comes only after the products. On a GPU bf16, which needs no scale, goes into the products as it is.
+//! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz
+//! W`, `dW += dzᵀ x`. The forward pass computes the gradients. Saved: `dx` [rows, width] and `dW`
+//! [vocabulary, width]. Half types are widened and everything is f32, because a loss scale is
+//! applied only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
 use super::{Form, Loss, axes, expect_filled, expect_shape};
-use crate::cpu::{Float, Matrix, View, buffer, lanes, product, tensor_of, wide, with_float};
+use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide, with_float};
+use crate::dtype::widened;
 use crate::error::{Result, TapeError};
-use crate::half::widened;
 use crate::inplace::to_f64;
-use crate::kernels::product::{add_product, wide_product};
-use crate::kernels::whole;
-use crate::rehearsal::stock_product;
+use crate::kernels::multi_tensor;
+use crate::kernels::product::{add_product, product_f32};
+use crate::ops::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
 
-/// Scores of one chunk, in elements: they stay in the processor's outer cache.
+/// Elements of a chunk's scores: they stay in the processor's outer cache.
 const CHUNK_ELEMENTS: usize = 1 << 20;
-/// The same for a GPU, whose products need many rows: 32 MiB in f32.
+/// Elements of a chunk's scores on a GPU, whose products need many rows: 32 MiB in f32.
 const DEVICE_ELEMENTS: usize = 1 << 23;
 /// A target that does not count.
 pub const IGNORED: u32 = u32::MAX;
 
-/// What one call gives beside its value.
+/// The result of one call besides its value.
 struct Outcome {
     per_row: Tensor,
     gradients: Option<(Tensor, Tensor)>,
 }
 
 impl Tape<'_> {
-    /// Cross-entropy of the scores `x Wᵀ`, `x` [rows, width], `weight` [vocabulary, width]. Rows whose target is
-    /// [`IGNORED`] cost nothing and get no gradient.
+    /// Cross-entropy of the scores `x Wᵀ`, with `x` [rows, width] and `weight` [vocabulary, width].
+    /// Rows with the target [`IGNORED`] have no loss and no gradient.
     pub fn linear_cross_entropy(&self, x: &Value, weight: &Value, targets: &[u32]) -> Result<Loss> {
         self.poll()?;
         expect_filled("linear_cross_entropy", "x", x)?;
@@ -46,23 +47,17 @@ impl Tape<'_> {
             &[vocabulary, width],
         )?;
         expect_shape("linear_cross_entropy", "x", x, &[targets.len(), width])?;
-        let bad = targets
-            .iter()
-            .position(|&t| t != IGNORED && t as usize >= vocabulary);
-        if let Some(row) = bad {
-            return Err(TapeError::Label {
-                row,
-                label: targets[row],
-                classes: vocabulary,
-            });
-        }
+        expect_labels(targets, vocabulary)?;
         let wanted = self.records(&[x, weight]);
         let dtype = x.tensor().dtype();
         let bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
         let in_bf16 = bf16(x) && bf16(weight) && self.form(x.tensor()) == Form::Device;
-        let read = |value: &Value| match in_bf16 {
-            true => Ok(value.tensor().clone()),
-            false => widened(value.tensor()),
+        let read = |value: &Value| {
+            if in_bf16 {
+                Ok(value.tensor().clone())
+            } else {
+                widened(value.tensor())
+            }
         };
         let (input, weight_in) = (read(x)?.contiguous()?, read(weight)?.contiguous()?);
         let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
@@ -85,17 +80,30 @@ impl Tape<'_> {
         };
         let (x_id, w_id) = (x.id(), weight.id());
         let sum = self.push(total, &[&dx.clone(), &dw.clone()], move |factor, sink| {
-            // A scalar read back: one GPU sync a loss term.
+            // Reads a scalar back: one GPU sync per loss term.
             let factor = to_f64(&factor)?[0];
             let scaled =
                 |t: Tensor| -> Result<Tensor> { Ok(if factor == 1.0 { t } else { (t * factor)? }) };
-            sink.give(x_id, scaled(dx)?.to_dtype(dtype)?)?;
-            sink.give(w_id, scaled(dw)?)
+            sink.add_owned(x_id, scaled(dx)?.to_dtype(dtype)?)?;
+            sink.add_owned(w_id, scaled(dw)?)
         });
         Ok(Loss {
             sum,
             per_sample: outcome.per_row,
         })
+    }
+}
+
+/// Fails for a target outside the vocabulary.
+fn expect_labels(targets: &[u32], vocabulary: usize) -> Result<()> {
+    let outside = |&t: &u32| t != IGNORED && t as usize >= vocabulary;
+    match targets.iter().position(outside) {
+        Some(row) => Err(TapeError::Label {
+            row,
+            label: targets[row],
+            classes: vocabulary,
+        }),
+        None => Ok(()),
     }
 }
 
@@ -108,8 +116,8 @@ fn fused<T: Float>(
 ) -> Result<Outcome> {
     let ((rows, width), vocabulary) = (x.dims2()?, weight.dim(0)?);
     let (xs, w) = (
-        View::<T>::of("linear_cross_entropy", x)?,
-        View::<T>::of("linear_cross_entropy", weight)?,
+        View::<T>::new("linear_cross_entropy", x)?,
+        View::<T>::new("linear_cross_entropy", weight)?,
     );
     let weights = Matrix::rows(&w, vocabulary, width);
     let (mut losses, mut scores) = (buffer::<T>(rows), buffer::<T>(chunk * vocabulary));
@@ -128,18 +136,13 @@ fn fused<T: Float>(
             T::one(),
             true,
         );
-        let of_rows = losses[begin..begin + count]
-            .par_iter_mut()
-            .zip(&targets[begin..begin + count]);
-        scores
-            .par_chunks_mut(vocabulary)
-            .zip(of_rows)
-            .for_each(|(z, (loss, &target))| {
-                *loss = wide(
-                    #[inline(always)]
-                    || row(z, target),
-                )
-            });
+        let span = begin..begin + count;
+        fused_rows(
+            scores,
+            &targets[span.clone()],
+            &mut losses[span],
+            vocabulary,
+        );
         if wanted {
             let dz = Matrix::rows(scores, count, vocabulary);
             product(
@@ -155,20 +158,35 @@ fn fused<T: Float>(
             product(&mut dw, width, dz.transposed(), x, keep, T::one(), true);
         }
     }
-    let gradients = match wanted {
-        true => Some((
-            tensor_of(dx, &[rows, width])?,
-            tensor_of(dw, &[vocabulary, width])?,
-        )),
-        false => None,
+    let gradients = if wanted {
+        Some((
+            to_tensor(dx, &[rows, width])?,
+            to_tensor(dw, &[vocabulary, width])?,
+        ))
+    } else {
+        None
     };
     Ok(Outcome {
-        per_row: tensor_of(losses, &[rows])?,
+        per_row: to_tensor(losses, &[rows])?,
         gradients,
     })
 }
 
-/// Loss of one row; turns its scores into their gradient.
+/// The losses of a chunk's rows; turns their scores into their gradients.
+fn fused_rows<T: Float>(scores: &mut [T], targets: &[u32], losses: &mut [T], vocabulary: usize) {
+    let rows = losses.par_iter_mut().zip(targets);
+    scores
+        .par_chunks_mut(vocabulary)
+        .zip(rows)
+        .for_each(|(z, (loss, &target))| {
+            *loss = wide(
+                #[inline(always)]
+                || row(z, target),
+            )
+        });
+}
+
+/// The loss of one row; turns its scores into their gradient.
 #[inline(always)]
 fn row<T: Float>(z: &mut [T], target: u32) -> T {
     if target == IGNORED {
@@ -184,8 +202,9 @@ fn row<T: Float>(z: &mut [T], target: u32) -> T {
     total.ln() + highest - wanted
 }
 
-/// Products of the device, and one kernel from scores to their gradient. The sums are f32; bf16 operands stay as they are, whose
-/// range is that of f32, and so does what the products read of the scores' gradient.
+/// Products of the device, and one kernel that turns scores into their gradient. Sums are f32. bf16
+/// operands stay bf16, which has the range of f32, and so does the gradient of the scores that the
+/// products read.
 fn by_kernels(
     x: &Tensor,
     weight: &Tensor,
@@ -198,14 +217,14 @@ fn by_kernels(
     for begin in (0..rows).step_by(chunk) {
         let targets = &targets[begin..(begin + chunk).min(rows)];
         let x = x.narrow(0, begin, targets.len())?;
-        let mut z = wide_product(&x, &weight.t()?)?;
-        losses.push(whole::cross_entropy(&z, targets, (1.0, 0.0))?);
+        let mut z = product_f32(&x, &weight.t()?)?;
+        losses.push(multi_tensor::cross_entropy(&z, targets, (1.0, 0.0))?);
         if wanted {
             z = z.to_dtype(x.dtype())?;
-            dxs.push(wide_product(&z, weight)?);
+            dxs.push(product_f32(&z, weight)?);
             match &dw {
                 Some(sum) => add_product(sum, &z.t()?, &x)?,
-                None => dw = Some(wide_product(&z.t()?, &x)?),
+                None => dw = Some(product_f32(&z.t()?, &x)?),
             }
         }
     }
@@ -219,7 +238,7 @@ fn by_kernels(
     })
 }
 
-/// Chunks one after the other; one chunk is all.
+/// Concatenates the chunks.
 fn joined(mut chunks: Vec<Tensor>) -> Result<Tensor> {
     Ok(match chunks.len() {
         1 => chunks.swap_remove(0),
@@ -241,7 +260,7 @@ fn composed(
         let x = x.narrow(0, begin, targets.len())?;
         let z = stock_product(&x, &weight.t()?)?;
         let host = |values: Vec<f64>, shape: &[usize]| {
-            crate::parameters::host_tensor(values, shape, z.dtype(), z.device())
+            crate::dtype::host_tensor(values, shape, z.dtype(), z.device())
         };
         let counts = targets
             .iter()

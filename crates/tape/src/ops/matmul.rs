@@ -1,18 +1,18 @@
-//! Product of two values: `y = a b`, `a` [.., m, k], `b` [.., k, n], the leading axes alike.
+//! Matrix product: `y = a b`, with `a` [.., m, k] and `b` [.., k, n] of the same leading axes.
 //!
-//! Backward: `da = dy bᵀ`, `db = aᵀ dy`. Saved: `a` if `b` needs a gradient, `b` if `a` does,
-//! unless it is cheap to compute again.
+//! Backward: `da = dy bᵀ`, `db = aᵀ dy`. Saved: `a` if `b` needs a gradient, and `b` if `a` does,
+//! unless it is cheap to recompute.
 
 use super::expect_filled;
-use crate::cpu::{Float, Matrix, View, buffer, product, tensor_of, threads, with_float};
+use crate::cpu::{Float, Matrix, View, buffer, product, threads, to_tensor, with_float};
 use crate::error::{Result, TapeError};
-use crate::kept::held;
-use crate::rehearsal::stock_product;
+use crate::ops::stock_product;
+use crate::saved_input::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-/// Which operand is read across.
+/// The operand that is transposed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Across {
     Neither,
@@ -21,7 +21,7 @@ enum Across {
 }
 
 impl Tape<'_> {
-    /// `a b` over the last two axes, both with gradients.
+    /// `a b` over the last two axes.
     pub fn matmul(&self, a: &Value, b: &Value) -> Result<Value> {
         self.poll()?;
         expect_fit(a, b)?;
@@ -34,17 +34,17 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let (a_id, b_id) = (a.id(), b.id());
-        let saved_a = b_id.is_some().then(|| a.keep());
-        let saved_b = a_id.is_some().then(|| b.keep());
+        let saved_a = b_id.is_some().then(|| a.saved_input());
+        let saved_b = a_id.is_some().then(|| b.saved_input());
         let saved = held([&saved_a, &saved_b]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
                 let dy = dy.contiguous()?;
                 if let Some(b) = saved_b {
-                    sink.give(a_id, multiply(&dy, &b.get()?, Across::Second, fused)?)?;
+                    sink.add_owned(a_id, multiply(&dy, &b.get()?, Across::Second, fused)?)?;
                 }
                 if let Some(a) = saved_a {
-                    sink.give(b_id, multiply(&a.get()?, &dy, Across::First, fused)?)?;
+                    sink.add_owned(b_id, multiply(&a.get()?, &dy, Across::First, fused)?)?;
                 }
                 Ok(())
             }),
@@ -52,7 +52,7 @@ impl Tape<'_> {
     }
 }
 
-/// Refuses what does not go together, with both shapes.
+/// Fails if the operands do not fit, with both shapes.
 fn expect_fit(a: &Value, b: &Value) -> Result<()> {
     let refuse = |what: &str, value: &Value, expected: String| {
         Err(TapeError::Shape {
@@ -77,7 +77,7 @@ fn expect_fit(a: &Value, b: &Value) -> Result<()> {
     refuse("b", b, expected)
 }
 
-/// `a b` with one of the two read across; both contiguous, of the same leading axes.
+/// `a b` with one of them transposed. Both are contiguous, with the same leading axes.
 fn multiply(a: &Tensor, b: &Tensor, across: Across, fused: bool) -> Result<Tensor> {
     if !fused {
         return Ok(match across {
@@ -87,7 +87,7 @@ fn multiply(a: &Tensor, b: &Tensor, across: Across, fused: bool) -> Result<Tenso
         });
     }
     with_float!("matmul", a, T => {
-        let (left, right) = (View::<T>::of("matmul", a)?, View::<T>::of("matmul", b)?);
+        let (left, right) = (View::<T>::new("matmul", a)?, View::<T>::new("matmul", b)?);
         batched::<T>(&left, a.dims(), &right, b.dims(), across)
     })
 }
@@ -119,7 +119,7 @@ fn batched<T: Float>(
     };
     let batch = a.len() / (a_rows * a_columns);
     let mut y = buffer::<T>(batch * m * n);
-    // Each element is the same sum either way; only who computes it differs.
+    // Each element is the same sum either way; only the thread that computes it differs.
     if batch < threads() {
         let each = y.chunks_exact_mut(m * n).enumerate();
         each.for_each(|(i, y)| one(i, y, true));
@@ -127,5 +127,5 @@ fn batched<T: Float>(
         let each = y.par_chunks_exact_mut(m * n).enumerate();
         each.for_each(|(i, y)| one(i, y, false));
     }
-    tensor_of(y, &[&a_dims[..rank - 2], &[m, n]].concat())
+    to_tensor(y, &[&a_dims[..rank - 2], &[m, n]].concat())
 }

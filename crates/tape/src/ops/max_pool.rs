@@ -1,19 +1,20 @@
-//! Max pooling: the largest value under each position of a square window, [samples, channels, height, width]. Outside the
-//! image counts as minus infinity; of equal values the first gets the gradient. Saved: one byte an output, which value it was.
+//! Max pooling: the largest value at each position of a square window, [samples, channels, height,
+//! width]. Outside the image counts as minus infinity; in a tie the first value gets the gradient.
+//! Saved: one byte per output, the place of its value in the window.
 
 use super::{Form, axes};
-use crate::branches::Kink;
-use crate::cpu::{Float, View, buffer, tensor_of, wide, with_float};
+use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
+use crate::dtype::widened;
 use crate::error::{Result, TapeError};
-use crate::half::widened;
 use crate::inplace::to_f64;
 use crate::kernels::images;
+use crate::kinks::Kink;
+use crate::optim::Element;
 use crate::tape::{Tape, Value};
-use crate::update::Element;
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
-/// How the window walks over the image.
+/// Size, stride and padding of a pooling window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolShape {
     /// Side of the window, at most 15.
@@ -34,7 +35,7 @@ struct Plane {
 }
 
 impl Plane {
-    /// Outputs of a row whose place `j` of the window lies inside the image.
+    /// The outputs of a row for which place `j` of the window lies inside the image.
     fn inside(&self, j: usize) -> std::ops::Range<usize> {
         let s = self.shape;
         let from = s.padding.saturating_sub(j).div_ceil(s.stride);
@@ -43,9 +44,9 @@ impl Plane {
         from.min(to)..to
     }
 
-    /// The largest value under each output of row `y`, and which place of the window it was: the first of equals. A value that
-    /// is not a number counts as larger than any. Places are numbers of the same width as values while they are compared, and
-    /// values stand side by side: so whole vectors are compared.
+    /// The largest value of each output of row `y`, and its place in the window, the first one in a
+    /// tie. NaN counts as larger than any number. Places are compared as floats of the same width
+    /// as the values, so that the loop is vectorized.
     #[inline(always)]
     fn row<T: Element>(
         &self,
@@ -64,13 +65,14 @@ impl Plane {
         for (nth, (i, row)) in rows.enumerate() {
             let line = &image[row * self.width..][..self.width];
             if nth == 0 {
-                // Where nothing is larger than minus infinity the first place stands.
+                // If nothing is larger than minus infinity, the first place wins.
                 for j in (0..s.kernel).rev() {
-                    numbers[self.inside(j)].fill(T::of((i * s.kernel + j) as f64));
+                    numbers[self.inside(j)].fill(T::from_constant((i * s.kernel + j) as f64));
                 }
             }
             for j in 0..s.kernel {
-                let (outputs, number) = (self.inside(j), T::of((i * s.kernel + j) as f64));
+                let (outputs, number) =
+                    (self.inside(j), T::from_constant((i * s.kernel + j) as f64));
                 if outputs.is_empty() {
                     continue;
                 }
@@ -87,21 +89,21 @@ impl Plane {
             }
         }
         let numbers = places.iter_mut().zip(numbers.iter());
-        numbers.for_each(|(place, &number)| *place = number.byte());
+        numbers.for_each(|(place, &number)| *place = number.to_byte());
     }
 
     fn outputs(&self) -> usize {
         self.out_height * self.out_width
     }
 
-    /// The pixel that window place `place` of output `at` looks at.
+    /// The pixel at place `place` of the window of output `at`.
     fn pixel(&self, at: usize, place: u8) -> usize {
         let (s, place) = (self.shape, usize::from(place));
         let row = at / self.out_width * s.stride + place / s.kernel - s.padding;
         row * self.width + at % self.out_width * s.stride + place % s.kernel - s.padding
     }
 
-    /// [`Plane::pixel`], where the window has such a place and it lies inside the image.
+    /// [`Plane::pixel`], if the window has this place and it lies inside the image.
     fn pixel_inside(&self, at: usize, place: u8) -> Option<usize> {
         let (s, place) = (self.shape, usize::from(place));
         let row = (at / self.out_width * s.stride + place / s.kernel).checked_sub(s.padding)?;
@@ -140,17 +142,21 @@ impl Tape<'_> {
         };
         let dims = [samples, channels, plane.out_height, plane.out_width];
         let input = x.tensor().contiguous()?;
-        if self.form(&input) == Form::Device && !self.follows() {
+        if self.form(&input) == Form::Device && !self.follows_kinks() {
             return self.max_pool_by_kernels(x, &input, plane, &dims);
         }
-        // Without a kernel the places are found on the host on every device: the stock gradient is wrong.
+        // Without a kernel the places are found on the host for every device: candle's own gradient
+        // is wrong.
         let host = widened(&input.to_device(&Device::Cpu)?)?;
         let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
-        let (y, places) = match self.taken(Kink::Largest, places.len())? {
-            Some(taken) => (self.pool_along(plane, &host, &y, (&places, &taken))?, taken),
+        let (y, places) = match self.recorded_ways(Kink::MaxPool, places.len())? {
+            Some(taken) => (
+                self.pool_with_kinks(plane, &host, &y, (&places, &taken))?,
+                taken,
+            ),
             None => (y, places),
         };
-        self.record_ways(Kink::Largest, places.len(), || Ok(places.clone()))?;
+        self.record_ways(Kink::MaxPool, places.len(), || Ok(places.clone()))?;
         let y = y.to_dtype(input.dtype())?.to_device(input.device())?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
@@ -165,7 +171,7 @@ impl Tape<'_> {
             );
             let dx =
                 with_float!("max_pool", dy, T => backward::<T>(plane, &dy, &places, shape.dims()))?;
-            sink.give(id, dx.to_dtype(dtype)?.to_device(&device)?)
+            sink.add_owned(id, dx.to_dtype(dtype)?.to_device(&device)?)
         }))
     }
 }
@@ -183,8 +189,9 @@ impl Plane {
 }
 
 impl Tape<'_> {
-    /// What stands at the places that the run took which this one follows; `largest` at its own.
-    fn pool_along(
+    /// The values at the places that the followed run took; `largest` are the values at this run's
+    /// own places.
+    fn pool_with_kinks(
         &self,
         plane: Plane,
         x: &Tensor,
@@ -193,7 +200,7 @@ impl Tape<'_> {
     ) -> Result<Tensor> {
         let (xs, largest_values) = (to_f64(x)?, to_f64(largest)?);
         let (pixels, outputs) = (plane.height * plane.width, plane.outputs());
-        let stands = |(i, &place): (usize, &u8)| {
+        let value = |(i, &place): (usize, &u8)| {
             let outside = || TapeError::Index {
                 op: "max_pool",
                 place: i,
@@ -203,10 +210,10 @@ impl Tape<'_> {
             let pixel = plane.pixel_inside(i % outputs, place);
             Ok(xs[i / outputs * pixels + pixel.ok_or_else(outside)?])
         };
-        let y = taken.iter().enumerate().map(stands);
+        let y = taken.iter().enumerate().map(value);
         let y = y.collect::<Result<Vec<f64>>>()?;
         let others = (0..taken.len()).filter(|&i| taken[i] != own[i]);
-        self.part(taken.len(), &xs, others.map(|i| largest_values[i] - y[i]));
+        self.count_divergence(taken.len(), &xs, others.map(|i| largest_values[i] - y[i]));
         let y = Tensor::from_vec(y, largest.shape(), &Device::Cpu)?;
         Ok(y.to_dtype(x.dtype())?)
     }
@@ -219,7 +226,7 @@ impl Tape<'_> {
         dims: &[usize],
     ) -> Result<Value> {
         let (y, places) = images::max_pool(input, dims, plane.pool())?;
-        self.record_ways(Kink::Largest, places.elem_count(), || {
+        self.record_ways(Kink::MaxPool, places.elem_count(), || {
             Ok(places.flatten_all()?.to_vec1::<u8>()?)
         })?;
         if !self.records(&[x]) {
@@ -229,13 +236,13 @@ impl Tape<'_> {
         Ok(self.push(y, &[&places.clone()], move |dy, sink| {
             let dy = dy.contiguous()?;
             let dx = images::max_pool_backward(&dy, &places, shape.dims(), plane.pool())?;
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 }
 
 fn forward<T: Element>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tensor, Vec<u8>)> {
-    let xs = View::<T>::of("max_pool", x)?;
+    let xs = View::<T>::new("max_pool", x)?;
     let mut y = buffer::<T>(dims.iter().product());
     let mut places = buffer::<u8>(y.len());
     let planes = xs.par_chunks(plane.height * plane.width);
@@ -253,11 +260,11 @@ fn forward<T: Element>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tens
                 );
             }
         });
-    Ok((tensor_of(y, dims)?, places))
+    Ok((to_tensor(y, dims)?, places))
 }
 
 fn backward<T: Float>(plane: Plane, dy: &Tensor, places: &[u8], dims: &[usize]) -> Result<Tensor> {
-    let dys = View::<T>::of("max_pool", dy)?;
+    let dys = View::<T>::new("max_pool", dy)?;
     let mut dx = buffer::<T>(dims.iter().product());
     let outputs = dys
         .par_chunks(plane.outputs())
@@ -270,5 +277,5 @@ fn backward<T: Float>(plane: Plane, dy: &Tensor, places: &[u8], dims: &[usize]) 
                 dx[plane.pixel(at, place)] += dy;
             }
         });
-    tensor_of(dx, dims)
+    to_tensor(dx, dims)
 }

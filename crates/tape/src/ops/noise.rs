@@ -1,43 +1,45 @@
-//! Where an operation's random numbers come from: seed, step, site, sample, and the element's own coordinates. Never from
-//! call order, from the other samples of the piece, or from how far rows are padded.
+//! Keys of an operation's random numbers: seed, step, site, sample, and the element's own
+//! coordinates. They never depend on call order, on the other samples of the micro-batch, or on
+//! padding.
 
 use crate::error::{Result, TapeError};
-use crate::stream::Stream;
+use crate::rng::Rng;
 use crate::tape::Value;
 
-/// What position each token has.
+/// The positions of tokens.
 #[derive(Debug, Clone, Copy)]
 pub enum Positions<'a> {
-    /// Its place along axis 1: images, and sequences that begin at their first token.
+    /// The index along axis 1: for images, and for sequences that begin at their first token.
     Counted,
-    /// Given for every token of every sample, [samples, tokens]: sequences padded at the front, cut or packed.
+    /// Given for every token, [samples, tokens]: for sequences that are padded at the front, cut or
+    /// packed.
     Given(&'a [u64]),
 }
 
-/// Names the random numbers of one operation on a value [samples, ..].
+/// The key of the random numbers of one operation on a value [samples, ..].
 #[derive(Debug, Clone, Copy)]
 pub struct NoiseKey<'a> {
-    /// The run's.
+    /// Seed of the run.
     pub seed: u64,
-    /// Optimizer step, or epoch where each is to see a sample once.
+    /// Optimizer step, or the epoch if each epoch sees a sample once.
     pub step: u64,
-    /// Where in the model: `blocks.0.dropout`. No two operations share one.
+    /// Name of the operation in the model: `blocks.0.dropout`. No two operations may share one.
     pub site: &'a str,
-    /// What each sample of the piece is called in the data set.
+    /// The index of each sample in the dataset.
     pub samples: &'a [u64],
-    /// What position each token has.
+    /// The position of each token.
     pub positions: Positions<'a>,
 }
 
-/// A key that backward may hold: a few numbers a sample, no tensor.
+/// A key in the form that the backward pass holds: a few numbers per sample, no tensor.
 pub(super) struct Noise {
-    site: Stream,
+    site: Rng,
     samples: Vec<u64>,
     positions: Option<Vec<u64>>,
 }
 
 impl Noise {
-    /// Refuses a key that does not name every sample and token of `x`.
+    /// Checks that the key covers every sample and token of `x`.
     pub fn new(op: &'static str, x: &Value, key: &NoiseKey) -> Result<Self> {
         let samples = key.samples.len();
         let positions = match key.positions {
@@ -61,20 +63,20 @@ impl Noise {
             });
         }
         Ok(Noise {
-            site: Stream::new(key.seed).at(key.step).site(key.site),
+            site: Rng::new(key.seed).at(key.step).site(key.site),
             samples: key.samples.to_vec(),
             positions,
         })
     }
 
-    /// One stream for each sample.
-    pub fn by_sample(&self) -> impl Iterator<Item = Stream> + '_ {
+    /// One stream per sample.
+    pub fn by_sample(&self) -> impl Iterator<Item = Rng> + '_ {
         self.samples.iter().map(|&sample| self.site.at(sample))
     }
 
-    /// One stream for each row of the last axis; the element's own number within is its place in the row.
-    pub fn by_row(&self, dims: &[usize]) -> Vec<Stream> {
-        let mut streams: Vec<Stream> = self.by_sample().collect();
+    /// One stream per row of the last axis. An element draws the number at its place in the row.
+    pub fn by_row(&self, dims: &[usize]) -> Vec<Rng> {
+        let mut streams: Vec<Rng> = self.by_sample().collect();
         for (axis, &size) in dims.iter().enumerate().take(dims.len() - 1).skip(1) {
             let given = self.positions.as_ref().filter(|_| axis == 1);
             streams = streams
@@ -92,7 +94,7 @@ impl Noise {
     }
 }
 
-/// Refuses a share outside `0.0..1.0`.
+/// Fails for a fraction outside `0.0..1.0`.
 pub(super) fn expect_fraction(op: &'static str, fraction: f64) -> Result<()> {
     if (0.0..1.0).contains(&fraction) {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Another order of the axes: `y[.., i, ..] = x[.., i in its old place, ..]`. Backward puts them back. Nothing is saved.
+//! Reordering of axes. The backward pass applies the inverse order. Nothing is saved.
 
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 
 impl Tape<'_> {
-    /// Axis `i` of the result is axis `order[i]` of `x`: `[0, 2, 1]` turns matrices over.
+    /// Axis `i` of the result is axis `order[i]` of `x`: `[0, 2, 1]` transposes matrices.
     pub fn permute(&self, x: &Value, order: &[usize]) -> Result<Value> {
         self.poll()?;
         let mut back = vec![usize::MAX; order.len()];
@@ -28,9 +28,9 @@ impl Tape<'_> {
             return Ok(Value::constant(y));
         }
         let id = x.id();
-        // Where only axes of size 1 move the gradient is a view of `dy`.
+        // If only axes of size 1 move, the gradient is a view of `dy`.
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.share(id, dy.permute(back)?.contiguous()?)
+            sink.add_shared(id, dy.permute(back)?.contiguous()?)
         }))
     }
 }

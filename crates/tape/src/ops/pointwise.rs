@@ -1,28 +1,29 @@
-//! What functions of one number share: forward and backward element by element, with the one number that the derivative
-//! needs kept. Refuses to know which function it is.
+//! Functions of one number: forward and backward element by element, saving what the derivative
+//! needs. Knows nothing about the function.
 
 use super::Form;
-use crate::cpu::{Float, View, map, map2, tensor_of, with_float};
+use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
+use crate::dtype::in_full;
 use crate::error::Result;
-use crate::half::in_full;
-use crate::kept::{Again, Kept};
 use crate::kernels::elements::{Function, apply, apply_backward};
+use crate::saved_input::{Recompute, SavedInput};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
-/// From which number the derivative is computed, and so which tensor is kept.
+/// The tensor that the derivative is computed from, which is saved.
 pub(super) enum Keeps {
     /// `x`.
     Input,
-    /// `y`, which the next operation may keep anyway.
+    /// `y`, which the next operation may save anyway.
     Output,
 }
 
-/// A function of one number and its derivative, each as a loop's body and composed of tensor primitives.
+/// A function of one number and its derivative, as the body of a loop and composed of tensor
+/// primitives.
 pub(super) trait Pointwise: 'static {
     const OP: &'static str;
     const KEEPS: Keeps;
-    /// Its kernel of a GPU.
+    /// Its GPU kernel.
     const KERNEL: Option<Function> = None;
     fn value<T: Float>(x: T) -> T;
     fn slope<T: Float>(kept: T) -> T;
@@ -31,7 +32,7 @@ pub(super) trait Pointwise: 'static {
 }
 
 impl Tape<'_> {
-    /// `F` of every number of `x`.
+    /// Applies `F` to every element of `x`.
     pub(super) fn pointwise<F: Pointwise>(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let form = self.form(x.tensor());
@@ -41,17 +42,17 @@ impl Tape<'_> {
         }
         let id = x.id();
         let kept = match F::KEEPS {
-            Keeps::Input => x.keep(),
-            Keeps::Output => Kept::Tensor(y.clone()),
+            Keeps::Input => x.saved_input(),
+            Keeps::Output => SavedInput::Tensor(y.clone()),
         };
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
-            sink.give(id, backward::<F>(&kept.get()?, &dy, form)?)
+            sink.add_owned(id, backward::<F>(&kept.get()?, &dy, form)?)
         });
         Ok(match F::KEEPS {
-            // Whoever needs the output computes it again from the input that is kept here.
+            // Operations that need the output recompute it from the saved input.
             Keeps::Input => {
-                y.computed_again(Again::new(counted, &[], move |x| forward::<F>(x, form)))
+                y.with_recompute(Recompute::new(counted, &[], move |x| forward::<F>(x, form)))
             }
             Keeps::Output => y,
         })
@@ -67,8 +68,8 @@ fn forward<F: Pointwise>(x: &Tensor, form: Form) -> Result<Tensor> {
         return in_full([&x], |[x]| F::composed(&x));
     }
     with_float!("pointwise", x, T => {
-        let xs = View::<T>::of(F::OP, &x)?;
-        tensor_of(map(&xs, F::value::<T>), x.dims())
+        let xs = View::<T>::new(F::OP, &x)?;
+        to_tensor(map(&xs, F::value::<T>), x.dims())
     })
 }
 
@@ -83,7 +84,7 @@ fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, form: Form) -> Result<Tens
     }
     with_float!("pointwise", kept, T => {
         let dy = dy.contiguous()?;
-        let (k, dy) = (View::<T>::of(F::OP, kept)?, View::<T>::of(F::OP, &dy)?);
-        tensor_of(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
+        let (k, dy) = (View::<T>::new(F::OP, kept)?, View::<T>::new(F::OP, &dy)?);
+        to_tensor(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
     })
 }

@@ -1,11 +1,12 @@
-//! Choosing by index: `select_rows` takes whole rows of the first axis, `gather` takes values of the last axis row by row,
-//! `narrow` a span of any axis. Backward adds each gradient to where its number came from, in the order of the indices;
-//! what was not chosen gets zero. Nothing is saved but the indices.
+//! Indexing: `select_rows` takes whole rows of the first axis, `gather` takes values of the last
+//! axis row by row, `narrow` takes a range of any axis. The backward pass adds each gradient to the
+//! place its value came from, in the order of the indices; the rest is zero. Saved: only the
+//! indices.
 
-use super::{expect_filled, one_axis_at_least};
-use crate::cpu::{Float, View, buffer, row_chunks, tensor_of, with_float};
+use super::{expect_an_axis, expect_filled};
+use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, with_float};
+use crate::dtype::in_full;
 use crate::error::{Result, TapeError};
-use crate::half::in_full;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -24,10 +25,10 @@ fn expect_within(op: &'static str, indices: &[u32], size: usize) -> Result<()> {
 }
 
 impl Tape<'_> {
-    /// Rows `indices` of `x` [rows, ..]: [indices, ..]. A row may be chosen many times.
+    /// Rows `indices` of `x` [rows, ..]: [indices, ..]. An index may repeat.
     pub fn select_rows(&self, x: &Value, indices: &[u32]) -> Result<Value> {
         self.poll()?;
-        one_axis_at_least("select_rows", "x", x)?;
+        expect_an_axis("select_rows", "x", x)?;
         expect_filled("select_rows", "x", x)?;
         let rows = x.dims()[0];
         expect_within("select_rows", indices, rows)?;
@@ -36,10 +37,11 @@ impl Tape<'_> {
         self.reshape(&chosen, &[&[indices.len()], &x.dims()[1..]].concat())
     }
 
-    /// `y[row, j] = x[row, indices[row, j]]`: `x` [.., width], as many indices for every row, one row after the other.
+    /// `y[row, j] = x[row, indices[row, j]]` for `x` [.., width]. `indices` holds the same number
+    /// of indices for every row, row by row.
     pub fn gather(&self, x: &Value, indices: &[u32]) -> Result<Value> {
         self.poll()?;
-        one_axis_at_least("gather", "x", x)?;
+        expect_an_axis("gather", "x", x)?;
         expect_filled("gather", "x", x)?;
         let width = x.dims()[x.dims().len() - 1];
         let rows = x.tensor().elem_count() / width;
@@ -57,10 +59,10 @@ impl Tape<'_> {
         let shape = [&x.dims()[..x.dims().len() - 1], &[each]].concat();
         let y = if fused {
             with_float!("gather", input, T => {
-                let xs = View::<T>::of("gather", &input)?;
+                let xs = View::<T>::new("gather", &input)?;
                 let y = indices.iter().enumerate();
                 let y = y.map(|(i, &index)| xs[i / each * width + index as usize]);
-                tensor_of(y.collect::<Vec<T>>(), &shape)
+                to_tensor(y.collect::<Vec<T>>(), &shape)
             })?
         } else {
             let places = Tensor::new(places(indices, each, width), input.device())?;
@@ -77,8 +79,8 @@ impl Tape<'_> {
             let dy = dy.contiguous()?;
             let dx = if fused {
                 with_float!("gather", dy, T => {
-                    let dys = View::<T>::of("gather", &dy)?;
-                    tensor_of(scattered(&dys, &indices, each, width), shape.dims())
+                    let dys = View::<T>::new("gather", &dy)?;
+                    to_tensor(scattered(&dys, &indices, each, width), shape.dims())
                 })?
             } else {
                 let places = Tensor::new(places(&indices, each, width), dy.device())?;
@@ -88,11 +90,11 @@ impl Tape<'_> {
                     Ok(sums.reshape(shape)?)
                 })?
             };
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 
-    /// The span `range` of `axis`; the other axes whole.
+    /// The range `range` of `axis`; the other axes are whole.
     pub fn narrow(&self, x: &Value, axis: usize, range: Range<usize>) -> Result<Value> {
         self.poll()?;
         let size = x.dims().get(axis).copied().unwrap_or(0);
@@ -104,7 +106,7 @@ impl Tape<'_> {
                 found: x.tensor().shape().clone(),
             });
         }
-        // A span of the first axis would be a view that keeps all of `x` alive.
+        // A range of the first axis would be a view that keeps all of `x` alive.
         let y = x.tensor().narrow(axis, range.start, range.len())?;
         let y = y.force_contiguous()?;
         if !self.records(&[x]) {
@@ -112,13 +114,13 @@ impl Tape<'_> {
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
-            // Of the whole axis this is `dy` itself.
-            sink.share(id, dy.pad_with_zeros(axis, range.start, size - range.end)?)
+            // For the whole axis this is `dy` itself.
+            sink.add_shared(id, dy.pad_with_zeros(axis, range.start, size - range.end)?)
         }))
     }
 }
 
-/// Places of the chosen numbers in the whole of `x`.
+/// The flat positions of the chosen elements in `x`.
 fn places(indices: &[u32], each: usize, width: usize) -> Vec<i64> {
     let places = indices.iter().enumerate();
     places

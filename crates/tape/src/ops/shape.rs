@@ -1,5 +1,5 @@
-//! Moving numbers about: `concat` joins along the first axis, `prepend_token` puts one row before each sequence,
-//! `first_token` takes it out again, `reshape` renames the axes. Nothing is saved.
+//! Changes of shape: `concat` joins along the first axis, `prepend_token` puts one row before each
+//! sequence, `first_token` takes it out again, `reshape` changes the axes. Nothing is saved.
 
 use super::linear::row_sum;
 use super::{axes, expect_shape};
@@ -28,7 +28,7 @@ impl Tape<'_> {
         Ok(self.push(joined, &[], move |dy, sink| {
             let mut start = 0;
             for (id, len) in spans {
-                sink.share(id, dy.narrow(0, start, len)?.contiguous()?)?;
+                sink.add_shared(id, dy.narrow(0, start, len)?.contiguous()?)?;
                 start += len;
             }
             Ok(())
@@ -56,10 +56,10 @@ impl Tape<'_> {
                     .narrow(1, 0, 1)?
                     .contiguous()?
                     .reshape((samples, width))?;
-                sink.give(token_id, row_sum(&rows, form)?)?;
+                sink.add_owned(token_id, row_sum(&rows, form)?)?;
             }
-            // Of one sample this is a view of `dy`, which another value may hold as well.
-            sink.share(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
+            // For one sample this is a view of `dy`, which another value may hold as well.
+            sink.add_shared(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
         }))
     }
 
@@ -77,8 +77,8 @@ impl Tape<'_> {
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
-            // Of one token this is `dy` itself.
-            sink.share(
+            // For one token this is `dy` itself.
+            sink.add_shared(
                 id,
                 dy.reshape((samples, 1, width))?
                     .pad_with_zeros(1, 0, tokens - 1)?,
@@ -86,14 +86,14 @@ impl Tape<'_> {
         }))
     }
 
-    /// The same numbers under other axes.
+    /// The same elements with another shape.
     pub fn reshape(&self, x: &Value, shape: &[usize]) -> Result<Value> {
         self.poll()?;
         if x.tensor().elem_count() != shape.iter().product::<usize>() {
             return Err(TapeError::Shape {
                 op: "reshape",
                 what: "x".to_owned(),
-                expected: format!("as many numbers as {shape:?} has"),
+                expected: format!("as many elements as {shape:?} has"),
                 found: x.tensor().shape().clone(),
             });
         }
@@ -103,7 +103,7 @@ impl Tape<'_> {
         }
         let (id, before) = (x.id(), x.tensor().shape().clone());
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.share(id, dy.contiguous()?.reshape(before)?)
+            sink.add_shared(id, dy.contiguous()?.reshape(before)?)
         }))
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn sigmoid<T: Float>(x: T) -> T {
     T::one() / (T::one() + (-x).exponential())
 }
 
-/// [`sigmoid`] of tensor primitives.
+/// [`sigmoid`], composed of tensor primitives.
 pub(super) fn composed_sigmoid(x: &Tensor) -> Result<Tensor> {
     Ok((x.neg()?.exp()? + 1.0)?.recip()?)
 }

@@ -1,6 +1,6 @@
-//! `silu(x) = x sigmoid(x)`, element by element (Elfwing et al. 2017). Backward: `dx = dy s (1 + x (1 - s))`, `s = sigmoid(x)`
-//! computed again. Saved: `x`,
-//! from which whoever needs the output computes it again.
+//! `silu(x) = x sigmoid(x)`, element by element (Elfwing et al. 2017). Backward: `dx = dy s (1 + x
+//! (1 - s))`, with `s = sigmoid(x)` recomputed. Saved: `x`, from which operations that need the
+//! output recompute it.
 
 use super::pointwise::{Keeps, Pointwise};
 use super::sigmoid::{composed_sigmoid, sigmoid};

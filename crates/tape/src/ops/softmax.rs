@@ -2,10 +2,10 @@
 //!
 //! Backward: `dx = y (dy - sum dy y)`; of the logarithm `dx = dy - e^y sum dy`. Saved: `y`.
 
-use super::{expect_filled, one_axis_at_least};
-use crate::cpu::{Float, View, buffer, lanes, row_chunks, tensor_of, wide, with_float};
+use super::{expect_an_axis, expect_filled};
+use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
+use crate::dtype::in_full;
 use crate::error::Result;
-use crate::half::in_full;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
@@ -17,19 +17,19 @@ enum Form {
 }
 
 impl Tape<'_> {
-    /// Shares that add up to 1 over the last axis of `x` [.., width].
+    /// Probabilities that add up to 1 over the last axis of `x` [.., width].
     pub fn softmax(&self, x: &Value) -> Result<Value> {
         self.shares("softmax", x, Form::Shares)
     }
 
-    /// The logarithm of [`Tape::softmax`], exact where a share is too small for its type.
+    /// The logarithm of [`Tape::softmax`], exact even if a probability underflows.
     pub fn log_softmax(&self, x: &Value) -> Result<Value> {
         self.shares("log_softmax", x, Form::Logarithm)
     }
 
     fn shares(&self, op: &'static str, x: &Value, form: Form) -> Result<Value> {
         self.poll()?;
-        one_axis_at_least(op, "x", x)?;
+        expect_an_axis(op, "x", x)?;
         expect_filled(op, "x", x)?;
         let fused = self.fuses(x.tensor());
         let input = x.tensor().contiguous()?;
@@ -49,7 +49,7 @@ impl Tape<'_> {
             } else {
                 in_full([&kept, &dy], |[y, dy]| composed_backward(form, &y, &dy))?
             };
-            sink.give(id, dx)
+            sink.add_owned(id, dx)
         }))
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn softmax_row<T: Float>(y: &mut [T]) {
     lanes::map(y, |v| v * share);
 }
 
-/// `dx` of one row, `factor y (dy - sum dy y)`.
+/// `dx = factor y (dy - sum dy y)` of one row.
 #[inline(always)]
 pub(super) fn softmax_row_gradient<T: Float>(dx: &mut [T], y: &[T], dy: &[T], factor: T) {
     let inner = lanes::sum2(y, dy, |y, dy| y * dy);
@@ -73,7 +73,7 @@ pub(super) fn softmax_row_gradient<T: Float>(dx: &mut [T], y: &[T], dy: &[T], fa
 }
 
 fn forward<T: Float>(form: Form, x: &Tensor) -> Result<Tensor> {
-    let (xs, width) = (View::<T>::of("softmax", x)?, x.dim(D::Minus1)?);
+    let (xs, width) = (View::<T>::new("softmax", x)?, x.dim(D::Minus1)?);
     let mut y = buffer::<T>(xs.len());
     let chunk = row_chunks(width) * width;
     y.par_chunks_mut(chunk)
@@ -96,12 +96,15 @@ fn forward<T: Float>(form: Form, x: &Tensor) -> Result<Tensor> {
                 },
             );
         });
-    tensor_of(y, x.dims())
+    to_tensor(y, x.dims())
 }
 
 fn backward<T: Float>(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let width = y.dim(D::Minus1)?;
-    let (ys, dys) = (View::<T>::of("softmax", y)?, View::<T>::of("softmax", dy)?);
+    let (ys, dys) = (
+        View::<T>::new("softmax", y)?,
+        View::<T>::new("softmax", dy)?,
+    );
     let mut dx = buffer::<T>(ys.len());
     let chunk = row_chunks(width) * width;
     dx.par_chunks_mut(chunk)
@@ -125,7 +128,7 @@ fn backward<T: Float>(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
                 },
             );
         });
-    tensor_of(dx, y.dims())
+    to_tensor(dx, y.dims())
 }
 
 fn composed_forward(form: Form, x: &Tensor) -> Result<Tensor> {
@@ -148,7 +151,7 @@ fn composed_backward(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// `y (dy - sum dy y)` of tensor primitives.
+/// `y (dy - sum dy y)`, composed of tensor primitives.
 pub(super) fn composed_gradient(y: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let inner = (y * dy)?.sum_keepdim(D::Minus1)?;
     Ok((y * dy.broadcast_sub(&inner)?)?)

@@ -1,9 +1,11 @@
-//! Squared error, summed over the outputs whose targets are there, never averaged: loss `= (x - t)²`, `dx = 2 (x - t)`.
-//! Forward computes the gradient at once. Saved: `dx`, as large as the outputs.
+//! Squared error, summed over the outputs whose targets are present, never averaged: loss `= (x -
+//! t)²`, `dx = 2 (x - t)`. The forward pass computes the gradient. Saved: `dx`, as large as the
+//! outputs.
 
 use super::Loss;
 use super::element_loss::{ElementLoss, FINITE};
-use super::number_targets::NumberTargets;
+use super::regression_targets::AllowedTargets;
+use super::regression_targets::RegressionTargets;
 use crate::cpu::Float;
 use crate::error::Result;
 use crate::tape::{Tape, Value};
@@ -12,15 +14,16 @@ use candle_core::Tensor;
 struct SquaredError;
 
 impl Tape<'_> {
-    /// The squared error of `x` [samples, ..]; divided by [`NumberTargets::weight`] it is the mean squared error.
-    pub fn squared_error(&self, x: &Value, targets: NumberTargets) -> Result<Loss> {
+    /// Squared error of `x` [samples, ..]. Divided by [`RegressionTargets::weight`], it is the mean
+    /// squared error.
+    pub fn squared_error(&self, x: &Value, targets: RegressionTargets) -> Result<Loss> {
         self.element_loss(x, targets, &SquaredError)
     }
 }
 
 impl ElementLoss for SquaredError {
     const OP: &'static str = "squared_error";
-    const ALLOWED: (fn(f32) -> bool, &'static str) = FINITE;
+    const ALLOWED: AllowedTargets = FINITE;
 
     #[inline(always)]
     fn of<T: Float>(&self, x: T, t: T) -> (T, T) {

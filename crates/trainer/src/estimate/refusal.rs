@@ -32,7 +32,20 @@ pub fn plan_within_cap<'d>(
     let Some(cap_bytes) = cap.cap_bytes(total_bytes) else {
         return Ok(plan);
     };
-    let estimate = estimate_under_cap(&plan, config, cap_bytes)?;
+    let kind = tape::device::predict_device_kind(plan.device);
+    let target = Target::of(kind, plan.threads as usize, cap_bytes);
+    let forms = match config.checkpoint_blocks {
+        Some(_) => Forms::Planned,
+        None => Forms::Fewest(Fit {
+            budget_bytes: cap_bytes,
+            micro_batch: plan.fixed_micro_batch.unwrap_or(1),
+            effective_batch: plan.effective_batch,
+            waiting: Waiting::GivesWay,
+        }),
+    };
+    // What is decoded ahead gives way before a piece does.
+    let forecast =
+        Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?.without_waiting();
     let device = DeviceRoom {
         total_bytes: UNLIMITED_BYTES,
         limit_bytes: 0,

@@ -26,8 +26,8 @@ use std::path::Path;
 use std::sync::Arc;
 use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
-use tape::{Cancel, Stream};
-use trainer::estimate::{MemoryEstimate, Target, Variants};
+use tape::{Cancel, Rng};
+use trainer::forecast::{Forecast, Forms, Target};
 use trainer::models::merged;
 use trainer::published::{Classes, PublishedFolder};
 use trainer::rooms::checkpoint::{self, Moments, RunState};
@@ -226,11 +226,11 @@ fn splitting_never_changes_fine_tuning() {
     for way in WAYS {
         for (dtype, bar) in [(DType::F64, 1e-10), (DType::F32, 1e-4)] {
             let unsplit = losses(way, dtype, |_| vec![6]);
-            let split = losses(way, dtype, |step| random_split(6, Stream::new(5).at(step)));
+            let split = losses(way, dtype, |step| random_split(6, Rng::new(5).at(step)));
             let apart = split.iter().zip(&unsplit).map(|(a, b)| (a - b).abs() / b);
             let worst = apart.fold(0.0, f64::max);
             println!("{way:?} {dtype:?}: {worst:.1e}");
-            // Quantised weights stand for numbers in f32 whatever computes with them.
+            // Quantized weights stand for numbers in f32 whatever computes with them.
             assert!(worst < bar, "{way:?} {dtype:?}: {worst:e}");
             assert!(unsplit[49] < unsplit[0], "{way:?} learns: {unsplit:?}");
         }
@@ -355,7 +355,7 @@ fn an_exported_network_reads_back_with_the_same_scores() {
 fn estimates_count_gradients_of_trained_parameters_only() {
     let standing = |way: Tuned| {
         let plan = way.plan(DType::F32);
-        let target = Target::new("cpu", 2, u64::MAX);
+        let target = Target::of(trainer::DeviceKind::Cpu, 2, u64::MAX);
         let (model, side) = (plan.model, plan.image_size);
         let found =
             MemoryEstimate::for_plan(&plan, model, side, target, Variants::Planned).unwrap();

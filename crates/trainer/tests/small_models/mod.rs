@@ -9,8 +9,7 @@ use models::{
 };
 use std::ops::Range;
 use tape::inplace::to_f64;
-use tape::{Activation, Cancel, Kernels, Parameters, Stream, Tape, Value};
-use trainer::TrainedPiece;
+use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
 use trainer::models::{
     Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
 };
@@ -164,7 +163,7 @@ impl Model {
             count,
         };
         for sample in 0..count as u64 {
-            let own = Stream::new(seed).at(sample);
+            let own = Rng::new(seed).at(sample);
             let class = (own.uniform(0) * f64::from(CLASSES)) as u32;
             match self.network {
                 Network::ResNet(_) | Network::Vit(_) => {

@@ -6,10 +6,12 @@ use candle_core::{DType, Device};
 use dataset::ImageSample;
 use runlog::{Every, RunConfig};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream};
-use models::Network;
-use trainer::rooms::{AccumulatedBatch, EffectiveBatch, ForwardContext, TrainState};
-use trainer::{Augmentation, Balance, Heads, ModelId, OptimizerKind, Plan, Precision, Wanted};
+use tape::{Cancel, Kernels, Parameters, Rng};
+use trainer::models::Network;
+use trainer::rooms::{EffectiveBatch, ImageTask, Learner, Whole};
+use trainer::{
+    Augmentation, Balance, DevicePreference, Heads, ModelKind, OptimizerKind, Plan, Precision,
+};
 
 /// Side of the images in pixels: twice the smallest that every model accepts.
 pub const SIDE: usize = 16;
@@ -20,7 +22,7 @@ pub const CLASSES: usize = 5;
 pub fn samples(count: usize, seed: u64) -> Vec<Sample> {
     (0..count as u32)
         .map(|index| {
-            let stream = Stream::new(seed).at(u64::from(index));
+            let stream = Rng::new(seed).at(u64::from(index));
             let label = (stream.uniform(0) * CLASSES as f64) as u32;
             let pixel = |i| (stream.uniform(i + 1) * 155.0) as u8 + 20 * label as u8;
             let pixels = (0..(3 * SIDE * SIDE) as u64).map(pixel).collect();
@@ -40,12 +42,12 @@ pub fn splits(count: usize, seed: u64, random: usize) -> Vec<Vec<usize>> {
     let mut splits = vec![vec![count], vec![1; count]];
     let uneven = count / 2 + 1;
     splits.push(vec![uneven, count - uneven]);
-    splits.extend((0..random as u64).map(|i| random_split(count, Stream::new(seed).at(i))));
+    splits.extend((0..random as u64).map(|i| random_split(count, Rng::new(seed).at(i))));
     splits
 }
 
-/// Random sizes that add up to `count`.
-pub fn random_split(count: usize, stream: Stream) -> Vec<usize> {
+/// Random sizes that make up `count`.
+pub fn random_split(count: usize, stream: Rng) -> Vec<usize> {
     let (mut left, mut split) = (count, Vec::new());
     while left > 0 {
         let size = 1 + (stream.uniform(split.len() as u64) * left as f64) as usize;
@@ -139,7 +141,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         mix: dataset::Mix::None,
         precision: precision(dtype),
         checkpoint_blocks: 0,
-        device: Wanted::Cpu,
+        device: DevicePreference::Cpu,
         threads: 2,
         workers: None,
         memory_cap_bytes: None,

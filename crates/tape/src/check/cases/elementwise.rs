@@ -1,8 +1,9 @@
-//! Products, functions of one number, and operands that repeat.
+//! Cases of products, pointwise functions and broadcasting.
 
 use super::Row;
 
 /// The cases for `n` samples.
+// tidy: table
 pub(super) fn rows(n: usize) -> Vec<Row> {
     vec![
         ("matmul", vec![vec![n, 3, 5], vec![n, 5, 7]], |t, v| {

@@ -1,5 +1,5 @@
-//! Cases too large for finite differences, for what a GPU only does when there is much of it: attention in several blocks of
-//! queries, and heads whose width lets its products read them where they are.
+//! Cases too large for finite differences, for paths that a GPU takes only with large inputs:
+//! attention in several blocks of queries, and heads whose width lets products read them in place.
 
 use super::{Case, Row, lengths, made};
 use crate::error::Result;
@@ -15,6 +15,7 @@ const ALL: AttentionShape = AttentionShape {
 };
 
 /// The cases for a micro-batch of `n` samples.
+// tidy: table
 pub fn large_cases(n: usize) -> Result<Vec<Case>> {
     let table: Vec<Row> = vec![
         (
@@ -37,7 +38,8 @@ pub fn large_cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n, 61, 48]],
             |t, v| t.attention_padded(&v[0], ALL, &lengths(v[0].dims()[0], 61)),
         ),
-        // Heads that begin on no whole word, and more tokens than any square is made of.
+        // Heads that do not begin at multiples of 16 bytes, and more tokens than are computed
+        // without blocks.
         (
             "attention of a long sequence",
             vec![vec![n, 520, 12]],
@@ -48,7 +50,8 @@ pub fn large_cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n, 61, 48], vec![5, 16]],
             |t, v| t.linear(&t.attention(&v[0], ALL)?, &v[1], None),
         ),
-        // Enough of both for tensor cores: sums that several groups share, and sums that one makes alone.
+        // Large enough for tensor cores: sums that several groups share, and sums of a single
+        // group.
         (
             "linear of many rows",
             vec![vec![n, 512, 512], vec![512, 512], vec![512]],

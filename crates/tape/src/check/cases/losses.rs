@@ -1,8 +1,8 @@
-//! Losses: labels, shares, weights, and targets that are missing.
+//! Cases of losses: labels, probabilities, weights and missing targets.
 
 use super::{Row, labels};
 use crate::error::Result;
-use crate::ops::{ClassRule, ClassTargets, IGNORED, NumberTargets};
+use crate::ops::{ClassRule, ClassTargets, IGNORED, RegressionTargets};
 use crate::tape::{Tape, Value};
 
 const WEIGHTS: [f64; 6] = [0.5, 2.0, 1.0, 0.0, 3.0, 1.5];
@@ -11,7 +11,7 @@ const WEIGHTED: ClassRule = ClassRule {
     class_weights: Some(&WEIGHTS),
 };
 
-/// Labels of which each third, but not the first, is ignored.
+/// Labels with every third one ignored, but not the first.
 fn with_gaps(rows: usize) -> Vec<u32> {
     let mut labels = labels(rows, 6);
     labels
@@ -22,7 +22,7 @@ fn with_gaps(rows: usize) -> Vec<u32> {
     labels
 }
 
-/// Rows of six shares: two classes mixed; each third row, but not the first, is of zeros.
+/// Rows of six probabilities with two classes mixed; every third row, but not the first, is zero.
 fn mixed(rows: usize) -> Vec<f32> {
     let share = |row: usize, class: usize| match class {
         _ if row % 3 == 1 => 0.0,
@@ -39,12 +39,12 @@ fn shares(t: &Tape, v: &[Value], rule: &ClassRule) -> Result<Value> {
     Ok(t.class_cross_entropy(&v[0], targets, rule)?.sum)
 }
 
-/// Targets in 0..1 for outputs that lie in -1.5..1.5; each fourth is missing.
-fn with_targets(x: &Value, run: impl Fn(NumberTargets) -> Result<Value>) -> Result<Value> {
+/// Targets in 0..1 for outputs in -1.5..1.5; every fourth is missing.
+fn with_targets(x: &Value, run: impl Fn(RegressionTargets) -> Result<Value>) -> Result<Value> {
     let count = x.tensor().elem_count();
     let values: Vec<f32> = (0..count).map(|i| (i * 7 % 11) as f32 / 10.0).collect();
     let present: Vec<bool> = (0..count).map(|i| i % 4 != 3).collect();
-    run(NumberTargets {
+    run(RegressionTargets {
         values: &values,
         present: Some(&present),
     })

@@ -1,4 +1,4 @@
-// What the kernels' words mean in CUDA C++. A simdgroup is a warp, a group is a block.
+// Definitions for CUDA C++. A simdgroup is a warp, a group is a block.
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
@@ -9,14 +9,15 @@ typedef unsigned long ulong;
 #define VALUE(T, n, i) const T n
 #define GRID
 #define SHARED(T, n, size) __shared__ __align__(16) T n[size]
-// Four numbers of shared memory, from a whole word of 16 bytes on.
+// Four consecutive values of shared memory, aligned to 16 bytes.
 #define QUAD(a, i) (*reinterpret_cast<const float4*>(&(a)[i]))
-// Memory of the device, in casts; and four numbers made one word.
+// The address space of device memory, for casts; and four values as one word.
 #define GLOBAL
 #define FLOAT4(a, b, c, d) make_float4(a, b, c, d)
 #define USHORT4(a, b, c, d) make_ushort4(a, b, c, d)
 #define UNROLL _Pragma("unroll")
-// Rows of a block of attention, keys that it reads at a time, and keys of a block whose gradients it sums: 48 KiB of shared memory.
+// Rows per block of attention, keys that it reads at a time, and keys per block whose gradients it
+// sums: 48 KiB of shared memory.
 #define ATTEND_ROWS 64
 #define ATTEND_KEYS 64
 #define ATTEND_BACK 48
@@ -34,7 +35,7 @@ INLINE float as_float(uint v) { return __uint_as_float(v); }
 INLINE uint as_uint(float v) { return __float_as_uint(v); }
 INLINE float half_to_float(ushort v) { float f; asm("{ cvt.f32.f16 %0, %1; }" : "=f"(f) : "h"(v)); return f; }
 INLINE ushort float_to_half(float v) { ushort h; asm("{ cvt.rn.f16.f32 %0, %1; }" : "=h"(h) : "f"(v)); return h; }
-// Within some units in the last place.
+// Accurate to a few units in the last place.
 INLINE float quick_exp(float x) { return __expf(x); }
 INLINE float quick_ratio(float a, float b) { return __fdividef(a, b); }
 INLINE float4 bf16_to_float4(ushort4 v) { return make_float4(__uint_as_float(uint(v.x) << 16), __uint_as_float(uint(v.y) << 16), __uint_as_float(uint(v.z) << 16), __uint_as_float(uint(v.w) << 16)); }

@@ -1,4 +1,4 @@
-// What the kernels' words mean in Metal's language.
+// Definitions for Metal.
 #include <metal_stdlib>
 using namespace metal;
 #define KERNEL(name) kernel void name
@@ -7,14 +7,15 @@ using namespace metal;
 #define VALUE(T, n, i) constant T& n [[buffer(i)]]
 #define GRID , uint lane_ [[thread_index_in_simdgroup]], uint simd_ [[simdgroup_index_in_threadgroup]], uint group_ [[threadgroup_position_in_grid]], uint simds_ [[simdgroups_per_threadgroup]]
 #define SHARED(T, n, size) alignas(16) threadgroup T n[size]
-// Four numbers of shared memory, from a whole word of 16 bytes on.
+// Four consecutive values of shared memory, aligned to 16 bytes.
 #define QUAD(a, i) (*(threadgroup const float4*)(&(a)[i]))
-// Memory of the device, in casts; and four numbers made one word.
+// The address space of device memory, for casts; and four values as one word.
 #define GLOBAL device
 #define FLOAT4(a, b, c, d) float4(a, b, c, d)
 #define USHORT4(a, b, c, d) ushort4(a, b, c, d)
 #define UNROLL _Pragma("clang loop unroll(full)")
-// Rows of a block of attention, keys that it reads at a time, and keys of a block whose gradients it sums: 32 KiB of shared memory.
+// Rows per block of attention, keys that it reads at a time, and keys per block whose gradients it
+// sums: 32 KiB of shared memory.
 #define ATTEND_ROWS 32
 #define ATTEND_KEYS 32
 #define ATTEND_BACK 16

@@ -1,29 +1,31 @@
-// Products of single precision on Hopper's tensor cores, which take bf16: each number is the sum of three of them, exactly, and of
-// the nine products of two such sums the six largest are added up. CUDA alone knows this text: other devices have their own product.
-// What is left out is 2^-24 of a product. What is infinite comes out as NaN, for its rest is infinity less infinity: no step takes it.
-// The tensor cores cut what they add, so that the largest parts are summed apart from the others, and no more than 1,024 numbers of
-// them before the sum is added to the result.
+// f32 products on the tensor cores of Hopper, which take bf16: each number is split exactly into
+// the sum of three bf16, and of the nine products of two such sums the six largest are added. The
+// omitted ones are 2^-24 of a product. Infinity becomes NaN, because its remainder is infinity
+// minus infinity; the training skips such a step. Tensor cores truncate while they accumulate, so
+// the largest parts are summed separately from the others, and at most 1,024 of them before the sum
+// is added to the result. For CUDA only; other devices use their own product.
 typedef unsigned int uint;
 typedef unsigned long long word;
 #define INLINE static __device__ __forceinline__
 #define INLINE_IN __device__ __forceinline__
-// A group of threads works ROWS by COLUMNS numbers of the result, DEPTH of the summed axis at a time.
+// A thread group works on ROWS by COLUMNS elements of the result, DEPTH elements of the inner axis
+// at a time.
 #define ROWS 128
 #define DEPTH 32
-// Threads that fetch.
+// Threads that load operands.
 #define FETCHING 256
-// Blocks of the summed axis after which a sum goes to the result.
+// Blocks of the inner axis after which a sum is added to the result.
 #define FLUSH 32
 // Blocks that are in shared memory at once.
 #define STAGES 3
 
-// Upper half from `b`, lower half from `a`: cut, and rounded.
+// Upper half from `b`, lower half from `a`: truncated, and rounded.
 INLINE uint cut(float a, float b) { uint d; asm("cvt.rz.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(b), "f"(a)); return d; }
 INLINE uint rounded(float a, float b) { uint d; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(b), "f"(a)); return d; }
 INLINE float lower(uint v) { return __uint_as_float(v << 16); }
 INLINE float upper(uint v) { return __uint_as_float(v & 0xffff0000u); }
 
-// Eight numbers of the summed axis as three times eight halves, to the same place of three planes.
+// Eight elements of the inner axis as three times eight bf16, at the same place of three planes.
 INLINE void store(unsigned char* to, uint plane, const float* v) {
     uint p[3][4];
 #pragma unroll
@@ -37,20 +39,20 @@ INLINE void store(unsigned char* to, uint plane, const float* v) {
     for (int i = 0; i < 3; i++) *reinterpret_cast<uint4*>(to + i * plane) = make_uint4(p[i][0], p[i][1], p[i][2], p[i][3]);
 }
 
-// Eight numbers that lie side by side, those before `end`.
+// Loads eight consecutive elements, those before `end`.
 INLINE void load(float* v, const float* at, bool here, uint from, uint end) {
     const float4 none = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     const float4 a = here && from < end ? *reinterpret_cast<const float4*>(at) : none;
     const float4 b = here && from + 4u < end ? *reinterpret_cast<const float4*>(at + 4) : none;
     v[0] = a.x; v[1] = a.y; v[2] = a.z; v[3] = a.w; v[4] = b.x; v[5] = b.y; v[6] = b.z; v[7] = b.w;
 }
-// How WIDTH rows or columns of an operand stand in shared memory: in blocks of 8 by 8, one after the other. ALONG_FIRST: the numbers of
-// a row of `a`, or a column of `b`, lie side by side in memory, and so they do in a block; else the other way round. The distances
-// keep eight lanes out of each other's banks.
+// The layout of WIDTH rows or columns of an operand in shared memory: blocks of 8 by 8, one after
+// the other. ALONG_FIRST: a row of `a` or a column of `b` is contiguous in memory, and so it is in
+// a block; otherwise transposed. The padding keeps eight lanes in different banks.
 template <bool ALONG_FIRST, int WIDTH>
 struct Operand {
     static constexpr uint ALONG = ALONG_FIRST ? 160u : WIDTH / 8 * 144u, ACROSS = ALONG_FIRST ? 640u : 144u;
-    // Bytes of a plane, and units of eight numbers a thread of `THREADS`.
+    // Bytes per plane, and units of eight elements per thread.
     static constexpr uint PLANE = WIDTH / 8 * 640u, UNITS = (WIDTH * 4 + FETCHING - 1) / FETCHING;
     static INLINE_IN uint across(uint unit) { return ALONG_FIRST ? unit >> 2 : unit % (WIDTH / 8) * 8u; }
     static INLINE_IN uint along(uint unit) { return ALONG_FIRST ? (unit & 3u) * 8u : unit / (WIDTH / 8); }
@@ -60,12 +62,12 @@ struct Operand {
         if (ALONG_FIRST) load(v, x + size_t(w) * step + k, w < width, k, end);
         else load(v, x + size_t(k) * step + w, k < end, w, width);
     }
-    static INLINE_IN void lay_down(unsigned char* to, const float* v, uint unit) {
+    static INLINE_IN void write_addends(unsigned char* to, const float* v, uint unit) {
         if (WIDTH * 4 % FETCHING != 0 && unit >= WIDTH * 4u) return;
         const uint w = across(unit), k = along(unit);
         store(to + (w >> 3) * ACROSS + (k >> 3) * ALONG + (ALONG_FIRST ? w & 7u : k & 7u) * 16u, PLANE, v);
     }
-    // What a tensor core is told of it.
+    // Its descriptor for the tensor core.
     static INLINE_IN word described(uint address) { return word((address & 0x3ffffu) >> 4) | word(ALONG >> 4) << 16 | word(ACROSS >> 4) << 32; }
 };
 #define R8(a, i) "+f"(a[i]), "+f"(a[i + 1]), "+f"(a[i + 2]), "+f"(a[i + 3]), "+f"(a[i + 4]), "+f"(a[i + 5]), "+f"(a[i + 6]), "+f"(a[i + 7])
@@ -95,14 +97,15 @@ INLINE void multiply(float (&d)[32], word a, word b) {
 
 #define ARRIVE(id) asm volatile("barrier.cta.arrive %0, %1;" :: "r"(id), "n"(256 + FETCHING) : "memory")
 #define MEET(id) asm volatile("barrier.cta.sync %0, %1;" :: "r"(id), "n"(256 + FETCHING) : "memory")
-// Barriers: a stage is filled; a stage may be filled; the multiplying threads alone.
+// Barriers: a stage is full; a stage may be overwritten; multiplying threads only.
 #define FILLED 1u
 #define FREE 4u
 #define ALONE 7u
 
-// c = a b + keep c. `parts` groups share the summed axis of a tile, `each` numbers of it a group, and add to the result one after the
-// other, in order, by `turns`: as many words as tiles, all zero before and after. Where `many` is 1 the
-// operands are lists of addresses, one a row of groups, and nobody shares a tile. Two warpgroups multiply, the others fetch.
+// c = a b + keep c. `parts` groups share the inner axis of a tile, `each` elements per group, and
+// add to the result one after the other, in the order of `turns`: one word per tile, all zero
+// before and after. If `many` is 1, the operands are lists of addresses, one per row of groups, and
+// tiles are not shared. Two warpgroups multiply, the others load.
 template <int COLUMNS, bool A_ALONG, bool B_ALONG>
 INLINE void product(const float* a, const float* b, float* c, uint m, uint n, uint k, uint a_step, uint b_step, uint c_step, float keep, uint parts, uint each, uint* turns, uint many) {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -118,7 +121,7 @@ INLINE void product(const float* a, const float* b, float* c, uint m, uint n, ui
     const uint tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
     const uint row = tile % across * ROWS, column = tile / across * COLUMNS;
     const uint begin = part * each, end = min(k, begin + each), steps = (end - begin + DEPTH - 1) / DEPTH;
-    // The same number in all lanes, as the compiler sees too.
+    // The same value in all lanes, which the compiler can see too.
     const uint group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);
     if (group >= 2u) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
@@ -132,15 +135,15 @@ INLINE void product(const float* a, const float* b, float* c, uint m, uint n, ui
             if (step >= STAGES) MEET(FREE + stage);
             unsigned char* to = shared + stage * STAGE;
             const uint next = begin + (step + 1u) * DEPTH;
-            // What comes next is on its way while the others are laid down.
+            // The next elements are loaded while these are stored.
 #pragma unroll
             for (uint i = 0; i < A::UNITS; i++) {
-                A::lay_down(to, av[i], thread + i * FETCHING);
+                A::write_addends(to, av[i], thread + i * FETCHING);
                 A::fetch(av[i], a, a_step, row, m, next, end, thread + i * FETCHING);
             }
 #pragma unroll
             for (uint i = 0; i < B::UNITS; i++) {
-                B::lay_down(to + 3 * A::PLANE, bv[i], thread + i * FETCHING);
+                B::write_addends(to + 3 * A::PLANE, bv[i], thread + i * FETCHING);
                 B::fetch(bv[i], b, b_step, column, n, next, end, thread + i * FETCHING);
             }
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -187,7 +190,7 @@ INLINE void product(const float* a, const float* b, float* c, uint m, uint n, ui
         }
         const uint lane = thread & 31u, r = row + group * 64u + (thread >> 5 & 3u) * 16u + (lane >> 2), x = column + (lane & 3u) * 2u;
         float* to = c + size_t(r) * c_step + x;
-        // All of the result that is there is asked for before any of it is changed.
+        // The whole old result is loaded before any of it is changed.
         if (keep != 0.0f) {
 #pragma unroll
             for (uint i = 0; i < COLUMNS / 4; i++) {
@@ -216,7 +219,8 @@ INLINE void product(const float* a, const float* b, float* c, uint m, uint n, ui
 #define PRODUCT(name, columns, a_along, b_along) \
     extern "C" __global__ void __launch_bounds__(256 + FETCHING, 1) name(const float* a, const float* b, float* c, uint m, uint n, uint k, uint a_step, uint b_step, uint c_step, float keep, uint parts, uint each, uint* turns, uint many) { \
         product<columns, a_along, b_along>(a, b, c, m, n, k, a_step, b_step, c_step, keep, parts, each, turns, many); }
-// By the operands' order, rows (n) or columns (t), and the tile's width. Along the summed axis lie a row of `a` and a column of `b`.
+// By the order of the operands, rows (n) or columns (t), and by the width of the tile. Along the
+// inner axis, a row of `a` and a column of `b` are contiguous.
 #define PRODUCTS(columns) \
     PRODUCT(product_nn_##columns, columns, true, false) PRODUCT(product_nt_##columns, columns, true, true) \
     PRODUCT(product_tn_##columns, columns, false, false) PRODUCT(product_tt_##columns, columns, false, true)

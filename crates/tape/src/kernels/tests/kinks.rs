@@ -1,20 +1,23 @@
-//! At a kink forward and backward go one way: whoever passed a value passes its gradient, whoever did not stops it.
+//! At a kink, forward and backward take the same side: the gradient passes exactly where the value
+//! passed.
 
+use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::inplace::to_f64;
-use crate::kernels::lanes;
-use crate::stream::Stream;
-use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::kernels::emulator;
+use crate::rng::Rng;
+use crate::tape::{Kernels, Tape, Value};
 use crate::{Activation, Parameters};
 use candle_core::{DType, Device, Tensor};
 
-/// Channels of one group each: as many values at a kink.
+/// Channels with one group each, and as many values at a kink.
 const CHANNELS: usize = 512;
 
-/// A norm with a ReLU of one sample, of whose channels each has its first pixel as near to the kink as f32 comes. The output's first
-/// pixels, and the gradients of `x` and the shifts where each first pixel's is `seed`.
+/// A group norm with ReLU on one sample. The first pixel of each channel is as near to the kink as
+/// f32 allows. Returns the first pixels of the output, and the gradients of `x` and of the shifts
+/// if each first pixel's gradient is `seed`.
 fn at_kinks(pixels: usize, kernels: Kernels, seed: f32) -> Result<[Vec<f64>; 3]> {
-    let (stream, count) = (Stream::new(8), CHANNELS * pixels);
+    let (stream, count) = (Rng::new(8), CHANNELS * pixels);
     let x: Vec<f32> = (0..count as u64).map(|i| stream.normal(i) as f32).collect();
     let w: Vec<f32> = (0..CHANNELS as u64)
         .map(|i| stream.at(1).normal(i) as f32)
@@ -43,15 +46,15 @@ fn at_kinks(pixels: usize, kernels: Kernels, seed: f32) -> Result<[Vec<f64>; 3]>
     let mut seeds = vec![0.0; count];
     seeds.iter_mut().step_by(pixels).for_each(|s| *s = seed);
     let seeds = Tensor::from_vec(seeds, &image, &Device::Cpu)?.to_dtype(DType::F32)?;
-    let walked = tape.walk_back(vec![(y, seeds)], &[x, b])?.inputs;
+    let walked = tape.backward_from(vec![(y, seeds)], &[x, b])?.inputs;
     let read = |of: &Option<Tensor>| to_f64(of.as_ref().expect("a gradient"));
     Ok([output, read(&walked[0])?, read(&walked[1])?])
 }
 
-/// In every form, by words of four and one by one.
+/// Runs `check` for every form, with words of four elements and with single elements.
 fn each_form(seed: f32, check: impl Fn(&str, [Vec<f64>; 3])) {
     for pixels in [4, 5] {
-        let found = lanes::with(|| at_kinks(pixels, Kernels::Fused, seed));
+        let found = emulator::with(|| at_kinks(pixels, Kernels::Fused, seed));
         check("kernels", found.expect("shapes that fit"));
         for kernels in [Kernels::Fused, Kernels::Composed] {
             let found = at_kinks(pixels, kernels, seed).expect("shapes that fit");
@@ -61,7 +64,7 @@ fn each_form(seed: f32, check: impl Fn(&str, [Vec<f64>; 3])) {
 }
 
 #[test]
-fn a_gradient_passes_where_its_value_did() {
+fn a_gradient_passes_where_its_value_passed() {
     each_form(1.0, |form, [output, _, shifts]| {
         let passed = output.iter().filter(|&&y| y > 0.0).count();
         assert!(
@@ -77,7 +80,7 @@ fn a_gradient_passes_where_its_value_did() {
 }
 
 #[test]
-fn behind_a_closed_relu_an_infinite_gradient_stays_out() {
+fn a_closed_relu_blocks_an_infinite_gradient() {
     each_form(f32::INFINITY, |form, [output, inputs, shifts]| {
         let pixels = inputs.len() / CHANNELS;
         for (channel, dx) in inputs.chunks(pixels).enumerate() {

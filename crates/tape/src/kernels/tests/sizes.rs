@@ -1,10 +1,11 @@
-//! Sizes that no group, part or run divides, and numbers that are none.
+//! Sizes that no group, part or run divides, and values that are not finite.
 
+use crate::cancel::Cancel;
 use crate::inplace::to_f64;
-use crate::kernels::lanes;
-use crate::kernels::rows::{self, Seen};
-use crate::stream::Stream;
-use crate::tape::{Cancel, Kernels, Tape, Value};
+use crate::kernels::emulator;
+use crate::kernels::rows::{self, AttentionMask};
+use crate::rng::Rng;
+use crate::tape::{Kernels, Tape, Value};
 use crate::{
     Activation, AttentionShape, Conv2dShape, GeluLinear, NoiseKey, Parameters, PoolDivisor,
     PoolShape, Positions, Result,
@@ -14,7 +15,7 @@ use candle_core::{DType, Device, Tensor};
 type Operation<'a> = &'a dyn Fn(&Tape, &[Value]) -> Result<Value>;
 
 fn drawn(shape: &[usize], at: u64, dtype: DType) -> Tensor {
-    let stream = Stream::new(3).at(at);
+    let stream = Rng::new(3).at(at);
     let count = shape.iter().product::<usize>() as u64;
     let values: Vec<f32> = (0..count)
         .map(|i| (stream.uniform(i) * 3.0 - 1.5) as f32)
@@ -23,7 +24,7 @@ fn drawn(shape: &[usize], at: u64, dtype: DType) -> Tensor {
     values.to_dtype(dtype).expect("the types convert")
 }
 
-/// Output and gradients under a fixed projection.
+/// The output and the gradients under a fixed projection.
 fn outcome(shapes: &[&[usize]], dtype: DType, run: Operation) -> Result<Vec<Vec<f64>>> {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -35,16 +36,16 @@ fn outcome(shapes: &[&[usize]], dtype: DType, run: Operation) -> Result<Vec<Vec<
     let y = run(&tape, &inputs)?;
     let seed = drawn(y.dims(), 99, y.tensor().dtype());
     let output = to_f64(y.tensor())?;
-    let walked = tape.walk_back(vec![(y, seed)], &inputs)?;
+    let walked = tape.backward_from(vec![(y, seed)], &inputs)?;
     let gradients = walked.inputs.into_iter().flatten();
     let gradients: Result<Vec<_>> = gradients.map(|g| to_f64(&g)).collect();
     Ok([vec![output], gradients?].concat())
 }
 
-/// Kernels in f32 against the CPU's own in f64.
+/// Compares kernels in f32 with the CPU's own in f64.
 fn check(what: &str, shapes: &[&[usize]], run: Operation) {
     let expected = outcome(shapes, DType::F64, run).expect("shapes that fit");
-    let found = lanes::with(|| outcome(shapes, DType::F32, run)).expect("shapes that fit");
+    let found = emulator::with(|| outcome(shapes, DType::F32, run)).expect("shapes that fit");
     assert_eq!(found.len(), expected.len());
     for (part, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let scale = expected.iter().fold(1e-30f64, |s, v| s.max(v.abs()));
@@ -59,7 +60,7 @@ fn check(what: &str, shapes: &[&[usize]], run: Operation) {
 }
 
 #[test]
-fn rows_of_any_width_and_number() {
+fn row_kernels_work_for_any_size() {
     for (rows, width) in [(1, 1), (3, 33), (130, 31), (300, 65), (9, 64), (5, 1028)] {
         check(
             "layer_norm",
@@ -73,7 +74,7 @@ fn rows_of_any_width_and_number() {
 }
 
 #[test]
-fn a_norms_gradient_is_added_to_what_is_there() {
+fn a_norm_adds_to_an_existing_gradient() {
     check("layer_norm", &[&[37, 40], &[40], &[40]], &|t, v| {
         let y = t.layer_norm(&v[0], &v[1], &v[2], 1e-5)?;
         t.add(&y, &v[0])
@@ -81,7 +82,7 @@ fn a_norms_gradient_is_added_to_what_is_there() {
 }
 
 #[test]
-fn dropout_draws_the_cpus_numbers_whatever_words_its_rows_are_read_by() {
+fn dropout_draws_the_same_numbers_as_the_cpu() {
     for width in [1, 2, 4, 5, 8, 12, 20, 24, 2056] {
         check(
             &format!("dropout, rows of {width}"),
@@ -101,7 +102,7 @@ fn dropout_draws_the_cpus_numbers_whatever_words_its_rows_are_read_by() {
 }
 
 #[test]
-fn elements_past_the_last_whole_group() {
+fn elementwise_kernels_work_for_any_size() {
     for count in [1, 1023, 2049] {
         check("gelu", &[&[count]], &|t, v| t.gelu(&v[0]));
         check("gelu_erf", &[&[count]], &|t, v| t.gelu_erf(&v[0]));
@@ -114,8 +115,9 @@ fn elements_past_the_last_whole_group() {
 }
 
 #[test]
-fn attention_with_and_without_what_is_hidden() {
-    // One row more than a block, heads as wide as a block holds and wider, and one that is no wider than its sequence is long.
+fn attention_kernels_work_with_and_without_masks() {
+    // One row more than a block, heads as wide as a block allows and wider, and a head wider than
+    // its sequence is long.
     for (samples, tokens, heads, head) in [
         (1, 1, 1, 3),
         (2, 37, 2, 5),
@@ -138,7 +140,7 @@ fn attention_with_and_without_what_is_hidden() {
 }
 
 #[test]
-fn losses_over_any_number_of_classes() {
+fn loss_kernels_work_for_any_number_of_classes() {
     for classes in [1, 33, 1000, 1100] {
         let labels: Vec<u32> = [0, classes / 2, classes - 1].map(|l| l as u32).to_vec();
         check("cross_entropy", &[&[3, classes]], &|t, v| {
@@ -152,7 +154,7 @@ fn losses_over_any_number_of_classes() {
 }
 
 #[test]
-fn an_embedding_whose_row_many_tokens_use() {
+fn an_embedding_row_may_be_used_by_many_tokens() {
     let ids: Vec<u32> = (0..301)
         .map(|i| if i % 3 == 0 { 4 } else { i % 5 })
         .collect();
@@ -160,7 +162,7 @@ fn an_embedding_whose_row_many_tokens_use() {
         t.embedding(&v[0], &ids, &[301])
     });
     let next: Vec<u32> = ids.iter().map(|id| (id + 1) % 7).collect();
-    // A tied head has left a gradient that the rows are added to.
+    // A tied head has left a gradient to which the rows are added.
     check("tied", &[&[7, 35]], &|t, v| {
         let x = t.embedding(&v[0], &ids, &[301])?;
         Ok(t.linear_cross_entropy(&x, &v[0], &next)?.sum)
@@ -168,9 +170,9 @@ fn an_embedding_whose_row_many_tokens_use() {
 }
 
 #[test]
-fn images_of_any_size() {
+fn image_kernels_work_for_any_size() {
     for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
-        // By one and by four, a group that is held and one that is too large for it.
+        // By single elements and by four; a group that fits the registers and one that does not.
         for images in [[3, 6, 15, 11], [3, 6, 8, 8], [1, 4, 68, 64]] {
             let shapes: [&[usize]; 3] = [&images, &[images[1]], &[images[1]]];
             check("group_norm", &shapes, &|t, v| {
@@ -187,7 +189,7 @@ fn images_of_any_size() {
         };
         check("conv2d", &shapes, &|t, v| t.conv2d(&v[0], &v[1], shape));
     }
-    // In groups of two channels, and of one.
+    // With groups of two channels, and of one.
     for (groups, stride, padding) in [(3, 1, 1), (3, 2, 0), (6, 1, 2), (6, 3, 1)] {
         let shapes: [&[usize]; 2] = [&[2, 6, 9, 7], &[12, 6 / groups, 3, 3]];
         let shape = Conv2dShape {
@@ -214,14 +216,15 @@ fn images_of_any_size() {
     }
 }
 
-/// What one bad number in row 1 of three rows of `width` does to each row of the output.
+/// For each row of the output, whether one bad value in row 1 of three rows of `width` makes it
+/// bad.
 fn poisoned(bad: f32, width: usize, run: Operation) -> Vec<bool> {
     let parameters = Parameters::default();
     let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
     let mut values = vec![0.5; 3 * width];
     values[width + 1] = bad;
     let x = Tensor::from_vec(values, (3, width), &Device::Cpu).expect("three rows");
-    let y = lanes::with(|| run(&tape, &[Value::constant(x)])).expect("shapes that fit");
+    let y = emulator::with(|| run(&tape, &[Value::constant(x)])).expect("shapes that fit");
     let y = to_f64(y.tensor()).expect("numbers");
     y.chunks(y.len() / 3)
         .map(|row| row.iter().all(|v| v.is_finite()))
@@ -229,7 +232,7 @@ fn poisoned(bad: f32, width: usize, run: Operation) -> Vec<bool> {
 }
 
 #[test]
-fn what_is_not_a_number_stays_in_its_row_and_is_not_lost() {
+fn nan_stays_in_its_row_and_is_not_lost() {
     for bad in [f32::NAN, f32::INFINITY] {
         let w = Value::constant(Tensor::ones(40, DType::F32, &Device::Cpu).expect("small"));
         let norm: Operation = &|t, v| t.layer_norm(&v[0], &w, &w, 1e-5);
@@ -261,7 +264,7 @@ fn what_is_not_a_number_stays_in_its_row_and_is_not_lost() {
 }
 
 #[test]
-fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
+fn a_gradient_overwrites_a_value_that_nothing_else_reads() {
     for spent in [false, true] {
         let parameters = Parameters::default();
         let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
@@ -277,10 +280,10 @@ fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
             bias,
             residual,
         };
-        lanes::with(|| {
+        emulator::with(|| {
             let y = tape.gelu_linear(&operands).expect("shapes that fit");
             let seed = drawn(&[5, 4], 9, DType::F32);
-            tape.walk_back(vec![(y, seed)], &[]).expect("a walk");
+            tape.backward_from(vec![(y, seed)], &[]).expect("a walk");
         });
         let kept = to_f64(x.tensor()).expect("numbers") == before;
         assert_eq!(kept, !spent);
@@ -288,11 +291,11 @@ fn a_gradient_takes_the_place_of_a_value_that_nobody_else_reads() {
 }
 
 #[test]
-fn a_block_of_queries_sees_what_its_place_lets_it() {
-    // Queries 3..5 of 6 keys, as the last rows of the whole square.
+fn a_block_of_queries_sees_the_keys_before_it() {
+    // Queries 3..5 of 6 keys, as the last rows of the whole attention.
     let scores = drawn(&[2, 6, 6], 1, DType::F32);
     let softmax = |scores: &Tensor, queries| {
-        let seen = Seen {
+        let seen = AttentionMask {
             scale: 0.7,
             queries,
             keys: 6,
@@ -301,7 +304,7 @@ fn a_block_of_queries_sees_what_its_place_lets_it() {
             lengths: None,
         };
         let scores = scores.force_contiguous().expect("small");
-        lanes::with(|| rows::softmax(&scores, &seen)).expect("a kernel");
+        emulator::with(|| rows::softmax(&scores, &seen)).expect("a kernel");
         scores
     };
     let whole = softmax(&scores, (6, 0));
@@ -314,7 +317,8 @@ fn a_block_of_queries_sees_what_its_place_lets_it() {
     );
 }
 
-/// The same numbers, beginning where four of them are no whole word: kernels that hold rows leave them to the others.
+/// The same values at an offset that is not a multiple of four elements: the kernels that hold rows
+/// in registers leave them to the others.
 fn shifted(t: &Tensor) -> Tensor {
     let flat = t.flatten_all().expect("a tensor");
     let first = flat.narrow(0, 0, 1).expect("not empty");
@@ -328,8 +332,8 @@ fn held_rows() {
         check("layer_norm", &[&[3, width], &[width], &[width]], &|t, v| {
             t.layer_norm(&v[0], &v[1], &v[2], 1e-3)
         });
-        // The last three of as many queries as keys, so that the last word is seen in part.
-        let seen = Seen {
+        // The last three queries of a causal attention, so that the last word is partly hidden.
+        let seen = AttentionMask {
             scale: 0.7,
             queries: (3, width - 3),
             keys: width,
@@ -340,7 +344,7 @@ fn held_rows() {
         let p = drawn(&[2, 3, width], 1, DType::F32);
         let dp = drawn(&[2, 3, width], 2, DType::F32);
         let [others_p, others_dp] = [shifted(&p), shifted(&dp)];
-        lanes::with(|| {
+        emulator::with(|| {
             for (p, dp) in [(&p, &dp), (&others_p, &others_dp)] {
                 rows::softmax(p, &seen)?;
                 rows::softmax_backward(p, dp, 0.7)?;
@@ -356,26 +360,26 @@ fn held_rows() {
 }
 
 #[test]
-fn rows_that_are_held_come_to_what_the_others_come_to() {
+fn rows_in_registers_give_the_same_results() {
     held_rows();
 }
 
 #[test]
-fn every_kernel_is_run_by_these_claims() {
+fn these_tests_run_every_kernel() {
     super::hold(1, DType::F32, 1e-5);
     held_rows();
     let ids = [1, 1, 0];
     check("embedding", &[&[3, 4]], &|t, v| {
         t.embedding(&v[0], &ids, &[3])
     });
-    super::passes::all();
+    super::multi_tensor::all();
     let missed: Vec<_> = [
-        lanes::names(super::super::Module::Whole),
-        lanes::names(super::super::Module::Of(DType::F32)),
+        emulator::names(super::super::Module::Single),
+        emulator::names(super::super::Module::Typed(DType::F32)),
     ]
     .concat()
     .into_iter()
-    .filter(|name| !lanes::launched().contains(name))
+    .filter(|name| !emulator::launched().contains(name))
     .collect();
     assert!(missed.is_empty(), "kernels that nothing runs: {missed:?}");
 }

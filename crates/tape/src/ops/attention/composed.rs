@@ -1,14 +1,13 @@
-//! Attention of tensor primitives, on every device. Where the weights are not kept they are computed again whole; long sequences
-//! are worked in blocks (`streamed.rs`).
+//! Attention composed of tensor primitives, for every device. Weights that were not saved are
+//! recomputed all at once; `composed_blocks.rs` handles long sequences in blocks.
 
 use super::{Memory, Sizes};
+use crate::dtype::{host_tensor, widened};
 use crate::error::Result;
-use crate::half::widened;
-use crate::parameters::host_tensor;
-use crate::rehearsal::stock_product;
+use crate::ops::stock_product;
 use candle_core::{D, Tensor};
 
-/// Queries, keys and values [samples, heads, tokens, head], each contiguous.
+/// Queries, keys and values, each contiguous: [samples, heads, tokens, head].
 pub(super) fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
     let parts = qkv
         .reshape((s.samples, s.tokens, 3, s.heads, s.head()))?
@@ -18,7 +17,7 @@ pub(super) fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
     Ok([part(0)?, part(1)?, part(2)?])
 }
 
-/// The output's gradient by head: [samples, heads, tokens, head].
+/// The output's gradient per head: [samples, heads, tokens, head].
 pub(super) fn split_output(s: &Sizes, dy: &Tensor) -> Result<Tensor> {
     Ok(dy
         .reshape((s.samples, s.tokens, s.heads, s.head()))?
@@ -26,7 +25,7 @@ pub(super) fn split_output(s: &Sizes, dy: &Tensor) -> Result<Tensor> {
         .contiguous()?)
 }
 
-/// Queries, keys and values side by side again: [samples, tokens, 3 width].
+/// Joins queries, keys and values: [samples, tokens, 3 width].
 pub(super) fn joined(s: &Sizes, parts: [&Tensor; 3]) -> Result<Tensor> {
     let joined = Tensor::stack(&parts, 0)?
         .permute((1, 3, 0, 2, 4))?
@@ -34,10 +33,11 @@ pub(super) fn joined(s: &Sizes, parts: [&Tensor; 3]) -> Result<Tensor> {
     Ok(joined.reshape((s.samples, s.tokens, 3 * s.width))?)
 }
 
-/// What hides a key from a query: added to the scores.
+/// Added to the scores of hidden keys.
 pub(super) const HIDDEN: f64 = -1e30;
 
-/// Which weights count: 1 or 0, [samples or 1, 1, tokens, tokens]; nothing where all do.
+/// The mask of visible keys as 1 and 0, [samples or 1, 1, tokens, tokens]; `None` if all are
+/// visible.
 fn visible(s: &Sizes, scores: &Tensor) -> Result<Option<Tensor>> {
     if !s.causal && s.lengths.is_none() {
         return Ok(None);
@@ -66,7 +66,7 @@ pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
     let mut scores = (widened(&stock_product(&q, &k.t()?.contiguous()?)?)? * s.scale())?;
     let visible = visible(s, &scores)?;
     if let Some(visible) = &visible {
-        // 1 becomes 0, 0 becomes hidden.
+        // 1 becomes 0, 0 becomes `HIDDEN`.
         scores = scores.broadcast_add(&visible.affine(-HIDDEN, HIDDEN)?)?;
     }
     let exponentials = scores
@@ -74,7 +74,7 @@ pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
         .exp()?;
     let p = exponentials.broadcast_div(&exponentials.sum_keepdim(D::Minus1)?)?;
     let p = match visible {
-        // A query that sees nothing has no weights either.
+        // The weights of a query that sees no key are zero.
         Some(visible) => p.broadcast_mul(&visible)?,
         None => p,
     };
@@ -88,9 +88,10 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
         .transpose(1, 2)?
         .contiguous()?
         .reshape((s.samples, s.tokens, s.width))?;
-    let memory = match s.keeps_square() {
-        true => Memory::Square(p),
-        false => Memory::Nothing,
+    let memory = if s.keeps_square() {
+        Memory::Square(p)
+    } else {
+        Memory::Nothing
     };
     Ok((y, memory))
 }

@@ -1,11 +1,12 @@
-//! Gradients of a convolution composed of tensor primitives, which run on every device.
+//! Gradients of a convolution, composed of tensor primitives for every device.
 
 use super::{Conv2dShape, Window};
+use crate::dtype::widened_on_cpu;
 use crate::error::Result;
-use crate::half::widened_on_cpu;
 use candle_core::Tensor;
 
-/// `work` on each group's part of two tensors, cut along the axes given with them; the results joined along `axis`.
+/// Applies `work` to each group's part of two tensors, cut along the given axes, and joins the
+/// results along `axis`.
 pub(super) fn by_group(
     groups: usize,
     (a, a_axis): (&Tensor, usize),
@@ -26,8 +27,9 @@ pub(super) fn by_group(
     Ok(Tensor::cat(&parts, joined)?)
 }
 
-/// The kernel's gradient by convolving input with output gradient, both made contiguous: with a view as the kernel,
-/// candle's Metal backend reads the wrong values for more than one sample.
+/// The kernel's gradient, by convolving the input with the output's gradient. Both are made
+/// contiguous first: with a view as the kernel, candle's Metal backend reads wrong values for more
+/// than one sample.
 pub(super) fn weight_gradient(
     x: &Tensor,
     dy: &Tensor,
@@ -51,8 +53,9 @@ pub(super) fn input_gradient(
     window: &Window,
 ) -> Result<Tensor> {
     let (out_height, out_width) = window.out();
-    // The transposed convolution crops the padding at the far edge; where the strided walk ended early, output padding
-    // brings the cropped pixels back. One number serves both axes, so the longer one decides and the other is cut.
+    // The transposed convolution crops the padding at the far edge. If the stride ended the walk
+    // early, output padding restores the cropped pixels. One number serves both axes, so the longer
+    // one decides and the other is cut.
     let missing = |input: usize, out: usize, kernel: usize| {
         input + 2 * shape.padding - ((out - 1) * shape.stride + kernel)
     };

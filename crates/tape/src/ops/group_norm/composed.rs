@@ -1,8 +1,9 @@
-//! Group norm of tensor primitives, on every device. Of halves too the moments and everything inside are f32.
+//! Group norm composed of tensor primitives, for every device. With half types, the moments and
+//! everything inside are f32.
 
 use super::{Norm, Sizes, Slopes};
+use crate::dtype::widened;
 use crate::error::Result;
-use crate::half::widened;
 use crate::ops::activation::{Activation, composed_relu, composed_relu_slope, composed_slope};
 use candle_core::Tensor;
 
@@ -14,7 +15,7 @@ pub(super) fn moments(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
     Ok(Tensor::cat(&[mean, r], 2)?)
 }
 
-/// Normalised values in the shape of `x`, and `r` [samples, groups, 1].
+/// The normalized values in the shape of `x`, and `r` [samples, groups, 1].
 fn normalise(x: &Tensor, moments: &Tensor, sizes: Sizes) -> Result<(Tensor, Tensor)> {
     let grouped = widened(x)?.reshape((x.dim(0)?, sizes.groups, ()))?;
     let (mean, r) = (

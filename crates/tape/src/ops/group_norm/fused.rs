@@ -1,7 +1,7 @@
-//! Group norm on CPU slices: one task a sample, one pass a group.
+//! Group norm on CPU slices: one task per sample, one pass per group.
 
 use super::{Norm, Sizes, Slopes};
-use crate::cpu::{Float, View, add_in_order, buffer, lanes, tensor_of, wide};
+use crate::cpu::{Float, View, add_in_order, buffer, lanes, to_tensor, wide};
 use crate::error::Result;
 use crate::ops::activation::{Activation, gelu, gelu_slope};
 use candle_core::Tensor;
@@ -11,7 +11,7 @@ const OP: &str = "group_norm";
 
 pub(super) fn moments<T: Float>(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
     let samples = x.dim(0)?;
-    let xs = View::<T>::of(OP, x)?;
+    let xs = View::<T>::new(OP, x)?;
     let group = sizes.channels_a_group() * sizes.pixels;
     let mut moments = buffer::<T>(samples * sizes.groups * 2);
     moments
@@ -24,16 +24,16 @@ pub(super) fn moments<T: Float>(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
             );
             out.copy_from_slice(&[mean, r]);
         });
-    tensor_of(moments, &[samples, sizes.groups, 2])
+    to_tensor(moments, &[samples, sizes.groups, 2])
 }
 
 pub(super) fn forward<T: Float>(norm: &Norm, x: &Tensor, moments: &Tensor) -> Result<Tensor> {
     let (xs, w, b) = (
-        View::<T>::of(OP, x)?,
-        View::<T>::of(OP, &norm.weight)?,
-        View::<T>::of(OP, &norm.bias)?,
+        View::<T>::new(OP, x)?,
+        View::<T>::new(OP, &norm.weight)?,
+        View::<T>::new(OP, &norm.bias)?,
     );
-    let moments = View::<T>::of(OP, moments)?;
+    let moments = View::<T>::new(OP, moments)?;
     let sizes = norm.sizes;
     let pixels = sizes.pixels.max(1);
     let mut y = buffer::<T>(xs.len());
@@ -54,7 +54,7 @@ pub(super) fn forward<T: Float>(norm: &Norm, x: &Tensor, moments: &Tensor) -> Re
                 },
             );
         });
-    tensor_of(y, x.dims())
+    to_tensor(y, x.dims())
 }
 
 #[inline(always)]
@@ -64,7 +64,7 @@ fn each<T: Float>(y: &mut [T], x: &[T], f: impl Fn(T) -> T) {
 
 #[inline(always)]
 fn relu<T: Float>(z: T) -> T {
-    // Written so that NaN passes: a comparison with it is false.
+    // Written so that NaN passes: any comparison with it is false.
     if z < T::zero() { T::zero() } else { z }
 }
 
@@ -74,17 +74,17 @@ pub(super) fn backward<T: Float>(
     moments: &Tensor,
     dy: &Tensor,
 ) -> Result<Slopes> {
-    let (xs, dys) = (View::<T>::of(OP, x)?, View::<T>::of(OP, dy)?);
+    let (xs, dys) = (View::<T>::new(OP, x)?, View::<T>::new(OP, dy)?);
     let (w, b) = (
-        View::<T>::of(OP, &norm.weight)?,
-        View::<T>::of(OP, &norm.bias)?,
+        View::<T>::new(OP, &norm.weight)?,
+        View::<T>::new(OP, &norm.bias)?,
     );
-    let moments = View::<T>::of(OP, moments)?;
+    let moments = View::<T>::new(OP, moments)?;
     let sizes = norm.sizes;
     let (channels, per_group) = (sizes.channels, sizes.channels_a_group());
     let (sample, group) = (sizes.sample().max(1), per_group * sizes.pixels);
     let mut dx = buffer::<T>(xs.len());
-    // One partial sum a sample, added in sample order: the same whatever the threads.
+    // One partial sum per sample, added in sample order: the result does not depend on the threads.
     let partial: Vec<Vec<T>> = dx
         .par_chunks_mut(sample)
         .zip(xs.par_chunks(sample))
@@ -118,9 +118,9 @@ pub(super) fn backward<T: Float>(
     let mut dw = add_in_order(partial, 2 * channels);
     let db = dw.split_off(channels);
     Ok((
-        tensor_of(dx, x.dims())?,
-        tensor_of(dw, &[channels])?,
-        tensor_of(db, &[channels])?,
+        to_tensor(dx, x.dims())?,
+        to_tensor(dw, &[channels])?,
+        to_tensor(db, &[channels])?,
     ))
 }
 
@@ -148,7 +148,7 @@ impl<T: Float> Group<'_, T> {
             mean_g += db[c] * self.weight[c];
             mean_gn += dw[c] * self.weight[c];
         }
-        let count = T::of(x.len() as f64);
+        let count = T::from_constant(x.len() as f64);
         let (mean_g, slope) = (mean_g / count, r * mean_gn / count);
         for c in 0..self.weight.len() {
             let (pixel, w) = (c * self.pixels..(c + 1) * self.pixels, self.weight[c]);

@@ -2,9 +2,8 @@
 //! decision depends on the tokens and index of its own sequence and, if random, on the step.
 
 use super::Sequence;
-use crate::plan::Compression;
-use models::DropPolicy;
-use tape::Stream;
+use crate::plan::{Compression, DropPolicy};
+use tape::Rng;
 
 /// What a pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub fn kept(rule: &Compression, sequence: &Sequence, purpose: Purpose) -> Option
     match rule.policy {
         DropPolicy::Learned => None,
         DropPolicy::Random => {
-            let stream = Stream::new(rule.seed).site("random dropping");
+            let stream = Rng::new(rule.seed).site("random dropping");
             let stream = match purpose {
                 Purpose::Train => stream.at(1).at(sequence.step),
                 Purpose::Evaluate => stream.at(0),

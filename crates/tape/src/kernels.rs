@@ -1,0 +1,247 @@
+//! GPU kernels, written once for Metal, CUDA and the CPU emulator of the tests. This file launches
+//! one kernel with tensors on a device. The kernels themselves are in `source`; the operations call
+//! them through `rows`, `elements`, `images`, `attention` and `multi_tensor`. Knows nothing about
+//! tapes and gradients.
+//!
+//! Outputs come from the device's allocator, on Metal from our own pool with finer size classes;
+//! numbers are passed by value. Reductions run in an order that the shapes determine, and nothing
+//! is added atomically, so the same input gives the same bits.
+
+#![cfg_attr(
+    not(any(feature = "cuda", target_os = "macos", test)),
+    allow(
+        dead_code,
+        unused_variables,
+        reason = "without a GPU nothing is launched"
+    )
+)]
+
+#[cfg(feature = "cuda")]
+mod blas;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "cuda")]
+pub(crate) mod batched_heads;
+#[cfg(test)]
+pub(crate) mod emulator;
+#[cfg(target_os = "macos")]
+pub(crate) mod metal;
+#[cfg(any(target_os = "macos", test))]
+mod buffer_pool;
+#[cfg(any(feature = "cuda", target_os = "macos", test))]
+mod source;
+#[cfg(feature = "cuda")]
+mod tensor_cores;
+#[cfg(any(feature = "cuda", test))]
+mod tiling;
+#[cfg(feature = "cuda")]
+pub(crate) mod upload;
+pub(crate) mod attention;
+pub mod bandwidth;
+pub(crate) mod elements;
+pub(crate) mod images;
+pub mod product;
+pub(crate) mod rows;
+pub(crate) mod multi_tensor;
+
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Result, TapeError};
+use candle_core::{DType, Device, Tensor};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set when a check has found a kernel wrong on this machine: composed forms run instead.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Allows or forbids kernels on the GPU of this process. They are allowed until a check finds one
+/// wrong.
+pub fn allow(allowed: bool) {
+    REFUSED.store(!allowed, Ordering::Relaxed);
+}
+
+/// True unless [`allow`] has forbidden kernels.
+pub fn allowed() -> bool {
+    !REFUSED.load(Ordering::Relaxed)
+}
+
+/// True if kernels exist for tensors like this one on this device. Kernels index elements with 32
+/// bits.
+pub(crate) fn run_on(x: &Tensor) -> bool {
+    let typed = matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16);
+    typed && x.elem_count() < 1 << 31 && on_device(x.device())
+}
+
+fn on_device(device: &Device) -> bool {
+    match device {
+        Device::Cuda(_) => cfg!(feature = "cuda") && allowed(),
+        Device::Metal(_) => cfg!(target_os = "macos") && allowed(),
+        #[cfg(test)]
+        Device::Cpu => emulator::on(),
+        #[cfg(not(test))]
+        Device::Cpu => false,
+    }
+}
+
+/// The suffix of a kernel's name for an element type.
+fn suffix(dtype: DType) -> &'static str {
+    match dtype {
+        DType::BF16 => "bf16",
+        DType::F16 => "f16",
+        _ => "f32",
+    }
+}
+
+/// The source file of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Module {
+    /// Compiled for f32 only.
+    Single,
+    /// Compiled once per element type.
+    Typed(DType),
+}
+
+/// A kernel, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Kernel {
+    name: &'static str,
+    module: Module,
+}
+
+impl Kernel {
+    /// A kernel for f32 only.
+    pub fn single(name: &'static str) -> Self {
+        Kernel {
+            name,
+            module: Module::Single,
+        }
+    }
+
+    /// A kernel for the element type of `x`.
+    pub fn typed(name: &'static str, x: &Tensor) -> Self {
+        Kernel {
+            name,
+            module: Module::Typed(x.dtype()),
+        }
+    }
+
+    /// Its name in the compiled source.
+    fn symbol(self) -> String {
+        match self.module {
+            Module::Single => self.name.to_owned(),
+            Module::Typed(dtype) => format!("{}_{}", self.name, suffix(dtype)),
+        }
+    }
+}
+
+/// The groups of a pass over up to seven tensors; the kernels declare the same struct.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct TensorBatch {
+    /// Thread groups up to and including each tensor.
+    pub ends: [u32; 7],
+    /// Values of each tensor.
+    pub counts: [u32; 7],
+    /// One number per tensor.
+    pub keep: [f32; 7],
+    /// Numbers of the pass.
+    pub values: [f32; 7],
+}
+
+/// An argument of a kernel, in order.
+#[derive(Clone, Copy)]
+pub(crate) enum Argument<'a> {
+    /// Read only.
+    In(&'a Tensor),
+    /// Written in place: nothing else may hold its memory.
+    Out(&'a Tensor),
+    /// A size or a flag.
+    Count(usize),
+    /// A number.
+    Number(f64),
+    /// The groups of a pass over many tensors.
+    TensorBatch(&'a TensorBatch),
+}
+
+/// The number of thread groups, and of simdgroups (32 lanes) in each; the simdgroups of a group
+/// meet at barriers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grid {
+    groups: usize,
+    simds: usize,
+}
+
+impl Grid {
+    /// `groups` groups of `simds` simdgroups.
+    pub fn groups(groups: usize, simds: usize) -> Self {
+        Grid { groups, simds }
+    }
+
+    /// One thread for every four elements.
+    pub fn elements(count: usize) -> Self {
+        Grid::groups(count.div_ceil(1024), 8)
+    }
+
+    /// One simdgroup per row.
+    pub fn rows(rows: usize) -> Self {
+        Grid::groups(rows.div_ceil(4), 4)
+    }
+}
+
+/// Runs a kernel on the device. All tensors must be contiguous.
+pub(crate) fn launch(
+    kernel: Kernel,
+    grid: Grid,
+    arguments: &[Argument],
+    device: &Device,
+) -> Result<()> {
+    if grid.groups == 0 {
+        return Ok(());
+    }
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => cuda::launch(kernel, grid, arguments, device),
+        #[cfg(target_os = "macos")]
+        Device::Metal(device) => metal::launch(kernel, grid, arguments, device),
+        #[cfg(test)]
+        Device::Cpu => emulator::launch(kernel, grid, arguments),
+        _ => Err(TapeError::Device(format!(
+            "there is no kernel {} for this device",
+            kernel.symbol()
+        ))),
+    }
+}
+
+/// An uninitialized tensor, which a kernel writes completely before anything reads it.
+pub(crate) fn uninit(shape: &[usize], dtype: DType, like: &Tensor) -> Result<Tensor> {
+    #[cfg(target_os = "macos")]
+    if let Device::Metal(device) = like.device() {
+        return metal::uninit(shape, dtype, device);
+    }
+    // SAFETY: every bit pattern is a valid number, and the kernel writes all elements before
+    // anything reads them.
+    Ok(unsafe { Tensor::empty(shape, dtype, like.device())? })
+}
+
+/// [`uninit`] with the shape and type of `x`.
+fn uninit_like(x: &Tensor) -> Result<Tensor> {
+    uninit(x.dims(), x.dtype(), x)
+}
+
+/// `other` in the element type of `x`, contiguous.
+fn alike(other: &Tensor, x: &Tensor) -> Result<Tensor> {
+    Ok(other.to_dtype(x.dtype())?.contiguous()?)
+}
+
+/// `x` in f32, contiguous: the type in which kernels take weights.
+fn single(x: &Tensor) -> Result<Tensor> {
+    Ok(x.to_dtype(DType::F32)?.contiguous()?)
+}
+
+#[cfg(any(feature = "cuda", target_os = "macos"))]
+fn expect_contiguous(kernel: Kernel, layout: &candle_core::Layout) -> Result<usize> {
+    match layout.contiguous_offsets() {
+        Some((start, _)) => Ok(start),
+        None => Err(candle_core::Error::RequiresContiguous { op: kernel.name }.into()),
+    }
+}

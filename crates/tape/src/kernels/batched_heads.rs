@@ -1,0 +1,184 @@
+//! Batched products of all heads on CUDA, which read and write [samples, tokens, parts heads head]
+//! or matrices of weights directly: cuBLAS gets the address of each head's matrix, so that heads
+//! need not be copied. All addresses of a call are sent to the device together.
+
+use super::elements::Heads;
+use super::tensor_cores;
+use super::tiling::{Side, Work};
+use super::{blas, uninit};
+use crate::error::Result;
+use candle_core::cuda_backend::cudarc::cublas::sys;
+use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DevicePtr};
+use candle_core::{Tensor, cuda_backend::CudaDevice};
+use std::ffi::c_void;
+
+/// One matrix per head, as cuBLAS reads it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matrices {
+    /// Index of the first address.
+    first: usize,
+    /// Elements between two rows.
+    step: usize,
+    /// Transposed.
+    turned: bool,
+}
+
+impl Matrices {
+    /// The transpose.
+    pub fn t(self) -> Self {
+        Matrices {
+            turned: !self.turned,
+            ..self
+        }
+    }
+}
+
+/// The addresses of matrices, and their common sizes and type.
+pub(crate) struct Table {
+    sizes: Heads,
+    device: CudaDevice,
+    kind: sys::cudaDataType,
+    bytes: usize,
+    addresses: Vec<u64>,
+    uploaded: Option<CudaSlice<u64>>,
+}
+
+impl Table {
+    /// An empty table for heads of the type of `like`.
+    pub fn new(sizes: Heads, like: &Tensor) -> Result<Self> {
+        let (_, kind, device) = blas::place(like)?;
+        Ok(Table {
+            sizes,
+            device,
+            kind,
+            bytes: like.dtype().size_in_bytes(),
+            addresses: Vec::new(),
+            uploaded: None,
+        })
+    }
+
+    /// Number of heads in all samples.
+    fn count(&self) -> usize {
+        self.sizes.samples * self.sizes.heads
+    }
+
+    /// Part `part` of `parts` of `whole` [samples, tokens, parts heads head], beginning with row
+    /// `from`.
+    pub fn heads(
+        &mut self,
+        whole: &Tensor,
+        (part, parts): (usize, usize),
+        from: usize,
+    ) -> Result<Matrices> {
+        let (base, s) = (blas::place(whole)?.0, self.sizes);
+        let (first, step) = (self.addresses.len(), parts * s.heads * s.head);
+        for sample in 0..s.samples {
+            for head in 0..s.heads {
+                let at = (sample * s.tokens + from) * step + (part * s.heads + head) * s.head;
+                self.addresses.push(base + (at * self.bytes) as u64);
+            }
+        }
+        Ok(Matrices {
+            first,
+            step,
+            turned: false,
+        })
+    }
+
+    /// One matrix of `rows` and `columns` per head, one after the other in `whole`.
+    pub fn squares(&mut self, whole: &Tensor, (rows, columns): (usize, usize)) -> Result<Matrices> {
+        let (base, first) = (blas::place(whole)?.0, self.addresses.len());
+        let each = (rows * columns * self.bytes) as u64;
+        let count = self.count() as u64;
+        self.addresses.extend((0..count).map(|i| base + i * each));
+        Ok(Matrices {
+            first,
+            step: columns,
+            turned: false,
+        })
+    }
+
+    /// True if every matrix begins at a multiple of 16 bytes.
+    fn whole_words(&self) -> bool {
+        self.addresses.iter().all(|at| at.is_multiple_of(16))
+    }
+
+    /// Sends the addresses to the device. No more can be added afterwards.
+    pub fn upload(&mut self) -> Result<()> {
+        self.uploaded = Some(self.device.clone_htod(&self.addresses)?);
+        Ok(())
+    }
+
+    /// `out = a b + keep out` for every head: `a` is [m, k], `b` is [k, n].
+    pub fn multiply(
+        &self,
+        [m, n, k]: [usize; 3],
+        (a, b): (Matrices, Matrices),
+        (out, keep): (Matrices, f32),
+    ) -> Result<()> {
+        let Some(uploaded) = &self.uploaded else {
+            return Err(blas::failed("the addresses have not been sent"));
+        };
+        let (start, _guard) = uploaded.device_ptr(uploaded.stream());
+        let at = |matrices: Matrices| start + 8 * matrices.first as u64;
+        let side = |matrices: Matrices| Side {
+            address: at(matrices),
+            step: matrices.step,
+            turned: matrices.turned,
+        };
+        let work = Work {
+            sizes: [m, n, k],
+            a: side(a),
+            b: side(b),
+            c: side(out),
+            keep,
+            many: Some(self.count()),
+        };
+        let single = self.kind == sys::cudaDataType::CUDA_R_32F;
+        if single && self.whole_words() && tensor_cores::multiply(&work, &self.device)? {
+            return Ok(());
+        }
+        let turn = |matrices: Matrices| {
+            if matrices.turned {
+                sys::cublasOperation_t::CUBLAS_OP_T
+            } else {
+                sys::cublasOperation_t::CUBLAS_OP_N
+            }
+        };
+        let (one, blas) = (1f32, self.device.cublas_handle());
+        let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
+        // SAFETY: the addresses are those of matrices inside live tensors on the handle's own
+        // stream, in whose order memory is freed; sizes and strides are those of the matrices.
+        unsafe {
+            sys::cublasGemmBatchedEx(
+                *blas.handle(),
+                turn(b),
+                turn(a),
+                n as i32,
+                m as i32,
+                k as i32,
+                number(&one),
+                at(b) as *const *const c_void,
+                self.kind,
+                b.step as i32,
+                at(a) as *const *const c_void,
+                self.kind,
+                a.step as i32,
+                number(&keep),
+                at(out) as *const *mut c_void,
+                self.kind,
+                out.step as i32,
+                self.count() as i32,
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        }
+        .result()
+        .map_err(blas::failed)
+    }
+
+    /// Memory for one matrix of `rows` and `columns` per head.
+    pub fn scratch(&self, (rows, columns): (usize, usize), like: &Tensor) -> Result<Tensor> {
+        uninit(&[self.count(), rows, columns], like.dtype(), like)
+    }
+}

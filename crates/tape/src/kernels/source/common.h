@@ -1,0 +1,62 @@
+// Definitions for all kernels, in the common subset of the three languages. No function takes a
+// pointer, because pointers have address spaces in Metal.
+#define ROW (GROUP * SIMDS + SIMD)
+// Four elements per thread, interleaved over the threads of the group.
+#define EACH(i, n) for (uint k_ = 0u, i = GROUP * THREADS * 4u + THREAD; k_ < 4u && i < n; k_++, i += THREADS)
+// Four f32 elements as a vector.
+#define SINGLE4(p, i) (*(GLOBAL const float4*)(&(p)[i]))
+// Four consecutive elements per thread, read as one word: `n` and the offsets are multiples of 4.
+#define FOURS(i, n) const uint i = (GROUP * THREADS + THREAD) * 4u; if (i < n)
+// Evaluates `of` for each component `v` of `a`; the second form also has the component `g` of `b`.
+#define BY_FOUR(a, of) { { const float v = a.x; a.x = of; } { const float v = a.y; a.y = of; } { const float v = a.z; a.z = of; } { const float v = a.w; a.w = of; } }
+#define BY_FOUR_PAIRS(a, b, of) { { const float v = a.x, g = b.x; a.x = of; } { const float v = a.y, g = b.y; a.y = of; } { const float v = a.z, g = b.z; a.z = of; } { const float v = a.w, g = b.w; a.w = of; } }
+#define SUM4(a) ((a.x + a.y) + (a.z + a.w))
+#define NONE4 FLOAT4(0.0f, 0.0f, 0.0f, 0.0f)
+// Words of four elements that a thread holds in registers.
+#define KEPT 8u
+// The sum of `v` over the group; `s` is shared memory with one value per simdgroup. All threads
+// must take part.
+#define GROUP_SUM(v, s) do { const float sum_ = simd_sum(v); if (LANE == 0u) s[SIMD] = sum_; BARRIER; v = 0.0f; for (uint k_ = 0u; k_ < SIMDS; k_++) v += s[k_]; BARRIER; } while (0)
+#define GROUP_MAX(v, s) do { const float max_ = simd_max(v); if (LANE == 0u) s[SIMD] = max_; BARRIER; v = s[0]; for (uint k_ = 1u; k_ < SIMDS; k_++) v = max(v, s[k_]); BARRIER; } while (0)
+INLINE float bf16_to_float(ushort v) { return as_float(uint(v) << 16); }
+INLINE ushort float_to_bf16(float v) {
+    const uint u = as_uint(v);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return ushort((u >> 16) | 0x40u);
+    return ushort((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+#ifndef HAS_BF16_BY_FOUR
+INLINE float4 bf16_to_float4(ushort4 v) { return FLOAT4(bf16_to_float(v.x), bf16_to_float(v.y), bf16_to_float(v.z), bf16_to_float(v.w)); }
+INLINE ushort4 float_to_bf164(float4 v) { return USHORT4(float_to_bf16(v.x), float_to_bf16(v.y), float_to_bf16(v.z), float_to_bf16(v.w)); }
+#endif
+INLINE float4 half_to_float4(ushort4 v) { return FLOAT4(half_to_float(v.x), half_to_float(v.y), half_to_float(v.z), half_to_float(v.w)); }
+INLINE ushort4 float_to_half4(float4 v) { return USHORT4(float_to_half(v.x), float_to_half(v.y), float_to_half(v.z), float_to_half(v.w)); }
+// A 64-bit random number of a counter-based stream: SplitMix64, as on the CPU. `z` is the state of
+// the stream advanced to that number; one step further is the next number. A stream is two words,
+// the low one first.
+#define STREAM_STEP 0x9e3779b97f4a7c15ul
+INLINE ulong mixed(ulong z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ul;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebul;
+    return z ^ (z >> 31);
+}
+// By exponentials, because fast math has no exact tanh.
+INLINE float tangent(float u) { return 1.0f - quick_ratio(2.0f, quick_exp(2.0f * u) + 1.0f); }
+INLINE float sigmoid(float x) { return quick_ratio(1.0f, 1.0f + quick_exp(-x)); }
+INLINE float gelu(float x) { return 0.5f * x * (1.0f + tangent(0.7978845608f * (x + 0.044715f * x * x * x))); }
+INLINE float gelu_slope(float x) {
+    const float t = tangent(0.7978845608f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608f * (1.0f + 0.134145f * x * x);
+}
+// The cumulative normal distribution (Abramowitz and Stegun 7.1.26, within 8e-8).
+INLINE float normal_share(float x) {
+    const float z = (x < 0.0f ? -x : x) * 0.7071067812f;
+    const float t = 1.0f / (1.0f + 0.3275911f * z);
+    const float tail = 0.5f * t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f)))) * quick_exp(-z * z);
+    return x < 0.0f ? tail : 1.0f - tail;
+}
+INLINE float gelu_erf_slope(float x) { return normal_share(x) + x * 0.3989422804f * quick_exp(-0.5f * x * x); }
+INLINE float silu_slope(float x) { const float s = sigmoid(x); return s * (1.0f + x * (1.0f - s)); }
+// The activation after a norm: 0 none, 1 ReLU, 2 GELU.
+INLINE float activated(float z, uint f) { return f == 1u ? (z < 0.0f ? 0.0f : z) : f == 2u ? gelu(z) : z; }
+// Its gradient. Where a ReLU is closed nothing passes, not even infinity.
+INLINE float activated_gradient(float z, float dy, uint f) { return f == 1u ? (z <= 0.0f ? 0.0f : dy) : f == 2u ? dy * gelu_slope(z) : dy; }

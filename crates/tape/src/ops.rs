@@ -1,0 +1,165 @@
+//! Operations, one per file: formula, shapes, bytes saved, forward and backward. Each one chooses
+//! its form in one line: the fused CPU kernel or the GPU kernel if there is one and the tape allows
+//! it, otherwise tensor primitives ([`Tape::form`]).
+
+mod linear;
+mod gelu_linear;
+mod quantized_linear;
+mod matmul;
+mod loss;
+mod kinks;
+mod class_targets;
+mod linear_cross_entropy;
+mod cross_entropy;
+mod regression_targets;
+mod element_loss;
+mod binary_cross_entropy;
+mod squared_error;
+mod huber;
+mod sample_sums;
+mod attention;
+mod embedding;
+mod conv2d;
+mod layer_norm;
+mod group_norm;
+mod activation;
+mod pointwise;
+mod sigmoid;
+mod tanh;
+mod silu;
+mod gelu_erf;
+mod softmax;
+mod arithmetic;
+mod broadcast;
+mod cast;
+mod shape;
+mod permute;
+mod concat;
+mod select;
+mod noise;
+mod dropout;
+mod drop_path;
+mod gumbel_softmax;
+mod token_selection;
+mod mean_pool;
+mod max_pool;
+mod avg_pool;
+
+pub use activation::Activation;
+pub use attention::AttentionShape;
+pub use avg_pool::PoolDivisor;
+pub use class_targets::{ClassRule, ClassTargets};
+pub use conv2d::Conv2dShape;
+pub(crate) use conv2d::conv2d_fits;
+pub use gelu_linear::GeluLinear;
+pub use gumbel_softmax::Choice;
+pub use linear_cross_entropy::IGNORED;
+pub use loss::Loss;
+pub use max_pool::PoolShape;
+pub use noise::{NoiseKey, Positions};
+pub use regression_targets::RegressionTargets;
+pub use token_selection::{KeepRule, Quota, keep_probabilities};
+
+use crate::cpu;
+use crate::error::{Result, TapeError};
+use crate::kernels;
+use crate::tape::{Kernels, Tape, Value};
+use candle_core::Tensor;
+
+/// The implementation of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The fused CPU kernel.
+    Cpu,
+    /// The GPU kernel.
+    Device,
+    /// Tensor primitives.
+    Composed,
+}
+
+impl Tape<'_> {
+    /// Chooses the form by device and element type, and by what the device check found. No other
+    /// code decides this.
+    fn form(&self, x: &Tensor) -> Form {
+        match self.kernels() {
+            Kernels::Composed => Form::Composed,
+            Kernels::Fused if kernels::run_on(x) => Form::Device,
+            Kernels::Fused if cpu::is_fused(x) => Form::Cpu,
+            Kernels::Fused => Form::Composed,
+        }
+    }
+
+    /// True if the fused CPU kernel will run on this tensor; for operations without a GPU kernel.
+    fn fuses(&self, x: &Tensor) -> bool {
+        self.form(x) == Form::Cpu
+    }
+}
+
+/// `a b` of matrices or of batches of them, by the device's own product. In a dry run, zeros of the
+/// same size.
+fn stock_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if !cpu::skips_arithmetic() {
+        return Ok(a.matmul(b)?);
+    }
+    let rows = &a.dims()[..a.rank().saturating_sub(1)];
+    let shape = [rows, &b.dims()[b.rank().saturating_sub(1)..]].concat();
+    Ok(Tensor::zeros(shape, a.dtype(), a.device())?)
+}
+
+/// A result whose values nothing reads: one zero, broadcast to `dims`.
+fn shape_only(like: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    let zero = Tensor::zeros((), like.dtype(), like.device())?;
+    Ok(zero.broadcast_as(dims)?)
+}
+
+/// The sizes of `value` by axis.
+///
+/// # Errors
+/// It does not have `N` axes.
+fn axes<const N: usize>(op: &'static str, what: &str, value: &Value) -> Result<[usize; N]> {
+    value.dims().try_into().map_err(|_| TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: format!("a shape of {N} axes"),
+        found: value.tensor().shape().clone(),
+    })
+}
+
+/// Fails unless `value` has the shape `expected`.
+fn expect_shape(op: &'static str, what: &str, value: &Value, expected: &[usize]) -> Result<()> {
+    if value.dims() == expected {
+        return Ok(());
+    }
+    Err(TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: format!("{expected:?}"),
+        found: value.tensor().shape().clone(),
+    })
+}
+
+/// Fails if an axis has no entries.
+fn expect_filled(op: &'static str, what: &str, value: &Value) -> Result<()> {
+    if value.tensor().elem_count() > 0 {
+        return Ok(());
+    }
+    Err(TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: "at least one entry in every axis".to_owned(),
+        found: value.tensor().shape().clone(),
+    })
+}
+
+/// Fails if `value` is a scalar.
+fn expect_an_axis(op: &'static str, what: &str, value: &Value) -> Result<()> {
+    if !value.dims().is_empty() {
+        return Ok(());
+    }
+    Err(TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: "at least one axis".to_owned(),
+        found: value.tensor().shape().clone(),
+    })
+}

@@ -1,0 +1,312 @@
+//! Attention composed of tensor primitives in blocks of queries and keys, for every device and for
+//! sequences whose weights would be large (Dao et al. 2022). Only the weights of one block exist at
+//! a time. Of earlier blocks, each row keeps the highest score, the sum of exponentials and the sum
+//! of values. Saved: the output and the logarithm of each row's sum, from which the backward pass
+//! recomputes the weights block by block.
+
+use super::composed::{HIDDEN, joined, split, split_output};
+use super::{Memory, Sizes};
+use crate::dtype::{host_tensor, widened};
+use crate::error::Result;
+use crate::ops::stock_product;
+use candle_core::{D, DType, Device, Tensor};
+
+/// Tokens per block, and the longest sequence that is computed without blocks. It depends on the
+/// tokens only, so that a sample is computed the same way in every micro-batch.
+pub(super) const BLOCK: usize = 512;
+
+/// The first row or column, and how many.
+type Span = (usize, usize);
+
+/// The tensors that blocks are cut from: [samples, heads, tokens, head].
+struct Whole<'a> {
+    sizes: &'a Sizes,
+    block: usize,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    /// 0 for real keys and [`HIDDEN`] for padding: [samples, 1, 1, tokens].
+    hidden: Option<Tensor>,
+    /// 1 for real queries and 0 for padding: [samples, 1, tokens, 1].
+    counted: Option<Tensor>,
+}
+
+/// Copies `span` of axis `axis`.
+fn cut(tensor: &Tensor, axis: usize, (from, count): Span) -> Result<Tensor> {
+    Ok(tensor.narrow(axis, from, count)?.force_contiguous()?)
+}
+
+/// `a bᵀ` in f32 or f64.
+fn product_across(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    widened(&stock_product(a, &b.t()?.contiguous()?)?)
+}
+
+impl<'a> Whole<'a> {
+    fn of(sizes: &'a Sizes, qkv: &Tensor, block: usize) -> Result<Self> {
+        let [q, k, v] = split(sizes, qkv)?;
+        let (dtype, device) = (widened_type(qkv.dtype()), qkv.device());
+        let by_token = |number: fn(bool) -> f64, shape: &[usize]| -> Result<Option<Tensor>> {
+            let Some(lengths) = &sizes.lengths else {
+                return Ok(None);
+            };
+            let counts = lengths
+                .iter()
+                .flat_map(|&length| (0..sizes.tokens).map(move |token| token < length));
+            let values = counts.map(number).collect();
+            host_tensor(values, shape, dtype, device).map(Some)
+        };
+        let (samples, tokens) = (sizes.samples, sizes.tokens);
+        Ok(Whole {
+            sizes,
+            block,
+            q,
+            k,
+            v,
+            hidden: by_token(
+                |counts| if counts { 0.0 } else { HIDDEN },
+                &[samples, 1, 1, tokens],
+            )?,
+            counted: by_token(
+                |counts| f64::from(u8::from(counts)),
+                &[samples, 1, tokens, 1],
+            )?,
+        })
+    }
+
+    /// The blocks of queries or keys, in order.
+    fn blocks(&self) -> impl Iterator<Item = Span> + use<> {
+        let (tokens, block) = (self.sizes.tokens, self.block);
+        (0..tokens)
+            .step_by(block)
+            .map(move |from| (from, block.min(tokens - from)))
+    }
+
+    /// The blocks of keys that these queries see. The first block is always included, because every
+    /// row needs a highest score.
+    fn seen(&self, (from, count): Span) -> impl Iterator<Item = Span> + use<> {
+        let longest = match &self.sizes.lengths {
+            Some(lengths) => lengths.iter().max().copied().unwrap_or(0),
+            None => self.sizes.tokens,
+        };
+        let end = if self.sizes.causal {
+            longest.min(from + count)
+        } else {
+            longest
+        };
+        self.blocks()
+            .take_while(move |&(key, _)| key == 0 || key < end)
+    }
+
+    /// The scores of a block. Hidden ones are so low that their weight is 0.
+    fn scores(&self, q: &Tensor, queries: Span, keys: Span) -> Result<Tensor> {
+        let k = cut(&self.k, 2, keys)?;
+        let mut scores = (product_across(q, &k)? * self.sizes.scale())?;
+        if let Some(hidden) = &self.hidden {
+            scores = scores.broadcast_add(&cut(hidden, 3, keys)?)?;
+        }
+        if self.sizes.causal && keys.0 + keys.1 > queries.0 + 1 {
+            scores = scores.broadcast_add(&triangle(queries, keys, scores.dtype(), q.device())?)?;
+        }
+        Ok(scores)
+    }
+
+    /// Sets padded queries to zero.
+    fn without_padding(&self, rows: Tensor) -> Result<Tensor> {
+        match &self.counted {
+            Some(counted) => Ok(rows.broadcast_mul(&counted.to_dtype(rows.dtype())?)?),
+            None => Ok(rows),
+        }
+    }
+}
+
+fn widened_type(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+/// The causal mask of a block, added to its scores: [1, 1, queries, keys].
+fn triangle(queries: Span, keys: Span, dtype: DType, device: &Device) -> Result<Tensor> {
+    let rows = queries.0..queries.0 + queries.1;
+    let values = rows.flat_map(|row| {
+        (keys.0..keys.0 + keys.1).map(move |key| if key <= row { 0.0 } else { HIDDEN })
+    });
+    host_tensor(values.collect(), &[1, 1, queries.1, keys.1], dtype, device)
+}
+
+/// The running result of each row: its highest score, and the sums of exponentials and of values
+/// relative to it.
+struct Running {
+    highest: Tensor,
+    sum: Tensor,
+    values: Tensor,
+}
+
+impl Running {
+    /// Adds one block.
+    fn with(before: Option<Running>, scores: &Tensor, v: &Tensor) -> Result<Running> {
+        let own = scores.max_keepdim(D::Minus1)?;
+        let highest = match &before {
+            Some(before) => before.highest.maximum(&own)?,
+            None => own,
+        };
+        let p = scores.broadcast_sub(&highest)?.exp()?;
+        let mut sum = p.sum_keepdim(D::Minus1)?;
+        let mut values = widened(&stock_product(&p.to_dtype(v.dtype())?, v)?)?;
+        if let Some(before) = before {
+            let fade = (before.highest - &highest)?.exp()?;
+            sum = (sum + (before.sum * &fade)?)?;
+            values = (values + before.values.broadcast_mul(&fade)?)?;
+        }
+        Ok(Running {
+            highest,
+            sum,
+            values,
+        })
+    }
+}
+
+pub(super) fn forward(s: &Sizes, qkv: &Tensor, block: usize) -> Result<(Tensor, Memory)> {
+    let whole = Whole::of(s, qkv, block)?;
+    let (mut outputs, mut sums) = (Vec::new(), Vec::new());
+    for queries in whole.blocks() {
+        let q = cut(&whole.q, 2, queries)?;
+        let mut running = None;
+        for keys in whole.seen(queries) {
+            let scores = whole.scores(&q, queries, keys)?;
+            running = Some(Running::with(running, &scores, &cut(&whole.v, 2, keys)?)?);
+        }
+        if let Some(rows) = running {
+            outputs.push(rows.values.broadcast_div(&rows.sum)?);
+            sums.push((rows.highest + rows.sum.log()?)?);
+        }
+    }
+    let y = whole.without_padding(Tensor::cat(&outputs, 2)?)?;
+    let y = y
+        .to_dtype(qkv.dtype())?
+        .transpose(1, 2)?
+        .contiguous()?
+        .reshape((s.samples, s.tokens, s.width))?;
+    Ok((y.clone(), Memory::Rows(y, Tensor::cat(&sums, 2)?)))
+}
+
+pub(super) fn backward(
+    s: &Sizes,
+    qkv: &Tensor,
+    y: &Tensor,
+    sums: &Tensor,
+    dy: &Tensor,
+    block: usize,
+) -> Result<Tensor> {
+    let whole = Whole::of(s, qkv, block)?;
+    let dtype = qkv.dtype();
+    let dy = whole.without_padding(split_output(s, dy)?)?;
+    // Per row, the sum of its weights times their gradients.
+    let met = (widened(&dy)? * widened(&split_output(s, y)?)?)?.sum_keepdim(D::Minus1)?;
+    let mut dq = Vec::new();
+    let mut of_keys: Vec<Option<[Tensor; 2]>> = whole.blocks().map(|_| None).collect();
+    for queries in whole.blocks() {
+        let (q, dy) = (cut(&whole.q, 2, queries)?, cut(&dy, 2, queries)?);
+        let (sum, met) = (cut(sums, 2, queries)?, cut(&met, 2, queries)?);
+        let mut dq_sum: Option<Tensor> = None;
+        for (keys, of_keys) in whole.seen(queries).zip(&mut of_keys) {
+            let scores = whole.scores(&q, queries, keys)?;
+            let p = scores.broadcast_sub(&sum)?.exp()?;
+            let dp = product_across(&dy, &cut(&whole.v, 2, keys)?)?;
+            let ds = (&p * dp.broadcast_sub(&met)?)?.to_dtype(dtype)?;
+            let p = p.to_dtype(dtype)?;
+            let own = widened(&stock_product(&ds, &cut(&whole.k, 2, keys)?)?)?;
+            dq_sum = Some(match dq_sum {
+                Some(sum) => (sum + own)?,
+                None => own,
+            });
+            let [dk, dv] = [(&ds, &q), (&p, &dy)].map(|(weights, rows)| -> Result<Tensor> {
+                widened(&stock_product(&weights.t()?.contiguous()?, rows)?)
+            });
+            let (dk, dv) = (dk?, dv?);
+            *of_keys = Some(match of_keys.take() {
+                Some([k, v]) => [(k + dk)?, (v + dv)?],
+                None => [dk, dv],
+            });
+        }
+        dq.extend(dq_sum);
+    }
+    let (mut dk, mut dv) = (Vec::new(), Vec::new());
+    for (keys, of_keys) in whole.blocks().zip(of_keys) {
+        // Keys that no query sees have no gradient.
+        let [k, v] = match of_keys {
+            Some(both) => both,
+            None => {
+                let zeros = widened(&cut(&whole.k, 2, keys)?)?.zeros_like()?;
+                [zeros.clone(), zeros]
+            }
+        };
+        dk.push(k);
+        dv.push(v);
+    }
+    let scaled = |parts: &[Tensor]| -> Result<Tensor> {
+        Ok((Tensor::cat(parts, 2)? * s.scale())?.to_dtype(dtype)?)
+    };
+    let dv = Tensor::cat(&dv, 2)?.to_dtype(dtype)?;
+    joined(s, [&scaled(&dq)?, &scaled(&dk)?, &dv])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::composed;
+    use super::*;
+    use crate::inplace::to_f64;
+    use crate::rng::Rng;
+
+    fn drawn(name: &str, shape: &[usize]) -> Tensor {
+        let stream = Rng::new(9).site(name);
+        let count = shape.iter().product::<usize>() as u64;
+        let values = (0..count).map(|i| 6.0 * stream.uniform(i) - 3.0).collect();
+        host_tensor(values, shape, DType::F64, &Device::Cpu).expect("a small tensor")
+    }
+
+    fn furthest(a: &Tensor, b: &Tensor) -> f64 {
+        let (a, b) = (to_f64(a).expect("numbers"), to_f64(b).expect("numbers"));
+        a.iter().zip(&b).fold(0.0, |m, (a, b)| m.max((a - b).abs()))
+    }
+
+    /// Output and gradient, in blocks of this size and without blocks.
+    fn both(sizes: &Sizes, block: usize) -> Result<[(Tensor, Tensor); 2]> {
+        let qkv = drawn("qkv", &[sizes.samples, sizes.tokens, 3 * sizes.width]);
+        let dy = drawn("dy", &[sizes.samples, sizes.tokens, sizes.width]);
+        let (y, memory) = forward(sizes, &qkv, block)?;
+        let Memory::Rows(kept, sums) = &memory else {
+            panic!("blocks keep rows");
+        };
+        let blocks = backward(sizes, &qkv, kept, sums, &dy, block)?;
+        let (whole, _) = composed::forward(sizes, &qkv)?;
+        let p = composed::weights(sizes, &qkv)?;
+        Ok([
+            (y, blocks),
+            (whole, composed::backward(sizes, &qkv, &p, &dy)?),
+        ])
+    }
+
+    #[test]
+    fn blocks_of_any_size_give_the_same_attention() {
+        for causal in [false, true] {
+            for lengths in [None, Some([8, 8, 8]), Some([1, 8, 3]), Some([2, 0, 5])] {
+                let sizes = Sizes {
+                    samples: 3,
+                    tokens: 8,
+                    width: 6,
+                    heads: 2,
+                    causal,
+                    lengths: lengths.map(|lengths| lengths.into()),
+                };
+                for block in [1, 3, 4, 7, 8, 20] {
+                    let [blocks, whole] = both(&sizes, block).expect("shapes that fit");
+                    let name = format!("{causal} {lengths:?} in blocks of {block}");
+                    assert!(furthest(&blocks.0, &whole.0) < 1e-13, "{name}: output");
+                    assert!(furthest(&blocks.1, &whole.1) < 1e-13, "{name}: gradient");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Attention on the CPU that saves all weights: tokens × tokens per head.
+
+use super::{Memory, Sizes};
+use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide};
+use crate::error::Result;
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+const OP: &str = "attention";
+
+pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
+    let input = View::<T>::new(OP, qkv)?;
+    let (all, square) = ((0, s.tokens), s.tokens * s.tokens);
+    let mut p = buffer::<T>(s.samples * s.heads * square);
+    p.par_chunks_mut(square.max(1))
+        .enumerate()
+        .for_each(|(i, p)| {
+            let (n, head) = (i / s.heads, i % s.heads);
+            let qkv = &input[n * s.tokens * 3 * s.width..];
+            let (q, k) = (s.part(qkv, 0, head, all), s.part(qkv, 1, head, all));
+            product(
+                p,
+                s.tokens,
+                q,
+                k.transposed(),
+                T::zero(),
+                T::from_constant(s.scale()),
+                false,
+            );
+            let length = s.length(n);
+            for (row, p) in p.chunks_exact_mut(s.tokens).enumerate() {
+                let seen = if row < length { s.seen(row, length) } else { 0 };
+                wide(
+                    #[inline(always)]
+                    || softmax(p, seen),
+                );
+            }
+        });
+    let mut y = buffer::<T>(s.samples * s.tokens * s.width);
+    y.par_chunks_mut((s.tokens * s.width).max(1))
+        .enumerate()
+        .for_each(|(n, y)| {
+            let qkv = &input[n * s.tokens * 3 * s.width..];
+            for head in 0..s.heads {
+                let p = Matrix::rows(
+                    &p[(n * s.heads + head) * square..][..square],
+                    s.tokens,
+                    s.tokens,
+                );
+                let v = s.part(qkv, 2, head, all);
+                product(
+                    &mut y[head * s.head()..],
+                    s.width,
+                    p,
+                    v,
+                    T::zero(),
+                    T::one(),
+                    false,
+                );
+            }
+        });
+    let y = to_tensor(y, &[s.samples, s.tokens, s.width])?;
+    let p = to_tensor(p, &[s.samples, s.heads, s.tokens, s.tokens])?;
+    Ok((y, Memory::Square(p)))
+}
+
+/// Softmax over the first `seen` values; sets the rest to zero.
+#[inline(always)]
+fn softmax<T: Float>(p: &mut [T], seen: usize) {
+    let (seen, unseen) = p.split_at_mut(seen);
+    unseen.fill(T::zero());
+    let highest = lanes::max(seen);
+    let share = T::one() / lanes::map_sum(seen, |v| (v - highest).exponential());
+    lanes::map(seen, |v| v * share);
+}
+
+pub(super) fn backward<T: Float>(
+    s: &Sizes,
+    qkv: &Tensor,
+    p: &Tensor,
+    dy: &Tensor,
+) -> Result<Tensor> {
+    let (input, p, dy) = (
+        View::<T>::new(OP, qkv)?,
+        View::<T>::new(OP, p)?,
+        View::<T>::new(OP, dy)?,
+    );
+    let (all, square, row) = ((0, s.tokens), s.tokens * s.tokens, 3 * s.width);
+    let mut dqkv = buffer::<T>(s.samples * s.tokens * row);
+    dqkv.par_chunks_mut((s.tokens * row).max(1))
+        .enumerate()
+        .for_each_init(
+            || buffer::<T>(square),
+            |ds, (n, dqkv)| {
+                let qkv = &input[n * s.tokens * row..];
+                for head in 0..s.heads {
+                    let at = head * s.head();
+                    let p = &p[(n * s.heads + head) * square..][..square];
+                    let dy = &dy[n * s.tokens * s.width + at..];
+                    let dy = Matrix::strided(dy, s.tokens, s.head(), s.width);
+                    let (q, k) = (s.part(qkv, 0, head, all), s.part(qkv, 1, head, all));
+                    let v = s.part(qkv, 2, head, all);
+                    product(ds, s.tokens, dy, v.transposed(), T::zero(), T::one(), false);
+                    wide(
+                        #[inline(always)]
+                        || {
+                            for (ds, p) in
+                                ds.chunks_exact_mut(s.tokens).zip(p.chunks_exact(s.tokens))
+                            {
+                                let inner = lanes::sum2(ds, p, |d, p| d * p);
+                                ds.iter_mut()
+                                    .zip(p)
+                                    .for_each(|(d, &p)| *d = p * (*d - inner));
+                            }
+                        },
+                    );
+                    let p = Matrix::rows(p, s.tokens, s.tokens);
+                    let ds = Matrix::rows(ds, s.tokens, s.tokens);
+                    let (zero, one, scale) = (T::zero(), T::one(), T::from_constant(s.scale()));
+                    product(&mut dqkv[at..], row, ds, k, zero, scale, false);
+                    product(
+                        &mut dqkv[s.width + at..],
+                        row,
+                        ds.transposed(),
+                        q,
+                        zero,
+                        scale,
+                        false,
+                    );
+                    product(
+                        &mut dqkv[2 * s.width + at..],
+                        row,
+                        p.transposed(),
+                        dy,
+                        zero,
+                        one,
+                        false,
+                    );
+                }
+            },
+        );
+    to_tensor(dqkv, &[s.samples, s.tokens, row])
+}

@@ -1,0 +1,51 @@
+//! Concatenation along any axis. The backward pass splits the gradient. Nothing is saved.
+
+use super::expect_shape;
+use crate::error::{Result, TapeError};
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+
+impl Tape<'_> {
+    /// Joins `parts` along `axis`. All other axes must be equal.
+    pub fn concat_along(&self, parts: &[&Value], axis: usize) -> Result<Value> {
+        self.poll()?;
+        let Some((first, rest)) = parts.split_first() else {
+            return Err(TapeError::Number {
+                op: "concat_along",
+                what: "the number of parts".to_owned(),
+                expected: "at least one",
+                found: 0.0,
+            });
+        };
+        if axis >= first.dims().len() {
+            return Err(TapeError::Shape {
+                op: "concat_along",
+                what: "the first part".to_owned(),
+                expected: format!("an axis {axis}"),
+                found: first.tensor().shape().clone(),
+            });
+        }
+        for part in rest {
+            let mut expected = first.dims().to_vec();
+            expected[axis] = part.dims().get(axis).copied().unwrap_or(expected[axis]);
+            expect_shape("concat_along", "a later part", part, &expected)?;
+        }
+        let tensors = parts
+            .iter()
+            .map(|part| part.tensor().contiguous())
+            .collect::<candle_core::Result<Vec<Tensor>>>()?;
+        let joined = Tensor::cat(&tensors, axis)?;
+        if !self.records(parts) {
+            return Ok(Value::constant(joined));
+        }
+        let spans: Vec<_> = parts.iter().map(|v| (v.id(), v.dims()[axis])).collect();
+        Ok(self.push(joined, &[], move |dy, sink| {
+            let mut start = 0;
+            for (id, len) in spans {
+                sink.add_shared(id, dy.narrow(axis, start, len)?.contiguous()?)?;
+                start += len;
+            }
+            Ok(())
+        }))
+    }
+}

@@ -1,0 +1,164 @@
+//! Convolution by GPU kernels: the columns of all samples side by side, [channels kernel kernel,
+//! samples pixels], and one matrix product each for the output, the weight gradient and the input
+//! gradient. If the columns would be too large, samples are processed in chunks. Convolutions with
+//! groups run directly.
+
+use crate::cpu::im2col::Window;
+use crate::error::Result;
+use crate::kernels::elements::swap_axes;
+use crate::kernels::images::{self, columns, image};
+use crate::kernels::product::{add_product, product, product_f32};
+use candle_core::Tensor;
+
+/// Elements in memory at once, for the columns or for the result if that is larger: 32 MiB in f32.
+const MOST: usize = 1 << 23;
+
+/// Elements of one sample's columns or of its result, whichever is larger.
+fn of_a_sample(window: &Window, out: usize) -> usize {
+    window.rows().max(out) * window.pixels()
+}
+
+/// True if the sizes fit the 32-bit indices of the kernels: the whole result for a convolution with
+/// groups, otherwise one chunk.
+pub(super) fn fits(window: &Window, samples: usize, out: usize) -> bool {
+    let at_once = match window.groups {
+        1 => of_a_sample(window, out),
+        _ => samples * out * window.pixels(),
+    };
+    at_once < 1 << 31
+}
+
+/// Samples per chunk.
+fn chunk(window: &Window, samples: usize, out: usize) -> usize {
+    (MOST / of_a_sample(window, out).max(1)).clamp(1, samples.max(1))
+}
+
+/// Applies `work` to each chunk of samples `(first, count)`.
+fn each<T>(
+    window: &Window,
+    (samples, out): (usize, usize),
+    mut work: impl FnMut(usize, usize) -> Result<T>,
+) -> Result<Vec<T>> {
+    let chunk = chunk(window, samples, out);
+    (0..samples)
+        .step_by(chunk)
+        .map(|from| work(from, chunk.min(samples - from)))
+        .collect()
+}
+
+fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
+    Ok(match parts.len() {
+        1 => parts.swap_remove(0),
+        _ => Tensor::cat(&parts, 0)?,
+    })
+}
+
+/// The columns of a chunk; for a pointwise convolution its axes swapped.
+fn columns_of(window: &Window, x: &Tensor) -> Result<Tensor> {
+    if window.is_pointwise() {
+        let sizes = [x.dim(0)?, window.channels, window.pixels()];
+        return Ok(swap_axes(x, sizes)?.reshape((window.rows(), ()))?);
+    }
+    columns(x, window)
+}
+
+/// Reorders [samples, out, ..] to [out, samples pixels].
+fn by_channel(window: &Window, dy: &Tensor) -> Result<Tensor> {
+    let (samples, out) = (dy.dim(0)?, dy.dim(1)?);
+    Ok(swap_axes(dy, [samples, out, window.pixels()])?.reshape((out, ()))?)
+}
+
+pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped(x, weight, window);
+    }
+    let (out, (height, width)) = (weight.dim(0)?, window.out());
+    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let parts = each(window, (x.dim(0)?, out), |from, count| {
+        let y = product(&w, &columns_of(window, &x.narrow(0, from, count)?)?)?;
+        let y = swap_axes(&y, [out, count, window.pixels()])?;
+        Ok(y.reshape((count, out, height, width))?)
+    })?;
+    joined(parts)
+}
+
+pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped_weight(x, dy, window);
+    }
+    let mut sum = None::<Tensor>;
+    each(window, (x.dim(0)?, dy.dim(1)?), |from, count| {
+        let columns = columns_of(window, &x.narrow(0, from, count)?)?;
+        let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
+        match &sum {
+            Some(sum) => add_product(sum, &dy, &columns.t()?)?,
+            None => sum = Some(product_f32(&dy, &columns.t()?)?),
+        }
+        Ok(())
+    })?;
+    match sum {
+        Some(sum) => Ok(sum),
+        None => Ok(Tensor::zeros(
+            (dy.dim(1)?, window.rows()),
+            dy.dtype(),
+            dy.device(),
+        )?),
+    }
+}
+
+pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    if window.groups > 1 {
+        return images::grouped_input(dy, weight, window);
+    }
+    let out = weight.dim(0)?;
+    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let parts = each(window, (dy.dim(0)?, out), |from, count| {
+        let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
+        let columns = product(&w.t()?, &dy)?;
+        if window.is_pointwise() {
+            return swap_axes(&columns, [window.channels, count, window.pixels()]);
+        }
+        image(&columns, count, window)
+    })?;
+    joined(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(channels: usize, side: usize, kernel: usize, groups: usize) -> Window {
+        Window {
+            channels,
+            height: side,
+            width: side,
+            kernel: (kernel, kernel),
+            stride: 1,
+            padding: kernel / 2,
+            groups,
+        }
+    }
+
+    #[test]
+    fn samples_worked_in_chunks_need_not_be_counted_together() {
+        // 64 channels at 56 px: 1.8 million columns per sample.
+        let (block, samples) = (window(64, 56, 3, 1), 4096);
+        assert!(fits(&block, samples, 64));
+        assert!(chunk(&block, samples, 64) * of_a_sample(&block, 64) <= MOST);
+        assert!(
+            !fits(&window(64, 2048, 3, 1), 1, 64),
+            "one sample's columns"
+        );
+    }
+
+    #[test]
+    fn chunks_count_the_larger_of_columns_and_results() {
+        // Depthwise with a multiplier of eight: few columns, many results.
+        let depthwise = window(1, 112, 3, 64);
+        assert!(fits(&depthwise, 256, 512));
+        assert!(!fits(&depthwise, 512, 512));
+        // Few channels to many: the result determines the chunk.
+        let wide = window(3, 112, 1, 1);
+        assert!(chunk(&wide, 4096, 1024) * 1024 * wide.pixels() <= 2 * MOST);
+    }
+}

@@ -1,0 +1,168 @@
+//! Linear layer with a frozen, quantized weight: `y = x Wᵀ + b`, with `x` [.., inputs], `W`
+//! [outputs, inputs] as codes, `b` [outputs].
+//!
+//! Backward: `dx = dy W`, `db = sum over rows of dy`; there is no gradient of `W`. Both passes read
+//! `W` in tiles of rows, so that only 256 kB of it are in floating point at once. Saved: the codes
+//! and scales of `W`, shared with the model; nothing of `x`, and nothing at all if only `b` needs a
+//! gradient.
+
+use super::linear::row_sum;
+use super::{Form, expect_shape};
+use crate::cpu::{Float, Matrix, View, buffer, product, to_tensor, with_float};
+use crate::error::{Result, TapeError};
+use crate::ops::stock_product;
+use crate::quantized::Quantized;
+use crate::tape::{Tape, Value};
+use candle_core::Tensor;
+
+impl Tape<'_> {
+    /// `x Wᵀ + b` over the last axis of `x`.
+    pub fn quantized_linear(
+        &self,
+        x: &Value,
+        weight: &Quantized,
+        bias: Option<&Value>,
+    ) -> Result<Value> {
+        self.poll()?;
+        let [outputs, inputs] = weight.dims();
+        if x.dims().last() != Some(&inputs) {
+            return Err(TapeError::Shape {
+                op: "quantized_linear",
+                what: format!("x of a weight [{outputs}, {inputs}]"),
+                expected: format!("a last axis of {inputs}"),
+                found: x.tensor().shape().clone(),
+            });
+        }
+        if let Some(bias) = bias {
+            expect_shape("quantized_linear", "bias", bias, &[outputs])?;
+        }
+        let form = self.form(x.tensor());
+        let fused = form == Form::Cpu;
+        let rows = x.tensor().elem_count() / inputs.max(1);
+        let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
+        let y = forward(&flat, weight, bias.map(Value::tensor), fused)?;
+        let y = y.reshape([&x.dims()[..x.dims().len() - 1], &[outputs]].concat())?;
+        let mut needs = vec![x];
+        needs.extend(bias);
+        if !self.records(&needs) {
+            return Ok(Value::constant(y));
+        }
+        let (x_id, b_id) = (x.id(), bias.and_then(Value::id));
+        let shape = x.tensor().shape().clone();
+        let weight = x_id.is_some().then(|| weight.clone());
+        let held = weight.clone();
+        let saved = held.iter().flat_map(Quantized::parts).collect::<Vec<_>>();
+        Ok(self.push(y, &saved, move |dy, sink| {
+            let dy = dy.contiguous()?.reshape((rows, outputs))?;
+            if b_id.is_some() {
+                sink.add_owned(b_id, row_sum(&dy, form)?)?;
+            }
+            if let Some(weight) = weight {
+                sink.add_owned(x_id, input_gradient(&dy, &weight, fused)?.reshape(shape)?)?;
+            }
+            Ok(())
+        }))
+    }
+
+    /// Row `ids[i]` of a quantized matrix [vocabulary, width] for every token: [.., width] in f32.
+    /// `ids` have the shape `shape`. Nothing is recorded, because ids have no gradient and the
+    /// matrix is frozen.
+    pub fn quantized_embedding(
+        &self,
+        weight: &Quantized,
+        ids: &[u32],
+        shape: &[usize],
+    ) -> Result<Value> {
+        self.poll()?;
+        let [vocabulary, width] = weight.dims();
+        if let Some(row) = ids.iter().position(|&id| id as usize >= vocabulary) {
+            return Err(TapeError::Label {
+                row,
+                label: ids[row],
+                classes: vocabulary,
+            });
+        }
+        let fused = self.fuses(weight.parts()[1]);
+        let rows = weight.rows(ids, fused)?;
+        Ok(Value::constant(rows.reshape([shape, &[width]].concat())?))
+    }
+}
+
+fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -> Result<Tensor> {
+    let ((rows, inputs), [outputs, _]) = (x.dims2()?, weight.dims());
+    if !fused {
+        let part = |(first, count)| -> Result<Tensor> {
+            stock_product(x, &weight.tile(first, count, x.dtype())?.t()?)
+        };
+        let parts = weight.tiles().map(part).collect::<Result<Vec<_>>>()?;
+        let y = Tensor::cat(&parts, 1)?;
+        return Ok(match bias {
+            Some(bias) => y.broadcast_add(bias)?,
+            None => y,
+        });
+    }
+    with_float!("quantized_linear", x, T => {
+        let x = View::<T>::new("quantized_linear", x)?;
+        let mut y = buffer::<T>(rows * outputs);
+        let keep = match bias {
+            Some(bias) => {
+                let bias = View::<T>::new("quantized_linear", bias)?;
+                y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(&bias));
+                T::from_constant(1.0)
+            }
+            None => T::from_constant(0.0),
+        };
+        let mut tile = Vec::new();
+        for (first, count) in weight.tiles() {
+            let w = read_tile::<T>(weight, first, count, &mut tile)?;
+            let (x, w) = (Matrix::rows(&x, rows, inputs), Matrix::rows(w, count, inputs).transposed());
+            product(&mut y[first..], outputs, x, w, keep, T::from_constant(1.0), true);
+        }
+        to_tensor(y, &[rows, outputs])
+    })
+}
+
+/// `dy W`, the sum over tiles in order.
+fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor> {
+    let ((rows, outputs), [_, inputs]) = (dy.dims2()?, weight.dims());
+    if !fused {
+        let mut sum = None;
+        for (first, count) in weight.tiles() {
+            let dy_part = dy.narrow(1, first, count)?.contiguous()?;
+            let share = stock_product(&dy_part, &weight.tile(first, count, dy.dtype())?)?;
+            sum = Some(match sum {
+                None => share,
+                Some(sum) => (sum + share)?,
+            });
+        }
+        return Ok(sum.expect("a quantized matrix has rows"));
+    }
+    with_float!("quantized_linear", dy, T => {
+        let dy = View::<T>::new("quantized_linear", dy)?;
+        let mut dx = buffer::<T>(rows * inputs);
+        let mut tile = Vec::new();
+        for (first, count) in weight.tiles() {
+            let w = read_tile::<T>(weight, first, count, &mut tile)?;
+            let dy = Matrix::strided(&dy[first..], rows, count, outputs);
+            let keep = T::from_constant(if first == 0 { 0.0 } else { 1.0 });
+            product(&mut dx, inputs, dy, Matrix::rows(w, count, inputs), keep, T::from_constant(1.0), true);
+        }
+        to_tensor(dx, &[rows, inputs])
+    })
+}
+
+/// Reads rows `first..first + count` of the weight into the buffer of the first tile.
+fn read_tile<'a, T: Float>(
+    weight: &Quantized,
+    first: usize,
+    count: usize,
+    tile: &'a mut Vec<T>,
+) -> Result<&'a [T]> {
+    let len = count * weight.dims()[1];
+    if tile.len() < len {
+        *tile = buffer(len);
+    }
+    let rows = &mut tile[..len];
+    weight.read(|at| first + at, rows)?;
+    Ok(rows)
+}

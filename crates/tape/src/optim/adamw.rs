@@ -1,0 +1,164 @@
+//! AdamW (Loshchilov and Hutter 2019): `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g²`, `p = (1 -
+//! rate decay) p - rate (m / c1) / (sqrt(v / c2) + epsilon)` with `c = 1 - bᵗ` of step t, in one
+//! pass.
+//!
+//! State: two moments with the shape and type of the parameter.
+
+use super::multi_tensor::{Member, adamw_together};
+use super::{CHUNK, Element, Optimizer, StateTensor, Step, StepMember, unexpected_state};
+use crate::cpu::{Float, View, wide, with_float};
+use crate::error::Result;
+use crate::inplace::with_slice_mut;
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+/// The optimizer with its hyperparameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamW {
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+}
+
+impl Default for AdamW {
+    /// The values of the paper: 0.9, 0.999 and 1e-8.
+    fn default() -> Self {
+        AdamW {
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+        }
+    }
+}
+
+impl AdamW {
+    pub(super) fn numbers(&self, step: &Step) -> AdamWStep {
+        AdamWStep {
+            learning_rate: step.learning_rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            weight_decay: step.weight_decay,
+            step: step.number,
+            gradient_factor: step.gradient_factor,
+        }
+    }
+}
+
+impl Optimizer for AdamW {
+    fn state(&self, parameter: &Tensor) -> Vec<StateTensor> {
+        ["first_moment", "second_moment"]
+            .map(|name| StateTensor::like(name, parameter))
+            .into()
+    }
+
+    fn step(
+        &self,
+        parameter: &mut Tensor,
+        state: &mut [Tensor],
+        gradient: &Tensor,
+        step: &Step,
+    ) -> Result<()> {
+        let member = StepMember {
+            parameter,
+            state,
+            gradient,
+            weight_decay: step.weight_decay,
+        };
+        if self.step_all(&[member], step)? {
+            return Ok(());
+        }
+        let [first, second] = state else {
+            return Err(unexpected_state("adamw", parameter, state));
+        };
+        adamw(parameter, first, second, gradient, self.numbers(step))
+    }
+
+    fn step_all(&self, members: &[StepMember], step: &Step) -> Result<bool> {
+        let members = members.iter().map(|member| match member.state {
+            [first, second] => Some(Member {
+                parameter: member.parameter,
+                first,
+                second,
+                gradient: member.gradient,
+                weight_decay: member.weight_decay,
+            }),
+            _ => None,
+        });
+        match members.collect::<Option<Vec<_>>>() {
+            Some(members) => adamw_together(&members, self.numbers(step)),
+            None => Ok(false),
+        }
+    }
+}
+
+/// The numbers of one AdamW step on one parameter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamWStep {
+    /// Learning rate of this step.
+    pub learning_rate: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// Decoupled weight decay; 0 for norms and biases.
+    pub weight_decay: f64,
+    /// Steps done, including this one.
+    pub step: u64,
+    /// Factor on the gradient: one over the weight of the effective batch, times clipping.
+    pub gradient_factor: f64,
+}
+
+impl AdamWStep {
+    /// The bias corrections of both moments: `1 - bᵗ`.
+    pub(super) fn corrections(&self) -> (f64, f64) {
+        let t = self.step as f64;
+        (1.0 - self.beta1.powf(t), 1.0 - self.beta2.powf(t))
+    }
+}
+
+/// One AdamW step on a parameter with its first and second moments.
+pub fn adamw(
+    parameter: &mut Tensor,
+    first: &mut Tensor,
+    second: &mut Tensor,
+    gradient: &Tensor,
+    rule: AdamWStep,
+) -> Result<()> {
+    let (correct1, correct2) = rule.corrections();
+    if !crate::cpu::is_fused(parameter) {
+        let g = (gradient * rule.gradient_factor)?;
+        *first = ((&*first * rule.beta1)? + (&g * (1.0 - rule.beta1))?)?;
+        *second = ((&*second * rule.beta2)? + (g.sqr()? * (1.0 - rule.beta2))?)?;
+        let root = ((&*second / correct2)?.sqrt()? + rule.epsilon)?;
+        let step = ((&*first / root)? * (rule.learning_rate / correct1))?;
+        *parameter = ((&*parameter * (1.0 - rule.learning_rate * rule.weight_decay))? - step)?;
+        return Ok(());
+    }
+    let gradient = gradient.contiguous()?;
+    with_float!("adamw", parameter, T => {
+        let g = View::<T>::new("adamw", &gradient)?;
+        let (beta1, beta2) = (T::from_constant(rule.beta1), T::from_constant(rule.beta2));
+        let (rest1, rest2) = (T::from_constant(1.0 - rule.beta1), T::from_constant(1.0 - rule.beta2));
+        let (keep, rate) = (T::from_constant(1.0 - rule.learning_rate * rule.weight_decay), T::from_constant(rule.learning_rate / correct1));
+        let (root2, epsilon, factor) = (T::from_constant(1.0 / correct2), T::from_constant(rule.epsilon), T::from_constant(rule.gradient_factor));
+        with_slice_mut(parameter, |p| with_slice_mut(first, |m| with_slice_mut(second, |v| {
+            let (p, m, v) = (<T as Element>::borrowed(p)?, <T as Element>::borrowed(m)?, <T as Element>::borrowed(v)?);
+            p.par_chunks_mut(CHUNK).zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK)).zip(g.par_chunks(CHUNK)).for_each(|(((p, m), v), g)| {
+                wide(#[inline(always)] || for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                    let g = g * factor;
+                    *m = beta1 * *m + rest1 * g;
+                    *v = beta2 * *v + rest2 * g * g;
+                    *p = *p * keep - rate * *m / ((*v * root2).sqrt() + epsilon);
+                });
+            });
+            Ok(())
+        })))?;
+        Ok(())
+    })
+}

@@ -1,0 +1,301 @@
+//! A frozen matrix with 8 or 4 bits per value. Each row is cut into blocks of 64 values that share
+//! one f32 scale. A value is `code * scale`, with `code` in -127..=127 or -7..=7 and `scale` the
+//! block's largest absolute value over 127 or 7, so the error of a value is at most half a scale.
+//! Bytes per value: 1 + 1/16 or 1/2 + 1/16.
+//!
+//! The last block of a row is padded with zeros. Eight bits: byte `128 + code`. Four bits: byte `j`
+//! of a block holds `8 + code` of value `j` in its low half and of value `j + 32` in its high half.
+//!
+//! Knows nothing about operations. The whole matrix is never in floating point at once: it is read
+//! by rows.
+
+use crate::cpu::{Float, View, buffer, to_tensor};
+use crate::error::{Result, TapeError};
+use crate::inplace::to_f64;
+use candle_core::{CpuStorage, DType, Storage, Tensor};
+use rayon::prelude::*;
+
+/// Values per scale.
+const BLOCK: usize = 64;
+/// Values encoded or decoded at once: 256 kB in f32.
+const TILE: usize = 64 * 1024;
+
+/// Bits per value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bits {
+    /// One byte per value.
+    Eight,
+    /// Two values per byte.
+    Four,
+}
+
+impl Bits {
+    /// The largest code.
+    fn top(self) -> f64 {
+        match self {
+            Bits::Eight => 127.0,
+            Bits::Four => 7.0,
+        }
+    }
+
+    /// Bytes of a block.
+    fn block_bytes(self) -> usize {
+        match self {
+            Bits::Eight => BLOCK,
+            Bits::Four => BLOCK / 2,
+        }
+    }
+}
+
+/// A frozen matrix [rows, columns] as codes and scales. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Quantized {
+    bits: Bits,
+    rows: usize,
+    columns: usize,
+    /// u8 [rows, bytes per row].
+    codes: Tensor,
+    /// f32 [rows, blocks per row].
+    scales: Tensor,
+}
+
+impl Quantized {
+    /// Quantizes `weight` [rows, columns] on its device.
+    ///
+    /// # Errors
+    /// `weight` is not a matrix, is empty, or has values that are not finite.
+    pub fn from_weight(weight: &Tensor, bits: Bits) -> Result<Self> {
+        let (rows, columns) = match *weight.dims() {
+            [rows, columns] if rows > 0 && columns > 0 => (rows, columns),
+            _ => {
+                return Err(TapeError::Shape {
+                    op: "quantize",
+                    what: "weight".to_owned(),
+                    expected: "a shape of 2 axes, none empty".to_owned(),
+                    found: weight.shape().clone(),
+                });
+            }
+        };
+        let blocks = columns.div_ceil(BLOCK);
+        let mut codes = Vec::with_capacity(rows * blocks * bits.block_bytes());
+        let mut scales = Vec::with_capacity(rows * blocks);
+        let step = tile_rows(columns);
+        for first in (0..rows).step_by(step) {
+            let tile = to_f64(&weight.narrow(0, first, step.min(rows - first))?)?;
+            if let Some(at) = tile.iter().position(|v| !v.is_finite()) {
+                let row = first + at / columns;
+                return Err(TapeError::NotFinite {
+                    op: "quantize",
+                    row,
+                });
+            }
+            for row in tile.chunks_exact(columns) {
+                for block in row.chunks(BLOCK) {
+                    scales.push(encode(block, bits, &mut codes));
+                }
+            }
+        }
+        let device = weight.device();
+        Ok(Quantized {
+            bits,
+            rows,
+            columns,
+            codes: Tensor::from_vec(codes, (rows, blocks * bits.block_bytes()), device)?,
+            scales: Tensor::from_vec(scales, (rows, blocks), device)?,
+        })
+    }
+
+    /// Makes a matrix [rows, columns] from saved codes and scales.
+    ///
+    /// # Errors
+    /// They belong to another shape or to another number of bits.
+    pub fn restore(
+        bits: Bits,
+        [rows, columns]: [usize; 2],
+        codes: Tensor,
+        scales: Tensor,
+    ) -> Result<Self> {
+        let blocks = columns.div_ceil(BLOCK);
+        let row_bytes = blocks * bits.block_bytes();
+        let check = |what: &str, tensor: &Tensor, width: usize, dtype: DType| {
+            if rows * width > 0 && tensor.dims() == [rows, width] && tensor.dtype() == dtype {
+                return Ok(());
+            }
+            Err(TapeError::Shape {
+                op: "quantized",
+                what: what.to_owned(),
+                expected: format!("[{rows}, {width}] of {dtype:?}"),
+                found: tensor.shape().clone(),
+            })
+        };
+        check("codes", &codes, row_bytes, DType::U8)?;
+        check("scales", &scales, blocks, DType::F32)?;
+        Ok(Quantized {
+            bits,
+            rows,
+            columns,
+            codes: codes.contiguous()?,
+            scales: scales.contiguous()?,
+        })
+    }
+
+    /// The codes and scales with their names in a file: `NAME.codes`, `NAME.scales`.
+    pub fn named(&self, name: &str) -> [(String, Tensor); 2] {
+        [
+            (format!("{name}.codes"), self.codes.clone()),
+            (format!("{name}.scales"), self.scales.clone()),
+        ]
+    }
+
+    /// Rows and columns.
+    pub fn dims(&self) -> [usize; 2] {
+        [self.rows, self.columns]
+    }
+
+    /// Bits a value.
+    pub fn bits(&self) -> Bits {
+        self.bits
+    }
+
+    /// Bytes of codes and scales.
+    pub fn bytes(&self) -> u64 {
+        (self.codes.elem_count() + 4 * self.scales.elem_count()) as u64
+    }
+
+    pub(crate) fn parts(&self) -> [&Tensor; 2] {
+        [&self.codes, &self.scales]
+    }
+
+    /// The ranges of rows that are decoded at once, in order. They depend on the shape only.
+    pub(crate) fn tiles(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (rows, step) = (self.rows, tile_rows(self.columns));
+        (0..rows)
+            .step_by(step)
+            .map(move |first| (first, step.min(rows - first)))
+    }
+
+    /// Rows `first..first + count` as a tensor [count, columns], by tensor primitives on the
+    /// device.
+    pub(crate) fn tile(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {
+        let codes = self.codes.narrow(0, first, count)?;
+        self.values(&codes, &self.scales.narrow(0, first, count)?, dtype)
+    }
+
+    /// The whole matrix, dequantized.
+    pub fn whole(&self, dtype: DType) -> Result<Tensor> {
+        let tiles = self.tiles();
+        let tiles = tiles.map(|(first, count)| self.tile(first, count, dtype));
+        Ok(Tensor::cat(&tiles.collect::<Result<Vec<_>>>()?, 0)?)
+    }
+
+    /// The rows `ids` as a tensor [ids, columns] in f32. All ids must be inside the matrix.
+    pub(crate) fn rows(&self, ids: &[u32], fused: bool) -> Result<Tensor> {
+        if fused {
+            let mut rows = buffer::<f32>(ids.len() * self.columns);
+            self.read(|at| ids[at] as usize, &mut rows)?;
+            return to_tensor(rows, &[ids.len(), self.columns]);
+        }
+        let ids = Tensor::new(ids, self.codes.device())?;
+        let codes = self.codes.index_select(&ids, 0)?;
+        self.values(&codes, &self.scales.index_select(&ids, 0)?, DType::F32)
+    }
+
+    fn values(&self, codes: &Tensor, scales: &Tensor, dtype: DType) -> Result<Tensor> {
+        let (rows, blocks) = scales.dims2()?;
+        let codes = codes.contiguous()?.to_dtype(dtype)?.reshape((
+            rows,
+            blocks,
+            self.bits.block_bytes(),
+        ))?;
+        let codes = match self.bits {
+            Bits::Eight => (codes - 128.0)?,
+            Bits::Four => {
+                let high = (&codes / 16.0)?.floor()?;
+                let low = (codes - (&high * 16.0)?)?;
+                (Tensor::cat(&[low, high], 2)? - 8.0)?
+            }
+        };
+        let scales = scales.contiguous()?.to_dtype(dtype)?.unsqueeze(2)?;
+        let values = codes.broadcast_mul(&scales)?;
+        let values = values.reshape((rows, blocks * BLOCK))?;
+        Ok(values.narrow(1, 0, self.columns)?.contiguous()?)
+    }
+
+    /// Writes row `row(i)` to the i-th row of `out`. On the CPU only.
+    pub(crate) fn read<T: Float>(
+        &self,
+        row: impl Fn(usize) -> usize + Sync,
+        out: &mut [T],
+    ) -> Result<()> {
+        let (guard, _) = self.codes.storage_and_layout();
+        let Storage::Cpu(CpuStorage::U8(codes)) = &*guard else {
+            return Err(TapeError::Type {
+                op: "quantized",
+                dtype: self.codes.dtype(),
+            });
+        };
+        let scales = View::<f32>::new("quantized", &self.scales)?;
+        let blocks = self.columns.div_ceil(BLOCK);
+        let (row_bytes, bits, scales) = (blocks * self.bits.block_bytes(), self.bits, &*scales);
+        out.par_chunks_mut(self.columns)
+            .enumerate()
+            .for_each(|(at, out)| {
+                let row = row(at);
+                let codes = codes[row * row_bytes..][..row_bytes].chunks_exact(bits.block_bytes());
+                let scales = &scales[row * blocks..][..blocks];
+                for ((out, codes), &scale) in out.chunks_mut(BLOCK).zip(codes).zip(scales) {
+                    decode(codes, bits, T::from_constant(f64::from(scale)), out);
+                }
+            });
+        Ok(())
+    }
+}
+
+/// Rows per tile.
+fn tile_rows(columns: usize) -> usize {
+    (TILE / columns.max(1)).max(1)
+}
+
+/// Appends the codes of one block and returns its scale.
+fn encode(block: &[f64], bits: Bits, codes: &mut Vec<u8>) -> f32 {
+    let largest = block.iter().fold(0.0f64, |l, v| l.max(v.abs()));
+    let scale = (largest / bits.top()) as f32;
+    let inverse = if scale > 0.0 {
+        1.0 / f64::from(scale)
+    } else {
+        0.0
+    };
+    let code = |at: usize| {
+        let value = block.get(at).copied().unwrap_or(0.0);
+        (value * inverse).round().clamp(-bits.top(), bits.top())
+    };
+    match bits {
+        Bits::Eight => codes.extend((0..BLOCK).map(|i| (code(i) + 128.0) as u8)),
+        Bits::Four => codes.extend((0..BLOCK / 2).map(|i| {
+            let (low, high) = (code(i) + 8.0, code(i + BLOCK / 2) + 8.0);
+            low as u8 | ((high as u8) << 4)
+        })),
+    }
+    scale
+}
+
+/// Writes the values of one block, as many as `out` has.
+fn decode<T: Float>(codes: &[u8], bits: Bits, scale: T, out: &mut [T]) {
+    let value = |code: i32| T::from_constant(f64::from(code)) * scale;
+    match bits {
+        Bits::Eight => out
+            .iter_mut()
+            .zip(codes)
+            .for_each(|(out, &code)| *out = value(i32::from(code) - 128)),
+        Bits::Four => {
+            let half = out.len().min(BLOCK / 2);
+            let (low, high) = out.split_at_mut(half);
+            low.iter_mut()
+                .zip(codes)
+                .for_each(|(out, &code)| *out = value(i32::from(code & 15) - 8));
+            high.iter_mut()
+                .zip(codes)
+                .for_each(|(out, &code)| *out = value(i32::from(code >> 4) - 8));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A micro-batch that is cancelled inside a long operation ends there, so that its memory is freed
+//! at once.
+
+// A panic in a helper fails the test that called it.
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+use tape::{Cancel, Conv2dShape, Kernels, Parameters, Result, Tape, TapeError};
+
+const SAMPLES: usize = 48;
+const SHAPE: Conv2dShape = Conv2dShape {
+    stride: 1,
+    padding: 1,
+    groups: 1,
+};
+
+/// Runs a convolution, and its backward pass if `back`; the flag is raised `after` that part began.
+/// Returns the duration of the part.
+fn convolved(back: bool, after: Option<Duration>) -> (Duration, Result<()>) {
+    let (cancel, parameters) = (Cancel::default(), Parameters::default());
+    let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);
+    let ones = |dims: [usize; 4]| Tensor::ones(&dims, DType::F32, &Device::Cpu).unwrap();
+    let x = tape.variable(ones([SAMPLES, 16, 128, 128]));
+    let weight = tape.variable(ones([32, 16, 3, 3]));
+    let forward = || tape.conv2d(&x, &weight, SHAPE);
+    let raise = || {
+        after.map(|after| {
+            thread::spawn(move || {
+                thread::sleep(after);
+                cancel.store(true, Ordering::Relaxed);
+            })
+        })
+    };
+    if !back {
+        let _raised = raise();
+        let begun = Instant::now();
+        let ended = forward().map(|_| ());
+        return (begun.elapsed(), ended);
+    }
+    let root = tape.total(&forward().unwrap()).unwrap().sum;
+    let _raised = raise();
+    let begun = Instant::now();
+    let ended = tape.backward(vec![(root, 1.0)]).map(|_| ());
+    (begun.elapsed(), ended)
+}
+
+/// Other tests share the processors, so only the best of a few runs shows the operation's own time.
+fn best(back: bool, after: Option<Duration>) -> Duration {
+    (0..3)
+        .map(|_| {
+            let (took, ended) = convolved(back, after);
+            match after {
+                Some(_) => assert!(matches!(ended, Err(TapeError::Cancelled)), "{ended:?}"),
+                None => ended.unwrap(),
+            }
+            took
+        })
+        .min()
+        .unwrap()
+}
+
+#[test]
+fn a_cancelled_convolution_ends_within_a_sample() {
+    for back in [false, true] {
+        let whole = best(back, None);
+        let cut = best(back, Some(whole / 10));
+        assert!(
+            cut < whole / 2,
+            "cancelled after a tenth of {whole:?}, ended after {cut:?}; back: {back}"
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! Frozen weights, plain and quantized: the error of a quantized value, the equality of operations
+//! on codes with operations on the decoded values, and the saved bytes.
+
+// A panic in a helper fails the test that called it.
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use tape::inplace::to_f64;
+use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Rng, Tape, Value};
+
+const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
+const BITS: [(Bits, f64); 2] = [(Bits::Eight, 127.0), (Bits::Four, 7.0)];
+
+/// Normal values whose scale differs from row to row.
+fn matrix(seed: u64, rows: usize, columns: usize) -> Tensor {
+    let mut values = Rng::new(seed).truncated_normal(rows * columns, 1.0);
+    for (row, values) in values.chunks_exact_mut(columns).enumerate() {
+        values
+            .iter_mut()
+            .for_each(|v| *v *= 10f64.powi(row as i32 % 5 - 2));
+    }
+    let values: Vec<f32> = values.into_iter().map(|v| v as f32).collect();
+    Tensor::from_vec(values, (rows, columns), &Device::Cpu).unwrap()
+}
+
+/// Decodes a quantized matrix value by value, from the tensors of a file.
+fn dense(weight: &Quantized) -> Tensor {
+    let ([(_, codes), (_, scales)], [rows, columns]) = (weight.named("w"), weight.dims());
+    let (codes, scales) = (
+        codes.to_vec2::<u8>().unwrap(),
+        scales.to_vec2::<f32>().unwrap(),
+    );
+    let value = |row: usize, column: usize| {
+        let (block, at) = (column / 64, column % 64);
+        let code = match weight.bits() {
+            Bits::Eight => f64::from(codes[row][column]) - 128.0,
+            Bits::Four if at < 32 => f64::from(codes[row][32 * block + at] % 16) - 8.0,
+            Bits::Four => f64::from(codes[row][32 * block + at - 32] / 16) - 8.0,
+        };
+        code * f64::from(scales[row][block])
+    };
+    let values = (0..rows * columns).map(|i| value(i / columns, i % columns));
+    Tensor::from_vec(values.collect::<Vec<_>>(), (rows, columns), &Device::Cpu).unwrap()
+}
+
+#[test]
+fn quantization_error_is_at_most_half_a_scale() {
+    for (bits, top) in BITS {
+        for (rows, columns) in [(1, 1), (3, 64), (5, 65), (4, 95), (2, 129), (300, 257)] {
+            let weight = matrix(1, rows, columns);
+            let values = to_f64(&weight).unwrap();
+            let read = to_f64(&dense(&Quantized::from_weight(&weight, bits).unwrap())).unwrap();
+            for (row, read) in values.chunks(columns).zip(read.chunks(columns)) {
+                for (block, read) in row.chunks(64).zip(read.chunks(64)) {
+                    let scale = block.iter().fold(0.0f64, |l, v| l.max(v.abs())) / top;
+                    for (value, read) in block.iter().zip(read) {
+                        let error = (value - read).abs();
+                        assert!(error <= 0.500_001 * scale, "{bits:?}: {value} as {read}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn zeros_and_exact_codes_survive_quantization() {
+    for (bits, _) in BITS {
+        let zeros = Tensor::zeros((3, 70), DType::F32, &Device::Cpu).unwrap();
+        let read = to_f64(&dense(&Quantized::from_weight(&zeros, bits).unwrap())).unwrap();
+        assert!(read.iter().all(|v| *v == 0.0));
+        let once = dense(&Quantized::from_weight(&matrix(2, 7, 150), bits).unwrap());
+        let twice = to_f64(&dense(&Quantized::from_weight(&once, bits).unwrap())).unwrap();
+        for (a, b) in to_f64(&once).unwrap().into_iter().zip(twice) {
+            assert!((a - b).abs() <= 1e-6 * a.abs(), "{a} {b}");
+        }
+    }
+}
+
+/// `y`, and the gradients of `x` and `b`, for a linear layer on `x`.
+type Mapped = Vec<Vec<f64>>;
+
+fn mapped(
+    kernels: Kernels,
+    outputs: usize,
+    inputs: usize,
+    map: impl Fn(&Tape, &Value, &Value) -> tape::Result<Value>,
+) -> (Mapped, u64) {
+    let mut parameters = Parameters::default();
+    let mut add = |name: &str, shape: &[usize]| -> ParameterId {
+        let values = Rng::new(9)
+            .site(name)
+            .truncated_normal(shape.iter().product(), 1.0);
+        let (dtype, device) = (DType::F64, &Device::Cpu);
+        parameters
+            .add(name.to_owned(), values, shape, dtype, device)
+            .unwrap()
+    };
+    let (x, b) = (add("x", &[2, 3, inputs]), add("b", &[outputs]));
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let y = map(&tape, &tape.parameter(x), &tape.parameter(b)).unwrap();
+    let (saved, out) = (tape.saved_bytes(), to_f64(y.tensor()).unwrap());
+    let rows = tape.reshape(&y, &[6, outputs]).unwrap();
+    let root = tape
+        .cross_entropy(&rows, &[0, 1, 2, 0, 1, 2], 0.0)
+        .unwrap()
+        .sum;
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    let gradients = gradients
+        .iter()
+        .map(|g| to_f64(g.as_ref().unwrap()).unwrap());
+    (std::iter::once(out).chain(gradients).collect(), saved)
+}
+
+fn check_alike(a: &Mapped, b: &Mapped, what: &str) {
+    for (a, b) in a.iter().zip(b) {
+        let size = b.iter().fold(1e-30f64, |s, v| s.max(v.abs()));
+        let apart = a
+            .iter()
+            .zip(b)
+            .fold(0.0f64, |w, (a, b)| w.max((a - b).abs()));
+        assert!(
+            a.len() == b.len() && apart <= 1e-12 * size,
+            "{what}: {apart:e}"
+        );
+    }
+}
+
+/// The second shape takes four tiles, the last one short.
+#[test]
+fn a_quantized_linear_layer_equals_the_decoded_one() {
+    for (bits, _) in BITS {
+        for (outputs, inputs) in [(5, 70), (300, 700)] {
+            let weight = Quantized::from_weight(&matrix(3, outputs, inputs), bits).unwrap();
+            let plain = dense(&weight);
+            for kernels in FORMS {
+                let what = format!("{bits:?} {outputs} x {inputs} {kernels:?}");
+                let (expected, _) = mapped(kernels, outputs, inputs, |t, x, b| {
+                    t.linear(x, &Value::constant(plain.clone()), Some(b))
+                });
+                let (found, saved) = mapped(kernels, outputs, inputs, |t, x, b| {
+                    t.quantized_linear(x, &weight, Some(b))
+                });
+                check_alike(&found, &expected, &what);
+                // The cross-entropy has not saved its input yet: codes and scales are all.
+                assert_eq!(saved, weight.bytes(), "{what}");
+            }
+            let (blocks, per_value) =
+                (inputs.div_ceil(64), if bits == Bits::Eight { 2 } else { 1 });
+            let expected = outputs * blocks * (32 * per_value + 4);
+            assert_eq!(weight.bytes(), expected as u64);
+        }
+    }
+}
+
+#[test]
+fn a_frozen_weight_gives_the_input_gradient_of_a_trained_one() {
+    let weight = matrix(4, 6, 9).to_dtype(DType::F64).unwrap();
+    for kernels in FORMS {
+        let (frozen, kept) = mapped(kernels, 6, 9, |t, x, b| {
+            t.linear(&t.scale(x, 2.0)?, &Value::constant(weight.clone()), Some(b))
+        });
+        let (trained, more) = mapped(kernels, 6, 9, |t, x, b| {
+            t.linear(&t.scale(x, 2.0)?, &t.variable(weight.clone()), Some(b))
+        });
+        check_alike(&frozen, &trained, "frozen");
+        assert_eq!(kept, 8 * 6 * 9, "the weight alone");
+        assert_eq!(more, 8 * (6 * 9 + 6 * 9), "the weight and the input");
+    }
+}
+
+#[test]
+fn frozen_embeddings_return_rows_and_record_nothing() {
+    let (weight, ids) = (matrix(5, 11, 70), [4, 0, 4, 10, 2, 4]);
+    for kernels in FORMS {
+        let parameters = Parameters::default();
+        let tape = Tape::record(&parameters, Cancel::default(), kernels);
+        let plain = Value::constant(weight.clone());
+        let rows = tape.embedding(&plain, &ids, &[2, 3]).unwrap();
+        assert_eq!((rows.dims(), tape.peak_saved_bytes()), (&[2, 3, 70][..], 0));
+        for (bits, _) in BITS {
+            let quantized = Quantized::from_weight(&weight, bits).unwrap();
+            let rows = tape.quantized_embedding(&quantized, &ids, &[2, 3]).unwrap();
+            let plain = Value::constant(dense(&quantized).to_dtype(DType::F32).unwrap());
+            let expected = tape.embedding(&plain, &ids, &[2, 3]);
+            let expected = to_f64(expected.unwrap().tensor()).unwrap();
+            assert_eq!(rows.dims(), [2, 3, 70]);
+            assert!(
+                to_f64(rows.tensor()).unwrap() == expected,
+                "{bits:?} {kernels:?}"
+            );
+            let outside = tape.quantized_embedding(&quantized, &[3, 11], &[2]);
+            let message = outside.err().unwrap().to_string();
+            assert_eq!(message, "label 11 of sample 1 is outside 0..11");
+        }
+        assert_eq!(tape.peak_saved_bytes(), 0);
+    }
+}
+
+#[test]
+fn codes_and_scales_are_saved_by_name_and_restored() {
+    let weight = Quantized::from_weight(&matrix(6, 5, 70), Bits::Four).unwrap();
+    let [(codes_name, codes), (scales_name, scales)] = weight.named("head.weight");
+    assert_eq!(
+        (codes_name.as_str(), scales_name.as_str()),
+        ("head.weight.codes", "head.weight.scales")
+    );
+    let again = Quantized::restore(Bits::Four, [5, 70], codes.clone(), scales.clone()).unwrap();
+    assert!(to_f64(&dense(&again)).unwrap() == to_f64(&dense(&weight)).unwrap());
+    let check = |bits, dims, words: &[&str]| {
+        let result = Quantized::restore(bits, dims, codes.clone(), scales.clone());
+        let message = result.err().unwrap().to_string();
+        assert!(words.iter().all(|w| message.contains(w)), "{message}");
+    };
+    check(Bits::Eight, [5, 70], &["codes", "[5, 64]", "[5, 128]"]);
+    check(Bits::Four, [6, 70], &["codes", "[5, 64]", "[6, 64]"]);
+    check(Bits::Four, [5, 60], &["codes", "[5, 64]", "[5, 32]"]);
+}
+
+#[test]
+fn invalid_weights_and_inputs_are_refused() {
+    let check = |result: tape::Result<Quantized>, words: &[&str]| {
+        let message = result.err().unwrap().to_string();
+        assert!(words.iter().all(|w| message.contains(w)), "{message}");
+    };
+    let mut values = to_f64(&matrix(7, 3, 40)).unwrap();
+    values[40 + 7] = f64::NAN;
+    let torn = Tensor::from_vec(values, (3, 40), &Device::Cpu).unwrap();
+    check(
+        Quantized::from_weight(&torn, Bits::Eight),
+        &["row 1", "not finite"],
+    );
+    let vector = torn.flatten_all().unwrap();
+    check(
+        Quantized::from_weight(&vector, Bits::Four),
+        &["weight", "[120]", "2 axes"],
+    );
+    let weight = Quantized::from_weight(&matrix(8, 3, 40), Bits::Eight).unwrap();
+    let parameters = Parameters::default();
+    let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+    let zeros =
+        |n: usize| Value::constant(Tensor::zeros((2, n), DType::F32, &Device::Cpu).unwrap());
+    let message = tape
+        .quantized_linear(&zeros(41), &weight, None)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        message.contains("[3, 40]") && message.contains("[2, 41]"),
+        "{message}"
+    );
+    let bias = tape.quantized_linear(&zeros(40), &weight, Some(&zeros(3)));
+    assert!(bias.err().unwrap().to_string().contains("bias"));
+}
