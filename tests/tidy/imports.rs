@@ -8,9 +8,10 @@ use std::process::Command;
 const ROOMS: &[(&str, &[&str])] = &[
     ("ebb", &["trainer", "dataset", "runlog", "pressure"]),
     ("trainer", &["tape", "dataset", "runlog", "pressure"]),
-    ("runlog", &["pressure"]),
-    ("dataset", &[]),
-    ("pressure", &[]),
+    ("runlog", &["pressure", "format"]),
+    ("dataset", &["format"]),
+    ("pressure", &["format"]),
+    ("format", &[]),
     ("tape", &[]),
 ];
 
