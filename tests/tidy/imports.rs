@@ -15,9 +15,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["trainer", "tape", "dataset", "runlog", "pressure"],
     ),
     ("trainer", &["tape", "dataset", "runlog", "pressure"]),
-    ("runlog", &["pressure"]),
-    ("dataset", &[]),
-    ("pressure", &[]),
+    ("runlog", &["pressure", "format"]),
+    ("dataset", &["format"]),
+    ("pressure", &["format"]),
+    ("format", &[]),
     ("tape", &[]),
 ];
 

@@ -1,180 +1,265 @@
-//! Decide, before every piece, how many samples it may hold. Pure: time comes inside the sample, effects are the caller's.
+//! The controller: before every micro-batch, [`decide`] says how many samples it may hold. Pure: time comes with the
+//! sample, and effects are the caller's.
 //!
-//! Down at once, by forecast; up only after calm, straight to the model's answer but not above the knee. Where even one
-//! sample does not fit the pilot pauses; where the state itself does not fit it parks. Knows no tensor and no thread.
+//! It shrinks at once, by forecast, and grows only after calm, straight to what the memory model allows but not beyond the
+//! throughput plateau. If not even one sample fits it pauses, and if the training state itself does not fit it suspends.
+//! [`decide`] lists the rules in the order in which they apply. Knows no tensor and no thread.
 
-use crate::budget::{budget, refresh_margin, rise_bytes};
-use crate::decision::{Ask, Decision, Outcome, Piece};
-use crate::fallback::is_blind;
+use crate::answer::answer;
+use crate::budget::Budget;
+use crate::context::{DecisionContext, Failure, RuleOutcome};
+use crate::decision::{Ask, Decision, MicroBatchKind, MicroBatchRecord, Outcome, Phase};
 use crate::memory_model::MemoryModel;
-use crate::policy::Policy;
+use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
 use crate::sample::{Level, MemorySample};
-use crate::signal::{memory_pressure, pressure};
-use crate::sizing::cost;
-use crate::state::{Setback, Speed, State};
-use crate::turn::Turn;
-use crate::words::why_less;
+use crate::shortage::explain_shortage;
+use crate::sizing::Track;
+use crate::state::{ControllerState, Rules};
+use crate::{caches, checkpoint_policy, fallback, growth, prefetch, recovery, shrink, stop, wait};
 
-/// Duration of a piece before one was measured, milliseconds.
-const PIECE_MS: f64 = 500.0;
-/// Weight of the newest samples in the cost of an ordinary one.
-const COST_WEIGHT: f64 = 1.0 / 16.0;
-/// Weight of the newest piece in a speed.
-const SPEED_WEIGHT: f64 = 1.0 / 16.0;
-/// Pieces without a measured peak after which the model is given up for this kind.
-const UNMEASURED_PIECES: u32 = 4;
-
-/// Takes a sample in without deciding anything. Feed every sample of the monitor: the forecast lives on them.
-pub fn notice(policy: &Policy, mut state: State, sample: &MemorySample) -> State {
-    take_in(policy, &mut state, sample);
-    state
-}
-
-/// The same where the state lies.
-pub(crate) fn take_in(policy: &Policy, state: &mut State, sample: &MemorySample) {
-    state.reading = pressure(sample);
-    state.memory_reading = memory_pressure(sample);
-    state.shown.update(sample.at_ms, state.reading.value);
-    // Calm is measured on the reading itself: the shown level stays long after a warning.
-    if state.memory_reading.level() != Level::Normal {
-        state
-            .tracks
-            .iter_mut()
-            .for_each(|(_, track)| track.calm_since_ms = None);
-    }
-    if !is_blind(sample) {
-        state.remember(policy, sample);
-        refresh_margin(policy, state, sample.at_ms);
-    }
-}
-
-/// What to do next.
-pub fn decide(policy: &Policy, state: State, ask: &Ask, model: &MemoryModel) -> (State, Decision) {
-    let mut state = notice(policy, state, &ask.sample);
-    let asked = ask;
-    state.notice_held(ask.sample.own_bytes.saturating_sub(ask.spare_bytes));
-    let ask = &state.rungs.ask(asked);
-    let remaining = ask.remaining.len().max(1) as u32;
-    let track = state.track_mut(ask.kind);
-    track.batch = track.batch.max(remaining);
-    if 2 * remaining >= track.batch && !ask.remaining.is_empty() {
-        let total: u64 = ask.remaining.iter().map(|cost| cost.0).sum();
-        let cost = total as f64 / f64::from(remaining);
-        track.sample_cost = match track.pieces {
-            _ if track.sample_cost == 0.0 => cost,
-            0 => cost,
-            _ => track.sample_cost + COST_WEIGHT * (cost - track.sample_cost),
-        };
-    }
-    let unmeasured = track.pieces >= UNMEASURED_PIECES && model.largest(ask.kind) == 0;
-    let piece_cost = cost(track, track.size.max(1));
-    let horizon_ms =
-        state.piece_ms(ask.kind, piece_cost).unwrap_or(PIECE_MS) as u64 + policy.horizon_extra_ms;
-    let mut turn = Turn {
-        policy,
-        ask,
-        model,
-        remaining,
-        // Peaks are learnt without what is spare, so what is spare takes its part of the budget first.
-        budget: budget(policy, &state, &ask.sample, horizon_ms).less(ask.spare_bytes),
-        moved: None,
-    };
-    let steers = policy.fixed_micro_batch.is_none() && !is_blind(&ask.sample) && !unmeasured;
-    if steers {
-        turn.moved = turn.move_rung(&mut state, asked.kind);
-    }
-    let ask = &state.rungs.ask(asked);
-    let turn = Turn { ask, ..turn };
-    let outcome = if let Some(stop) = turn.stop(&mut state) {
-        stop
-    } else if let Some(size) = policy.fixed_micro_batch {
-        turn.fixed(&mut state, size)
-    } else if steers {
-        turn.steer(&mut state)
+/// Decides what to do next. Pass the returned state to the next call.
+pub fn decide(
+    policy: &Policy,
+    state: ControllerState,
+    ask: &Ask,
+    model: &MemoryModel,
+) -> (ControllerState, Decision) {
+    let mut state = record_sample(policy, state, &ask.sample);
+    record_ask(&mut state.rules, ask);
+    let (mut ctx, rules) = new_context(policy, &mut state, ask, model);
+    let predictable = is_predictable(&ctx, rules.tracks.get(ctx.kind));
+    let step = if predictable {
+        recover(&mut ctx, rules, ask.kind)
     } else {
-        turn.by_rules(&mut state)
+        None
     };
-    let mut decision = turn.answer(&mut state, outcome);
-    decision.checkpoint_first = turn.keep(&mut state, decision.action);
+    let last_action = rules.last.action;
+    let now_ms = ctx.sample.at_ms;
+    let outcome = stop::suspended_too_long(policy, &mut rules.stop, last_action, now_ms)
+        .or_else(|| stop::disk_is_short(&ctx, &mut rules.stop))
+        .or_else(|| fixed(&ctx, rules))
+        .or_else(|| predictable.then(|| by_prediction(&ctx, rules)))
+        .unwrap_or_else(|| by_fallback(&ctx, rules));
+    let mut decision = answer(&ctx, rules, outcome, step.as_ref());
+    decision.checkpoint_first =
+        checkpoint_policy::is_due(&ctx, &mut rules.checkpoint, decision.action);
     decision.release_caches |= decision.checkpoint_first;
-    turn.watch(&mut state, asked.kind, decision.action);
+    let (own, tracks) = (&mut rules.recovery, &rules.tracks);
+    recovery::watch(&ctx, own, tracks, ask.kind, decision.action);
     (state, decision)
 }
 
-/// Learns from a piece that ended. Report `Outcome::Cancelled` only where pressure cancelled it, not the user.
+/// The rules with a memory model: wait, start, resume, shrink, or grow.
+fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
+    let track = rules.tracks.get_mut(ctx.kind);
+    let waits = wait::suspend(ctx, &mut rules.wait).or_else(|| {
+        let one_sample_bytes = recovery::one_sample_bytes(ctx, &rules.recovery, Some(track));
+        wait::pause(ctx, &mut rules.wait, one_sample_bytes)
+    });
+    if let Some(waits) = waits {
+        shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
+        track.size = track.size.min(1);
+        return waits;
+    }
+    let has_waited = rules.wait.end();
+    if let Some(starts) = growth::start(ctx, track) {
+        return starts;
+    }
+    let critical = caches::answer_critical(ctx, &mut rules.caches);
+    let size = shrink::allowed_size(ctx, track, critical);
+    if let Some(resumes) = wait::resume(ctx, has_waited, size) {
+        return resumes.releasing_caches(critical);
+    }
+    if shrink::must_shrink(ctx, track, size) {
+        let shortened = if shrink::may_be_avoided(ctx, critical) {
+            prefetch::shorten(ctx, &mut rules.prefetch, track)
+        } else {
+            None
+        };
+        return shortened.unwrap_or_else(|| {
+            shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
+            shrink::shrink(ctx, size)
+        });
+    }
+    let target = growth::Target::new(ctx, track);
+    growth::settle(ctx, track, &target);
+    let release = critical || caches::are_due(ctx, &rules.caches, track);
+    let (growth, changes) = (&mut rules.growth, &rules.changes);
+    let resized_ms = growth.resized_ms();
+    prefetch::lengthen(ctx, &mut rules.prefetch, track, &target, resized_ms)
+        .or_else(|| growth::lower_to_plateau(ctx, growth, track, &target, changes))
+        .or_else(|| growth::grow(ctx, growth, track, &target, changes))
+        .unwrap_or_else(|| growth::stay(track, &target))
+        .releasing_caches(release)
+}
+
+/// The rules without a memory model, or without a reading of the machine.
+fn by_fallback(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
+    let track = rules.tracks.get_mut(ctx.kind);
+    let outcome = fallback::step(ctx, &mut rules.fallback, track, &rules.changes);
+    let critical = caches::answer_critical(ctx, &mut rules.caches);
+    outcome.releasing_caches(critical)
+}
+
+/// The user's own micro-batch.
+fn fixed(ctx: &DecisionContext, rules: &mut Rules) -> Option<RuleOutcome> {
+    let size = ctx.policy.fixed_micro_batch?.max(1);
+    let critical = caches::answer_critical(ctx, &mut rules.caches);
+    let reason = "the micro-batch is fixed";
+    let outcome = RuleOutcome::run(size, ctx.pressure.cause, reason);
+    Some(outcome.releasing_caches(critical))
+}
+
+/// Takes or undoes a recovery step, from which on another kind of micro-batch may run. `asked` is the kind asked for.
+fn recover(
+    ctx: &mut DecisionContext,
+    rules: &mut Rules,
+    asked: MicroBatchKind,
+) -> Option<recovery::Step> {
+    if ctx.kind.phase != Phase::Train || rules.wait.is_suspended() {
+        return None;
+    }
+    let disk_free = rules.stop.disk_free_bytes(ctx.sample);
+    let (own, tracks) = (&mut rules.recovery, &rules.tracks);
+    let step = recovery::take(ctx, own, tracks, disk_free)
+        .or_else(|| recovery::undo(ctx, own, tracks, &rules.changes, asked))?;
+    if step.voluntary {
+        rules.changes.record(ctx.sample.at_ms);
+    }
+    if let Some((to, size)) = step.switch {
+        rules.tracks.switch(ctx.kind, to, size);
+        if let Some(failure) = rules.failure.as_mut().filter(|f| f.kind == ctx.kind) {
+            failure.kind = to;
+        }
+        ctx.kind = to;
+        ctx.failure = rules.failure;
+        ctx.state_bytes = rules.wait.state_bytes(ctx.model, to);
+    }
+    Some(step)
+}
+
+/// Takes the footprint and the samples that come with a question.
+fn record_ask(rules: &mut Rules, ask: &Ask) {
+    let own_bytes = ask.sample.own_bytes.saturating_sub(ask.spare_bytes);
+    rules.wait.record_footprint(rules.last.action, own_bytes);
+    let kind = rules.recovery.current_kind(ask.kind);
+    rules.tracks.get_mut(kind).record_asked(ask.remaining);
+}
+
+/// What the rules are given, beside the state that they own.
+fn new_context<'a>(
+    policy: &'a Policy,
+    state: &'a mut ControllerState,
+    ask: &'a Ask,
+    model: &'a MemoryModel,
+) -> (DecisionContext<'a>, &'a mut Rules) {
+    let (history, rules) = (&state.history, &mut state.rules);
+    let kind = rules.recovery.current_kind(ask.kind);
+    let duration_ms = rules.tracks.get(kind).and_then(|track| {
+        let cost = track.cost(track.size.max(1));
+        track.duration_ms(cost)
+    });
+    let horizon_ms = duration_ms.unwrap_or(DEFAULT_MICRO_BATCH_MS) as u64 + policy.horizon_extra_ms;
+    let ctx = DecisionContext {
+        policy,
+        model,
+        sample: &ask.sample,
+        pressure: state.signal.memory,
+        history,
+        kind,
+        samples: ask.remaining,
+        remaining: ask.remaining.len().max(1) as u32,
+        spare_bytes: ask.spare_bytes,
+        budget: Budget::new(policy, history, &ask.sample, horizon_ms).less(ask.spare_bytes),
+        state_bytes: rules.wait.state_bytes(model, kind),
+        failure: rules.failure,
+    };
+    (ctx, rules)
+}
+
+/// Whether the machine can be read and peaks are measured.
+fn is_predictable(ctx: &DecisionContext, track: Option<&Track>) -> bool {
+    let micro_batches = track.map_or(0, |track| track.micro_batches);
+    let unmeasured = micro_batches >= UNMEASURED_MICRO_BATCHES && ctx.model.largest(ctx.kind) == 0;
+    ctx.policy.fixed_micro_batch.is_none() && !ctx.sample.is_unreadable() && !unmeasured
+}
+
+/// Takes a sample without deciding anything. Pass every sample of the monitor: the forecast depends on them.
+pub fn record_sample(
+    policy: &Policy,
+    mut state: ControllerState,
+    sample: &MemorySample,
+) -> ControllerState {
+    state.record(policy, sample);
+    state
+}
+
+/// Learns from a micro-batch that ended. Report [`Outcome::Cancelled`] only if pressure cancelled it, not the user.
 pub fn observe(
     policy: &Policy,
-    mut state: State,
+    mut state: ControllerState,
     mut model: MemoryModel,
-    piece: &Piece,
-) -> (State, MemoryModel) {
-    model.learn(piece);
-    let slowed = state.memory_reading.value >= policy.slowed_pressure;
-    let track = state.track_mut(piece.kind);
-    if piece.outcome == Outcome::Ok {
-        track.pieces += 1;
-        let keeps = |(peak, at): &(u64, u64)| {
-            *peak > piece.peak_bytes && piece.at_ms < at + policy.quiet_ms
+    record: &MicroBatchRecord,
+) -> (ControllerState, MemoryModel) {
+    model.learn(record);
+    let slowed = state.signal.memory.value >= policy.slowed_pressure;
+    let track = state.rules.tracks.get_mut(record.kind);
+    if record.outcome == Outcome::Ok {
+        track.micro_batches += 1;
+        let stays = |(peak, at): &(u64, u64)| {
+            *peak > record.peak_bytes && record.at_ms < at + policy.quiet_ms
         };
-        track.needed = track
-            .needed
-            .filter(keeps)
-            .or(Some((piece.peak_bytes, piece.at_ms)));
-        if !slowed && piece.cost > 0 && piece.ms > 0.0 {
-            clock(
-                &mut track.speeds,
-                piece.micro_batch,
-                piece.ms / piece.cost as f64,
-            );
+        let newest = (record.peak_bytes, record.at_ms);
+        track.recent_peak = track.recent_peak.filter(stays).or(Some(newest));
+        if !slowed && record.cost > 0 && record.ms > 0.0 {
+            track.record_speed(record.micro_batch, record.ms / record.cost as f64);
         }
         return (state, model);
     }
-    let refused = piece.outcome == Outcome::Memory;
+    let refused = record.outcome == Outcome::Memory;
     if refused {
-        track.refused = Some((piece.micro_batch, piece.at_ms));
+        track.refused = Some((record.micro_batch, record.at_ms));
     }
-    state.setback = Some(Setback {
-        kind: piece.kind,
-        micro_batch: piece.micro_batch,
+    state.rules.failure = Some(Failure {
+        kind: record.kind,
+        micro_batch: record.micro_batch,
         refused,
     });
     (state, model)
 }
 
-/// Why the running piece should be cancelled, if it should: the machine is over the critical line and Ebb over its budget, or
-/// others take memory so fast that nothing would be left before a cancelled piece could give its own back.
-pub fn should_cancel(policy: &Policy, state: &State, sample: &MemorySample) -> Option<String> {
-    if is_blind(sample) || policy.fixed_micro_batch.is_some() {
+/// The reason to cancel the running micro-batch, if there is one: the machine is over the critical line and Ebb over its
+/// budget, or others take memory so fast that none would be left before a cancelled micro-batch could free its own.
+pub fn should_cancel(
+    policy: &Policy,
+    state: &ControllerState,
+    sample: &MemorySample,
+) -> Option<String> {
+    if sample.is_unreadable() || policy.fixed_micro_batch.is_some() {
         return None;
     }
-    let used = sample.total_bytes.saturating_sub(sample.available_bytes) as f64;
-    let over_line = used > policy.cancel_fraction * sample.total_bytes as f64;
-    let soon = used + rise_bytes(policy, state, policy.cancel_ahead_ms);
-    // A single sample is cancelled for what is, not for what may come: there is nothing smaller to try instead.
-    let gone_soon = state.last_micro_batch > 1 && soon > sample.total_bytes as f64;
-    if !(over_line || gone_soon || sample.kernel_level == Some(Level::Critical)) {
-        return None; // nearly always, ten times a second: the budget need not be worked out
+    let used = sample.used_bytes() as f64;
+    let total = sample.total_bytes as f64;
+    let over_line = used > policy.cancel_fraction * total;
+    let history = &state.history;
+    let soon = used + history.sudden_growth_bytes(policy, policy.cancel_ahead_ms);
+    // A single sample is cancelled only for the present shortage, not for a forecast: nothing smaller could be tried.
+    let exhausted_soon = state.rules.last.micro_batch > 1 && soon > total;
+    if !(over_line || exhausted_soon || sample.kernel_level == Some(Level::Critical)) {
+        return None; // almost always, ten times per second: skip the budget
     }
-    let budget = budget(policy, state, sample, policy.horizon_extra_ms);
-    (sample.own_bytes > budget.bytes).then(|| why_less(policy, state, sample, &budget).1)
+    let budget = Budget::new(policy, history, sample, policy.horizon_extra_ms);
+    let pressure = state.signal.memory;
+    (sample.own_bytes > budget.bytes)
+        .then(|| explain_shortage(policy, history, sample, pressure, &budget).1)
 }
 
-/// Takes a piece's speed in. The first piece of a size touches new memory, so the second replaces it.
-fn clock(speeds: &mut Vec<Speed>, size: u32, ms_per_cost: f64) {
-    match speeds.iter_mut().find(|speed| speed.size == size) {
-        None => speeds.push(Speed {
-            size,
-            ms_per_cost,
-            pieces: 1,
-        }),
-        Some(speed) => {
-            let weight = if speed.pieces == 1 {
-                1.0
-            } else {
-                SPEED_WEIGHT.max(1.0 / f64::from(speed.pieces))
-            };
-            speed.ms_per_cost += weight * (ms_per_cost - speed.ms_per_cost);
-            speed.pieces += 1;
-        }
-    }
+/// Footprint that Ebb allows itself over the next `horizon_ms`, in bytes.
+pub fn budget_bytes(
+    policy: &Policy,
+    state: &ControllerState,
+    sample: &MemorySample,
+    horizon_ms: u64,
+) -> u64 {
+    Budget::new(policy, &state.history, sample, horizon_ms).bytes
 }

@@ -1,11 +1,11 @@
-//! The words between the training loop and the controller: what is asked, what is answered, what came of it.
-//! Plain data; the logic is in `controller.rs`.
+//! The types between the training loop and the controller: the question, the answer, and the result that is reported
+//! back. Plain data; the rules are called from `controller.rs`.
 
 use crate::sample::{Component, MemorySample};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// Which kind of work a piece does. The memory model learns each apart.
+/// The kind of work a micro-batch does. The memory model learns each separately.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize, TS,
 )]
@@ -18,66 +18,67 @@ pub enum Phase {
     Evaluate,
 }
 
-/// What one sample costs, in pixels or tokens. Samples of one image task all cost the same.
+/// The cost of one sample, in pixels or tokens. All samples of an image task cost the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleCost(pub u64);
 
-/// Everything that changes a piece's memory beside its samples: the key under which peaks are learnt.
+/// Everything that affects the memory of a micro-batch besides its samples: the key under which peaks are learned.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
 )]
-pub struct PieceKind {
+pub struct MicroBatchKind {
     /// Training or evaluation.
     pub phase: Phase,
-    /// How many blocks are checkpointed. In an [`Ask`] the fewest: the controller may add some.
+    /// Number of checkpointed blocks. In an [`Ask`] this is the minimum; the controller may add some.
     pub checkpoint_blocks: u32,
     /// Bytes of one activation element: 8, 4 or 2.
     pub element_bytes: u32,
-    /// Image side or sequence length.
-    pub resolution: u32,
+    /// Side of an image in pixels, or length of a sequence in tokens.
+    #[serde(alias = "resolution")]
+    pub input_size: u32,
 }
 
-/// "What may I do next?": asked before every piece.
+/// The question before every micro-batch: what may run next?
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
-    /// The newest reading. Its `at_ms` is the only clock.
+    /// The newest sample. Its `at_ms` is the only clock.
     pub sample: MemorySample,
-    /// The samples of the effective batch that are still to be worked off, in order.
+    /// The samples of the effective batch that are still to be processed, in order.
     pub remaining: &'a [SampleCost],
-    /// What kind of piece it will be.
-    pub kind: PieceKind,
-    /// Bytes of the own footprint that decoding less far ahead gives back: samples that wait, pictures that are kept.
+    /// The kind of micro-batch that will run.
+    pub kind: MicroBatchKind,
+    /// Bytes of Ebb's footprint that a shorter prefetch would free: samples decoded ahead and cached images.
     pub spare_bytes: u64,
 }
 
-/// A piece that ended, however it ended.
+/// A micro-batch that ended, successfully or not.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct MicroBatchRecord {
     /// When it ended, on the sample's clock.
     pub at_ms: u64,
-    /// What kind of piece it was.
-    pub kind: PieceKind,
-    /// Its samples.
+    /// What kind of micro-batch it was.
+    pub kind: MicroBatchKind,
+    /// Number of samples.
     pub micro_batch: u32,
-    /// The sum of its samples' costs.
+    /// Sum of the samples' costs.
     pub cost: u64,
-    /// Highest footprint of this process while it ran, less what was spare when it began. 0 when not measured.
+    /// Highest footprint of this process meanwhile, less the `spare_bytes` at its start. 0 if it was not measured.
     pub peak_bytes: u64,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub ms: f64,
     /// How it ended.
     pub outcome: Outcome,
 }
 
-/// How a piece ended.
+/// How a micro-batch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Confirmed by the device.
+    /// The device confirmed it.
     Ok,
     /// An allocation was refused.
     Memory,
-    /// Cancelled between two operations.
+    /// It was cancelled between two operations.
     Cancelled,
 }
 
@@ -85,13 +86,14 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Work a piece of `micro_batch` samples.
+    /// Run a micro-batch of `micro_batch` samples.
     #[default]
     Run,
-    /// Wait: even one sample does not fit now. Caches are given back meanwhile.
+    /// Wait: not even one sample fits now. Caches are released meanwhile.
     Pause,
-    /// Checkpoint, drop everything, come back by itself.
-    Park,
+    /// Checkpoint, free everything, and resume when memory is back.
+    #[serde(alias = "park")]
+    Suspend,
     /// Checkpoint and end the run: waiting longer would not help.
     Stop,
 }
@@ -103,27 +105,28 @@ pub enum Change {
     /// The first decision of a run or of a phase.
     #[default]
     Start,
-    /// Same micro-batch as before.
+    /// The micro-batch stays.
     Hold,
-    /// Smaller than before.
+    /// The micro-batch is smaller.
     Shrink,
-    /// Larger than before.
+    /// The micro-batch is larger.
     Grow,
-    /// The running piece was cancelled and is retried smaller.
+    /// The running micro-batch was cancelled and is retried smaller.
     Cancel,
-    /// Waiting begins.
+    /// A pause begins.
     Pause,
-    /// Everything is given back.
-    Park,
-    /// Work goes on after a pause or park.
+    /// A suspension begins: everything is freed.
+    #[serde(alias = "park")]
+    Suspend,
+    /// The run continues after a pause or a suspension.
     Continue,
-    /// Same micro-batch, another prefetch.
+    /// The micro-batch stays, the prefetch changes.
     Prefetch,
-    /// One block more keeps its input only and is computed again in backward.
+    /// One more block saves only its input and recomputes its activations in the backward pass.
     CheckpointMore,
-    /// One block more keeps its activations again.
+    /// One more block saves its activations again.
     CheckpointLess,
-    /// The optimizer's moments go to a file, or come back from it.
+    /// The optimizer's moments move to a file, or back to memory.
     Moments,
     /// The run ends, with a checkpoint on disk.
     Stop,
@@ -133,10 +136,10 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Prefetch {
-    /// As far as the loader was set up for; decoded pictures are kept.
+    /// As far as the loader was configured for; decoded images are cached.
     #[default]
     Long,
-    /// One sample a worker; nothing is kept.
+    /// One sample per worker; nothing is cached.
     Short,
 }
 
@@ -147,46 +150,62 @@ pub enum Moments {
     /// In memory.
     #[default]
     Resident,
-    /// In a memory-mapped file, read and written one parameter at a time: the system may take its pages back.
+    /// In a memory-mapped file, read and written one parameter at a time. The system may reclaim its pages.
     Mapped,
 }
 
 /// The answer to an [`Ask`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct Decision {
-    /// Run, pause, park or stop.
+    /// Run, pause, suspend or stop.
     pub action: Action,
-    /// Samples of the next piece; 0 unless `action` is `run`.
+    /// Samples of the next micro-batch; 0 unless `action` is `run`.
     pub micro_batch: u32,
     /// How this differs from the decision before.
     pub change: Change,
-    /// Give cached memory back before the piece starts.
+    /// Release cached memory before the micro-batch starts.
     pub release_caches: bool,
-    /// Checkpoint the last whole step first, unless the newest checkpoint is of it: the run may have to park soon.
+    /// Checkpoint the last complete step first, unless the newest checkpoint has it: the run may be suspended soon.
     #[serde(default)]
     pub checkpoint_first: bool,
     /// How far ahead samples are decoded from now on.
     #[serde(default)]
     pub prefetch: Prefetch,
-    /// Blocks that keep their input only in the next piece; none in an evaluation.
+    /// Number of blocks that the next micro-batch checkpoints; 0 in an evaluation.
     #[serde(default)]
     pub checkpoint_blocks: u32,
     /// Where the optimizer's moments are from now on.
     #[serde(default)]
     pub moments: Moments,
-    /// Footprint that the piece is expected to reach; 0 without a model.
+    /// Footprint that the micro-batch is expected to reach, in bytes; 0 without a prediction.
     pub predicted_peak_bytes: u64,
-    /// Footprint that Ebb allows itself now.
+    /// Footprint that Ebb allows itself now, in bytes.
     pub budget_bytes: u64,
-    /// Which component of the signal spoke.
+    /// The component of the pressure signal behind the decision.
     pub cause: Component,
-    /// Why, as the end of a sentence: "another app took 6.1 GB in 20 s".
+    /// The reason, as the end of a sentence: "another app took 6.1 GB in 20 s".
     pub reason: String,
 }
 
 impl Decision {
-    /// The size of the next piece, or `None` when the answer is to wait.
+    /// The size of the next micro-batch; `None` unless the action is [`Action::Run`].
     pub fn micro_batch(&self) -> Option<usize> {
         (self.action == Action::Run).then_some(self.micro_batch as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_of_an_older_version_can_be_read() {
+        let json = r#"{"action":"park","micro_batch":0,"change":"park","release_caches":true,
+            "predicted_peak_bytes":0,"budget_bytes":7,"cause":"headroom","reason":"because"}"#;
+        let decision: Decision = serde_json::from_str(json).expect("the old names are accepted");
+        assert_eq!(decision.action, Action::Suspend);
+        assert_eq!(decision.change, Change::Suspend);
+        let written = serde_json::to_string(&decision).expect("it can be written");
+        assert!(written.contains(r#""action":"suspend""#), "{written}");
     }
 }

@@ -1,133 +1,176 @@
-//! The rules without a model or without a reading: a fifth less at a warning, half at a critical sign or a refusal, one
-//! split more after ten seconds. Cruder than the controller, and never asked where that one can see.
+//! The fallback rules, for a machine whose memory cannot be read and for peaks that are not measured: a fifth less at a
+//! warning, half at a critical level or a refusal, the next larger size after ten seconds. Cruder than the other rules.
 
-use crate::decision::{Ask, Phase};
-use crate::policy::Policy;
-use crate::sample::{Component, Level, MemorySample};
-use crate::sizing::{at_most, sizes};
-use crate::state::State;
+use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
+use crate::decision::Phase;
+use crate::sample::Level;
+use crate::sizing::{Track, largest_up_to, sizes};
 
-/// What the rules say.
-pub(crate) struct Step {
-    pub(crate) size: u32,
-    pub(crate) release: bool,
-    pub(crate) cause: Component,
-    pub(crate) reason: String,
-    /// Upward steps are voluntary.
-    pub(crate) voluntary: bool,
+/// What the fallback rules remember.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    /// When the size last changed.
+    changed_ms: Option<u64>,
+    /// Micro-batches since caches were released, while memory is unreadable.
+    since_release: u32,
 }
 
-/// The machine cannot be read at all.
-pub(crate) fn is_blind(sample: &MemorySample) -> bool {
-    sample.total_bytes == 0 && sample.available_bytes == 0
+/// A size, and the reason for it.
+struct Size {
+    size: u32,
+    reason: String,
+    voluntary: bool,
 }
 
-/// The next size by the rules, from a state that has noticed the sample.
-pub(crate) fn step(policy: &Policy, state: &mut State, ask: &Ask) -> Step {
-    let now = ask.sample.at_ms;
-    let setback = state.setback.filter(|setback| setback.kind == ask.kind);
-    let track = state.track_mut(ask.kind).clone();
-    let size = match track.size {
-        0 if track.earlier_size > 0 => at_most(track.batch, track.earlier_size),
-        0 => at_most(track.batch, policy.blind_start),
-        size => size,
-    };
-    let over_cap = policy
-        .cap_bytes(ask.sample.total_bytes)
-        .is_some_and(|cap| ask.sample.own_bytes > cap);
-    let level = state.memory_reading.level().max(if over_cap {
-        Level::Warning
+impl Size {
+    fn new(size: u32, reason: impl Into<String>) -> Self {
+        Self {
+            size,
+            reason: reason.into(),
+            voluntary: false,
+        }
+    }
+}
+
+/// The next size. `track` is that of the kind that runs.
+pub(crate) fn step(
+    ctx: &DecisionContext,
+    own: &mut State,
+    track: &Track,
+    changes: &VoluntaryChanges,
+) -> RuleOutcome {
+    let now_ms = ctx.sample.at_ms;
+    let next = after_failure(ctx, track)
+        .or_else(|| first(ctx, own, track))
+        .or_else(|| smaller(ctx, own, track))
+        .or_else(|| larger(ctx, own, track, changes))
+        .unwrap_or_else(|| {
+            let reason = "memory cannot be predicted, so the micro-batch changes slowly";
+            Size::new(track.size, reason)
+        });
+    let failed = ctx.failure_of_kind().is_some();
+    // A shorter rest of the batch is below the new size anyway; the next whole micro-batch reports the change.
+    let postponed = !failed && next.size < track.size && next.size as usize >= ctx.samples.len();
+    let size = if postponed { track.size } else { next.size };
+    if size != track.size {
+        own.changed_ms = Some(now_ms);
+    }
+    let release =
+        size < track.size || failed || (ctx.sample.is_unreadable() && release_is_due(ctx, own));
+    if release {
+        own.since_release = 1; // the micro-batch that follows
+    }
+    RuleOutcome {
+        voluntary: next.voluntary,
+        ..RuleOutcome::run(size, ctx.pressure.cause, next.reason).releasing_caches(release)
+    }
+}
+
+/// Half of a size that failed.
+fn after_failure(ctx: &DecisionContext, track: &Track) -> Option<Size> {
+    let failure = ctx.failure_of_kind()?;
+    let reason = if failure.refused {
+        "an allocation was refused"
     } else {
-        Level::Normal
-    });
-    let rested = |ms: u64| state.blind_step_ms.is_none_or(|at| now >= at + ms);
-    let refused = track
-        .refused
-        .filter(|(_, at)| now < at + policy.refused_ms)
-        .map_or(u32::MAX, |(size, _)| size);
-    let larger = sizes(track.batch)
-        .take_while(|&m| m > size)
-        .last()
-        .filter(|&m| m < refused);
-    let cause = state.memory_reading.cause;
+        "the micro-batch was cancelled"
+    };
+    let half = (failure.micro_batch / 2).max(1);
+    Some(Size::new(largest_up_to(track.batch, half), reason))
+}
 
-    let (size, reason, voluntary) = if let Some(setback) = setback {
-        let why = if setback.refused {
-            "an allocation was refused"
-        } else {
-            "the piece was cancelled"
-        };
-        (
-            at_most(track.batch, (setback.micro_batch / 2).max(1)),
-            why.to_string(),
-            false,
-        )
-    } else if track.size == 0 {
-        state.blind_step_ms = Some(now);
-        let why = match track.earlier_size {
-            0 => "a first guess, because memory cannot be predicted yet",
-            _ => "as before, because memory cannot be predicted here",
-        };
-        (size, why.into(), false)
-    } else if level == Level::Critical && size > 1 && rested(policy.critical_again_ms) {
-        (
-            at_most(track.batch, size / 2),
-            "memory is critical".into(),
-            false,
-        )
-    } else if level == Level::Warning && size > 1 && rested(policy.blind_warning_ms) {
-        let less = (policy.blind_warning_factor * f64::from(size)) as u32;
-        let why = if over_cap {
+/// The first size of a kind.
+fn first(ctx: &DecisionContext, own: &mut State, track: &Track) -> Option<Size> {
+    if track.size > 0 {
+        return None;
+    }
+    own.changed_ms = Some(ctx.sample.at_ms);
+    let (limit, reason) = if track.earlier_size == 0 {
+        let reason = "a first guess, because memory cannot be predicted yet";
+        (ctx.policy.fallback_start, reason)
+    } else {
+        let reason = "as before, because memory cannot be predicted here";
+        (track.earlier_size, reason)
+    };
+    Some(Size::new(largest_up_to(track.batch, limit), reason))
+}
+
+/// A smaller size under pressure.
+fn smaller(ctx: &DecisionContext, own: &State, track: &Track) -> Option<Size> {
+    let policy = ctx.policy;
+    let rested = |ms: u64| has_rested(ctx, own, ms);
+    if track.size <= 1 {
+        return None;
+    }
+    let level = level(ctx);
+    if level == Level::Critical && rested(policy.critical_interval_ms) {
+        let half = largest_up_to(track.batch, track.size / 2);
+        return Some(Size::new(half, "memory is critical"));
+    }
+    if level == Level::Warning && rested(policy.fallback_warning_interval_ms) {
+        let less = (policy.fallback_warning_factor * f64::from(track.size)) as u32;
+        let reason = if is_over_cap(ctx) {
             "the memory cap is exceeded"
         } else {
             "memory is getting short"
         };
-        (at_most(track.batch, less), why.into(), false)
-    } else if let Some(larger) = larger
-        && level == Level::Normal
-        && rested(policy.blind_grow_ms)
-        && larger as usize <= ask.remaining.len()
-        && state.may_change(policy, now)
-    {
-        (
-            larger,
-            format!("no sign of pressure for {} s", policy.blind_grow_ms / 1_000),
-            true,
-        )
+        return Some(Size::new(largest_up_to(track.batch, less), reason));
+    }
+    None
+}
+
+/// The next larger size after calm.
+fn larger(
+    ctx: &DecisionContext,
+    own: &State,
+    track: &Track,
+    changes: &VoluntaryChanges,
+) -> Option<Size> {
+    let (policy, now_ms) = (ctx.policy, ctx.sample.at_ms);
+    let refused = track
+        .refused
+        .filter(|(_, at)| now_ms < at + policy.retry_refused_after_ms)
+        .map_or(u32::MAX, |(size, _)| size);
+    let size = sizes(track.batch)
+        .take_while(|&m| m > track.size)
+        .last()
+        .filter(|&m| m < refused && m as usize <= ctx.samples.len())?;
+    let rested = has_rested(ctx, own, policy.fallback_grow_interval_ms);
+    let calm = level(ctx) == Level::Normal;
+    if !calm || !rested || !changes.are_allowed(policy, now_ms) {
+        return None;
+    }
+    let seconds = policy.fallback_grow_interval_ms / 1_000;
+    Some(Size {
+        voluntary: true,
+        ..Size::new(size, format!("no sign of pressure for {seconds} s"))
+    })
+}
+
+/// The level, at least a warning while Ebb is over the user's cap.
+fn level(ctx: &DecisionContext) -> Level {
+    let level = ctx.pressure.level();
+    if is_over_cap(ctx) {
+        level.max(Level::Warning)
     } else {
-        (
-            size,
-            "memory cannot be predicted, so the micro-batch moves slowly".into(),
-            false,
-        )
-    };
-    // A last, shorter piece is below the new size anyway; the next whole one will be told.
-    let postponed = setback.is_none() && size < track.size && size >= ask.remaining.len() as u32;
-    let size = if postponed { track.size } else { size };
-    if size != track.size {
-        state.blind_step_ms = Some(now);
-    }
-    let release = size < track.size
-        || setback.is_some()
-        || (is_blind(&ask.sample) && release_is_due(policy, state, ask));
-    if release {
-        state.pieces_since_release = 1; // the piece that follows
-    }
-    Step {
-        size,
-        release,
-        cause,
-        reason,
-        voluntary,
+        level
     }
 }
 
-/// Counts pieces: nobody can say when memory is short, so caches are given back regularly.
-fn release_is_due(policy: &Policy, state: &mut State, ask: &Ask) -> bool {
-    let every = match ask.kind.phase {
-        Phase::Train => policy.blind_train_pieces,
-        Phase::Evaluate => policy.blind_evaluate_pieces,
+fn is_over_cap(ctx: &DecisionContext) -> bool {
+    let cap = ctx.policy.cap_bytes(ctx.sample.total_bytes);
+    cap.is_some_and(|cap| ctx.sample.own_bytes > cap)
+}
+
+fn has_rested(ctx: &DecisionContext, own: &State, ms: u64) -> bool {
+    own.changed_ms.is_none_or(|at| ctx.sample.at_ms >= at + ms)
+}
+
+/// Counts a micro-batch. Nothing tells when memory is short, so caches are released at intervals.
+fn release_is_due(ctx: &DecisionContext, own: &mut State) -> bool {
+    let interval = match ctx.kind.phase {
+        Phase::Train => ctx.policy.unreadable_train_release,
+        Phase::Evaluate => ctx.policy.unreadable_evaluate_release,
     };
-    state.pieces_since_release += 1;
-    state.pieces_since_release > every
+    own.since_release += 1;
+    own.since_release > interval
 }

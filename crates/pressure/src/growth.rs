@@ -1,166 +1,264 @@
-//! Growth: fast while everything is new, later only after calm, never above the knee. Knows nothing of shrinking by need.
+//! Rules: start small, grow fast while everything is new, later only after calm, and never beyond the throughput
+//! plateau. Knows nothing of shrinking by need.
 
-use crate::sample::{Component, Level};
-use crate::sizing::{Ceiling, PROBE, TRIES, at_most, ceiling, knee, largest_within};
-use crate::state::{State, Track};
-use crate::turn::{Turn, Verdict};
+use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
+use crate::policy::{
+    GAIN_MIN_MICRO_BATCHES, PROBE, Policy, SPEED_MIN_MICRO_BATCHES, WORTHWHILE_GROWTH,
+};
+use crate::sample::Component;
+use crate::sizing::{GrowthLimit, Speed, Track, growth_limit, largest_up_to};
+use format::format_bytes;
 
-/// A growth that is not the whole growth must at least be so many times.
-const WORTHWHILE: u32 = 4;
-/// Why a size above the knee is not kept.
+/// The reason at the throughput plateau.
 const NO_FASTER: &str = "a larger micro-batch is no faster here";
 
-impl Turn<'_> {
-    /// Growth, the knee, or no change.
-    pub(crate) fn grow(&self, state: &mut State) -> Verdict {
-        let (policy, now) = (self.policy, self.ask.sample.at_ms);
-        let track = state.track_mut(self.ask.kind).clone();
-        let (most, why) = ceiling(policy, self.model, self.ask.kind, &track, now);
-        let fits = largest_within(self.model, self.ask.kind, &track, self.growth_bytes());
-        let up = fits.min(most);
-        if up <= track.size {
-            self.settle(state);
-            let memory_speaks = fits <= track.size && track.size < track.batch;
-            if !memory_speaks && let Some(longer) = self.lengthen(state, &track) {
-                return longer;
-            }
-            return match why {
-                Ceiling::Knee if most < track.size => self.lower_to_knee(state, &track),
-                _ if track.size >= track.batch => hold(&track, "the whole batch is one piece"),
-                Ceiling::Knee if fits > most => hold(&track, NO_FASTER),
-                Ceiling::Refused if fits > most => {
-                    hold(&track, "a larger one was refused a short while ago")
-                }
-                _ => hold(&track, "a larger one would not fit"),
-            };
-        }
-        // Only where a whole piece of the new size is left: a change is told with the size it has. For a size that
-        // is far too small the end of the batch is not waited for.
-        let now_possible = up.min(at_most(track.batch, self.remaining));
-        let worthwhile = now_possible == up || now_possible / WORTHWHILE >= track.size;
-        if !worthwhile || !state.may_change(policy, now) {
-            return hold(&track, "memory is free");
-        }
-        let up = now_possible;
-        if track.starting {
-            return self.grow_at_start(state, &track, up);
-        }
-        self.grow_after_calm(state, &track, up)
+/// What growth remembers of earlier changes of size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    grown_ms: Option<u64>,
+    shrunk_ms: Option<u64>,
+    /// Calm required before growing, in milliseconds; 0 means the policy's.
+    calm_needed_ms: u64,
+}
+
+impl State {
+    /// When the size last changed.
+    pub(crate) fn resized_ms(&self) -> Option<u64> {
+        self.grown_ms.max(self.shrunk_ms)
     }
 
-    /// The slow start waits for measurements only.
-    fn grow_at_start(&self, state: &mut State, track: &Track, up: u32) -> Verdict {
-        let tried = track
-            .speeds
-            .iter()
-            .find(|speed| speed.size == track.size)
-            .map_or(0, |speed| speed.pieces);
-        let enough = if track.size <= PROBE { 1 } else { TRIES };
-        let slowed = state.memory_reading.value >= self.policy.slowed_pressure;
-        if track.pieces == 0 || (tried < enough && !slowed) {
-            return hold(track, "measuring what it needs");
+    /// Takes a shrink by need. If it reverts a recent growth, the required calm doubles.
+    pub(crate) fn record_shrink(&mut self, policy: &Policy, now_ms: u64) {
+        let grown_lately = self
+            .grown_ms
+            .is_some_and(|at| now_ms <= at + policy.revert_window_ms);
+        if grown_lately && self.shrunk_ms <= self.grown_ms {
+            let doubled = 2 * self.calm_needed_ms.max(policy.grow_after_ms);
+            self.calm_needed_ms = doubled.min(policy.max_grow_after_ms);
         }
-        let reason = match self.model.is_ready(self.ask.kind) {
-            true => "there is room for it",
-            false => "to measure what each sample needs",
-        };
-        self.rise(state, up, reason.into())
+        self.shrunk_ms = Some(now_ms);
     }
 
-    /// Later, memory must have been free for a while.
-    fn grow_after_calm(&self, state: &mut State, track: &Track, up: u32) -> Verdict {
-        let now = self.ask.sample.at_ms;
-        let normal = state.memory_reading.level() == Level::Normal;
-        let rested = state
-            .last_up_ms
-            .is_none_or(|at| now >= at + self.policy.grow_apart_ms);
-        let gain = gain(track, up);
-        // A longer calm was asked for after growth that was undone; once it has been quiet for long, that is over.
-        let quiet = |at: u64| now > at + self.policy.quiet_ms;
-        if state.last_down_ms.is_none_or(quiet) {
-            state.calm_needed_ms = 0;
-        }
-        let worth_ms = gain.map_or(u64::MAX, |gain| {
-            (self.policy.change_cost_ms as f64 / gain.max(1e-3)) as u64
-        });
-        let needed_ms = state
-            .calm_needed_ms
-            .max(self.policy.grow_after_ms)
-            .min(worth_ms.max(self.policy.grow_least_ms));
-        let since = &mut state.track_mut(self.ask.kind).calm_since_ms;
-        let calm_ms = if normal {
-            now.saturating_sub(*since.get_or_insert(now))
-        } else {
-            0
-        };
-        if calm_ms < needed_ms || !rested {
-            return hold(track, "waiting for memory to stay free");
-        }
-        self.rise(
-            state,
-            up,
-            format!("memory has been free for {} s", calm_ms / 1_000),
-        )
-    }
-
-    fn rise(&self, state: &mut State, size: u32, reason: String) -> Verdict {
-        let now = self.ask.sample.at_ms;
-        state.last_up_ms = Some(now);
-        Verdict {
+    fn grow(&mut self, now_ms: u64, size: u32, reason: String) -> RuleOutcome {
+        self.grown_ms = Some(now_ms);
+        RuleOutcome {
             voluntary: true,
-            ..Verdict::run(size, Component::Headroom, reason)
-        }
-    }
-
-    /// There is nothing to grow to: the calm is over, and so is the slow start once the model can say so.
-    fn settle(&self, state: &mut State) {
-        let ready = self.model.is_ready(self.ask.kind);
-        let track = state.track_mut(self.ask.kind);
-        track.calm_since_ms = None;
-        track.starting &= !ready && track.size < track.batch;
-    }
-
-    /// A size above the knee costs memory for nothing. A third of the tolerance, so that noise does not go back and forth.
-    fn lower_to_knee(&self, state: &mut State, track: &Track) -> Verdict {
-        let now = self.ask.sample.at_ms;
-        let clear =
-            knee(track, self.policy.knee_fraction / 3.0).map(|knee| at_most(track.batch, knee));
-        let rested = [state.last_up_ms, state.last_down_ms]
-            .into_iter()
-            .flatten()
-            .all(|at| now >= at + self.policy.quiet_ms);
-        match clear {
-            Some(knee)
-                if knee < track.size
-                    && knee < self.remaining
-                    && rested
-                    && state.may_change(self.policy, now) =>
-            {
-                state.last_up_ms = Some(now);
-                Verdict {
-                    voluntary: true,
-                    release: true,
-                    ..Verdict::run(knee, Component::Speed, NO_FASTER)
-                }
-            }
-            _ => hold(track, NO_FASTER),
+            ..RuleOutcome::run(size, Component::Headroom, reason)
         }
     }
 }
 
-/// By how much `up` is faster than the present size, as far as sizes near both were measured.
-fn gain(track: &Track, up: u32) -> Option<f64> {
+/// The size that growth aims at.
+pub(crate) struct Target {
+    /// The largest size that fits into memory.
+    fits: u32,
+    /// The largest size that anything else allows, and what limits it.
+    most: u32,
+    limit: GrowthLimit,
+}
+
+impl Target {
+    pub(crate) fn new(ctx: &DecisionContext, track: &Track) -> Self {
+        let (most, limit) = growth_limit(ctx.policy, ctx.model, ctx.kind, track, ctx.sample.at_ms);
+        let fits = ctx.largest_within(track, ctx.growth_bytes());
+        Self { fits, most, limit }
+    }
+
+    fn size(&self) -> u32 {
+        self.fits.min(self.most)
+    }
+
+    pub(crate) fn is_larger(&self, track: &Track) -> bool {
+        self.size() > track.size
+    }
+
+    /// Whether memory keeps the micro-batch below the whole batch.
+    pub(crate) fn memory_limits(&self, track: &Track) -> bool {
+        self.fits <= track.size && track.size < track.batch
+    }
+}
+
+/// The first micro-batch of a kind: one sample, or as much as a trained model allows.
+pub(crate) fn start(ctx: &DecisionContext, track: &Track) -> Option<RuleOutcome> {
+    if track.size > 0 {
+        return None;
+    }
+    if !ctx.model.is_ready(ctx.kind) {
+        let reason = "one sample first, to measure what it needs";
+        return Some(RuleOutcome::run(1, Component::Headroom, reason));
+    }
+    let (most, available) = if track.earlier_size == 0 {
+        let now_ms = ctx.sample.at_ms;
+        let (most, _) = growth_limit(ctx.policy, ctx.model, ctx.kind, track, now_ms);
+        (most, ctx.growth_bytes())
+    } else {
+        // A size that ran before needs no extra room to grow into.
+        let most = largest_up_to(track.batch, track.earlier_size);
+        (most, ctx.budget.bytes)
+    };
+    let size = ctx.largest_within(track, available).clamp(1, most.max(1));
+    let as_before = if size == track.earlier_size {
+        "as before, "
+    } else {
+        ""
+    };
+    let free = format_bytes(ctx.sample.available_bytes);
+    let reason = format!("{as_before}{free} are free");
+    Some(RuleOutcome::run(size, Component::Headroom, reason))
+}
+
+/// If there is nothing to grow to, the calm ends, and so does the slow start once the model is ready.
+pub(crate) fn settle(ctx: &DecisionContext, track: &mut Track, target: &Target) {
+    if target.is_larger(track) {
+        return;
+    }
+    let ready = ctx.model.is_ready(ctx.kind);
+    track.calm_since_ms = None;
+    track.starting &= !ready && track.size < track.batch;
+}
+
+/// Grows to the target: fast during the slow start, later only after calm.
+pub(crate) fn grow(
+    ctx: &DecisionContext,
+    own: &mut State,
+    track: &mut Track,
+    target: &Target,
+    changes: &VoluntaryChanges,
+) -> Option<RuleOutcome> {
+    if !target.is_larger(track) {
+        return None;
+    }
+    // Grow only if a whole micro-batch of the new size is left, since a change is reported with its size. A size that is
+    // far too small does not wait for the end of the batch.
+    let size = target.size().min(largest_up_to(track.batch, ctx.remaining));
+    let worthwhile = size == target.size() || size / WORTHWHILE_GROWTH >= track.size;
+    if !worthwhile || !changes.are_allowed(ctx.policy, ctx.sample.at_ms) {
+        return Some(hold(track, "memory is free"));
+    }
+    Some(if track.starting {
+        grow_at_start(ctx, own, track, size)
+    } else {
+        grow_after_calm(ctx, own, track, size)
+    })
+}
+
+/// The slow start waits only for measurements.
+fn grow_at_start(ctx: &DecisionContext, own: &mut State, track: &Track, size: u32) -> RuleOutcome {
+    let tried = track.speeds.iter().find(|speed| speed.size == track.size);
+    let tried = tried.map_or(0, |speed| speed.micro_batches);
+    let enough = if track.size <= PROBE {
+        1
+    } else {
+        SPEED_MIN_MICRO_BATCHES
+    };
+    let slowed = ctx.pressure.value >= ctx.policy.slowed_pressure;
+    if track.micro_batches == 0 || (tried < enough && !slowed) {
+        return hold(track, "measuring what it needs");
+    }
+    let reason = if ctx.model.is_ready(ctx.kind) {
+        "there is memory for it"
+    } else {
+        "to measure what each sample needs"
+    };
+    own.grow(ctx.sample.at_ms, size, reason.into())
+}
+
+/// After the slow start, memory must have been free for a while.
+fn grow_after_calm(
+    ctx: &DecisionContext,
+    own: &mut State,
+    track: &mut Track,
+    size: u32,
+) -> RuleOutcome {
+    let (policy, now_ms) = (ctx.policy, ctx.sample.at_ms);
+    // The longer calm after a reverted growth ends once it has been quiet for long.
+    if own.shrunk_ms.is_none_or(|at| now_ms > at + policy.quiet_ms) {
+        own.calm_needed_ms = 0;
+    }
+    let worth_ms = gain(track, size).map_or(u64::MAX, |gain| {
+        (policy.change_cost_ms as f64 / gain.max(1e-3)) as u64
+    });
+    let needed_ms = own
+        .calm_needed_ms
+        .max(policy.grow_after_ms)
+        .min(worth_ms.max(policy.min_grow_after_ms));
+    let calm_ms = if ctx.is_calm() {
+        now_ms.saturating_sub(*track.calm_since_ms.get_or_insert(now_ms))
+    } else {
+        0
+    };
+    let rested = own
+        .grown_ms
+        .is_none_or(|at| now_ms >= at + policy.grow_interval_ms);
+    if calm_ms < needed_ms || !rested {
+        return hold(track, "waiting for memory to stay free");
+    }
+    let seconds = calm_ms / 1_000;
+    own.grow(
+        now_ms,
+        size,
+        format!("memory has been free for {seconds} s"),
+    )
+}
+
+/// Lowers a size beyond the plateau, since it costs memory for nothing. Uses a third of the tolerance, so that noise does
+/// not move the size back and forth.
+pub(crate) fn lower_to_plateau(
+    ctx: &DecisionContext,
+    own: &mut State,
+    track: &Track,
+    target: &Target,
+    changes: &VoluntaryChanges,
+) -> Option<RuleOutcome> {
+    if target.limit != GrowthLimit::Plateau || target.most >= track.size {
+        return None;
+    }
+    let (policy, now_ms) = (ctx.policy, ctx.sample.at_ms);
+    let plateau = track.plateau(policy.plateau_fraction / 3.0);
+    let plateau = plateau.map(|size| largest_up_to(track.batch, size));
+    let rested = own
+        .resized_ms()
+        .is_none_or(|at| now_ms >= at + policy.quiet_ms);
+    let is_due = |size: &u32| *size < track.size && *size < ctx.remaining;
+    let Some(size) = plateau.filter(is_due) else {
+        return Some(hold(track, NO_FASTER));
+    };
+    if !rested || !changes.are_allowed(policy, now_ms) {
+        return Some(hold(track, NO_FASTER));
+    }
+    own.grown_ms = Some(now_ms);
+    Some(RuleOutcome {
+        voluntary: true,
+        release_caches: true,
+        ..RuleOutcome::run(size, Component::Speed, NO_FASTER)
+    })
+}
+
+/// Keeps the size, and says what limits it.
+pub(crate) fn stay(track: &Track, target: &Target) -> RuleOutcome {
+    let limited_by_memory = target.fits <= target.most;
+    let reason = match target.limit {
+        _ if track.size >= track.batch => "the whole batch is one micro-batch",
+        GrowthLimit::Plateau if !limited_by_memory => NO_FASTER,
+        GrowthLimit::Refused if !limited_by_memory => "a larger one was refused a short while ago",
+        _ => "a larger one would not fit",
+    };
+    hold(track, reason)
+}
+
+/// The relative gain in speed from growing to `size`, if sizes near both were measured.
+fn gain(track: &Track, size: u32) -> Option<f64> {
     let near = |size: u32| {
-        let tried = track.speeds.iter().filter(|speed| speed.pieces >= 2);
-        tried
-            .min_by_key(|speed| speed.size.abs_diff(size))
+        let speeds = track.speeds.iter();
+        let known = speeds.filter(|speed| speed.micro_batches >= GAIN_MIN_MICRO_BATCHES);
+        known
+            .min_by_key(|speed: &&Speed| speed.size.abs_diff(size))
             .filter(|speed| speed.size.abs_diff(size) <= size / 4)
     };
-    let (now, then) = (near(track.size)?, near(up)?);
+    let (now, then) = (near(track.size)?, near(size)?);
     Some(now.ms_per_cost / then.ms_per_cost - 1.0)
 }
 
-/// No change.
-fn hold(track: &Track, reason: &str) -> Verdict {
-    Verdict::run(track.size, Component::Headroom, reason)
+fn hold(track: &Track, reason: &str) -> RuleOutcome {
+    RuleOutcome::run(track.size, Component::Headroom, reason)
 }

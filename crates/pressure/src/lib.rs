@@ -1,58 +1,118 @@
-//! Sense memory pressure and decide the micro-batch. Pure below `source` and `monitor`: time and readings come in as
-//! values. Refuses to know what a tensor, a model or a file of samples is.
+//! Sense memory pressure and decide the micro-batch. Pure except for [`source`] and [`Monitor`]: time and readings are
+//! values. Knows no tensor, no model and no file of samples.
+//!
+//! The training loop reads a sample, asks before every micro-batch, and reports the result:
+//!
+//! ```
+//! use pressure::{
+//!     Action, Ask, ControllerState, MemoryModel, MemorySample, MicroBatchKind, MicroBatchRecord,
+//!     Outcome, Policy, SampleCost, decide, observe,
+//! };
+//!
+//! let policy = Policy::default();
+//! let (mut state, mut model) = (ControllerState::default(), MemoryModel::default());
+//! let kind = MicroBatchKind::default();
+//! let mut sizes = Vec::new();
+//! for i in 0..4 {
+//!     // A machine of 16 GB with 8 GB available; Ebb uses 2 GB.
+//!     let sample = MemorySample {
+//!         at_ms: 500 * i,
+//!         total_bytes: 16 << 30,
+//!         available_bytes: 8 << 30,
+//!         own_bytes: 2 << 30,
+//!         ..MemorySample::default()
+//!     };
+//!     let remaining = &[SampleCost(1); 32];
+//!     let ask = Ask { sample, remaining, kind, spare_bytes: 0 };
+//!     let (next, decision) = decide(&policy, state, &ask, &model);
+//!     assert_eq!(decision.action, Action::Run);
+//!     sizes.push(decision.micro_batch);
+//!     // The micro-batch ran: 2 GB of state and 0.25 GB per sample.
+//!     let record = MicroBatchRecord {
+//!         at_ms: 500 * i + 100,
+//!         kind,
+//!         micro_batch: decision.micro_batch,
+//!         cost: u64::from(decision.micro_batch),
+//!         peak_bytes: (2 << 30) + u64::from(decision.micro_batch) * (256 << 20),
+//!         ms: 50.0,
+//!         outcome: Outcome::Ok,
+//!     };
+//!     (state, model) = observe(&policy, next, model, &record);
+//! }
+//! // One sample, then two, to measure what each needs; then as many as are useful and fit.
+//! assert_eq!(sizes, [1, 2, 8, 8]);
+//! ```
 
-mod budget;
-mod controller;
-mod cost;
-mod decision;
-mod drill;
+// Values.
 mod error;
-mod fallback;
-mod growth;
-mod keeping;
-mod ladder;
-mod learnt;
-mod lines;
-mod memory_model;
-mod monitor;
-mod policy;
-mod prefetch;
-mod rungs;
 mod sample;
-mod signal;
-mod sizing;
-pub mod source;
-mod state;
-mod stopping;
-mod suggest;
-mod turn;
-mod waiting;
-mod wake_up;
-mod words;
+mod policy;
+mod decision;
+mod describe;
 
-pub use budget::{Budget, budget_bytes};
-pub use controller::{decide, notice, observe, should_cancel};
-pub use cost::thread_cpu_ms;
+// What is known: pressure, other apps, budget, the need and speed of micro-batches.
+mod signal;
+mod other_apps;
+mod budget;
+mod memory_model;
+mod sizing;
+mod shortage;
+
+// The rules, in the order in which `controller` applies them.
+mod context;
+mod stop;
+mod recovery;
+mod wait;
+mod caches;
+mod growth;
+mod prefetch;
+mod shrink;
+mod fallback;
+mod checkpoint_policy;
+
+// The controller.
+mod state;
+mod answer;
+mod controller;
+mod persisted;
+mod jsonl;
+
+// Advice without a run.
+mod recovery_options;
+mod suggest;
+mod stress_test;
+
+// Reading the machine.
+pub mod source;
+mod cpu_time;
+mod wake_up;
+mod monitor;
+
+pub use budget::Budget;
+pub use controller::{budget_bytes, decide, observe, record_sample, should_cancel};
+pub use cpu_time::thread_cpu_ms;
 pub use decision::{
-    Action, Ask, Change, Decision, Moments, Outcome, Phase, Piece, PieceKind, Prefetch, SampleCost,
+    Action, Ask, Change, Decision, MicroBatchKind, MicroBatchRecord, Moments, Outcome, Phase,
+    Prefetch, SampleCost,
 };
-pub use drill::{drill_bytes, drill_is_full, drill_is_over};
+pub use describe::describe_decision;
 pub use error::PressureError;
-pub use ladder::{
-    LADDER, Recovery, Rung, Stuck, first_help, offered, suggest_recovery, what_would_help,
-};
-pub use learnt::Learnt;
-pub use lines::LinePilot;
+pub use jsonl::JsonlController;
 pub use memory_model::{Allocator, MemoryModel};
 pub use monitor::Monitor;
-pub use policy::Policy;
-pub use rungs::Reserve;
+pub use persisted::PersistedState;
+pub use policy::{Policy, RECOMPUTE_TIME_FRACTION};
+pub use recovery::RecoveryReserve;
+pub use recovery_options::{
+    RECOVERY_STEPS, RecoveryOption, RecoveryStep, Shortage, cheapest_setting,
+    options_needing_consent, settings_that_help, suggest_recovery,
+};
 pub use sample::{Component, Level, MemorySample, Thermal};
 pub use signal::{LevelTracker, Reading, pressure};
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
-pub use state::State;
+pub use state::ControllerState;
+pub use stress_test::{stress_test_bytes, stress_test_is_full, stress_test_is_over};
 pub use suggest::{
-    DataNeed, DeviceRoom, DoesNotFit, Form, ModelNeed, Peak, Processes, SuggestedConfig,
+    DataNeed, DeviceLimits, DoesNotFit, ModelNeed, ModelVariant, Peak, Processes, SuggestedConfig,
     sensible_sizes, suggest_config,
 };
-pub use words::sentence;

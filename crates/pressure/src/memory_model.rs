@@ -1,67 +1,64 @@
-//! What a piece will need, learnt from what pieces needed: peak = a + b·φ(cost), where φ is the allocator's rounding.
-//! On the CPU and on unified memory a peak is the whole footprint of the process. Knows no budget and no time.
+//! The memory that a micro-batch will need, learned from earlier ones: peak = a + b·φ(cost), where φ is the allocator's
+//! rounding. On the CPU and on unified memory a peak is the whole footprint of the process. Knows no budget and no time.
+//!
+//! Kinds share what they have in common: the training state is the same for all, and more checkpointed blocks never need more
+//! memory.
 
-mod kin;
 mod line;
-mod stair;
+mod size_classes;
 
-use crate::decision::{Outcome, Piece, PieceKind};
+use crate::decision::{MicroBatchKind, MicroBatchRecord, Outcome};
+use crate::policy::{
+    MIN_BOUND_MARGIN, OBSERVED_DECAY, RESIDUAL_DECAY, RESIDUAL_MARGIN, SAME_SIZE_FRACTION,
+    SAME_SIZE_SAMPLES,
+};
 use line::Line;
 use serde::{Deserialize, Serialize};
-use stair::Stair;
+use size_classes::SizeClasses;
 
-/// The upper bound is at least this share above the estimate.
-const LEAST_MARGIN: f64 = 0.02;
-/// And this many times the largest recent underestimate.
-const RESIDUAL_MARGIN: f64 = 1.5;
-/// What is left of the largest underestimate after another piece.
-const RESIDUAL_DECAY: f64 = 0.98;
-/// What is left of a peak that was seen, after another piece.
-const SEEN_DECAY: f64 = 0.999;
-/// Where an allocator rounds, peaks this close in size are remembered as one: share of the size.
-const SAME_CLASS: f64 = 0.02;
-
-/// How the device's allocator rounds.
+/// How the device's allocator rounds sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Allocator {
-    /// Sizes are taken as they are (CPU, CUDA).
+    /// Sizes are not rounded (CPU, CUDA).
     #[default]
     Exact,
-    /// Buffers are rounded up to powers of two (candle's Metal pool), but for an unknown share in classes so fine that they are none
-    /// (the outputs of kernels): peaks are a staircase that may lean.
+    /// Buffers are rounded up to powers of two (candle's Metal pool), except for an unknown fraction in classes so fine
+    /// that they count as exact (the outputs of kernels). Peaks are a staircase whose treads may slope.
     PowerOfTwo,
 }
 
-/// Peaks of pieces, learnt apart for each kind.
+/// Peaks of micro-batches, learned separately for each kind.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MemoryModel {
     allocator: Allocator,
-    fits: Vec<(PieceKind, Fit)>,
+    fits: Vec<(MicroBatchKind, Fit)>,
 }
 
-/// What is known of one kind. Recursive least squares in samples and bytes.
+/// What is known of one kind, in samples and bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Fit {
-    /// Cost of one sample of the first piece: the unit of the horizontal axis.
+    /// Cost of one sample of the first micro-batch: the unit of the horizontal axis.
     unit_cost: f64,
-    /// Peak over samples, as an exact allocator has it.
+    /// Peak over samples, for an exact allocator.
     line: Line,
-    /// The same over rounded samples, for an allocator that rounds; else empty.
-    #[serde(default)]
-    stairs: Vec<Stair>,
-    /// Largest recent underestimate: bytes, or where an allocator rounds a share of the estimate.
+    /// Peak over rounded samples, one candidate per position of the class edges; empty for an exact allocator.
+    #[serde(default, alias = "stairs")]
+    size_classes: Vec<SizeClasses>,
+    /// Largest recent underestimate: in bytes, or as a fraction of the estimate if the allocator rounds.
     residual: f64,
     /// `(samples, highest peak in bytes)`, by size.
-    seen: Vec<(f64, f64)>,
-    /// Confirmed pieces with a measured peak.
-    pieces: u32,
+    #[serde(alias = "seen")]
+    observed: Vec<(f64, f64)>,
+    /// Number of confirmed micro-batches with a measured peak.
+    #[serde(alias = "pieces")]
+    micro_batches: u32,
     /// The largest confirmed micro-batch.
     largest: u32,
 }
 
 impl MemoryModel {
-    /// A model that has seen nothing.
+    /// A model without any measurement.
     pub fn new(allocator: Allocator) -> Self {
         Self {
             allocator,
@@ -69,78 +66,128 @@ impl MemoryModel {
         }
     }
 
-    /// Learns from a piece. Without a measured peak there is nothing to learn; a cancelled or refused piece says only that
-    /// at least so much is needed.
-    pub fn learn(&mut self, piece: &Piece) {
-        if piece.peak_bytes == 0 || piece.cost == 0 || piece.micro_batch == 0 {
+    /// Learns from a micro-batch with a measured peak. A cancelled or refused one only gives a lower bound on its need.
+    pub fn learn(&mut self, record: &MicroBatchRecord) {
+        if record.peak_bytes == 0 || record.cost == 0 || record.micro_batch == 0 {
             return;
         }
         let index = self
             .fits
             .iter()
-            .position(|(kind, _)| *kind == piece.kind)
-            .unwrap_or_else(|| self.begin(piece));
+            .position(|(kind, _)| *kind == record.kind)
+            .unwrap_or_else(|| self.add_kind(record));
         let fit = &mut self.fits[index].1;
-        let samples = piece.cost as f64 / fit.unit_cost;
-        fit.see(samples, piece.peak_bytes as f64);
-        if piece.outcome == Outcome::Ok {
-            fit.learn(samples, piece.peak_bytes as f64);
-            fit.pieces += 1;
-            fit.largest = fit.largest.max(piece.micro_batch);
+        let samples = record.cost as f64 / fit.unit_cost;
+        fit.observe(samples, record.peak_bytes as f64);
+        if record.outcome == Outcome::Ok {
+            fit.learn(samples, record.peak_bytes as f64);
+            fit.micro_batches += 1;
+            fit.largest = fit.largest.max(record.micro_batch);
         }
     }
 
-    /// Upper bound of the footprint that a piece of this cost reaches, in bytes; never below a peak already seen at a smaller
-    /// cost. `None` where nothing is known: before two sizes were measured, only what is no larger than a measured one.
-    pub fn upper_bytes(&self, kind: PieceKind, cost: u64) -> Option<u64> {
+    /// Upper bound of the footprint that a micro-batch of this cost reaches, in bytes; never below a peak observed at a
+    /// smaller cost. `None` if it is unknown: before two sizes were measured, only costs up to a measured one are known.
+    pub fn upper_bytes(&self, kind: MicroBatchKind, cost: u64) -> Option<u64> {
         let fit = self.fit(kind)?;
         let samples = cost as f64 / fit.unit_cost;
-        let seen = fit
-            .seen
-            .iter()
-            .filter(|(at, _)| *at <= samples)
-            .map(|(_, peak)| *peak);
-        let seen = seen.fold(0.0, f64::max);
+        let smaller = fit.observed.iter().filter(|(at, _)| *at <= samples);
+        let observed = smaller.map(|(_, peak)| *peak).fold(0.0, f64::max);
         let upper = if fit.knows_slope() {
             let estimate = fit.estimate(samples);
-            estimate + (LEAST_MARGIN * estimate).max(RESIDUAL_MARGIN * fit.residual_bytes(estimate))
+            estimate
+                + (MIN_BOUND_MARGIN * estimate).max(RESIDUAL_MARGIN * fit.residual_bytes(estimate))
         } else {
-            let larger = fit
-                .seen
-                .iter()
-                .filter(|(at, _)| *at >= samples)
-                .map(|(_, peak)| *peak);
-            (1.0 + LEAST_MARGIN) * larger.reduce(f64::min)?
+            let larger = fit.observed.iter().filter(|(at, _)| *at >= samples);
+            let least = larger.map(|(_, peak)| *peak).reduce(f64::min)?;
+            (1.0 + MIN_BOUND_MARGIN) * least
         };
-        Some(upper.max(seen) as u64)
+        Some(upper.max(observed) as u64)
     }
 
-    /// How far the prediction for this piece was off, as a share of its measured peak: +0.04 is 4 % too high. Ask before
-    /// `learn` takes the piece in. `None` where nothing was predicted or measured, or the piece did not end well.
-    pub fn error_fraction(&self, piece: &Piece) -> Option<f64> {
-        let whole = piece.outcome == Outcome::Ok && piece.peak_bytes > 0;
-        let predicted = self.upper_bytes(piece.kind, piece.cost).filter(|_| whole)?;
-        Some(predicted as f64 / piece.peak_bytes as f64 - 1.0)
+    /// Error of the prediction for this micro-batch, as a fraction of its measured peak: +0.04 is 4 % too high. Call it
+    /// before `learn`. `None` if nothing was predicted or measured, or if the micro-batch failed.
+    pub fn error_fraction(&self, record: &MicroBatchRecord) -> Option<f64> {
+        if record.outcome != Outcome::Ok || record.peak_bytes == 0 {
+            return None;
+        }
+        let predicted = self.upper_bytes(record.kind, record.cost)?;
+        Some(predicted as f64 / record.peak_bytes as f64 - 1.0)
     }
 
-    /// Footprint that stays when no piece is at work, in bytes: weights, gradients, optimizer state and the program.
-    pub fn state_bytes(&self, kind: PieceKind) -> Option<u64> {
+    /// Footprint between micro-batches, in bytes: weights, gradients, optimizer state and the program. `None` before two
+    /// sizes were measured.
+    pub fn state_bytes(&self, kind: MicroBatchKind) -> Option<u64> {
         let fit = self.fit(kind).filter(|fit| fit.knows_slope())?;
         Some(fit.state_bytes() as u64)
     }
 
-    /// Two sizes of this kind were measured: the model can answer for sizes that it has not seen.
-    pub fn is_ready(&self, kind: PieceKind) -> bool {
+    /// Whether two sizes of this kind were measured, so that the model can answer for others.
+    pub fn is_ready(&self, kind: MicroBatchKind) -> bool {
         self.fit(kind).is_some_and(Fit::knows_slope)
     }
 
     /// The largest micro-batch of this kind that was measured; 0 before the first.
-    pub fn largest(&self, kind: PieceKind) -> u32 {
+    pub fn largest(&self, kind: MicroBatchKind) -> u32 {
         self.fit(kind).map_or(0, |fit| fit.largest)
     }
 
-    fn fit(&self, kind: PieceKind) -> Option<&Fit> {
+    fn fit(&self, kind: MicroBatchKind) -> Option<&Fit> {
         self.nearest(kind).map(|(_, fit)| fit)
+    }
+
+    /// The kind whose measurements are used for `kind`: itself once measured, otherwise the measured one with the most
+    /// checkpointed blocks up to its own, whose peaks are an upper bound.
+    pub(crate) fn nearest_measured(&self, kind: MicroBatchKind) -> Option<MicroBatchKind> {
+        self.nearest(kind).map(|(kind, _)| kind)
+    }
+
+    fn nearest(&self, kind: MicroBatchKind) -> Option<(MicroBatchKind, &Fit)> {
+        let related = self.fits.iter().filter(|(other, fit)| {
+            let same = MicroBatchKind {
+                checkpoint_blocks: kind.checkpoint_blocks,
+                ..*other
+            } == kind;
+            same && other.checkpoint_blocks <= kind.checkpoint_blocks && fit.largest > 0
+        });
+        let nearest = related.max_by_key(|(other, _)| other.checkpoint_blocks)?;
+        Some((nearest.0, &nearest.1))
+    }
+
+    /// Adds the kind of this record and returns its index. If the state is known from another kind, one micro-batch is
+    /// enough to learn what a sample needs.
+    fn add_kind(&mut self, record: &MicroBatchRecord) -> usize {
+        let unit_cost = record.cost as f64 / f64::from(record.micro_batch);
+        let mut fit = Fit::new(self.allocator, unit_cost);
+        if let Some(state) = self.state_bytes(record.kind) {
+            fit.observe(0.0, state as f64);
+            fit.learn(0.0, state as f64);
+            fit.micro_batches = 1;
+        }
+        self.fits.push((record.kind, fit));
+        self.fits.len() - 1
+    }
+
+    /// The training state is smaller by `bytes`, and so is every peak.
+    pub fn state_shrank(&mut self, bytes: u64) {
+        self.move_state(-(bytes as f64));
+    }
+
+    /// The training state is larger by `bytes`, and so is every peak.
+    pub fn state_grew(&mut self, bytes: u64) {
+        self.move_state(bytes as f64);
+    }
+
+    fn move_state(&mut self, bytes: f64) {
+        for (_, fit) in &mut self.fits {
+            fit.line.state_bytes = (fit.line.state_bytes + bytes).max(0.0);
+            for candidate in &mut fit.size_classes {
+                candidate.move_state(bytes);
+            }
+            for (_, peak) in &mut fit.observed {
+                *peak = (*peak + bytes).max(0.0);
+            }
+        }
     }
 }
 
@@ -149,75 +196,73 @@ impl Fit {
         Self {
             unit_cost,
             line: Line::default(),
-            stairs: match allocator {
+            size_classes: match allocator {
                 Allocator::Exact => Vec::new(),
-                Allocator::PowerOfTwo => Stair::all(),
+                Allocator::PowerOfTwo => SizeClasses::candidates(),
             },
             residual: 0.0,
-            seen: Vec::new(),
-            pieces: 0,
+            observed: Vec::new(),
+            micro_batches: 0,
             largest: 0,
         }
     }
 
     fn knows_slope(&self) -> bool {
-        self.pieces >= 2 && self.seen.len() >= 2
+        self.micro_batches >= 2 && self.observed.len() >= 2
     }
 
     fn state_bytes(&self) -> f64 {
-        stair::state_bytes(&self.stairs).unwrap_or(self.line.state_bytes)
+        size_classes::state_bytes(&self.size_classes).unwrap_or(self.line.state_bytes)
     }
 
-    /// Bytes at `samples`; where the edges of the allocator's classes are not known yet, the most that is possible.
+    /// Bytes at `samples`; the most that is possible while the class edges are not known yet.
     fn estimate(&self, samples: f64) -> f64 {
-        stair::estimate(&self.stairs, samples).unwrap_or_else(|| self.line.estimate(samples))
+        size_classes::estimate(&self.size_classes, samples)
+            .unwrap_or_else(|| self.line.estimate(samples))
     }
 
-    /// What is off in bytes is so at every size where another process holds more; between two classes of an allocator that rounds,
-    /// what is off at a large piece is less at a small one.
-    fn unit_of_residual(&self, estimate: f64) -> f64 {
-        match self.stairs.is_empty() {
-            true => 1.0,
-            false => estimate.max(1.0),
+    /// The unit of `residual`. With an exact allocator an error is caused by a larger state, so it is the same number of
+    /// bytes at every size; between two size classes it is smaller at a smaller size.
+    fn residual_unit(&self, estimate: f64) -> f64 {
+        if self.size_classes.is_empty() {
+            1.0
+        } else {
+            estimate.max(1.0)
         }
     }
 
     fn residual_bytes(&self, estimate: f64) -> f64 {
-        self.residual * self.unit_of_residual(estimate)
+        self.residual * self.residual_unit(estimate)
     }
 
-    fn see(&mut self, samples: f64, peak: f64) {
-        for (_, seen) in &mut self.seen {
-            *seen *= SEEN_DECAY;
+    fn observe(&mut self, samples: f64, peak: f64) {
+        for (_, observed) in &mut self.observed {
+            *observed *= OBSERVED_DECAY;
         }
-        let near = match self.stairs.is_empty() {
-            true => 0.5,
-            false => SAME_CLASS * samples,
+        let near = if self.size_classes.is_empty() {
+            SAME_SIZE_SAMPLES
+        } else {
+            SAME_SIZE_FRACTION * samples
         };
-        match self
-            .seen
-            .iter_mut()
-            .find(|(at, _)| (*at - samples).abs() < near)
-        {
-            Some((_, seen)) => *seen = seen.max(peak),
-            None => self.seen.push((samples, peak)),
+        let mut known = self.observed.iter_mut();
+        match known.find(|(at, _)| (*at - samples).abs() < near) {
+            Some((_, observed)) => *observed = observed.max(peak),
+            None => self.observed.push((samples, peak)),
         }
     }
 
     fn learn(&mut self, x: f64, y: f64) {
-        let known = self.knows_slope();
-        if known {
+        if self.knows_slope() {
             let estimate = self.estimate(x);
-            let error = (y - estimate) / self.unit_of_residual(estimate);
+            let error = (y - estimate) / self.residual_unit(estimate);
             self.residual = error.max(self.residual * RESIDUAL_DECAY);
         }
-        self.line.learn(x, y, self.pieces);
-        for stair in &mut self.stairs {
-            stair.learn(x, y);
+        self.line.learn(x, y, self.micro_batches);
+        for candidate in &mut self.size_classes {
+            candidate.learn(x, y);
         }
     }
 }
 
 #[cfg(test)]
-#[path = "memory_model/tests.rs"]
 mod tests;

@@ -1,29 +1,23 @@
-//! One thread that reads the machine ten times a second, so that a decision finds a fresh sample and a running piece can be
-//! cancelled. Decides nothing itself: it asks `should_cancel`. Where the system tells of pressure by itself, that wakes it.
+//! One thread that reads the machine ten times per second, so that a decision finds a fresh sample and a running
+//! micro-batch can be cancelled. Decides nothing itself: it asks `should_cancel`. If the system sends notifications of memory
+//! pressure, they wake the thread.
 
-use crate::controller::{should_cancel, take_in};
-use crate::cost::cpu_ms_of;
+use crate::controller::should_cancel;
+use crate::cpu_time::cpu_ms_of;
 use crate::error::PressureError;
-use crate::policy::Policy;
-use crate::sample::MemorySample;
+use crate::policy::{
+    BUFFERED_SAMPLES, FAST_SAMPLE_INTERVAL, FAST_SAMPLES, Policy, SAMPLE_INTERVAL,
+};
+use crate::sample::{Level, MemorySample};
 use crate::signal::pressure;
 use crate::source::MemorySource;
-use crate::state::State;
+use crate::state::ControllerState;
 use crate::wake_up::WakeUp;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
-
-/// Beat in calm and from pressure .5 on.
-const BEAT: Duration = Duration::from_millis(100);
-const FAST_BEAT: Duration = Duration::from_millis(50);
-const FAST_FROM: f64 = 0.5;
-/// Beats in a row that only glance while all is calm: what turns slowly is read once a second.
-const GLANCES: u32 = 9;
-/// Samples kept for `take_samples`: half a minute at the fast beat.
-const KEPT: usize = 600;
 
 /// Reads a source in the background. Dropping it ends the thread.
 pub struct Monitor {
@@ -35,30 +29,31 @@ pub struct Monitor {
 struct Shared {
     source: Mutex<Box<dyn MemorySource>>,
     readings: Mutex<Readings>,
-    /// The thread, which sleeps between two beats until it is unparked.
+    /// The thread, which sleeps between two readings until it is unparked.
     sleeper: OnceLock<Thread>,
-    /// Somebody woke it for a reading.
+    /// Whether the thread was woken for a reading.
     woken: AtomicBool,
     end: AtomicBool,
     cancel: Arc<AtomicBool>,
     peak_bytes: AtomicU64,
-    ear: Mutex<Option<Ear>>,
+    observer: Mutex<Option<Observer>>,
 }
 
-/// Hears every sample as it is read.
-type Ear = Box<dyn FnMut(&MemorySample) + Send>;
+/// Called with every sample.
+type Observer = Box<dyn FnMut(&MemorySample) + Send>;
 
 #[derive(Default)]
 struct Readings {
     latest: Option<MemorySample>,
+    /// Samples since the last `take_samples`, oldest first.
     untaken: VecDeque<MemorySample>,
-    watched: Option<(Policy, State)>,
+    watched: Option<(Policy, ControllerState)>,
     cancel_reason: Option<String>,
     last_error: Option<String>,
 }
 
 impl Monitor {
-    /// Starts the thread. It sets `cancel` when a watched piece should be cancelled; whoever started the piece clears it.
+    /// Starts the thread. It sets `cancel` when a watched micro-batch should be cancelled; the caller clears it.
     pub fn start(source: Box<dyn MemorySource>, cancel: Arc<AtomicBool>) -> Self {
         let shared = Arc::new(Shared {
             source: Mutex::new(source),
@@ -68,13 +63,13 @@ impl Monitor {
             end: AtomicBool::new(false),
             cancel,
             peak_bytes: AtomicU64::new(0),
-            ear: Mutex::default(),
+            observer: Mutex::default(),
         });
-        let seen = shared.clone();
-        // Without a thread the monitor still answers `sample_now`; only cancelling and the polled peak are lost.
+        let for_thread = shared.clone();
+        // Without a thread `sample_now` still works; only cancelling and the polled peak are lost.
         let thread = std::thread::Builder::new()
             .name("pressure".into())
-            .spawn(move || seen.beat());
+            .spawn(move || for_thread.run());
         match &thread {
             Ok(thread) => drop(shared.sleeper.set(thread.thread().clone())),
             Err(error) => {
@@ -83,9 +78,9 @@ impl Monitor {
                 ));
             }
         }
-        let woken = Arc::downgrade(&shared);
+        let weak = Arc::downgrade(&shared);
         let wake_up = WakeUp::on_pressure(move || {
-            if let Some(shared) = woken.upgrade() {
+            if let Some(shared) = weak.upgrade() {
                 shared.wake();
             }
         });
@@ -96,54 +91,58 @@ impl Monitor {
         }
     }
 
-    /// The thread reads now instead of at its next beat. A stepped source is not sampled on the side.
+    /// Makes the thread read now instead of at its next interval. A stepped source is not sampled.
     pub fn wake(&self) {
         self.shared.wake();
     }
 
-    /// The newest sample, at most a beat old; `None` before the first.
+    /// The newest sample, at most one interval old; `None` before the first.
     pub fn latest(&self) -> Option<MemorySample> {
         locked(&self.shared.readings).latest
     }
 
-    /// A fresh sample, read here and now. For a stepped script this is the next line.
+    /// A fresh sample, read on the calling thread. For a stepped script this is the next line.
+    ///
+    /// # Errors
+    /// The source could not be read.
     pub fn sample_now(&self) -> Result<MemorySample, PressureError> {
         let sample = locked(&self.shared.source).sample()?;
-        self.shared.take_in(sample);
+        self.shared.record(sample);
         Ok(sample)
     }
 
-    /// All samples since the last call, oldest first, at most the newest 600: food for `notice`.
+    /// All samples since the last call, oldest first, at most the newest 600. Pass them to
+    /// [`record_sample`](crate::record_sample).
     pub fn take_samples(&self) -> Vec<MemorySample> {
         locked(&self.shared.readings).untaken.drain(..).collect()
     }
 
-    /// From now on `ear` hears every sample, on the thread that reads it: it must not wait for anything.
-    pub fn listen(&self, ear: impl FnMut(&MemorySample) + Send + 'static) {
-        *locked(&self.shared.ear) = Some(Box::new(ear));
+    /// Calls `observer` with every sample from now on, on the thread that reads it. It must not block.
+    pub fn set_observer(&self, observer: impl FnMut(&MemorySample) + Send + 'static) {
+        *locked(&self.shared.observer) = Some(Box::new(observer));
     }
 
-    /// CPU time that the thread has used so far, in milliseconds; 0 without a thread. Asked from outside: the thread does not
-    /// pay for being measured.
+    /// CPU time that the thread has used so far, in milliseconds; 0 without a thread. Read from the calling thread, so that
+    /// the measurement adds nothing.
     pub fn cpu_ms(&self) -> f64 {
         self.thread.as_ref().and_then(cpu_ms_of).unwrap_or(0.0)
     }
 
-    /// A piece begins: cancel it when `should_cancel` says so. Call after each decision with the state it gave.
-    pub fn watch(&self, policy: Policy, state: State) {
+    /// Watches the micro-batch that begins: cancels it when `should_cancel` says so. Call after each decision with its state.
+    pub fn watch(&self, policy: Policy, state: ControllerState) {
         let mut readings = locked(&self.shared.readings);
         readings.cancel_reason = None;
         readings.watched = Some((policy, state));
     }
 
-    /// The piece has ended; nothing is cancelled until the next `watch`. Gives the reason if this piece was cancelled.
+    /// Ends the watch: nothing is cancelled until the next `watch`. Returns the reason if the micro-batch was cancelled.
     pub fn unwatch(&self) -> Option<String> {
         let mut readings = locked(&self.shared.readings);
         readings.watched = None;
         readings.cancel_reason.take()
     }
 
-    /// Highest footprint of this process since the last call, in bytes. Exact where the kernel counts it, else by the beat.
+    /// Highest footprint of this process since the last call, in bytes. Exact if the kernel counts it, otherwise polled.
     pub fn take_peak(&self) -> u64 {
         let mut source = locked(&self.shared.source);
         let now = source.own_bytes();
@@ -155,22 +154,22 @@ impl Monitor {
             .max(exact)
     }
 
-    /// What the limits set on this process itself leave, in bytes; `None` without such a limit.
+    /// Bytes that the limits on this process leave; `None` without a limit.
     pub fn own_headroom_bytes(&self) -> Option<u64> {
         locked(&self.shared.source).own_headroom_bytes()
     }
 
-    /// What has become unreadable since the last call, in a sentence; each loss once.
+    /// A sentence about readings that were lost since the last call. Each loss is reported once.
     pub fn take_notice(&self) -> Option<String> {
         locked(&self.shared.source).take_notice()
     }
 
-    /// What is read, for the user.
+    /// A description of the readings, for the user.
     pub fn describe(&self) -> String {
         locked(&self.shared.source).describe()
     }
 
-    /// Why the newest reading failed, if it did; `latest` is older then.
+    /// The error of the newest reading, if it failed; `latest` is older then.
     pub fn last_error(&self) -> Option<String> {
         locked(&self.shared.readings).last_error.clone()
     }
@@ -179,9 +178,9 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Release);
-        self.shared.rouse();
+        self.shared.unpark();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by then, and there is nothing left to save.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }
@@ -190,66 +189,70 @@ impl Drop for Monitor {
 impl Shared {
     fn wake(&self) {
         self.woken.store(true, Ordering::Release);
-        self.rouse();
+        self.unpark();
     }
 
-    fn rouse(&self) {
+    fn unpark(&self) {
         if let Some(sleeper) = self.sleeper.get() {
             sleeper.unpark();
         }
     }
 
-    /// The thread: read, look, wait.
-    fn beat(&self) {
-        let mut glances = 0;
+    /// The thread's loop: read, record, wait.
+    fn run(&self) {
+        let mut fast_left = 0;
         while !self.end.load(Ordering::Acquire) {
             if self.woken.swap(false, Ordering::AcqRel) {
-                glances = 0; // whoever woke it knows more than the newest sample
+                fast_left = 0; // a wake-up asks for a full sample
             }
-            // Whoever rouses it while it reads is heard at once.
-            std::thread::park_timeout(self.read(&mut glances));
+            // A wake-up during the reading ends the wait at once.
+            std::thread::park_timeout(self.read(&mut fast_left));
         }
     }
 
-    /// One reading, and how long to wait for the next. A stepped source is not sampled on the side.
-    fn read(&self, glances: &mut u32) -> Duration {
+    /// Takes one reading and returns how long to wait for the next. A stepped source is not sampled.
+    fn read(&self, fast_left: &mut u32) -> Duration {
         let mut source = locked(&self.source);
         if source.is_stepped() {
             self.peak_bytes
                 .fetch_max(source.own_bytes(), Ordering::Relaxed);
-            return BEAT;
+            return SAMPLE_INTERVAL;
         }
-        let seen = look(source.as_mut(), glances);
+        let sample = take_sample(source.as_mut(), fast_left);
         drop(source);
-        match seen {
-            Ok((sample, alarming)) => {
-                self.take_in(sample);
-                if alarming { FAST_BEAT } else { BEAT }
+        match sample {
+            Ok(sample) => {
+                self.record(sample);
+                if is_alarming(&sample) {
+                    FAST_SAMPLE_INTERVAL
+                } else {
+                    SAMPLE_INTERVAL
+                }
             }
             Err(error) => {
                 locked(&self.readings).last_error = Some(error.to_string());
-                BEAT
+                SAMPLE_INTERVAL
             }
         }
     }
 
-    fn take_in(&self, sample: MemorySample) {
+    fn record(&self, sample: MemorySample) {
         self.peak_bytes
             .fetch_max(sample.own_bytes, Ordering::Relaxed);
-        if let Some(ear) = locked(&self.ear).as_mut() {
-            ear(&sample);
+        if let Some(observer) = locked(&self.observer).as_mut() {
+            observer(&sample);
         }
         let mut readings = locked(&self.readings);
         readings.last_error = None;
         readings.latest = Some(sample);
-        if readings.untaken.len() == KEPT {
+        if readings.untaken.len() == BUFFERED_SAMPLES {
             readings.untaken.pop_front();
         }
         readings.untaken.push_back(sample);
         let Some((policy, state)) = readings.watched.as_mut() else {
             return;
         };
-        take_in(policy, state, &sample);
+        state.record(policy, &sample);
         if let Some(reason) = should_cancel(policy, state, &sample) {
             readings.watched = None;
             readings.cancel_reason = Some(reason);
@@ -258,33 +261,35 @@ impl Shared {
     }
 }
 
-/// A glance where `glances` of them are left, else a sample; and whether it calls for the fast beat. A glance that does is made sure of.
-fn look(
+/// Takes a fast sample if `fast_left` allows one, otherwise a full one. An alarming fast sample is confirmed by a full one.
+fn take_sample(
     source: &mut dyn MemorySource,
-    glances: &mut u32,
-) -> Result<(MemorySample, bool), PressureError> {
-    let alarming = |sample: &MemorySample| pressure(sample).value >= FAST_FROM;
-    if let Some(left) = glances.checked_sub(1) {
-        let glance = source.glance()?;
-        if !alarming(&glance) {
-            *glances = left;
-            return Ok((glance, false));
+    fast_left: &mut u32,
+) -> Result<MemorySample, PressureError> {
+    if let Some(left) = fast_left.checked_sub(1) {
+        let sample = source.sample_fast()?;
+        if !is_alarming(&sample) {
+            *fast_left = left;
+            return Ok(sample);
         }
     }
-    *glances = 0;
+    *fast_left = 0;
     let sample = source.sample()?;
-    let alarming = alarming(&sample);
-    if !alarming {
-        *glances = GLANCES;
+    if !is_alarming(&sample) {
+        *fast_left = FAST_SAMPLES;
     }
-    Ok((sample, alarming))
+    Ok(sample)
 }
 
-/// A panic elsewhere leaves the readings whole: every change is a single assignment.
+/// Whether a sample calls for the fast interval.
+fn is_alarming(sample: &MemorySample) -> bool {
+    pressure(sample).level() >= Level::Warning
+}
+
+/// Ignores poisoning: every change is a single assignment, so a panic elsewhere leaves valid readings.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
-#[path = "monitor/tests.rs"]
 mod tests;

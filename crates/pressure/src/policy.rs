@@ -1,143 +1,175 @@
-//! Every constant of the controller, with its unit and where it comes from. Values only; the rules are in
-//! `controller.rs` and `budget.rs`. "Simulated" means the 27 runs of `tests/simulation.rs`' world.
+//! Every constant of the controller, with its unit and its origin. Values only; the rules are elsewhere.
+//!
+//! [`Policy`] holds what a user or a test may set; the constants below it are fixed. "Simulated" refers to the runs of
+//! `tests/simulation.rs`.
 
 use serde::{Deserialize, Serialize};
 
 /// One GB as Activity Monitor counts it: 2^30 bytes.
 pub(crate) const GB: u64 = 1 << 30;
 
-/// How the pilot behaves. A share is `0.0..=1.0`; "RAM" is the sample's total.
+/// How the controller behaves. Fractions are `0.0..=1.0`; "RAM" is the sample's `total_bytes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Budget line: the share of RAM that everybody together, Ebb included, may fill. The one constant that trades
-    /// max_system_fraction for speed (simulated: .86 costs 4 % of throughput, .92 puts six times as long over the line).
+    /// Budget line: the fraction of RAM that all processes together, Ebb included, may fill. This constant trades
+    /// consideration for speed (simulated: 0.86 costs 4 % of throughput, 0.92 is over the line six times as long).
+    #[serde(alias = "politeness")]
     pub max_system_fraction: f64,
-    /// Least bytes left free whatever `max_system_fraction` says, so that a small machine keeps room; at most a fifth of RAM.
+    /// Bytes that stay free whatever `max_system_fraction` says; at most a fifth of RAM.
     pub reserve_floor_bytes: u64,
-    /// The user's ceiling on Ebb's footprint, in bytes.
+    /// The user's cap on Ebb's footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
-    /// The same as a share of RAM; the smaller of the two counts. [`Policy::TARGET_FRACTION`] leaves the user a third.
+    /// The same cap as a fraction of RAM; the smaller of the two applies. [`Policy::TARGET_FRACTION`] leaves a third.
     pub memory_cap_fraction: Option<f64>,
-    /// Always this many samples a piece; never paused, never parked.
+    /// Always use this micro-batch; never pause or suspend.
     pub fixed_micro_batch: Option<u32>,
-    /// Share of the GPU's recommended working set that Ebb's footprint may reach (MLX begins to free at the same share).
+    /// Fraction of the GPU's recommended working set that Ebb's footprint may reach (MLX frees from the same fraction).
     pub device_fraction: f64,
-    /// Share of the GPU's recommended working set from which caches that the next piece does not need are given back.
+    /// Fraction of the GPU's recommended working set above which unneeded caches are released.
     pub device_soft_fraction: f64,
-    /// Share of RAM in use from which a running piece above its budget is cancelled.
+    /// Fraction of RAM in use above which a running micro-batch over its budget is cancelled.
     pub cancel_fraction: f64,
-    /// How far ahead a running piece is cancelled where others take the last memory, milliseconds: until it hears of it, drops
-    /// what it holds and the system has that back.
+    /// A running micro-batch is cancelled if others would take the last memory within this time, in milliseconds. It
+    /// covers noticing the cancellation, dropping the tensors and returning the memory to the system.
     pub cancel_ahead_ms: u64,
-    /// Share of RAM that even a single sample must stay under; above it the pilot pauses.
+    /// Fraction of RAM that even a single sample must stay under; otherwise the controller pauses.
     pub pause_fraction: f64,
-    /// Share of RAM that the state alone must stay under one second ahead; above it the pilot parks.
-    pub park_fraction: f64,
-    /// How far ahead that is forecast, milliseconds.
-    pub park_ahead_ms: u64,
-    /// While the pilot works, a checkpoint for a park is asked for at most this often, milliseconds.
-    pub checkpoint_apart_ms: u64,
-    /// Share of RAM that state and others must fall under before a parked run comes back.
-    pub unpark_fraction: f64,
-    /// Share of RAM by which a paused run must fit better than it had to when it paused.
+    /// Fraction of RAM that the training state alone must stay under; otherwise the controller suspends.
+    #[serde(alias = "park_fraction")]
+    pub suspend_fraction: f64,
+    /// How far ahead `suspend_fraction` is checked, in milliseconds.
+    #[serde(alias = "park_ahead_ms")]
+    pub suspend_ahead_ms: u64,
+    /// Least time between two checkpoints that prepare for a suspension, in milliseconds.
+    #[serde(alias = "checkpoint_apart_ms")]
+    pub checkpoint_interval_ms: u64,
+    /// Fraction of RAM that state and others together must fall under before a suspended run resumes.
+    #[serde(alias = "unpark_fraction")]
+    pub resume_fraction: f64,
+    /// A paused run continues only if it fits with this fraction of RAM to spare.
     pub continue_fraction: f64,
-    /// Share of the budget that a larger micro-batch must fit into.
+    /// Fraction of the budget that a larger micro-batch must fit into.
     pub grow_fraction: f64,
-    /// Calm needed before growing, milliseconds (simulated: 2 s is no worse, 16 s recovers seven times slower).
+    /// Calm required before growing, in milliseconds (simulated: 2 s is no worse, 16 s recovers seven times slower).
     pub grow_after_ms: u64,
-    /// What a change of size costs, in milliseconds of work: giving memory back and touching it anew. Where a larger size is
-    /// known to be faster, no longer is waited than it takes to lose as much by waiting.
+    /// Cost of changing the size, in milliseconds of work: memory is returned and touched again. If a larger size is
+    /// known to be faster, the wait ends once it has cost this much.
     pub change_cost_ms: u64,
-    /// Least calm before growing, however much is to be won, milliseconds.
-    pub grow_least_ms: u64,
-    /// Longest calm asked for after growth that had to be undone, milliseconds.
-    pub grow_after_most_ms: u64,
-    /// Growth undone within this time was wrong: the calm asked for doubles. Milliseconds.
-    pub undone_ms: u64,
-    /// Quiet time after which the calm asked for returns to `grow_after_ms`, milliseconds. Also the least time at a
-    /// size before it is lowered to the knee.
+    /// Least calm before growing, however much there is to gain, in milliseconds.
+    #[serde(alias = "grow_least_ms")]
+    pub min_grow_after_ms: u64,
+    /// Longest calm required after growth that had to be reverted, in milliseconds.
+    #[serde(alias = "grow_after_most_ms")]
+    pub max_grow_after_ms: u64,
+    /// If a growth is reverted within this many milliseconds, the required calm doubles.
+    #[serde(alias = "undone_ms")]
+    pub revert_window_ms: u64,
+    /// Quiet time after which the required calm returns to `grow_after_ms`, in milliseconds. Also the least time at a
+    /// size before it is lowered to the throughput plateau.
     pub quiet_ms: u64,
-    /// Least time between two growths once the slow start is over, milliseconds.
-    pub grow_apart_ms: u64,
-    /// Growth never goes beyond this many times the largest size ever measured: how far the model may extrapolate.
+    /// Least time between two growths once the slow start is over, in milliseconds.
+    #[serde(alias = "grow_apart_ms")]
+    pub grow_interval_ms: u64,
+    /// Growth stops at this multiple of the largest size measured: how far the memory model may extrapolate.
     pub grow_factor: u32,
-    /// A piece costs at most this many times what its size costs in ordinary samples: long ones go in smaller pieces, so
-    /// that the caches of one outlier are not kept for all that follow.
+    /// A micro-batch costs at most this multiple of the same number of ordinary samples. Long samples run in smaller
+    /// micro-batches, so that one outlier does not leave large caches behind.
     pub heavy_factor: f64,
-    /// Voluntary changes (growth, the knee) allowed in any minute. Changing buffer sizes often costs time everywhere and
-    /// has been reported to bring the graphics driver of some macOS versions down.
-    pub changes_per_minute: u32,
-    /// A size within this share of the best samples/s is the knee (simulated: 10 % stops growth far too early).
-    pub knee_fraction: f64,
-    /// Pieces worked at this pressure or more are slowed by the system and say nothing of a size's speed.
+    /// Voluntary changes (growth, the plateau) allowed per minute. Changing buffer sizes often costs time and is
+    /// reported to crash the graphics driver of some macOS versions.
+    #[serde(alias = "changes_per_minute")]
+    pub max_changes_per_minute: u32,
+    /// The throughput plateau begins at the smallest size within this fraction of the best throughput (simulated: 10 %
+    /// stops growth far too early).
+    #[serde(alias = "knee_fraction")]
+    pub plateau_fraction: f64,
+    /// At this pressure the system slows micro-batches down, so their durations are not used as speeds.
     pub slowed_pressure: f64,
-    /// Window of the slope of what others use, milliseconds.
+    /// Window for the slope of other apps' use, in milliseconds.
     pub slope_ms: u64,
-    /// Added to the duration of a piece for the forecast's horizon, milliseconds.
+    /// Added to the duration of a micro-batch to get the horizon of the forecast, in milliseconds.
     pub horizon_extra_ms: u64,
-    /// Most that the scatter of what others use may add to the forecast, bytes.
-    pub scatter_most_bytes: u64,
-    /// Least margin for sudden growth of others, share of RAM.
-    pub margin_least: f64,
-    /// Margin before there is a history, share of RAM.
-    pub margin_start: f64,
-    /// Largest margin for sudden growth of others, share of RAM.
-    pub margin_most: f64,
-    /// Time at one sample a piece, or at none, before the next rung is taken, milliseconds: checkpointing costs a third of
-    /// the speed, so what passes by itself is waited for.
-    pub rung_after_ms: u64,
-    /// While that lasts, time between two rungs, milliseconds.
-    pub rung_apart_ms: u64,
-    /// Calm after which one such rung is undone, milliseconds; it doubles when that proves too early.
-    pub rung_calm_ms: u64,
-    /// Longest such calm, milliseconds.
-    pub rung_calm_most_ms: u64,
-    /// A run parked for longer ends, its checkpoint on disk: the user's limit, milliseconds. Parked it costs next to
-    /// nothing, so it waits long; `u64::MAX` stands for ever.
-    pub parked_most_ms: u64,
-    /// Free disk, bytes, below which a run ends while a checkpoint still fits. One that began with less than twice as much
-    /// ends at half of what it began with.
-    pub disk_least_bytes: u64,
-    /// How long the disk must be short, milliseconds: others write and remove large files.
+    /// Most that the scatter of other apps' use may add to the forecast, in bytes.
+    #[serde(alias = "scatter_most_bytes")]
+    pub max_scatter_bytes: u64,
+    /// Smallest margin for sudden growth of others, as a fraction of RAM.
+    #[serde(alias = "margin_least")]
+    pub min_margin_fraction: f64,
+    /// Margin before there is a history, as a fraction of RAM.
+    #[serde(alias = "margin_start")]
+    pub initial_margin_fraction: f64,
+    /// Largest margin for sudden growth of others, as a fraction of RAM.
+    #[serde(alias = "margin_most")]
+    pub max_margin_fraction: f64,
+    /// Time at one sample per micro-batch, or at none, before the next recovery step, in milliseconds. Checkpointing
+    /// costs a third of the speed, so a shortage that passes by itself is waited for.
+    #[serde(alias = "rung_after_ms")]
+    pub recovery_after_ms: u64,
+    /// Time between two recovery steps during the same shortage, in milliseconds.
+    #[serde(alias = "rung_apart_ms")]
+    pub recovery_interval_ms: u64,
+    /// Calm after which one recovery step is undone, in milliseconds; doubles if that proves too early.
+    #[serde(alias = "rung_calm_ms")]
+    pub undo_after_ms: u64,
+    /// Longest such calm, in milliseconds.
+    #[serde(alias = "rung_calm_most_ms")]
+    pub max_undo_after_ms: u64,
+    /// A run suspended for longer ends with its checkpoint on disk: the user's limit, in milliseconds. A suspended run
+    /// costs almost nothing, so the default is long; `u64::MAX` means forever.
+    #[serde(alias = "parked_most_ms")]
+    pub max_suspended_ms: u64,
+    /// Free disk below which a run ends while a checkpoint still fits, in bytes. A run that began with less than twice
+    /// as much ends at half of what it began with.
+    #[serde(alias = "disk_least_bytes")]
+    pub min_disk_bytes: u64,
+    /// How long the disk must be short, in milliseconds: others write and remove large files.
     pub disk_after_ms: u64,
-    /// "Sudden" is growth within this time, milliseconds.
+    /// "Sudden" growth of others happens within this time, in milliseconds.
     pub sudden_ms: u64,
-    /// How long the history of others is kept, milliseconds.
+    /// How long the history of other apps' use is kept, in milliseconds.
     pub history_ms: u64,
-    /// While a level is critical it is acted on again after this time, milliseconds.
-    pub critical_again_ms: u64,
-    /// No size at or above a refused one is tried again for this time, milliseconds.
-    pub refused_ms: u64,
-    /// Caches are given back at a warning when they hold more than this, bytes, and more than a tenth of the footprint.
+    /// A level that stays critical is answered again after this time, in milliseconds.
+    #[serde(alias = "critical_again_ms")]
+    pub critical_interval_ms: u64,
+    /// No size at or above a refused one is tried again for this time, in milliseconds.
+    #[serde(alias = "refused_ms")]
+    pub retry_refused_after_ms: u64,
+    /// At a warning, caches are released if they hold more than this many bytes and a tenth of the footprint.
     pub cache_bytes: u64,
-    /// Without a model: micro-batch to begin with.
-    pub blind_start: u32,
-    /// Without a model: what a warning leaves of the micro-batch.
-    pub blind_warning_factor: f64,
-    /// Without a model: time between two steps down at a warning, milliseconds.
-    pub blind_warning_ms: u64,
-    /// Without a model: time between two steps up, milliseconds.
-    pub blind_grow_ms: u64,
-    /// Without a reading: caches are given back every so many training pieces.
-    pub blind_train_pieces: u32,
-    /// Without a reading: caches are given back every so many evaluation pieces.
-    pub blind_evaluate_pieces: u32,
+    /// Fallback rules: the first micro-batch.
+    #[serde(alias = "blind_start")]
+    pub fallback_start: u32,
+    /// Fallback rules: a warning multiplies the micro-batch by this.
+    #[serde(alias = "blind_warning_factor")]
+    pub fallback_warning_factor: f64,
+    /// Fallback rules: time between two steps down at a warning, in milliseconds.
+    #[serde(alias = "blind_warning_ms")]
+    pub fallback_warning_interval_ms: u64,
+    /// Fallback rules: time between two steps up, in milliseconds.
+    #[serde(alias = "blind_grow_ms")]
+    pub fallback_grow_interval_ms: u64,
+    /// If memory is unreadable: caches are released after this many training micro-batches.
+    #[serde(alias = "blind_train_pieces")]
+    pub unreadable_train_release: u32,
+    /// If memory is unreadable: caches are released after this many evaluation micro-batches.
+    #[serde(alias = "blind_evaluate_pieces")]
+    pub unreadable_evaluate_release: u32,
 }
 
 impl Policy {
-    /// Two thirds of RAM: what a user who wants room may set as `memory_cap_fraction`.
+    /// Two thirds of RAM: a `memory_cap_fraction` that leaves the user a third.
     pub const TARGET_FRACTION: f64 = 2.0 / 3.0;
 
-    /// The user's ceiling on a machine of `total_bytes`, bytes: the smaller of the two, where any is set.
+    /// The user's cap on a machine of `total_bytes`, in bytes: the smaller of the two that may be set.
     pub fn cap_bytes(&self, total_bytes: u64) -> Option<u64> {
         let share = self.memory_cap_fraction.filter(|_| total_bytes > 0);
         let share = share.map(|share| (share * total_bytes as f64) as u64);
         self.memory_cap_bytes.into_iter().chain(share).min()
     }
 
-    /// What is left to others on a machine of `total_bytes` however impolite the policy, in bytes.
-    pub fn reserve_least_bytes(&self, total_bytes: u64) -> u64 {
+    /// Bytes that stay free on a machine of `total_bytes` whatever `max_system_fraction` says.
+    pub fn min_reserve_bytes(&self, total_bytes: u64) -> u64 {
         self.reserve_floor_bytes.min(total_bytes / 5)
     }
 }
@@ -155,48 +187,213 @@ impl Default for Policy {
             cancel_fraction: 0.95,
             cancel_ahead_ms: 1_000,
             pause_fraction: 0.94,
-            park_fraction: 0.985,
-            park_ahead_ms: 1_000,
-            checkpoint_apart_ms: 30_000,
-            unpark_fraction: 0.92,
+            suspend_fraction: 0.985,
+            suspend_ahead_ms: 1_000,
+            checkpoint_interval_ms: 30_000,
+            resume_fraction: 0.92,
             continue_fraction: 0.01,
             grow_fraction: 0.96,
             grow_after_ms: 4_000,
             change_cost_ms: 1_000,
-            grow_least_ms: 1_000,
-            grow_after_most_ms: 32_000,
-            undone_ms: 5_000,
+            min_grow_after_ms: 1_000,
+            max_grow_after_ms: 32_000,
+            revert_window_ms: 5_000,
             quiet_ms: 30_000,
-            grow_apart_ms: 2_000,
+            grow_interval_ms: 2_000,
             grow_factor: 4,
             heavy_factor: 1.15,
-            changes_per_minute: 6,
-            knee_fraction: 0.03,
+            max_changes_per_minute: 6,
+            plateau_fraction: 0.03,
             slowed_pressure: 0.7,
             slope_ms: 2_000,
             horizon_extra_ms: 300,
-            scatter_most_bytes: GB / 2,
-            margin_least: 0.01,
-            margin_start: 0.03,
-            margin_most: 0.06,
-            rung_after_ms: 30_000,
-            rung_apart_ms: 10_000,
-            rung_calm_ms: 60_000,
-            rung_calm_most_ms: 600_000,
-            parked_most_ms: 2 * 3_600_000,
-            disk_least_bytes: 2 * GB,
+            max_scatter_bytes: GB / 2,
+            min_margin_fraction: 0.01,
+            initial_margin_fraction: 0.03,
+            max_margin_fraction: 0.06,
+            recovery_after_ms: 30_000,
+            recovery_interval_ms: 10_000,
+            undo_after_ms: 60_000,
+            max_undo_after_ms: 600_000,
+            max_suspended_ms: 2 * 3_600_000,
+            min_disk_bytes: 2 * GB,
             disk_after_ms: 10_000,
             sudden_ms: 600,
             history_ms: 60_000,
-            critical_again_ms: 1_000,
-            refused_ms: 120_000,
+            critical_interval_ms: 1_000,
+            retry_refused_after_ms: 120_000,
             cache_bytes: GB / 2,
-            blind_start: 4,
-            blind_warning_factor: 0.8,
-            blind_warning_ms: 5_000,
-            blind_grow_ms: 10_000,
-            blind_train_pieces: 5,
-            blind_evaluate_pieces: 3,
+            fallback_start: 4,
+            fallback_warning_factor: 0.8,
+            fallback_warning_interval_ms: 5_000,
+            fallback_grow_interval_ms: 10_000,
+            unreadable_train_release: 5,
+            unreadable_evaluate_release: 3,
         }
+    }
+}
+
+// The pressure signal. The edges of a component are the readings at which its pressure is 0, 0.5, 0.8 and 1.
+
+/// Pressure at which the warning level begins.
+pub(crate) const WARNING_PRESSURE: f64 = 0.5;
+/// Pressure at which the critical level begins.
+pub(crate) const CRITICAL_PRESSURE: f64 = 0.8;
+/// A level is left only this far below the pressure at which it began.
+pub(crate) const LEVEL_HYSTERESIS: f64 = 0.05;
+/// And only after the pressure has stayed there this long, in milliseconds.
+pub(crate) const LEAVE_LEVEL_AFTER_MS: u64 = 2_000;
+/// Fraction of RAM in use.
+pub(crate) const HEADROOM_EDGES: [f64; 4] = [0.0, 0.85, 0.93, 1.0];
+/// Device allocation as a fraction of the recommended working set.
+pub(crate) const DEVICE_EDGES: [f64; 4] = [0.0, 0.85, 0.95, 1.0];
+/// The compressor's share of non-wired memory: the macOS kernel warns, is critical and throttles hard at these.
+pub(crate) const COMPRESSOR_EDGES: [f64; 4] = [0.0, 0.50, 0.657, 0.82];
+/// Fraction of the last second in which a process waited for memory.
+pub(crate) const STALL_EDGES: [f64; 4] = [0.0, 0.05, 0.20, 0.60];
+/// Free disk in GB, falling. Swap and checkpoints need it.
+pub(crate) const DISK_EDGES_GB: [f64; 4] = [16.0, 8.0, 2.0, 0.25];
+
+// The forecast of other apps' use.
+
+/// Finest resolution of the history, in milliseconds: half of the monitor's fast interval.
+pub(crate) const HISTORY_STEP_MS: u64 = 25;
+/// Fewest observations of growth before their quantile is used as the margin.
+pub(crate) const MARGIN_MIN_OBSERVATIONS: usize = 10;
+/// The quantile of sudden growth that the margin covers, in percent.
+pub(crate) const MARGIN_PERCENTILE: usize = 99;
+/// The margin is recomputed this often, in milliseconds: it sorts a minute of history.
+pub(crate) const MARGIN_INTERVAL_MS: u64 = 1_000;
+/// Fewest points of a slope. If samples are far apart, the newest ones are used, however old.
+pub(crate) const SLOPE_MIN_POINTS: usize = 3;
+/// Samples further apart than this give no slope, in milliseconds.
+pub(crate) const SLOPE_MAX_AGE_MS: u64 = 10_000;
+/// Growth of others below this is not mentioned as a reason, in bytes.
+pub(crate) const MENTIONED_GROWTH_BYTES: u64 = 64 << 20;
+
+// Sizes and speeds.
+
+/// Duration of a micro-batch before one was measured, in milliseconds.
+pub(crate) const DEFAULT_MICRO_BATCH_MS: f64 = 500.0;
+/// Weight of the newest samples in the cost of an ordinary one.
+pub(crate) const COST_WEIGHT: f64 = 1.0 / 16.0;
+/// Weight of the newest micro-batch in a speed.
+pub(crate) const SPEED_WEIGHT: f64 = 1.0 / 16.0;
+/// After this many micro-batches without a measured peak, the fallback rules take over.
+pub(crate) const UNMEASURED_MICRO_BATCHES: u32 = 4;
+/// A speed counts as known after this many micro-batches of the size.
+pub(crate) const SPEED_MIN_MICRO_BATCHES: u32 = 3;
+/// Sizes whose speed must be known before there is a throughput plateau.
+pub(crate) const PLATEAU_MIN_SIZES: usize = 3;
+/// The slow start measures one sample, then this many, before anything is predicted.
+pub(crate) const PROBE: u32 = 2;
+/// A growth cut short by the end of the batch must still be this many times the present size.
+pub(crate) const WORTHWHILE_GROWTH: u32 = 4;
+/// Micro-batches of a size before its speed is used to judge what a growth would gain.
+pub(crate) const GAIN_MIN_MICRO_BATCHES: u32 = 2;
+/// The window of `max_changes_per_minute`, in milliseconds.
+pub(crate) const CHANGES_WINDOW_MS: u64 = 60_000;
+
+// Caches, checkpoints and recovery.
+
+/// Caches are released at a warning at most this often, in milliseconds.
+pub(crate) const RELEASE_INTERVAL_MS: u64 = 5_000;
+/// Caches are worth releasing above the footprint divided by this.
+pub(crate) const CACHE_FOOTPRINT_PART: u64 = 10;
+/// Write speed assumed before a checkpoint was timed, in bytes per millisecond: a slow built-in disk.
+pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
+/// The forecast before a checkpoint looks ahead by this multiple of the write time.
+pub(crate) const CHECKPOINT_AHEAD: f64 = 1.5;
+/// Time cost of checkpointing all blocks: one more forward pass, a third of a step.
+pub const RECOMPUTE_TIME_FRACTION: f64 = 1.0 / 3.0;
+/// Checkpointing a block is trusted to free this fraction of its even share of the activations, until it is measured.
+pub(crate) const TRUSTED_SAVING: f64 = 0.5;
+
+// The memory model.
+
+/// The upper bound is at least this fraction above the estimate.
+pub(crate) const MIN_BOUND_MARGIN: f64 = 0.02;
+/// And this many times the largest recent underestimate.
+pub(crate) const RESIDUAL_MARGIN: f64 = 1.5;
+/// The largest underestimate is multiplied by this after each micro-batch.
+pub(crate) const RESIDUAL_DECAY: f64 = 0.98;
+/// A peak that was observed is multiplied by this after each micro-batch.
+pub(crate) const OBSERVED_DECAY: f64 = 0.999;
+/// With an exact allocator, peaks closer than this are stored as one, in samples.
+pub(crate) const SAME_SIZE_SAMPLES: f64 = 0.5;
+/// With a rounding allocator, peaks this close are stored as one, as a fraction of the size.
+pub(crate) const SAME_SIZE_FRACTION: f64 = 0.02;
+/// Forgetting of the line: the weight of a point halves after 46 more.
+pub(crate) const LINE_FORGETTING: f64 = 0.985;
+/// Uncertainty of the line before its first point; so large that the start values have no weight.
+pub(crate) const LINE_INITIAL_UNCERTAINTY: f64 = 1e6;
+/// No forgetting above this uncertainty: while the size never changes, there is no data to relearn a slope from.
+pub(crate) const LINE_MAX_UNCERTAINTY: f64 = 10.0;
+/// Fractions of a sample's memory assumed to be exact rather than rounded; 1.0 is fitted besides.
+pub(crate) const EXACT_FRACTIONS: [f64; 3] = [0.0, 1.0 / 3.0, 2.0 / 3.0];
+/// Candidate positions of the class edges within an octave.
+pub(crate) const EDGES_PER_OCTAVE: u32 = 64;
+/// A candidate's interval extends by this fraction of a position on both sides: costs are whole and peaks are noisy.
+pub(crate) const EDGE_OVERLAP: f64 = 0.5;
+/// Tolerance for treating two positions in an interval as equal.
+pub(crate) const EDGE_TOLERANCE: f64 = 1e-6;
+/// Measurement noise of a peak, as a fraction of it.
+pub(crate) const PEAK_NOISE: f64 = 0.012;
+/// A candidate stays possible while its squared error exceeds the best one's by at most this many squared noises.
+pub(crate) const EDGE_DOUBT: f64 = 16.0;
+/// Capacities whose squared relative spread is below this are one: they give no slope.
+pub(crate) const MIN_CAPACITY_SPREAD: f64 = 1e-6;
+
+// The suggestion before a run, and the stress test.
+
+/// A suggested cap is this much above the estimate, which may be off by as much.
+pub(crate) const SUGGESTED_CAP_FACTOR: f64 = 1.12;
+/// A suggested cap is a multiple of this, in bytes.
+pub(crate) const SUGGESTED_CAP_STEP_BYTES: u64 = 32 << 20;
+/// By default a stress test takes available memory divided by this.
+pub(crate) const STRESS_TEST_PART: u64 = 4;
+/// A stress test smaller than this would have no effect, in bytes.
+pub(crate) const MIN_STRESS_TEST_BYTES: u64 = 16 << 20;
+
+// Reading the machine.
+
+/// Time between two readings while the machine is calm.
+pub(crate) const SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
+/// Time between two readings from the warning pressure on.
+pub(crate) const FAST_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+/// Fast samples between two full ones while the machine is calm: slow readings are refreshed once a second.
+pub(crate) const FAST_SAMPLES: u32 = 9;
+/// Samples buffered for `take_samples`: half a minute at the fast interval.
+pub(crate) const BUFFERED_SAMPLES: usize = 600;
+/// A fast sample becomes a full one if others moved by more than memory divided by this. That is less than half of
+/// `min_margin_fraction`.
+pub(crate) const FAST_SAMPLE_MOVED_PART: u64 = 256;
+/// Below memory divided by this, the kernel may be dropping caches, which free memory does not show.
+pub(crate) const FAST_SAMPLE_SCARCE_PART: u64 = 64;
+/// Free memory counts as unchanged while it moves by at most memory divided by this...
+pub(crate) const UNCHANGED_PART: u64 = 4096;
+/// ...and by at most this many bytes.
+pub(crate) const UNCHANGED_MAX_BYTES: u64 = 4 << 20;
+/// The largest integer in JSON that every program reads exactly; sums of a few stay far below 2^64.
+pub(crate) const MAX_INTEGER: u64 = 1 << 53;
+/// The largest gap between two samples on JSON lines, in milliseconds: the forecast cannot look across it.
+pub(crate) const MAX_SAMPLE_GAP_MS: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_of_an_older_version_can_be_read() {
+        let json = r#"{"politeness":0.7,"parked_most_ms":5,"knee_fraction":0.1,"blind_start":2}"#;
+        let policy: Policy = serde_json::from_str(json).expect("the old keys are accepted");
+        let expected = Policy {
+            max_system_fraction: 0.7,
+            max_suspended_ms: 5,
+            plateau_fraction: 0.1,
+            fallback_start: 2,
+            ..Policy::default()
+        };
+        assert_eq!(policy, expected);
     }
 }

@@ -1,52 +1,88 @@
-//! The rung between giving caches back and a smaller micro-batch: samples are decoded less far ahead, and nothing decoded is
-//! kept. It costs no split, so it comes first when memory falls and goes last when memory is back. Knows no loader.
+//! Rules: shorten the prefetch before the micro-batch shrinks, and lengthen it again after everything else has
+//! recovered. A shorter prefetch does not change the split, so it comes first. Knows no data loader.
 
-use crate::sample::{Component, Level};
-use crate::state::{State, Track};
-use crate::turn::{Turn, Verdict};
+use crate::context::{DecisionContext, RuleOutcome};
+use crate::decision::Prefetch;
+use crate::growth::Target;
+use crate::sample::Component;
+use crate::sizing::Track;
 
-impl Turn<'_> {
-    /// What is spare goes before the micro-batch shrinks, once.
-    pub(crate) fn shorten(
-        &self,
-        state: &mut State,
-        track: &Track,
-        (cause, why): (Component, &str),
-    ) -> Option<Verdict> {
-        self.give_spare_back(state).then(|| Verdict {
-            release: true,
-            ..Verdict::run(track.size, cause, why)
-        })
-    }
+/// Whether the prefetch is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    shortened: Option<Shortened>,
+}
 
-    /// Whether there was anything to give back.
-    pub(crate) fn give_spare_back(&self, state: &mut State) -> bool {
-        let possible = state.shortened.is_none() && self.ask.spare_bytes > 0;
-        if possible {
-            state.shortened = Some((self.ask.sample.at_ms, self.ask.spare_bytes));
+/// Since when the prefetch is short, and how many bytes that freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shortened {
+    at_ms: u64,
+    bytes: u64,
+}
+
+impl State {
+    pub(crate) fn prefetch(&self) -> Prefetch {
+        match self.shortened {
+            Some(_) => Prefetch::Short,
+            None => Prefetch::Long,
         }
-        possible
     }
 
-    /// Memory has been free for a while, the micro-batch has nothing to grow to, and what was given back fits too.
-    pub(crate) fn lengthen(&self, state: &mut State, track: &Track) -> Option<Verdict> {
-        let (since, bytes) = state.shortened?;
-        let now = self.ask.sample.at_ms;
-        let rested = [Some(since), state.last_down_ms, state.last_up_ms]
-            .into_iter()
-            .flatten()
-            .all(|at| now >= at + self.policy.quiet_ms);
-        let room = self.growth_bytes().saturating_sub(bytes);
-        let fits = self.fitting(track, room) >= track.size;
-        if !rested || !fits || state.memory_reading.level() != Level::Normal {
-            return None;
-        }
-        state.shortened = None;
-        let seconds = (now - since) / 1_000;
-        Some(Verdict::run(
-            track.size,
-            Component::Headroom,
-            format!("memory has been free for {seconds} s"),
-        ))
+    /// Bytes that are freed before the micro-batch that starts now.
+    pub(crate) fn freed_bytes(&self, now_ms: u64) -> u64 {
+        let just_now = self.shortened.filter(|shortened| shortened.at_ms == now_ms);
+        just_now.map_or(0, |shortened| shortened.bytes)
     }
+
+    /// Shortens the prefetch and returns whether that frees anything.
+    pub(crate) fn shorten(&mut self, ctx: &DecisionContext) -> bool {
+        let frees = self.shortened.is_none() && ctx.spare_bytes > 0;
+        if frees {
+            self.shortened = Some(Shortened {
+                at_ms: ctx.sample.at_ms,
+                bytes: ctx.spare_bytes,
+            });
+        }
+        frees
+    }
+}
+
+/// Shortens the prefetch instead of shrinking the micro-batch, once.
+pub(crate) fn shorten(
+    ctx: &DecisionContext,
+    own: &mut State,
+    track: &Track,
+) -> Option<RuleOutcome> {
+    own.shorten(ctx).then(|| {
+        let (cause, reason) = ctx.explain_shortage();
+        RuleOutcome::run(track.size, cause, reason).releasing_caches(true)
+    })
+}
+
+/// Lengthens the prefetch: memory has been free for a while, the micro-batch has nothing to grow to, and what was freed
+/// fits as well. `resized_ms` is the time of the last growth or shrink.
+pub(crate) fn lengthen(
+    ctx: &DecisionContext,
+    own: &mut State,
+    track: &Track,
+    target: &Target,
+    resized_ms: Option<u64>,
+) -> Option<RuleOutcome> {
+    let shortened = own.shortened?;
+    let now_ms = ctx.sample.at_ms;
+    let since = resized_ms.map_or(shortened.at_ms, |at| at.max(shortened.at_ms));
+    let rested = now_ms >= since + ctx.policy.quiet_ms;
+    let available = ctx.growth_bytes().saturating_sub(shortened.bytes);
+    let fits = ctx.largest_within(track, available) >= track.size;
+    if target.is_larger(track) || target.memory_limits(track) || !rested || !fits || !ctx.is_calm()
+    {
+        return None;
+    }
+    own.shortened = None;
+    let seconds = (now_ms - shortened.at_ms) / 1_000;
+    Some(RuleOutcome::run(
+        track.size,
+        Component::Headroom,
+        format!("memory has been free for {seconds} s"),
+    ))
 }

@@ -1,73 +1,17 @@
-//! One pressure out of one sample, and a level out of the pressures of the last seconds. Knows no budget and no batch.
+//! The pressure of one sample, and the level that follows from the pressures of the last seconds. Knows neither budget
+//! nor batch.
 
-use crate::policy::GB;
+use crate::policy::{
+    COMPRESSOR_EDGES, CRITICAL_PRESSURE, DEVICE_EDGES, DISK_EDGES_GB, GB, HEADROOM_EDGES,
+    LEAVE_LEVEL_AFTER_MS, LEVEL_HYSTERESIS, STALL_EDGES, WARNING_PRESSURE,
+};
 use crate::sample::{Component, Level, MemorySample};
 use serde::{Deserialize, Serialize};
-
-/// Pressure at which a level begins: `(warning, critical)`.
-const EDGES: (f64, f64) = (0.5, 0.8);
-/// A level is left this far below its edge.
-const HYSTERESIS: f64 = 0.05;
-/// And only after this long, milliseconds.
-const LEAVE_AFTER_MS: u64 = 2_000;
-
-/// Where the curve of a component passes `.5`, `.8` and `1`. It begins at 0 with pressure 0.
-struct Curve {
-    warning: f64,
-    critical: f64,
-    end: f64,
-}
-
-/// Share of memory in use.
-const HEADROOM: Curve = Curve {
-    warning: 0.85,
-    critical: 0.93,
-    end: 1.0,
-};
-/// Device allocation as a share of the recommended working set.
-const DEVICE: Curve = Curve {
-    warning: 0.85,
-    critical: 0.95,
-    end: 1.0,
-};
-/// Compressor's share of non-wired memory: where the macOS kernel says warning, critical, and throttles hard.
-const COMPRESSOR: Curve = Curve {
-    warning: 0.50,
-    critical: 0.657,
-    end: 0.82,
-};
-/// Share of the last second in which somebody waited for memory.
-const STALL: Curve = Curve {
-    warning: 0.05,
-    critical: 0.20,
-    end: 0.60,
-};
-/// Free disk, GB, falling: pressure 0 at 16, .5 at 8, .8 at 2, 1 at .25. Swap and checkpoints need it.
-const DISK_GB: [f64; 4] = [16.0, 8.0, 2.0, 0.25];
-
-impl Curve {
-    fn at(&self, x: f64) -> f64 {
-        piecewise(x, [0.0, self.warning, self.critical, self.end])
-    }
-}
-
-/// Linear between `knots`, which carry the pressures 0, .5, .8 and 1. `knots` rise or fall.
-fn piecewise(x: f64, knots: [f64; 4]) -> f64 {
-    let levels = [0.0, EDGES.0, EDGES.1, 1.0];
-    let rising = knots[3] > knots[0];
-    let past = |knot: f64| if rising { x >= knot } else { x <= knot };
-    if past(knots[3]) {
-        return 1.0;
-    }
-    (0..3).rev().find(|&i| past(knots[i])).map_or(0.0, |i| {
-        levels[i] + (levels[i + 1] - levels[i]) * (x - knots[i]) / (knots[i + 1] - knots[i])
-    })
-}
 
 /// The pressure of one sample and the component it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Reading {
-    /// `0.0..=1.0`: from .5 a warning, from .8 critical.
+    /// `0.0..=1.0`: a warning from 0.5, critical from 0.8.
     pub value: f64,
     /// The highest component.
     pub cause: Component,
@@ -77,71 +21,78 @@ impl Reading {
     /// The level of this reading alone, without hysteresis.
     pub fn level(&self) -> Level {
         match self.value {
-            v if v >= EDGES.1 => Level::Critical,
-            v if v >= EDGES.0 => Level::Warning,
+            v if v >= CRITICAL_PRESSURE => Level::Critical,
+            v if v >= WARNING_PRESSURE => Level::Warning,
             _ => Level::Normal,
         }
     }
 }
 
-/// The pressure of one sample: the highest component, at least .5 at the kernel's warning and .8 at its critical level.
+/// The pressure of one sample: the highest component, but at least 0.5 at the kernel's warning level and 0.8 at its
+/// critical level. Of two equal components the one listed first is the cause.
 pub fn pressure(sample: &MemorySample) -> Reading {
-    let kernel = sample.compressor_fraction.map_or(0.0, |c| COMPRESSOR.at(c));
-    let stall = sample.stall_fraction.map_or(0.0, |s| STALL.at(s));
+    let device = fraction(sample.device_allocated_bytes, sample.device_limit_bytes);
+    let compressor = sample
+        .compressor_fraction
+        .map_or(0.0, |c| on_curve(c, COMPRESSOR_EDGES));
+    let stall = sample
+        .stall_fraction
+        .map_or(0.0, |s| on_curve(s, STALL_EDGES));
     let disk = sample
         .disk_free_bytes
-        .map_or(0.0, |free| piecewise(free as f64 / GB as f64, DISK_GB));
-    let floor = match sample.kernel_level {
-        Some(Level::Critical) => EDGES.1,
-        Some(Level::Warning) => EDGES.0,
+        .map_or(0.0, |free| on_curve(free as f64 / GB as f64, DISK_EDGES_GB));
+    let kernel_level = match sample.kernel_level {
+        Some(Level::Critical) => CRITICAL_PRESSURE,
+        Some(Level::Warning) => WARNING_PRESSURE,
         Some(Level::Normal) | None => 0.0,
     };
-    let used = sample.total_bytes.saturating_sub(sample.available_bytes);
-    // In order of what a user would look at first: of two equal components the earlier one speaks.
+    let used = fraction(sample.used_bytes(), sample.total_bytes);
     let components = [
-        (
-            HEADROOM.at(share(used, sample.total_bytes)),
-            Component::Headroom,
-        ),
-        (
-            DEVICE.at(share(
-                sample.device_allocated_bytes,
-                sample.device_limit_bytes,
-            )),
-            Component::Device,
-        ),
-        (kernel.max(stall), Component::Kernel),
+        (on_curve(used, HEADROOM_EDGES), Component::Headroom),
+        (on_curve(device, DEVICE_EDGES), Component::Device),
+        (compressor.max(stall), Component::Kernel),
         (disk, Component::Disk),
-        (floor, Component::System),
+        (kernel_level, Component::System),
     ];
-    components
-        .into_iter()
-        .fold(Reading::default(), |highest, (value, cause)| {
-            if value > highest.value {
-                Reading { value, cause }
-            } else {
-                highest
-            }
-        })
+    let mut highest = Reading::default();
+    for (value, cause) in components {
+        if value > highest.value {
+            highest = Reading { value, cause };
+        }
+    }
+    highest
 }
 
-/// The same without the disk: a full disk is worth a warning, but a smaller micro-batch would not free any of it.
-pub(crate) fn memory_pressure(sample: &MemorySample) -> Reading {
+/// The pressure without the disk. A full disk is worth a warning, but a smaller micro-batch would not free any of it.
+fn memory_pressure(sample: &MemorySample) -> Reading {
     pressure(&MemorySample {
         disk_free_bytes: None,
         ..*sample
     })
 }
 
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
+/// Pressure at `x`, linear between the edges, which have the pressures 0, 0.5, 0.8 and 1. Edges rise or fall.
+fn on_curve(x: f64, edges: [f64; 4]) -> f64 {
+    let levels = [0.0, WARNING_PRESSURE, CRITICAL_PRESSURE, 1.0];
+    let rising = edges[3] > edges[0];
+    let past = |edge: f64| if rising { x >= edge } else { x <= edge };
+    if past(edges[3]) {
+        return 1.0;
+    }
+    (0..3).rev().find(|&i| past(edges[i])).map_or(0.0, |i| {
+        levels[i] + (levels[i + 1] - levels[i]) * (x - edges[i]) / (edges[i + 1] - edges[i])
+    })
+}
+
+fn fraction(part: u64, total: u64) -> f64 {
+    if total == 0 {
         0.0
     } else {
-        part as f64 / whole as f64
+        part as f64 / total as f64
     }
 }
 
-/// A level with memory: entered at once, left only .05 below its edge and after 2 s there. Time comes with the sample.
+/// A level with hysteresis: entered at once, left only 0.05 below the pressure at which it began and after 2 s there.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LevelTracker {
     level: Level,
@@ -150,27 +101,26 @@ pub struct LevelTracker {
 }
 
 impl LevelTracker {
-    /// The level now.
+    /// The present level.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Takes the pressure `value` of the instant `at_ms` and gives the level.
+    /// Takes the pressure `value` at the time `at_ms` and returns the level.
     pub fn update(&mut self, at_ms: u64, value: f64) -> Level {
-        let since = |kept: Option<u64>, below: bool| below.then(|| kept.unwrap_or(at_ms));
-        self.below_critical_since_ms =
-            since(self.below_critical_since_ms, value < EDGES.1 - HYSTERESIS);
-        self.below_warning_since_ms =
-            since(self.below_warning_since_ms, value < EDGES.0 - HYSTERESIS);
-        let left =
-            |since: Option<u64>| since.is_some_and(|s| at_ms.saturating_sub(s) >= LEAVE_AFTER_MS);
-        self.level = self.level.max(
-            Reading {
-                value,
-                ..Reading::default()
-            }
-            .level(),
-        );
+        let since = |before: Option<u64>, below: bool| below.then(|| before.unwrap_or(at_ms));
+        let below_critical = value < CRITICAL_PRESSURE - LEVEL_HYSTERESIS;
+        let below_warning = value < WARNING_PRESSURE - LEVEL_HYSTERESIS;
+        self.below_critical_since_ms = since(self.below_critical_since_ms, below_critical);
+        self.below_warning_since_ms = since(self.below_warning_since_ms, below_warning);
+        let left = |since: Option<u64>| {
+            since.is_some_and(|since| at_ms.saturating_sub(since) >= LEAVE_LEVEL_AFTER_MS)
+        };
+        let reading = Reading {
+            value,
+            ..Reading::default()
+        };
+        self.level = self.level.max(reading.level());
         if self.level == Level::Critical && left(self.below_critical_since_ms) {
             self.level = Level::Warning;
         }
@@ -178,6 +128,26 @@ impl LevelTracker {
             self.level = Level::Normal;
         }
         self.level
+    }
+}
+
+/// What the controller remembers of the signal.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct State {
+    /// The level with hysteresis, disk included.
+    pub(crate) level: LevelTracker,
+    /// The newest pressure, disk included.
+    pub(crate) reading: Reading,
+    /// The newest pressure of memory alone, which the rules go by.
+    pub(crate) memory: Reading,
+}
+
+impl State {
+    /// Takes the newest sample.
+    pub(crate) fn record(&mut self, sample: &MemorySample) {
+        self.reading = pressure(sample);
+        self.memory = memory_pressure(sample);
+        self.level.update(sample.at_ms, self.reading.value);
     }
 }
 
@@ -202,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_component_passes_its_thresholds() {
+    fn every_component_reaches_its_thresholds() {
         for (used, value) in [(0, 0.0), (85, 0.5), (89, 0.65), (93, 0.8), (100, 1.0)] {
             check(
                 MemorySample {
@@ -281,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_level_is_a_floor_and_no_more() {
+    fn the_kernel_level_is_only_a_lower_bound() {
         let at = |available, level| MemorySample {
             available_bytes: available * GB,
             kernel_level: Some(level),
@@ -298,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_no_memory_pressure() {
+    fn a_full_disk_is_not_memory_pressure() {
         let full = MemorySample {
             disk_free_bytes: Some(0),
             ..sample()
@@ -325,13 +295,13 @@ mod tests {
             (7_100, 0.44, Normal), // 2 s below
             (8_000, 0.85, Critical),
             (8_100, 0.60, Critical),
-            (9_000, 0.76, Critical), // interrupted: begins anew
+            (9_000, 0.76, Critical), // interrupted: starts again
             (9_100, 0.60, Critical),
             (11_000, 0.60, Critical),
             (11_100, 0.60, Warning),
             (12_000, 0.90, Critical),
             (12_100, 0.10, Critical),
-            (14_100, 0.10, Normal), // both at once
+            (14_100, 0.10, Normal), // both levels at once
         ];
         let mut tracker = LevelTracker::default();
         for (at_ms, value, level) in script {

@@ -1,164 +1,304 @@
-//! Which micro-batches make sense, and the largest that fits. A batch of B samples in n pieces needs m = ceil(B / n): sizes
-//! between those save no piece and cost memory. Knows no time.
+//! Which micro-batches are useful, how fast each has been, and the largest that fits.
+//!
+//! A batch of B samples in n micro-batches needs m = ceil(B / n) samples in each: sizes between those save no
+//! micro-batch and cost memory.
 
-use crate::decision::PieceKind;
+use crate::decision::{MicroBatchKind, SampleCost};
 use crate::memory_model::MemoryModel;
-use crate::policy::Policy;
-use crate::state::Track;
+use crate::policy::{
+    COST_WEIGHT, PLATEAU_MIN_SIZES, PROBE, Policy, SPEED_MIN_MICRO_BATCHES, SPEED_WEIGHT,
+};
+use serde::{Deserialize, Serialize};
 
-/// A size must have been tried this often before its speed counts.
-pub(crate) const TRIES: u32 = 3;
-/// Sizes that must have been tried before there is a knee.
-const KNEE_SIZES: usize = 3;
-/// The two sizes that are measured before anything is predicted.
-pub(crate) const PROBE: u32 = 2;
-
-/// Sizes of a batch, largest first: ceil(batch / n) for n = 1, 2, …
+/// Useful sizes of a batch, largest first: ceil(batch / n) for n = 1, 2, …
 pub(crate) fn sizes(batch: u32) -> impl Iterator<Item = u32> {
     let below = move |m: &u32| (*m > 1).then(|| batch.div_ceil(batch.div_ceil(m - 1)));
     std::iter::successors(Some(batch.max(1)), below)
 }
 
-/// The largest of those sizes that is not above `most`; at least 1.
-pub(crate) fn at_most(batch: u32, most: u32) -> u32 {
-    sizes(batch).find(|&m| m <= most).unwrap_or(1)
+/// The largest useful size up to `limit`; at least 1.
+pub(crate) fn largest_up_to(batch: u32, limit: u32) -> u32 {
+    sizes(batch).find(|&m| m <= limit).unwrap_or(1)
 }
 
-/// The largest size whose predicted peak is within `limit_bytes`; 0 when not even one sample is. Sizes that nothing is known
-/// about are taken up to the probes only.
+/// The size of one kind of micro-batch, and what was measured of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Track {
+    /// The micro-batch; 0 before the first decision.
+    pub(crate) size: u32,
+    /// The micro-batch before the run was interrupted, to start with; 0 if there was none.
+    pub(crate) earlier_size: u32,
+    /// The most samples that were ever asked for at once: the effective batch, or the held-out samples.
+    pub(crate) batch: u32,
+    /// Whether this is still the slow start, in which growth waits only for measurements.
+    pub(crate) starting: bool,
+    /// Since when a larger size has fitted.
+    pub(crate) calm_since_ms: Option<u64>,
+    /// Speed by size.
+    pub(crate) speeds: Vec<Speed>,
+    /// A size that was refused, and when.
+    pub(crate) refused: Option<(u32, u64)>,
+    /// Cost of an ordinary sample, averaged over batches that were nearly complete.
+    pub(crate) sample_cost: f64,
+    /// Number of confirmed micro-batches, measured or not.
+    pub(crate) micro_batches: u32,
+    /// The highest recent peak in bytes, and when it was.
+    pub(crate) recent_peak: Option<(u64, u64)>,
+}
+
+/// The speed of a size, over micro-batches that the system did not slow down.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Speed {
+    pub(crate) size: u32,
+    pub(crate) ms_per_cost: f64,
+    #[serde(alias = "pieces")]
+    pub(crate) micro_batches: u32,
+}
+
+impl Default for Track {
+    fn default() -> Self {
+        Self {
+            size: 0,
+            earlier_size: 0,
+            batch: 0,
+            starting: true,
+            calm_since_ms: None,
+            speeds: Vec::new(),
+            refused: None,
+            sample_cost: 0.0,
+            micro_batches: 0,
+            recent_peak: None,
+        }
+    }
+}
+
+impl Track {
+    /// Cost of `micro_batch` ordinary samples.
+    pub(crate) fn cost(&self, micro_batch: u32) -> u64 {
+        (f64::from(micro_batch) * self.sample_cost).round() as u64
+    }
+
+    /// Takes the samples of a question into the batch size and the cost of an ordinary sample.
+    pub(crate) fn record_asked(&mut self, samples: &[SampleCost]) {
+        let count = samples.len().max(1) as u32;
+        self.batch = self.batch.max(count);
+        if 2 * count < self.batch || samples.is_empty() {
+            return;
+        }
+        let total: u64 = samples.iter().map(|cost| cost.0).sum();
+        let cost = total as f64 / f64::from(count);
+        self.sample_cost = if self.sample_cost == 0.0 || self.micro_batches == 0 {
+            cost
+        } else {
+            self.sample_cost + COST_WEIGHT * (cost - self.sample_cost)
+        };
+    }
+
+    /// Takes the speed of a micro-batch. The first one of a size touches new memory, so the second replaces it.
+    pub(crate) fn record_speed(&mut self, size: u32, ms_per_cost: f64) {
+        let Some(speed) = self.speeds.iter_mut().find(|speed| speed.size == size) else {
+            self.speeds.push(Speed {
+                size,
+                ms_per_cost,
+                micro_batches: 1,
+            });
+            return;
+        };
+        let weight = if speed.micro_batches == 1 {
+            1.0
+        } else {
+            SPEED_WEIGHT.max(1.0 / f64::from(speed.micro_batches))
+        };
+        speed.ms_per_cost += weight * (ms_per_cost - speed.ms_per_cost);
+        speed.micro_batches += 1;
+    }
+
+    /// Duration of a micro-batch of this cost, by the nearest size that was measured, in milliseconds.
+    pub(crate) fn duration_ms(&self, cost: u64) -> Option<f64> {
+        let distance = |speed: &&Speed| speed.size.abs_diff(self.size);
+        let nearest = self.speeds.iter().min_by_key(distance)?;
+        Some(nearest.ms_per_cost * cost as f64)
+    }
+
+    /// Milliseconds per cost at `size`, once that is known.
+    pub(crate) fn known_ms_per_cost(&self, size: u32) -> Option<f64> {
+        let mut known = self.known_speeds();
+        Some(known.find(|speed| speed.size == size)?.ms_per_cost)
+    }
+
+    /// The speeds that were measured often enough.
+    pub(crate) fn known_speeds(&self) -> impl Iterator<Item = &Speed> {
+        let is_known = |speed: &&Speed| speed.micro_batches >= SPEED_MIN_MICRO_BATCHES;
+        self.speeds.iter().filter(is_known)
+    }
+
+    /// The throughput plateau: the smallest size within `tolerance` of the best speed, once a size at least twice as
+    /// large was tried. Larger ones cost memory for nothing.
+    pub(crate) fn plateau(&self, tolerance: f64) -> Option<u32> {
+        let best = self
+            .known_speeds()
+            .map(|speed| speed.ms_per_cost)
+            .reduce(f64::min)?;
+        let largest = self.known_speeds().map(|speed| speed.size).max()?;
+        let plateau = self
+            .known_speeds()
+            .filter(|speed| speed.ms_per_cost * (1.0 - tolerance) <= best)
+            .map(|speed| speed.size)
+            .min()?;
+        let known = self.known_speeds().count();
+        (known >= PLATEAU_MIN_SIZES && largest >= 2 * plateau).then_some(plateau)
+    }
+}
+
+/// The tracks of all kinds of micro-batches.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Tracks(Vec<(MicroBatchKind, Track)>);
+
+impl Tracks {
+    pub(crate) fn get(&self, kind: MicroBatchKind) -> Option<&Track> {
+        let found = self.0.iter().find(|(k, _)| *k == kind);
+        found.map(|(_, track)| track)
+    }
+
+    /// The track of a kind, which is created if it is new.
+    pub(crate) fn get_mut(&mut self, kind: MicroBatchKind) -> &mut Track {
+        let found = self.0.iter().position(|(k, _)| *k == kind);
+        let index = found.unwrap_or_else(|| {
+            self.0.push((kind, Track::default()));
+            self.0.len() - 1
+        });
+        &mut self.0[index].1
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(MicroBatchKind, Track)> {
+        self.0.iter()
+    }
+
+    /// Starts the calm of every kind again.
+    pub(crate) fn end_calm(&mut self) {
+        for (_, track) in &mut self.0 {
+            track.calm_since_ms = None;
+        }
+    }
+
+    /// Micro-batches of kind `to` replace those of kind `from`: sizes carry over, each kind keeps its own speeds.
+    pub(crate) fn switch(&mut self, from: MicroBatchKind, to: MicroBatchKind, size: u32) {
+        let before = self.get_mut(from).clone();
+        let track = self.get_mut(to);
+        *track = Track {
+            size,
+            starting: false,
+            calm_since_ms: None,
+            speeds: std::mem::take(&mut track.speeds),
+            refused: track.refused,
+            ..before
+        };
+    }
+}
+
+impl FromIterator<(MicroBatchKind, Track)> for Tracks {
+    fn from_iter<I: IntoIterator<Item = (MicroBatchKind, Track)>>(tracks: I) -> Self {
+        Self(tracks.into_iter().collect())
+    }
+}
+
+/// The largest useful size whose predicted peak is within `limit_bytes`; 0 if not even one sample fits. Without a
+/// prediction only the probes are allowed.
 pub(crate) fn largest_within(
     model: &MemoryModel,
-    kind: PieceKind,
+    kind: MicroBatchKind,
     track: &Track,
     limit_bytes: u64,
 ) -> u32 {
-    let probe = if track.pieces == 0 { 1 } else { PROBE };
-    let fits = |m: &u32| match model.upper_bytes(kind, cost(track, *m)) {
+    let probe = if track.micro_batches == 0 { 1 } else { PROBE };
+    let fits = |m: &u32| match model.upper_bytes(kind, track.cost(*m)) {
         Some(upper) => upper <= limit_bytes,
         None => *m <= probe,
     };
     sizes(track.batch).find(fits).unwrap_or(0)
 }
 
-/// Cost of `micro_batch` ordinary samples.
-pub(crate) fn cost(track: &Track, micro_batch: u32) -> u64 {
-    (f64::from(micro_batch) * track.sample_cost).round() as u64
+/// A limit on growth other than memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GrowthLimit {
+    /// The memory model has not seen sizes large enough.
+    Extrapolation,
+    /// A larger size was refused recently.
+    Refused,
+    /// A larger size is no faster.
+    Plateau,
 }
 
-/// How far growth may go beyond what memory allows: the model's reach, refused sizes, the knee. Says which one speaks.
-pub(crate) fn ceiling(
+/// The largest size that growth may reach if memory allows it, and what limits it.
+pub(crate) fn growth_limit(
     policy: &Policy,
     model: &MemoryModel,
-    kind: PieceKind,
+    kind: MicroBatchKind,
     track: &Track,
     at_ms: u64,
-) -> (u32, Ceiling) {
-    let reach = match model.largest(kind) {
+) -> (u32, GrowthLimit) {
+    let extrapolation = match model.largest(kind) {
         0 => PROBE,
         largest => largest.saturating_mul(policy.grow_factor),
     };
     let refused = track
         .refused
-        .filter(|(_, when)| at_ms < when + policy.refused_ms);
-    let refused = refused.map_or(u32::MAX, |(size, _)| size.saturating_sub(1).max(1));
-    let knee = knee(track, policy.knee_fraction).unwrap_or(u32::MAX);
-    [
-        (reach, Ceiling::Reach),
-        (refused, Ceiling::Refused),
-        (knee, Ceiling::Knee),
-    ]
-    .into_iter()
-    .min_by_key(|(size, _)| *size)
-    .map_or((1, Ceiling::Reach), |(size, why)| {
-        (at_most(track.batch, size), why)
-    })
-}
-
-/// What keeps a micro-batch from growing although memory would allow it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ceiling {
-    /// The model has not seen enough yet.
-    Reach,
-    /// A larger size was refused lately.
-    Refused,
-    /// Larger is no faster here.
-    Knee,
-}
-
-/// The smallest size within `tolerance` of the best speed, once sizes at least twice as large were tried; larger ones cost
-/// memory for nothing.
-pub(crate) fn knee(track: &Track, tolerance: f64) -> Option<u32> {
-    let tried: Vec<_> = track
-        .speeds
-        .iter()
-        .filter(|speed| speed.pieces >= TRIES)
-        .collect();
-    let best = tried
-        .iter()
-        .map(|speed| speed.ms_per_cost)
-        .reduce(f64::min)?;
-    let largest = tried.iter().map(|speed| speed.size).max()?;
-    let good = tried
-        .iter()
-        .filter(|speed| speed.ms_per_cost * (1.0 - tolerance) <= best);
-    let knee = good.map(|speed| speed.size).min()?;
-    (tried.len() >= KNEE_SIZES && largest >= 2 * knee).then_some(knee)
+        .filter(|(_, when)| at_ms < when + policy.retry_refused_after_ms);
+    let below_refused = refused.map_or(u32::MAX, |(size, _)| size.saturating_sub(1).max(1));
+    let plateau = track.plateau(policy.plateau_fraction).unwrap_or(u32::MAX);
+    let (mut size, mut limit) = (extrapolation, GrowthLimit::Extrapolation);
+    if below_refused < size {
+        (size, limit) = (below_refused, GrowthLimit::Refused);
+    }
+    if plateau < size {
+        (size, limit) = (plateau, GrowthLimit::Plateau);
+    }
+    (largest_up_to(track.batch, size), limit)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Speed;
 
     #[test]
-    fn sizes_are_the_splits_that_save_a_piece() {
-        let of = |batch| sizes(batch).collect::<Vec<_>>();
-        assert_eq!(of(64), [64, 32, 22, 16, 13, 11, 10, 8, 7, 6, 5, 4, 3, 2, 1]);
-        assert_eq!(of(7), [7, 4, 3, 2, 1]);
-        assert_eq!(of(1), [1]);
-        assert_eq!(of(0), [1]);
+    fn useful_sizes_are_the_splits_that_save_a_micro_batch() {
+        let all = |batch| sizes(batch).collect::<Vec<_>>();
+        assert_eq!(
+            all(64),
+            [64, 32, 22, 16, 13, 11, 10, 8, 7, 6, 5, 4, 3, 2, 1]
+        );
+        assert_eq!(all(7), [7, 4, 3, 2, 1]);
+        assert_eq!(all(1), [1]);
+        assert_eq!(all(0), [1]);
         for batch in 1u32..300 {
-            let mut slow: Vec<u32> = (1..=batch).map(|n| batch.div_ceil(n)).collect();
-            slow.dedup();
-            assert_eq!(of(batch), slow, "{batch}");
+            let mut expected: Vec<u32> = (1..=batch).map(|n| batch.div_ceil(n)).collect();
+            expected.dedup();
+            assert_eq!(all(batch), expected, "{batch}");
         }
     }
 
     #[test]
-    fn the_knee_needs_something_larger_to_have_been_tried() {
-        let track = |speeds: &[(u32, f64, u32)]| Track {
-            batch: 64,
-            speeds: speeds
-                .iter()
-                .map(|&(size, ms_per_cost, pieces)| Speed {
-                    size,
-                    ms_per_cost,
-                    pieces,
-                })
-                .collect(),
-            ..Track::default()
+    fn a_plateau_needs_a_larger_size_that_was_tried() {
+        let plateau = |speeds: &[(u32, f64, u32)]| {
+            let speed = |&(size, ms_per_cost, micro_batches): &(u32, f64, u32)| Speed {
+                size,
+                ms_per_cost,
+                micro_batches,
+            };
+            let track = Track {
+                batch: 64,
+                speeds: speeds.iter().map(speed).collect(),
+                ..Track::default()
+            };
+            track.plateau(0.03)
         };
-        let knee = |speeds: &[_]| super::knee(&track(speeds), 0.03);
-        assert_eq!(knee(&[(2, 3.0, 3), (8, 1.0, 3), (32, 0.99, 3)]), Some(8));
-        assert_eq!(
-            knee(&[(2, 3.0, 3), (8, 1.0, 3), (32, 0.9, 3)]),
-            None,
-            "the largest is the best"
-        );
-        assert_eq!(
-            knee(&[(2, 3.0, 3), (8, 1.0, 3), (11, 1.0, 3)]),
-            None,
-            "11 is not twice 8"
-        );
-        assert_eq!(
-            knee(&[(2, 3.0, 3), (8, 1.0, 3), (32, 1.0, 2)]),
-            None,
-            "32 was tried too seldom"
-        );
-        assert_eq!(
-            knee(&[(8, 1.0, 3), (32, 1.5, 3)]),
-            None,
-            "two sizes say nothing"
-        );
+        assert_eq!(plateau(&[(2, 3.0, 3), (8, 1.0, 3), (32, 0.99, 3)]), Some(8));
+        let largest_is_best = [(2, 3.0, 3), (8, 1.0, 3), (32, 0.9, 3)];
+        assert_eq!(plateau(&largest_is_best), None);
+        let too_close = [(2, 3.0, 3), (8, 1.0, 3), (11, 1.0, 3)];
+        assert_eq!(plateau(&too_close), None, "11 is not twice 8");
+        let too_seldom = [(2, 3.0, 3), (8, 1.0, 3), (32, 1.0, 2)];
+        assert_eq!(plateau(&too_seldom), None, "32 was tried only twice");
+        assert_eq!(plateau(&[(8, 1.0, 3), (32, 1.5, 3)]), None, "two sizes");
     }
 }

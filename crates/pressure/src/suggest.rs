@@ -1,116 +1,111 @@
-//! What to begin with, before anything is measured: the largest pieces that the forecast lets fit, with the fewest blocks
-//! computed twice. A first guess; the controller measures and overrules it. Knows how a forecast is used, not how it is made.
+//! The settings to start with, before anything is measured: the largest micro-batch that fits by estimate, with the fewest
+//! checkpointed blocks. A first guess that the controller corrects. Knows how an estimate is used, not how it is made.
 
-use crate::budget::budget_bytes;
-use crate::policy::Policy;
+use crate::budget::Budget;
+use crate::other_apps::History;
+use crate::policy::{Policy, SUGGESTED_CAP_FACTOR, SUGGESTED_CAP_STEP_BYTES};
 use crate::sample::MemorySample;
 use crate::sizing::sizes;
-use crate::state::State;
 use serde::Serialize;
 
-/// Numbers are promised with this much on top: a forecast may be so far off.
-const PROMISE: f64 = 1.12;
-/// Promised numbers are whole multiples of this, bytes.
-const PROMISE_STEP: u64 = 32 << 20;
-
-/// What a model needs, as forecast: the footprint without a piece, and what pieces reach.
+/// The estimated need of a model: the footprint without a micro-batch, and the peaks with one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ModelNeed {
-    /// Footprint while no piece is at work, in bytes: program, weights, moments, averages, samples decoded ahead.
+    /// Footprint between micro-batches, in bytes: program, weights, moments, averages, samples decoded ahead.
     pub state_bytes: u64,
-    /// Element type that pieces are computed in: `f32`.
+    /// Element type of the computation: `f32`.
     pub precision: String,
-    /// Ways to work a piece, fewest checkpointed blocks first.
-    pub forms: Vec<Form>,
+    /// Variants of the model, fewest checkpointed blocks first.
+    pub variants: Vec<ModelVariant>,
 }
 
-/// A way to work pieces.
+/// A model with some of its blocks checkpointed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Form {
-    /// Blocks that keep their input only.
+pub struct ModelVariant {
+    /// Number of checkpointed blocks.
     pub checkpoint_blocks: u32,
-    /// Time it takes beyond the quickest form, as a fraction of that.
+    /// Time beyond that of the fastest variant, as a fraction of it.
     pub extra_time_fraction: f64,
-    /// Footprint by micro-batch, any order.
+    /// Footprint by micro-batch, in any order.
     pub peaks: Vec<Peak>,
 }
 
-/// The footprint of the process while pieces of one size are worked.
+/// The footprint of the process at one micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Peak {
-    /// Samples a piece.
+    /// Samples per micro-batch.
     pub micro_batch: u32,
     /// Highest footprint, in bytes.
     pub peak_bytes: u64,
 }
 
-/// What is trained on.
+/// The batch to be trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DataNeed {
-    /// Samples a step; never changed.
+    /// Samples per step; never changed.
     pub effective_batch: u32,
-    /// The size of every piece, where the user fixed it.
+    /// The micro-batch, if the user fixed it.
     pub fixed_micro_batch: Option<u32>,
 }
 
-/// What trains.
+/// The limits of the device and the user.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct DeviceRoom {
+pub struct DeviceLimits {
     /// Physical memory, in bytes.
     pub total_bytes: u64,
     /// The GPU's recommended working set, in bytes; 0 without one.
     pub limit_bytes: u64,
     /// The user's cap on the footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
-    /// Where the budget line stands, as a share of all memory.
+    /// Fraction of RAM that all processes together may fill, as [`Policy::max_system_fraction`].
     pub max_system_fraction: f64,
 }
 
-/// Who else is there.
+/// The other processes on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Processes {
-    /// What other apps and the system use, in bytes.
+    /// Memory used by other apps and the system, in bytes.
     pub others_bytes: u64,
 }
 
-/// What to begin with.
+/// The settings to start with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SuggestedConfig {
-    /// Samples a piece.
+    /// Samples per micro-batch.
     pub micro_batch: u32,
-    /// Pieces a step: gradients of so many are added up.
+    /// Micro-batches per step, whose gradients are added.
     pub accumulation: u32,
-    /// Blocks that keep their input only and run again in backward.
+    /// Number of blocks to checkpoint (their activations are recomputed in the backward pass).
     pub checkpoint_blocks: u32,
-    /// Element type that pieces are computed in; never another than asked for, because that changes the result.
+    /// Element type of the computation; always the one asked for, because it affects the result.
     pub precision: String,
     /// Highest footprint expected, in bytes.
     pub predicted_peak_bytes: u64,
-    /// What Ebb allows itself now, in bytes.
+    /// Footprint that Ebb allows itself now, in bytes.
     pub budget_bytes: u64,
-    /// What is left of that, in bytes.
+    /// The budget less the expected footprint, in bytes.
     pub headroom_bytes: u64,
-    /// Time it takes beyond the quickest form, as a fraction of that.
+    /// Time beyond that of the fastest variant, as a fraction of it.
     pub extra_time_fraction: f64,
 }
 
-/// Not even the smallest piece fits.
+/// Not even the smallest micro-batch fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DoesNotFit {
-    /// The smallest piece: one sample, or the size that the user fixed.
+    /// The smallest micro-batch: one sample, or the size that the user fixed.
     pub micro_batch: u32,
-    /// Footprint that it reaches as asked for, in bytes.
+    /// Its footprint as asked for, in bytes.
     pub predicted_peak_bytes: u64,
-    /// The least that it reaches with blocks checkpointed, in bytes, and how many those are.
+    /// Its smallest footprint with blocks checkpointed, in bytes, and how many those are.
     pub least: (u64, u32),
-    /// What Ebb may use, in bytes.
+    /// Footprint that Ebb allows itself, in bytes.
     pub budget_bytes: u64,
-    /// A cap that would do, in bytes: the least with room for the forecast's error.
+    /// A cap that would be enough, in bytes: the smallest footprint plus the error of the estimate.
     pub enough_bytes: u64,
 }
 
-impl DeviceRoom {
-    /// Footprint that Ebb would allow itself on this device beside those processes, in bytes.
+impl DeviceLimits {
+    /// Footprint that Ebb would allow itself on this device next to these processes, in bytes.
     pub fn budget_bytes(&self, processes: &Processes) -> u64 {
         let policy = Policy {
             max_system_fraction: self.max_system_fraction,
@@ -123,12 +118,12 @@ impl DeviceRoom {
             device_limit_bytes: self.limit_bytes,
             ..MemorySample::default()
         };
-        budget_bytes(&policy, &State::default(), &sample, 0)
+        Budget::new(&policy, &History::default(), &sample, 0).bytes
     }
 }
 
-impl Form {
-    /// The footprint at a micro-batch, where it was forecast.
+impl ModelVariant {
+    /// The footprint at a micro-batch, if it was estimated.
     pub fn peak_bytes(&self, micro_batch: u32) -> Option<u64> {
         let peak = self
             .peaks
@@ -138,20 +133,20 @@ impl Form {
     }
 }
 
-/// Sizes that make sense for an effective batch, largest first: each saves a piece against the next.
+/// Useful micro-batches for an effective batch, largest first: each needs fewer micro-batches per step than the next.
 pub fn sensible_sizes(effective_batch: u32) -> Vec<u32> {
     sizes(effective_batch).collect()
 }
 
-/// The config to begin with: the first form whose smallest piece fits, and of it the largest piece that does.
+/// The settings to start with: the first variant whose smallest micro-batch fits, and its largest micro-batch that does.
 ///
 /// # Errors
-/// Not even the smallest piece fits; with what would do. Rungs that change the result are the user's to choose
-/// ([`suggest_recovery`](crate::suggest_recovery)).
+/// Not even the smallest micro-batch fits. The error says what would be enough; steps that change the result are listed by
+/// [`suggest_recovery`](crate::suggest_recovery).
 pub fn suggest_config(
     model: &ModelNeed,
     data: &DataNeed,
-    device: &DeviceRoom,
+    device: &DeviceLimits,
     processes: &Processes,
 ) -> Result<SuggestedConfig, DoesNotFit> {
     let budget_bytes = device.budget_bytes(processes);
@@ -159,28 +154,30 @@ pub fn suggest_config(
         Some(fixed) => vec![fixed.min(data.effective_batch)],
         None => sensible_sizes(data.effective_batch),
     };
-    let fitting = model.forms.iter().find_map(|form| {
-        let peaks = sizes.iter().filter_map(|&m| Some((m, form.peak_bytes(m)?)));
+    let fitting = model.variants.iter().find_map(|variant| {
+        let peaks = sizes
+            .iter()
+            .filter_map(|&m| Some((m, variant.peak_bytes(m)?)));
         let mut fits = peaks.filter(|(_, peak)| *peak <= budget_bytes);
         fits.next()
-            .map(|(micro_batch, peak)| (form, micro_batch, peak))
+            .map(|(micro_batch, peak)| (variant, micro_batch, peak))
     });
-    if let Some((form, micro_batch, predicted_peak_bytes)) = fitting {
+    if let Some((variant, micro_batch, predicted_peak_bytes)) = fitting {
         return Ok(SuggestedConfig {
             micro_batch,
             accumulation: data.effective_batch.div_ceil(micro_batch.max(1)),
-            checkpoint_blocks: form.checkpoint_blocks,
+            checkpoint_blocks: variant.checkpoint_blocks,
             precision: model.precision.clone(),
             predicted_peak_bytes,
             budget_bytes,
             headroom_bytes: budget_bytes - predicted_peak_bytes,
-            extra_time_fraction: form.extra_time_fraction,
+            extra_time_fraction: variant.extra_time_fraction,
         });
     }
     let smallest = sizes.last().copied().unwrap_or(1);
-    let needs = model.forms.iter().filter_map(|form| {
-        let peak = form.peak_bytes(smallest)?;
-        Some((peak, form.checkpoint_blocks))
+    let needs = model.variants.iter().filter_map(|variant| {
+        let peak = variant.peak_bytes(smallest)?;
+        Some((peak, variant.checkpoint_blocks))
     });
     let first = needs.clone().next().unwrap_or_default();
     let least = needs.min().unwrap_or_default();
@@ -189,15 +186,14 @@ pub fn suggest_config(
         predicted_peak_bytes: first.0,
         least,
         budget_bytes,
-        enough_bytes: promised(least.0),
+        enough_bytes: suggested_cap(least.0),
     })
 }
 
-/// A number that would do where `bytes` are forecast.
-fn promised(bytes: u64) -> u64 {
-    ((bytes as f64 * PROMISE) as u64).next_multiple_of(PROMISE_STEP)
+/// A cap that is enough if `bytes` are estimated.
+fn suggested_cap(bytes: u64) -> u64 {
+    ((bytes as f64 * SUGGESTED_CAP_FACTOR) as u64).next_multiple_of(SUGGESTED_CAP_STEP_BYTES)
 }
 
 #[cfg(test)]
-#[path = "suggest/tests.rs"]
 mod tests;

@@ -1,5 +1,5 @@
-//! Where the system tells of memory pressure by itself: a wake-up for the monitor, never a decision. It comes late or not at
-//! all, so the beat goes on beside it. The files for each platform are twins with the same surface.
+//! The system's own notification of memory pressure: it wakes the monitor and decides nothing. It may be late or missing, so
+//! the monitor polls as well. Each platform has a file with the same interface.
 
 #[cfg_attr(target_os = "macos", path = "wake_up/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "wake_up/other.rs")]

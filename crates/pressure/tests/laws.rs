@@ -1,23 +1,24 @@
-//! What holds on every machine and in every sequence of samples and pieces.
+//! Properties that hold on every machine and for every sequence of samples and micro-batches.
 
 use pressure::{
-    Action, Allocator, Ask, Change, Component, Decision, Level, MemoryModel, MemorySample, Outcome,
-    Piece, PieceKind, Policy, SampleCost, State, decide, observe, pressure as reading, sentence,
+    Action, Allocator, Ask, Change, Component, ControllerState, Decision, Level, MemoryModel,
+    MemorySample, MicroBatchKind, MicroBatchRecord, Outcome, Policy, SampleCost, decide,
+    describe_decision, observe, pressure as reading,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 const GB: f64 = (1u64 << 30) as f64;
-const KIND: PieceKind = PieceKind {
+const KIND: MicroBatchKind = MicroBatchKind {
     phase: pressure::Phase::Train,
     checkpoint_blocks: 0,
     element_bytes: 4,
-    resolution: 64,
+    input_size: 64,
 };
 
-/// One turn of a random machine.
+/// One step of a random machine.
 #[derive(Debug, Clone)]
-struct Turn {
+struct Step {
     pause_ms: u64,
     others: f64,
     level: Option<Level>,
@@ -34,7 +35,7 @@ struct Machine {
     batch: usize,
     uniform: bool,
     cap: Option<f64>,
-    /// The device's recommended working set, where there is a device.
+    /// The device's recommended working set, if there is a device.
     device: Option<f64>,
     allocator: Allocator,
 }
@@ -73,20 +74,20 @@ fn machine() -> impl Strategy<Value = Machine> {
         )
 }
 
-/// Others move as a random walk with jumps, in shares of RAM.
-fn turns() -> impl Strategy<Value = Vec<Turn>> {
+/// Other apps follow a random walk with jumps, in fractions of RAM.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
     let level = prop_oneof![
         12 => Just(None), 1 => Just(Some(Level::Warning)), 1 => Just(Some(Level::Critical))
     ];
     let outcome = prop_oneof![20 => Just(Outcome::Ok), 1 => Just(Outcome::Cancelled), 1 => Just(Outcome::Memory)];
     let moved = prop_oneof![8 => -0.01..0.01, 1 => -0.4..0.4];
-    let turn = (0u64..2_000, moved, level, outcome, -0.02..0.02);
-    proptest::collection::vec(turn, 1..250).prop_map(|turns| {
+    let step = (0u64..2_000, moved, level, outcome, -0.02..0.02);
+    proptest::collection::vec(step, 1..250).prop_map(|steps| {
         let mut others: f64 = 0.2;
-        let walk = turns.into_iter().map(
+        let walk = steps.into_iter().map(
             |(pause_ms, moved, level, outcome, noise): (u64, f64, _, _, f64)| {
                 others = (others + moved).clamp(0.0, 1.0);
-                Turn {
+                Step {
                     pause_ms,
                     others,
                     level,
@@ -99,28 +100,31 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
     })
 }
 
-/// A decision with what was known when it was made.
-struct Seen {
+/// A decision and its circumstances.
+struct Observed {
     at_ms: u64,
     critical: bool,
     size_before: u32,
     remaining: u32,
     decision: Decision,
-    /// How its piece ended, where there was one.
+    /// How its micro-batch ended, if there was one.
     outcome: Option<Outcome>,
 }
 
-fn play(machine: &Machine, turns: &[Turn]) -> Vec<Seen> {
+fn play(machine: &Machine, steps: &[Step]) -> Vec<Observed> {
     let policy = Policy {
         memory_cap_bytes: machine.cap.map(|cap| (cap * GB) as u64),
         ..Policy::default()
     };
-    let (mut state, mut model) = (State::default(), MemoryModel::new(machine.allocator));
+    let (mut state, mut model) = (
+        ControllerState::default(),
+        MemoryModel::new(machine.allocator),
+    );
     let (mut at_ms, mut own) = (0, machine.state);
     let mut costs: Vec<SampleCost> = Vec::new();
-    let mut seen = Vec::new();
-    for turn in turns {
-        at_ms += turn.pause_ms;
+    let mut observed = Vec::new();
+    for step in steps {
+        at_ms += step.pause_ms;
         if costs.is_empty() {
             let cost = |i: usize| {
                 if machine.uniform {
@@ -131,13 +135,13 @@ fn play(machine: &Machine, turns: &[Turn]) -> Vec<Seen> {
             };
             costs = (0..machine.batch).map(|i| SampleCost(cost(i))).collect();
         }
-        let others = turn.others * machine.ram;
+        let others = step.others * machine.ram;
         let sample = MemorySample {
             at_ms,
             total_bytes: (machine.ram * GB) as u64,
             available_bytes: ((machine.ram - others - own).max(0.0) * GB) as u64,
             own_bytes: (own * GB) as u64,
-            kernel_level: turn.level,
+            kernel_level: step.level,
             device_limit_bytes: machine.device.map_or(0, |limit| (limit * GB) as u64),
             device_allocated_bytes: machine.device.map_or(0, |_| (own * GB) as u64),
             device_live_bytes: machine.device.map_or(0, |_| (machine.state * GB) as u64),
@@ -166,54 +170,53 @@ fn play(machine: &Machine, turns: &[Turn]) -> Vec<Seen> {
                 Allocator::Exact => cost as f64 / 1000.0,
                 Allocator::PowerOfTwo => (cost as f64 / 1000.0).log2().ceil().exp2(),
             };
-            let peak = (machine.state + machine.sample * samples) * (1.0 + turn.noise);
+            let peak = (machine.state + machine.sample * samples) * (1.0 + step.noise);
             own = own.max(peak);
-            let piece = Piece {
+            let record = MicroBatchRecord {
                 at_ms,
                 kind: KIND,
                 micro_batch,
                 cost,
                 peak_bytes: (peak * GB) as u64,
                 ms: 20.0 + 5.0 * f64::from(micro_batch),
-                outcome: turn.outcome,
+                outcome: step.outcome,
             };
-            (state, model) = observe(&policy, state, model, &piece);
-            if turn.outcome == Outcome::Ok {
+            (state, model) = observe(&policy, state, model, &record);
+            if step.outcome == Outcome::Ok {
                 costs.drain(..micro_batch as usize);
             }
         }
         let critical = reading(&sample).level() == Level::Critical;
-        seen.push(Seen {
+        observed.push(Observed {
             at_ms,
             critical,
             size_before,
             remaining,
-            outcome: (decision.action == Action::Run).then_some(turn.outcome),
+            outcome: (decision.action == Action::Run).then_some(step.outcome),
             decision,
         });
     }
-    seen
+    observed
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn a_piece_has_at_least_one_sample_and_no_more_than_are_left(machine in machine(), turns in turns()) {
-        for Seen { decision, remaining, .. } in play(&machine, &turns) {
+    fn a_micro_batch_has_at_least_one_sample_of_the_rest(machine in machine(), steps in steps()) {
+        for Observed { decision, remaining, .. } in play(&machine, &steps) {
             match decision.action {
                 Action::Run => prop_assert!((1..=remaining).contains(&decision.micro_batch), "{decision:?}"),
-                Action::Pause | Action::Park | Action::Stop => prop_assert_eq!(decision.micro_batch(), None),
+                Action::Pause | Action::Suspend | Action::Stop => prop_assert_eq!(decision.micro_batch(), None),
             }
         }
     }
 
-    /// The exceptions: a single sample, which cannot be made smaller and runs up to the pause line above the budget; a size
-    /// that the user fixed, which is not asked here; and sizes of which nothing is predicted, which are the probes of one
-    /// and two samples.
+    /// Exceptions: a single sample, which cannot be smaller and may exceed the budget up to the pause line; sizes without a
+    /// prediction, which are the probes of one and two samples; and a fixed size, which is not tested here.
     #[test]
-    fn what_is_predicted_fits_the_budget_unless_it_is_a_single_sample(machine in machine(), turns in turns()) {
-        for Seen { decision, .. } in play(&machine, &turns) {
+    fn predictions_fit_the_budget_except_for_single_samples(machine in machine(), steps in steps()) {
+        for Observed { decision, .. } in play(&machine, &steps) {
             let fits = decision.predicted_peak_bytes <= decision.budget_bytes;
             prop_assert!(fits || decision.micro_batch == 1, "{decision:?}");
             if decision.action == Action::Run && decision.predicted_peak_bytes == 0 {
@@ -223,9 +226,9 @@ proptest! {
     }
 
     #[test]
-    fn a_piece_that_failed_is_tried_again_at_half_its_size_or_less(machine in machine(), turns in turns()) {
-        let seen = play(&machine, &turns);
-        for pair in seen.windows(2) {
+    fn a_failed_micro_batch_is_retried_at_half_or_less(machine in machine(), steps in steps()) {
+        let observed = play(&machine, &steps);
+        for pair in observed.windows(2) {
             let failed = pair[0].outcome.is_some_and(|outcome| outcome != Outcome::Ok);
             if failed && pair[1].decision.action == Action::Run {
                 let (before, after) = (pair[0].decision.micro_batch, pair[1].decision.micro_batch);
@@ -235,9 +238,9 @@ proptest! {
     }
 
     #[test]
-    fn a_critical_sample_is_answered_before_the_next_piece(machine in machine(), turns in turns()) {
+    fn a_critical_sample_is_answered_before_the_next_piece(machine in machine(), steps in steps()) {
         let mut answered_ms: Option<u64> = None;
-        for Seen { at_ms, critical, decision, size_before, .. } in play(&machine, &turns) {
+        for Observed { at_ms, critical, decision, size_before, .. } in play(&machine, &steps) {
             if !critical {
                 continue;
             }
@@ -254,14 +257,14 @@ proptest! {
     }
 
     #[test]
-    fn no_minute_has_more_than_six_voluntary_changes(machine in machine(), turns in turns()) {
-        let voluntary: Vec<u64> = play(&machine, &turns)
+    fn no_minute_has_more_than_six_voluntary_changes(machine in machine(), steps in steps()) {
+        let voluntary: Vec<u64> = play(&machine, &steps)
             .iter()
-            .filter(|seen| {
-                let d = &seen.decision;
+            .filter(|observed| {
+                let d = &observed.decision;
                 d.change == Change::Grow || (d.change == Change::Shrink && d.cause == Component::Speed)
             })
-            .map(|seen| seen.at_ms)
+            .map(|observed| observed.at_ms)
             .collect();
         for from in &voluntary {
             let within = voluntary.iter().filter(|at| (*from..=from + 60_000).contains(at)).count();
@@ -270,10 +273,10 @@ proptest! {
     }
 
     #[test]
-    fn a_change_is_told_with_the_size_that_holds_from_then_on(machine in machine(), turns in turns()) {
+    fn a_change_is_reported_with_the_size_from_then_on(machine in machine(), steps in steps()) {
         let machine = Machine { uniform: true, ..machine };
         let mut size = 0;
-        for Seen { decision, size_before, remaining, .. } in play(&machine, &turns) {
+        for Observed { decision, size_before, remaining, .. } in play(&machine, &steps) {
             let m = decision.micro_batch;
             match decision.change {
                 Change::Grow => prop_assert!(m > size_before, "{decision:?}"),
@@ -291,16 +294,16 @@ proptest! {
     }
 
     #[test]
-    fn every_decision_can_be_said(machine in machine(), turns in turns()) {
-        for Seen { decision, size_before, .. } in play(&machine, &turns) {
-            let said = sentence(size_before, &decision);
-            prop_assert!(!decision.reason.is_empty() && !decision.reason.ends_with('.'), "{said}");
+    fn every_decision_has_a_sentence(machine in machine(), steps in steps()) {
+        for Observed { decision, size_before, .. } in play(&machine, &steps) {
+            let sentence = describe_decision(size_before, &decision);
+            prop_assert!(!decision.reason.is_empty() && !decision.reason.ends_with('.'), "{sentence}");
         }
     }
 
     #[test]
-    fn the_same_samples_give_the_same_decisions(machine in machine(), turns in turns()) {
-        let decisions = || play(&machine, &turns).into_iter().map(|seen| seen.decision).collect::<Vec<_>>();
+    fn the_same_samples_give_the_same_decisions(machine in machine(), steps in steps()) {
+        let decisions = || play(&machine, &steps).into_iter().map(|observed| observed.decision).collect::<Vec<_>>();
         prop_assert_eq!(decisions(), decisions());
     }
 }

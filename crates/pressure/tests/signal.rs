@@ -1,5 +1,5 @@
-//! The signal against the tables that its thresholds come from: the kernel's own tests on its page counts, in and out of
-//! every level. Knows no budget.
+//! The pressure signal compared with the source of its thresholds: the kernel's own tests on its page counts, for entering and
+//! leaving every level.
 
 use pressure::{Level, LevelTracker, MemorySample, pressure};
 
@@ -32,7 +32,7 @@ fn kernel(before: Level, left: u64) -> Level {
 }
 
 #[test]
-fn the_compressors_curve_passes_its_marks_where_the_kernel_passes_its_own() {
+fn the_compressor_curve_has_the_thresholds_of_the_kernel() {
     let marks = [
         ("warning", PAGES * 10 / 20, 0.5),
         ("critical", PAGES * 12 / 35, 0.8),
@@ -45,7 +45,7 @@ fn the_compressors_curve_passes_its_marks_where_the_kernel_passes_its_own() {
 }
 
 #[test]
-fn a_level_begins_where_the_kernels_begins_and_never_ends_before_it() {
+fn a_level_begins_with_the_kernel_and_ends_no_earlier() {
     let (mut theirs, mut ours) = (Level::Normal, LevelTracker::default());
     let up_and_down = (0..=900u64).chain((0..900).rev());
     let mut changes = Vec::new();

@@ -1,20 +1,15 @@
-//! A straight line through noisy points: recursive least squares with forgetting. Knows neither pieces nor allocators.
+//! A straight line through noisy points: recursive least squares with exponential forgetting (Ljung and Söderström,
+//! "Theory and Practice of Recursive Identification"). Knows neither micro-batches nor allocators.
 
+use crate::policy::{LINE_FORGETTING, LINE_INITIAL_UNCERTAINTY, LINE_MAX_UNCERTAINTY};
 use serde::{Deserialize, Serialize};
-
-/// How fast old points are forgotten: the weight of one falls to a half after 46 more.
-const FORGETTING: f64 = 0.985;
-/// Uncertainty before the first point; so large that the start values have no weight.
-const UNCERTAIN: f64 = 1e6;
-/// No forgetting beyond this uncertainty: while the size never changes there is nothing to relearn a slope from.
-const FORGETTING_ENDS: f64 = 10.0;
 
 /// Bytes over samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     /// Bytes at zero samples.
     pub(super) state_bytes: f64,
-    /// Bytes for each further sample.
+    /// Bytes per sample.
     pub(super) sample_bytes: f64,
     /// Covariance: `[aa, ab, bb]`.
     covariance: [f64; 3],
@@ -25,7 +20,7 @@ impl Default for Line {
         Self {
             state_bytes: 0.0,
             sample_bytes: 0.0,
-            covariance: [UNCERTAIN, 0.0, UNCERTAIN],
+            covariance: [LINE_INITIAL_UNCERTAINTY, 0.0, LINE_INITIAL_UNCERTAINTY],
         }
     }
 }
@@ -35,14 +30,14 @@ impl Line {
         self.state_bytes + self.sample_bytes * samples
     }
 
-    /// One step for the point `(x, y)`, after `points` before it.
+    /// Takes the point `(x, y)`, which follows `points` others.
     pub(super) fn learn(&mut self, x: f64, y: f64, points: u32) {
         let error = y - self.estimate(x);
         let [aa, ab, bb] = self.covariance;
-        let lambda = if aa + bb > FORGETTING_ENDS && points >= 2 {
+        let lambda = if aa + bb > LINE_MAX_UNCERTAINTY && points >= 2 {
             1.0
         } else {
-            FORGETTING
+            LINE_FORGETTING
         };
         let (ka, kb) = (aa + ab * x, ab + bb * x);
         let scale = lambda + ka + kb * x;
@@ -53,12 +48,12 @@ impl Line {
             (ab - ka * kb / scale) / lambda,
             (bb - kb * kb / scale) / lambda,
         ];
-        self.keep_possible(x);
+        self.clamp_to_possible(x);
     }
 
-    /// Neither the state nor a sample takes less than nothing: noise must not make a larger piece look cheaper. The
-    /// estimate at `x` stays.
-    fn keep_possible(&mut self, x: f64) {
+    /// Neither state nor sample can be negative: noise must not make a larger micro-batch look cheaper. The estimate at
+    /// `x` stays.
+    fn clamp_to_possible(&mut self, x: f64) {
         let here = self.estimate(x).max(0.0);
         if self.sample_bytes < 0.0 {
             (self.state_bytes, self.sample_bytes) = (here, 0.0);

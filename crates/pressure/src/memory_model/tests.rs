@@ -1,4 +1,4 @@
-//! The model against machines whose truth is known.
+//! The memory model on simulated machines.
 
 use super::*;
 use crate::decision::Phase;
@@ -6,16 +6,16 @@ use crate::decision::Phase;
 const GB: f64 = (1u64 << 30) as f64;
 const PIXELS: u64 = 64 * 64;
 
-fn kind() -> PieceKind {
-    PieceKind {
+fn kind() -> MicroBatchKind {
+    MicroBatchKind {
         element_bytes: 4,
-        resolution: 64,
-        ..PieceKind::default()
+        input_size: 64,
+        ..MicroBatchKind::default()
     }
 }
 
-fn piece(micro_batch: u32, peak: f64) -> Piece {
-    Piece {
+fn record(micro_batch: u32, peak: f64) -> MicroBatchRecord {
+    MicroBatchRecord {
         at_ms: 0,
         kind: kind(),
         micro_batch,
@@ -26,10 +26,10 @@ fn piece(micro_batch: u32, peak: f64) -> Piece {
     }
 }
 
-fn taught(allocator: Allocator, truth: impl Fn(u32) -> f64, sizes: &[u32]) -> MemoryModel {
+fn trained(allocator: Allocator, truth: impl Fn(u32) -> f64, sizes: &[u32]) -> MemoryModel {
     let mut model = MemoryModel::new(allocator);
     for &size in sizes {
-        model.learn(&piece(size, truth(size)));
+        model.learn(&record(size, truth(size)));
     }
     model
 }
@@ -42,7 +42,7 @@ fn upper(model: &MemoryModel, micro_batch: u32) -> Option<f64> {
 
 #[test]
 fn two_probes_are_enough_for_a_straight_line() {
-    let model = taught(
+    let model = trained(
         Allocator::Exact,
         |m| (6.0 + 0.34 * f64::from(m)) * GB,
         &[1, 2],
@@ -62,18 +62,18 @@ fn two_probes_are_enough_for_a_straight_line() {
 }
 
 #[test]
-fn one_size_says_nothing_of_a_larger_one() {
-    let model = taught(Allocator::Exact, |_| 2.0 * GB, &[4, 4, 4]);
+fn one_size_does_not_predict_a_larger_one() {
+    let model = trained(Allocator::Exact, |_| 2.0 * GB, &[4, 4, 4]);
     assert!(!model.is_ready(kind()));
     assert_eq!(upper(&model, 5), None);
-    assert!(upper(&model, 3).expect("no larger than a measured one") >= 2.0);
+    assert!(upper(&model, 3).expect("it is not larger than a measured one") >= 2.0);
     assert_eq!(upper(&MemoryModel::default(), 1), None);
 }
 
 #[test]
-fn the_staircase_of_powers_of_two_is_known() {
+fn a_staircase_of_powers_of_two_is_learned() {
     let stair = |m: u32| (1.0 + 0.1 * f64::from(m.next_power_of_two())) * GB;
-    let model = taught(Allocator::PowerOfTwo, stair, &[1, 2, 4, 8]);
+    let model = trained(Allocator::PowerOfTwo, stair, &[1, 2, 4, 8]);
     for m in [9u32, 12, 16, 17, 32] {
         let upper = upper(&model, m).expect("measured");
         assert!(
@@ -81,16 +81,16 @@ fn the_staircase_of_powers_of_two_is_known() {
             "{m}: {upper}"
         );
     }
-    let naive = taught(Allocator::Exact, stair, &[1, 2, 4, 8]);
+    let naive = trained(Allocator::Exact, stair, &[1, 2, 4, 8]);
     assert!(
         super::tests::upper(&naive, 17).expect("measured") < stair(17) / GB,
         "a straight line underestimates"
     );
 }
 
-/// Samples of uneven length at one size lie on both sides of an edge, thousands of times, wherever exactly it is.
+/// Samples of varying length fall on both sides of a class edge, thousands of times.
 #[test]
-fn an_edge_that_is_met_again_and_again_is_never_taken_for_what_it_is_not() {
+fn sizes_around_a_class_edge_are_predicted_well() {
     for edge in [1.0f64, 1.003, 1.0072, 1.4, 1.99] {
         let room = |samples: f64| edge * (samples / edge).log2().ceil().exp2();
         let truth = |samples: f64| (5.0 + 0.3 * room(samples)) * GB;
@@ -98,34 +98,34 @@ fn an_edge_that_is_met_again_and_again_is_never_taken_for_what_it_is_not() {
         let (mut under, mut over) = (0, 0);
         for i in 0..3_000u32 {
             let micro_batch = [1, 2, 4, 8, 32][(i as usize).min(4)];
-            // An even spread of a tenth to both sides of the edge nearest to the size.
+            // An even spread of 10 % to both sides of the edge.
             let spread = f64::from(i.wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 24);
             let length = edge * (0.9 + 0.2 * spread);
-            let piece = Piece {
+            let record = MicroBatchRecord {
                 cost: (1e4 * length) as u64 * u64::from(micro_batch),
-                ..piece(micro_batch, truth(f64::from(micro_batch) * length))
+                ..record(micro_batch, truth(f64::from(micro_batch) * length))
             };
-            if let Some(error) = model.error_fraction(&piece).filter(|_| i >= 12) {
+            if let Some(error) = model.error_fraction(&record).filter(|_| i >= 12) {
                 under += u32::from(error < -0.03);
                 over += u32::from(error > 0.12);
             }
-            model.learn(&piece);
+            model.learn(&record);
         }
         println!("edge {edge}: {under} under, {over} over of 2,988");
         assert!(under <= 29, "edge {edge}: {under} too low");
-        // A tenth of the spread is what cannot be told apart.
+        // A tenth of the spread cannot be told apart.
         assert!(over <= 600, "edge {edge}: {over} too high");
     }
 }
 
 #[test]
-fn a_larger_piece_never_looks_cheaper_than_one_that_was_seen() {
-    let mut model = taught(
+fn a_larger_micro_batch_never_looks_cheaper_than_an_observed_one() {
+    let mut model = trained(
         Allocator::Exact,
         |m| (1.0 + 0.01 * f64::from(m)) * GB,
         &[1, 2, 4],
     );
-    model.learn(&piece(2, 3.0 * GB)); // an outlier
+    model.learn(&record(2, 3.0 * GB)); // an outlier
     let mut before = 0.0;
     for m in 1..=64 {
         let upper = upper(&model, m).expect("measured");
@@ -136,8 +136,8 @@ fn a_larger_piece_never_looks_cheaper_than_one_that_was_seen() {
 }
 
 #[test]
-fn falling_peaks_do_not_turn_the_slope_around() {
-    let model = taught(
+fn falling_peaks_do_not_make_the_slope_negative() {
+    let model = trained(
         Allocator::Exact,
         |m| (3.0 - 0.1 * f64::from(m)) * GB,
         &[1, 2, 4, 8],
@@ -146,31 +146,31 @@ fn falling_peaks_do_not_turn_the_slope_around() {
 }
 
 #[test]
-fn phases_are_learnt_apart() {
-    let mut model = taught(Allocator::Exact, |m| f64::from(m) * GB, &[1, 2]);
-    let evaluate = PieceKind {
+fn phases_are_learned_separately() {
+    let mut model = trained(Allocator::Exact, |m| f64::from(m) * GB, &[1, 2]);
+    let evaluate = MicroBatchKind {
         phase: Phase::Evaluate,
         ..kind()
     };
     assert_eq!(model.upper_bytes(evaluate, PIXELS), None);
-    model.learn(&Piece {
+    model.learn(&MicroBatchRecord {
         kind: evaluate,
-        ..piece(1, 0.1 * GB)
+        ..record(1, 0.1 * GB)
     });
     assert!(model.upper_bytes(evaluate, PIXELS).expect("measured") < (0.2 * GB) as u64);
 }
 
 #[test]
-fn a_cancelled_piece_raises_the_bound_but_teaches_no_slope() {
-    let mut model = taught(
+fn a_cancelled_micro_batch_raises_only_the_bound() {
+    let mut model = trained(
         Allocator::Exact,
         |m| (1.0 + 0.1 * f64::from(m)) * GB,
         &[1, 2],
     );
     let (four, state) = (upper(&model, 4), model.state_bytes(kind()));
-    model.learn(&Piece {
+    model.learn(&MicroBatchRecord {
         outcome: Outcome::Cancelled,
-        ..piece(8, 9.0 * GB)
+        ..record(8, 9.0 * GB)
     });
     assert_eq!((upper(&model, 4), model.state_bytes(kind())), (four, state));
     assert!(upper(&model, 8).expect("measured") >= 9.0);
@@ -178,7 +178,7 @@ fn a_cancelled_piece_raises_the_bound_but_teaches_no_slope() {
 }
 
 #[test]
-fn after_twelve_noisy_pieces_the_error_is_small_and_the_bound_holds() {
+fn the_bound_holds_after_twelve_noisy_micro_batches() {
     let noise = [
         0.4, -0.9, 0.7, -0.3, 1.0, -0.6, 0.1, -1.0, 0.5, -0.2, 0.8, -0.7,
     ]; // percent
@@ -188,7 +188,7 @@ fn after_twelve_noisy_pieces_the_error_is_small_and_the_bound_holds() {
         .iter()
         .zip(noise)
     {
-        model.learn(&piece(m, truth(m) * (1.0 + noise / 100.0) * GB));
+        model.learn(&record(m, truth(m) * (1.0 + noise / 100.0) * GB));
     }
     for m in [1u32, 8, 16, 22, 32] {
         let upper = upper(&model, m).expect("measured");
@@ -201,11 +201,11 @@ fn after_twelve_noisy_pieces_the_error_is_small_and_the_bound_holds() {
 }
 
 #[test]
-fn a_constant_size_for_hours_does_not_spoil_the_slope() {
+fn the_slope_survives_hours_at_one_size() {
     let truth = |m: u32| 6.0 + 0.34 * f64::from(m);
-    let mut model = taught(Allocator::Exact, |m| truth(m) * GB, &[1, 2, 4, 16]);
+    let mut model = trained(Allocator::Exact, |m| truth(m) * GB, &[1, 2, 4, 16]);
     for i in 0..5_000 {
-        model.learn(&piece(
+        model.learn(&record(
             16,
             truth(16) * (1.0 + 0.01 * f64::from(i % 3 - 1)) * GB,
         ));
@@ -226,36 +226,36 @@ fn a_constant_size_for_hours_does_not_spoil_the_slope() {
 }
 
 #[test]
-fn the_error_is_a_share_of_the_measured_peak() {
-    let model = taught(Allocator::Exact, |m| f64::from(m) * GB, &[1, 2, 4]);
+fn the_error_is_a_fraction_of_the_measured_peak() {
+    let model = trained(Allocator::Exact, |m| f64::from(m) * GB, &[1, 2, 4]);
     let predicted = upper(&model, 4).expect("measured");
     for (measured, error) in [
         (predicted, 0.0),
         (predicted / 1.1, 0.1),
         (2.0 * predicted, -0.5),
     ] {
-        let got = model.error_fraction(&piece(4, measured * GB));
+        let got = model.error_fraction(&record(4, measured * GB));
         assert!(
             (got.expect("predicted") - error).abs() < 1e-6,
             "{got:?}, not {error}"
         );
     }
-    let cancelled = Piece {
+    let cancelled = MicroBatchRecord {
         outcome: Outcome::Cancelled,
-        ..piece(4, GB)
+        ..record(4, GB)
     };
     assert_eq!(model.error_fraction(&cancelled), None);
-    assert_eq!(model.error_fraction(&piece(4, 0.0)), None, "not measured");
+    assert_eq!(model.error_fraction(&record(4, 0.0)), None, "not measured");
     assert_eq!(
-        MemoryModel::default().error_fraction(&piece(4, GB)),
+        MemoryModel::default().error_fraction(&record(4, GB)),
         None,
         "not predicted"
     );
 }
 
 #[test]
-fn a_model_survives_a_checkpoint() {
-    let model = taught(Allocator::PowerOfTwo, |m| f64::from(m) * GB, &[1, 2, 4]);
+fn a_model_survives_serialization() {
+    let model = trained(Allocator::PowerOfTwo, |m| f64::from(m) * GB, &[1, 2, 4]);
     let text = serde_json::to_string(&model).expect("a model can be written");
     let read: MemoryModel = serde_json::from_str(&text).expect("a model can be read");
     for m in [1, 2, 16] {

@@ -1,4 +1,4 @@
-//! The monitor against a source that the test turns by hand. Waiting is by channel, never by sleep.
+//! The monitor with a source that the test controls. Waiting uses channels, never sleep.
 
 use super::*;
 use crate::sample::Level;
@@ -6,15 +6,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const GB: u64 = 1 << 30;
 
-/// Gives out the samples it is handed, then the last one again, and says each time that it was asked.
-struct ByHand {
+/// Returns the samples it is sent, then the last one again, and reports each call.
+struct Controlled {
     next: Receiver<MemorySample>,
     last: MemorySample,
     asked: Sender<()>,
     stepped: bool,
 }
 
-impl MemorySource for ByHand {
+impl MemorySource for Controlled {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
         if let Ok(next) = self.next.try_recv() {
             self.last = next;
@@ -24,7 +24,7 @@ impl MemorySource for ByHand {
         Ok(self.last)
     }
     fn describe(&self) -> String {
-        "by hand".into()
+        "controlled".into()
     }
     fn own_bytes(&mut self) -> u64 {
         self.last.own_bytes
@@ -45,7 +45,7 @@ fn bench(first: MemorySample, stepped: bool) -> Bench {
     let (hand, next) = channel();
     let (told, asked) = channel();
     let cancel = Arc::new(AtomicBool::new(false));
-    let source = ByHand {
+    let source = Controlled {
         next,
         last: first,
         asked: told,
@@ -70,7 +70,7 @@ fn sample(at_ms: u64, own: u64, available: u64) -> MemorySample {
 }
 
 #[test]
-fn the_thread_reads_by_itself() {
+fn the_thread_reads_without_being_asked() {
     let bench = bench(sample(5, 8, 20), false);
     bench.asked.recv().expect("the thread reads");
     bench.asked.recv().expect("and reads again");
@@ -78,9 +78,9 @@ fn the_thread_reads_by_itself() {
     assert!(!bench.monitor.take_samples().is_empty());
 }
 
-/// Forty readings, which the beat alone would take four seconds for.
+/// Forty readings, which would take four seconds at the normal interval.
 #[test]
-fn a_wake_up_reads_now() {
+fn a_wake_up_reads_at_once() {
     let bench = bench(sample(5, 8, 20), false);
     bench.asked.recv().expect("the thread reads");
     let begun = std::time::Instant::now();
@@ -88,11 +88,15 @@ fn a_wake_up_reads_now() {
         bench.monitor.wake();
         bench.asked.recv().expect("it is woken");
     }
-    assert!(begun.elapsed() < 20 * BEAT, "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < 20 * SAMPLE_INTERVAL,
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
-fn a_stepped_source_is_read_on_demand_only() {
+fn a_stepped_source_is_read_only_on_demand() {
     let bench = bench(sample(5, 8, 20), true);
     assert_eq!(bench.monitor.take_peak(), 8 * GB);
     assert_eq!(bench.monitor.latest(), None);
@@ -105,7 +109,7 @@ fn a_stepped_source_is_read_on_demand_only() {
 }
 
 #[test]
-fn a_peak_is_given_once() {
+fn a_peak_is_reported_once() {
     let bench = bench(sample(0, 3, 20), true);
     for own in [3, 11, 4] {
         bench
@@ -119,7 +123,7 @@ fn a_peak_is_given_once() {
 }
 
 #[test]
-fn only_a_watched_piece_is_cancelled_and_once() {
+fn only_a_watched_micro_batch_is_cancelled_and_only_once() {
     let bench = bench(sample(0, 14, 15), true);
     let crisis = MemorySample {
         kernel_level: Some(Level::Critical),
@@ -129,7 +133,9 @@ fn only_a_watched_piece_is_cancelled_and_once() {
     bench.monitor.sample_now().expect("readable");
     assert!(!bench.cancel.load(Ordering::Acquire), "nothing is watched");
 
-    bench.monitor.watch(Policy::default(), State::default());
+    bench
+        .monitor
+        .watch(Policy::default(), ControllerState::default());
     bench.monitor.sample_now().expect("readable");
     assert!(
         bench.cancel.swap(false, Ordering::AcqRel),
@@ -138,11 +144,13 @@ fn only_a_watched_piece_is_cancelled_and_once() {
     bench.monitor.sample_now().expect("readable");
     assert!(
         !bench.cancel.load(Ordering::Acquire),
-        "a piece is cancelled once"
+        "a micro-batch is cancelled once"
     );
     assert_eq!(bench.monitor.unwatch().as_deref(), Some("1.0 GB are free"));
 
-    bench.monitor.watch(Policy::default(), State::default());
+    bench
+        .monitor
+        .watch(Policy::default(), ControllerState::default());
     bench
         .hand
         .send(sample(2_000, 14, 15))
@@ -153,7 +161,7 @@ fn only_a_watched_piece_is_cancelled_and_once() {
 }
 
 #[test]
-fn dropping_it_ends_the_thread() {
+fn dropping_the_monitor_ends_the_thread() {
     let Bench { monitor, asked, .. } = bench(sample(0, 3, 20), false);
     asked.recv().expect("the thread reads");
     drop(monitor);
@@ -162,10 +170,10 @@ fn dropping_it_ends_the_thread() {
 }
 
 #[test]
-fn an_ear_hears_every_sample_and_the_thread_counts_its_own_time() {
+fn an_observer_gets_every_sample_and_cpu_time_is_counted() {
     let bench = bench(sample(5, 8, 20), false);
     let (tell, heard) = channel();
-    bench.monitor.listen(move |sample| {
+    bench.monitor.set_observer(move |sample| {
         // The test may have ended already.
         let _ = tell.send(*sample);
     });
@@ -176,38 +184,38 @@ fn an_ear_hears_every_sample_and_the_thread_counts_its_own_time() {
     assert!(used > 0.0 && used < 1_000.0, "{used}");
 }
 
-/// Says of each reading whether it was a glance, and shows this share of memory as used.
-struct Apart(Sender<bool>, Receiver<u64>, u64);
+/// Reports whether each sample was a fast one, and shows this percentage of memory as used.
+struct FastOrFull(Sender<bool>, Receiver<u64>, u64);
 
-impl MemorySource for Apart {
+impl MemorySource for FastOrFull {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
-        self.see(false)
+        self.take(false)
     }
-    fn glance(&mut self) -> Result<MemorySample, PressureError> {
-        self.see(true)
+    fn sample_fast(&mut self) -> Result<MemorySample, PressureError> {
+        self.take(true)
     }
     fn describe(&self) -> String {
-        "apart".into()
+        "fast or full".into()
     }
 }
 
-impl Apart {
-    fn see(&mut self, glance: bool) -> Result<MemorySample, PressureError> {
+impl FastOrFull {
+    fn take(&mut self, fast: bool) -> Result<MemorySample, PressureError> {
         self.2 = self.1.try_iter().last().unwrap_or(self.2);
-        let _ = self.0.send(glance); // the test may have ended already
+        let _ = self.0.send(fast); // the test may have ended already
         Ok(sample(0, 0, 36 - 36 * self.2 / 100))
     }
 }
 
 #[test]
-fn nine_beats_of_ten_glance_while_all_is_calm_and_none_under_pressure() {
+fn nine_of_ten_samples_are_fast_in_calm_and_none_under_pressure() {
     let (tell, told) = channel();
     let (use_percent, used) = channel();
-    let mut source = Apart(tell, used, 10);
-    let mut glances = 0;
+    let mut source = FastOrFull(tell, used, 10);
+    let mut fast_left = 0;
     let mut beats = |count: usize| -> Vec<bool> {
         for _ in 0..count {
-            look(&mut source, &mut glances).expect("it never fails");
+            take_sample(&mut source, &mut fast_left).expect("it never fails");
         }
         told.try_iter().collect()
     };
@@ -223,12 +231,12 @@ fn nine_beats_of_ten_glance_while_all_is_calm_and_none_under_pressure() {
 }
 
 #[test]
-fn whoever_wakes_the_thread_gets_a_sample() {
+fn a_wake_up_takes_a_full_sample() {
     let (tell, told) = channel();
     let (_use, used) = channel();
-    let monitor = Monitor::start(Box::new(Apart(tell, used, 10)), Arc::default());
+    let monitor = Monitor::start(Box::new(FastOrFull(tell, used, 10)), Arc::default());
     assert_eq!(told.recv(), Ok(false), "the first");
-    assert_eq!(told.recv(), Ok(true), "a beat later");
+    assert_eq!(told.recv(), Ok(true), "one interval later");
     monitor.wake();
     let next = [told.recv(), told.recv()];
     assert!(next.contains(&Ok(false)), "{next:?}");

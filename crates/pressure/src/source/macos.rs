@@ -1,11 +1,15 @@
-//! macOS: the kernel's page counts, its pressure level, swap and this process's `phys_footprint`. All of it is readable
-//! without privilege. Refuses to know what the numbers are used for.
+//! macOS: the kernel's page counts, its pressure level, swap and this process's `phys_footprint`, all readable without
+//! privileges. Knows nothing of how the numbers are used.
 //!
-//! The level is polled: notifications reach one process after another with pauses of up to half a minute.
+//! The level is polled: notifications reach processes one after another, with pauses of up to half a minute.
 
-use super::{DeviceReadings, MemorySource};
+#[path = "macos/footprint.rs"]
+pub mod footprint;
+
+use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
 use crate::sample::{Level, MemorySample, Thermal};
+use footprint::own_footprint_bytes;
 use mach2::host_info::HOST_VM_INFO64_COUNT;
 use mach2::kern_return::KERN_SUCCESS;
 use mach2::mach_init::mach_host_self;
@@ -19,10 +23,10 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// The volume where swap lives; on a Mac every internal volume shares its free space.
+/// The volume that holds swap; all internal volumes of a Mac share its free space.
 const DISK: &CStr = c"/System/Volumes/VM";
-/// The same on a system without that volume.
-const DISK_ELSE: &CStr = c"/";
+/// The volume on a system without that one.
+const FALLBACK_DISK: &CStr = c"/";
 
 /// This machine.
 pub(super) struct Machine {
@@ -34,7 +38,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Opens what can be read here.
+    /// Opens the readings of this machine.
     pub(super) fn open() -> Result<Self, PressureError> {
         let mut machine = Self {
             opened: Instant::now(),
@@ -46,16 +50,14 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Adds the device's readings.
+    /// The same machine with the device's readings.
     pub(super) fn with_device(mut self, device: DeviceReadings) -> Self {
         self.device = device;
         self
     }
-}
 
-impl Machine {
-    /// What can turn within a beat, read anew over what turns slowly.
-    fn over(&self, slow: MemorySample) -> Result<MemorySample, PressureError> {
+    /// A sample with fresh fast readings; the slow ones are those of `slow`.
+    fn with_fast_readings(&self, slow: MemorySample) -> Result<MemorySample, PressureError> {
         let mut sample = MemorySample {
             at_ms: self.opened.elapsed().as_millis() as u64,
             own_bytes: own_footprint_bytes(),
@@ -65,7 +67,7 @@ impl Machine {
             ..slow
         };
         self.device.fill(&mut sample);
-        // Buffers that the driver has made and nobody has touched yet are missing in the footprint.
+        // The footprint does not include buffers that the driver has allocated and that are still untouched.
         sample.own_bytes = sample.own_bytes.max(sample.device_allocated_bytes);
         pages(&mut sample, &statistics()?, page_bytes());
         Ok(sample)
@@ -78,17 +80,17 @@ impl MemorySource for Machine {
             total_bytes: self.total_bytes,
             swap_used_bytes: sysctl::<libc::xsw_usage>(c"vm.swapusage")
                 .map_or(0, |swap| swap.xsu_used),
-            disk_free_bytes: disk_free_bytes(DISK).or_else(|| disk_free_bytes(DISK_ELSE)),
+            disk_free_bytes: disk_free_bytes(DISK).or_else(|| disk_free_bytes(FALLBACK_DISK)),
             thermal: Some(thermal(NSProcessInfo::processInfo().thermalState())),
             low_power: Some(NSProcessInfo::processInfo().isLowPowerModeEnabled()),
             ..MemorySample::default()
         };
-        self.newest = self.over(slow)?;
+        self.newest = self.with_fast_readings(slow)?;
         Ok(self.newest)
     }
 
-    fn glance(&mut self) -> Result<MemorySample, PressureError> {
-        self.over(self.newest)
+    fn sample_fast(&mut self) -> Result<MemorySample, PressureError> {
+        self.with_fast_readings(self.newest)
     }
 
     fn describe(&self) -> String {
@@ -96,16 +98,16 @@ impl MemorySource for Machine {
     }
 }
 
-/// Fills in what follows from the kernel's page counts.
+/// Sets the fields that follow from the kernel's page counts.
 ///
-/// Speculative pages are counted as free and as external at once, so they are taken out once. Anonymous memory of other
-/// apps is never available: to take it would push them into the compressor.
+/// Speculative pages are counted both as free and as external, so they are subtracted once. Anonymous memory of other apps is
+/// not available: taking it would push them into the compressor.
 fn pages(sample: &mut MemorySample, counts: &vm_statistics64, page_bytes: u64) {
     let bytes = |count: u32| u64::from(count) * page_bytes;
     let free = bytes(counts.free_count.saturating_sub(counts.speculative_count));
     let available = free + bytes(counts.external_page_count) + bytes(counts.purgeable_count);
     sample.available_bytes = available.min(sample.total_bytes);
-    // GPU buffers of this process are wired too, but they are in its own footprint already.
+    // GPU buffers of this process are wired too, but already part of its footprint.
     sample.system_bytes = bytes(counts.wire_count).saturating_sub(sample.device_allocated_bytes);
     let outside =
         bytes(counts.active_count) + bytes(counts.inactive_count) + bytes(counts.free_count);
@@ -113,7 +115,7 @@ fn pages(sample: &mut MemorySample, counts: &vm_statistics64, page_bytes: u64) {
     sample.compressor_fraction = Some(compressed as f64 / (outside + compressed).max(1) as f64);
 }
 
-/// The kernel's coding of its level: 1 normal, 2 warning, 4 critical.
+/// The kernel's codes: 1 normal, 2 warning, 4 critical.
 fn level(code: u32) -> Level {
     match code {
         4.. => Level::Critical,
@@ -122,7 +124,7 @@ fn level(code: u32) -> Level {
     }
 }
 
-/// The system's four states of heat; one that comes later is hotter than all.
+/// The system's four thermal states; unknown ones are taken as critical.
 fn thermal(state: NSProcessInfoThermalState) -> Thermal {
     match state.0 {
         ..=0 => Thermal::Nominal,
@@ -133,7 +135,7 @@ fn thermal(state: NSProcessInfoThermalState) -> Thermal {
 }
 
 fn statistics() -> Result<vm_statistics64, PressureError> {
-    // `mach_host_self` hands out one more right at each call, so it is asked once.
+    // `mach_host_self` creates another port right at each call, so it is called once.
     static HOST: OnceLock<mach_port_t> = OnceLock::new();
     // SAFETY: takes no argument and only returns a port name.
     let host = *HOST.get_or_init(|| unsafe { mach_host_self() });
@@ -207,35 +209,12 @@ fn disk_free_bytes(path: &CStr) -> Option<u64> {
     Some(volume.f_bavail * u64::from(volume.f_bsize))
 }
 
-/// `phys_footprint`, the number that Activity Monitor shows as "Memory".
-pub(super) fn own_footprint_bytes() -> u64 {
-    let mut usage = MaybeUninit::<libc::rusage_info_v4>::zeroed();
-    // SAFETY: asks about this process; `usage` is the struct of the flavour asked for.
-    let code = unsafe {
-        libc::proc_pid_rusage(
-            libc::getpid(),
-            libc::RUSAGE_INFO_V4,
-            usage.as_mut_ptr().cast(),
-        )
-    };
-    if code != 0 {
-        return 0;
-    }
-    // SAFETY: the call succeeded and filled the struct of plain numbers, which was zeroed before.
-    unsafe { usage.assume_init() }.ri_phys_footprint
-}
-
-/// The kernel keeps a highest footprint for the whole life of a process only; the monitor's polling has to do.
-pub(super) fn take_own_peak_bytes() -> Option<u64> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_codes_are_levels() {
+    fn kernel_codes_are_levels() {
         for (code, expected) in [
             (0, Level::Normal),
             (1, Level::Normal),
@@ -247,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn heat_is_told_as_the_system_tells_it() {
+    fn thermal_states_are_those_of_the_system() {
         for (state, expected) in [
             (NSProcessInfoThermalState::Nominal, Thermal::Nominal),
             (NSProcessInfoThermalState::Fair, Thermal::Fair),
@@ -259,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_be_pushed_out_of_is_not_available() {
+    fn anonymous_memory_of_others_is_not_available() {
         let counts = vm_statistics64 {
             free_count: 10,
             speculative_count: 4,

@@ -1,20 +1,20 @@
-//! A machine out of a file: what *others* use, line by line. Ebb's own footprint comes in as a closure, so a real training
-//! can run on a scripted machine. Knows no kernel.
+//! A machine from a file, which gives the memory of *other* apps line by line. Ebb's own footprint is a closure, so that a real
+//! training can run on a scripted machine. Knows no kernel.
 
-use super::{DeviceReadings, MemorySource};
+use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
-use crate::lines::LARGEST;
+use crate::policy::MAX_INTEGER;
 use crate::sample::{Level, MemorySample};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// How a script goes on.
+/// How a script advances.
 pub enum Advance {
-    /// By a clock in milliseconds: the newest line that is due holds (a step, not a slope). Before the first line, the first.
+    /// By a clock in milliseconds: the newest line that is due applies (a step, not a slope). Before the first line, the first.
     Time(Box<dyn FnMut() -> u64 + Send>),
-    /// One line a sample. After the last line its values stay and time goes on by the last distance between two lines
-    /// (1 s when there is one line), so that calm can still be measured.
-    Piece,
+    /// One line per sample. After the last line its values stay, and time advances by the last distance between two lines
+    /// (1 s if there is only one), so that calm can still be measured.
+    Sample,
 }
 
 /// A footprint in bytes.
@@ -32,7 +32,7 @@ struct Line {
     disk_free_bytes: Option<u64>,
 }
 
-/// A machine out of a file.
+/// A machine from a file.
 pub struct Scripted {
     path: PathBuf,
     lines: Vec<Line>,
@@ -45,7 +45,10 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Reads the whole script. `own` gives this process's footprint in bytes.
+    /// Reads the whole script. `own` returns this process's footprint in bytes.
+    ///
+    /// # Errors
+    /// The file cannot be read, is empty, or has an invalid line.
     pub fn open(
         path: &Path,
         advance: Advance,
@@ -58,7 +61,7 @@ impl Scripted {
             })?;
         Ok(Self {
             path: path.to_owned(),
-            lines: lines(path, &text)?,
+            lines: parse_lines(path, &text)?,
             taken: 0,
             advance,
             own: Box::new(own),
@@ -67,19 +70,19 @@ impl Scripted {
         })
     }
 
-    /// Adds an exact reading of the highest footprint since the last call.
+    /// The same source with an exact reading of the highest footprint since the last call.
     pub fn with_peak(mut self, peak: impl FnMut() -> Option<u64> + Send + 'static) -> Self {
         self.peak = Some(Box::new(peak));
         self
     }
 
-    /// Adds the device's readings.
+    /// The same source with the device's readings.
     pub fn with_device(mut self, device: DeviceReadings) -> Self {
         self.device = device;
         self
     }
 
-    /// The line that holds now, with its time.
+    /// The line that applies now, with its time.
     fn line(&mut self) -> Line {
         let last = self.lines.len() - 1;
         match &mut self.advance {
@@ -91,7 +94,7 @@ impl Scripted {
                     ..self.lines[due.saturating_sub(1)]
                 }
             }
-            Advance::Piece => {
+            Advance::Sample => {
                 let index = self.taken;
                 self.taken += 1;
                 let line = self.lines[index.min(last)];
@@ -131,7 +134,7 @@ impl MemorySource for Scripted {
     fn describe(&self) -> String {
         let by = match self.advance {
             Advance::Time(_) => "by time",
-            Advance::Piece => "one line a piece",
+            Advance::Sample => "one line per sample",
         };
         format!(
             "the script {}, {} lines, {by}",
@@ -149,23 +152,23 @@ impl MemorySource for Scripted {
     }
 
     fn is_stepped(&self) -> bool {
-        matches!(self.advance, Advance::Piece)
+        matches!(self.advance, Advance::Sample)
     }
 }
 
-/// Every line of a script, or the first that is wrong.
-fn lines(path: &Path, text: &str) -> Result<Vec<Line>, PressureError> {
+/// Every line of a script, or the first error.
+fn parse_lines(path: &Path, text: &str) -> Result<Vec<Line>, PressureError> {
     let mut lines: Vec<Line> = Vec::new();
     for (index, written) in text.lines().enumerate() {
-        let wrong = |wrong: String| PressureError::ScriptLine {
+        let invalid = |problem: String| PressureError::ScriptLine {
             path: path.to_owned(),
             line: index + 1,
-            wrong,
+            problem,
         };
-        let line = line(written).map_err(wrong)?;
+        let line = parse_line(written).map_err(invalid)?;
         if let Some(before) = lines.last().filter(|before| before.at_ms >= line.at_ms) {
-            return Err(wrong(format!(
-                "time must go on, but {} ms follows {} ms",
+            return Err(invalid(format!(
+                "time must increase, but {} ms follows {} ms",
                 line.at_ms, before.at_ms
             )));
         }
@@ -180,14 +183,14 @@ fn lines(path: &Path, text: &str) -> Result<Vec<Line>, PressureError> {
 }
 
 /// One line, or what is wrong with it.
-fn line(written: &str) -> Result<Line, String> {
+fn parse_line(written: &str) -> Result<Line, String> {
     if written.trim().is_empty() {
-        return Err("the line is empty; a script has no holes".into());
+        return Err("the line is empty".into());
     }
     let value: Value =
         serde_json::from_str(written).map_err(|e| format!("this is not JSON ({e})"))?;
     let Value::Object(object) = value else {
-        return Err("this is not an object in braces".into());
+        return Err("this is not a JSON object".into());
     };
     const KEYS: [&str; 5] = [
         "at_ms",
@@ -198,39 +201,42 @@ fn line(written: &str) -> Result<Line, String> {
     ];
     if let Some(unknown) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(format!(
-            "the key \"{unknown}\" is unknown; known are {}",
+            "the key \"{unknown}\" is unknown; known keys are {}",
             KEYS.join(", ")
         ));
     }
     let line = Line {
-        at_ms: whole(&object, "at_ms")?,
-        total_bytes: whole(&object, "total_bytes")?,
-        others_bytes: whole(&object, "others_bytes")?,
+        at_ms: integer(&object, "at_ms")?,
+        total_bytes: integer(&object, "total_bytes")?,
+        others_bytes: integer(&object, "others_bytes")?,
         level: level(&object)?,
-        disk_free_bytes: match object.contains_key("disk_free_bytes") {
-            true => Some(whole(&object, "disk_free_bytes")?),
-            false => None,
+        disk_free_bytes: if object.contains_key("disk_free_bytes") {
+            Some(integer(&object, "disk_free_bytes")?)
+        } else {
+            None
         },
     };
     if line.total_bytes == 0 {
-        return Err("\"total_bytes\" is 0; a machine has memory".into());
+        return Err("\"total_bytes\" must not be 0".into());
     }
     if line.others_bytes > line.total_bytes {
         return Err(format!(
-            "others use {} bytes, more than the {} there are",
+            "others use {} bytes, more than the total of {}",
             line.others_bytes, line.total_bytes
         ));
     }
     Ok(line)
 }
 
-fn whole(object: &Map<String, Value>, key: &str) -> Result<u64, String> {
+fn integer(object: &Map<String, Value>, key: &str) -> Result<u64, String> {
     match object.get(key) {
         None => Err(format!("\"{key}\" is missing")),
         Some(value) => value
             .as_u64()
-            .filter(|number| *number <= LARGEST)
-            .ok_or_else(|| format!("\"{key}\" is {value}, not a whole number from 0 to {LARGEST}")),
+            .filter(|number| *number <= MAX_INTEGER)
+            .ok_or_else(|| {
+                format!("\"{key}\" is {value}, not a whole number from 0 to {MAX_INTEGER}")
+            }),
     }
 }
 
@@ -246,5 +252,4 @@ fn level(object: &Map<String, Value>) -> Result<Option<Level>, String> {
 }
 
 #[cfg(test)]
-#[path = "scripted/tests.rs"]
 mod tests;

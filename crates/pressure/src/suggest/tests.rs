@@ -1,16 +1,16 @@
-//! A made-up model on made-up machines: 1 GB of state, 100 MB a sample, 40 MB with every block checkpointed.
+//! A hypothetical model on hypothetical machines: 1 GB of state, 100 MB per sample, 40 MB with every block checkpointed.
 
 use super::*;
 use crate::policy::GB;
 
 const MB: u64 = 1 << 20;
 
-fn form(checkpoint_blocks: u32, sample_bytes: u64, batch: u32) -> Form {
+fn variant(checkpoint_blocks: u32, sample_bytes: u64, batch: u32) -> ModelVariant {
     let peak = |micro_batch| Peak {
         micro_batch,
         peak_bytes: GB + u64::from(micro_batch) * sample_bytes,
     };
-    Form {
+    ModelVariant {
         checkpoint_blocks,
         extra_time_fraction: if checkpoint_blocks > 0 { 0.33 } else { 0.0 },
         peaks: sensible_sizes(batch).into_iter().map(peak).collect(),
@@ -21,7 +21,7 @@ fn model(batch: u32) -> ModelNeed {
     ModelNeed {
         state_bytes: GB,
         precision: "f32".to_owned(),
-        forms: vec![form(0, 100 * MB, batch), form(12, 40 * MB, batch)],
+        variants: vec![variant(0, 100 * MB, batch), variant(12, 40 * MB, batch)],
     }
 }
 
@@ -32,9 +32,9 @@ fn data(effective_batch: u32) -> DataNeed {
     }
 }
 
-/// A machine with a cap, so that the budget is that number.
-fn capped(bytes: u64) -> DeviceRoom {
-    DeviceRoom {
+/// A machine with a cap, which is then the budget.
+fn capped(bytes: u64) -> DeviceLimits {
+    DeviceLimits {
         total_bytes: 64 * GB,
         limit_bytes: 0,
         memory_cap_bytes: Some(bytes),
@@ -61,7 +61,7 @@ fn check(cap_bytes: u64, expected: (u32, u32, u32)) {
 }
 
 #[test]
-fn the_largest_piece_that_fits_is_taken() {
+fn the_largest_micro_batch_that_fits_is_suggested() {
     check(16 * GB, (32, 1, 0));
     check(GB + 3200 * MB, (32, 1, 0));
     check(GB + 3199 * MB, (16, 2, 0));
@@ -70,27 +70,27 @@ fn the_largest_piece_that_fits_is_taken() {
 }
 
 #[test]
-fn blocks_are_checkpointed_only_where_one_sample_does_not_fit_otherwise() {
+fn blocks_are_checkpointed_only_if_one_sample_needs_it() {
     check(GB + 99 * MB, (2, 16, 12));
     check(GB + 40 * MB, (1, 32, 12));
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_a_number_that_would_do() {
+fn a_refusal_names_a_cap_that_would_be_enough() {
     let refused = suggest_config(&model(32), &data(32), &capped(GB), &Processes::default());
     let refused = refused.expect_err("nothing fits");
     assert_eq!((refused.micro_batch, refused.budget_bytes), (1, GB));
     assert_eq!(refused.predicted_peak_bytes, GB + 100 * MB);
     assert_eq!(refused.least, (GB + 40 * MB, 12));
     assert!(refused.enough_bytes >= refused.least.0 + refused.least.0 / 10);
-    // The room for the forecast's error is enough for one sample without checkpointing.
+    // The margin for the estimate's error is enough for one sample without checkpointing.
     check(refused.enough_bytes, (1, 32, 0));
 }
 
 #[test]
-fn a_fixed_micro_batch_is_taken_or_refused() {
+fn a_fixed_micro_batch_is_accepted_or_refused() {
     let mut model = model(32);
-    model.forms.truncate(1);
+    model.variants.truncate(1);
     let fixed = DataNeed {
         fixed_micro_batch: Some(8),
         ..data(32)
@@ -101,9 +101,9 @@ fn a_fixed_micro_batch_is_taken_or_refused() {
 }
 
 #[test]
-fn what_others_use_and_the_gpus_limit_leave_less() {
+fn other_apps_and_the_gpu_limit_reduce_the_budget() {
     let machine = |others: u64, limit_bytes| {
-        let device = DeviceRoom {
+        let device = DeviceLimits {
             total_bytes: 16 * GB,
             limit_bytes,
             memory_cap_bytes: None,
@@ -114,7 +114,7 @@ fn what_others_use_and_the_gpus_limit_leave_less() {
         }) as f64
             / GB as f64
     };
-    // 16, less a tenth for the line and the first margin of 3 %, less what others use.
+    // 16, less a tenth for the budget line, the initial margin of 3 % and the use of others.
     assert!((machine(4, 0) - (16.0 - 1.6 - 0.48 - 4.0)).abs() < 0.01);
     assert!((machine(8, 0) - (16.0 - 1.6 - 0.48 - 8.0)).abs() < 0.01);
     assert!((machine(0, 10 * GB) - 9.5).abs() < 0.01);

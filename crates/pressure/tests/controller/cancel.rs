@@ -1,79 +1,83 @@
 //! A piece that is stopped while it runs, or refused its memory, and how it is tried again.
 
-use crate::bench::{Bench, GB};
-use pressure::{Change, Outcome, notice, should_cancel};
+use crate::fixture::{GB, Simulation};
+use pressure::{Change, Outcome, record_sample, should_cancel};
 
 #[test]
 fn a_cancelled_piece_is_retried_smaller() {
-    let mut bench = Bench::settled();
-    bench.own = 18 * GB;
-    bench.others = 13 * GB;
-    let reason = should_cancel(&bench.policy, &bench.state, &bench.sample());
+    let mut simulation = Simulation::settled();
+    simulation.own = 18 * GB;
+    simulation.others = 13 * GB;
+    let reason = should_cancel(&simulation.policy, &simulation.state, &simulation.sample());
     assert!(reason.is_some_and(|reason| !reason.is_empty()));
-    bench.end(64, Outcome::Cancelled);
-    let retry = bench.turn();
+    simulation.end(64, Outcome::Cancelled);
+    let retry = simulation.step();
     assert_eq!(retry.change, Change::Cancel);
     assert!(retry.micro_batch <= 32 && retry.release_caches);
 }
 
 #[test]
 fn a_running_piece_within_its_budget_is_left_alone() {
-    let mut bench = Bench::settled();
-    (bench.own, bench.others) = (18 * GB, 6 * GB);
+    let mut simulation = Simulation::settled();
+    (simulation.own, simulation.others) = (18 * GB, 6 * GB);
     assert_eq!(
-        should_cancel(&bench.policy, &bench.state, &bench.sample()),
+        should_cancel(&simulation.policy, &simulation.state, &simulation.sample()),
         None
     );
     // Others alone are over the line, and Ebb holds next to nothing.
-    (bench.own, bench.others) = (0, 31 * GB);
+    (simulation.own, simulation.others) = (0, 31 * GB);
     assert_eq!(
-        should_cancel(&bench.policy, &bench.state, &bench.sample()),
+        should_cancel(&simulation.policy, &simulation.state, &simulation.sample()),
         None
     );
 }
 
 /// Others take 0.7 GB in each tenth of a second, six times; the machine is at 84 % then.
-fn others_take_fast(bench: &mut Bench) {
-    bench.own = 18 * GB;
+fn others_take_fast(simulation: &mut Simulation) {
+    simulation.own = 18 * GB;
     for _ in 0..6 {
-        bench.others += 7 * GB / 10;
-        bench.at_ms += 100;
-        let sample = bench.sample();
-        bench.state = notice(&bench.policy, std::mem::take(&mut bench.state), &sample);
+        simulation.others += 7 * GB / 10;
+        simulation.at_ms += 100;
+        let sample = simulation.sample();
+        simulation.state = record_sample(
+            &simulation.policy,
+            std::mem::take(&mut simulation.state),
+            &sample,
+        );
     }
 }
 
 #[test]
 fn a_piece_is_cancelled_before_the_last_memory_is_taken() {
-    let mut bench = Bench::settled();
-    others_take_fast(&mut bench);
-    let used = (bench.own + bench.others) as f64 / (32 * GB) as f64;
-    assert!(used < bench.policy.cancel_fraction, "{used}");
-    let reason = should_cancel(&bench.policy, &bench.state, &bench.sample());
+    let mut simulation = Simulation::settled();
+    others_take_fast(&mut simulation);
+    let used = (simulation.own + simulation.others) as f64 / (32 * GB) as f64;
+    assert!(used < simulation.policy.cancel_fraction, "{used}");
+    let reason = should_cancel(&simulation.policy, &simulation.state, &simulation.sample());
     assert!(reason.is_some_and(|reason| reason.contains("GB in")));
 }
 
 #[test]
 fn a_single_sample_is_not_cancelled_for_what_may_come() {
-    let mut bench = Bench::settled();
-    bench.batch = 1;
-    bench.policy.fixed_micro_batch = Some(1);
-    bench.turns(1);
-    bench.policy.fixed_micro_batch = None;
-    others_take_fast(&mut bench);
+    let mut simulation = Simulation::settled();
+    simulation.batch = 1;
+    simulation.policy.fixed_micro_batch = Some(1);
+    simulation.steps(1);
+    simulation.policy.fixed_micro_batch = None;
+    others_take_fast(&mut simulation);
     assert_eq!(
-        should_cancel(&bench.policy, &bench.state, &bench.sample()),
+        should_cancel(&simulation.policy, &simulation.state, &simulation.sample()),
         None
     );
 }
 
 #[test]
 fn a_refused_allocation_halves_and_the_size_is_not_tried_again_soon() {
-    let mut bench = Bench::settled();
-    bench.end(64, Outcome::Memory);
-    let retry = bench.turn();
+    let mut simulation = Simulation::settled();
+    simulation.end(64, Outcome::Memory);
+    let retry = simulation.step();
     assert_eq!((retry.change, retry.micro_batch), (Change::Cancel, 32));
     assert_eq!(retry.reason, "an allocation was refused");
-    let later = bench.turns(600);
+    let later = simulation.steps(600);
     assert!(later.iter().all(|d| d.micro_batch <= 32), "within a minute");
 }

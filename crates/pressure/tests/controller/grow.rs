@@ -1,16 +1,16 @@
-//! When a piece gets larger again, how often, and when that is not worth it.
+//! When the micro-batch grows again, how often, and when that is not worth it.
 
-use crate::bench::{Bench, GB, TRAIN};
-use pressure::{Change, sentence};
+use crate::fixture::{GB, Simulation, TRAIN};
+use pressure::{Change, describe_decision};
 
 #[test]
-fn it_grows_back_after_calm_in_a_jump_or_two() {
-    let mut bench = Bench::settled();
-    bench.others = 20 * GB;
-    bench.turns(20);
-    assert!(bench.state.micro_batch(TRAIN) < 64);
-    bench.others = 6 * GB;
-    let decisions = bench.turns(120);
+fn it_grows_back_after_calm_in_one_or_two_changes() {
+    let mut simulation = Simulation::settled();
+    simulation.others = 20 * GB;
+    simulation.steps(20);
+    assert!(simulation.state.micro_batch(TRAIN) < 64);
+    simulation.others = 6 * GB;
+    let decisions = simulation.steps(120);
     let grown: Vec<_> = decisions
         .iter()
         .filter(|d| d.change == Change::Grow)
@@ -30,20 +30,20 @@ fn it_grows_back_after_calm_in_a_jump_or_two() {
 }
 
 #[test]
-fn growth_that_is_undone_at_once_asks_for_twice_the_calm() {
-    // Little is to be won, so the calm is waited for in full.
-    let mut bench = Bench {
+fn growth_that_is_reverted_doubles_the_required_calm() {
+    // The gain is small, so the full calm is required.
+    let mut simulation = Simulation {
         pace: |m| 10.0 * f64::from(m) - f64::from(m * m) / 100.0,
-        ..Bench::default()
+        ..Simulation::default()
     };
-    bench.turns(700);
+    simulation.steps(700);
     let mut calms = Vec::new();
     for _ in 0..3 {
-        bench.others = 20 * GB;
-        bench.turns(10);
-        bench.others = 6 * GB;
+        simulation.others = 20 * GB;
+        simulation.steps(10);
+        simulation.others = 6 * GB;
         let turns = (0..400)
-            .position(|_| bench.turn().change == Change::Grow)
+            .position(|_| simulation.step().change == Change::Grow)
             .expect("it grows back");
         calms.push(turns);
     }
@@ -54,53 +54,53 @@ fn growth_that_is_undone_at_once_asks_for_twice_the_calm() {
 }
 
 #[test]
-fn where_much_is_to_be_won_less_calm_is_waited_for() {
-    let mut bench = Bench {
+fn a_large_gain_needs_less_calm() {
+    let mut simulation = Simulation {
         pace: |m| 200.0 + f64::from(m),
-        ..Bench::default()
+        ..Simulation::default()
     };
-    bench.turns(700);
-    bench.others = 20 * GB;
-    bench.turns(50);
-    bench.others = 6 * GB;
+    simulation.steps(700);
+    simulation.others = 20 * GB;
+    simulation.steps(50);
+    simulation.others = 6 * GB;
     let turns = (0..400)
-        .position(|_| bench.turn().change == Change::Grow)
+        .position(|_| simulation.step().change == Change::Grow)
         .expect("it grows back");
     assert!((10..25).contains(&turns), "{turns} tenths of a second");
 }
 
 #[test]
-fn a_size_that_is_no_faster_is_not_kept() {
-    let mut bench = Bench {
+fn the_size_returns_to_the_throughput_plateau() {
+    let mut simulation = Simulation {
         pace: |m| 40.0 + 10.0 * f64::from(m.max(8)) + 60.0 * f64::from(m.saturating_sub(8)),
-        ..Bench::default()
+        ..Simulation::default()
     };
-    let decisions = bench.turns(900);
+    let decisions = simulation.steps(900);
     let last = decisions.last().expect("there were decisions");
-    assert_eq!(bench.state.micro_batch(TRAIN), 8);
+    assert_eq!(simulation.state.micro_batch(TRAIN), 8);
     assert_eq!(
-        sentence(8, last),
+        describe_decision(8, last),
         "Holding at 8: a larger micro-batch is no faster here"
     );
 }
 
 #[test]
-fn however_others_move_there_are_at_most_six_voluntary_changes_a_minute() {
-    let mut bench = Bench::settled();
-    // Growth that waits for next to nothing would change twenty times a minute.
+fn there_are_at_most_six_voluntary_changes_per_minute() {
+    let mut simulation = Simulation::settled();
+    // Growth almost without waiting would change twenty times per minute.
     (
-        bench.policy.grow_after_ms,
-        bench.policy.grow_after_most_ms,
-        bench.policy.grow_apart_ms,
+        simulation.policy.grow_after_ms,
+        simulation.policy.max_grow_after_ms,
+        simulation.policy.grow_interval_ms,
     ) = (200, 200, 0);
     let mut grown = Vec::new();
     for second in 0..240 {
-        bench.others = if second % 6 < 1 { 20 * GB } else { 6 * GB };
+        simulation.others = if second % 6 < 1 { 20 * GB } else { 6 * GB };
         for _ in 0..10 {
-            bench.remaining = 64;
-            let decision = bench.turn();
+            simulation.remaining = 64;
+            let decision = simulation.step();
             if decision.change == Change::Grow {
-                grown.push(bench.at_ms);
+                grown.push(simulation.at_ms);
             }
         }
     }

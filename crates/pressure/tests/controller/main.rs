@@ -1,15 +1,15 @@
-//! What the controller answers, situation by situation.
+//! The controller's decisions, situation by situation.
 
-mod bench;
+mod fixture;
 
 mod start;
 mod hold;
 mod caches;
 mod prefetch;
-mod rungs;
+mod recovery;
 mod stop;
 mod shrink;
 mod grow;
-mod wait;
+mod pause_and_suspend;
 mod cancel;
-mod blind;
+mod fallback;

@@ -1,25 +1,25 @@
-//! Samples decoded ahead are given back before a piece gets smaller, and come back when there is nothing else to gain.
+//! The prefetch is shortened before the micro-batch shrinks, and lengthened after everything else has recovered.
 
-use crate::bench::{Bench, EVALUATE, GB, TRAIN};
-use pressure::{Action, Change, Decision, Level, Prefetch, sentence};
+use crate::fixture::{EVALUATE, GB, Simulation, TRAIN};
+use pressure::{Action, Change, Decision, Level, Prefetch, describe_decision};
 
-/// A bench in calm that holds this much ahead.
-fn settled(ahead: u64) -> Bench {
-    let mut bench = Bench {
+/// A simulation in calm that holds this much ahead.
+fn settled(ahead: u64) -> Simulation {
+    let mut simulation = Simulation {
         ahead,
-        ..Bench::default()
+        ..Simulation::default()
     };
-    bench.turns(700);
-    assert_eq!(bench.spare, ahead);
-    bench
+    simulation.steps(700);
+    assert_eq!(simulation.spare, ahead);
+    simulation
 }
 
 /// What changed while others took `bytes` more in sixty decisions; nothing was ever over the budget.
-fn pressed(bench: &mut Bench, bytes: u64) -> Vec<Decision> {
+fn pressed(simulation: &mut Simulation, bytes: u64) -> Vec<Decision> {
     let mut changes = Vec::new();
     for _ in 0..60 {
-        bench.others += bytes / 60;
-        let decision = bench.turn();
+        simulation.others += bytes / 60;
+        let decision = simulation.step();
         assert!(decision.predicted_peak_bytes <= decision.budget_bytes);
         if decision.change != Change::Hold {
             changes.push(decision);
@@ -33,10 +33,10 @@ fn kinds(changes: &[Decision]) -> Vec<Change> {
 }
 
 #[test]
-fn prefetch_goes_before_the_micro_batch_and_says_why() {
+fn prefetch_is_shortened_before_the_micro_batch_shrinks() {
     for ahead in [GB / 1024, GB] {
-        let mut bench = settled(ahead);
-        let changes = pressed(&mut bench, 15 * GB / 2);
+        let mut simulation = settled(ahead);
+        let changes = pressed(&mut simulation, 15 * GB / 2);
         let first = &changes[0];
         assert_eq!(
             (first.action, first.change),
@@ -44,30 +44,30 @@ fn prefetch_goes_before_the_micro_batch_and_says_why() {
         );
         assert_eq!(first.prefetch, Prefetch::Short);
         assert!(first.release_caches);
-        let told = sentence(64, first);
+        let sentence = describe_decision(64, first);
         assert!(
-            told.starts_with("Decoding fewer samples ahead: another app took "),
-            "{told}"
+            sentence.starts_with("Decoding fewer samples ahead: another app took "),
+            "{sentence}"
         );
         let after = kinds(&changes[1..]);
         assert!(
             after.iter().all(|change| *change == Change::Shrink),
             "{after:?}"
         );
-        assert!(!after.is_empty() && bench.spare == 0);
+        assert!(!after.is_empty() && simulation.spare == 0);
     }
 }
 
 #[test]
-fn what_prefetch_gives_back_is_the_piece_s_to_take() {
-    let mut bench = settled(2 * GB);
+fn memory_of_the_prefetch_goes_to_the_micro_batch() {
+    let mut simulation = settled(2 * GB);
     let mut least = 64;
     let mut changes = Vec::new();
     while changes.is_empty() {
-        changes = pressed(&mut bench, GB);
+        changes = pressed(&mut simulation, GB);
     }
     for _ in 0..20 {
-        least = least.min(bench.turn().micro_batch);
+        least = least.min(simulation.step().micro_batch);
     }
     assert_eq!(kinds(&changes), [Change::Prefetch]);
     assert_eq!(changes[0].micro_batch, 64);
@@ -75,12 +75,12 @@ fn what_prefetch_gives_back_is_the_piece_s_to_take() {
 }
 
 #[test]
-fn prefetch_comes_back_last() {
-    let mut bench = settled(GB);
-    pressed(&mut bench, 15 * GB / 2);
-    bench.others = 6 * GB;
-    let changes: Vec<Decision> = bench
-        .turns(1_200)
+fn prefetch_is_lengthened_last() {
+    let mut simulation = settled(GB);
+    pressed(&mut simulation, 15 * GB / 2);
+    simulation.others = 6 * GB;
+    let changes: Vec<Decision> = simulation
+        .steps(1_200)
         .into_iter()
         .filter(|decision| decision.change != Change::Hold)
         .collect();
@@ -89,20 +89,20 @@ fn prefetch_comes_back_last() {
         (last.change, last.prefetch),
         (Change::Prefetch, Prefetch::Long)
     );
-    let told = sentence(64, last);
+    let sentence = describe_decision(64, last);
     assert!(
-        told.starts_with("Decoding further ahead again: memory has been free for "),
-        "{told}"
+        sentence.starts_with("Decoding further ahead again: memory has been free for "),
+        "{sentence}"
     );
     let before = kinds(before);
     assert!(!before.is_empty() && before.iter().all(|change| *change == Change::Grow));
 }
 
 #[test]
-fn a_critical_system_takes_both_at_once() {
-    let mut bench = settled(GB);
-    bench.level = Some(Level::Critical);
-    let first = bench.turn();
+fn a_critical_system_reduces_both_at_once() {
+    let mut simulation = settled(GB);
+    simulation.level = Some(Level::Critical);
+    let first = simulation.step();
     assert_eq!(
         (first.change, first.micro_batch, first.prefetch),
         (Change::Shrink, 32, Prefetch::Short)
@@ -110,22 +110,22 @@ fn a_critical_system_takes_both_at_once() {
 }
 
 #[test]
-fn without_anything_ahead_there_is_no_such_rung() {
-    let mut bench = settled(0);
-    let changes = kinds(&pressed(&mut bench, 15 * GB / 2));
+fn without_a_prefetch_there_is_nothing_to_shorten() {
+    let mut simulation = settled(0);
+    let changes = kinds(&pressed(&mut simulation, 15 * GB / 2));
     assert!(!changes.contains(&Change::Prefetch), "{changes:?}");
 }
 
 #[test]
-fn the_first_piece_of_an_evaluation_may_be_the_one_that_shortens_and_says_so() {
-    let mut bench = settled(GB);
-    bench.kind = EVALUATE;
-    bench.turns(40);
-    bench.kind = TRAIN;
-    bench.turns(40);
-    bench.others += 3 * GB;
-    bench.kind = EVALUATE;
-    let first = bench.turn();
+fn the_first_decision_of_an_evaluation_may_shorten_it() {
+    let mut simulation = settled(GB);
+    simulation.kind = EVALUATE;
+    simulation.steps(40);
+    simulation.kind = TRAIN;
+    simulation.steps(40);
+    simulation.others += 3 * GB;
+    simulation.kind = EVALUATE;
+    let first = simulation.step();
     assert_eq!(
         (first.change, first.prefetch),
         (Change::Prefetch, Prefetch::Short)

@@ -1,50 +1,50 @@
-//! Why a piece gets smaller before it runs: other apps, the system's own word, a cap.
+//! Why a micro-batch shrinks before it runs: other apps, the system's own level, a cap.
 
-use crate::bench::{Bench, GB};
-use pressure::{Action, Change, Component, Level, sentence};
+use crate::fixture::{GB, Simulation};
+use pressure::{Action, Change, Component, Level, describe_decision};
 
 #[test]
 fn others_that_grow_shrink_it_before_the_line_and_are_named() {
-    let mut bench = Bench::settled();
-    let mut told = None;
+    let mut simulation = Simulation::settled();
+    let mut sentence = None;
     for _ in 0..60 {
-        bench.others += GB / 8;
-        let decision = bench.turn();
+        simulation.others += GB / 8;
+        let decision = simulation.step();
         assert!(decision.predicted_peak_bytes <= decision.budget_bytes);
         assert!(
-            bench.others + bench.own <= 32 * GB * 9 / 10,
+            simulation.others + simulation.own <= 32 * GB * 9 / 10,
             "over the line at {} ms",
-            bench.at_ms
+            simulation.at_ms
         );
         if decision.change == Change::Shrink {
-            told.get_or_insert(sentence(64, &decision));
+            sentence.get_or_insert(describe_decision(64, &decision));
         }
     }
-    let told = told.expect("7.5 GB more need a smaller piece");
+    let sentence = sentence.expect("7.5 GB more need a smaller piece");
     assert!(
-        told.starts_with("Shrunk 64 to ")
-            && told.contains("another app took ")
-            && told.ends_with(" s"),
-        "{told}"
+        sentence.starts_with("Shrunk 64 to ")
+            && sentence.contains("another app took ")
+            && sentence.ends_with(" s"),
+        "{sentence}"
     );
 }
 
 #[test]
 fn a_critical_system_halves_at_once_and_again_each_second() {
-    let mut bench = Bench::settled();
-    bench.level = Some(Level::Critical);
-    let first = bench.turn();
+    let mut simulation = Simulation::settled();
+    simulation.level = Some(Level::Critical);
+    let first = simulation.step();
     assert_eq!(
         (first.change, first.micro_batch, first.cause),
         (Change::Shrink, 32, Component::System)
     );
     assert!(first.release_caches);
     assert_eq!(
-        sentence(64, &first),
+        describe_decision(64, &first),
         "Shrunk 64 to 32: the system reports memory pressure"
     );
-    let shrunk: Vec<u32> = bench
-        .turns(25)
+    let shrunk: Vec<u32> = simulation
+        .steps(25)
         .iter()
         .filter(|d| d.change == Change::Shrink)
         .map(|d| d.micro_batch)
@@ -54,16 +54,16 @@ fn a_critical_system_halves_at_once_and_again_each_second() {
 
 #[test]
 fn a_cap_is_obeyed_and_named_but_never_waited_for() {
-    let mut bench = Bench::settled();
-    bench.policy.memory_cap_bytes = Some(6 * GB);
-    let shrunk = bench.turn();
+    let mut simulation = Simulation::settled();
+    simulation.policy.memory_cap_bytes = Some(6 * GB);
+    let shrunk = simulation.step();
     assert!(shrunk.predicted_peak_bytes <= 6 * GB);
     assert_eq!(
-        sentence(64, &shrunk),
+        describe_decision(64, &shrunk),
         "Shrunk 64 to 13: the memory cap is 6.0 GB"
     );
-    bench.policy.memory_cap_bytes = Some(GB);
-    bench.turns(10);
-    let decision = bench.turn();
+    simulation.policy.memory_cap_bytes = Some(GB);
+    simulation.steps(10);
+    let decision = simulation.step();
     assert_eq!((decision.action, decision.micro_batch), (Action::Run, 1));
 }

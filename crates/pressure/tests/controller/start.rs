@@ -1,12 +1,12 @@
-//! The size a piece starts at: cold, taught, and in a phase of its own.
+//! The first size of a run and of a phase.
 
-use crate::bench::{Bench, EVALUATE, TRAIN};
+use crate::fixture::{EVALUATE, Simulation, TRAIN};
 use pressure::Change;
 
 #[test]
 fn in_calm_the_final_size_is_reached_within_the_first_steps_and_kept() {
-    let mut bench = Bench::default();
-    let decisions = bench.turns(60);
+    let mut simulation = Simulation::default();
+    let decisions = simulation.steps(60);
     let changes: Vec<_> = decisions
         .iter()
         .filter(|d| d.change != Change::Hold)
@@ -37,23 +37,23 @@ fn in_calm_the_final_size_is_reached_within_the_first_steps_and_kept() {
 
 #[test]
 fn a_taught_model_starts_at_its_answer() {
-    let mut taught = Bench {
-        model: Bench::settled().model,
-        ..Bench::default()
+    let mut taught = Simulation {
+        model: Simulation::settled().model,
+        ..Simulation::default()
     };
-    let first = taught.turn();
+    let first = taught.step();
     assert_eq!((first.change, first.micro_batch), (Change::Start, 64));
 }
 
 #[test]
-fn evaluation_is_learnt_apart_under_the_same_pilot() {
-    let mut bench = Bench::settled();
-    (bench.kind, bench.batch, bench.remaining) = (EVALUATE, 256, 256);
-    let first = bench.turn();
+fn evaluation_is_learned_separately() {
+    let mut simulation = Simulation::settled();
+    (simulation.kind, simulation.batch, simulation.remaining) = (EVALUATE, 256, 256);
+    let first = simulation.step();
     assert_eq!((first.change, first.micro_batch), (Change::Start, 1));
-    bench.turns(4);
-    (bench.kind, bench.batch, bench.remaining) = (TRAIN, 64, 64);
-    let back = bench.turn();
+    simulation.steps(4);
+    (simulation.kind, simulation.batch, simulation.remaining) = (TRAIN, 64, 64);
+    let back = simulation.step();
     assert_eq!((back.change, back.micro_batch), (Change::Start, 64));
     assert!(
         back.release_caches,

@@ -1,87 +1,86 @@
-//! The limits set on this process itself (RLIMIT_AS, RLIMIT_DATA). Read anew each time: `prlimit` moves them while a process
+//! The limits on this process (RLIMIT_AS, RLIMIT_DATA). Read each time, since `prlimit` may change them while the process
 //! runs. Knows no group and no machine.
 //!
-//! The kernel counts what is mapped, and so do we where a limit was there from the beginning: the allocator's mappings have
-//! gaps that not every size can fill. Where a limit came down later, what was mapped before counts only as far as it was
-//! filled, and what is never filled (stacks): the gaps are what pieces live in until the limit goes up again.
+//! The kernel counts mapped memory. So do we if a limit was set from the start, because the allocator's mappings have gaps
+//! that not every size can fill. If a limit was lowered later, earlier mappings count only if they were touched or are never
+//! touched (stacks): micro-batches use the gaps until the limit is raised again.
 
-use super::files::Kept;
+use super::kernel_file::KernelFile;
 use rustix::process::{Resource, getrlimit};
 use std::path::Path;
 
-/// Places in `/proc/self/statm`, in pages.
+/// Positions in `/proc/self/statm`, which counts pages.
 const MAPPED: usize = 0;
 const RESIDENT: usize = 1;
 const SHARED: usize = 2;
 const DATA: usize = 5;
 
-/// Numbers of `/proc/self/statm` that are read.
+/// The numbers of `/proc/self/statm` that are read.
 pub(super) type Pages = [u64; 6];
 
 /// The limits on this process.
 pub(super) struct Limits {
-    from: From,
-    /// The limits when Ebb began to read, bytes.
+    reading: Reading,
+    /// The limits when the source was opened, in bytes.
     first: [Option<u64>; 2],
-    /// One was set when they were last looked at.
+    /// Whether one was set at the last refresh.
     set: bool,
 }
 
-/// Who says what they are.
-enum From {
-    /// The kernel: two calls, for which it writes no text.
+/// How the limits are read.
+enum Reading {
+    /// By two system calls, which format no text.
     Kernel,
-    /// A file like `/proc/self/limits`, kept open, below another root than the machine's.
-    File(Option<Kept>),
+    /// From a file like `/proc/self/limits`, below another root.
+    File(Option<KernelFile>),
 }
 
 impl Limits {
-    /// None are known where the file cannot be read.
+    /// Opens the limits. None are known if the file cannot be read.
     pub(super) fn open(root: &Path) -> Self {
-        let from = match root == Path::new("/") {
-            true => From::Kernel,
-            false => From::File(Kept::open(&root.join("proc/self/limits")).ok()),
+        let reading = if root == Path::new("/") {
+            Reading::Kernel
+        } else {
+            Reading::File(KernelFile::open(&root.join("proc/self/limits")).ok())
         };
         let mut limits = Self {
-            from,
+            reading,
             first: [None; 2],
             set: false,
         };
         limits.first = limits.soft();
-        limits.look();
+        limits.refresh();
         limits
     }
 
-    /// Looks whether one is set. Until then none is, and [`Limits::headrooms`] asks nobody.
-    pub(super) fn look(&mut self) {
+    /// Checks whether a limit is set. [`Limits::headrooms`] relies on the last check.
+    pub(super) fn refresh(&mut self) {
         self.set = self.are_set();
     }
 
-    /// A limit is set now.
+    /// Whether a limit is set now.
     pub(super) fn are_set(&self) -> bool {
         self.soft().iter().any(Option::is_some)
     }
 
-    /// One was set when that was last looked at.
+    /// Whether a limit was set at the last refresh.
     pub(super) fn were_set(&self) -> bool {
         self.set
     }
 
-    /// `(limit, headroom)` of each limit that is set, in bytes. `pages` is what statm says; `idle_bytes` are mapped and never
-    /// filled.
+    /// `(limit, headroom)` of each limit that is set, in bytes. `pages` is the content of statm; `idle_bytes` are mapped and
+    /// never touched.
     pub(super) fn headrooms(
         &self,
         pages: &Pages,
         page_bytes: u64,
         idle_bytes: u64,
     ) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let limits = match self.set {
-            true => self.soft(),
-            false => [None; 2],
-        };
-        let used = match limits == self.first {
-            true => mapped(pages, page_bytes),
-            false => filled(pages, page_bytes, idle_bytes),
+        let limits = if self.set { self.soft() } else { [None; 2] };
+        let used = if limits == self.first {
+            mapped(pages, page_bytes)
+        } else {
+            touched(pages, page_bytes, idle_bytes)
         };
         let set = limits
             .into_iter()
@@ -90,10 +89,10 @@ impl Limits {
         set.map(|(limit, used)| (limit, limit.saturating_sub(used)))
     }
 
-    /// The least headroom under limits that nobody will move; nothing where one was lowered since the beginning: whoever did
-    /// that may raise it again.
+    /// The smallest headroom under limits that are not expected to change; `None` if one was changed since the start, because
+    /// it may change again.
     pub(super) fn lasting_headroom(&mut self, pages: &Pages, page_bytes: u64) -> Option<u64> {
-        self.look();
+        self.refresh();
         if self.soft() != self.first {
             return None;
         }
@@ -102,9 +101,9 @@ impl Limits {
     }
 
     fn soft(&self) -> [Option<u64>; 2] {
-        match &self.from {
-            From::Kernel => [Resource::As, Resource::Data].map(|limit| getrlimit(limit).current),
-            From::File(file) => ["Max address space", "Max data size"].map(|name| {
+        match &self.reading {
+            Reading::Kernel => [Resource::As, Resource::Data].map(|limit| getrlimit(limit).current),
+            Reading::File(file) => ["Max address space", "Max data size"].map(|name| {
                 let found = file.as_ref()?.read(|text| Ok(soft_limit(text, name)));
                 found.ok().flatten()
             }),
@@ -112,17 +111,17 @@ impl Limits {
     }
 }
 
-/// Bytes mapped of the address space and of the data size.
+/// Mapped bytes of the address space and of the data segment.
 fn mapped(pages: &Pages, page_bytes: u64) -> [u64; 2] {
     [MAPPED, DATA].map(|index| pages[index] * page_bytes)
 }
 
-/// The same less what is mapped and may still be filled.
-fn filled(pages: &Pages, page_bytes: u64, idle_bytes: u64) -> [u64; 2] {
+/// Mapped bytes, excluding those that can still be touched.
+fn touched(pages: &Pages, page_bytes: u64, idle_bytes: u64) -> [u64; 2] {
     let [resident, shared] = [RESIDENT, SHARED].map(|index| pages[index] * page_bytes);
     let [mapped, data] = mapped(pages, page_bytes);
-    let filled = data.min(resident.saturating_sub(shared) + idle_bytes);
-    [mapped.saturating_sub(data - filled), filled]
+    let touched = data.min(resident.saturating_sub(shared) + idle_bytes);
+    [mapped.saturating_sub(data - touched), touched]
 }
 
 /// The soft limit in a line of `/proc/self/limits`, in bytes.

@@ -1,18 +1,18 @@
-//! Trees of kernel files, written into a scratch folder, as different machines show them.
+//! Kernel files of different machines, written into a temporary folder.
 
 use super::*;
 use std::fs;
 use tempfile::TempDir;
 
-#[path = "tests/glances.rs"]
-mod glances;
-#[path = "tests/losses.rs"]
-mod losses;
+#[path = "tests/fast_samples.rs"]
+mod fast_samples;
+#[path = "tests/unreadable.rs"]
+mod unreadable;
 
 const MB: u64 = 1 << 20;
 const GB: u64 = 1 << 30;
 
-/// A machine of 16 GB with 10 GB available; `files` come on top.
+/// A machine of 16 GB with 10 GB available; `files` are added.
 fn tree(files: &[(&str, &str)]) -> TempDir {
     let root = TempDir::new().expect("a scratch folder");
     let meminfo = "MemTotal: 16777216 kB\nMemFree: 100 kB\nMemAvailable: 10485760 kB\nSUnreclaim: 1024 kB\n\
@@ -84,7 +84,7 @@ fn a_free_machine_is_read_from_meminfo() {
 }
 
 #[test]
-fn the_tighter_of_machine_and_group_counts() {
+fn the_tighter_limit_of_machine_and_group_counts() {
     for (max, high, total, available) in [
         ("max", "max", 16 * GB, 10 * GB),
         ("4294967296", "max", 4 * GB, 3 * GB + 200 * MB), // file cache of the group is headroom
@@ -104,7 +104,7 @@ fn the_tighter_of_machine_and_group_counts() {
 }
 
 #[test]
-fn a_limit_on_a_group_above_counts() {
+fn a_limit_on_a_parent_group_counts() {
     let mut files = V2.to_vec();
     files.push(("sys/fs/cgroup/app.slice/job/memory.max", "max"));
     files.push(("sys/fs/cgroup/app.slice/memory.max", "2147483648"));
@@ -126,7 +126,7 @@ fn a_limit_on_a_group_above_counts() {
 }
 
 #[test]
-fn version_1_is_read_where_version_2_has_no_memory() {
+fn cgroup_version_1_is_read_if_version_2_has_no_memory() {
     let root = tree(&[
         ("proc/self/cgroup", "4:memory:/docker/abc\n0::/\n"),
         (
@@ -150,7 +150,7 @@ fn version_1_is_read_where_version_2_has_no_memory() {
 }
 
 #[test]
-fn no_limit_in_version_1_is_no_group() {
+fn cgroup_version_1_without_a_limit_is_ignored() {
     let root = tree(&[
         ("proc/self/cgroup", "4:memory:/\n"),
         (
@@ -179,7 +179,7 @@ fn a_limit_on_the_process_narrows_the_sample() {
 }
 
 #[test]
-fn the_tightest_limit_on_the_process_leaves_its_headroom() {
+fn the_tightest_limit_on_the_process_counts() {
     let data = "Max data size  1073741824 unlimited bytes\n";
     for (address, headroom) in [("1610612736", 512 * MB), ("1140850688", 64 * MB)] {
         let limits = format!("{data}Max address space  {address} unlimited bytes\n");
@@ -193,7 +193,7 @@ fn the_tightest_limit_on_the_process_leaves_its_headroom() {
 }
 
 #[test]
-fn what_was_mapped_before_a_limit_came_down_is_headroom_where_it_is_empty() {
+fn untouched_mappings_are_headroom_if_a_limit_was_lowered() {
     let limits = "Max data size  1073741824 unlimited bytes\n";
     let statm = ("proc/self/statm", "524288 32768 0 5 0 262144 0\n"); // 1 GB data, 128 MB touched, 256 MB stacks
     let lasting = tree(&[("proc/self/limits", limits), statm]);
@@ -208,7 +208,7 @@ fn what_was_mapped_before_a_limit_came_down_is_headroom_where_it_is_empty() {
 }
 
 #[test]
-fn a_limit_that_is_moved_while_ebb_runs_is_followed_and_may_move_again() {
+fn a_limit_that_changes_while_ebb_runs_is_followed() {
     let root = tree(&[]);
     let mut machine = open(&root);
     assert_eq!(machine.sample().expect("readable").total_bytes, 16 * GB);
@@ -219,7 +219,7 @@ fn a_limit_that_is_moved_while_ebb_runs_is_followed_and_may_move_again() {
     assert_eq!(
         machine.own_headroom_bytes(),
         None,
-        "whoever lowered it may raise it"
+        "a limit that was lowered may be raised again"
     );
     write(
         &root,
@@ -230,7 +230,7 @@ fn a_limit_that_is_moved_while_ebb_runs_is_followed_and_may_move_again() {
 }
 
 #[test]
-fn a_group_that_the_process_is_moved_into_counts_from_the_next_second_on() {
+fn a_new_group_counts_within_a_second() {
     let mut files = V2.to_vec();
     files[0].1 = "0::/\n";
     files.push(("sys/fs/cgroup/app.slice/job/memory.max", "4294967296"));
@@ -265,7 +265,7 @@ fn a_group_that_the_process_is_moved_into_counts_from_the_next_second_on() {
 }
 
 #[test]
-fn what_can_no_longer_be_read_is_left_out_and_said_once() {
+fn a_lost_reading_is_left_out_and_reported_once() {
     let mut files = V2.to_vec();
     files.push(("sys/fs/cgroup/app.slice/job/memory.max", "4294967296"));
     files.push(("proc/pressure/memory", "some avg10=0.00 total=5\n"));
@@ -287,8 +287,8 @@ fn what_can_no_longer_be_read_is_left_out_and_said_once() {
         let readings: Vec<_> = (0..3)
             .map(|_| machine.sample().expect("readable"))
             .collect();
-        let told = machine.take_notice().expect("the loss is said");
-        assert!(told.contains(part), "{told}");
+        let notice = machine.take_notice().expect("the loss is reported");
+        assert!(notice.contains(part), "{notice}");
         assert_eq!(readings[2].total_bytes, 16 * GB);
         machine.sample().expect("readable");
         assert_eq!(machine.take_notice(), None, "once");
@@ -351,11 +351,14 @@ fn a_stall_is_the_change_of_the_total() {
 }
 
 #[test]
-fn without_mem_available_the_machine_cannot_be_read() {
+fn without_mem_available_the_machine_is_unreadable() {
     let root = tree(&[("proc/meminfo", "MemTotal: 16777216 kB\n")]);
-    let why = Machine::open_at(root.path())
+    let message = Machine::open_at(root.path())
         .map(|_| ())
         .expect_err("MemAvailable is missing")
         .to_string();
-    assert!(why.contains("meminfo holds no MemAvailable"), "{why}");
+    assert!(
+        message.contains("meminfo holds no MemAvailable"),
+        "{message}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Good scripts by time and by piece, and every way to write a bad one.
+//! Valid scripts by time and by sample, and invalid ones.
 
 use super::*;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ fn row(sample: MemorySample) -> (u64, u64, u64, Option<Level>) {
 }
 
 #[test]
-fn by_piece_every_sample_is_the_next_line_and_the_last_stays() {
-    let (_folder, mut scripted) = open(GOOD, Advance::Piece).expect("a good script");
+fn by_sample_each_sample_is_the_next_line_and_the_last_stays() {
+    let (_folder, mut scripted) = open(GOOD, Advance::Sample).expect("a good script");
     let rows: Vec<_> = (0..5)
         .map(|_| row(scripted.sample().expect("a script is readable")))
         .collect();
@@ -37,7 +37,7 @@ fn by_piece_every_sample_is_the_next_line_and_the_last_stays() {
         [
             (100, 800, 100, None),
             (300, 400, 500, Some(Level::Warning)),
-            (600, 0, 900, None), // others and Ebb together hold more than there is
+            (600, 0, 900, None), // others and Ebb together use more than the total
             (900, 0, 900, None),
             (1200, 0, 900, None),
         ]
@@ -46,7 +46,7 @@ fn by_piece_every_sample_is_the_next_line_and_the_last_stays() {
 }
 
 #[test]
-fn by_time_the_newest_line_that_is_due_holds() {
+fn by_time_the_newest_line_that_is_due_applies() {
     let now = Arc::new(AtomicU64::new(0));
     let clock = {
         let now = now.clone();
@@ -70,17 +70,17 @@ fn by_time_the_newest_line_that_is_due_holds() {
 }
 
 #[test]
-fn a_bad_script_is_refused_by_line_with_the_reason() {
+fn a_bad_script_is_refused_with_line_and_reason() {
     let good = r#"{"at_ms":100,"total_bytes":1000,"others_bytes":100}"#;
     for (bad, reason) in [
-        ("", "the line is empty; a script has no holes"),
+        ("", "the line is empty"),
         (
             r#"{"at_ms":100,"total_bytes":1000,"others_bytes":100}"#,
-            "time must go on, but 100 ms follows 100 ms",
+            "time must increase, but 100 ms follows 100 ms",
         ),
         (
             r#"{"at_ms":50,"total_bytes":1000,"others_bytes":100}"#,
-            "time must go on, but 50 ms follows 100 ms",
+            "time must increase, but 50 ms follows 100 ms",
         ),
         (
             r#"{"at_ms":200,"total_bytes":1000,"others":100}"#,
@@ -100,11 +100,11 @@ fn a_bad_script_is_refused_by_line_with_the_reason() {
         ),
         (
             r#"{"at_ms":200,"total_bytes":0,"others_bytes":0}"#,
-            r#""total_bytes" is 0"#,
+            r#""total_bytes" must not be 0"#,
         ),
         (
             r#"{"at_ms":200,"total_bytes":10,"others_bytes":11}"#,
-            "others use 11 bytes, more than the 10 there are",
+            "others use 11 bytes, more than the total of 10",
         ),
         (
             r#"{"at_ms":200,"total_bytes":9,"others_bytes":1,"level":"high"}"#,
@@ -118,11 +118,11 @@ fn a_bad_script_is_refused_by_line_with_the_reason() {
             r#"{"at_ms":18446744073709551615,"total_bytes":9,"others_bytes":1}"#,
             r#""at_ms" is 18446744073709551615, not a whole number from 0 to 9007199254740992"#,
         ),
-        ("[1]", "not an object"),
+        ("[1]", "not a JSON object"),
         (r#"{"at_ms":200"#, "this is not JSON"),
     ] {
         let text = format!("{good}\n{bad}\n{good}\n");
-        let message = open(&text, Advance::Piece)
+        let message = open(&text, Advance::Sample)
             .map(|_| ())
             .expect_err(bad)
             .to_string();
@@ -133,7 +133,7 @@ fn a_bad_script_is_refused_by_line_with_the_reason() {
 
 #[test]
 fn an_empty_or_missing_script_is_refused() {
-    let empty = open("", Advance::Piece)
+    let empty = open("", Advance::Sample)
         .map(|_| ())
         .expect_err("an empty script")
         .to_string();
@@ -142,7 +142,7 @@ fn an_empty_or_missing_script_is_refused() {
         "{empty}"
     );
     let path = Path::new("/nowhere/wave.jsonl");
-    let missing = Scripted::open(path, Advance::Piece, || 0)
+    let missing = Scripted::open(path, Advance::Sample, || 0)
         .map(|_| ())
         .expect_err("a missing script")
         .to_string();

@@ -1,0 +1,68 @@
+//! Rule: when to write the checkpoint that a suspension will rely on. Writing is slow once memory is short, so it happens
+//! before: when the system is critical, when others leave little beside the training state, when they are forecast to
+//! need even that before a write would be done, and when waiting begins. At most every half minute. Knows no file.
+
+use crate::context::DecisionContext;
+use crate::decision::Action;
+use crate::policy::{CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES};
+use crate::sample::Level;
+
+/// What is known of checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct State {
+    /// Whether the decision before had a reason.
+    warned: bool,
+    /// When a checkpoint was last asked for, or written for any reason.
+    at_ms: Option<u64>,
+    /// How long the last one took, in milliseconds.
+    write_ms: Option<f64>,
+}
+
+impl State {
+    /// A checkpoint was written in `write_ms` milliseconds, for any reason.
+    pub(crate) fn record_written(&mut self, at_ms: u64, write_ms: f64) {
+        self.at_ms = Some(at_ms);
+        self.write_ms = Some(write_ms);
+    }
+}
+
+/// Whether the last complete step is to be checkpointed before `action`. Called once per decision.
+pub(crate) fn is_due(ctx: &DecisionContext, own: &mut State, action: Action) -> bool {
+    let now_ms = ctx.sample.at_ms;
+    let waits = action != Action::Run;
+    // A warning that a smaller micro-batch answers needs no checkpoint.
+    let critical = ctx.sample.kernel_level == Some(Level::Critical);
+    let warns = waits || critical || little_is_left(ctx);
+    let warned_before = std::mem::replace(&mut own.warned, warns);
+    let newly_warned = warns && !warned_before;
+    let rested = own
+        .at_ms
+        .is_none_or(|at| now_ms >= at + ctx.policy.checkpoint_interval_ms);
+    let is_due = rested && (newly_warned || !waits && state_is_in_danger(ctx, own));
+    if is_due {
+        own.at_ms = Some(now_ms);
+    }
+    is_due
+}
+
+/// Whether others and the training state together reach the warning level.
+fn little_is_left(ctx: &DecisionContext) -> bool {
+    let limit = HEADROOM_EDGES[1] * ctx.sample.total_bytes as f64;
+    let others = ctx.sample.others_and_system_bytes() as f64;
+    ctx.state_bytes
+        .is_some_and(|state| others + state as f64 > limit)
+}
+
+/// Whether others may need the memory of the training state before a checkpoint could be written.
+fn state_is_in_danger(ctx: &DecisionContext, own: &State) -> bool {
+    let Some(state) = ctx.state_bytes.map(|bytes| bytes as f64) else {
+        return false;
+    };
+    let others = ctx.sample.others_and_system_bytes() as f64;
+    let write_ms = own.write_ms.unwrap_or(state / DISK_BYTES_PER_MS);
+    let horizon_ms = ctx.policy.suspend_ahead_ms as f64 + CHECKPOINT_AHEAD * write_ms;
+    let ahead = ctx
+        .history
+        .forecast_bytes(ctx.policy, others, horizon_ms as u64);
+    ahead + state > ctx.policy.suspend_fraction * ctx.sample.total_bytes as f64
+}

@@ -1,0 +1,154 @@
+//! What the rules of one decision are given, and what a rule answers. Decides nothing itself.
+
+use crate::budget::Budget;
+use crate::decision::{Action, MicroBatchKind, SampleCost};
+use crate::memory_model::MemoryModel;
+use crate::other_apps::History;
+use crate::policy::{CHANGES_WINDOW_MS, Policy};
+use crate::sample::{Component, Level, MemorySample};
+use crate::shortage::explain_shortage;
+use crate::signal::Reading;
+use crate::sizing::{Track, largest_within};
+use std::collections::VecDeque;
+
+/// Everything that a decision is based on. No rule changes it.
+#[derive(Clone, Copy)]
+pub(crate) struct DecisionContext<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) model: &'a MemoryModel,
+    pub(crate) sample: &'a MemorySample,
+    /// Pressure of memory alone, at this sample.
+    pub(crate) pressure: Reading,
+    pub(crate) history: &'a History,
+    /// The kind that will run, with the blocks that the controller added.
+    pub(crate) kind: MicroBatchKind,
+    /// The samples that are still to be processed.
+    pub(crate) samples: &'a [SampleCost],
+    /// Their number, at least 1.
+    pub(crate) remaining: u32,
+    /// What a shorter prefetch would free, in bytes.
+    pub(crate) spare_bytes: u64,
+    /// The budget without `spare_bytes`: peaks are learned without them.
+    pub(crate) budget: Budget,
+    /// Footprint of the run without a micro-batch, in bytes. `None` if it is not known.
+    pub(crate) state_bytes: Option<u64>,
+    /// A micro-batch, of whatever kind, that failed and has not been answered yet.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// How the last micro-batch failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: MicroBatchKind,
+    pub(crate) micro_batch: u32,
+    /// An allocation was refused; otherwise it was cancelled.
+    pub(crate) refused: bool,
+}
+
+impl DecisionContext<'_> {
+    /// Bytes that a larger micro-batch may reach.
+    pub(crate) fn growth_bytes(&self) -> u64 {
+        (self.policy.grow_fraction * self.budget.bytes as f64) as u64
+    }
+
+    /// The largest size of this kind within `bytes`.
+    pub(crate) fn largest_within(&self, track: &Track, bytes: u64) -> u32 {
+        largest_within(self.model, self.kind, track, bytes)
+    }
+
+    /// Cost of the next `micro_batch` samples.
+    pub(crate) fn cost(&self, micro_batch: u32) -> u64 {
+        let samples = self.samples.iter().take(micro_batch as usize);
+        samples.map(|cost| cost.0).sum()
+    }
+
+    /// Predicted footprint with the next `micro_batch` samples, in bytes.
+    pub(crate) fn predicted_bytes(&self, micro_batch: u32) -> Option<u64> {
+        self.model
+            .upper_bytes(self.kind, self.cost(micro_batch))
+            .filter(|_| micro_batch > 0)
+    }
+
+    /// Why there is less memory than before, and the component behind it.
+    pub(crate) fn explain_shortage(&self) -> (Component, String) {
+        let (policy, history) = (self.policy, self.history);
+        explain_shortage(policy, history, self.sample, self.pressure, &self.budget)
+    }
+
+    /// The failure, if it was of this kind.
+    pub(crate) fn failure_of_kind(&self) -> Option<Failure> {
+        self.failure.filter(|failure| failure.kind == self.kind)
+    }
+
+    /// Whether the pressure of memory is normal now.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.pressure.level() == Level::Normal
+    }
+}
+
+/// The answer of a rule.
+pub(crate) struct RuleOutcome {
+    pub(crate) action: Action,
+    /// The micro-batch from now on; 0 while waiting.
+    pub(crate) size: u32,
+    /// The change was not needed, so it counts against the changes per minute.
+    pub(crate) voluntary: bool,
+    pub(crate) release_caches: bool,
+    pub(crate) cause: Component,
+    pub(crate) reason: String,
+}
+
+impl RuleOutcome {
+    /// Run micro-batches of `size` from now on.
+    pub(crate) fn run(size: u32, cause: Component, reason: impl Into<String>) -> Self {
+        Self::act(Action::Run, size, cause, reason)
+    }
+
+    /// Run nothing.
+    pub(crate) fn wait(action: Action, cause: Component, reason: impl Into<String>) -> Self {
+        Self::act(action, 0, cause, reason)
+    }
+
+    fn act(action: Action, size: u32, cause: Component, reason: impl Into<String>) -> Self {
+        Self {
+            action,
+            size,
+            voluntary: false,
+            release_caches: false,
+            cause,
+            reason: reason.into(),
+        }
+    }
+
+    /// The same answer, releasing caches if `release` says so.
+    pub(crate) fn releasing_caches(self, release: bool) -> Self {
+        Self {
+            release_caches: self.release_caches || release,
+            ..self
+        }
+    }
+}
+
+/// Voluntary changes of the last minute.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct VoluntaryChanges {
+    at_ms: VecDeque<u64>,
+}
+
+impl VoluntaryChanges {
+    /// Whether one more is allowed at `now_ms`.
+    pub(crate) fn are_allowed(&self, policy: &Policy, now_ms: u64) -> bool {
+        let recent = self.at_ms.iter().filter(|at| is_recent(**at, now_ms));
+        (recent.count() as u32) < policy.max_changes_per_minute
+    }
+
+    /// Counts a change.
+    pub(crate) fn record(&mut self, now_ms: u64) {
+        self.at_ms.retain(|at| is_recent(*at, now_ms));
+        self.at_ms.push_back(now_ms);
+    }
+}
+
+fn is_recent(at_ms: u64, now_ms: u64) -> bool {
+    now_ms.saturating_sub(at_ms) <= CHANGES_WINDOW_MS
+}

@@ -1,0 +1,94 @@
+//! Decisions as sentences: what was done, then why, with numbers. Everything that shows a decision uses these sentences.
+//! Knows no rule.
+
+use crate::decision::{Action, Change, Decision, Moments, Prefetch};
+
+/// The sentence of a decision: "Shrunk 16 to 8: another app took 6.1 GB in 20 s". `previous` is the micro-batch before.
+pub fn describe_decision(previous: u32, decision: &Decision) -> String {
+    let (size, reason) = (decision.micro_batch, &decision.reason);
+    match (decision.change, decision.action) {
+        (Change::Pause, _) | (Change::Hold, Action::Pause) => format!("Paused: {reason}"),
+        (Change::Suspend, _) | (Change::Hold, Action::Suspend) => format!("Suspended: {reason}"),
+        (Change::Start, _) => format!("Starting with {size}: {reason}"),
+        (Change::Hold, Action::Run) => format!("Holding at {size}: {reason}"),
+        (Change::Shrink, _) => format!("Shrunk {previous} to {size}: {reason}"),
+        (Change::Grow, _) => format!("Grew {previous} to {size}: {reason}"),
+        (Change::Cancel, _) => {
+            format!("Cancelled one micro-batch and trying {size}, nothing was lost: {reason}")
+        }
+        (Change::Continue, _) => format!("Continuing with {size}: {reason}"),
+        (Change::Prefetch, _) => match decision.prefetch {
+            Prefetch::Short => format!("Decoding fewer samples ahead: {reason}"),
+            Prefetch::Long => format!("Decoding further ahead again: {reason}"),
+        },
+        (Change::CheckpointMore | Change::CheckpointLess, _) => {
+            format!("{}: {reason}", describe_checkpointing(decision))
+        }
+        (Change::Moments, _) => match decision.moments {
+            Moments::Mapped => format!("Moving the optimizer's moments to a file: {reason}"),
+            Moments::Resident => {
+                format!("Moving the optimizer's moments back to memory: {reason}")
+            }
+        },
+        (Change::Stop, _) | (Change::Hold, Action::Stop) => format!("Stopping: {reason}"),
+    }
+}
+
+fn describe_checkpointing(decision: &Decision) -> String {
+    match decision.checkpoint_blocks {
+        0 => "Saving all activations again".to_owned(),
+        1 => "Recomputing the activations of 1 block to save memory".to_owned(),
+        blocks => format!("Recomputing the activations of {blocks} blocks to save memory"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_has_its_sentence() {
+        let decision = |change, action, micro_batch| Decision {
+            change,
+            action,
+            micro_batch,
+            reason: "because".into(),
+            ..Decision::default()
+        };
+        for (change, action, expected) in [
+            (Change::Start, Action::Run, "Starting with 8: because"),
+            (Change::Hold, Action::Run, "Holding at 8: because"),
+            (Change::Shrink, Action::Run, "Shrunk 16 to 8: because"),
+            (Change::Grow, Action::Run, "Grew 16 to 8: because"),
+            (
+                Change::Cancel,
+                Action::Run,
+                "Cancelled one micro-batch and trying 8, nothing was lost: because",
+            ),
+            (Change::Continue, Action::Run, "Continuing with 8: because"),
+            (
+                Change::Prefetch,
+                Action::Run,
+                "Decoding further ahead again: because",
+            ),
+            (
+                Change::CheckpointLess,
+                Action::Run,
+                "Saving all activations again: because",
+            ),
+            (
+                Change::Moments,
+                Action::Run,
+                "Moving the optimizer's moments back to memory: because",
+            ),
+            (Change::Stop, Action::Stop, "Stopping: because"),
+            (Change::Pause, Action::Pause, "Paused: because"),
+            (Change::Hold, Action::Pause, "Paused: because"),
+            (Change::Suspend, Action::Suspend, "Suspended: because"),
+            (Change::Hold, Action::Suspend, "Suspended: because"),
+        ] {
+            let sentence = describe_decision(16, &decision(change, action, 8));
+            assert_eq!(sentence, expected);
+        }
+    }
+}

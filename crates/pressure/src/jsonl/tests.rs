@@ -1,0 +1,229 @@
+//! The JSON-lines controller on small simulated machines.
+
+use super::*;
+use proptest::prelude::*;
+
+const GB: u64 = 1 << 30;
+
+/// A machine of 16 GB where a micro-batch of m samples needs 1 GB and m times 256 MB; each test sets the use of others.
+struct World {
+    controller: JsonlController,
+    at_ms: u64,
+    own_bytes: u64,
+}
+
+impl World {
+    fn new(policy: Policy) -> Self {
+        World {
+            controller: JsonlController::new(policy),
+            at_ms: 0,
+            own_bytes: GB,
+        }
+    }
+
+    fn handle(&mut self, line: &Value) -> Vec<Value> {
+        let answers = self
+            .controller
+            .handle_line(&line.to_string())
+            .expect("a good line");
+        answers
+            .iter()
+            .map(|answer| serde_json::from_str(answer).expect("an answer is JSON"))
+            .collect()
+    }
+
+    fn sample(&mut self, others_bytes: u64) -> Vec<Value> {
+        self.at_ms += 100;
+        let available = (16 * GB).saturating_sub(others_bytes + self.own_bytes);
+        self.handle(
+            &json!({"kind": "sample", "at_ms": self.at_ms, "total_bytes": 16 * GB,
+            "available_bytes": available, "own_bytes": self.own_bytes}),
+        )
+    }
+
+    /// Asks, and runs the answer; returns the micro-batch, 0 for a wait.
+    fn ask_and_run(&mut self, others_bytes: u64) -> u64 {
+        let answers = self.handle(&json!({"kind": "ask", "remaining": 32}));
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        let size = answers[0]["micro_batch"].as_u64().expect("a number");
+        if answers[0]["action"] != "run" {
+            self.sample(others_bytes);
+            return 0;
+        }
+        self.own_bytes = GB + size * GB / 4;
+        let peak_bytes = self.own_bytes;
+        let mut outcome = "ok";
+        for _ in 0..3 {
+            if !self.sample(others_bytes).is_empty() {
+                outcome = "cancelled";
+                break;
+            }
+        }
+        self.own_bytes = GB;
+        self.handle(&json!({"kind": "micro_batch", "size": size, "peak_bytes": peak_bytes, "ms": 300, "outcome": outcome}));
+        self.sample(others_bytes);
+        size
+    }
+}
+
+#[test]
+fn it_shrinks_for_other_apps_and_grows_back() {
+    let mut world = World::new(Policy::default());
+    world.sample(4 * GB);
+    let calm = (0..40).map(|_| world.ask_and_run(4 * GB)).last();
+    assert_eq!(calm, Some(32), "the whole batch fits beside 4 GB");
+    let pressed = (0..10).map(|_| world.ask_and_run(10 * GB)).last();
+    assert!(pressed < Some(16), "{pressed:?}");
+    // The margin for sudden growth covers a minute.
+    let back = (0..200).map(|_| world.ask_and_run(4 * GB)).last();
+    assert_eq!(back, Some(32));
+}
+
+#[test]
+fn a_running_micro_batch_is_cancelled_once() {
+    let mut world = World::new(Policy::default());
+    world.sample(4 * GB);
+    for _ in 0..40 {
+        world.ask_and_run(4 * GB);
+    }
+    world.handle(&json!({"kind": "ask", "remaining": 32}));
+    world.own_bytes = 9 * GB;
+    let first = world.sample(7 * GB);
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert_eq!(first[0]["kind"], "cancel");
+    assert!(first[0]["reason"].as_str().is_some_and(|r| !r.is_empty()));
+    assert_eq!(world.sample(7 * GB), Vec::<Value>::new());
+}
+
+#[test]
+fn the_policy_of_the_caller_applies() {
+    let fixed = Policy {
+        fixed_micro_batch: Some(7),
+        ..Policy::default()
+    };
+    let mut world = World::new(fixed);
+    world.sample(4 * GB);
+    assert_eq!(world.ask_and_run(4 * GB), 7);
+    let capped = Policy {
+        memory_cap_bytes: Some(3 * GB),
+        ..Policy::default()
+    };
+    let mut world = World::new(capped);
+    world.sample(4 * GB);
+    let most = (0..40).map(|_| world.ask_and_run(4 * GB)).max();
+    assert!(most <= Some(8) && most >= Some(6), "{most:?} within 3 GB");
+}
+
+/// A sample of a machine of 100 bytes.
+fn sample_at(at_ms: i64) -> String {
+    json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 100, "available_bytes": 50, "own_bytes": 1}).to_string()
+}
+
+#[track_caller]
+fn check_refused(lines: &[&str], expected: &str) {
+    let mut controller = JsonlController::new(Policy::default());
+    let (last, good) = lines.split_last().expect("at least one line");
+    for line in good {
+        controller.handle_line(line).expect("a good line");
+    }
+    let message = controller
+        .handle_line(last)
+        .expect_err("a bad line")
+        .to_string();
+    assert!(message.contains(expected), "{message}");
+    assert!(
+        message.starts_with(&format!("Line {}:", lines.len())),
+        "{message}"
+    );
+}
+
+#[test]
+fn bad_lines_are_refused_with_their_number() {
+    for (line, expected) in [
+        ("", "the line is empty"),
+        ("{", "not JSON (EOF while parsing an object at character 1)"),
+        ("[1]", "not a JSON object"),
+        ("{}", "\"kind\" is missing"),
+        (r#"{"kind":"tea"}"#, "\"tea\" is unknown"),
+        (
+            r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50}"#,
+            "no \"own_bytes\"",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":101,"own_bytes":1}"#,
+            "101 bytes are available of a total of 100",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50,"own_bytes":1,"stall_fraction":7}"#,
+            "\"stall_fraction\" is 7; a fraction is 0 to 1",
+        ),
+        (&sample_at(4999), "4999 ms follows 5000 ms"),
+        (&sample_at(15001), "10001 ms without a sample"),
+        (&sample_at(-1), "this is not a valid sample"),
+        (
+            r#"{"kind":"micro_batch","size":0,"ms":1,"outcome":"ok"}"#,
+            "at least one sample",
+        ),
+        (
+            r#"{"kind":"micro_batch","size":1,"ms":-1,"outcome":"ok"}"#,
+            "which is not a duration",
+        ),
+        (
+            r#"{"kind":"micro_batch","size":1,"ms":1,"outcome":"lost"}"#,
+            "this is not a valid micro-batch",
+        ),
+        (
+            &sample_at(i64::MAX),
+            "\"at_ms\" is 9223372036854775807; the largest number is 9007199254740992",
+        ),
+        (
+            r#"{"kind":"sample","at_ms":5000,"total_bytes":18446744073709551615,"available_bytes":0,"own_bytes":1}"#,
+            "\"total_bytes\" is 18446744073709551615",
+        ),
+        (
+            r#"{"kind":"micro_batch","size":1,"ms":1e300,"outcome":"ok"}"#,
+            "\"ms\" is 1e+300",
+        ),
+        (
+            r#"{"kind":"micro_batch","size":1,"ms":1,"outcome":"ok","peak_bytes":18446744073709551615}"#,
+            "\"peak_bytes\" is 18446744073709551615",
+        ),
+        (r#"{"kind":"ask","remaining":0}"#, "ask with 1 to"),
+        (
+            r#"{"kind":"ask","remaining":1,"and":2}"#,
+            "this is not a valid ask",
+        ),
+    ] {
+        check_refused(&[&sample_at(5000), line], expected);
+    }
+    check_refused(&[r#"{"kind":"ask","remaining":8}"#], "start with one");
+}
+
+proptest! {
+    #[test]
+    fn no_line_causes_a_panic(line in ".{0,80}") {
+        let mut controller = JsonlController::new(Policy::default());
+        controller.handle_line(&sample_at(5000)).expect("a good line");
+        let _ = controller.handle_line(&line);
+    }
+
+    #[test]
+    fn every_question_gets_one_decision_within_the_rest(remaining in 1u64..200, available in 0u64..=100) {
+        let mut controller = JsonlController::new(Policy::default());
+        let sample = json!({"kind": "sample", "at_ms": 0, "total_bytes": 100, "available_bytes": available, "own_bytes": 1});
+        controller.handle_line(&sample.to_string()).expect("a good line");
+        let answers = controller.handle_line(&json!({"kind": "ask", "remaining": remaining}).to_string()).expect("a good line");
+        prop_assert_eq!(answers.len(), 1);
+        let decision: Value = serde_json::from_str(&answers[0]).expect("an answer is JSON");
+        let size = decision["micro_batch"].as_u64().expect("a number");
+        prop_assert!(size <= remaining && (decision["action"] != "run") == (size == 0));
+    }
+}
+
+#[test]
+fn the_former_name_of_a_micro_batch_line_is_accepted() {
+    let mut controller = JsonlController::new(Policy::default());
+    controller.handle_line(&sample_at(0)).expect("a good line");
+    let piece = r#"{"kind":"piece","size":1,"ms":5,"outcome":"ok"}"#;
+    assert_eq!(controller.handle_line(piece).ok(), Some(Vec::new()));
+}

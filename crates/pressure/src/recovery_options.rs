@@ -1,0 +1,309 @@
+//! What can be done when memory is short, as data, cheapest first. Nothing here acts: `suggest_recovery` reads the table
+//! for the user, and the controller has its own rules. Allocator and system limits are never lifted, so they are not listed.
+
+use crate::policy::RECOMPUTE_TIME_FRACTION;
+use format::format_bytes;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// One way to need less memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveryStep {
+    /// Release cached buffers.
+    ReleaseCaches,
+    /// Decode fewer samples ahead and cache no decoded images.
+    ShortenPrefetch,
+    /// Use a smaller micro-batch; gradients are accumulated.
+    ShrinkMicroBatch,
+    /// Cancel the running micro-batch and retry it smaller.
+    #[serde(alias = "cancel_piece")]
+    CancelMicroBatch,
+    /// Wait until memory is free.
+    Pause,
+    /// Recompute activations in the backward pass, block by block.
+    CheckpointBlocks,
+    /// Move the optimizer's moments to a memory-mapped file.
+    MapMoments,
+    /// Checkpoint, free everything, and resume when memory is back.
+    #[serde(alias = "park")]
+    Suspend,
+    /// Stop with a checkpoint on disk.
+    Stop,
+    /// Use smaller images or shorter sequences.
+    LowerResolution,
+    /// Use 16-bit activations.
+    HalvePrecision,
+    /// Store each moment in one byte.
+    ShrinkOptimizerState,
+    /// Use fewer samples per step.
+    ShrinkEffectiveBatch,
+    /// Train only a part of the network.
+    FreezeBlocks,
+}
+
+impl RecoveryStep {
+    /// The command-line setting that takes this step. `None` if Ebb takes it by itself, or if no setting does.
+    pub fn setting(self) -> Option<&'static str> {
+        match self {
+            RecoveryStep::ShrinkMicroBatch => Some("a smaller --micro-batch, or auto"),
+            RecoveryStep::CheckpointBlocks => Some("--checkpoint-blocks all"),
+            RecoveryStep::LowerResolution => Some("a smaller --image-size or --tokens"),
+            RecoveryStep::HalvePrecision => Some("--precision bf16 on a GPU"),
+            RecoveryStep::ShrinkOptimizerState => Some("--optimizer adamw8bit"),
+            RecoveryStep::ShrinkEffectiveBatch => Some("a smaller --effective-batch"),
+            _ => None,
+        }
+    }
+}
+
+/// A recovery step with its price.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RecoveryOption {
+    /// The step.
+    pub step: RecoveryStep,
+    /// What it does, as a sentence without a full stop.
+    pub description: Cow<'static, str>,
+    /// Where the freed memory comes from.
+    pub frees: Freed,
+    /// Additional time, as a fraction of the training time from then on.
+    pub extra_time_fraction: f64,
+    /// Whether the result of the training stays the same. If it does not, only the user may choose the step.
+    pub keeps_result: bool,
+}
+
+/// Where freed memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Freed {
+    /// Unused buffers.
+    Caches,
+    /// Samples decoded ahead and cached images.
+    Prefetched,
+    /// This fraction of a micro-batch's activations.
+    ActivationsFraction(f64),
+    /// This fraction of the optimizer's moments.
+    MomentsFraction(f64),
+    /// This fraction of activations and moments.
+    ActivationsAndMomentsFraction(f64),
+    /// Nothing by itself: micro-batches are as small as they must be for any effective batch.
+    Nothing,
+    /// Everything that Ebb has allocated.
+    Everything,
+}
+
+/// A step that leaves the result of the training as it is.
+const fn same_result(
+    step: RecoveryStep,
+    description: &'static str,
+    frees: Freed,
+    extra_time_fraction: f64,
+) -> RecoveryOption {
+    RecoveryOption {
+        step,
+        description: Cow::Borrowed(description),
+        frees,
+        extra_time_fraction,
+        keeps_result: true,
+    }
+}
+
+/// A step that changes the result of the training.
+const fn other_result(
+    step: RecoveryStep,
+    description: &'static str,
+    frees: Freed,
+    extra_time_fraction: f64,
+) -> RecoveryOption {
+    let mut option = same_result(step, description, frees, extra_time_fraction);
+    option.keeps_result = false;
+    option
+}
+
+/// All recovery steps, cheapest first; those that change the result come last. Fractions and times are estimates for a
+/// deep network of equal blocks.
+pub const RECOVERY_STEPS: [RecoveryOption; 14] = [
+    same_result(
+        RecoveryStep::ReleaseCaches,
+        "Release cached memory",
+        Freed::Caches,
+        0.0,
+    ),
+    same_result(
+        RecoveryStep::ShortenPrefetch,
+        "Decode fewer samples ahead and cache no decoded images",
+        Freed::Prefetched,
+        0.02,
+    ),
+    same_result(
+        RecoveryStep::ShrinkMicroBatch,
+        "Halve the micro-batch",
+        Freed::ActivationsFraction(0.5),
+        0.05,
+    ),
+    same_result(
+        RecoveryStep::CancelMicroBatch,
+        "Cancel one micro-batch and retry it smaller",
+        Freed::ActivationsFraction(1.0),
+        0.05,
+    ),
+    same_result(
+        RecoveryStep::Pause,
+        "Wait until memory is free",
+        Freed::ActivationsFraction(1.0),
+        0.0,
+    ),
+    same_result(
+        RecoveryStep::CheckpointBlocks,
+        "Recompute activations instead of saving them",
+        Freed::ActivationsFraction(0.65),
+        RECOMPUTE_TIME_FRACTION,
+    ),
+    same_result(
+        RecoveryStep::MapMoments,
+        "Move the optimizer's moments to a file, read and written once per step",
+        Freed::MomentsFraction(1.0),
+        0.1,
+    ),
+    same_result(
+        RecoveryStep::Suspend,
+        "Save a checkpoint, free all memory and resume automatically",
+        Freed::Everything,
+        0.0,
+    ),
+    same_result(
+        RecoveryStep::Stop,
+        "Stop with a checkpoint on disk",
+        Freed::Everything,
+        0.0,
+    ),
+    other_result(
+        RecoveryStep::LowerResolution,
+        "Lower the image size by a third",
+        Freed::ActivationsFraction(0.55),
+        0.0,
+    ),
+    other_result(
+        RecoveryStep::HalvePrecision,
+        "Use 16-bit activations",
+        Freed::ActivationsFraction(0.5),
+        0.0,
+    ),
+    other_result(
+        RecoveryStep::ShrinkOptimizerState,
+        "Store the optimizer's moments in 8 bits",
+        Freed::MomentsFraction(0.74),
+        0.05,
+    ),
+    other_result(
+        RecoveryStep::ShrinkEffectiveBatch,
+        "Halve the effective batch",
+        Freed::Nothing,
+        0.0,
+    ),
+    other_result(
+        RecoveryStep::FreezeBlocks,
+        "Train only the second half of the network",
+        Freed::ActivationsAndMomentsFraction(0.5),
+        0.0,
+    ),
+];
+
+/// What a run lacks, and what it has that could be freed.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Shortage {
+    /// How much must be freed, in bytes.
+    pub missing_bytes: u64,
+    /// Cached buffers, in bytes.
+    pub cached_bytes: u64,
+    /// Samples decoded ahead and cached images, in bytes.
+    pub prefetched_bytes: u64,
+    /// Activations of the present micro-batch, in bytes.
+    pub activations_bytes: u64,
+    /// The optimizer's moments, in bytes; 0 if they are in 8 bits or in a file already.
+    pub moments_bytes: u64,
+    /// The whole footprint, in bytes.
+    pub own_bytes: u64,
+    /// The present micro-batch.
+    pub micro_batch: u32,
+    /// Number of blocks that are checkpointed already.
+    pub checkpointed_blocks: u32,
+    /// Bytes of one activation element; 0 if unknown.
+    pub element_bytes: u32,
+}
+
+/// The settings that would each free enough, as the end of an error: "what would help: --checkpoint-blocks all frees 300
+/// MB; a smaller --image-size or --tokens frees 400 MB". `None` if none would.
+pub fn settings_that_help(shortage: &Shortage) -> Option<String> {
+    let settings: Vec<String> = helpful_settings(shortage).collect();
+    (!settings.is_empty()).then(|| format!("what would help: {}", settings.join("; ")))
+}
+
+/// The cheapest setting that would free enough: "a smaller --image-size or --tokens frees 400 MB". `None` if none would.
+pub fn cheapest_setting(shortage: &Shortage) -> Option<String> {
+    helpful_settings(shortage).next()
+}
+
+fn helpful_settings(shortage: &Shortage) -> impl Iterator<Item = String> {
+    let options = suggest_recovery(shortage).into_iter();
+    options.filter_map(|(option, freed)| {
+        let setting = option.step.setting()?;
+        Some(format!("{setting} frees {}", format_bytes(freed)))
+    })
+}
+
+/// The steps that change the result, which only the user may choose, with the bytes that each would free, enough or not.
+/// Steps that were taken already are left out.
+pub fn options_needing_consent(shortage: &Shortage) -> Vec<(RecoveryOption, u64)> {
+    let was_taken = |option: &RecoveryOption| {
+        option.step == RecoveryStep::ShrinkOptimizerState && shortage.moments_bytes == 0
+    };
+    available(shortage)
+        .filter(|(option, _)| !option.keeps_result && !was_taken(option))
+        .collect()
+}
+
+/// The steps that would free enough by themselves, cheapest first, with the bytes that each frees. Stopping is always
+/// among them, so there is always a next step. Steps that change the result come last.
+pub fn suggest_recovery(shortage: &Shortage) -> Vec<(RecoveryOption, u64)> {
+    let enough = |(option, freed): &(RecoveryOption, u64)| {
+        *freed >= shortage.missing_bytes.max(1) || option.step == RecoveryStep::Stop
+    };
+    available(shortage).filter(enough).collect()
+}
+
+/// Every step that is left, with the bytes that it frees.
+fn available(shortage: &Shortage) -> impl Iterator<Item = (RecoveryOption, u64)> {
+    let usable = |option: &RecoveryOption| match option.step {
+        RecoveryStep::ShrinkMicroBatch | RecoveryStep::CancelMicroBatch => shortage.micro_batch > 1,
+        RecoveryStep::CheckpointBlocks => shortage.checkpointed_blocks == 0,
+        RecoveryStep::HalvePrecision => shortage.element_bytes != 2,
+        _ => true,
+    };
+    let options = RECOVERY_STEPS
+        .into_iter()
+        .filter(move |option| usable(option));
+    options.map(|option| {
+        let freed = option.frees.bytes(shortage);
+        (option, freed)
+    })
+}
+
+impl Freed {
+    fn bytes(self, shortage: &Shortage) -> u64 {
+        let share = |fraction: f64, bytes: u64| (fraction * bytes as f64) as u64;
+        let (activations, moments) = (shortage.activations_bytes, shortage.moments_bytes);
+        match self {
+            Self::Caches => shortage.cached_bytes,
+            Self::Prefetched => shortage.prefetched_bytes,
+            Self::ActivationsFraction(fraction) => share(fraction, activations),
+            Self::MomentsFraction(fraction) => share(fraction, moments),
+            Self::ActivationsAndMomentsFraction(fraction) => share(fraction, activations + moments),
+            Self::Nothing => 0,
+            Self::Everything => shortage.own_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Rule: shrink the micro-batch at once if it no longer fits, was refused or cancelled, or if the system is critical.
+
+use crate::context::{DecisionContext, RuleOutcome};
+use crate::sample::Component;
+use crate::sizing::{Track, largest_up_to};
+use crate::{growth, prefetch};
+
+/// The present size, or less if it must be less. `critical` says that a critical level is answered now.
+pub(crate) fn allowed_size(ctx: &DecisionContext, track: &Track, critical: bool) -> u32 {
+    let half = |size: u32| largest_up_to(track.batch, (size / 2).max(1));
+    let fits = ctx.largest_within(track, ctx.budget.bytes).max(1);
+    let mut size = track.size.min(fits);
+    let cause = ctx.pressure.cause;
+    if critical && matches!(cause, Component::Kernel | Component::System) {
+        size = size.min(half(track.size));
+    }
+    if let Some(failure) = ctx.failure_of_kind() {
+        size = size.min(half(failure.micro_batch));
+    }
+    size
+}
+
+/// Whether the micro-batch must shrink to `size`. A shorter rest of the batch that fits anyway does not change the size.
+pub(crate) fn must_shrink(ctx: &DecisionContext, track: &Track, size: u32) -> bool {
+    ctx.failure_of_kind().is_some() || (size < track.size && size < ctx.remaining)
+}
+
+/// Whether a shorter prefetch may replace the shrink: no failure or critical level is answered now.
+pub(crate) fn may_be_avoided(ctx: &DecisionContext, critical: bool) -> bool {
+    ctx.failure_of_kind().is_none() && !critical
+}
+
+/// Shrinks to `size`.
+pub(crate) fn shrink(ctx: &DecisionContext, size: u32) -> RuleOutcome {
+    let (cause, mut reason) = ctx.explain_shortage();
+    if ctx.failure_of_kind().is_some_and(|failure| failure.refused) {
+        reason = "an allocation was refused".into();
+    }
+    RuleOutcome::run(size, cause, reason).releasing_caches(true)
+}
+
+/// Takes a shrink by need, or a wait: the slow start ends, and the prefetch is shortened too.
+pub(crate) fn record(
+    ctx: &DecisionContext,
+    growth: &mut growth::State,
+    prefetch: &mut prefetch::State,
+    track: &mut Track,
+) {
+    growth.record_shrink(ctx.policy, ctx.sample.at_ms);
+    prefetch.shorten(ctx);
+    track.calm_since_ms = None;
+    track.starting = false;
+    track.recent_peak = None;
+}

@@ -1,0 +1,304 @@
+//! The controller on a simulated machine of 36 GB with other apps, ten minutes per run: nine patterns of other apps on twenty
+//! machines. The rules were tuned on machines 0 to 9; 10 to 19 are held out. The world is a model, not a Mac: work slows down
+//! above 0.92 of memory in use, the system kills at 1.06, and its own level is late.
+
+mod world;
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use world::{
+    Comparison, END, Fixed, Outcome, Rounding, TRACES, Trace, Truth, Who, compare, others, run,
+};
+
+const TUNED: Range<u32> = 0..10;
+const HELD_OUT: Range<u32> = 10..20;
+/// The slow start is over, seconds.
+const STARTED: f64 = 30.0;
+
+/// All runs of these machines, on all cores.
+fn compare_all(seeds: Range<u32>, rounding: Rounding) -> Vec<(Trace, Comparison)> {
+    let jobs: Vec<_> = TRACES
+        .into_iter()
+        .flat_map(|trace| seeds.clone().map(move |seed| (trace, seed)))
+        .collect();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(&(trace, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let comparison = compare(trace, seed, rounding);
+            done.lock()
+                .expect("no run panics")
+                .push((trace, comparison));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    done.into_inner().expect("no run panics")
+}
+
+/// One line of the table.
+#[derive(Debug)]
+struct Row {
+    killed: u32,
+    over_percent: f64,
+    of_oracle: f64,
+    worst: f64,
+    reaction_s: f64,
+    late_reaction_s: f64,
+    voluntary: f64,
+    in_a_minute: usize,
+    changes: f64,
+    recovery_s: f64,
+    late_recovery_s: f64,
+}
+
+impl Row {
+    fn new(runs: &[&Comparison]) -> Self {
+        let count = runs.len() as f64;
+        let minutes = count * END / 60.0;
+        let total = |of: fn(&Comparison) -> f64| runs.iter().map(|run| of(run)).sum::<f64>();
+        let mut reactions: Vec<f64> = runs
+            .iter()
+            .flat_map(|run| run.ebb.reactions_s.iter().copied())
+            .collect();
+        reactions.sort_by(f64::total_cmp);
+        let reaction = |share: f64| {
+            let index = (share * reactions.len() as f64) as usize;
+            let index = index.min(reactions.len().saturating_sub(1));
+            reactions.get(index).copied().unwrap_or(0.0)
+        };
+        let recoveries: Vec<f64> = runs.iter().filter_map(|f| f.recovery_s).collect();
+        Self {
+            killed: runs.iter().map(|run| run.ebb.killed).sum(),
+            over_percent: 100.0 * total(|run| run.ebb.over_s) / (count * END),
+            of_oracle: total(|run| run.of_oracle) / count,
+            worst: runs.iter().map(|f| f.of_oracle).fold(9.0, f64::min),
+            reaction_s: reaction(0.5),
+            late_reaction_s: reaction(0.99),
+            voluntary: total(|run| run.ebb.voluntary.len() as f64) / minutes,
+            in_a_minute: runs
+                .iter()
+                .map(|run| run.ebb.most_in_a_minute())
+                .max()
+                .unwrap_or(0),
+            changes: total(|run| f64::from(run.ebb.changes)) / minutes,
+            recovery_s: recoveries.iter().sum::<f64>() / recoveries.len().max(1) as f64,
+            late_recovery_s: recoveries.iter().copied().fold(0.0, f64::max),
+        }
+    }
+
+    fn print(&self, of: &str, seeds: &Range<u32>) {
+        println!(
+            "{of:9} {:>2}-{:<2} {:6} {:6.2} {:8.3} {:5.2} {:7.2} {:5.2} {:9.2} {:5} {:6.2} {:8.1} {:5.1}",
+            seeds.start,
+            seeds.end - 1,
+            self.killed,
+            self.over_percent,
+            self.of_oracle,
+            self.worst,
+            self.reaction_s,
+            self.late_reaction_s,
+            self.voluntary,
+            self.in_a_minute,
+            self.changes,
+            self.recovery_s,
+            self.late_recovery_s
+        );
+    }
+}
+
+/// Prints the table of these machines and returns its last line.
+fn table(seeds: Range<u32>, rounding: Rounding) -> Row {
+    println!(
+        "{:9} seeds killed over % oracle-> worst react50   p99 voluntary in-60 chg/m recovery worst",
+        "trace"
+    );
+    let runs = compare_all(seeds.clone(), rounding);
+    for trace in TRACES {
+        let of = runs.iter().filter(|(t, _)| *t == trace);
+        let of: Vec<_> = of.map(|(_, run)| run).collect();
+        Row::new(&of).print(&format!("{trace:?}"), &seeds);
+    }
+    let all: Vec<_> = runs.iter().map(|(_, run)| run).collect();
+    let row = Row::new(&all);
+    row.print("all", &seeds);
+    print_details(&all);
+    row
+}
+
+/// Prints what else happened per run, and how well footprints were predicted after twelve micro-batches.
+fn print_details(runs: &[&Comparison]) {
+    let mean = |of: fn(&Outcome) -> f64| {
+        runs.iter().map(|run| of(&run.ebb)).sum::<f64>() / runs.len() as f64
+    };
+    let mut errors: Vec<f64> = runs
+        .iter()
+        .flat_map(|run| run.ebb.peaks.iter().skip(12))
+        .map(|(predicted, measured)| (predicted / measured - 1.0).abs())
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let quantile = |q: f64| 100.0 * errors[(q * (errors.len() - 1) as f64) as usize];
+    println!(
+        "per run: critical {:.2} s, {:.1} cancels, {:.2} refused, {:.2} suspensions, {:.1} checkpoints, {:.1} s paused; peaks predicted within {:.1} % (median), {:.1} % (p95)",
+        mean(|o| o.critical_s),
+        mean(|o| f64::from(o.cancels)),
+        mean(|o| f64::from(o.refused)),
+        mean(|o| f64::from(o.suspensions)),
+        mean(|o| f64::from(o.checkpoints)),
+        mean(|o| o.paused_s),
+        quantile(0.5),
+        quantile(0.95)
+    );
+}
+
+fn check(seeds: Range<u32>, rounding: Rounding) {
+    let row = table(seeds, rounding);
+    assert_eq!(row.killed, 0, "{row:?}");
+    assert!(row.of_oracle >= 0.92 && row.worst >= 0.75, "{row:?}");
+    assert!(row.over_percent <= 0.5, "{row:?}");
+    assert!(
+        row.reaction_s <= 0.25 && row.late_reaction_s <= 1.5,
+        "{row:?}"
+    );
+    assert!(row.voluntary <= 3.0 && row.in_a_minute <= 6, "{row:?}");
+    assert!(row.late_recovery_s <= 8.0, "{row:?}");
+}
+
+#[test]
+fn the_tuned_machines_reach_their_targets() {
+    check(TUNED, Rounding::Exact);
+}
+
+#[test]
+fn the_held_out_machines_reach_their_targets() {
+    check(HELD_OUT, Rounding::Exact);
+}
+
+/// The class edges of the allocator must be learned on the way and not forgotten. One straight line reached only 0.805.
+#[test]
+fn a_power_of_two_allocator_reaches_the_targets() {
+    check(0..3, Rounding::PowerOfTwo);
+}
+
+/// Half of a sample's memory is in classes of a sixteenth of its capacity, as the outputs of kernels are.
+#[test]
+fn a_mixed_allocator_reaches_the_targets() {
+    check(0..3, Rounding::Mixed);
+}
+
+/// Samples per second from `since` on.
+fn pace(done: &[(f64, f64)], since: f64) -> f64 {
+    let after: f64 = done.iter().filter(|d| d.0 >= since).map(|d| d.1).sum();
+    after / (END - since)
+}
+
+/// The reference is the best fixed size that never crosses the line and is never refused. The controller can be faster if a few
+/// heavy samples limit that size, since it uses smaller micro-batches only for those.
+#[test]
+fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
+    let (mut steady, mut complete) = (Vec::new(), Vec::new());
+    for seed in TUNED.start..HELD_OUT.end {
+        let truth = Truth::new(seed, Rounding::Exact);
+        let calm = others(Trace::Calm, seed);
+        let ebb = compare(Trace::Calm, seed, Rounding::Exact).ebb;
+        let fixed = (1..=64).rev().map(|pieces| 64u32.div_ceil(pieces));
+        let safe = fixed.filter_map(|size| {
+            let fixed = run(Who::Strategy(&mut Fixed(size)), &truth, &calm, seed);
+            let is_safe = fixed.refused == 0 && fixed.killed == 0 && fixed.over_s == 0.0;
+            is_safe.then_some((size, fixed.finished))
+        });
+        let safe: Vec<_> = safe.collect();
+        let of_best = |since| {
+            let paces = safe.iter().map(|(size, done)| (*size, pace(done, since)));
+            let best = paces.fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+            (best.0, pace(&ebb.finished, since) / best.1)
+        };
+        let ((size, after), (_, all)) = (of_best(STARTED), of_best(0.0));
+        println!(
+            "machine {seed}: {after:.3} of the best fixed size, {size}; {all:.3} with the slow start"
+        );
+        steady.push(after);
+        complete.push(all);
+    }
+    for shares in [steady, complete] {
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        println!("mean {mean:.3}");
+        assert!(mean >= 0.99, "{mean}");
+    }
+}
+
+/// Results of an independent implementation in Python: trace, seed, mean use of others in GB, samples done by the oracle, and for
+/// a fixed micro-batch of 16 samples done, kills and seconds over the line.
+const ELSEWHERE: [(Trace, u32, f64, f64, f64, u32, f64); 27] = [
+    (Trace::Calm, 0, 7.0802, 44416.0, 42064.0, 0, 0.00),
+    (Trace::Calm, 1, 7.0799, 34496.0, 30400.0, 0, 0.00),
+    (Trace::Calm, 13, 7.0794, 40384.0, 35056.0, 0, 0.00),
+    (Trace::Step, 0, 13.4666, 44080.0, 42064.0, 0, 0.00),
+    (Trace::Step, 1, 13.4664, 33888.0, 30400.0, 0, 0.00),
+    (Trace::Step, 13, 13.4658, 40512.0, 35056.0, 0, 0.00),
+    (Trace::HogLeaves, 0, 11.2565, 43328.0, 32720.0, 0, 177.90),
+    (Trace::HogLeaves, 1, 11.2562, 33344.0, 30400.0, 0, 0.55),
+    (Trace::HogLeaves, 13, 11.2557, 39936.0, 35056.0, 0, 0.00),
+    (Trace::Ramp, 0, 14.3096, 36384.0, 28520.0, 1, 208.25),
+    (Trace::Ramp, 1, 14.3093, 24448.0, 22560.0, 0, 186.90),
+    (Trace::Ramp, 13, 14.3088, 38400.0, 34416.0, 0, 185.35),
+    (Trace::Sawtooth, 0, 13.0747, 43920.0, 41520.0, 0, 58.15),
+    (Trace::Sawtooth, 1, 13.0744, 34048.0, 30400.0, 0, 0.00),
+    (Trace::Sawtooth, 13, 13.0739, 40448.0, 35056.0, 0, 0.00),
+    (Trace::Spike, 0, 7.4801, 44384.0, 42064.0, 0, 0.00),
+    (Trace::Spike, 1, 7.4798, 34496.0, 30400.0, 0, 0.00),
+    (Trace::Spike, 13, 7.4793, 40384.0, 35056.0, 0, 0.00),
+    (Trace::Noise, 0, 13.7658, 43776.0, 40704.0, 0, 56.95),
+    (Trace::Noise, 1, 13.2579, 34048.0, 30256.0, 0, 9.20),
+    (Trace::Noise, 13, 12.7187, 40416.0, 35056.0, 0, 0.00),
+    (Trace::Leak, 0, 16.5802, 38347.0, 29616.0, 1, 212.80),
+    (Trace::Leak, 1, 16.5799, 28890.0, 25328.0, 0, 111.20),
+    (Trace::Leak, 13, 16.5794, 38728.0, 33168.0, 0, 83.00),
+    (Trace::NoWayOut, 0, 9.4483, 40256.0, 21354.0, 3, 2.05),
+    (Trace::NoWayOut, 1, 9.4480, 30736.0, 15070.0, 3, 0.95),
+    (Trace::NoWayOut, 13, 9.4475, 36352.0, 26504.0, 1, 1.05),
+];
+
+#[test]
+fn an_independent_implementation_gives_the_same_results() {
+    for (trace, seed, used, oracle, done, killed, over_s) in ELSEWHERE {
+        let (truth, others) = (Truth::new(seed, Rounding::Exact), others(trace, seed));
+        let mean = others.iter().sum::<f64>() / others.len() as f64;
+        let best = run(Who::Oracle, &truth, &others, seed);
+        let fixed = run(Who::Strategy(&mut Fixed(16)), &truth, &others, seed);
+        let near = |got: f64, expected: f64| (got - expected).abs() <= 0.002 * expected + 0.05;
+        assert!(
+            near(mean, used) && near(best.done, oracle) && near(fixed.done, done),
+            "{trace:?} {seed}: others {mean}, oracle {}, fixed {}",
+            best.done,
+            fixed.done
+        );
+        assert_eq!(fixed.killed, killed, "{trace:?} {seed}");
+        assert!(
+            near(fixed.over_s, over_s),
+            "{trace:?} {seed}: {}",
+            fixed.over_s
+        );
+    }
+}
+
+#[test]
+fn a_step_of_8_gb_is_answered_before_memory_is_critical() {
+    for seed in 0..3 {
+        let comparison = compare(Trace::StepAndBack, seed, Rounding::Exact);
+        let o = comparison.ebb;
+        let before = o.size_at(119.0);
+        let shrunk = o
+            .first_size_below(before, 120.0)
+            .expect("8 GB more of others need a smaller size");
+        let critical = o.first_critical_s.unwrap_or(f64::INFINITY);
+        assert!(
+            shrunk < critical,
+            "seed {seed}: shrunk at {shrunk} s, critical at {critical} s"
+        );
+        let back = comparison.recovery_s.expect("others leave at 301 s");
+        assert!(back <= 8.0, "seed {seed}: .90 of the speed after {back} s");
+    }
+}
