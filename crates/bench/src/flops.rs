@@ -112,8 +112,8 @@ fn convolution(side: usize, kernel: usize, inputs: usize, outputs: usize) -> f64
 
 fn residual(shape: &ResNetShape) -> Forward {
     let (kernel, stem_side, mut side) = match shape.stem {
-        ResNetStem::Plain => (3, IMAGE, IMAGE),
-        ResNetStem::Pooled => (7, IMAGE.div_ceil(2), IMAGE.div_ceil(2).div_ceil(2)),
+        Stem::Plain => (3, IMAGE, IMAGE),
+        Stem::Pooled => (7, IMAGE.div_ceil(2), IMAGE.div_ceil(2).div_ceil(2)),
     };
     let (mut blocks, mut inputs) = (Vec::new(), shape.channels);
     for &(outputs, stride) in &shape.blocks {

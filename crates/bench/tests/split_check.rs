@@ -11,10 +11,9 @@ use candle_core::DType;
 use models::{Made, Made::*};
 use std::ops::Range;
 use tape::inplace::to_f64;
-use tape::{Parameters, Rng};
-use trainer::receipt::{Compared, Precision, Split, Splits, compare};
-use trainer::rooms::{EffectiveBatch, Optimizer, Schedule, TrainedPiece};
-use trainer::{OptimizerKind, TrainError};
+use tape::{Parameters, Stream};
+use trainer::rooms::Schedule;
+use trainer::{EffectiveBatch, Optimizer, OptimizerKind, TrainError, TrainedPiece};
 
 /// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -24,7 +23,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 fn comparison(made: &models::Model, dtype: DType, checkpointed: usize, seed: u64) -> Comparison {
     let samples = made.samples(BATCH, seed);
     let splits = Splits::Standard { random: 3 }
-        .of(BATCH, Rng::new(seed))
+        .for_batch(BATCH, Stream::new(seed))
         .unwrap();
     let gradients = |range| Ok(made.piece(&samples, range, dtype, checkpointed));
     compare(&made.parameters, BATCH, splits, gradients).unwrap()
@@ -124,7 +123,7 @@ fn broken(wrong: impl Fn(&mut TrainedPiece, Range<usize>)) -> Comparison {
     let made = Gpt.build(DType::F64);
     let samples = made.samples(BATCH, 1);
     let splits = Splits::Standard { random: 2 }
-        .of(BATCH, Rng::new(1))
+        .for_batch(BATCH, Stream::new(1))
         .unwrap();
     let gradients = |range: Range<usize>| {
         let mut sums = made.piece(&samples, range.clone(), DType::F64, 0);
@@ -210,9 +209,9 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
     let mut losses = Vec::with_capacity(STEPS as usize);
     let mut made = kind.build(dtype);
     let samples = made.samples(SAMPLES, 3);
-    let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
+    let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
     let schedule = Schedule {
-        lr_schedule: trainer::LrSchedule::Cosine,
+        course: trainer::Course::Cosine,
         peak: 1e-3,
         warmup: STEPS / 20,
         steps: STEPS,
@@ -225,9 +224,9 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
             let sums = made.piece(&samples, range, dtype, 1);
             batch.add(TrainedPiece { samples: 0, ..sums }).unwrap();
         }
-        let batch = batch.finish().unwrap();
+        let batch = batch.whole().unwrap();
         losses.push(batch.loss);
-        let norm = tape::optim::global_norm(&batch.gradients).unwrap() / batch.weight;
+        let norm = tape::update::global_norm(&batch.gradients).unwrap() / batch.weight;
         let factor = (1.0 / norm).min(1.0) / batch.weight;
         optimizer
             .update(
@@ -259,7 +258,7 @@ fn check_drift(kind: Made) {
         let start = values(&kind.build(dtype).parameters);
         let (unsplit, losses) = trained(kind, dtype, |_| Split::unsplit(PER_STEP));
         let (split, split_losses) = trained(kind, dtype, |step| {
-            Split::random(PER_STEP, Rng::new(9).at(step))
+            Split::random(PER_STEP, Stream::new(9).at(step))
         });
         let way = distance(&unsplit, &start);
         let drift = distance(&split, &unsplit) / way;
@@ -298,7 +297,7 @@ fn training_on_texts_gives_the_same_bits_on_any_number_of_threads() {
     for kind in [Gpt, TextEncoder] {
         let bits = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let split = |step| Split::random(PER_STEP, Rng::new(6).at(step));
+            let split = |step| Split::random(PER_STEP, Stream::new(6).at(step));
             let (values, losses) = pool.unwrap().install(|| trained(kind, DType::F32, split));
             values
                 .into_iter()

@@ -1,7 +1,7 @@
-//! Low-rank adapter (Hu et al. 2021): a frozen linear map with a small trained term beside it,
-//! `y = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`, `A` [rank, inputs] drawn, `B` [outputs, rank] zero at first, so that training
-//! begins where the frozen map stands. The frozen map may be quantized to 8 or 4 bits. Adapters are saved apart from it, and
-//! can be merged into it.
+//! Low-rank adapters (LoRA, Hu et al. 2021): a small trained term added to a frozen linear map, `y
+//! = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`. `A` [rank, inputs] starts random and `B` [outputs, rank]
+//! starts at zero, so training begins with the output of the frozen map. The frozen map may be
+//! quantized to 8 or 4 bits. Adapters are saved separately and can be merged into the map.
 //!
 //! Works with any linear map and does not know networks.
 
@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor, safetensors};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Tape, Value};
+use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantised, Tape, Value};
 
 /// Suffixes of the two trained tensors, after the name of the map.
 const DOWN: &str = "lora_A.weight";
@@ -31,8 +31,8 @@ pub struct FrozenLinear {
 
 #[derive(Debug, Clone)]
 enum Frozen {
-    Whole(Tensor),
-    Quantized(Quantized),
+    Full(Tensor),
+    Quantised(Quantised),
 }
 
 impl FrozenLinear {
@@ -47,10 +47,10 @@ impl FrozenLinear {
     /// A map whose weight is quantized to `bits` per value.
     ///
     /// # Errors
-    /// The weight is no matrix, or not finite.
+    /// The weight is not a matrix, or has values that are not finite.
     pub fn quantized(weight: &Tensor, bias: Option<Tensor>, bits: Bits) -> Result<Self> {
         Ok(FrozenLinear {
-            weight: Frozen::Quantized(Quantized::from_weight(weight, bits)?),
+            weight: Frozen::Quantised(Quantised::of(weight, bits)?),
             bias,
         })
     }
@@ -58,8 +58,8 @@ impl FrozenLinear {
     /// Size of the weight in bytes.
     pub fn bytes(&self) -> u64 {
         match &self.weight {
-            Frozen::Whole(weight) => (weight.elem_count() * weight.dtype().size_in_bytes()) as u64,
-            Frozen::Quantized(weight) => weight.bytes(),
+            Frozen::Full(weight) => (weight.elem_count() * weight.dtype().size_in_bytes()) as u64,
+            Frozen::Quantised(weight) => weight.bytes(),
         }
     }
 
@@ -70,10 +70,8 @@ impl FrozenLinear {
     pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
         let bias = self.bias.clone().map(Value::constant);
         match &self.weight {
-            Frozen::Whole(weight) => {
-                tape.linear(x, &Value::constant(weight.clone()), bias.as_ref())
-            }
-            Frozen::Quantized(weight) => tape.quantized_linear(x, weight, bias.as_ref()),
+            Frozen::Full(weight) => tape.linear(x, &Value::constant(weight.clone()), bias.as_ref()),
+            Frozen::Quantised(weight) => tape.quantised_linear(x, weight, bias.as_ref()),
         }
     }
 
@@ -83,20 +81,20 @@ impl FrozenLinear {
                 let (outputs, inputs) = weight.dims2()?;
                 Ok([outputs, inputs])
             }
-            Frozen::Quantized(weight) => Ok(weight.dims()),
+            Frozen::Quantised(weight) => Ok(weight.dims()),
         }
     }
 
-    /// The weight in full; for a quantized one that is what it stands for, in `dtype`.
-    fn whole_weight(&self, dtype: DType) -> tape::Result<Tensor> {
+    /// The weight in floating point; a quantized one is dequantized to `dtype`.
+    fn full_weight(&self, dtype: DType) -> tape::Result<Tensor> {
         match &self.weight {
-            Frozen::Whole(weight) => Ok(weight.clone()),
-            Frozen::Quantized(weight) => {
+            Frozen::Full(weight) => Ok(weight.clone()),
+            Frozen::Quantised(weight) => {
                 let none = Parameters::default();
                 let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
                 let rows: Vec<u32> = (0..weight.dims()[0] as u32).collect();
-                let whole = tape.quantized_embedding(weight, &rows, &[rows.len()])?;
-                Ok(whole.tensor().to_dtype(dtype)?)
+                let full = tape.quantised_embedding(weight, &rows, &[rows.len()])?;
+                Ok(full.tensor().to_dtype(dtype)?)
             }
         }
     }
@@ -200,8 +198,8 @@ impl AdaptedLinear {
     }
 }
 
-/// All parameters by name, trained or frozen, with every adapter merged into the map that it stands beside. What is quantized
-/// comes as what it stands for.
+/// All parameters by name, trained and frozen, with every adapter merged into its map. Quantized
+/// parameters are dequantized.
 ///
 /// # Errors
 /// The device cannot hold all of them in floating point.

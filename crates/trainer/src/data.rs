@@ -133,6 +133,6 @@ pub(crate) fn expect_texts<'a>(plan: &Plan, found: &'a Found) -> Result<Cow<'a, 
 
 fn wrong_dataset(needed: &str, found: &str) -> TrainError {
     TrainError::NotTrainable {
-        message: format!("this task needs a folder of {needed}, and this one contains {found}"),
+        sentence: format!("this task needs a folder of {needed}, and this one contains {found}"),
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tape::TapeError;
-use tape::device::{DevicePreference, SelectedDevice, select_device, system_version};
+use tape::device::{Chosen, Wanted, choose, system_version};
 use tape::kernels::allow;
 
 /// Result of comparing a device with the CPU.
@@ -39,9 +39,8 @@ pub struct DeviceCheck {
     failed_kernel: Option<String>,
 }
 
-impl Certificate {
-    /// Sums an examination up.
-    pub fn of(chosen: &SelectedDevice, findings: &[Finding]) -> Self {
+impl DeviceCheck {
+    fn new(chosen: &Chosen, findings: &[Finding]) -> Self {
         let mut failed = BTreeMap::new();
         for finding in findings.iter().filter(|finding| !finding.passed) {
             let what = format!("{} at micro-batch {}", finding.what, finding.micro_batch);
@@ -55,11 +54,15 @@ impl Certificate {
         }
     }
 
-    /// Examines a device with Ebb's own kernels, and where anything is wrong once more without them. `seen` hears each finding
-    /// as it is made; the findings returned are those of the forms that will run.
-    pub fn examined(
-        chosen: &SelectedDevice,
-        seen: &mut dyn FnMut(&Finding),
+    /// Compares a device with the CPU, with Ebb's own kernels, and again without them if anything
+    /// is wrong. Calls `on_finding` for each finding at once. Returns the findings about the
+    /// kernels that will be used.
+    ///
+    /// # Errors
+    /// The table of operations cannot be built.
+    pub fn run(
+        chosen: &Chosen,
+        on_finding: &mut dyn FnMut(&Finding),
     ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
         let findings = compare_with_cpu(chosen, on_finding)?;
@@ -88,11 +91,11 @@ impl Certificate {
         self.failed_kernel.as_deref()
     }
 
-    fn blank(chosen: &SelectedDevice) -> Self {
-        Certificate {
+    fn blank(chosen: &Chosen) -> Self {
+        DeviceCheck {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: system_version(),
-            device: chosen.kind.to_string(),
+            device: chosen.kind.to_owned(),
             operations: 0,
             failed: None,
             failed_halves: BTreeMap::new(),
@@ -100,13 +103,13 @@ impl Certificate {
         }
     }
 
-    /// The remembered one, if it speaks of this version, system and device.
-    fn read(path: &Path, chosen: &SelectedDevice) -> Option<Self> {
-        let kept: Certificate = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        let now = Certificate::blank(chosen);
-        let same =
-            (&kept.version, &kept.system, &kept.device) == (&now.version, &now.system, &now.device);
-        same.then_some(kept)
+    /// Reads a saved result; `None` unless it is about this version, system and device.
+    fn load(path: &Path, chosen: &Chosen) -> Option<Self> {
+        let saved: DeviceCheck = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let now = DeviceCheck::blank(chosen);
+        let same = (&saved.version, &saved.system, &saved.device)
+            == (&now.version, &now.system, &now.device);
+        same.then_some(saved)
     }
 
     /// Saves the result. A failure is ignored: the comparison then runs again next time.
@@ -132,8 +135,8 @@ impl Certificate {
         }
     }
 
-    /// The device with the certificate's word on it, or what takes its place.
-    fn apply(self, chosen: SelectedDevice, wanted: DevicePreference) -> Result<SelectedDevice> {
+    /// The device, or the CPU if the device is wrong and the user did not ask for it.
+    fn apply(self, chosen: Chosen, wanted: Wanted) -> Result<Chosen> {
         let kind = chosen.kind;
         if !chosen.device.is_cpu() {
             allow(self.failed_kernel.is_none());
@@ -144,11 +147,11 @@ impl Certificate {
                     format!(", without Ebb's own kernels ({what} is wrong in them)")
                 });
                 let reason = format!("{}{without}, {} operations checked on this machine", chosen.reason, self.operations);
-                Ok(SelectedDevice { reason, ..chosen })
+                Ok(Chosen { reason, ..chosen })
             }
-            Some(what) if wanted == DevicePreference::Auto => {
-                let cpu = select_device(DevicePreference::Cpu)?;
-                Ok(SelectedDevice { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+            Some(what) if wanted == Wanted::Auto => {
+                let cpu = choose(Wanted::Cpu)?;
+                Ok(Chosen { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
                 "{kind} is refused here: {what} is wrong on it; choose --device cpu, or run `ebb doctor`"
@@ -158,18 +161,24 @@ impl Certificate {
     }
 }
 
-/// The device that a run may use: a GPU only after it has passed.
-pub fn trusted(wanted: DevicePreference, path: Option<&Path>) -> Result<SelectedDevice> {
-    trusted_in(wanted, Precision::F32, path)
+/// Chooses a device and checks it if it is a GPU. The result of the check is saved at `path`.
+///
+/// # Errors
+/// There is no such device, or it computes an operation wrong.
+pub fn checked_device(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
+    checked_device_for(wanted, Precision::F32, path)
 }
 
-/// As [`trusted`], for a run that computes in `precision`.
-pub fn trusted_in(
-    wanted: DevicePreference,
+/// As [`checked_device`], for a run that computes in `precision`.
+///
+/// # Errors
+/// As [`checked_device`], or the device computes an operation wrong in this precision.
+pub fn checked_device_for(
+    wanted: Wanted,
     precision: Precision,
     path: Option<&Path>,
-) -> Result<SelectedDevice> {
-    let chosen = select_device(wanted)?;
+) -> Result<Chosen> {
+    let chosen = choose(wanted)?;
     if chosen.device.is_cpu() {
         return Ok(chosen);
     }
@@ -205,8 +214,8 @@ mod tests {
         ]
     }
 
-    fn cpu() -> SelectedDevice {
-        select_device(DevicePreference::Cpu).unwrap()
+    fn cpu() -> Chosen {
+        choose(Wanted::Cpu).unwrap()
     }
 
     #[test]
@@ -214,15 +223,15 @@ mod tests {
         let check = DeviceCheck::new(&cpu(), &findings(false));
         let error = check
             .clone()
-            .apply(cpu(), DevicePreference::Metal)
+            .apply(cpu(), Wanted::Metal)
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("conv2d 3x3 at micro-batch 2 is wrong"),
             "{error}"
         );
-        let instead = certificate.apply(cpu(), DevicePreference::Auto).unwrap();
-        assert_eq!(instead.kind, crate::DeviceKind::Cpu);
+        let instead = check.apply(cpu(), Wanted::Auto).unwrap();
+        assert_eq!(instead.kind, "cpu");
         assert!(instead.reason.contains("refused"), "{}", instead.reason);
     }
 
@@ -240,8 +249,8 @@ mod tests {
             refused.contains("conv2d 3x3 at micro-batch 2 is wrong in bf16"),
             "{refused}"
         );
-        assert!(certificate.allow(Precision::F32).is_ok());
-        assert!(certificate.apply(cpu(), DevicePreference::Metal).is_ok());
+        assert!(check.check_precision(Precision::F32).is_ok());
+        assert!(check.apply(cpu(), Wanted::Metal).is_ok());
     }
 
     #[test]
@@ -254,14 +263,14 @@ mod tests {
         assert_eq!(
             DeviceCheck::load(
                 &path,
-                &SelectedDevice {
-                    kind: crate::DeviceKind::Metal,
+                &Chosen {
+                    kind: "metal",
                     ..cpu()
                 }
             ),
             None
         );
-        let chosen = certificate.apply(cpu(), DevicePreference::Auto).unwrap();
+        let chosen = check.apply(cpu(), Wanted::Auto).unwrap();
         assert!(
             chosen
                 .reason

@@ -5,14 +5,13 @@ use crate::error::Result;
 use crate::sample_queue::SampleQueue;
 use crate::task::{ImageSample, MetricSums, MicroBatchResult};
 use candle_core::Tensor;
-use dataset::ImageSample;
 use tape::inplace::add_assign_all;
 use tape::widened;
 
-/// The samples still to do, and the sums so far.
+/// The samples still to be processed, and the sums so far.
 pub struct EffectiveBatch<S = ImageSample> {
-    /// Samples still to be worked off.
-    pub pending: Pending<S>,
+    /// Samples still to be processed.
+    pub pending: SampleQueue<S>,
     gradients: Option<Vec<Tensor>>,
     loss: f64,
     weight: f64,

@@ -141,8 +141,8 @@ impl<'a> EventLog<'a> {
             step: record.step,
             phase: record.phase,
             previous_micro_batch: record.previous_micro_batch,
-            micro_batches: record.micro_batches,
-            message: sentence(record.previous_micro_batch, &record.decision),
+            pieces: record.micro_batches,
+            sentence: sentence(record.previous_micro_batch, &record.decision),
             decision: record.decision,
         })
     }
@@ -189,7 +189,7 @@ impl<'a> EventLog<'a> {
             self.emit(RunEvent::Skipped {
                 at_ms: self.now_ms(),
                 step,
-                item: error.file.display().to_string(),
+                what: error.file.display().to_string(),
                 reason: error.reason,
                 gradients: Vec::new(),
             })?;
@@ -203,7 +203,7 @@ impl<'a> EventLog<'a> {
             at_ms: self.now_ms(),
             step,
             reason: skipped.reason(),
-            item: skipped.item,
+            what: skipped.item,
             gradients: skipped.gradients,
         })
     }

@@ -11,15 +11,14 @@ pub use compress::CompressedText;
 pub use generate::GenerationOptions;
 
 use crate::certificate::trusted;
-use crate::checkpoint::{self, OptimizerState, RunState};
+use crate::checkpoint::{self, Moments, RunState};
 use crate::data::{EvalLoader, TOKENIZER};
 use crate::error::{Result, TrainError};
 use crate::manifest;
-use crate::export;
-use crate::pretrained::config_of;
+use crate::origin::config_of;
 use crate::plan::Plan;
 use crate::precision::Precision;
-use models::export::{Exported, TrainedNetwork, export_hub_folder, export_onnx};
+use crate::published::{Exported, Trained};
 use crate::task::{
     EvaluatedMicroBatch, EvaluationReport, ForwardContext, MetricInputs, Metrics, ReportInputs,
     Sample, Task as _, with_task,
@@ -106,9 +105,9 @@ impl TrainedModel {
         }
         let mut train_state = TrainState::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
-        checkpoint::load(&loaded, &mut train_state, OptimizerState::Skip)?;
-        let tokenizer = match (&plan.pretrained, plan.learned_vocabulary()) {
-            (Some(pretrained), _) if plan.task() != Task::ImageClassification => crate::pretrained::tokenizer(pretrained)?,
+        checkpoint::load(&loaded, &mut train_state, Moments::Leave)?;
+        let tokenizer = match (&plan.origin, plan.learned_vocabulary()) {
+            (Some(origin), _) if plan.task() != Task::ImageClassification => origin.tokenizer()?,
             (None, Some(_)) => Tokenizer::load(&run.path.join(TOKENIZER))?,
             (Some(_), _) | (None, None) => Tokenizer::bytes(),
         };
@@ -165,20 +164,19 @@ impl TrainedModel {
     /// The folder is not empty or cannot be written, or the format cannot express the network.
     pub fn export(&self, folder: &Path, format: ExportFormat) -> Result<Exported> {
         let average = self.train_state.average.as_ref();
-        let tokenizer = export::tokenizer_file(&self.tokenizer)?;
-        let trained = TrainedNetwork {
-            model: self.plan.model,
-            input_size: self.plan.input_size,
+        let trained = Trained {
+            kind: self.plan.model,
+            side: self.plan.input_size,
             classes: &self.plan.classes,
-            targets: &export::regression_targets(&self.plan.columns),
-            parameters: average.map_or(&self.learner.parameters, |a| &a.parameters),
-            pretrained: self.plan.pretrained.as_deref(),
-            tokenizer: Some(&tokenizer),
+            columns: &self.plan.columns,
+            parameters: average.map_or(&self.train_state.parameters, |a| &a.parameters),
+            origin: self.plan.origin.as_deref(),
+            tokenizer: Some(&self.tokenizer),
         };
-        Ok(match format {
-            ExportFormat::HuggingFace => export_hub_folder(&trained, folder)?,
-            ExportFormat::Onnx => export_onnx(&trained, folder)?,
-        })
+        match format {
+            ExportFormat::HuggingFace => trained.write(folder),
+            ExportFormat::Onnx => trained.write_onnx(folder),
+        }
     }
 
     /// Evaluates on the run's own test split, or on its held-out split if it has none.
@@ -287,7 +285,7 @@ impl TrainedModel {
             "the task of this run is {}; it has no use for {what}. Try `ebb {command}`",
             self.task().label()
         );
-        TrainError::NotTrainable { message: sentence }
+        TrainError::NotTrainable { sentence }
     }
 
     /// For each class of the dataset `name`, its label in this run.
@@ -296,7 +294,7 @@ impl TrainedModel {
             let known = &self.plan.classes;
             let found = known.iter().position(|name| *name == class.name);
             found.map(|label| label as u32).ok_or_else(|| TrainError::NotTrainable {
-                message: format!(
+                sentence: format!(
                     "the class {} of {name} is unknown to this run, which knows {}; name the folder as in training or leave it out",
                     class.name,
                     list_classes(known, &class.name)
@@ -346,7 +344,7 @@ fn evaluated_part(
         .into_iter()
         .find(|&p| count(p) > 0);
     part.ok_or_else(|| TrainError::NotTrainable {
-        message: refusal
+        sentence: refusal
             .cloned()
             .unwrap_or_else(|| format!("there is no {sample} to evaluate")),
     })

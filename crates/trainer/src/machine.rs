@@ -6,7 +6,7 @@ use pressure::source::scripted::{Advance, Scripted};
 use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source, take_own_peak_bytes};
 use std::path::PathBuf;
 use std::time::Instant;
-use tape::device::SelectedDevice;
+use tape::device::Chosen;
 use tape::memory::{Purge, live_bytes};
 
 /// How a memory script advances.
@@ -35,19 +35,19 @@ pub struct Machine {
     pub script: Option<MemoryScript>,
     /// Returns the allocator's cached memory to the system.
     pub purge: Purge,
-    /// Most bytes that one piece may keep for its backward pass: a device smaller than it is. A larger piece is refused as the
-    /// device itself would refuse it, and the pilot makes it smaller.
-    pub piece_limit_bytes: Option<u64>,
-    /// Where it is remembered that a GPU was found right.
-    pub device_check_path: Option<PathBuf>,
+    /// Most bytes that one micro-batch may save for its backward pass. A larger one fails with the
+    /// out-of-memory error of a small device. For tests.
+    pub micro_batch_limit_bytes: Option<u64>,
+    /// File with the results of passed device checks.
+    pub certificate: Option<PathBuf>,
 }
 
 impl Default for Machine {
     fn default() -> Self {
         Machine {
             script: None,
-            piece_limit_bytes: None,
-            device_check_path: None,
+            micro_batch_limit_bytes: None,
+            certificate: None,
             purge: || {},
         }
     }
@@ -56,17 +56,14 @@ impl Default for Machine {
 impl Machine {
     /// Opens a memory source that does not include any GPU.
     pub fn open(&self) -> Result<Box<dyn MemorySource>> {
-        let chosen = tape::device::select_device(tape::device::DevicePreference::Cpu)?;
+        let chosen = tape::device::choose(tape::device::Wanted::Cpu)?;
         self.source(&chosen, 0)
     }
 
-    /// Opens the source of readings. `idle_bytes` are mapped for this process and never filled.
-    pub(crate) fn source(
-        &self,
-        chosen: &SelectedDevice,
-        idle_bytes: u64,
-    ) -> Result<Box<dyn MemorySource>> {
-        let readings = readings(chosen, idle_bytes);
+    /// Opens the memory source for a run on this device. `idle_bytes` are mapped for this process
+    /// but never touched; they do not count as used.
+    pub(crate) fn source(&self, chosen: &Chosen, idle_bytes: u64) -> Result<Box<dyn MemorySource>> {
+        let readings = device_readings(chosen, idle_bytes);
         let Some(script) = &self.script else {
             return Ok(source::open(readings));
         };
@@ -85,8 +82,8 @@ impl Machine {
     }
 }
 
-/// The device's own numbers. The handle that answers is made for this: it is read from the monitor's thread.
-fn readings(chosen: &SelectedDevice, idle_bytes: u64) -> DeviceReadings {
+/// The device's own counters. Its handle may be used from the monitor thread.
+fn device_readings(chosen: &Chosen, idle_bytes: u64) -> DeviceReadings {
     let (allocated, limit) = (chosen.device.clone(), chosen.device.clone());
     DeviceReadings {
         live_bytes: Box::new(live_bytes),

@@ -172,6 +172,6 @@ impl From<ImageManifest> for Inspection {
 fn damaged(path: &Path, error: serde_json::Error) -> TrainError {
     TrainError::CheckpointDamaged {
         path: path.to_owned(),
-        problem: error.to_string(),
+        what: error.to_string(),
     }
 }

@@ -229,7 +229,7 @@ impl MemoryController {
 
     /// Sets the largest fraction of physical memory that all processes together may use.
     pub fn set_max_system_fraction(&mut self, fraction: f64) {
-        self.policy.max_system_fraction = fraction;
+        self.policy.politeness = fraction;
     }
 
     /// Sets the cost of one of the next samples: pixels of an image, tokens of the longest text.
@@ -477,8 +477,8 @@ fn policy(plan: &Plan) -> Policy {
         fixed_micro_batch: plan.fixed_micro_batch,
         ..Policy::default()
     };
-    policy.max_system_fraction = plan.max_system_fraction.unwrap_or(policy.max_system_fraction);
-    policy.parked_most_ms = plan.max_suspended_ms.unwrap_or(policy.parked_most_ms);
+    policy.politeness = plan.politeness.unwrap_or(policy.politeness);
+    policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
     // Used only if memory cannot be predicted: otherwise two measured micro-batches decide.
     policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
     policy

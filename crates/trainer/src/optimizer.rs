@@ -15,9 +15,8 @@ use mapped_state::MappedState;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
-use step::Step;
-use tape::optim::{AdamWStep, ByteMoment, Member};
-use tape::{Parameters, Rng};
+use tape::update::Member;
+use tape::{Parameters, Stream};
 
 /// The optimizers, by their names in configs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,75 +196,13 @@ enum Storage {
     Mapped(MappedState),
 }
 
-impl Moments {
-    /// All zero, from host data: a device then allocates their exact size.
-    fn zero(kind: OptimizerKind, parameter: &Tensor) -> Result<Self> {
-        let zero = || -> Result<Tensor> {
-            let zeros = vec![0f32; parameter.elem_count()];
-            let zeros = Tensor::from_vec(zeros, parameter.shape(), parameter.device())?;
-            Ok(zeros.to_dtype(parameter.dtype())?)
-        };
-        Ok(match kind {
-            OptimizerKind::Sgd => Moments::Momentum(zero()?),
-            OptimizerKind::AdamW8bit if parameter.elem_count() >= BYTES_FROM => {
-                Moments::Bytes(ByteMoment::zeros(parameter)?, ByteMoment::zeros(parameter)?)
-            }
-            OptimizerKind::AdamW | OptimizerKind::AdamW8bit => Moments::Full(zero()?, zero()?),
-        })
-    }
-
-    /// Both moments where they are kept in full; SGD's only one stands in for the other, which it does not look at.
-    fn in_full(&self) -> Option<(&Tensor, &Tensor)> {
-        match self {
-            Moments::Momentum(only) => Some((only, only)),
-            Moments::Full(first, second) => Some((first, second)),
-            Moments::Bytes(..) => None,
-        }
-    }
-
-    /// Every tensor with its name in a checkpoint.
-    fn named(&self) -> Vec<(&'static str, &Tensor)> {
-        match self {
-            Moments::Momentum(momentum) => vec![("momentum", momentum)],
-            Moments::Full(first, second) => {
-                vec![("first_moment", first), ("second_moment", second)]
-            }
-            Moments::Bytes(first, second) => vec![
-                ("first_moment.codes", &first.codes),
-                ("first_moment.scales", &first.scales),
-                ("second_moment.codes", &second.codes),
-                ("second_moment.scales", &second.scales),
-            ],
-        }
-    }
-
-    /// The same tensors in the same order, to be replaced.
-    fn slots(&mut self) -> Vec<&mut Tensor> {
-        match self {
-            Moments::Momentum(momentum) => vec![momentum],
-            Moments::Full(first, second) => vec![first, second],
-            Moments::Bytes(first, second) => vec![
-                &mut first.codes,
-                &mut first.scales,
-                &mut second.codes,
-                &mut second.scales,
-            ],
-        }
-    }
-}
-
-/// Where the moments are.
-enum Kept {
-    Resident(Vec<Moments>),
-    Mapped(MappedMoments),
-}
-
-/// Moments of every parameter, in the parameters' order.
-pub struct Optimizer {
-    groups: [Group; 2],
-    kept: Kept,
-    /// By this moments in bytes are rounded.
-    noise: Rng,
+/// An optimizer with the state of every parameter, in the parameters' order.
+pub struct OptimizerState {
+    optimizer: &'static dyn Optimizer,
+    groups: [ParameterGroup; 2],
+    storage: Storage,
+    /// Rounds 8-bit state.
+    noise: Stream,
 }
 
 impl OptimizerState {
@@ -283,15 +220,15 @@ impl OptimizerState {
         Ok(OptimizerState {
             optimizer,
             groups: groups(weight_decay, parameters),
-            kept: Kept::Resident(moments),
-            noise: Rng::new(0),
+            storage: Storage::Resident(state.collect::<Result<_>>()?),
+            noise: Stream::new(0),
         })
     }
 
     /// Rounds 8-bit state by the run's seed.
     pub fn with_seed(self, seed: u64) -> Self {
-        let noise = Rng::new(seed).site("moments");
-        Optimizer { noise, ..self }
+        let noise = Stream::new(seed).site("moments");
+        OptimizerState { noise, ..self }
     }
 
     /// The parameter groups.
@@ -312,16 +249,11 @@ impl OptimizerState {
         gradient_factor: f64,
         step: u64,
     ) -> Result<()> {
-        let step = Step {
-            adam: AdamWStep {
-                learning_rate,
-                beta1: BETAS.0,
-                beta2: BETAS.1,
-                epsilon: EPSILON,
-                weight_decay: 0.0,
-                step,
-                gradient_factor,
-            },
+        let options = StepOptions {
+            learning_rate,
+            weight_decay: 0.0,
+            gradient_factor,
+            step,
         };
         if self.update_together(parameters, gradients, &options)? {
             return Ok(());
@@ -502,9 +434,9 @@ impl OptimizerState {
                 let found = saved
                     .remove(&name)
                     .filter(|t| t.shape() == tensor.shape() && t.dtype() == tensor.dtype());
-                *tensor = found.ok_or_else(|| TrainError::TensorMismatch {
+                *tensor = found.ok_or_else(|| TrainError::Misfit {
                     path: path.to_owned(),
-                    problem: format!(
+                    what: format!(
                         "{name} is missing or has another shape than {:?}",
                         tensor.dims()
                     ),

@@ -13,7 +13,7 @@
 use crate::error::{Result, TrainError};
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
-use tape::device::{DevicePreference, SelectedDevice, predict_device_kind, select_device};
+use tape::device::{Chosen, Wanted};
 
 /// The type that micro-batches are computed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,17 +105,16 @@ impl Precision {
         })
     }
 
-    /// Whether this device may compute in it: a half on the CPU only if that was asked for by name, and then with a warning.
-    pub(crate) fn allowed_on(
-        self,
-        chosen: &SelectedDevice,
-        wanted: DevicePreference,
-    ) -> Result<Option<String>> {
+    /// The warning for computing in this precision on a device, if there is one.
+    ///
+    /// # Errors
+    /// A half precision on the CPU, unless the user asked for the CPU by name.
+    pub(crate) fn device_warning(self, chosen: &Chosen, wanted: Wanted) -> Result<Option<String>> {
         let name = self.name();
         if !self.is_half() || !chosen.device.is_cpu() {
             return Ok(None);
         }
-        if wanted != DevicePreference::Cpu {
+        if wanted != Wanted::Cpu {
             return Err(TrainError::Setting {
                 key: "precision",
                 value: name.to_owned(),
@@ -131,23 +130,8 @@ impl Precision {
     }
 }
 
-impl Plan {
-    /// Refuses a precision in which the device would not compute, before anything of a run is made, a GPU included. One that turns
-    /// out to be wrong in it is refused when the run begins.
-    ///
-    /// # Errors
-    /// A half precision where the device can only be the CPU and was not asked for by name.
-    pub fn expect_computable(&self) -> Result<()> {
-        if self.precision.is_half() && predict_device_kind(self.device) == crate::DeviceKind::Cpu {
-            self.precision
-                .allowed_on(&select_device(self.device)?, self.device)?;
-        }
-        Ok(())
-    }
-}
-
-/// Dynamic loss scale (Micikevicius et al. 2018): a power of two that is halved when a scaled gradient overflows and doubled
-/// after many clean steps, so that it stays as large as the gradients allow.
+/// A dynamic loss scale (Micikevicius et al. 2018): a power of two that is halved when a scaled
+/// gradient overflows and doubled after many steps without overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossScale {
     /// The scale is two to this power.
@@ -205,7 +189,7 @@ impl LossScale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tape::device::select_device;
+    use tape::device::choose;
 
     fn clean(scale: LossScale, steps: u32) -> LossScale {
         (0..steps).fold(scale, |scale, _| scale.after_clean())
@@ -260,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn halves_run_on_the_cpu_only_when_asked_for_by_name_and_then_warn() {
-        let cpu = select_device(DevicePreference::Cpu).unwrap();
+    fn half_precision_needs_an_explicit_cpu_and_warns() {
+        let cpu = choose(Wanted::Cpu).unwrap();
         for precision in Precision::ALL {
-            let by_name = precision.allowed_on(&cpu, DevicePreference::Cpu).unwrap();
+            let by_name = precision.device_warning(&cpu, Wanted::Cpu).unwrap();
             assert_eq!(by_name.is_some(), precision.is_half());
-            let by_default = precision.allowed_on(&cpu, DevicePreference::Auto);
+            let by_default = precision.device_warning(&cpu, Wanted::Auto);
             assert_eq!(by_default.is_err(), precision.is_half());
             if let Err(error) = by_default {
                 let said = error.to_string();

@@ -6,27 +6,30 @@ mod loaders;
 mod started;
 mod step_timer;
 
-use crate::checkpoint::{self, RunState};
+use crate::certificate::trusted_in;
+use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
 use crate::control::Control;
-use crate::device_check::checked_device_for;
+use crate::controller_state::SavedControllerState;
 use crate::effective_batch::Whole;
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
-use crate::data::PrefetchOptions;
-use crate::train_state::TrainState;
+use crate::feed::Ahead;
+use crate::learner::Learner;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
-use crate::sample_queue::SampleQueue;
+use crate::pending::Pending;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::task::{Data, HeldOut, Sample, Supply};
-use crate::train::Flight;
-use pressure::{Level, Outcome, Phase};
-use runlog::{Claim, FlightRing, RunEvent, RunFolder, Started};
-use saving::Saved;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tape::device::{SelectedDevice, with_autorelease_pool};
+use checkpointer::{Checkpointer, Snapshot};
+use loaders::Loaders;
+use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
+use runlog::{CheckpointReason, Claim, FlightRing, RunEvent, RunFolder};
+use started::started_event;
+use std::time::{SystemTime, UNIX_EPOCH};
+use step_timer::StepTimer;
+use tape::device::{Chosen, piece_scope};
 
 /// One session of a run.
 pub struct Session<'a> {
@@ -34,36 +37,27 @@ pub struct Session<'a> {
     pub(crate) run: RunFolder,
     pub(crate) control: Control,
     pub(crate) controller: MemoryController,
-    pub(crate) learner: TrainState,
+    pub(crate) learner: Learner,
     pub(crate) loaders: Loaders,
     pub(crate) state: RunState,
-    piece_limit_bytes: Option<u64>,
-    held_out: HeldOut,
-    held_out_bytes: u64,
-    journal: Journal<'a>,
-    chosen: SelectedDevice,
-    saved: Saved,
-    /// No update is under way: weights and moments belong to the same step.
-    whole: bool,
-    step_begun: Instant,
-    waited_ms: f64,
-    /// Why memory or the disk ended the run.
-    stopped_by: Option<String>,
+    pub(crate) log: EventLog<'a>,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) timer: StepTimer,
+    /// Bytes of the held-out texts; 0 for other data.
+    pub(crate) held_out_bytes: u64,
+    /// Why a lack of memory or disk space ended the run.
+    pub(crate) shortage: Option<String>,
+    micro_batch_limit_bytes: Option<u64>,
+    chosen: Chosen,
     _claim: Claim,
 }
 
-fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |age| age.as_millis() as u64)
-}
-
-/// Decoding workers: as many as keep the device fed.
-pub(crate) fn workers(plan: &Plan, kind: crate::DeviceKind) -> usize {
+/// Number of threads that decode samples: enough to keep the device busy.
+pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
     plan.workers.map_or_else(
         || match kind {
-            crate::DeviceKind::Metal => 4,
-            crate::DeviceKind::Cuda => 2,
+            "metal" => 4,
+            "cuda" => 2,
             _ => (plan.threads as usize).min(4),
         },
         |n| n as usize,
@@ -83,7 +77,7 @@ impl<'a> Session<'a> {
         let mut session = Session::new(plan, data, run, context, observer, state)?;
         session.log.emit(started_event(&session))?;
         session.warn_if_precision_is_slow()?;
-        if let Some(message) = data.cut(plan.input_size) {
+        if let Some(message) = data.cut(plan.image_size) {
             session.log.warn("texts_truncated", message)?;
         }
         Ok(session)
@@ -121,23 +115,23 @@ impl<'a> Session<'a> {
         state: RunState,
     ) -> Result<Self> {
         let claim = run.claim()?;
-        let chosen = checked_device_for(
-            plan.device,
-            plan.precision,
-            flight.machine.device_check_path.as_deref(),
-        )?;
+        let RunContext {
+            control,
+            machine,
+            replay,
+        } = context;
+        let device_check = machine.certificate.as_deref();
+        let chosen = trusted_in(plan.device, plan.precision, device_check)?;
         plan.precision.allowed_on(&chosen, plan.device)?;
-        let piece_limit_bytes = flight.machine.piece_limit_bytes;
-        let learner = Learner::new(plan, &chosen.device)?.within(piece_limit_bytes);
-        let mut pilot = Pilot::start(
-            plan,
-            &chosen,
-            &flight.machine,
-            &flight.control,
-            (learner.element_bytes(), learner.reserve()),
-            flight.replay,
-        )?;
-        pilot.take_up(&state.pilot);
+        let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
+        let learner = Learner::new(plan, &chosen.device)?.within(micro_batch_limit_bytes);
+        let model = ModelMemory {
+            element_bytes: learner.element_bytes(),
+            reserve: learner.reserve(),
+        };
+        let mut controller =
+            MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
+        controller.restore(&state.controller);
         let recorder = FlightRing::open(run, &claim)
             .map(|ring| Recorder::start(ring, unix_ms, plan.effective_batch, state.step));
         let log = EventLog::open(run, observer, state.at_ms, recorder)?;
@@ -147,7 +141,7 @@ impl<'a> Session<'a> {
         let ceilings = [Some(controller.total_bytes()), controller.cap_bytes()];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
-        let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
+        let ahead = Ahead::of(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
             run: run.clone(),
@@ -170,159 +164,33 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn say_started(&mut self) -> Result<()> {
-        let plan = self.plan;
-        let total_bytes = self.pilot.total_bytes();
-        self.journal.say(RunEvent::Started(Box::new(Started {
-            at_ms: 0,
-            unix_ms: unix_ms(),
-            process: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            name: plan.name.clone(),
-            task: plan.config.task.clone().unwrap_or_default(),
-            model: plan.model.name().to_owned(),
-            classes: plan.classes.clone(),
-            targets: plan.columns.iter().map(|c| c.name.clone()).collect(),
-            train_samples: plan.train_samples,
-            held_out_samples: plan.held_out_samples,
-            parameters: self.learner.parameters.count() as u64,
-            image_size: plan.image_size,
-            effective_batch: plan.effective_batch,
-            epochs: plan.epochs(),
-            steps: plan.steps,
-            steps_per_epoch: plan.steps_per_epoch,
-            learning_rate: plan.learning_rate,
-            optimizer: plan.optimizer.name().to_owned(),
-            device: self.chosen.kind.to_string(),
-            device_reason: self.chosen.reason.clone(),
-            precision: plan.precision.name().to_owned(),
-            checkpoint_blocks: plan.checkpoint_blocks,
-            threads: plan.threads,
-            loader: self.feed.describe(),
-            memory_source: self.pilot.describe(),
-            total_bytes,
-            seed: plan.seed,
-        })))
+    /// Starts the next optimizer step and returns its number of samples.
+    pub(crate) fn begin_step(&mut self) -> usize {
+        self.loaders.train.begin(self.state.step)
     }
 
-    /// The run goes on at this step; what it said of later ones is void.
-    pub(crate) fn say_resumed(&mut self) -> Result<()> {
-        self.journal.say(RunEvent::Resumed {
-            at_ms: self.journal.now_ms(),
-            unix_ms: unix_ms(),
-            step: self.state.step,
-            process: std::process::id(),
-            device: self.chosen.kind.to_string(),
-        })
-    }
-
-    fn warn_of_precision(&mut self) -> Result<()> {
-        let (precision, wanted) = (self.plan.precision, self.plan.device);
-        match precision.allowed_on(&self.chosen, wanted)? {
-            Some(message) => self.journal.warn("slow_precision", message),
-            None => Ok(()),
-        }
-    }
-
-    fn position(&self) -> Position {
-        Position {
-            step: self.state.step,
-            batch: self.plan.effective_batch,
-            state_bytes: (self.learner.state_bytes()).max(self.pilot.standing_bytes()),
-        }
-    }
-
-    /// Asks the pilot and says what it answered. Where a checkpoint had to be written first the answer is old by then: it is
-    /// asked anew.
-    pub(crate) fn ask(
-        &mut self,
-        remaining: usize,
-        phase: Phase,
-        position: (u64, usize),
-    ) -> Result<Answer> {
-        let answer = self.ask_once(remaining, phase, position)?;
-        match answer.decision.checkpoint_first && self.save_ahead()? {
-            true => self.ask_once(remaining, phase, position),
-            false => Ok(answer),
-        }
-    }
-
-    fn ask_once(
-        &mut self,
-        remaining: usize,
-        phase: Phase,
-        position: (u64, usize),
-    ) -> Result<Answer> {
-        self.pilot.set_spare(self.spare_bytes());
-        self.pilot
-            .set_disk_free(fs4::available_space(&self.run.path).ok());
-        let usual = self.plan.sample_cost();
-        self.pilot.set_sample_cost(match phase {
-            Phase::Train => self.feed.sample_cost(usual),
-            Phase::Evaluate => self.held_out.sample_cost(usual),
-        });
-        let answer = self.pilot.ask(remaining, phase, position)?;
-        if let Some(notice) = self.pilot.take_notice() {
-            self.journal.warn("memory_source", notice)?;
-        }
-        if phase == Phase::Train {
-            let blocks = answer.decision.checkpoint_blocks;
-            self.learner.checkpoint_blocks(blocks);
-        }
-        self.feed.set_prefetch(answer.decision.prefetch);
-        self.held_out.set_prefetch(answer.decision.prefetch);
-        self.pilot.set_spare(self.spare_bytes());
-        let at = self.position();
-        if answer.decision.release_caches && self.pilot.state().level() > Level::Normal {
-            self.feed.release();
-            self.held_out.release();
-        }
-        if let Some(prediction) = self.pilot.take_prediction() {
-            self.journal.predicted(prediction, at.step)?;
-        }
-        self.journal.answer(&self.pilot, &answer, phase, at)?;
-        self.keep_moments(answer.decision.moments)?;
-        Ok(answer)
-    }
-
-    fn spare_bytes(&self) -> u64 {
-        self.feed.spare_bytes() + self.held_out.spare_bytes()
-    }
-
-    /// Fetches what a piece of `size` needs. A file that cannot be read is skipped and said.
-    pub(crate) fn gather(&mut self, pending: &mut Pending<Sample>, size: usize) -> Result<()> {
-        while pending.missing(size) > 0 {
-            let arrived = self.feed.fetch(pending.missing(size));
-            for lost in pending.deliver(arrived) {
-                self.journal.skip(
-                    self.state.step,
-                    lost.file.display().to_string(),
-                    lost.reason,
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A fixed micro-batch is never shrunk: on the CPU, where a refused allocation ends the process, what it needs is
-    /// measured first, on one sample and on two whose gradients are dropped.
-    pub(crate) fn weigh(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
-        let cost = self.feed.sample_cost(self.plan.sample_cost());
-        self.pilot.set_sample_cost(cost);
+    /// Measures the peak of a fixed micro-batch before the first step. A fixed micro-batch is never
+    /// made smaller, and on the CPU a failed allocation would end the process. One sample and then
+    /// two are computed; their gradients are dropped.
+    pub(crate) fn probe_memory(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
+        let cost = self
+            .loaders
+            .sample_cost(Phase::Train, self.plan.sample_cost());
+        self.controller.set_sample_cost(cost);
         for size in [1, 2] {
             if pending.remaining() < 2 || !self.controller.needs_probe() {
                 return Ok(());
             }
             self.fetch_samples(pending, 2)?;
-            let samples = pending.micro_batch(size);
+            let samples = pending.piece(size);
             if samples.is_empty() {
                 return Ok(());
             }
             self.controller.begin_probe()?;
             self.controller.begin(samples.len())?;
             let cancel = self.control.cancel();
-            match with_autorelease_pool(|| self.learner.gradients(cancel, samples)) {
-                Ok(_) => self.pilot.ended(Outcome::Ok),
+            match piece_scope(|| self.learner.gradients(cancel, samples)) {
+                Ok(_) => self.controller.record(Outcome::Ok),
                 Err(error) if error.is_cancelled() => {
                     self.controller.discard();
                     return Ok(());
@@ -371,7 +239,7 @@ impl<'a> Session<'a> {
         }
         let decision = &answer.decision;
         if phase == Phase::Train {
-            self.learner.set_checkpoint_blocks(decision.checkpoint_blocks);
+            self.learner.checkpoint_blocks(decision.checkpoint_blocks);
         }
         self.loaders.set_prefetch(decision.prefetch);
         let prefetched_bytes = self.loaders.prefetched_bytes();
@@ -394,7 +262,7 @@ impl<'a> Session<'a> {
         if self.learner.is_unloaded() || is_mapped == (place == Moments::Mapped) {
             return Ok(());
         }
-        if let Err(error) = self.learner.move_moments(place, &self.run.path) {
+        if let Err(error) = self.learner.keep_moments(place, &self.run.path) {
             if place == Moments::Resident {
                 return Err(error);
             }
@@ -409,7 +277,7 @@ impl<'a> Session<'a> {
     /// an event.
     pub(crate) fn fetch_samples(
         &mut self,
-        pending: &mut SampleQueue<Sample>,
+        pending: &mut Pending<Sample>,
         size: usize,
     ) -> Result<()> {
         while pending.missing(size) > 0 {
@@ -440,7 +308,7 @@ impl<'a> Session<'a> {
     }
 
     /// Performs one optimizer step and emits it.
-    pub(crate) fn update(&mut self, batch: AccumulatedBatch) -> Result<()> {
+    pub(crate) fn update(&mut self, batch: Whole) -> Result<()> {
         let step = self.state.step;
         self.checkpointer.begin_update();
         let update = self.learner.update(&batch, step);
@@ -473,13 +341,13 @@ impl<'a> Session<'a> {
             gradient_norm: update.gradient_norm,
             samples_per_second: f64::from(batch.samples()) / seconds.max(1e-9),
             wait_ms: self.timer.wait_ms(total_wait_ms),
-            micro_batches: batch.pieces,
-            checkpoint_blocks: if batch.blocks.iter().all(|blocks| *blocks == 0) {
+            pieces: batch.pieces,
+            blocks: if batch.blocks.iter().all(|blocks| *blocks == 0) {
                 Vec::new()
             } else {
                 batch.blocks
             },
-            metrics: measures,
+            measures,
         })?;
         self.timer.next_step(total_wait_ms);
         Ok(())
@@ -561,8 +429,8 @@ impl<'a> Session<'a> {
 
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        let learner = TrainState::new(self.plan, &self.chosen.device)?;
-        self.learner = learner.with_memory_limit(self.micro_batch_limit_bytes);
+        let learner = Learner::new(self.plan, &self.chosen.device)?;
+        self.learner = learner.within(self.micro_batch_limit_bytes);
         checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)?;
         self.restore_position(loaded);
         Ok(())
@@ -629,7 +497,7 @@ impl<'a> Session<'a> {
 
     fn warn_if_precision_is_slow(&mut self) -> Result<()> {
         let (precision, wanted) = (self.plan.precision, self.plan.device);
-        match precision.device_warning(&self.chosen, wanted)? {
+        match precision.allowed_on(&self.chosen, wanted)? {
             Some(message) => self.log.warn("slow_precision", message),
             None => Ok(()),
         }

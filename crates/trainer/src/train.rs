@@ -7,37 +7,40 @@ mod finish;
 mod requests;
 mod suspend;
 
-use crate::effective_batch::{EffectiveBatch, AccumulatedBatch};
+use crate::effective_batch::{EffectiveBatch, Whole};
 use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
-use crate::pretrained;
+use crate::origin;
 use crate::plan::Plan;
-use crate::manifest;
+use crate::roster;
 use crate::run_context::{RunContext, RunOutcome};
 use crate::session::Session;
 use crate::task::Data;
-use dataset::DetectedDataset;
+use crate::threads::on_threads;
+use dataset::Found;
+use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted};
+use finish::{emit_failed, finish, stop_for_shortage};
 use pressure::{Action, Outcome, Phase};
 use requests::handle_requests;
 use runlog::{CheckpointReason, RunFolder, StopReason};
 use std::ops::ControlFlow;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
-use tape::device::with_autorelease_pool;
+use std::sync::Arc;
+use suspend::suspend;
+use tape::device::piece_scope;
 
 /// Trains a new run in `run` and blocks until it ends. `observer` receives every event.
 pub fn start(
     mut plan: Plan,
-    found: impl Into<DetectedDataset>,
+    found: impl Into<Found>,
     run: &RunFolder,
     context: RunContext,
     observer: Observer,
 ) -> Result<RunOutcome> {
     let found = found.into();
     run.write_config(&plan.config)?;
-    manifest::write(run, &found)?;
-    if let Some(pretrained) = &plan.pretrained {
-        plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
+    roster::write(run, &found)?;
+    if let Some(origin) = &plan.origin {
+        plan.origin = Some(Arc::new(origin.keep(run)?));
     }
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
@@ -49,8 +52,8 @@ pub fn start(
 
 /// Continues a run from its newest valid checkpoint with the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Result<RunOutcome> {
-    let found = manifest::read(run)?;
-    let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
+    let found = roster::read(run)?;
+    let plan = Plan::check(&origin::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
         let data = Data::open(&plan, &found, run)?;
         let plan = with_window_counts(plan, &data);
@@ -61,7 +64,7 @@ pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Resul
 /// Sets the number of windows in the plan of a language model, which is known once the documents
 /// have been tokenized.
 pub(crate) fn with_window_counts(plan: Plan, data: &Data) -> Plan {
-    match data.windows(plan.input_size) {
+    match data.windows(plan.image_size) {
         Some(windows) => plan.counted(windows),
         None => plan,
     }
@@ -94,74 +97,8 @@ fn train_loop(session: &mut Session) -> Result<StopReason> {
         {
             return Ok(reason);
         }
-        'step: while self.state.step < self.plan.steps {
-            let mut batch = EffectiveBatch::new(self.feed.begin(self.state.step));
-            self.weigh(&mut batch.pending)?;
-            while batch.pending.remaining() > 0 {
-                if self.heed()? {
-                    return Ok(StopReason::Requested);
-                }
-                let position = (self.state.step + 1, batch.pieces());
-                let answer = self.ask(batch.pending.remaining(), Phase::Train, position)?;
-                let Some(size) = answer.decision.micro_batch() else {
-                    match answer.decision.action {
-                        Action::Stop => return Ok(self.stopped_by(&answer.decision)),
-                        Action::Park => {
-                            drop(batch);
-                            match self.park(Phase::Train, self.plan.effective_batch as usize)? {
-                                ControlFlow::Break(why) => return Ok(why),
-                                ControlFlow::Continue(()) => continue 'step,
-                            }
-                        }
-                        Action::Pause | Action::Run => self.pilot.wait(&self.control),
-                    }
-                    continue;
-                };
-                self.gather(&mut batch.pending, size)?;
-                let samples = batch.pending.piece(size);
-                if samples.is_empty() {
-                    continue;
-                }
-                self.pilot.begin(samples.len())?;
-                if self.control.is_stopping() {
-                    // It came after the last look, and `begin` cleared its mark.
-                    self.pilot.abandon();
-                    continue;
-                }
-                match with_autorelease_pool(|| {
-                    self.learner.gradients(self.control.cancel(), samples)
-                }) {
-                    Ok(piece) => {
-                        self.pilot.ended(Outcome::Ok);
-                        if let Err(error) = batch.add(piece) {
-                            self.redo_step(error)?;
-                            continue 'step;
-                        }
-                        batch.tell_blocks(answer.decision.checkpoint_blocks);
-                    }
-                    Err(error) if error.is_memory() => self.pilot.refused(error, &self.control)?,
-                    Err(error) if error.is_cancelled() && self.control.is_stopping() => {
-                        self.pilot.abandon()
-                    }
-                    Err(error) if error.is_cancelled() => self.pilot.retreat(Outcome::Cancelled)?,
-                    Err(error) => return Err(error),
-                }
-            }
-            let Some(whole) = batch.whole() else {
-                return Err(TrainError::NoData {
-                    step: self.state.step,
-                    folder: self.plan.folder.clone(),
-                });
-            };
-            self.update(whole)?;
-            if self.evaluation_is_due()
-                && let ControlFlow::Break(why) = self.evaluate()?
-            {
-                return Ok(why);
-            }
-            if let Some(why) = self.checkpoint_is_due() {
-                self.save_if_possible(why)?;
-            }
+        if session.checkpoint_is_due() {
+            session.save_or_warn(CheckpointReason::Periodic)?;
         }
     }
     Ok(StopReason::Finished)
@@ -186,7 +123,7 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
             return Ok(Accumulated::Stop(StopReason::Requested));
         }
         let remaining = batch.pending.remaining();
-        let answer = session.next_micro_batch(Phase::Train, remaining, batch.micro_batches())?;
+        let answer = session.next_micro_batch(Phase::Train, remaining, batch.pieces())?;
         let Some(size) = answer.decision.micro_batch() else {
             match answer.decision.action {
                 Action::Stop => {
@@ -206,7 +143,7 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
             continue;
         };
         session.fetch_samples(&mut batch.pending, size)?;
-        let samples = batch.pending.micro_batch(size);
+        let samples = batch.pending.piece(size);
         if samples.is_empty() {
             continue;
         }
@@ -223,12 +160,12 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
                     session.redo_step(error)?;
                     return Ok(Accumulated::Repeat);
                 }
-                batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
+                batch.tell_blocks(answer.decision.checkpoint_blocks);
             }
             Err(error) => session.recover(error)?,
         }
     }
-    let batch = batch.finish().ok_or_else(|| TrainError::NoData {
+    let batch = batch.whole().ok_or_else(|| TrainError::NoData {
         step: session.state.step,
         folder: session.plan.folder.clone(),
     })?;

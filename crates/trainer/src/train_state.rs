@@ -5,19 +5,19 @@
 use crate::average::Average;
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError};
-use models::Network;
+use crate::models::Network;
 use crate::optimizer::OptimizerState;
 use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
 use crate::task::{
-    BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult, PixelNormalization, Sample,
+    BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult, Pixels, Sample,
 };
 use candle_core::Device;
 use pressure::{Moments, Reserve};
 use std::path::Path;
-use tape::optim::health;
+use tape::update::health;
 use tape::{Cancel, Kernels, Parameters};
 
 /// The run ends after this many consecutive steps with a non-finite loss or gradient.
@@ -41,7 +41,7 @@ pub struct TrainState {
     effective_batch: u32,
     device: Device,
     input_size: usize,
-    pixels: PixelNormalization,
+    pixels: Pixels,
     heads: Heads,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,
@@ -291,14 +291,14 @@ impl TrainState {
         let health = health(&batch.gradients)?;
         let gradient_norm = health.norm / weight;
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
-            let mut skipped = Skipped::from_health(&self.parameters, batch.loss, &health)?;
+            let mut skipped = Skipped::found(&self.parameters, batch.loss, &health)?;
             skipped.overflowed_at = self.halve_loss_scale(batch.loss);
             self.skipped.total += 1;
             self.skipped.in_a_row += u32::from(skipped.overflowed_at.is_none());
             if self.skipped.in_a_row >= DIVERGED_AFTER {
                 return Err(TrainError::Diverged {
                     step,
-                    item: skipped.item,
+                    what: skipped.what,
                     times: self.skipped.in_a_row,
                     learning_rate,
                     checkpoint: None,

@@ -21,8 +21,8 @@ pub(super) fn open_tokenizer(
     found: &TextInspection,
     run: &RunFolder,
 ) -> Result<Tokenizer> {
-    match (&plan.pretrained, plan.learned_vocabulary()) {
-        (Some(pretrained), _) => crate::pretrained::tokenizer(pretrained),
+    match (&plan.origin, plan.learned_vocabulary()) {
+        (Some(origin), _) => origin.tokenizer(),
         (None, Some(size)) => learned_vocabulary(run, found, size),
         (None, None) => Ok(Tokenizer::bytes()),
     }
@@ -65,7 +65,7 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
 /// The vocabulary has none.
 pub(crate) fn document_boundary(tokenizer: &Tokenizer) -> Result<u32> {
     tokenizer.boundary().ok_or_else(|| TrainError::NotTrainable {
-        message: "the vocabulary of these weights has no token that could separate documents (<|endoftext|>, </s>, <eos>); choose another folder"
+        sentence: "the vocabulary of these weights has no token that could separate documents (<|endoftext|>, </s>, <eos>); choose another folder"
             .to_owned(),
     })
 }

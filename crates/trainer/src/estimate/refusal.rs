@@ -2,7 +2,7 @@
 
 use super::{MemoryEstimate, Prefetched, Requirement, Target, Variants};
 use crate::error::{Result, TrainError};
-use crate::plan::{DatasetRef, Plan};
+use crate::plan::{Dropped, Plan};
 use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, Stuck, suggest_config};
 use runlog::{Blocks, RunConfig, format_bytes};
 
@@ -19,7 +19,7 @@ const UNLIMITED_BYTES: u64 = 1 << 60;
 /// enough.
 pub fn plan_within_cap<'d>(
     config: &RunConfig,
-    found: impl Into<DatasetRef<'d>>,
+    found: impl Into<Dropped<'d>>,
     total_bytes: u64,
 ) -> Result<Plan> {
     let dropped = found.into();
@@ -32,25 +32,12 @@ pub fn plan_within_cap<'d>(
     let Some(cap_bytes) = cap.cap_bytes(total_bytes) else {
         return Ok(plan);
     };
-    let kind = tape::device::predict_device_kind(plan.device);
-    let target = Target::of(kind, plan.threads as usize, cap_bytes);
-    let forms = match config.checkpoint_blocks {
-        Some(_) => Forms::Planned,
-        None => Forms::Fewest(Fit {
-            budget_bytes: cap_bytes,
-            micro_batch: plan.fixed_micro_batch.unwrap_or(1),
-            effective_batch: plan.effective_batch,
-            waiting: Waiting::GivesWay,
-        }),
-    };
-    // What is decoded ahead gives way before a piece does.
-    let forecast =
-        Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?.without_waiting();
+    let estimate = estimate_under_cap(&plan, config, cap_bytes)?;
     let device = DeviceRoom {
         total_bytes: UNLIMITED_BYTES,
         limit_bytes: 0,
         memory_cap_bytes: Some(cap_bytes),
-        max_system_fraction: Policy::default().max_system_fraction,
+        politeness: Policy::default().politeness,
     };
     let data = DataNeed {
         effective_batch: plan.effective_batch,
@@ -148,7 +135,7 @@ pub fn does_not_fit(
                 "{needs}; {megabytes}MB would be enough, or choose smaller images or another model"
             ),
         },
-        None => TrainError::EstimateTooLarge {
+        None => TrainError::DoesNotFit {
             needs,
             budget: format_bytes(no.budget_bytes),
             enough: format!("{megabytes} MB"),

@@ -3,20 +3,16 @@
 use super::{Evaluation, MICRO_BATCH, TrainedModel, evaluated_part};
 use crate::data::{ImageEvalLoader, PrefetchOptions};
 use crate::error::Result;
-use crate::feed::{Ahead, HeldOutFeed};
-use crate::task::{HeldOut, Prediction};
-use dataset::{Augment, ImageDataset, ImageFile, ImageInspection, ImageOptions, Split, Task};
+use crate::task::{ImageTask, Prediction};
+use dataset::{Augment, ImageDataset, ImageFile, ImageOptions, Inspection, Mix, Part, Task};
 use std::path::{Path, PathBuf};
 
-impl SavedRun {
-    /// Evaluates on photographs.
-    pub(super) fn of_photographs(&self, found: &ImageInspection) -> Result<Evaluated> {
-        let part = part(
-            |part| found.count(part),
-            found.refusal.as_ref(),
-            "photograph",
-        )?;
-        let measured = self.known.measured(part, found);
+impl TrainedModel {
+    /// Evaluates on images.
+    pub(super) fn evaluate_images(&self, found: &Inspection) -> Result<Evaluation> {
+        let count = |part| found.count(part);
+        let part = evaluated_part(count, found.refusal.as_ref(), "image")?;
+        let part_label = self.seen_files.part_label(part, found);
         let labels = self.labels(&found.name, &found.classes)?;
         let mut found = found.clone();
         for file in &mut found.files {
@@ -32,15 +28,15 @@ impl SavedRun {
         Ok(self.evaluation(self.sum_over(loader)?, 0, part_label))
     }
 
-    /// Numbers go by the names of their columns, and are standardised as they were in training; one that the folder does not tell
-    /// is missing.
-    fn measured_as_learnt(&self, found: &mut ImageInspection) {
+    /// Matches regression targets by the names of their columns, with the statistics of the
+    /// training. A target that the dataset does not have is missing.
+    fn match_columns(&self, found: &mut Inspection) {
         let place = |name: &String| found.targets.iter().position(|column| column.name == *name);
         let columns = self.columns().iter();
         let places: Vec<Option<usize>> = columns.map(|column| place(&column.name)).collect();
         for file in &mut found.files {
-            let number = |place: &Option<usize>| file.targets.get((*place)?).copied().flatten();
-            file.targets = places.iter().map(number).collect();
+            let target = |place: &Option<usize>| file.numbers.get((*place)?).copied().flatten();
+            file.numbers = places.iter().map(target).collect();
         }
         found.targets = self.columns().to_vec();
     }
@@ -60,7 +56,13 @@ impl SavedRun {
     }
 
     fn predict_one(&self, file: &Path) -> Result<std::result::Result<Prediction, String>> {
-        let dataset = ImageDataset::open(&alone(file), Split::Test, self.options(), None, 0);
+        let options = ImageOptions {
+            size: self.plan.input_size,
+            augment: Augment::None,
+            mix: Mix::None,
+            seed: self.plan.seed,
+        };
+        let dataset = ImageDataset::open(&single_file(file), Part::Test, options, None, 0);
         let sample = match dataset.sample(0, 0) {
             Ok(sample) => sample,
             Err(error) => return Ok(Err(error.reason)),
@@ -72,23 +74,23 @@ impl SavedRun {
     }
 }
 
-/// One file as a folder of its own.
-fn alone(file: &Path) -> ImageInspection {
+/// A dataset of one file.
+fn single_file(file: &Path) -> Inspection {
     let image = |path: PathBuf| ImageFile {
         path,
         label: 0,
-        split: Split::Test,
+        part: Part::Test,
         width: 0,
         height: 0,
         bytes: 0,
-        targets: Vec::new(),
+        numbers: Vec::new(),
     };
     let name = file.file_name().map(PathBuf::from).unwrap_or_default();
     let folder = file
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    ImageInspection {
+    Inspection {
         folder: folder.to_owned(),
         name: name.display().to_string(),
         classes: Vec::new(),

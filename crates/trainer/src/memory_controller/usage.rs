@@ -3,7 +3,7 @@
 
 use super::ModelMemory;
 use crate::error::Result;
-use crate::plan::{Plan};
+use crate::plan::{OptimizerKind, Plan};
 use candle_core::Device;
 use pressure::{MemoryModel, Moments, Monitor, Reserve};
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};

@@ -25,7 +25,7 @@ impl Workload {
     /// `element_bytes` is the size of one activation element.
     pub fn new(plan: &Plan, element_bytes: u32) -> Self {
         Workload {
-            input_size: plan.input_size,
+            input_size: plan.image_size,
             checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
             sample_cost: plan.sample_cost(),
@@ -74,9 +74,9 @@ impl Workload {
 
 /// Rough bytes in f32 per unit of cost: per pixel, or per token.
 fn bytes_per_cost(plan: &Plan) -> u64 {
-    let widths = match (plan.text_model(), &plan.pretrained) {
+    let widths = match (plan.text_model(), &plan.origin) {
         (Some(model), _) => (model.shape().width * model.shape().depth) as u64,
-        (None, Some(pretrained)) if plan.task() != Task::ImageClassification => pretrained.total_width(),
+        (None, Some(origin)) if plan.task() != Task::ImageClassification => origin.widths(),
         (None, _) => return BYTES_PER_PIXEL,
     };
     4 * WIDTHS_PER_TOKEN * widths

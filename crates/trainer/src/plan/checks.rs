@@ -1,13 +1,13 @@
 //! Checks a config against a dataset and fills in what the user left open.
 
 use super::hyperparameters::{self, warmup_steps};
-use super::{Augmentation, Compression, DatasetRef, ModelId, Plan};
+use super::{Augmentation, Compression, DatasetRef, ModelKind, Plan};
 use crate::error::{Result, TrainError};
 use crate::optimizer::OptimizerKind;
-use crate::pretrained::{Pretrained, trains_name};
+use crate::origin::{Origin, trains_name};
 use crate::precision::Precision;
 use dataset::Task;
-use runlog::{Blocks, Interval, RunConfig};
+use runlog::{Blocks, Every, RunConfig};
 use std::sync::Arc;
 use tape::device::{Wanted, choose, default_threads, foresee_kind};
 
@@ -76,11 +76,11 @@ impl Plan {
         data.expect_trainable()?;
         let task = data.configured_task(config)?;
         let choices = NamedChoices::parse(config)?;
-        let pretrained = pretrained::open(config)?;
-        if let Some(pretrained) = &pretrained {
-            pretrained.fits(data.task())?;
+        let origin = Origin::of(config)?;
+        if let Some(origin) = &origin {
+            origin.fits(data.task())?;
         }
-        let mut plan = Plan::assemble(config, data, &choices, pretrained)?;
+        let mut plan = Plan::assemble(config, data, &choices, origin)?;
         let blocks = plan.blocks_of(plan.model, plan.input_size);
         plan.checkpoint_blocks = checkpoint_blocks(config.checkpoint_blocks, plan.model, blocks)?;
         plan.config = plan.complete_config(config, task);
@@ -93,16 +93,16 @@ impl Plan {
         config: &RunConfig,
         data: DatasetRef,
         choices: &NamedChoices,
-        pretrained: Option<Pretrained>,
+        origin: Option<Origin>,
     ) -> Result<Plan> {
-        let defaults = data.defaults(config, foresee_kind(choices.device), pretrained.as_ref())?;
+        let defaults = data.defaults(config, foresee_kind(choices.device), origin.as_ref())?;
         let train_samples = defaults.train_samples;
         let effective_batch = config.effective_batch.unwrap_or(defaults.effective_batch);
         let effective_batch = effective_batch.min(train_samples.max(1) as u32);
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
         let epochs = config.epochs.unwrap_or(defaults.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
-        let rate = hyperparameters::default_rate(choices.optimizer, pretrained.as_ref());
+        let rate = hyperparameters::default_rate(choices.optimizer, origin.as_ref());
         let mix = hyperparameters::mix(config, data.task(), &defaults.columns)?;
         Ok(Plan {
             folder: defaults.folder,
@@ -142,22 +142,22 @@ impl Plan {
             workers: config.workers,
             memory_cap_bytes: config.memory_cap_bytes,
             memory_cap_fraction: config.memory_cap_fraction,
-            max_system_fraction: config.max_system_fraction,
-            max_suspended_ms: config.max_suspended_minutes.map(|minutes| minutes * 60_000),
+            politeness: config.politeness,
+            max_suspended_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
             seed: config.seed.unwrap_or(defaults.seed),
             dev_samples: config.dev_samples,
-            checkpoint_every: Interval::parse(checkpoint_every(config))?,
+            checkpoint_every: Every::parse(checkpoint_every(config))?,
             evaluate_every_epochs: config
                 .evaluate_every_epochs
                 .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
-            pretrained: pretrained.map(Arc::new),
+            origin: origin.map(Arc::new),
             config: RunConfig::default(),
         })
     }
 
     /// The config with every choice that must not change on resume.
     fn complete_config(&self, asked: &RunConfig, task: Task) -> RunConfig {
-        let tuning = self.pretrained.as_ref().map(|pretrained| pretrained.tuning());
+        let tuning = self.origin.as_ref().map(|origin| origin.tuning());
         let compression = self.compression;
         RunConfig {
             folder: Some(self.folder.clone()),
@@ -165,15 +165,15 @@ impl Plan {
             model: Some(self.model.name().to_owned()),
             image_size: self.image_side(),
             tokens: (self.task() != Task::ImageClassification).then_some(self.input_size),
-            train_only: tuning.map(|tuning| trains_name(tuning.trained)),
+            train_only: tuning.map(|tuning| trains_name(tuning.trains)),
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             vocabulary: self.learned_vocabulary(),
             policy: compression.map(|c| c.policy.name().to_owned()),
             policy_learning: compression.map(|c| c.learning.name().to_owned()),
-            kept_fraction: compression.and_then(|c| c.keep_fraction),
-            keep_cost: compression.map(|c| c.keep_cost),
+            kept_fraction: compression.and_then(|c| c.kept_fraction),
+            kept_cost: compression.map(|c| c.kept_cost),
             temperature: compression.map(|c| c.temperature.0),
-            final_temperature: compression.map(|c| c.temperature.1),
+            last_temperature: compression.map(|c| c.temperature.1),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
             optimizer: Some(self.optimizer.name().to_owned()),
@@ -241,9 +241,9 @@ pub(super) fn find_by_name<T: Copy>(
     })
 }
 
-fn checkpoint_blocks(asked: Option<Blocks>, model: ModelId, blocks: u32) -> Result<u32> {
+fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, blocks: u32) -> Result<u32> {
     let asked = asked.unwrap_or(Blocks::Count(0));
-    asked.resolve(blocks).ok_or_else(|| {
+    asked.of(blocks).ok_or_else(|| {
         let allowed = format!(
             "{} has {blocks} blocks; write 0 to {blocks}, or all",
             model.label()

@@ -3,9 +3,9 @@
 mod texts;
 
 use super::checks::{find_by_name, invalid_setting};
-use super::{Augmentation, Compression, ModelId};
+use super::{Augmentation, Compression, ModelKind};
 use crate::error::{Result, TrainError};
-use models::{ModelId, Pretrained};
+use crate::origin::Origin;
 use dataset::{
     DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection,
 };
@@ -47,7 +47,7 @@ impl<'a> From<&'a Found> for DatasetRef<'a> {
 pub(super) struct DatasetDefaults {
     pub folder: PathBuf,
     pub name: String,
-    pub model: ModelId,
+    pub model: ModelKind,
     pub input_size: u32,
     pub classes: Vec<String>,
     pub columns: Vec<TargetColumn>,
@@ -103,7 +103,7 @@ impl DatasetRef<'_> {
         };
         match refusal {
             Some(sentence) => Err(TrainError::NotTrainable {
-                message: sentence.clone(),
+                sentence: sentence.clone(),
             }),
             None => Ok(()),
         }
@@ -117,17 +117,17 @@ impl DatasetRef<'_> {
         self,
         config: &RunConfig,
         kind: &str,
-        pretrained: Option<&Pretrained>,
+        origin: Option<&Origin>,
     ) -> Result<DatasetDefaults> {
         match self {
-            DatasetRef::Images(found) => images(config, found, kind, pretrained),
+            DatasetRef::Images(found) => images(config, found, kind, origin),
             DatasetRef::Texts(found) => match config.dev_samples {
                 Some(limit) => {
                     let seed = config.seed.unwrap_or(seed(found.split));
                     let limited = found.clone().limited(seed, limit as usize);
-                    texts(config, &limited, kind, pretrained)
+                    texts(config, &limited, kind, origin)
                 }
-                None => texts(config, found, kind, pretrained),
+                None => texts(config, found, kind, origin),
             },
         }
     }
@@ -144,19 +144,19 @@ fn images(
     config: &RunConfig,
     found: &Inspection,
     kind: &str,
-    pretrained: Option<&Pretrained>,
+    origin: Option<&Origin>,
 ) -> Result<DatasetDefaults> {
-    let models: Vec<_> = ModelId::image_models().map(|m| (m.name(), m)).collect();
-    let model = match pretrained {
-        Some(pretrained) => pretrained_model(config, pretrained)?,
+    let models: Vec<_> = ModelKind::of_photographs().map(|m| (m.name(), m)).collect();
+    let model = match origin {
+        Some(origin) => pretrained_model(config, origin)?,
         None => find_by_name(
             "model",
             config.model.as_deref().unwrap_or("convnet"),
             &models,
         )?,
     };
-    let usual = (model.default_input_size(), model.input_multiple());
-    let side = pretrained.map_or(usual, |p| (p.input_size().default, p.input_size().multiple));
+    let usual = (model.usual_side(), model.multiple());
+    let side = origin.map_or(usual, Origin::side);
     let all = found.count(Part::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
     let foreign = "it is for texts; leave it out for images";
@@ -169,7 +169,7 @@ fn images(
         name: found.name.clone(),
         model,
         input_size: image_size(
-            config.image_size.or(regression_side(found, pretrained)),
+            config.image_size.or(regression_side(found, origin)),
             model,
             side,
         )?,
@@ -185,7 +185,7 @@ fn images(
             "cuda" => 32,
             _ => 16,
         },
-        epochs: match pretrained {
+        epochs: match origin {
             Some(_) => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
             None => (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
         },
@@ -197,19 +197,19 @@ fn images(
 
 /// Regression targets often depend on details, so they get larger images; a pretrained model has
 /// its own size.
-fn regression_side(found: &Inspection, pretrained: Option<&Pretrained>) -> Option<u32> {
-    (!found.targets.is_empty() && pretrained.is_none()).then_some(REGRESSION_SIDE)
+fn regression_side(found: &Inspection, origin: Option<&Origin>) -> Option<u32> {
+    (!found.targets.is_empty() && origin.is_none()).then_some(REGRESSION_SIDE)
 }
 
 /// The model kind of pretrained weights.
 ///
 /// # Errors
 /// The config asks for another model.
-fn pretrained_model(config: &RunConfig, pretrained: &Pretrained) -> Result<ModelId> {
-    let family = pretrained.family();
+fn pretrained_model(config: &RunConfig, origin: &Origin) -> Result<ModelKind> {
+    let family = origin.family();
     let asked = config.model.as_deref().unwrap_or(family.name());
     if asked == family.name() {
-        return Ok(ModelId::Pretrained(family));
+        return Ok(ModelKind::Published(family));
     }
     let allowed = format!(
         "the pretrained weights are of a {}; leave it out, or leave --from out",
@@ -228,7 +228,7 @@ fn refuse(key: &'static str, value: Option<impl ToString>, why: &str) -> Result<
 
 /// The image size: `asked`, or the model's default. `default` is a pair of the default and what the
 /// size must be a multiple of.
-fn image_size(asked: Option<u32>, model: ModelId, default: (u32, u32)) -> Result<u32> {
+fn image_size(asked: Option<u32>, model: ModelKind, default: (u32, u32)) -> Result<u32> {
     let (default, multiple) = default;
     let size = asked.unwrap_or(default);
     if !size.is_multiple_of(multiple) {

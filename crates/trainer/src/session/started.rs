@@ -19,7 +19,7 @@ pub fn started_event(session: &Session) -> RunEvent {
         train_samples: plan.train_samples,
         held_out_samples: plan.held_out_samples,
         parameters: session.learner.parameters.count() as u64,
-        input_size: plan.input_size,
+        image_size: plan.image_size,
         effective_batch: plan.effective_batch,
         epochs: plan.epochs(),
         steps: plan.steps,

@@ -16,7 +16,7 @@ use crate::data::{
     DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, token_frequencies,
 };
 use crate::error::Result;
-use models::{Compressor, KeepScores, Network};
+use crate::models::{Compressor, Judgement, Network};
 use crate::plan::{Compression, Learning, Plan, SampleCounts};
 use advantages::Outcome;
 use baselines::Purpose;
@@ -251,7 +251,7 @@ struct KeepChoice {
     /// The same as booleans, in row-major order.
     decisions: Vec<bool>,
     /// The output of a learned policy, its logits divided by the temperature.
-    judgement: Option<KeepScores>,
+    judgement: Option<Judgement>,
 }
 
 /// One pass over a micro-batch.
@@ -298,7 +298,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         let lengths = batch.lengths();
         let judgement =
             self.network
-                .keep_scores(&self.tape, &batch.ids, batch.samples, lengths, checkpointed)?;
+                .judge(&self.tape, &batch.ids, batch.samples, lengths, checkpointed)?;
         match judgement {
             Some(judgement) => self.choose_by_policy(judgement, purpose),
             None => self.choose_by_baseline(purpose),
@@ -323,7 +323,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         })
     }
 
-    fn choose_by_policy(&self, judgement: KeepScores, purpose: Purpose) -> Result<KeepChoice> {
+    fn choose_by_policy(&self, judgement: Judgement, purpose: Purpose) -> Result<KeepChoice> {
         let step = self.step();
         let samples: Vec<u64> = self.sequences.iter().map(|s| u64::from(s.index)).collect();
         let (noise, temperature) = match purpose {
@@ -351,7 +351,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         Ok(KeepChoice {
             kept,
             decisions: decisions.iter().map(|kept| *kept > 0.5).collect(),
-            judgement: Some(KeepScores {
+            judgement: Some(Judgement {
                 logits,
                 costs: judgement.costs,
             }),
@@ -372,7 +372,7 @@ impl<'a, 'c> Pass<'a, 'c> {
     fn policy_losses(
         &self,
         choice: &KeepChoice,
-        judgement: &KeepScores,
+        judgement: &Judgement,
         losses: &[f64],
         metrics: &mut MetricSums,
     ) -> Result<Vec<(Value, f64)>> {
@@ -399,7 +399,7 @@ impl<'a, 'c> Pass<'a, 'c> {
     fn policy_slopes(
         &self,
         choice: &KeepChoice,
-        judgement: &KeepScores,
+        judgement: &Judgement,
         losses: &[f64],
         metrics: &mut MetricSums,
     ) -> Result<PolicySlopes> {
@@ -423,7 +423,7 @@ impl<'a, 'c> Pass<'a, 'c> {
                 expected: &expected[range.clone()],
                 cost: match quota.kept {
                     Some(_) => advantages::price(&chances, &expected[range.clone()]),
-                    None => self.rule.keep_cost,
+                    None => self.rule.kept_cost,
                 },
             };
             metrics.add_to("policy_entropy", outcome.entropy(), quota.tokens as f64);
@@ -461,7 +461,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         metrics.add_to("kept_fraction", tokens - dropped, tokens);
         metrics.add_to("reconstruction_loss", loss, tokens);
         metrics.add_to("loss_per_dropped", loss, dropped);
-        let reward = -loss - self.rule.keep_cost * (tokens - dropped);
+        let reward = -loss - self.rule.kept_cost * (tokens - dropped);
         metrics.add_to("reward", reward, tokens);
     }
 }

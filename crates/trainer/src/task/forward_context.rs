@@ -1,8 +1,8 @@
 //! What a micro-batch is computed with: weights, device, precision and the options of its task.
 
-use super::{EvaluatedMicroBatch, Heads, MetricSums, PixelNormalization, Sample, Task};
+use super::{EvaluatedMicroBatch, Heads, MetricSums, Pixels, Sample, Task};
 use crate::error::{Result, TrainError};
-use models::Network;
+use crate::models::Network;
 use crate::plan::Compression;
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
@@ -37,7 +37,7 @@ pub struct ForwardContext<'a> {
     /// Image size in pixels, or the most tokens of a text.
     pub input_size: usize,
     /// How pixels are normalized.
-    pub pixels: PixelNormalization,
+    pub pixels: Pixels,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
     /// Weight of each class in the loss; all equal if absent.
@@ -83,7 +83,7 @@ impl<'a> ForwardContext<'a> {
     /// The error for a network that cannot compute the samples of `task`.
     pub(crate) fn wrong_network(&self, task: dataset::Task) -> TrainError {
         TrainError::NotTrainable {
-            message: format!(
+            sentence: format!(
                 "the network of this run is not for the task {}",
                 task.label()
             ),

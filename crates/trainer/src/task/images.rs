@@ -1,7 +1,6 @@
 //! Image tasks: class labels, regression targets, or both, from one network.
 
-use super::heads::targets;
-use models::{BALANCE, HUBER_DELTA, PixelNormalization};
+use super::heads::{BALANCE, DELTA, targets};
 use super::regression::{self, RegressionErrors};
 use super::{
     Balance, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
@@ -9,7 +8,7 @@ use super::{
 };
 use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
-use models::Network;
+use crate::models::Network;
 use crate::plan::Plan;
 use candle_core::{DType, Tensor};
 use dataset::{Found, Inspection, Part};
@@ -19,6 +18,28 @@ use tape::inplace::to_f64;
 use tape::{ClassRule, ClassTargets, Loss, NumberTargets, Tape, Value};
 
 pub use dataset::Sample as ImageSample;
+
+/// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
+pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+pub(crate) const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// How the pixels of a channel, from 0 to 1, are normalised: less `mean`, over `deviation`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pixels {
+    /// By channel: red, green, blue.
+    pub mean: [f32; 3],
+    /// By channel.
+    pub deviation: [f32; 3],
+}
+
+impl Default for Pixels {
+    fn default() -> Self {
+        Pixels {
+            mean: MEAN,
+            deviation: DEVIATION,
+        }
+    }
+}
 
 /// What a network says about one image or text.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,14 +148,14 @@ impl Task for ImageTask {
                 result.count(label, rank(scores, label));
             }
         }
-        for k in 0..context.heads.targets {
+        for k in 0..context.heads.numbers {
             let (values, present, _) = targets(samples, k);
             let rule = NumberTargets {
                 values: &values,
                 present: Some(&present),
             };
-            let output = context.heads.target(&tape, &outputs, k)?;
-            let losses = tape.huber(&output, rule, HUBER_DELTA)?.per_sample;
+            let output = context.heads.number(&tape, &outputs, k)?;
+            let losses = tape.huber(&output, rule, DELTA)?.per_sample;
             context.device.synchronize()?;
             let predicted = to_f64(output.tensor())?;
             let targets = values.iter().map(|&value| f64::from(value)).zip(&present);
@@ -157,7 +178,7 @@ impl Task for ImageTask {
             index,
             label: 0,
             pixels: vec![0; 3 * context.input_size * context.input_size],
-            targets: vec![Some(0.0); context.heads.targets],
+            targets: vec![Some(0.0); context.heads.numbers],
             factors: Vec::new(),
             partner: None,
         }
@@ -247,14 +268,14 @@ fn loss_terms(
         let loss = class_loss(context, tape, &scores, samples)?;
         terms.push(LossTerm { loss, factor: 1.0 });
     }
-    for k in 0..context.heads.targets {
+    for k in 0..context.heads.numbers {
         let (values, present, factor) = targets(samples, k);
         let targets = NumberTargets {
             values: &values,
             present: Some(&present),
         };
-        let output = context.heads.target(tape, &outputs, k)?;
-        let loss = tape.huber(&output, targets, HUBER_DELTA)?;
+        let output = context.heads.number(tape, &outputs, k)?;
+        let loss = tape.huber(&output, targets, DELTA)?;
         terms.push(LossTerm { loss, factor });
     }
     Ok(terms)
@@ -333,11 +354,11 @@ fn pixels(context: &ForwardContext, samples: &[ImageSample]) -> Result<Tensor> {
 }
 
 /// Converts the bytes of one sample to normalized values, channel by channel.
-fn normalize(row: &mut [f32], sample: &ImageSample, plane: usize, by: &PixelNormalization) {
+fn normalize(row: &mut [f32], sample: &ImageSample, plane: usize, by: &Pixels) {
     let pixels = sample.pixels.chunks_exact(plane);
     for (channel, (values, pixels)) in row.chunks_exact_mut(plane).zip(pixels).enumerate() {
-        let scale = 1.0 / (255.0 * by.std[channel]);
-        let shift = by.mean[channel] / by.std[channel];
+        let scale = 1.0 / (255.0 * by.deviation[channel]);
+        let shift = by.mean[channel] / by.deviation[channel];
         for (value, &pixel) in values.iter_mut().zip(pixels) {
             *value = f32::from(pixel) * scale - shift;
         }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::data::{DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader};
 use crate::error::Result;
-use models::{Gpt, Network};
+use crate::models::{Gpt, Network};
 use crate::plan::{Plan, SampleCounts};
 use dataset::{Documents, Found, Window};
 use runlog::RunFolder;

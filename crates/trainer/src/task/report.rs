@@ -4,7 +4,7 @@
 use super::{EvaluatedMicroBatch, Metrics, RegressionReport};
 use crate::durable::publish;
 use crate::error::{Result, at};
-use dataset::{Split, TargetColumn};
+use dataset::{Part, TargetColumn};
 use runlog::RunFolder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -62,12 +62,12 @@ pub struct EvaluationReport {
     pub targets: Vec<RegressionReport>,
 }
 
-/// The name of a part in words and file names.
-pub(crate) fn part_name(part: Split) -> &'static str {
+/// The name of a split in text and file names.
+pub(crate) fn split_name(part: Part) -> &'static str {
     match part {
-        Split::Train => "train",
-        Split::HeldOut => "held-out",
-        Split::Test => "test",
+        Part::Train => "train",
+        Part::HeldOut => "held-out",
+        Part::Test => "test",
     }
 }
 
@@ -202,14 +202,19 @@ mod tests {
             (0..count).for_each(|_| sum.confusion.count(label, predicted));
         }
         let names = ["ant", "bee", "cicada", "dragonfly"].map(str::to_owned);
-        let metrics = Metrics::of(
-            &sum,
-            Task::ImageClassification,
-            0,
-            (Heads::of_classes(4), &[]),
-        );
-        let report =
-            EvaluationReport::of(&sum, &metrics, (&names, &[]), (3, part_name(Split::Test)));
+        let inputs = MetricInputs {
+            held_out_bytes: 0,
+            heads: Heads::of_classes(4),
+            columns: &[],
+        };
+        let metrics = ImageTask::metrics(&sum, &inputs);
+        let about = ReportInputs {
+            classes: &names,
+            columns: &[],
+            step: 3,
+            part: split_name(Part::Test),
+        };
+        let report = EvaluationReport::new(&sum, &metrics, &about);
         let [ant, bee, cicada, dragonfly] = &report.classes[..] else {
             panic!("{report:?}")
         };

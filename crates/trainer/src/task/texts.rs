@@ -7,7 +7,7 @@ use super::{
 };
 use crate::data::{PrefetchOptions, TextData, TextEvalLoader, TextLoader};
 use crate::error::Result;
-use models::{Network, TextEncoder};
+use crate::models::{Network, TextEncoder};
 use crate::plan::Plan;
 use dataset::Found;
 use runlog::RunFolder;

@@ -4,9 +4,9 @@ use super::finish::stop_for_shortage;
 use super::requests::handle_requests;
 use super::suspend::suspend;
 use crate::error::Result;
-use crate::sample_queue::SampleQueue;
+use crate::pending::Pending;
 use crate::session::Session;
-use crate::task::{EvaluatedMicroBatch, EvaluationReport, Metrics, split_name};
+use crate::task::{EvaluatedPiece, EvaluationReport, Metrics, part_name};
 use dataset::Part;
 use pressure::{Action, Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
@@ -31,8 +31,8 @@ pub(super) fn evaluation_was_interrupted(session: &Session) -> bool {
 /// stop; the next session then starts with this evaluation. After a suspension it starts again.
 pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>> {
     session.loaders.held_out.begin();
-    let mut pending = SampleQueue::new(session.loaders.held_out.len());
-    let mut sum = EvaluatedMicroBatch::default();
+    let mut pending = Pending::new(session.loaders.held_out.len());
+    let mut sum = EvaluatedPiece::default();
     while pending.remaining() > 0 {
         if handle_requests(session)? {
             return Ok(ControlFlow::Break(StopReason::Requested));
@@ -46,7 +46,7 @@ pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>>
                 }
                 Action::Park => {
                     let samples = session.loaders.held_out.len();
-                    (pending, sum) = (SampleQueue::new(samples), EvaluatedMicroBatch::default());
+                    (pending, sum) = (Pending::new(samples), EvaluatedPiece::default());
                     let step = session.state.step;
                     let flow = suspend(session, Phase::Evaluate, samples)?;
                     if flow.is_break() || session.state.step != step {
@@ -63,7 +63,7 @@ pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>>
         session
             .log
             .skipped_samples(session.state.step, unreadable)?;
-        let samples = pending.micro_batch(size);
+        let samples = pending.piece(size);
         let count = samples.len();
         if count == 0 {
             continue;
@@ -85,7 +85,7 @@ pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>>
 }
 
 /// Emits the result. The best one so far is also saved as a report and a checkpoint.
-fn report(session: &mut Session, sum: &EvaluatedMicroBatch) -> Result<()> {
+fn report(session: &mut Session, sum: &EvaluatedPiece) -> Result<()> {
     let plan = session.plan;
     if sum.samples == 0 {
         return session.log.warn(
@@ -123,7 +123,7 @@ fn report(session: &mut Session, sum: &EvaluatedMicroBatch) -> Result<()> {
     })?;
     if is_best {
         let names = (plan.classes.as_slice(), plan.columns.as_slice());
-        let about = (state.step, split_name(Part::HeldOut));
+        let about = (state.step, part_name(Part::HeldOut));
         let saved = EvaluationReport::of(sum, &metrics, names, about).keep(&session.run);
         if let Err(error) = saved {
             // Only the report is missing; the training continues.

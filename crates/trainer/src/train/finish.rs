@@ -45,8 +45,8 @@ pub(super) fn finish(session: &mut Session, reason: StopReason) -> Result<RunOut
     session.log.emit(RunEvent::Stopped {
         at_ms: session.log.now_ms(),
         step: session.state.step,
-        reason: reason,
-        message: sentence,
+        why: reason,
+        sentence,
     })?;
     let has_classes = !session.plan.classes.is_empty();
     let evaluation = session.state.evaluation.filter(|_| has_classes);

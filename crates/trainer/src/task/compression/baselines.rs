@@ -3,7 +3,7 @@
 
 use super::Sequence;
 use crate::plan::{Compression, DropPolicy};
-use tape::Rng;
+use tape::Stream;
 
 /// What a pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub fn kept(rule: &Compression, sequence: &Sequence, purpose: Purpose) -> Option
     match rule.policy {
         DropPolicy::Learned => None,
         DropPolicy::Random => {
-            let stream = Rng::new(rule.seed).site("random dropping");
+            let stream = Stream::new(rule.seed).site("random dropping");
             let stream = match purpose {
                 Purpose::Train => stream.at(1).at(sequence.step),
                 Purpose::Evaluate => stream.at(0),
@@ -63,8 +63,8 @@ mod tests {
         Compression {
             policy,
             learning: Learning::Joint,
-            keep_fraction: Some(0.5),
-            keep_cost: 1.0,
+            kept_fraction: Some(0.5),
+            kept_cost: 1.0,
             temperature: (1.0, 0.1),
             steps: 10,
             seed: 7,
