@@ -223,7 +223,9 @@ impl Training {
             RunRequest::Checkpoint => Request::Checkpoint,
             RunRequest::Pause => Request::Pause,
             RunRequest::Continue => Request::Resume,
-            RunRequest::Leave { max_system_fraction } => Request::SetMaxSystemFraction(max_system_fraction),
+            RunRequest::Leave {
+                max_system_fraction,
+            } => Request::SetMaxSystemFraction(max_system_fraction),
         });
     }
 

@@ -8,12 +8,12 @@ use crate::learnt::{asks, capital, learnt};
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
-use pressure::{DeviceRoom, ModelNeed, Policy, Processes};
+use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
 use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
 use trainer::{
-    Dropped, Family, ModelBuilder, ModelKind, Origin, Plan, TextModel, TextSize,
+    DatasetRef, ModelBuilder, ModelId, Plan, Pretrained, PretrainedFamily, TextModel, TextSize,
     predict_device_kind,
 };
 
@@ -24,7 +24,7 @@ const ALL: &str = "all";
 
 /// What Ebb would do with this folder if nobody said anything, and for each other task that it is good for.
 pub fn all(found: &DetectedDataset, machine: &Told) -> trainer::Result<Vec<PlanView>> {
-    let tasks = Dropped::from(found).tasks();
+    let tasks = DatasetRef::from(found).tasks();
     let suggested = |task: Task| {
         let wanted = RunConfig {
             task: Some(task.name().to_owned()),
@@ -103,7 +103,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
         held_out_samples: plan.held_out_samples,
         machine: machine.view(),
         budget_line_bytes: machine.budget_line_bytes(),
-        leave_least_bytes: Policy::default().reserve_least_bytes(machine.sample.total_bytes),
+        leave_least_bytes: Policy::default().min_reserve_bytes(machine.sample.total_bytes),
     }
 }
 
@@ -152,7 +152,7 @@ pub fn forecast(
     let builder = ModelBuilder::from_config(config, found)?;
     let plan = builder.plan();
     let sample = &machine.sample;
-    let device = DeviceRoom {
+    let device = DeviceLimits {
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
@@ -206,7 +206,7 @@ pub fn forecast(
 /// What the pieces of this form reach, smallest first.
 fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
     let form = need
-        .forms
+        .variants
         .iter()
         .find(|form| form.checkpoint_blocks == checkpoint_blocks);
     let peaks = form.into_iter().flat_map(|form| &form.peaks);

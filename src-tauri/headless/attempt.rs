@@ -8,7 +8,7 @@ use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use trainer::estimate::plan_within_cap;
-use trainer::{Control, Flight, Plan, TrainError};
+use trainer::{Control, Plan, RunContext, TrainError};
 
 /// The outcome of one training.
 pub struct Attempt {
@@ -39,7 +39,7 @@ pub fn train(
         .memory_cap_fraction
         .map_or(0, |_| total_bytes(&machine));
     let plan = plan_within_cap(config, found, total_bytes)?;
-    plan.expect_computable()?;
+    plan.check_precision()?;
     let run = place.store.create(place.name.unwrap_or(&plan.name))?;
     let control = at_work.next();
     let flight = RunContext {

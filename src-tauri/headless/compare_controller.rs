@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::say::out;
 use bench::{AfterStep, StepTimes, compare_controller, total_steps};
-use dataset::Found;
+use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
 use trainer::Request;
@@ -55,7 +55,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
 /// What is trained, and where its runs are stored.
 struct Trial {
     config: RunConfig,
-    found: Found,
+    found: DetectedDataset,
     store: RunStore,
     at_work: AtWork,
 }
@@ -82,10 +82,14 @@ impl Trial {
             place,
             &self.at_work,
             |event, control| {
-                if let RunEvent::Step { step, pieces, .. } = event
+                if let RunEvent::Step {
+                    step,
+                    micro_batches: pieces,
+                    ..
+                } = event
                     && after_step(*step, pieces) == AfterStep::Stop
                 {
-                    control.ask(Request::Stop);
+                    control.send(Request::Stop);
                 }
             },
         )?;

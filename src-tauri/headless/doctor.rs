@@ -99,7 +99,7 @@ fn monitor_cost(source: Box<dyn MemorySource>) -> MonitorCost {
     let readings = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&readings);
     let (monitor, start) = (Monitor::start(source, Arc::default()), Instant::now());
-    monitor.listen(move |_| {
+    monitor.set_observer(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     std::thread::sleep(MONITORED);

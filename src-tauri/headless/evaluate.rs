@@ -7,7 +7,7 @@ use super::train::{device_check_path, find};
 use dataset::Task;
 use runlog::format_count;
 use serde_json::json;
-use trainer::{DevicePreference, EvaluationReport, SavedRun};
+use trainer::{DevicePreference, EvaluationReport, TrainedModel};
 
 /// Mistakes that are named.
 const MISTAKES: usize = 5;
@@ -15,7 +15,7 @@ const MISTAKES: usize = 5;
 /// The top-level entry point of `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     let run = find(&args.run)?;
-    let saved = SavedRun::load(&run, DevicePreference::Auto, Some(&certificate_path()))?;
+    let saved = TrainedModel::load(&run, DevicePreference::Auto, Some(&device_check_path()))?;
     let evaluated = match &args.folder {
         Some(folder) => saved.evaluate(&saved.inspect(folder)?)?,
         None => saved.evaluate_own(&run)?,

@@ -6,7 +6,7 @@ use super::train::{device_check_path, find};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
-use trainer::{DevicePreference, Format, SavedRun};
+use trainer::{DevicePreference, Format, TrainedModel};
 
 /// Words after `ebb export`.
 #[derive(Args)]
@@ -33,10 +33,10 @@ pub enum Form {
 
 /// The top-level entry point of `ebb export`.
 pub fn run(args: &Export) -> Result<(), Failure> {
-    let saved = SavedRun::load(
+    let saved = TrainedModel::load(
         &find(&args.run)?,
         DevicePreference::Cpu,
-        Some(&certificate_path()),
+        Some(&device_check_path()),
     )?;
     let exported = saved.export(
         &args.folder,

@@ -3,17 +3,17 @@
 use super::args;
 use super::failure::Failure;
 use super::say::out;
-use super::train::{certificate_path, find};
-use trainer::{DevicePreference, SavedRun, Wording};
+use super::train::{device_check_path, find};
+use trainer::{DevicePreference, GenerationOptions, TrainedModel};
 
 /// The top-level entry point of `ebb generate`. The same prompt, wishes and seed give the same text.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
-    let saved = SavedRun::load(
+    let saved = TrainedModel::load(
         &find(&args.run)?,
         DevicePreference::Auto,
-        Some(&certificate_path()),
+        Some(&device_check_path()),
     )?;
-    let wording = Wording {
+    let wording = GenerationOptions {
         tokens: args.tokens,
         temperature: args.temperature,
         top_k: args.top_k.map(|top_k| top_k as usize),

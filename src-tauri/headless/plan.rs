@@ -167,7 +167,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     let listed = listed(args, plan);
     let wanted = listed
         .iter()
-        .position(|row| *row == (plan.model, plan.image_size));
+        .position(|row| *row == (plan.model, plan.input_size));
     let clock = Clock::new(begun, args.within);
     let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
     for place in by_cost(&listed, wanted.unwrap_or(0)) {
@@ -235,7 +235,7 @@ fn estimate_list(
     let listed = listed(args, plan);
     let planned = listed
         .iter()
-        .position(|row| *row == (plan.model, plan.image_size));
+        .position(|row| *row == (plan.model, plan.input_size));
     let limit = TimeLimit::new(start, args.within);
     let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
     for place in by_cost(&listed, planned.unwrap_or(0)) {
@@ -311,7 +311,7 @@ impl Row {
     fn blocks(&self) -> u32 {
         let planned = self
             .need
-            .forms
+            .variants
             .first()
             .map_or(0, |form| form.checkpoint_blocks);
         self.suggested
@@ -336,7 +336,7 @@ impl Answer {
     }
 
     fn refusal(&self, row: &Row, no: &DoesNotFit) -> Failure {
-        trainer::forecast::does_not_fit(&row.forecast, no, self.room.device.memory_cap_bytes).into()
+        trainer::estimate::does_not_fit(&row.forecast, no, self.room.device.memory_cap_bytes).into()
     }
 
     fn as_json(&self) -> Value {
@@ -344,14 +344,14 @@ impl Answer {
             let mut line = json!({
                 "model": row.forecast.model, "resolution": row.forecast.resolution, "parameters": row.forecast.parameters,
                 "state_bytes": row.need.state_bytes, "standing": row.forecast.standing, "precision": row.need.precision,
-                "forms": row.need.forms, "parts": row.parts,
+                "variants": row.need.variants, "parts": row.parts,
             });
             match &row.suggested {
                 Ok(found) => line["suggested"] = json!(found),
                 Err(no) => {
                     line["does_not_fit"] = json!(no);
-                    let offers = offered(&row.forecast.stuck(no)).into_iter();
-                    line["offered"] = offers.map(|(recovery, bytes)| json!({"rung": recovery.rung, "what": recovery.what, "frees_bytes": bytes})).collect();
+                    let offers = options_needing_consent(&row.forecast.stuck(no)).into_iter();
+                    line["offered"] = offers.map(|(recovery, bytes)| json!({"step": recovery.step, "description": recovery.description, "frees_bytes": bytes})).collect();
                 }
             }
             line

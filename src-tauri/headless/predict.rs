@@ -9,14 +9,14 @@ use super::train::{device_check_path, find};
 use dataset::Task;
 use serde_json::json;
 use std::path::Path;
-use trainer::{DevicePreference, Prediction, SavedRun};
+use trainer::{DevicePreference, Prediction, TrainedModel};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
-    let saved = SavedRun::load(
+    let saved = TrainedModel::load(
         &find(&args.run)?,
         DevicePreference::Auto,
-        Some(&certificate_path()),
+        Some(&device_check_path()),
     )?;
     if saved.task() == Task::TextClassification {
         return texts(&saved, args);
@@ -119,7 +119,7 @@ fn numbers<'a>(
     saved: &'a TrainedModel,
     prediction: &'a Prediction,
 ) -> impl Iterator<Item = (&'a str, f64)> {
-    let columns = saved.columns().iter().zip(&prediction.numbers);
+    let columns = saved.columns().iter().zip(&prediction.targets);
     columns.map(|(column, value)| (column.name.as_str(), column.unstandardize(*value)))
 }
 

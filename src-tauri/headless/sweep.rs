@@ -189,7 +189,7 @@ fn measure(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
         &AtWork::heeded()?,
         |event, control| {
             if matches!(event, RunEvent::Step { step, .. } if *step >= last) {
-                control.ask(Request::Stop);
+                control.send(Request::Stop);
             }
         },
     );

@@ -10,7 +10,7 @@ use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::estimate::plan_within_cap;
-use trainer::{Control, Flight, Machine, MemoryScript, Replay};
+use trainer::{Control, Machine, MemoryScript, Replay, RunContext};
 
 /// Samples of `--dev-mode`, and how often it sees them, unless asked otherwise.
 const DEV_SAMPLES: u64 = 100;
@@ -28,7 +28,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         None => 0,
     };
     let plan = plan_within_cap(&config, &found, total_bytes)?;
-    plan.expect_computable()?;
+    plan.check_precision()?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
         match &found {

@@ -2,12 +2,12 @@
 
 use crate::workload::{IMAGE, IMAGE_CLASSES, TEXT_CLASSES, VOCABULARY, Workload};
 use std::ops::Range;
-use tape::Stream;
+use tape::Rng;
 
 impl Workload {
     /// A made-up batch of `samples` with a pattern to learn.
     pub(crate) fn batch(self, samples: usize) -> Batch {
-        let stream = Stream::new(2).site(self.name());
+        let stream = Rng::new(2).site(self.name());
         match self {
             Workload::Gpt => sequences(stream, samples, self.tokens(), 256),
             Workload::Gpt125m => sequences(stream, samples, self.tokens(), 16_384),
@@ -76,7 +76,7 @@ impl Batch {
 }
 
 /// Each token follows from the one before it, except for one in eight, which is random.
-fn sequences(stream: Stream, samples: usize, tokens: usize, vocabulary: u32) -> Batch {
+fn sequences(stream: Rng, samples: usize, tokens: usize, vocabulary: u32) -> Batch {
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
     for sample in 0..samples as u64 {
         let at = |i: u64| stream.at(sample).at(i);
@@ -100,7 +100,7 @@ fn sequences(stream: Stream, samples: usize, tokens: usize, vocabulary: u32) -> 
 }
 
 /// The class decides which quarter of the vocabulary is more frequent.
-fn texts(stream: Stream, samples: usize, tokens: usize) -> Batch {
+fn texts(stream: Rng, samples: usize, tokens: usize) -> Batch {
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
     let classes = TEXT_CLASSES as u32;
     for sample in 0..samples as u64 {
@@ -126,7 +126,7 @@ fn texts(stream: Stream, samples: usize, tokens: usize) -> Batch {
 }
 
 /// Noise whose red channel is shifted by the class.
-fn images(stream: Stream, samples: usize) -> Batch {
+fn images(stream: Rng, samples: usize) -> Batch {
     let (mut pixels, mut targets) = (Vec::new(), Vec::new());
     for sample in 0..samples as u64 {
         let own = stream.at(sample);

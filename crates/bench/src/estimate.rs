@@ -6,7 +6,7 @@ use crate::workload::Workload;
 use candle_core::{DType, Device};
 use tape::{Cancel, Kernels, Parameters, Tape};
 use trainer::estimate::{DryRun, MemoryEstimate, NetworkFacts, Target, Variants};
-use trainer::{OptimizerKind, Result, TrainedPiece, on_threads};
+use trainer::{MicroBatchResult, OptimizerKind, Result, on_threads};
 
 /// Fraction of the machine's matrix-product rate that a whole step reaches. The workloads reach
 /// 0.55 to 0.72.
@@ -20,7 +20,12 @@ struct WorkloadDryRun {
 }
 
 impl DryRun for WorkloadDryRun {
-    fn run(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece> {
+    fn run(
+        &self,
+        samples: usize,
+        checkpointed: usize,
+        kernels: Kernels,
+    ) -> Result<MicroBatchResult> {
         let batch = self.workload.zeros(samples);
         let options = ForwardOptions {
             checkpointed,

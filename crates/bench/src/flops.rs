@@ -9,7 +9,7 @@
 //! count.
 
 use crate::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
-use trainer::models::{ResNetShape, Stem, keeps_last};
+use models::{ResNetShape, ResNetStem, saves_last_convolution};
 
 /// Operations of one sample's forward pass.
 struct Forward {
@@ -112,8 +112,8 @@ fn convolution(side: usize, kernel: usize, inputs: usize, outputs: usize) -> f64
 
 fn residual(shape: &ResNetShape) -> Forward {
     let (kernel, stem_side, mut side) = match shape.stem {
-        Stem::Plain => (3, IMAGE, IMAGE),
-        Stem::Pooled => (7, IMAGE.div_ceil(2), IMAGE.div_ceil(2).div_ceil(2)),
+        ResNetStem::Plain => (3, IMAGE, IMAGE),
+        ResNetStem::Pooled => (7, IMAGE.div_ceil(2), IMAGE.div_ceil(2).div_ceil(2)),
     };
     let (mut blocks, mut inputs) = (Vec::new(), shape.channels);
     for &(outputs, stride) in &shape.blocks {
@@ -125,7 +125,12 @@ fn residual(shape: &ResNetShape) -> Forward {
         }
         blocks.push(BlockFlops {
             forward: before + last,
-            recomputed: before + if keeps_last(outputs) { 0.0 } else { last },
+            recomputed: before
+                + if saves_last_convolution(outputs) {
+                    0.0
+                } else {
+                    last
+                },
         });
         inputs = outputs;
     }

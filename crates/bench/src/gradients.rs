@@ -8,8 +8,8 @@ use crate::measure::Case;
 use crate::model::{ForwardOptions, Model};
 use candle_core::{DType, Device};
 use tape::inplace::to_f64;
-use tape::{Branches, Cancel, Kernels, Parameters, Parting, Tape};
-use trainer::{Precision, Result, TrainedPiece};
+use tape::{Cancel, Kernels, KinkDivergence, KinkLog, Parameters, Tape};
+use trainer::{MicroBatchResult, Precision, Result};
 
 /// How far the gradients of one micro-batch are from f64.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub struct GradientComparison {
     pub plain: RelativeDifference,
     /// From f64 on the judged run's sides, and where the two runs took different sides. `None` if
     /// the network has no kinks.
-    pub same_kinks: Option<(RelativeDifference, Parting)>,
+    pub same_kinks: Option<(RelativeDifference, KinkDivergence)>,
 }
 
 /// Norm of the difference over the norm of the expected value.
@@ -54,7 +54,7 @@ pub fn kink_tolerance(precision: Precision) -> f64 {
 impl GradientComparison {
     /// The kinks at which the runs took different sides, if rounding in `precision` does not
     /// explain the farthest one. In that case the comparison on the same sides would hide a fault.
-    pub fn unexplained(&self, precision: Precision) -> Option<Parting> {
+    pub fn unexplained(&self, precision: Precision) -> Option<KinkDivergence> {
         let parting = self.same_kinks.as_ref().map(|(_, parting)| *parting);
         parting.filter(|parting| parting.farthest > kink_tolerance(precision))
     }
@@ -113,13 +113,13 @@ impl<'a> Run<'a> {
 
     /// Compares this run with `exact`, the same network in f64.
     fn compare(&self, exact: &Run) -> Result<GradientComparison> {
-        let kinks = Branches::default();
-        let found = self.gradients(|tape| tape.recording_branches(&kinks))?;
+        let kinks = KinkLog::default();
+        let found = self.gradients(|tape| tape.recording_kinks(&kinks))?;
         let expected = exact.gradients(|tape| tape)?;
         let same_kinks = if kinks.is_empty() {
             None
         } else {
-            let expected = exact.gradients(|tape| tape.following(&kinks))?;
+            let expected = exact.gradients(|tape| tape.following_kinks(&kinks))?;
             Some((self.difference(&found, &expected)?, kinks.parting()))
         };
         Ok(GradientComparison {
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs forward and backward over the whole batch on a tape that `prepare` may change.
-    fn gradients(&self, prepare: impl FnOnce(Tape) -> Tape) -> Result<TrainedPiece> {
+    fn gradients(&self, prepare: impl FnOnce(Tape) -> Tape) -> Result<MicroBatchResult> {
         let tape = Tape::record(&self.parameters, Cancel::default(), Kernels::Fused);
         let batch = self.case.workload.batch(self.case.batch);
         let options = ForwardOptions {
@@ -145,8 +145,8 @@ impl<'a> Run<'a> {
     /// The difference of `found`, gradients of this run, from `expected` in f64.
     fn difference(
         &self,
-        found: &TrainedPiece,
-        expected: &TrainedPiece,
+        found: &MicroBatchResult,
+        expected: &MicroBatchResult,
     ) -> Result<RelativeDifference> {
         let (mut differ, mut length) = (0.0, 0.0);
         let (mut largest, mut largest_at) = (0.0, 0);
@@ -183,10 +183,10 @@ mod tests {
     use super::*;
     use crate::workload::Workload;
     use candle_core::Tensor;
-    use tape::Stream;
+    use tape::Rng;
 
     /// Copies the parameters and changes every value by at most the fraction `most`.
-    fn perturbed(parameters: &Parameters, stream: Stream, most: f64) -> Result<Parameters> {
+    fn perturbed(parameters: &Parameters, stream: Rng, most: f64) -> Result<Parameters> {
         let mut near = parameters.clone();
         for (i, parameter) in parameters.iter().enumerate() {
             let stream = stream.at(i as u64);
@@ -215,7 +215,7 @@ mod tests {
         };
         let mut judged = Run::new(case, &Device::Cpu).expect("it is built");
         let exact = judged.in_f64().expect("it is built");
-        let near = perturbed(&judged.parameters, Stream::new(0), most).expect("the shapes agree");
+        let near = perturbed(&judged.parameters, Rng::new(0), most).expect("the shapes agree");
         judged.parameters = near;
         judged.compare(&exact).expect("the networks agree")
     }

@@ -22,6 +22,6 @@ pub use gradients::{
 };
 pub use measure::{Case, Measurement, Spread, measure};
 pub use peak::peak_gflops;
-pub use tape::Parting;
+pub use tape::KinkDivergence;
 pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
 pub use workload::Workload;

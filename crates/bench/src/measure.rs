@@ -6,8 +6,10 @@ use crate::workload::Workload;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;
-use tape::update::global_norm;
-use trainer::{EffectiveBatch, Optimizer, OptimizerKind, Precision, Result, TrainedPiece, Whole};
+use tape::optim::global_norm;
+use trainer::{
+    EffectiveBatch, MicroBatchResult, Optimizer, OptimizerKind, Precision, Result, Whole,
+};
 
 /// A workload and how it is trained.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -124,7 +126,7 @@ impl<'a> Training<'a> {
     fn new(case: Case, device: &'a Device) -> Result<Self> {
         let (model, parameters) = case.workload.build(case.precision.master_dtype(), device)?;
         let rounded = rounded(&parameters, case.precision)?;
-        let mut optimizer = Optimizer::new(OptimizerKind::AdamW, WEIGHT_DECAY, &parameters)?;
+        let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, WEIGHT_DECAY, &parameters)?;
         if case.moments_in_file {
             optimizer.map(&std::env::temp_dir(), device)?;
             // The peak before they moved is not part of a step.
@@ -157,7 +159,7 @@ impl<'a> Training<'a> {
             let micro_batch = self.model.gradients(weights, batch, self.device, options)?;
             self.saved_bytes = self.saved_bytes.max(micro_batch.saved_bytes);
             // `EffectiveBatch` waits for no sample here.
-            sums.add(TrainedPiece {
+            sums.add(MicroBatchResult {
                 samples: 0,
                 ..micro_batch.sums
             })?;
@@ -172,7 +174,7 @@ impl<'a> Training<'a> {
 
     /// Clips the gradients to a norm of 1 and updates the weights. Lowers the loss scale instead if
     /// they overflowed.
-    fn update(&mut self, whole: &Whole, weight: f64) -> Result<()> {
+    fn update(&mut self, whole: &AccumulatedBatch, weight: f64) -> Result<()> {
         let norm = global_norm(&whole.gradients)? / weight;
         if let (false, Precision::F16(scale)) = (norm.is_finite(), &mut self.precision) {
             *scale = scale.after_overflow();

@@ -3,10 +3,10 @@
 use crate::batch::Batch;
 use crate::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
 use candle_core::{DType, Device};
+use models::{Builder, Gpt, ResNet, TextEncoder, Vit};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
-use trainer::models::{Builder, Gpt, ResNet, TextEncoder, Vit};
-use trainer::{Result, TrainedPiece};
+use trainer::{MicroBatchResult, Result};
 
 impl Workload {
     /// Builds the network on `device`, with initial weights of a fixed seed.
@@ -20,7 +20,7 @@ impl Workload {
     pub(crate) fn build_zeros(self, dtype: DType) -> Result<(Model, Parameters)> {
         let mut parameters = Parameters::default();
         let builder = Builder::new(&mut parameters, 1, dtype, &Device::Cpu);
-        let model = self.build_with(&mut builder.of_zeros())?;
+        let model = self.build_with(&mut builder.with_zeros())?;
         Ok((model, parameters))
     }
 
@@ -53,7 +53,7 @@ pub(crate) struct ForwardOptions {
 
 /// Gradients of one micro-batch.
 pub(crate) struct MicroBatch {
-    pub sums: TrainedPiece,
+    pub sums: MicroBatchResult,
     /// Most bytes that the tape saved for the backward pass at once, including those of a block
     /// that is recomputed.
     pub saved_bytes: u64,
@@ -82,7 +82,7 @@ impl Model {
         options: ForwardOptions,
     ) -> Result<MicroBatch> {
         let loss = self.loss(&tape, batch, parameters, device, options.checkpointed)?;
-        let keeping = tape.keeping().clone();
+        let keeping = tape.saved_tensors().clone();
         let (per_row, root) = (loss.per_sample, loss.sum);
         let gradients = tape.backward(vec![(root, options.loss_factor)])?;
         let gradients = gradients
@@ -95,13 +95,13 @@ impl Model {
             })
             .collect::<Result<_>>()?;
         device.synchronize()?;
-        let sums = TrainedPiece {
+        let sums = MicroBatchResult {
             gradients,
             loss: to_f64(&per_row)?.iter().sum(),
             weight: batch.weight(),
             samples: batch.samples,
             not_finite: Vec::new(),
-            measures: Default::default(),
+            metrics: Default::default(),
         };
         Ok(MicroBatch {
             sums,

@@ -1,7 +1,7 @@
 //! The workloads: five networks by their sizes.
 
+use models::{ResNetShape, SequenceShape, VitShape};
 use trainer::estimate::AttentionSize;
-use trainer::models::{GptShape, ResNetShape, TextEncoderShape, VitShape};
 
 /// A fixed network with made-up data, for comparison with other trainers on the same shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub(crate) const VOCABULARY: usize = 8192;
 
 /// A workload's sizes.
 pub(crate) enum Shape {
-    Language(GptShape),
-    Text(TextEncoderShape),
+    Language(SequenceShape),
+    Text(SequenceShape),
     Vit(VitShape),
     ResNet(ResNetShape),
 }
@@ -63,21 +63,21 @@ impl Workload {
 
     pub(crate) fn shape(self) -> Shape {
         match self {
-            Workload::Gpt => Shape::Language(GptShape {
+            Workload::Gpt => Shape::Language(SequenceShape {
                 tokens: 256,
                 vocabulary: 256,
                 width: 384,
                 depth: 6,
                 heads: 6,
             }),
-            Workload::Gpt125m => Shape::Language(GptShape {
+            Workload::Gpt125m => Shape::Language(SequenceShape {
                 tokens: 512,
                 vocabulary: 16_384,
                 width: 768,
                 depth: 12,
                 heads: 12,
             }),
-            Workload::BertMini => Shape::Text(TextEncoderShape {
+            Workload::BertMini => Shape::Text(SequenceShape {
                 tokens: 128,
                 vocabulary: VOCABULARY,
                 width: 256,

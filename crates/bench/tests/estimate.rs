@@ -26,7 +26,7 @@ fn estimated_heaps_agree_with_measured_ones() {
         (Workload::ResNet18, 4, 4, 0),
         (Workload::ResNet18, 4, 2, 4),
     ] {
-        let target = Target::new("cpu", 2, 0);
+        let target = Target::new(trainer::DeviceKind::Cpu, 2, 0);
         let estimate = estimate_workload(workload, checkpointed, target, Variants::Planned);
         let estimate = estimate.expect("the dry run works");
         let case = Case {

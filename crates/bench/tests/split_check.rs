@@ -4,26 +4,26 @@
 // A helper that panics fails its test.
 #![allow(clippy::unwrap_used)]
 
-mod models;
+mod small_models;
 
 use bench::split_check::{Comparison, ElementType, Split, Splits, compare, rounding_bound};
 use candle_core::DType;
-use models::{Made, Made::*};
+use small_models::{Made, Made::*};
 use std::ops::Range;
 use tape::inplace::to_f64;
-use tape::{Parameters, Stream};
-use trainer::rooms::Schedule;
-use trainer::{EffectiveBatch, Optimizer, OptimizerKind, TrainError, TrainedPiece};
+use tape::{Parameters, Rng};
+use trainer::internals::Schedule;
+use trainer::{EffectiveBatch, Optimizer, OptimizerKind, TrainError, MicroBatchResult};
 
 /// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
 /// Seeds of the samples and of the random splits.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-fn comparison(made: &models::Model, dtype: DType, checkpointed: usize, seed: u64) -> Comparison {
+fn comparison(made: &small_models::Model, dtype: DType, checkpointed: usize, seed: u64) -> Comparison {
     let samples = made.samples(BATCH, seed);
     let splits = Splits::Standard { random: 3 }
-        .for_batch(BATCH, Stream::new(seed))
+        .for_batch(BATCH, Rng::new(seed))
         .unwrap();
     let gradients = |range| Ok(made.piece(&samples, range, dtype, checkpointed));
     compare(&made.parameters, BATCH, splits, gradients).unwrap()
@@ -119,11 +119,11 @@ fn a_checkpointed_block_gives_the_same_bits() {
 }
 
 /// A comparison in which `wrong` changes the gradients of a range.
-fn broken(wrong: impl Fn(&mut TrainedPiece, Range<usize>)) -> Comparison {
+fn broken(wrong: impl Fn(&mut MicroBatchResult, Range<usize>)) -> Comparison {
     let made = Gpt.build(DType::F64);
     let samples = made.samples(BATCH, 1);
     let splits = Splits::Standard { random: 2 }
-        .for_batch(BATCH, Stream::new(1))
+        .for_batch(BATCH, Rng::new(1))
         .unwrap();
     let gradients = |range: Range<usize>| {
         let mut sums = made.piece(&samples, range.clone(), DType::F64, 0);
@@ -133,7 +133,7 @@ fn broken(wrong: impl Fn(&mut TrainedPiece, Range<usize>)) -> Comparison {
     compare(&made.parameters, BATCH, splits, gradients).unwrap()
 }
 
-fn scale(micro_batch: &mut TrainedPiece, factor: f64) {
+fn scale(micro_batch: &mut MicroBatchResult, factor: f64) {
     micro_batch
         .gradients
         .iter_mut()
@@ -209,9 +209,9 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
     let mut losses = Vec::with_capacity(STEPS as usize);
     let mut made = kind.build(dtype);
     let samples = made.samples(SAMPLES, 3);
-    let mut optimizer = Optimizer::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
+    let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
     let schedule = Schedule {
-        course: trainer::Course::Cosine,
+        lr_schedule: trainer::LrSchedule::Cosine,
         peak: 1e-3,
         warmup: STEPS / 20,
         steps: STEPS,
@@ -222,11 +222,11 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
         for range in split(step).ranges() {
             let range = first + range.start..first + range.end;
             let sums = made.piece(&samples, range, dtype, 1);
-            batch.add(TrainedPiece { samples: 0, ..sums }).unwrap();
+            batch.add(MicroBatchResult { samples: 0, ..sums }).unwrap();
         }
-        let batch = batch.whole().unwrap();
+        let batch = batch.finish().unwrap();
         losses.push(batch.loss);
-        let norm = tape::update::global_norm(&batch.gradients).unwrap() / batch.weight;
+        let norm = tape::optim::global_norm(&batch.gradients).unwrap() / batch.weight;
         let factor = (1.0 / norm).min(1.0) / batch.weight;
         optimizer
             .update(
@@ -258,7 +258,7 @@ fn check_drift(kind: Made) {
         let start = values(&kind.build(dtype).parameters);
         let (unsplit, losses) = trained(kind, dtype, |_| Split::unsplit(PER_STEP));
         let (split, split_losses) = trained(kind, dtype, |step| {
-            Split::random(PER_STEP, Stream::new(9).at(step))
+            Split::random(PER_STEP, Rng::new(9).at(step))
         });
         let way = distance(&unsplit, &start);
         let drift = distance(&split, &unsplit) / way;
@@ -297,7 +297,7 @@ fn training_on_texts_gives_the_same_bits_on_any_number_of_threads() {
     for kind in [Gpt, TextEncoder] {
         let bits = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let split = |step| Split::random(PER_STEP, Stream::new(6).at(step));
+            let split = |step| Split::random(PER_STEP, Rng::new(6).at(step));
             let (values, losses) = pool.unwrap().install(|| trained(kind, DType::F32, split));
             values
                 .into_iter()

@@ -10,11 +10,11 @@ use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
 use trainer::Plan;
-use trainer::receipt::{Splits, compare};
-use trainer::rooms::{
+use trainer::internals::{
     AccumulatedBatch, CompressionTask, EffectiveBatch, PrefetchOptions, Sequence, Task,
     TrainLoader, TrainState,
 };
+use trainer::receipt::{Splits, compare};
 
 type Data = <CompressionTask as Task>::Data;
 

@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor, safetensors};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantised, Tape, Value};
+use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Tape, Value};
 
 /// Suffixes of the two trained tensors, after the name of the map.
 const DOWN: &str = "lora_A.weight";
@@ -32,7 +32,7 @@ pub struct FrozenLinear {
 #[derive(Debug, Clone)]
 enum Frozen {
     Full(Tensor),
-    Quantised(Quantised),
+    Quantized(Quantized),
 }
 
 impl FrozenLinear {
@@ -50,7 +50,7 @@ impl FrozenLinear {
     /// The weight is not a matrix, or has values that are not finite.
     pub fn quantized(weight: &Tensor, bias: Option<Tensor>, bits: Bits) -> Result<Self> {
         Ok(FrozenLinear {
-            weight: Frozen::Quantised(Quantised::of(weight, bits)?),
+            weight: Frozen::Quantized(Quantized::from_weight(weight, bits)?),
             bias,
         })
     }
@@ -59,7 +59,7 @@ impl FrozenLinear {
     pub fn bytes(&self) -> u64 {
         match &self.weight {
             Frozen::Full(weight) => (weight.elem_count() * weight.dtype().size_in_bytes()) as u64,
-            Frozen::Quantised(weight) => weight.bytes(),
+            Frozen::Quantized(weight) => weight.bytes(),
         }
     }
 
@@ -71,7 +71,7 @@ impl FrozenLinear {
         let bias = self.bias.clone().map(Value::constant);
         match &self.weight {
             Frozen::Full(weight) => tape.linear(x, &Value::constant(weight.clone()), bias.as_ref()),
-            Frozen::Quantised(weight) => tape.quantised_linear(x, weight, bias.as_ref()),
+            Frozen::Quantized(weight) => tape.quantized_linear(x, weight, bias.as_ref()),
         }
     }
 
@@ -81,7 +81,7 @@ impl FrozenLinear {
                 let (outputs, inputs) = weight.dims2()?;
                 Ok([outputs, inputs])
             }
-            Frozen::Quantised(weight) => Ok(weight.dims()),
+            Frozen::Quantized(weight) => Ok(weight.dims()),
         }
     }
 
@@ -89,11 +89,11 @@ impl FrozenLinear {
     fn full_weight(&self, dtype: DType) -> tape::Result<Tensor> {
         match &self.weight {
             Frozen::Full(weight) => Ok(weight.clone()),
-            Frozen::Quantised(weight) => {
+            Frozen::Quantized(weight) => {
                 let none = Parameters::default();
                 let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
                 let rows: Vec<u32> = (0..weight.dims()[0] as u32).collect();
-                let full = tape.quantised_embedding(weight, &rows, &[rows.len()])?;
+                let full = tape.quantized_embedding(weight, &rows, &[rows.len()])?;
                 Ok(full.tensor().to_dtype(dtype)?)
             }
         }

@@ -123,9 +123,9 @@ impl Backbone {
 
     /// The embeddings of `ids` in the shape `sizes` [samples, tokens].
     fn embed(&self, tape: &Tape, ids: &[u32], sizes: [usize; 2]) -> Result<Value> {
-        match tape.quantised(self.embedding) {
+        match tape.quantized(self.embedding) {
             Some(weight) => {
-                let rows = tape.quantised_embedding(weight, ids, &sizes)?;
+                let rows = tape.quantized_embedding(weight, ids, &sizes)?;
                 tape.cast(&rows, tape.parameter(self.positions).tensor().dtype())
             }
             None => tape.embedding(&self.embedding(tape), ids, &sizes),

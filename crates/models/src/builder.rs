@@ -3,13 +3,13 @@
 
 use candle_core::{DType, Device};
 use std::sync::Arc;
-use tape::{ParameterId, Parameters, Result, Stream};
+use tape::{ParameterId, Parameters, Result, Rng};
 
 /// Adds parameters under a name prefix, as candle's `VarBuilder` does for weights that exist.
 pub struct Builder<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
-    stream: Stream,
+    stream: Rng,
     dtype: DType,
     device: &'a Device,
     initial: InitialValues,
@@ -58,7 +58,7 @@ impl<'a> Builder<'a> {
         Builder {
             parameters,
             prefix: String::new(),
-            stream: Stream::new(seed).site("parameters"),
+            stream: Rng::new(seed).site("parameters"),
             dtype,
             device,
             initial: InitialValues::Random,

@@ -5,7 +5,7 @@ use crate::adapter::Adapter;
 use crate::builder::Builder;
 use crate::error::naming;
 use std::sync::Arc;
-use tape::{Activation, Conv2dShape, Ending, ParameterId, Result, Tape, Value};
+use tape::{Activation, Conv2dShape, DeferredOutput, ParameterId, Result, Tape, Value};
 
 /// `x Wᵀ + b`. A frozen `W` may be quantized, and an adapter may be added.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl Linear {
 
     /// Whether the weight is in floating point and has no adapter. Fused operations need that.
     pub(crate) fn is_plain(&self, tape: &Tape) -> bool {
-        self.adapter.is_none() && tape.quantised(self.weight).is_none()
+        self.adapter.is_none() && tape.quantized(self.weight).is_none()
     }
 
     fn map(&self) -> LinearMap<'_> {
@@ -109,11 +109,11 @@ pub(crate) struct LinearMap<'a> {
 impl LinearMap<'_> {
     /// Maps [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value, bias: Option<&Value>) -> Result<Value> {
-        let y = match tape.quantised(self.weight) {
+        let y = match tape.quantized(self.weight) {
             Some(weight) => {
                 // In a half type the sum is rounded anyway, so the bias may be too.
                 let bias = bias.map(|bias| tape.cast(bias, x.tensor().dtype()));
-                tape.quantised_linear(x, weight, bias.transpose()?.as_ref())
+                tape.quantized_linear(x, weight, bias.transpose()?.as_ref())
             }
             None => tape.linear(x, &tape.parameter(self.weight), bias),
         };
@@ -258,8 +258,8 @@ impl Conv {
     }
 
     /// Like [`Conv::forward`], but the convolution is left to the caller.
-    pub(crate) fn deferred(&self, tape: &Tape, x: &Value) -> Result<Ending> {
-        let ending = Ending::Conv2d(x.clone(), tape.parameter(self.weight), self.shape);
-        naming(&self.name, ending.fitting())
+    pub(crate) fn deferred(&self, tape: &Tape, x: &Value) -> Result<DeferredOutput> {
+        let ending = DeferredOutput::Conv2d(x.clone(), tape.parameter(self.weight), self.shape);
+        naming(&self.name, ending.checked())
     }
 }

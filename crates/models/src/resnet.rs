@@ -11,7 +11,7 @@ use crate::layers::{Conv, ConvSize, Linear};
 use norm::Norm;
 use shape::KERNEL;
 use std::ops::Range;
-use tape::{Activation, Ending, PoolShape, Result, Tape, Value};
+use tape::{Activation, DeferredOutput, PoolShape, Result, Tape, Value};
 
 /// A residual network for images.
 #[derive(Debug, Clone)]
@@ -329,7 +329,7 @@ impl Block {
     }
 
     /// The convolutions; the last one is left to the caller.
-    fn forward_branch(&self, tape: &Tape, x: &Value) -> Result<Ending> {
+    fn forward_branch(&self, tape: &Tape, x: &Value) -> Result<DeferredOutput> {
         let mut x = x.clone();
         for (conv, norm) in &self.first {
             x = norm.forward(tape, &conv.forward(tape, &x)?, self.activation)?;
@@ -357,7 +357,7 @@ mod tests {
     use super::*;
     use candle_core::{DType, Device, Tensor};
     use tape::inplace::to_f64;
-    use tape::{Cancel, Kernels, Parameters, Stream};
+    use tape::{Cancel, Kernels, Parameters, Rng};
 
     /// Does not divide into parts of eight.
     const SAMPLES: usize = 11;
@@ -374,7 +374,7 @@ mod tests {
         let mut parameters = Parameters::default();
         let mut builder = Builder::new(&mut parameters, 3, DType::F64, &Device::Cpu);
         let network = ResNet::build(&mut builder, &shape, 3).expect("a network");
-        let stream = Stream::new(5);
+        let stream = Rng::new(5);
         let pixels = (0..SAMPLES as u64 * 3 * 256).map(|i| stream.normal(i));
         let pixels: Vec<f64> = pixels.collect();
         let images = Tensor::from_vec(pixels, (SAMPLES, 3, 16, 16), &Device::Cpu);

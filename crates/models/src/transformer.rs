@@ -8,7 +8,7 @@ use crate::error::naming;
 use crate::kv_cache::{BlockCache, KvCache};
 use crate::layers::{LayerNorm, Linear, LinearMap};
 use std::sync::Arc;
-use tape::{AttentionShape, Ending, GeluLinear, ParameterId, Result, Tape, Value};
+use tape::{AttentionShape, DeferredOutput, GeluLinear, ParameterId, Result, Tape, Value};
 
 /// Sizes of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -150,7 +150,7 @@ impl Block {
 
     /// Like [`Block::forward`], but leaves the last operation to the caller if the tape can skip it
     /// when a checkpoint is recomputed.
-    fn deferred(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Ending> {
+    fn deferred(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<DeferredOutput> {
         self.forward_with(tape, x, |qkv| match lengths {
             Some(lengths) => tape.attention_padded(qkv, self.attention, lengths),
             None => tape.attention(qkv, self.attention),
@@ -163,7 +163,7 @@ impl Block {
         tape: &Tape,
         x: &Value,
         attend: impl FnOnce(&Value) -> Result<Value>,
-    ) -> Result<Ending> {
+    ) -> Result<DeferredOutput> {
         let x_in = match self.norms {
             NormPlacement::Before => self.norm1.forward(tape, x)?,
             NormPlacement::After => x.clone(),
@@ -175,7 +175,7 @@ impl Block {
                 let x_in = self.norm2.forward(tape, &x)?;
                 let (y, x_bias) = self.up.without_bias(tape, &x_in)?;
                 let (weight, bias) = self.down.values(tape);
-                let ending = Ending::GeluLinear(Box::new(GeluLinear {
+                let ending = DeferredOutput::GeluLinear(Box::new(GeluLinear {
                     x: y,
                     x_is_spent: true,
                     x_bias,
@@ -183,7 +183,7 @@ impl Block {
                     bias,
                     residual: x,
                 }));
-                naming(self.down.name(), ending.fitting())
+                naming(self.down.name(), ending.checked())
             }
             (NormPlacement::Before, ..) => {
                 let y = self.up_activated(tape, &self.norm2.forward(tape, &x)?)?;

@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use models::{AdaptedLinear, AdapterShape, Builder, FrozenLinear, load_adapters, save_adapters};
 use std::collections::HashMap;
 use tape::inplace::to_f64;
-use tape::{Bits, Cancel, Kernels, Parameters, Stream, Tape, Value};
+use tape::{Bits, Cancel, Kernels, Parameters, Rng, Tape, Value};
 
 const INPUTS: usize = 70;
 const OUTPUTS: usize = 9;
@@ -21,7 +21,7 @@ const SHAPE: AdapterShape = AdapterShape {
 fn tensor(seed: u64, shape: &[usize], dtype: DType) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f64> = (0..count)
-        .map(|i| Stream::new(seed).normal(i as u64))
+        .map(|i| Rng::new(seed).normal(i as u64))
         .collect();
     let tensor = Tensor::from_vec(values, shape, &Device::Cpu).unwrap();
     tensor.to_dtype(dtype).unwrap()
@@ -101,7 +101,7 @@ fn merging_keeps_the_output() {
                 apart(y.tensor(), frozen.tensor()) > 0.1,
                 "the adapter says something"
             );
-            // A quantised weight stands for numbers in f32.
+            // A quantized weight stands for numbers in f32.
             let bar = if bits.is_some() { 1e-5 } else { 1e-12 };
             let distance = apart(y.tensor(), z.unwrap().tensor());
             assert!(distance < bar, "{bits:?} {kernels:?}: {distance:e}");

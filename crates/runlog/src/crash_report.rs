@@ -238,7 +238,7 @@ impl<'a> LastMinutes<'a> {
                 self.micro_batch, self.effective_batch
             ),
             Action::Pause => "; the run was paused".into(),
-            Action::Park => "; the run was suspended".into(),
+            Action::Suspend => "; the run was suspended".into(),
             Action::Stop => "; the run was about to stop".into(),
         }
     }

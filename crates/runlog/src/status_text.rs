@@ -22,7 +22,7 @@ pub(crate) fn short(decision: &Decision, from: u32) -> String {
         Change::Grow => format!("Grew {from} to {to}"),
         Change::Cancel => format!("Cancelled, now {to}"),
         Change::Pause => "Paused".into(),
-        Change::Park => "Suspended".into(),
+        Change::Suspend => "Suspended".into(),
         Change::Continue => format!("Continued with {to}"),
         Change::Prefetch => match decision.prefetch {
             Prefetch::Short => "Prefetching fewer samples".into(),
@@ -54,7 +54,7 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
                 "Nothing is lost. The run continues at step {step} by itself when memory is free."
             );
         }
-        Action::Park => {
+        Action::Suspend => {
             return "Everything is saved in a checkpoint. The run resumes by itself when memory is free.".into();
         }
         Action::Stop => return "The run ends with a checkpoint and can be resumed.".into(),

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::Parameters;
-use tape::update::average;
+use tape::optim::average;
 
 /// Averaged parameters, under the names of the parameters.
 pub struct Average {
@@ -51,9 +51,9 @@ pub fn fill(
     mut saved: HashMap<String, Tensor>,
     path: &Path,
 ) -> Result<()> {
-    let misfit = |what: String| TrainError::Misfit {
+    let misfit = |what: String| TrainError::TensorMismatch {
         path: path.to_owned(),
-        what,
+        problem: what,
     };
     for index in 0..parameters.len() {
         let parameter = parameters.at(index);

@@ -1,24 +1,25 @@
 //! Gradients of one effective batch of a run or a folder, computed as training computes them. The
 //! split check compares them over different splits.
 //!
-//! Refuses to know splits and what is compared.
+//! This module knows neither splits nor what is compared.
 
-use crate::checkpoint::{self, Moments};
+use crate::checkpoint::{self, OptimizerState};
+use crate::data::{PrefetchOptions, TrainLoader};
 use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
-use crate::feed::Ahead;
-use crate::learner::Learner;
 use crate::machine::Machine;
-use crate::origin::config_of;
+use crate::manifest;
 use crate::plan::Plan;
-use crate::roster;
-use crate::task::{Data, Sample, Supply, TrainedPiece};
-use crate::train::{counted, on_threads};
-use dataset::Inspection;
+use crate::pretrained::config_of;
+use crate::task::{ForwardContext, ImageTask, MicroBatchResult, Sample, Task, with_task};
+use crate::threads::on_threads;
+use crate::train::with_sample_counts;
+use crate::train_state::TrainState;
+use dataset::ImageInspection;
 use runlog::{RunConfig, RunFolder, format_count};
 use serde::Serialize;
 use std::ops::Range;
-use tape::device::{Chosen, Wanted, piece_scope};
+use tape::device::{DevicePreference, SelectedDevice, with_autorelease_pool};
 use tape::{Cancel, Parameters};
 
 /// Element type of the weights and of the computation.
@@ -51,13 +52,31 @@ pub struct BatchSettings {
     /// A run in f64 stays in f64.
     pub element_type: ElementType,
     /// f64 needs the CPU.
-    pub device: Wanted,
+    pub device: DevicePreference,
+}
+
+/// The samples of one effective batch, of any task.
+struct Batch {
+    len: usize,
+    gradients: RangeGradients,
+}
+
+/// The gradients of a range of samples.
+type RangeGradients = Box<dyn Fn(&ForwardContext, Range<usize>) -> Result<MicroBatchResult>>;
+
+impl Batch {
+    fn new<S: Sample + 'static>(samples: Vec<S>) -> Self {
+        Batch {
+            len: samples.len(),
+            gradients: Box::new(move |context, range| context.gradients(&samples[range])),
+        }
+    }
 }
 
 /// A network with weights, and the samples of one effective batch.
 pub struct BatchGradients {
-    learner: Learner,
-    samples: Vec<Sample>,
+    learner: TrainState,
+    batch: Batch,
     /// The folder's name, or the run's id and its step.
     pub subject: String,
     /// `metal`, `cuda` or `cpu`.
@@ -81,29 +100,32 @@ impl BatchGradients {
         machine: &Machine,
         work: impl FnOnce(&BatchGradients) -> Result<R> + Send,
     ) -> Result<R> {
-        let found = roster::read(run)?;
+        let found = manifest::read(run)?;
         let trained = Plan::check(&settings.with_device(config_of(run)?), &found)?;
         let plan = Plan::check(&settings.config(config_of(run)?), &found)?;
         on_threads(plan.threads as usize, || {
             let chosen = checked_device(plan.device, machine.device_check_path.as_deref())?;
             let (loaded, damaged) = checkpoint::newest(run)?;
-            let mut learner = Learner::new(&trained, &chosen.device)?;
-            checkpoint::load(&loaded, &mut learner, Moments::Leave)?;
+            let mut learner = TrainState::new(&trained, &chosen.device)?;
+            checkpoint::load(&loaded, &mut learner, OptimizerState::Skip)?;
             if plan.config.precision != trained.config.precision {
                 learner = converted(&learner.parameters, &plan, &chosen)?;
             }
-            let data = Data::open(&plan, &found, run)?;
-            let plan = counted(plan, &data);
             let step = loaded.state.step;
-            let last = step.min(plan.steps.saturating_sub(1));
-            let first = last - last % plan.steps_per_epoch.max(1);
-            let (samples, unread) = samples(&plan, &data, first)?;
+            let (plan, batch, unread) = with_task!(plan.task(), T => {
+                let data = T::open(&plan, &found, run)?;
+                let plan = with_sample_counts::<T>(plan, &data);
+                let last = step.min(plan.steps.saturating_sub(1));
+                let first = last - last % plan.steps_per_epoch.max(1);
+                let (samples, unread) = samples::<T>(&plan, &data, first)?;
+                (plan, Batch::new(samples), unread)
+            });
             learner.optimizer.unload();
             work(&BatchGradients {
                 learner,
-                samples,
+                batch,
                 subject: format!("{} at step {}", run.id(), format_count(step)),
-                device: chosen.kind,
+                device: chosen.kind.name(),
                 element_type: element_type(&plan),
                 notes: damaged.into_iter().chain(unread).collect(),
             })
@@ -115,7 +137,7 @@ impl BatchGradients {
     /// # Errors
     /// Not one sample can be read, the settings are refused, or `work` fails.
     pub fn with_folder<R: Send>(
-        inspection: &Inspection,
+        inspection: &ImageInspection,
         settings: &BatchSettings,
         machine: &Machine,
         work: impl FnOnce(&BatchGradients) -> Result<R> + Send,
@@ -123,15 +145,15 @@ impl BatchGradients {
         let plan = Plan::check(&settings.config(RunConfig::default()), inspection)?;
         on_threads(plan.threads as usize, || {
             let chosen = checked_device(plan.device, machine.device_check_path.as_deref())?;
-            let mut learner = Learner::new(&plan, &chosen.device)?;
-            let data = Data::Photographs(Box::new(inspection.clone()));
-            let (samples, notes) = samples(&plan, &data, 0)?;
+            let mut learner = TrainState::new(&plan, &chosen.device)?;
+            let (samples, notes) = samples::<ImageTask>(&plan, inspection, 0)?;
+            let batch = Batch::new(samples);
             learner.optimizer.unload();
             work(&BatchGradients {
                 learner,
-                samples,
+                batch,
                 subject: plan.name.clone(),
-                device: chosen.kind,
+                device: chosen.kind.name(),
                 element_type: element_type(&plan),
                 notes,
             })
@@ -145,22 +167,22 @@ impl BatchGradients {
 
     /// Number of samples of the effective batch.
     pub fn samples(&self) -> usize {
-        self.samples.len()
+        self.batch.len
     }
 
     /// The summed gradients of a range of the samples, as one micro-batch.
     ///
     /// # Errors
     /// The device has too little memory or fails.
-    pub fn gradients(&self, range: Range<usize>) -> Result<TrainedPiece> {
-        let work = self.learner.work(Cancel::default());
-        piece_scope(|| work.gradients(&self.samples[range]))
+    pub fn gradients(&self, range: Range<usize>) -> Result<MicroBatchResult> {
+        let context = self.learner.forward_context(Cancel::default());
+        with_autorelease_pool(|| (self.batch.gradients)(&context, range))
     }
 }
 
 /// Copies the weights into a network with the element type of `plan`.
-fn converted(weights: &Parameters, plan: &Plan, chosen: &Chosen) -> Result<Learner> {
-    let mut learner = Learner::new(plan, &chosen.device)?;
+fn converted(weights: &Parameters, plan: &Plan, chosen: &SelectedDevice) -> Result<TrainState> {
+    let mut learner = TrainState::new(plan, &chosen.device)?;
     for (index, weight) in weights.iter().enumerate() {
         let dtype = learner.parameters.at(index).tensor.dtype();
         learner
@@ -179,15 +201,19 @@ fn element_type(plan: &Plan) -> ElementType {
 
 /// The samples of a step as training sees them, and a sentence for each file that could not be
 /// read.
-fn samples(plan: &Plan, data: &Data, step: u64) -> Result<(Vec<Sample>, Vec<String>)> {
-    let ahead = Ahead {
+fn samples<T: Task>(
+    plan: &Plan,
+    data: &T::Data,
+    step: u64,
+) -> Result<(Vec<T::Sample>, Vec<String>)> {
+    let ahead = PrefetchOptions {
         cache_bytes: 0,
-        ..Ahead::of(plan, 0, 0)
+        ..PrefetchOptions::new(plan, 0, 0)
     };
-    let mut supply = Supply::start(plan, data, ahead, step);
-    let count = supply.begin(step);
+    let mut loader = T::train_loader(plan, data, ahead, step);
+    let count = loader.begin(step);
     let (mut samples, mut notes) = (Vec::with_capacity(count), Vec::new());
-    for arrived in supply.fetch(count) {
+    for arrived in loader.fetch(count) {
         match arrived {
             Ok(sample) => samples.push(sample),
             Err(error) => notes.push(format!(
@@ -208,13 +234,13 @@ impl BatchSettings {
     /// Sets the device: the user's choice, else the CPU for f64, else the config's choice.
     fn with_device(&self, mut config: RunConfig) -> RunConfig {
         config.device = match self.device {
-            Wanted::Metal => Some("metal".to_owned()),
-            Wanted::Cuda => Some("cuda".to_owned()),
-            Wanted::Cpu => Some("cpu".to_owned()),
-            Wanted::Auto if self.element_type_for(&config) == ElementType::Double => {
+            DevicePreference::Metal => Some("metal".to_owned()),
+            DevicePreference::Cuda => Some("cuda".to_owned()),
+            DevicePreference::Cpu => Some("cpu".to_owned()),
+            DevicePreference::Auto if self.element_type_for(&config) == ElementType::Double => {
                 Some("cpu".to_owned())
             }
-            Wanted::Auto => config.device,
+            DevicePreference::Auto => config.device,
         };
         config
     }

@@ -5,12 +5,12 @@
 use crate::average::fill;
 use crate::controller_state::{self, SavedControllerState};
 use crate::error::{Result, TrainError, at};
-use crate::learner::Learner;
-use crate::models::is_adapter;
 use crate::precision::LossScale;
 use crate::skipped::SkippedSteps;
+use crate::train_state::TrainState;
 use ::safetensors::tensor::{SafeTensorError, serialize_to_file};
 use candle_core::{Device, Tensor, safetensors};
+use models::is_adapter;
 use runlog::{RunFolder, SavedCheckpoint};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ pub struct Written {
 ///
 /// # Errors
 /// [`TrainError::CheckpointWrite`]; nothing incomplete is left on disk.
-pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Written> {
+pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<Written> {
     let parent = run.checkpoints_path();
     let path = RunFolder::checkpoint_name(state.step);
     let last = run.path.join(&path);
@@ -110,7 +110,7 @@ pub fn write(run: &RunFolder, learner: &Learner, state: &RunState) -> Result<Wri
     Ok(Written { path, bytes })
 }
 
-fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<u64> {
+fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Result<u64> {
     let _ = fs::remove_dir_all(draft);
     let run = draft.parent().and_then(Path::parent);
     if let Some(run) = run.filter(|run| !run.is_dir()) {
@@ -161,7 +161,7 @@ fn write_files(draft: &Path, learner: &Learner, state: &RunState) -> io::Result<
 }
 
 /// The files of weights, each with its tensors by name. Adapters and averages are separate files.
-fn weight_files(learner: &Learner) -> Vec<(&'static str, HashMap<String, Tensor>)> {
+fn weight_files(learner: &TrainState) -> Vec<(&'static str, HashMap<String, Tensor>)> {
     let by_name = |parameters: &Parameters| -> HashMap<String, Tensor> {
         let named = parameters.iter();
         named.map(|p| (p.name.clone(), p.tensor.clone())).collect()
@@ -222,7 +222,7 @@ fn safetensors_error(error: SafeTensorError) -> io::Error {
 
 /// "; 0.4 GB of 1.1 GB are free on this disk; free 0.7 GB and checkpoint again" if the disk is
 /// full, else empty.
-fn disk_space(parent: &Path, error: &io::Error, learner: &Learner) -> String {
+fn disk_space(parent: &Path, error: &io::Error, learner: &TrainState) -> String {
     let needed = learner.saved_bytes();
     match fs4::available_space(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
@@ -341,7 +341,7 @@ fn envelope(path: &Path) -> Result<Envelope> {
 ///
 /// # Errors
 /// [`TrainError::TensorMismatch`] names the first tensor that does not fit.
-pub fn load(loaded: &Loaded, learner: &mut Learner, optimizer: OptimizerState) -> Result<()> {
+pub fn load(loaded: &Loaded, learner: &mut TrainState, optimizer: OptimizerState) -> Result<()> {
     let path = loaded.path.join(MODEL);
     let device = learner.device().clone();
     let mut saved = tensors(&path, &device)?;
@@ -363,7 +363,7 @@ pub fn load(loaded: &Loaded, learner: &mut Learner, optimizer: OptimizerState) -
         let saved = tensors(&path, &device)?;
         learner.optimizer.load(&learner.parameters, saved, &path)?;
     }
-    learner.loaded(loaded.state.loss_scale, loaded.state.skipped)
+    learner.restored(loaded.state.loss_scale, loaded.state.skipped)
 }
 
 /// Whether to load the optimizer state.

@@ -3,13 +3,13 @@
 //! measures again.
 
 use crate::plan::Plan;
-use pressure::Learnt;
+use pressure::PersistedState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 
 /// The file inside a checkpoint folder.
 pub const FILE: &str = "controller.json";
@@ -33,11 +33,11 @@ pub struct Environment {
 
 impl Environment {
     /// The environment in which this plan runs now.
-    pub fn new(plan: &Plan, chosen: &Chosen) -> Self {
+    pub fn new(plan: &Plan, chosen: &SelectedDevice) -> Self {
         Environment {
             ebb: env!("CARGO_PKG_VERSION").to_owned(),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            device: chosen.kind.to_owned(),
+            device: chosen.kind.to_string(),
             precision: plan.precision.name().to_owned(),
             threads: plan.threads,
             cores: std::thread::available_parallelism().map_or(0, usize::from),
@@ -52,12 +52,12 @@ pub struct StateFile {
     #[serde(alias = "on")]
     environment: Environment,
     #[serde(alias = "learnt")]
-    learned: Learnt,
+    learned: PersistedState,
 }
 
 impl StateFile {
     /// Contents that are valid in `environment`.
-    pub fn new(environment: &Environment, learned: Learnt) -> Self {
+    pub fn new(environment: &Environment, learned: PersistedState) -> Self {
         StateFile {
             version: VERSION,
             environment: environment.clone(),
@@ -66,7 +66,7 @@ impl StateFile {
     }
 
     /// The learned state if it is valid in environment `here`.
-    pub fn learned_in(&self, here: &Environment) -> Option<&Learnt> {
+    pub fn learned_in(&self, here: &Environment) -> Option<&PersistedState> {
         (self.environment == *here).then_some(&self.learned)
     }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn state_reads_back_as_written_and_is_valid_in_its_environment_only() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = StateFile::new(&here(), Learnt::default());
+        let file = StateFile::new(&here(), PersistedState::default());
         file.write(folder.path()).expect("it can be written");
         let saved = SavedControllerState::read(folder.path(), Some(true));
         assert_eq!(saved, SavedControllerState::Present(Box::new(file.clone())));
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_file_with_the_old_name_and_keys_is_read() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = StateFile::new(&here(), Learnt::default());
+        let file = StateFile::new(&here(), PersistedState::default());
         let text = serde_json::to_string(&file).expect("it is JSON");
         let old = text
             .replace("\"environment\":", "\"on\":")

@@ -20,7 +20,7 @@ pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader};
 
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;
-use dataset::{Found, Inspection, SampleError, TextInspection};
+use dataset::{DetectedDataset, ImageInspection, SampleError, TextInspection};
 use pressure::Prefetch;
 use std::borrow::Cow;
 use std::path::Path;
@@ -110,10 +110,10 @@ pub trait EvalLoader {
 ///
 /// # Errors
 /// The dataset contains texts.
-pub(crate) fn expect_images(found: &Found) -> Result<&Inspection> {
+pub(crate) fn expect_images(found: &DetectedDataset) -> Result<&ImageInspection> {
     match found {
-        Found::Photographs(found) => Ok(found),
-        Found::Texts(_) => Err(wrong_dataset("images", "texts")),
+        DetectedDataset::Images(found) => Ok(found),
+        DetectedDataset::Texts(_) => Err(wrong_dataset("images", "texts")),
     }
 }
 
@@ -121,10 +121,13 @@ pub(crate) fn expect_images(found: &Found) -> Result<&Inspection> {
 ///
 /// # Errors
 /// The dataset contains images.
-pub(crate) fn expect_texts<'a>(plan: &Plan, found: &'a Found) -> Result<Cow<'a, TextInspection>> {
+pub(crate) fn expect_texts<'a>(
+    plan: &Plan,
+    found: &'a DetectedDataset,
+) -> Result<Cow<'a, TextInspection>> {
     match found {
-        Found::Photographs(_) => Err(wrong_dataset("texts", "images")),
-        Found::Texts(found) => Ok(match plan.dev_samples {
+        DetectedDataset::Images(_) => Err(wrong_dataset("texts", "images")),
+        DetectedDataset::Texts(found) => Ok(match plan.dev_samples {
             Some(limit) => Cow::Owned(found.clone().limited(plan.seed, limit as usize)),
             None => Cow::Borrowed(found),
         }),
@@ -133,6 +136,6 @@ pub(crate) fn expect_texts<'a>(plan: &Plan, found: &'a Found) -> Result<Cow<'a, 
 
 fn wrong_dataset(needed: &str, found: &str) -> TrainError {
     TrainError::NotTrainable {
-        sentence: format!("this task needs a folder of {needed}, and this one contains {found}"),
+        message: format!("this task needs a folder of {needed}, and this one contains {found}"),
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tape::TapeError;
-use tape::device::{Chosen, Wanted, choose, system_version};
+use tape::device::{DevicePreference, SelectedDevice, select_device, system_version};
 use tape::kernels::allow;
 
 /// Result of comparing a device with the CPU.
@@ -40,7 +40,7 @@ pub struct DeviceCheck {
 }
 
 impl DeviceCheck {
-    fn new(chosen: &Chosen, findings: &[Finding]) -> Self {
+    fn new(chosen: &SelectedDevice, findings: &[Finding]) -> Self {
         let mut failed = BTreeMap::new();
         for finding in findings.iter().filter(|finding| !finding.passed) {
             let what = format!("{} at micro-batch {}", finding.what, finding.micro_batch);
@@ -61,7 +61,7 @@ impl DeviceCheck {
     /// # Errors
     /// The table of operations cannot be built.
     pub fn run(
-        chosen: &Chosen,
+        chosen: &SelectedDevice,
         on_finding: &mut dyn FnMut(&Finding),
     ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
@@ -91,11 +91,11 @@ impl DeviceCheck {
         self.failed_kernel.as_deref()
     }
 
-    fn blank(chosen: &Chosen) -> Self {
+    fn blank(chosen: &SelectedDevice) -> Self {
         DeviceCheck {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: system_version(),
-            device: chosen.kind.to_owned(),
+            device: chosen.kind.to_string(),
             operations: 0,
             failed: None,
             failed_halves: BTreeMap::new(),
@@ -104,7 +104,7 @@ impl DeviceCheck {
     }
 
     /// Reads a saved result; `None` unless it is about this version, system and device.
-    fn load(path: &Path, chosen: &Chosen) -> Option<Self> {
+    fn load(path: &Path, chosen: &SelectedDevice) -> Option<Self> {
         let saved: DeviceCheck = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
         let now = DeviceCheck::blank(chosen);
         let same = (&saved.version, &saved.system, &saved.device)
@@ -136,7 +136,7 @@ impl DeviceCheck {
     }
 
     /// The device, or the CPU if the device is wrong and the user did not ask for it.
-    fn apply(self, chosen: Chosen, wanted: Wanted) -> Result<Chosen> {
+    fn apply(self, chosen: SelectedDevice, wanted: DevicePreference) -> Result<SelectedDevice> {
         let kind = chosen.kind;
         if !chosen.device.is_cpu() {
             allow(self.failed_kernel.is_none());
@@ -147,11 +147,11 @@ impl DeviceCheck {
                     format!(", without Ebb's own kernels ({what} is wrong in them)")
                 });
                 let reason = format!("{}{without}, {} operations checked on this machine", chosen.reason, self.operations);
-                Ok(Chosen { reason, ..chosen })
+                Ok(SelectedDevice { reason, ..chosen })
             }
-            Some(what) if wanted == Wanted::Auto => {
-                let cpu = choose(Wanted::Cpu)?;
-                Ok(Chosen { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+            Some(what) if wanted == DevicePreference::Auto => {
+                let cpu = select_device(DevicePreference::Cpu)?;
+                Ok(SelectedDevice { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
                 "{kind} is refused here: {what} is wrong on it; choose --device cpu, or run `ebb doctor`"
@@ -165,7 +165,7 @@ impl DeviceCheck {
 ///
 /// # Errors
 /// There is no such device, or it computes an operation wrong.
-pub fn checked_device(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
+pub fn checked_device(wanted: DevicePreference, path: Option<&Path>) -> Result<SelectedDevice> {
     checked_device_for(wanted, Precision::F32, path)
 }
 
@@ -174,11 +174,11 @@ pub fn checked_device(wanted: Wanted, path: Option<&Path>) -> Result<Chosen> {
 /// # Errors
 /// As [`checked_device`], or the device computes an operation wrong in this precision.
 pub fn checked_device_for(
-    wanted: Wanted,
+    wanted: DevicePreference,
     precision: Precision,
     path: Option<&Path>,
-) -> Result<Chosen> {
-    let chosen = choose(wanted)?;
+) -> Result<SelectedDevice> {
+    let chosen = select_device(wanted)?;
     if chosen.device.is_cpu() {
         return Ok(chosen);
     }
@@ -214,8 +214,8 @@ mod tests {
         ]
     }
 
-    fn cpu() -> Chosen {
-        choose(Wanted::Cpu).unwrap()
+    fn cpu() -> SelectedDevice {
+        select_device(DevicePreference::Cpu).unwrap()
     }
 
     #[test]
@@ -223,15 +223,15 @@ mod tests {
         let check = DeviceCheck::new(&cpu(), &findings(false));
         let error = check
             .clone()
-            .apply(cpu(), Wanted::Metal)
+            .apply(cpu(), DevicePreference::Metal)
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("conv2d 3x3 at micro-batch 2 is wrong"),
             "{error}"
         );
-        let instead = check.apply(cpu(), Wanted::Auto).unwrap();
-        assert_eq!(instead.kind, "cpu");
+        let instead = check.apply(cpu(), DevicePreference::Auto).unwrap();
+        assert_eq!(instead.kind, crate::DeviceKind::Cpu);
         assert!(instead.reason.contains("refused"), "{}", instead.reason);
     }
 
@@ -250,7 +250,7 @@ mod tests {
             "{refused}"
         );
         assert!(check.check_precision(Precision::F32).is_ok());
-        assert!(check.apply(cpu(), Wanted::Metal).is_ok());
+        assert!(check.apply(cpu(), DevicePreference::Metal).is_ok());
     }
 
     #[test]
@@ -263,14 +263,14 @@ mod tests {
         assert_eq!(
             DeviceCheck::load(
                 &path,
-                &Chosen {
-                    kind: "metal",
+                &SelectedDevice {
+                    kind: crate::DeviceKind::Metal,
                     ..cpu()
                 }
             ),
             None
         );
-        let chosen = check.apply(cpu(), Wanted::Auto).unwrap();
+        let chosen = check.apply(cpu(), DevicePreference::Auto).unwrap();
         assert!(
             chosen
                 .reason

@@ -134,35 +134,9 @@ pub enum TrainError {
         /// The tensor and both shapes.
         problem: String,
     },
-    /// A folder of pretrained weights cannot be read, or Ebb has no such architecture.
-    #[error("{path}: {reason}")]
-    UnsupportedWeights {
-        /// The folder or one of its files.
-        path: PathBuf,
-        /// What is wrong and what to do next, if anything helps.
-        reason: String,
-    },
-    /// Pretrained weights do not match their own config.json.
-    #[error(
-        "the weights in {folder} do not match its config.json: {}; download the folder again, or choose one whose files belong together",
-        .complaints.join("; ")
-    )]
-    WeightsMismatch {
-        /// The folder.
-        folder: PathBuf,
-        /// One message per missing, unknown or wrongly shaped tensor, ordered by name.
-        complaints: Vec<String>,
-    },
-    /// The weights exist only as pickled files, which may run any code when they are read.
-    #[error(
-        "{folder} holds its weights only in pickled files ({files}), and reading one runs whatever program is in it; Ebb never does. Get model.safetensors of the same model, or convert the file on a computer where you trust it"
-    )]
-    Pickled {
-        /// The folder.
-        folder: PathBuf,
-        /// Names of the files.
-        files: String,
-    },
+    /// A network, its pretrained weights or its export.
+    #[error(transparent)]
+    Model(models::ModelError),
     /// The memory script cannot be used.
     #[error(transparent)]
     Memory(#[from] pressure::PressureError),
@@ -222,11 +196,8 @@ impl TrainError {
             TrainError::CheckpointWrite { .. } => "checkpoint_write",
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
             TrainError::NoCheckpoint { .. } => "no_checkpoint",
-            TrainError::TensorMismatch { .. } | TrainError::WeightsMismatch { .. } => {
-                "weights_mismatch"
-            }
-            TrainError::UnsupportedWeights { .. } => "unsupported_weights",
-            TrainError::Pickled { .. } => "pickled",
+            TrainError::TensorMismatch { .. } => "weights_mismatch",
+            TrainError::Model(error) => error.code(),
             TrainError::Memory(_) => "memory_source",
             TrainError::Run(_) => "run_folder",
             TrainError::Data(_) => "data",

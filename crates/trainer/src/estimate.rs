@@ -20,14 +20,15 @@ pub use refusal::{does_not_fit, plan_within_cap};
 pub use seconds::seconds_per_sample;
 pub use target::Target;
 
+use crate::data::PrefetchOptions;
 use crate::error::Result;
-use crate::feed::Ahead;
-use crate::models::ImageShape;
-use crate::plan::{ModelKind, OptimizerKind, Plan};
+use crate::optimizer::OptimizerKind;
+use crate::plan::Plan;
 use dataset::Task;
 use dry_run::PlanDryRun;
 use heap::HeapProfile;
-use pressure::{Form, ModelNeed, Peak, sensible_sizes};
+use models::{ImageShape, ModelId};
+use pressure::{ModelVariant, ModelNeed, Peak, sensible_sizes};
 use std::time::Duration;
 use tape::Parameters;
 
@@ -123,7 +124,7 @@ impl MemoryEstimate {
     /// fails.
     pub fn for_plan(
         plan: &Plan,
-        model: ModelKind,
+        model: ModelId,
         image_size: u32,
         target: Target,
         variants: Variants,
@@ -140,8 +141,8 @@ impl MemoryEstimate {
             optimizer: plan.optimizer,
             precision: plan.precision.name(),
             batch_sample_bytes: 0,
-            blocks: plan.blocks_of(model, image_size),
-            attention: match ImageShape::of(model, image_size as usize) {
+            blocks: plan.blocks_of(model),
+            attention: match model.image_shape(image_size as usize) {
                 Some(ImageShape::Vit(shape)) => Some(AttentionSize {
                     width: shape.width,
                     heads: shape.heads,
@@ -200,7 +201,8 @@ impl MemoryEstimate {
             averages_bytes: plan.ema_decay.map_or(0, |_| masters.bytes()),
             prefetch_bytes: match plan.task() {
                 Task::ImageClassification => {
-                    Ahead::at(plan, image_size, workers, ceiling_bytes).waiting_most_bytes(plan)
+                    PrefetchOptions::for_image_size(plan, image_size, workers, ceiling_bytes)
+                        .max_bytes(plan)
                 }
                 _ => 0,
             },
@@ -270,7 +272,7 @@ impl MemoryEstimate {
     pub fn need(&self, effective_batch: u32, also: &[u32]) -> ModelNeed {
         let mut sizes = sensible_sizes(effective_batch);
         sizes.extend(also);
-        let variant = |&(checkpoint_blocks, _): &(u32, HeapProfile)| Form {
+        let variant = |&(checkpoint_blocks, _): &(u32, HeapProfile)| ModelVariant {
             checkpoint_blocks,
             extra_time_fraction: RECOMPUTE_FRACTION * f64::from(checkpoint_blocks)
                 / f64::from(self.blocks.max(1)),
@@ -289,7 +291,7 @@ impl MemoryEstimate {
         ModelNeed {
             state_bytes: self.baseline.state_bytes(),
             precision: self.precision.to_owned(),
-            forms: self.variants.iter().map(variant).collect(),
+            variants: self.variants.iter().map(variant).collect(),
         }
     }
 }

@@ -3,11 +3,10 @@
 
 use crate::error::Result;
 use crate::memory_controller::Prediction;
-use crate::recorder::Recorder;
 use crate::skipped::Skipped;
 use dataset::SampleError;
-use pressure::{Decision, Level, MemorySample, Phase, Reading, sentence};
-use runlog::{EventWriter, RunEvent, RunFolder, RunlogError};
+use pressure::{Decision, Level, MemorySample, Phase, Reading, describe_decision};
+use runlog::{EventWriter, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// Shortest time between two memory events without a decision, in milliseconds.
@@ -61,20 +60,16 @@ pub struct EventLog<'a> {
     last_memory_ms: Option<u64>,
     /// Time of the newest prediction, and the phase and micro-batch it was for.
     last_prediction: Option<(u64, (Phase, u32))>,
-    recorder: Option<Recorder>,
-    recorder_error: Option<String>,
 }
 
 impl<'a> EventLog<'a> {
     /// Appends to the events of a run folder. `earlier_ms` is the training time of earlier
-    /// sessions. Without a flight recorder the training continues with a warning.
+    /// sessions.
     pub fn open(
         run: &RunFolder,
         observer: Observer<'a>,
         earlier_ms: u64,
-        recorder: std::result::Result<Recorder, RunlogError>,
     ) -> Result<Self> {
-        let recorder_error = recorder.as_ref().err().map(RunlogError::to_string);
         Ok(EventLog {
             writer: EventWriter::append(run)?,
             observer,
@@ -82,8 +77,6 @@ impl<'a> EventLog<'a> {
             earlier_ms,
             last_memory_ms: None,
             last_prediction: None,
-            recorder: recorder.ok(),
-            recorder_error,
         })
     }
 
@@ -95,16 +88,8 @@ impl<'a> EventLog<'a> {
     /// Writes an event and passes it to the observer.
     pub fn emit(&mut self, event: RunEvent) -> Result<()> {
         self.writer.write(&event)?;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.hear(&event);
-        }
         (self.observer)(&event);
         Ok(())
-    }
-
-    /// A callback that passes memory samples to the flight recorder, if there is one.
-    pub fn sample_observer(&self) -> Option<impl FnMut(&MemorySample) + Send + use<>> {
-        self.recorder.as_ref().map(Recorder::ear)
     }
 
     /// Emits a memory reading.
@@ -120,8 +105,7 @@ impl<'a> EventLog<'a> {
             cause: reading.pressure.cause,
             budget_bytes: reading.budget_bytes,
             micro_batch: reading.micro_batch,
-        })?;
-        self.warn_of_recorder()
+        })
     }
 
     /// Emits a memory reading unless one was emitted within the last second.
@@ -141,8 +125,8 @@ impl<'a> EventLog<'a> {
             step: record.step,
             phase: record.phase,
             previous_micro_batch: record.previous_micro_batch,
-            pieces: record.micro_batches,
-            sentence: sentence(record.previous_micro_batch, &record.decision),
+            micro_batches: record.micro_batches,
+            message: describe_decision(record.previous_micro_batch, &record.decision),
             decision: record.decision,
         })
     }
@@ -189,7 +173,7 @@ impl<'a> EventLog<'a> {
             self.emit(RunEvent::Skipped {
                 at_ms: self.now_ms(),
                 step,
-                what: error.file.display().to_string(),
+                item: error.file.display().to_string(),
                 reason: error.reason,
                 gradients: Vec::new(),
             })?;
@@ -203,21 +187,9 @@ impl<'a> EventLog<'a> {
             at_ms: self.now_ms(),
             step,
             reason: skipped.reason(),
-            what: skipped.item,
+            item: skipped.item,
             gradients: skipped.gradients,
         })
     }
 
-    /// Warns once that the flight recorder cannot write. The training does not need it.
-    fn warn_of_recorder(&mut self) -> Result<()> {
-        let error = self.recorder_error.take();
-        let recorder = self.recorder.as_ref();
-        match error.or_else(|| recorder.and_then(Recorder::take_trouble)) {
-            Some(error) => self.warn(
-                "flight_recorder",
-                format!("the last minutes of this run are not recorded: {error}"),
-            ),
-            None => Ok(()),
-        }
-    }
 }

@@ -25,7 +25,7 @@ pub(crate) fn regression_targets(columns: &[TargetColumn]) -> Vec<RegressionTarg
 pub fn tokenizer_file(tokenizer: &Tokenizer) -> Result<TokenizerFile> {
     let has = |token: &&'static str| tokenizer.token(token).is_some();
     Ok(TokenizerFile {
-        json: tokenizer.published()?,
+        json: tokenizer.to_exported_json()?,
         boundary: tokenizer.boundary(),
         special_tokens: TokenizerFile::SPECIAL_TOKENS
             .into_iter()

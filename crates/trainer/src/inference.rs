@@ -10,29 +10,30 @@ mod texts;
 pub use compress::CompressedText;
 pub use generate::GenerationOptions;
 
-use crate::certificate::trusted;
-use crate::checkpoint::{self, Moments, RunState};
+use crate::checkpoint::{self, OptimizerState, RunState};
 use crate::data::{EvalLoader, TOKENIZER};
+use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
+use crate::export;
 use crate::manifest;
-use crate::origin::config_of;
 use crate::plan::Plan;
 use crate::precision::Precision;
-use crate::published::{Exported, Trained};
+use crate::pretrained::config_of;
 use crate::task::{
     EvaluatedMicroBatch, EvaluationReport, ForwardContext, MetricInputs, Metrics, ReportInputs,
     Sample, Task as _, with_task,
 };
 use crate::train_state::TrainState;
 use dataset::{
-    Class, Found, InspectOptions, Part, TableOptions, TargetColumn, Task, TextOptions, Tokenizer,
-    look,
+    Class, DetectedDataset, InspectOptions, Split, TableOptions, TargetColumn, Task, TextOptions,
+    Tokenizer, detect,
 };
+use models::export::{Exported, TrainedNetwork, export_hub_folder, export_onnx};
 use runlog::{RunConfig, RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
 use tape::Cancel;
-use tape::device::{Wanted, piece_scope};
+use tape::device::{DevicePreference, with_autorelease_pool};
 
 /// Samples per micro-batch. Small, because a forward pass alone takes little time.
 const MICRO_BATCH: usize = 16;
@@ -85,29 +86,35 @@ struct EvaluationSums {
 }
 
 impl TrainedModel {
-    /// Loads the best checkpoint of a run. `certificate` is the file that remembers whether the GPU
+    /// Loads the best checkpoint of a run. `device_check_path` is the file that remembers whether the GPU
     /// passed its check.
     ///
     /// # Errors
     /// The run has no usable checkpoint, or the device cannot be used.
-    pub fn load(run: &RunFolder, device: Wanted, certificate: Option<&Path>) -> Result<Self> {
+    pub fn load(
+        run: &RunFolder,
+        device: DevicePreference,
+        device_check_path: Option<&Path>,
+    ) -> Result<Self> {
         let found = manifest::read(run)?;
         let mut plan = Plan::check(&config_of(run)?, &found)?;
         let device = if plan.precision == Precision::F64 {
-            Wanted::Cpu
+            DevicePreference::Cpu
         } else {
             device
         };
-        let chosen = trusted(device, certificate)?;
+        let chosen = checked_device(device, device_check_path)?;
         if plan.precision.is_half() && chosen.device.is_cpu() {
             // The weights are f32 in any case, and on the CPU f32 is faster.
             plan.precision = Precision::F32;
         }
         let mut train_state = TrainState::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
-        checkpoint::load(&loaded, &mut train_state, Moments::Leave)?;
-        let tokenizer = match (&plan.origin, plan.learned_vocabulary()) {
-            (Some(origin), _) if plan.task() != Task::ImageClassification => origin.tokenizer()?,
+        checkpoint::load(&loaded, &mut train_state, OptimizerState::Skip)?;
+        let tokenizer = match (&plan.pretrained, plan.learned_vocabulary()) {
+            (Some(pretrained), _) if plan.task() != Task::ImageClassification => {
+                crate::pretrained::tokenizer(pretrained)?
+            }
             (None, Some(_)) => Tokenizer::load(&run.path.join(TOKENIZER))?,
             (Some(_), _) | (None, None) => Tokenizer::bytes(),
         };
@@ -164,19 +171,20 @@ impl TrainedModel {
     /// The folder is not empty or cannot be written, or the format cannot express the network.
     pub fn export(&self, folder: &Path, format: ExportFormat) -> Result<Exported> {
         let average = self.train_state.average.as_ref();
-        let trained = Trained {
-            kind: self.plan.model,
-            side: self.plan.input_size,
+        let tokenizer = export::tokenizer_file(&self.tokenizer)?;
+        let trained = TrainedNetwork {
+            model: self.plan.model,
+            input_size: self.plan.input_size,
             classes: &self.plan.classes,
-            columns: &self.plan.columns,
+            targets: &export::regression_targets(&self.plan.columns),
             parameters: average.map_or(&self.train_state.parameters, |a| &a.parameters),
-            origin: self.plan.origin.as_deref(),
-            tokenizer: Some(&self.tokenizer),
+            pretrained: self.plan.pretrained.as_deref(),
+            tokenizer: Some(&tokenizer),
         };
-        match format {
-            ExportFormat::HuggingFace => trained.write(folder),
-            ExportFormat::Onnx => trained.write_onnx(folder),
-        }
+        Ok(match format {
+            ExportFormat::HuggingFace => export_hub_folder(&trained, folder)?,
+            ExportFormat::Onnx => export_onnx(&trained, folder)?,
+        })
     }
 
     /// Evaluates on the run's own test split, or on its held-out split if it has none.
@@ -193,8 +201,8 @@ impl TrainedModel {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn inspect(&self, path: &Path) -> Result<Found> {
-        let found = look(path, &self.inspect_options(), &self.text_options(), &|_| {})?;
+    pub fn inspect(&self, path: &Path) -> Result<DetectedDataset> {
+        let found = detect(path, &self.inspect_options(), &self.text_options(), &|_| {})?;
         if !self.seen_files.is_new(&found) {
             return Ok(found);
         }
@@ -202,7 +210,7 @@ impl TrainedModel {
             held_out_fraction: 0.0,
             ..self.inspect_options()
         };
-        Ok(look(path, &unsplit, &self.text_options(), &|_| {})?)
+        Ok(detect(path, &unsplit, &self.text_options(), &|_| {})?)
     }
 
     /// Evaluates on the test split of a dataset, or else on its held-out split, or else on all of
@@ -210,11 +218,13 @@ impl TrainedModel {
     ///
     /// # Errors
     /// The dataset is for another task, is empty, or has classes that the run does not know.
-    pub fn evaluate(&self, found: &Found) -> Result<Evaluation> {
+    pub fn evaluate(&self, found: &DetectedDataset) -> Result<Evaluation> {
         match (found, self.task()) {
-            (Found::Photographs(found), Task::ImageClassification) => self.evaluate_images(found),
+            (DetectedDataset::Images(found), Task::ImageClassification) => {
+                self.evaluate_images(found)
+            }
             (
-                Found::Texts(found),
+                DetectedDataset::Texts(found),
                 Task::TextClassification | Task::LanguageModel | Task::TokenCompression,
             ) => self.evaluate_texts(found),
             _ => Err(self.wrong_task(&format!("a folder for {}", found.task().label()))),
@@ -246,7 +256,7 @@ impl TrainedModel {
                 }
             }
             if !samples.is_empty() {
-                sum.add(piece_scope(|| self.context().evaluate(&samples))?);
+                sum.add(with_autorelease_pool(|| self.context().evaluate(&samples))?);
             }
         }
     }
@@ -285,7 +295,7 @@ impl TrainedModel {
             "the task of this run is {}; it has no use for {what}. Try `ebb {command}`",
             self.task().label()
         );
-        TrainError::NotTrainable { sentence }
+        TrainError::NotTrainable { message: sentence }
     }
 
     /// For each class of the dataset `name`, its label in this run.
@@ -294,7 +304,7 @@ impl TrainedModel {
             let known = &self.plan.classes;
             let found = known.iter().position(|name| *name == class.name);
             found.map(|label| label as u32).ok_or_else(|| TrainError::NotTrainable {
-                sentence: format!(
+                message: format!(
                     "the class {} of {name} is unknown to this run, which knows {}; name the folder as in training or leave it out",
                     class.name,
                     list_classes(known, &class.name)
@@ -336,15 +346,15 @@ pub fn table_options(config: &RunConfig) -> TableOptions {
 /// # Errors
 /// There is no sample at all; `refusal` says why.
 fn evaluated_part(
-    count: impl Fn(Part) -> u64,
+    count: impl Fn(Split) -> u64,
     refusal: Option<&String>,
     sample: &str,
-) -> Result<Part> {
-    let part = [Part::Test, Part::HeldOut, Part::Train]
+) -> Result<Split> {
+    let part = [Split::Test, Split::HeldOut, Split::Train]
         .into_iter()
         .find(|&p| count(p) > 0);
     part.ok_or_else(|| TrainError::NotTrainable {
-        sentence: refusal
+        message: refusal
             .cloned()
             .unwrap_or_else(|| format!("there is no {sample} to evaluate")),
     })

@@ -1,63 +1,78 @@
-//! Learn: models, tasks, the effective batch, checkpoints, the pilot, and the loop that reads like prose (`train.rs`).
+//! Training: tasks, the effective batch, checkpoints, the memory controller, and the loop (`train.rs`).
 //!
-//! Refuses to know windows, terminals and file formats of samples. Time enters in the loop only; everybody else gets it as
-//! a value.
+//! This crate does not know windows, terminals or the file formats of samples. Only the loop reads a clock; everything else
+//! receives time as a value.
 
-mod activity;
-mod batch_gradients;
-mod checkpoint;
-mod control;
-mod device_check;
-pub mod estimate;
-mod effective_batch;
-mod error;
-mod durable;
-mod feed;
-mod event_log;
-mod learner;
-mod machine;
-mod manifest;
+// The plan: a checked config, and what it needs.
 mod model_builder;
-mod export;
-pub mod pretrained;
-mod optimizer;
-mod average;
-mod pending;
-mod controller_state;
-mod memory_controller;
 mod plan;
 mod precision;
-mod replay;
-mod sample_queue;
 mod schedule;
+
+pub mod estimate;
+
+// Samples, and what is learned from them.
+mod data;
+mod sample_queue;
+mod task;
+
+mod manifest;
+
+// Weights: where they start, how they change, what is exported.
+mod average;
+mod effective_batch;
+mod export;
+mod optimizer;
+pub mod pretrained;
 mod skipped;
+mod train_state;
+
+// The memory controller, and the machine that it runs on.
+mod activity;
+mod controller_state;
+mod device_check;
+mod machine;
+mod memory_controller;
+mod threads;
+
+// One run: its loop, events and checkpoints.
+mod checkpoint;
+mod control;
+mod durable;
+mod error;
+mod event_log;
+mod replay;
 mod run_context;
 mod session;
-mod task;
-mod threads;
 mod train;
-mod train_state;
+
+// After training, and beside it.
+mod batch_gradients;
+mod inference;
 
 pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
 pub use control::{Control, Request};
 pub use device_check::{DeviceCheck, Finding, checked_device};
-pub use effective_batch::{EffectiveBatch, Whole};
+pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
+pub use export::tokenizer_file;
 pub use inference::{
     CompressedText, Evaluation, ExportFormat, GenerationOptions, TrainedModel, table_options,
 };
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
-pub use optimizer::Optimizer;
-pub use origin::{Origin, TrainsChoice};
-pub use plan::{
-    Augmentation, Compression, DatasetRef, DropPolicy, PretrainedFamily, ImageModel, Learning, ModelId,
-    Plan, TextModel, TextSize,
+pub use models::export::Exported;
+pub use models::pretrained::FineTuningChoice;
+pub use models::{
+    Balance, DropPolicy, Heads, ImageModel, ModelId, Pretrained, PretrainedFamily, TextModel,
+    TextSize,
 };
+pub use optimizer::OptimizerKind;
+pub use plan::{Augmentation, Compression, DatasetRef, Learning, Plan};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use saved::{Compressed, Evaluated, Format, SavedRun, Wording, table_options};
-pub use schedule::Course;
+pub use run_context::{RunContext, RunOutcome};
+pub use schedule::LrSchedule;
 pub use tape::device::{
     DeviceKind, DevicePreference, SelectedDevice, default_threads, predict_device,
     predict_device_kind, select_device,
@@ -66,15 +81,15 @@ pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
 pub use tape::memory::{Counting, Purge, take_peak_bytes};
 pub use task::{
-    Balance, ClassReport, EvaluationReport, Heads, Metrics, NumberReport, Prediction, Taken,
-    TrainedPiece, wilson,
+    ClassReport, ConfusionEntry, EvaluationReport, MetricInputs, Metrics, MicroBatchResult,
+    Prediction, RegressionReport, wilson,
 };
 pub use threads::on_threads;
 pub use train::{resume, start};
 
-/// The rooms behind the surface, opened for this crate's own claims.
+/// Internals that the tests of this crate use.
 #[doc(hidden)]
-pub mod rooms {
+pub mod internals {
     pub use crate::data::{ImageLoader, PrefetchOptions, TrainLoader};
     pub use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
     pub use crate::optimizer::{OptimizerState, ParameterGroup};

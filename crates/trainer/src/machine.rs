@@ -6,7 +6,7 @@ use pressure::source::scripted::{Advance, Scripted};
 use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source, take_own_peak_bytes};
 use std::path::PathBuf;
 use std::time::Instant;
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 use tape::memory::{Purge, live_bytes};
 
 /// How a memory script advances.
@@ -39,7 +39,7 @@ pub struct Machine {
     /// out-of-memory error of a small device. For tests.
     pub micro_batch_limit_bytes: Option<u64>,
     /// File with the results of passed device checks.
-    pub certificate: Option<PathBuf>,
+    pub device_check_path: Option<PathBuf>,
 }
 
 impl Default for Machine {
@@ -47,7 +47,7 @@ impl Default for Machine {
         Machine {
             script: None,
             micro_batch_limit_bytes: None,
-            certificate: None,
+            device_check_path: None,
             purge: || {},
         }
     }
@@ -56,19 +56,23 @@ impl Default for Machine {
 impl Machine {
     /// Opens a memory source that does not include any GPU.
     pub fn open(&self) -> Result<Box<dyn MemorySource>> {
-        let chosen = tape::device::choose(tape::device::Wanted::Cpu)?;
+        let chosen = tape::device::select_device(tape::device::DevicePreference::Cpu)?;
         self.source(&chosen, 0)
     }
 
     /// Opens the memory source for a run on this device. `idle_bytes` are mapped for this process
     /// but never touched; they do not count as used.
-    pub(crate) fn source(&self, chosen: &Chosen, idle_bytes: u64) -> Result<Box<dyn MemorySource>> {
+    pub(crate) fn source(
+        &self,
+        chosen: &SelectedDevice,
+        idle_bytes: u64,
+    ) -> Result<Box<dyn MemorySource>> {
         let readings = device_readings(chosen, idle_bytes);
         let Some(script) = &self.script else {
             return Ok(source::open(readings));
         };
         let advance = match script.by {
-            ScriptBy::Decision => Advance::Piece,
+            ScriptBy::Decision => Advance::Sample,
             ScriptBy::Time => {
                 let begin = Instant::now();
                 Advance::Time(Box::new(move || begin.elapsed().as_millis() as u64))
@@ -83,7 +87,7 @@ impl Machine {
 }
 
 /// The device's own counters. Its handle may be used from the monitor thread.
-fn device_readings(chosen: &Chosen, idle_bytes: u64) -> DeviceReadings {
+fn device_readings(chosen: &SelectedDevice, idle_bytes: u64) -> DeviceReadings {
     let (allocated, limit) = (chosen.device.clone(), chosen.device.clone());
     DeviceReadings {
         live_bytes: Box::new(live_bytes),

@@ -4,8 +4,8 @@
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
 use dataset::{
-    Class, Found, Ignored, ImageFile, Inspection, KeptTexts, Part, SplitKind, TargetColumn,
-    TextInspection,
+    CachedTexts, Class, DetectedDataset, Ignored, ImageFile, ImageInspection, Split, SplitKind,
+    TargetColumn, TextInspection,
 };
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
@@ -39,18 +39,18 @@ struct FileRow(PathBuf, u32, u8, u32, u32, u64);
 #[serde(untagged)]
 enum Manifest {
     Images(ImageManifest),
-    Texts { texts: KeptTexts },
+    Texts { texts: CachedTexts },
 }
 
 /// Writes the manifest of a run.
 ///
 /// # Errors
 /// The run folder cannot be written.
-pub fn write(run: &RunFolder, found: &Found) -> Result<()> {
+pub fn write(run: &RunFolder, found: &DetectedDataset) -> Result<()> {
     let manifest = match found {
-        Found::Photographs(found) => Manifest::Images(ImageManifest::from(found)),
-        Found::Texts(found) => Manifest::Texts {
-            texts: KeptTexts::from(found),
+        DetectedDataset::Images(found) => Manifest::Images(ImageManifest::from(found)),
+        DetectedDataset::Texts(found) => Manifest::Texts {
+            texts: CachedTexts::from(found),
         },
     };
     let path = run.path.join(FILE);
@@ -58,9 +58,9 @@ pub fn write(run: &RunFolder, found: &Found) -> Result<()> {
     publish(&path, &text)
 }
 
-impl From<&Inspection> for ImageManifest {
-    fn from(inspection: &Inspection) -> Self {
-        let numbers = inspection.files.iter().map(|f| f.numbers.clone());
+impl From<&ImageInspection> for ImageManifest {
+    fn from(inspection: &ImageInspection) -> Self {
+        let numbers = inspection.files.iter().map(|f| f.targets.clone());
         ImageManifest {
             folder: inspection.folder.clone(),
             name: inspection.name.clone(),
@@ -82,10 +82,10 @@ impl From<&Inspection> for ImageManifest {
 
 impl From<&ImageFile> for FileRow {
     fn from(file: &ImageFile) -> Self {
-        let split = match file.part {
-            Part::Train => 0,
-            Part::HeldOut => 1,
-            Part::Test => 2,
+        let split = match file.split {
+            Split::Train => 0,
+            Split::HeldOut => 1,
+            Split::Test => 2,
         };
         FileRow(
             file.path.clone(),
@@ -104,15 +104,15 @@ impl From<FileRow> for ImageFile {
         ImageFile {
             path,
             label,
-            part: match split {
-                0 => Part::Train,
-                1 => Part::HeldOut,
-                _ => Part::Test,
+            split: match split {
+                0 => Split::Train,
+                1 => Split::HeldOut,
+                _ => Split::Test,
             },
             width,
             height,
             bytes,
-            numbers: Vec::new(),
+            targets: Vec::new(),
         }
     }
 }
@@ -121,35 +121,35 @@ impl From<FileRow> for ImageFile {
 ///
 /// # Errors
 /// The file is missing or damaged.
-pub fn read(run: &RunFolder) -> Result<Found> {
+pub fn read(run: &RunFolder) -> Result<DetectedDataset> {
     let path = run.path.join(FILE);
     let text = std::fs::read(&path).map_err(at(&path))?;
     let manifest: Manifest =
         serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
     Ok(match manifest {
-        Manifest::Images(images) => Found::Photographs(Inspection::from(images)),
-        Manifest::Texts { texts } => Found::Texts(TextInspection::from(texts)),
+        Manifest::Images(images) => DetectedDataset::Images(ImageInspection::from(images)),
+        Manifest::Texts { texts } => DetectedDataset::Texts(TextInspection::from(texts)),
     })
 }
 
-impl From<ImageManifest> for Inspection {
+impl From<ImageManifest> for ImageInspection {
     fn from(manifest: ImageManifest) -> Self {
         let mut files: Vec<ImageFile> = manifest.files.into_iter().map(ImageFile::from).collect();
         for (file, numbers) in files.iter_mut().zip(manifest.numbers) {
-            file.numbers = numbers;
+            file.targets = numbers;
         }
-        let count = |label: usize, part: Part| {
+        let count = |label: usize, part: Split| {
             let of_class = files.iter().filter(|f| f.label as usize == label);
-            of_class.filter(|f| f.part == part).count() as u32
+            of_class.filter(|f| f.split == part).count() as u32
         };
         let classes = manifest.classes.into_iter().enumerate();
         let classes = classes.map(|(label, name)| Class {
             name,
-            train: count(label, Part::Train),
-            held_out: count(label, Part::HeldOut),
-            test: count(label, Part::Test),
+            train: count(label, Split::Train),
+            held_out: count(label, Split::HeldOut),
+            test: count(label, Split::Test),
         });
-        Inspection {
+        ImageInspection {
             folder: manifest.folder,
             name: manifest.name,
             classes: classes.collect(),
@@ -172,6 +172,6 @@ impl From<ImageManifest> for Inspection {
 fn damaged(path: &Path, error: serde_json::Error) -> TrainError {
     TrainError::CheckpointDamaged {
         path: path.to_owned(),
-        what: error.to_string(),
+        problem: error.to_string(),
     }
 }

@@ -19,14 +19,14 @@ use admission::{Admission, Situation};
 use changes::Changes;
 use in_flight::InFlight;
 use pressure::{
-    Action, Allocator, Ask, Change, Decision, Learnt, Level, MemoryModel, MemorySample, Moments,
-    Monitor, Outcome, Phase, Piece, PieceKind, Policy, Reading, Reserve, SampleCost, State,
-    budget_bytes, decide, notice, observe,
+    Action, Allocator, Ask, Change, Decision, PersistedState, Level, MemoryModel, MemorySample, Moments,
+    Monitor, Outcome, Phase, MicroBatchRecord, MicroBatchKind, Policy, Reading, RecoveryReserve, SampleCost, ControllerState,
+    budget_bytes, decide, record_sample, observe,
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tape::Cancel;
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 use usage::Usage;
 use workload::Workload;
 
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Decides and measures the micro-batches of one run.
 pub struct MemoryController {
     policy: Policy,
-    state: State,
+    state: ControllerState,
     model: MemoryModel,
     monitor: Monitor,
     workload: Workload,
@@ -54,7 +54,7 @@ pub struct MemoryController {
     /// Time between the two newest memory samples.
     sample_interval_ms: f64,
     /// Kind and memory sample of the micro-batch that was decided but has not started.
-    decided: Option<(PieceKind, MemorySample)>,
+    decided: Option<(MicroBatchKind, MemorySample)>,
     in_flight: Option<InFlight>,
     prediction: Option<Prediction>,
 }
@@ -65,7 +65,7 @@ pub struct ModelMemory {
     /// Bytes of one activation element.
     pub element_bytes: u32,
     /// What the run can free beside samples.
-    pub reserve: Reserve,
+    pub reserve: RecoveryReserve,
 }
 
 /// A decision and the memory sample it is based on.
@@ -84,7 +84,7 @@ impl MemoryController {
     /// Starts the memory monitor of a run.
     pub fn new(
         plan: &Plan,
-        chosen: &Chosen,
+        chosen: &SelectedDevice,
         machine: &Machine,
         control: &Control,
         model: ModelMemory,
@@ -92,14 +92,14 @@ impl MemoryController {
     ) -> Result<Self> {
         let source = machine.source(chosen, stack_bytes(plan.threads))?;
         let is_stepped = source.is_stepped();
-        let allocator = if chosen.kind == "metal" {
+        let allocator = if chosen.kind == crate::DeviceKind::Metal {
             Allocator::PowerOfTwo
         } else {
             Allocator::Exact
         };
         Ok(MemoryController {
             policy: policy(plan),
-            state: State::default().with_reserve(model.reserve),
+            state: ControllerState::default().with_reserve(model.reserve),
             model: MemoryModel::new(allocator),
             monitor: Monitor::start(source, control.cancel()),
             workload: Workload::new(plan, model.element_bytes),
@@ -123,20 +123,15 @@ impl MemoryController {
             return;
         };
         if let Some(learned) = file.learned_in(&self.environment) {
-            let (state, model) = learned.clone().take_up();
+            let (state, model) = learned.clone().restore();
             (self.state, self.model) = (state.with_reserve(self.usage.reserve()), model);
         }
     }
 
     /// The learned state for a checkpoint.
     pub fn saved_state(&self) -> SavedControllerState {
-        let learned = Learnt::of(&self.state, &self.model);
+        let learned = PersistedState::new(&self.state, &self.model);
         SavedControllerState::Present(Box::new(StateFile::new(&self.environment, learned)))
-    }
-
-    /// Passes every memory sample to `observer`, on the monitor's thread.
-    pub fn observe_samples(&self, observer: impl FnMut(&MemorySample) + Send + 'static) {
-        self.monitor.listen(observer);
     }
 
     /// The memory source, for the user.
@@ -229,7 +224,7 @@ impl MemoryController {
 
     /// Sets the largest fraction of physical memory that all processes together may use.
     pub fn set_max_system_fraction(&mut self, fraction: f64) {
-        self.policy.politeness = fraction;
+        self.policy.max_system_fraction = fraction;
     }
 
     /// Sets the cost of one of the next samples: pixels of an image, tokens of the longest text.
@@ -244,19 +239,19 @@ impl MemoryController {
 
     /// Sets the free bytes of the disk with the checkpoints, if they are known.
     pub fn set_disk_free(&mut self, bytes: Option<u64>) {
-        self.state.tell_disk_free(bytes);
+        self.state.set_disk_free(bytes);
     }
 
     /// A checkpoint was written in `duration_ms`.
     pub fn checkpoint_written(&mut self, duration_ms: f64) {
         if let Some(sample) = self.monitor.latest() {
-            self.state.tell_checkpoint(sample.at_ms, duration_ms);
+            self.state.checkpoint_written(sample.at_ms, duration_ms);
         }
     }
 
     /// The moments could not be moved to disk: from now on they stay in memory.
     pub fn keep_moments_resident(&mut self) {
-        self.state.give_no_moments();
+        self.state.disable_mapped_moments();
         self.usage.move_moments(Moments::Resident, &mut self.model);
     }
 
@@ -279,7 +274,7 @@ impl MemoryController {
         let planned = self.workload.kind(phase);
         let mut decision = self.decide(&sample, planned, remaining);
         self.usage.move_moments(decision.moments, &mut self.model);
-        let mut kind = PieceKind {
+        let mut kind = MicroBatchKind {
             checkpoint_blocks: decision.checkpoint_blocks,
             ..planned
         };
@@ -324,7 +319,7 @@ impl MemoryController {
     /// Passes the samples since the last decision to the state and takes a new one.
     fn take_sample(&mut self) -> Result<MemorySample> {
         for sample in self.monitor.take_samples() {
-            self.state = notice(&self.policy, std::mem::take(&mut self.state), &sample);
+            self.state = record_sample(&self.policy, std::mem::take(&mut self.state), &sample);
         }
         let before = self.monitor.latest();
         let sample = self.monitor.sample_now()?;
@@ -333,7 +328,7 @@ impl MemoryController {
         Ok(sample)
     }
 
-    fn decide(&mut self, sample: &MemorySample, kind: PieceKind, remaining: usize) -> Decision {
+    fn decide(&mut self, sample: &MemorySample, kind: MicroBatchKind, remaining: usize) -> Decision {
         let costs = vec![SampleCost(self.workload.sample_cost()); remaining];
         let ask = Ask {
             sample: *sample,
@@ -407,7 +402,7 @@ impl MemoryController {
         }
         let ms = running.duration_ms();
         let peak_bytes = self.usage.take_peak(&self.monitor);
-        let measured = Piece {
+        let measured = MicroBatchRecord {
             at_ms: running.started_at_ms + ms as u64,
             kind: running.kind,
             micro_batch: running.micro_batch,
@@ -477,9 +472,11 @@ fn policy(plan: &Plan) -> Policy {
         fixed_micro_batch: plan.fixed_micro_batch,
         ..Policy::default()
     };
-    policy.politeness = plan.politeness.unwrap_or(policy.politeness);
-    policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
+    policy.max_system_fraction = plan
+        .max_system_fraction
+        .unwrap_or(policy.max_system_fraction);
+    policy.max_suspended_ms = plan.max_suspended_ms.unwrap_or(policy.max_suspended_ms);
     // Used only if memory cannot be predicted: otherwise two measured micro-batches decide.
-    policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
+    policy.fallback_start = plan.config.first_micro_batch.unwrap_or(policy.fallback_start);
     policy
 }

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use dataset::{InspectOptions, inspect_images};
-//! use pressure::{DeviceRoom, Processes};
+//! use pressure::{DeviceLimits, Processes};
 //! use runlog::RunConfig;
 //! use trainer::ModelBuilder;
 //! use trainer::estimate::{Variants, Target};
@@ -22,8 +22,8 @@
 //! let builder = ModelBuilder::from_config(&config, &found)?;
 //!
 //! // What it needs, by part.
-//! let target = Target::of(trainer::DeviceKind::Cpu, 2, 8 << 30);
-//! let estimate = builder.estimate(target, Forms::Planned)?;
+//! let target = Target::new(trainer::DeviceKind::Cpu, 2, 8 << 30);
+//! let estimate = builder.estimate(target, Variants::Planned)?;
 //! let parts = estimate.parts(&[1, 4, 16]);
 //! assert_eq!(parts.weights_bytes, 4 * parts.parameters);
 //! assert_eq!(parts.gradients_bytes, parts.weights_bytes);
@@ -31,7 +31,7 @@
 //! assert!(parts.activations.is_sorted_by_key(|(_, bytes)| *bytes));
 //!
 //! // What to start with on a machine of 8 GB if other apps use 4 GB and two trainings share the rest.
-//! let device = DeviceRoom {
+//! let device = DeviceLimits {
 //!     total_bytes: 8 << 30,
 //!     limit_bytes: 0,
 //!     memory_cap_bytes: None,
@@ -42,7 +42,7 @@
 //! assert!(2 * suggested.predicted_peak_bytes <= device.budget_bytes(&others));
 //!
 //! // What would help if nothing fits.
-//! let capped = DeviceRoom { memory_cap_bytes: Some(16 << 20), ..device };
+//! let capped = DeviceLimits { memory_cap_bytes: Some(16 << 20), ..device };
 //! let no = estimate.suggest_config(&capped, &others, 1).expect_err("16 MB are too few");
 //! assert!(!estimate.suggest_recovery(&no).is_empty());
 //!
@@ -56,12 +56,11 @@
 
 use crate::error::Result;
 use crate::estimate::{MemoryEstimate, Target, Variants};
-use crate::models::Network;
-use crate::plan::{Dropped, ModelKind, Plan};
+use crate::plan::{DatasetRef, Plan};
 use candle_core::Device;
 use models::{ModelId, Network};
 use pressure::{
-    DataNeed, DeviceRoom, DoesNotFit, ModelNeed, Processes, Recovery, SuggestedConfig,
+    DataNeed, DeviceLimits, DoesNotFit, ModelNeed, Processes, RecoveryOption, SuggestedConfig,
     suggest_config, suggest_recovery,
 };
 use runlog::RunConfig;
@@ -133,7 +132,7 @@ impl ModelBuilder {
     /// # Errors
     /// A piece cannot be rehearsed.
     pub fn estimate(&self, target: Target, forms: Variants) -> Result<Estimate> {
-        self.estimate_as(self.plan.model, self.plan.image_size, target, forms)
+        self.estimate_as(self.plan.model, self.plan.input_size, target, forms)
     }
 
     /// Like [`ModelBuilder::estimate`] for another model, or for images of another side in pixels.
@@ -166,7 +165,7 @@ impl Estimate {
     pub fn parts(&self, micro_batches: &[u32]) -> Parts {
         let baseline = &self.memory.baseline;
         let named = baseline.weights_bytes + baseline.moments_bytes;
-        let form = self.need(micro_batches).forms.into_iter().next();
+        let form = self.need(micro_batches).variants.into_iter().next();
         let blocks = form.map_or(0, |form| form.checkpoint_blocks);
         let piece = |&micro_batch: &u32| {
             let bytes = self.memory.micro_batch_bytes(blocks, micro_batch)?;
@@ -195,14 +194,14 @@ impl Estimate {
     /// Not even the smallest micro-batch fits; the error says what would.
     pub fn suggest_config(
         &self,
-        device: &DeviceRoom,
+        device: &DeviceLimits,
         processes: &Processes,
         trainings: u32,
     ) -> std::result::Result<SuggestedConfig, DoesNotFit> {
         let device = match trainings {
             0 | 1 => *device,
             // Each training is capped at its share, so that none takes memory from another.
-            many => DeviceRoom {
+            many => DeviceLimits {
                 memory_cap_bytes: Some(device.budget_bytes(processes) / u64::from(many)),
                 ..*device
             },
@@ -211,7 +210,7 @@ impl Estimate {
     }
 
     /// What would help, cheapest first, each with the bytes it frees.
-    pub fn suggest_recovery(&self, no: &DoesNotFit) -> Vec<(Recovery, u64)> {
+    pub fn suggest_recovery(&self, no: &DoesNotFit) -> Vec<(RecoveryOption, u64)> {
         suggest_recovery(&self.memory.stuck(no))
     }
 }

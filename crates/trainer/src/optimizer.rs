@@ -15,8 +15,8 @@ use mapped_state::MappedState;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
-use tape::update::Member;
-use tape::{Parameters, Stream};
+use tape::optim::Member;
+use tape::{Parameters, Rng};
 
 /// The optimizers, by their names in configs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ trait Optimizer: Sync {
         state: &mut [StateTensor],
         gradient: &Tensor,
         options: &StepOptions,
-        noise: Stream,
+        noise: Rng,
     ) -> Result<()>;
 }
 
@@ -202,7 +202,7 @@ pub struct OptimizerState {
     groups: [ParameterGroup; 2],
     storage: Storage,
     /// Rounds 8-bit state.
-    noise: Stream,
+    noise: Rng,
 }
 
 impl OptimizerState {
@@ -221,13 +221,13 @@ impl OptimizerState {
             optimizer,
             groups: groups(weight_decay, parameters),
             storage: Storage::Resident(state.collect::<Result<_>>()?),
-            noise: Stream::new(0),
+            noise: Rng::new(0),
         })
     }
 
     /// Rounds 8-bit state by the run's seed.
     pub fn with_seed(self, seed: u64) -> Self {
-        let noise = Stream::new(seed).site("moments");
+        let noise = Rng::new(seed).site("moments");
         OptimizerState { noise, ..self }
     }
 
@@ -434,9 +434,9 @@ impl OptimizerState {
                 let found = saved
                     .remove(&name)
                     .filter(|t| t.shape() == tensor.shape() && t.dtype() == tensor.dtype());
-                *tensor = found.ok_or_else(|| TrainError::Misfit {
+                *tensor = found.ok_or_else(|| TrainError::TensorMismatch {
                     path: path.to_owned(),
-                    what: format!(
+                    problem: format!(
                         "{name} is missing or has another shape than {:?}",
                         tensor.dims()
                     ),

@@ -1,42 +1,29 @@
-//! A checked config: every value is known, in range, and fits the folder. Parsed once, then trusted.
-
-use crate::error::{Result, TrainError};
-use crate::origin::{Origin, trains_name};
-use crate::precision::Precision;
-use crate::schedule::Course;
-use crate::task::Balance;
-use dataset::{Mix, TargetColumn, Task, Tokenizer};
-use runlog::{Blocks, Every, RunConfig};
-use std::path::PathBuf;
-use std::sync::Arc;
-use tape::device::{DevicePreference, default_threads, predict_device_kind};
+//! A plan: everything a training does, decided. It is checked once against the config and the
+//! dataset, then trusted.
 
 mod augmentation;
 mod checks;
-mod choices;
 mod compression;
 mod dataset_defaults;
 mod hyperparameters;
 mod network;
 
 pub use augmentation::Augmentation;
-pub use choices::{PretrainedFamily, ModelId, TextModel, TextSize};
 pub use compression::{Compression, Learning};
 pub use dataset_defaults::DatasetRef;
 pub use network::{dataset_task, model_task};
 
 use crate::optimizer::OptimizerKind;
-use models::Pretrained;
 use crate::precision::Precision;
 use crate::schedule::LrSchedule;
-use crate::task::{Balance, Heads};
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use runlog::{Interval, RunConfig};
+use models::{Balance, Heads, ModelId, Pretrained, TextModel};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tape::device::Wanted;
+use tape::device::DevicePreference;
 
-/// Everything a training does, decided.
+/// Intervalthing a training does, decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The dataset folder.
@@ -98,7 +85,7 @@ pub struct Plan {
     pub precision: Precision,
     /// Number of checkpointed blocks.
     pub checkpoint_blocks: u32,
-    /// Device asked for.
+    /// The requested device.
     pub device: DevicePreference,
     /// Threads of the CPU kernels.
     pub threads: u32,
@@ -136,129 +123,7 @@ pub struct SampleCounts {
 }
 
 impl Plan {
-    /// Checks a config against what the folder holds and fills in what the user left open.
-    ///
-    /// # Errors
-    /// The first value that does not work, with what would; a folder that cannot be trained, with why.
-    pub fn check<'d>(config: &RunConfig, data: impl Into<Dropped<'d>>) -> Result<Plan> {
-        config.validate()?;
-        // Who knows the machine's memory has chosen a tier before.
-        let config = &match config.by_memory.is_empty() {
-            true => config.clone(),
-            false => config.clone().for_memory(0),
-        };
-        let data = data.into();
-        data.allowed()?;
-        let task = data.task_of(config)?.name();
-        let optimizers = OptimizerKind::ALL.map(|o| (o.name(), o));
-        let optimizer = chosen(
-            "optimizer",
-            config.optimizer.as_deref().unwrap_or("adamw"),
-            &optimizers,
-        )?;
-        let augments = Augmentation::ALL.map(|a| (a.name(), a));
-        let augment = config.augment.as_deref();
-        let augment = augment.map(|augment| chosen("augment", augment, &augments));
-        let augment = augment.transpose()?;
-        let precision = chosen(
-            "precision",
-            config.precision.as_deref().unwrap_or("f32"),
-            &Precision::ALL.map(|p| (p.name(), p)),
-        )?;
-        let devices = [
-            ("auto", DevicePreference::Auto),
-            ("metal", DevicePreference::Metal),
-            ("cuda", DevicePreference::Cuda),
-            ("cpu", DevicePreference::Cpu),
-        ];
-        let usual = if precision == Precision::F64 {
-            "cpu"
-        } else {
-            "auto"
-        };
-        let device = chosen(
-            "device",
-            config.device.as_deref().unwrap_or(usual),
-            &devices,
-        )?;
-        if precision == Precision::F64 && device != DevicePreference::Cpu {
-            return Err(setting(
-                "precision",
-                precision.name(),
-                "f64 runs on the CPU only; add --device cpu",
-            ));
-        }
-        let origin = Origin::of(config)?;
-        if let Some(origin) = &origin {
-            origin.fits(data.task())?;
-        }
-        let subject = data.subject(config, predict_device_kind(device), origin.as_ref())?;
-        let (model, train_samples) = (subject.model, subject.train_samples);
-        let effective_batch = config.effective_batch.unwrap_or(subject.effective_batch);
-        let effective_batch = effective_batch.min(train_samples.max(1) as u32);
-        let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
-        let epochs = config.epochs.unwrap_or(subject.epochs);
-        let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
-        let rate = numbers::usual_rate(optimizer, origin.as_ref());
-        let checkpoint_every = config.checkpoint_every.as_deref().unwrap_or("10min");
-        let warmup = config.warmup_fraction.unwrap_or(0.05);
-        let mix = numbers::mix(config, data.task(), &subject.columns)?;
-        let mut plan = Plan {
-            folder: subject.folder,
-            name: subject.name,
-            model,
-            image_size: subject.resolution,
-            classes: subject.classes,
-            balance: numbers::balance(config, &subject.columns)?,
-            columns: subject.columns,
-            class_weights: subject.class_weights,
-            train_samples,
-            held_out_samples: subject.held_out_samples,
-            texts_bytes: subject.texts_bytes,
-            effective_batch,
-            fixed_micro_batch: config.micro_batch,
-            steps,
-            epochs_asked: config.steps.is_none().then_some(epochs),
-            steps_per_epoch,
-            optimizer,
-            learning_rate: config.learning_rate.unwrap_or(rate),
-            weight_decay: config.weight_decay.unwrap_or(0.05),
-            course: numbers::course(config)?,
-            warmup_steps: warmup_steps(steps, warmup),
-            label_smoothing: config.label_smoothing.unwrap_or(subject.label_smoothing),
-            clip_norm: config.clip_norm.unwrap_or(1.0),
-            ema_decay: config.ema_decay,
-            compression: subject.compression.map(|compression| Compression {
-                steps,
-                ..compression
-            }),
-            augment: augment.unwrap_or(subject.augment),
-            mix,
-            precision,
-            checkpoint_blocks: 0,
-            device,
-            threads: config.threads.unwrap_or(default_threads() as u32),
-            workers: config.workers,
-            memory_cap_bytes: config.memory_cap_bytes,
-            memory_cap_fraction: config.memory_cap_fraction,
-            politeness: config.politeness,
-            parked_most_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
-            seed: config.seed.unwrap_or(subject.seed),
-            dev_samples: config.dev_samples,
-            checkpoint_every: Every::parse(checkpoint_every)?,
-            evaluate_every_epochs: config
-                .evaluate_every_epochs
-                .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
-            origin: origin.map(Arc::new),
-            config: RunConfig::default(),
-        };
-        let blocks = plan.blocks_of(model, plan.image_size);
-        plan.checkpoint_blocks = checkpoint_blocks(config.checkpoint_blocks, model, blocks)?;
-        plan.config = plan.filled_in(config, task, checkpoint_every, warmup);
-        Ok(plan)
-    }
-
-    /// What is learnt.
+    /// The task.
     pub fn task(&self) -> Task {
         dataset_task(self.model.task())
     }

@@ -13,7 +13,7 @@
 use crate::error::{Result, TrainError};
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
-use tape::device::{Chosen, Wanted};
+use tape::device::{DevicePreference, SelectedDevice};
 
 /// The type that micro-batches are computed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,12 +109,16 @@ impl Precision {
     ///
     /// # Errors
     /// A half precision on the CPU, unless the user asked for the CPU by name.
-    pub(crate) fn device_warning(self, chosen: &Chosen, wanted: Wanted) -> Result<Option<String>> {
+    pub(crate) fn device_warning(
+        self,
+        chosen: &SelectedDevice,
+        wanted: DevicePreference,
+    ) -> Result<Option<String>> {
         let name = self.name();
         if !self.is_half() || !chosen.device.is_cpu() {
             return Ok(None);
         }
-        if wanted != Wanted::Cpu {
+        if wanted != DevicePreference::Cpu {
             return Err(TrainError::Setting {
                 key: "precision",
                 value: name.to_owned(),
@@ -189,7 +193,7 @@ impl LossScale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tape::device::choose;
+    use tape::device::select_device;
 
     fn clean(scale: LossScale, steps: u32) -> LossScale {
         (0..steps).fold(scale, |scale, _| scale.after_clean())
@@ -245,11 +249,13 @@ mod tests {
 
     #[test]
     fn half_precision_needs_an_explicit_cpu_and_warns() {
-        let cpu = choose(Wanted::Cpu).unwrap();
+        let cpu = select_device(DevicePreference::Cpu).unwrap();
         for precision in Precision::ALL {
-            let by_name = precision.device_warning(&cpu, Wanted::Cpu).unwrap();
+            let by_name = precision
+                .device_warning(&cpu, DevicePreference::Cpu)
+                .unwrap();
             assert_eq!(by_name.is_some(), precision.is_half());
-            let by_default = precision.device_warning(&cpu, Wanted::Auto);
+            let by_default = precision.device_warning(&cpu, DevicePreference::Auto);
             assert_eq!(by_default.is_err(), precision.is_half());
             if let Err(error) = by_default {
                 let said = error.to_string();

@@ -25,8 +25,8 @@ impl Replay {
         let steps = events.iter().filter_map(|event| match event {
             RunEvent::Step {
                 step,
-                pieces,
-                blocks,
+                micro_batches: pieces,
+                checkpoint_blocks: blocks,
                 ..
             } => {
                 let blocks = blocks.iter().copied().chain(std::iter::repeat(0));
@@ -83,9 +83,9 @@ mod tests {
             gradient_norm: 1.0,
             samples_per_second: 1.0,
             wait_ms: 0.0,
-            pieces: pieces.to_vec(),
-            blocks: blocks.to_vec(),
-            measures: Default::default(),
+            micro_batches: pieces.to_vec(),
+            checkpoint_blocks: blocks.to_vec(),
+            metrics: Default::default(),
         }
     }
 

@@ -6,39 +6,38 @@ mod loaders;
 mod started;
 mod step_timer;
 
-use crate::certificate::trusted_in;
 use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
 use crate::control::Control;
 use crate::controller_state::SavedControllerState;
-use crate::effective_batch::Whole;
+use crate::data::{PrefetchOptions, TrainLoader};
+use crate::device_check::checked_device_for;
+use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
-use crate::feed::Ahead;
-use crate::learner::Learner;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
-use crate::pending::Pending;
 use crate::plan::Plan;
-use crate::recorder::Recorder;
 use crate::replay::Position;
 use crate::run_context::RunContext;
-use crate::task::{Data, HeldOut, Sample, Supply};
+use crate::sample_queue::SampleQueue;
+use crate::task::Task;
+use crate::train_state::TrainState;
 use checkpointer::{Checkpointer, Snapshot};
 use loaders::Loaders;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
-use runlog::{CheckpointReason, Claim, FlightRing, RunEvent, RunFolder};
+use runlog::{CheckpointReason, Claim, RunEvent, RunFolder};
 use started::started_event;
 use std::time::{SystemTime, UNIX_EPOCH};
 use step_timer::StepTimer;
-use tape::device::{Chosen, piece_scope};
+use tape::device::{SelectedDevice, with_autorelease_pool};
 
 /// One session of a run.
-pub struct Session<'a> {
+pub struct Session<'a, T: Task> {
     pub(crate) plan: &'a Plan,
     pub(crate) run: RunFolder,
     pub(crate) control: Control,
     pub(crate) controller: MemoryController,
-    pub(crate) learner: Learner,
-    pub(crate) loaders: Loaders,
+    pub(crate) learner: TrainState,
+    pub(crate) loaders: Loaders<T>,
     pub(crate) state: RunState,
     pub(crate) log: EventLog<'a>,
     pub(crate) checkpointer: Checkpointer,
@@ -48,27 +47,27 @@ pub struct Session<'a> {
     /// Why a lack of memory or disk space ended the run.
     pub(crate) shortage: Option<String>,
     micro_batch_limit_bytes: Option<u64>,
-    chosen: Chosen,
+    chosen: SelectedDevice,
     _claim: Claim,
 }
 
 /// Number of threads that decode samples: enough to keep the device busy.
-pub(crate) fn workers(plan: &Plan, kind: &str) -> usize {
+pub(crate) fn workers(plan: &Plan, kind: crate::DeviceKind) -> usize {
     plan.workers.map_or_else(
         || match kind {
-            "metal" => 4,
-            "cuda" => 2,
+            crate::DeviceKind::Metal => 4,
+            crate::DeviceKind::Cuda => 2,
             _ => (plan.threads as usize).min(4),
         },
         |n| n as usize,
     )
 }
 
-impl<'a> Session<'a> {
+impl<'a, T: Task> Session<'a, T> {
     /// Starts a run at step 0.
     pub fn start(
         plan: &'a Plan,
-        data: &Data,
+        data: &T::Data,
         run: &RunFolder,
         context: RunContext,
         observer: Observer<'a>,
@@ -77,7 +76,7 @@ impl<'a> Session<'a> {
         let mut session = Session::new(plan, data, run, context, observer, state)?;
         session.log.emit(started_event(&session))?;
         session.warn_if_precision_is_slow()?;
-        if let Some(message) = data.cut(plan.image_size) {
+        if let Some(message) = T::truncation_warning(plan, data) {
             session.log.warn("texts_truncated", message)?;
         }
         Ok(session)
@@ -86,7 +85,7 @@ impl<'a> Session<'a> {
     /// Resumes a run from its newest valid checkpoint.
     pub fn resume(
         plan: &'a Plan,
-        data: &Data,
+        data: &T::Data,
         run: &RunFolder,
         context: RunContext,
         observer: Observer<'a>,
@@ -108,7 +107,7 @@ impl<'a> Session<'a> {
 
     fn new(
         plan: &'a Plan,
-        data: &Data,
+        data: &T::Data,
         run: &RunFolder,
         context: RunContext,
         observer: Observer<'a>,
@@ -120,11 +119,12 @@ impl<'a> Session<'a> {
             machine,
             replay,
         } = context;
-        let device_check = machine.certificate.as_deref();
-        let chosen = trusted_in(plan.device, plan.precision, device_check)?;
-        plan.precision.allowed_on(&chosen, plan.device)?;
+        let device_check = machine.device_check_path.as_deref();
+        let chosen = checked_device_for(plan.device, plan.precision, device_check)?;
+        plan.precision.device_warning(&chosen, plan.device)?;
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
-        let learner = Learner::new(plan, &chosen.device)?.within(micro_batch_limit_bytes);
+        let learner = TrainState::new(plan, &chosen.device)?
+            .with_memory_limit(micro_batch_limit_bytes);
         let model = ModelMemory {
             element_bytes: learner.element_bytes(),
             reserve: learner.reserve(),
@@ -132,16 +132,11 @@ impl<'a> Session<'a> {
         let mut controller =
             MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
         controller.restore(&state.controller);
-        let recorder = FlightRing::open(run, &claim)
-            .map(|ring| Recorder::start(ring, unix_ms, plan.effective_batch, state.step));
-        let log = EventLog::open(run, observer, state.at_ms, recorder)?;
-        if let Some(observer) = log.sample_observer() {
-            controller.observe_samples(observer);
-        }
+        let log = EventLog::open(run, observer, state.at_ms)?;
         let ceilings = [Some(controller.total_bytes()), controller.cap_bytes()];
         let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
         let ceiling_bytes = ceiling.min().unwrap_or(0);
-        let ahead = Ahead::of(plan, workers(plan, chosen.kind), ceiling_bytes);
+        let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
             run: run.clone(),
@@ -149,14 +144,14 @@ impl<'a> Session<'a> {
             controller,
             learner,
             loaders: Loaders {
-                train: Supply::start(plan, data, ahead, state.step),
-                held_out: HeldOut::open(plan, data, ahead),
+                train: T::train_loader(plan, data, ahead, state.step),
+                held_out: T::eval_loader(plan, data, ahead),
             },
             checkpointer: Checkpointer::new(run, state.at_ms),
             state,
             log,
             timer: StepTimer::new(),
-            held_out_bytes: data.held_out_bytes(),
+            held_out_bytes: T::held_out_bytes(data),
             shortage: None,
             micro_batch_limit_bytes,
             chosen,
@@ -172,7 +167,7 @@ impl<'a> Session<'a> {
     /// Measures the peak of a fixed micro-batch before the first step. A fixed micro-batch is never
     /// made smaller, and on the CPU a failed allocation would end the process. One sample and then
     /// two are computed; their gradients are dropped.
-    pub(crate) fn probe_memory(&mut self, pending: &mut Pending<Sample>) -> Result<()> {
+    pub(crate) fn probe_memory(&mut self, pending: &mut SampleQueue<T::Sample>) -> Result<()> {
         let cost = self
             .loaders
             .sample_cost(Phase::Train, self.plan.sample_cost());
@@ -182,14 +177,14 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
             self.fetch_samples(pending, 2)?;
-            let samples = pending.piece(size);
+            let samples = pending.micro_batch(size);
             if samples.is_empty() {
                 return Ok(());
             }
             self.controller.begin_probe()?;
             self.controller.begin(samples.len())?;
             let cancel = self.control.cancel();
-            match piece_scope(|| self.learner.gradients(cancel, samples)) {
+            match with_autorelease_pool(|| self.learner.gradients(cancel, samples)) {
                 Ok(_) => self.controller.record(Outcome::Ok),
                 Err(error) if error.is_cancelled() => {
                     self.controller.discard();
@@ -239,7 +234,8 @@ impl<'a> Session<'a> {
         }
         let decision = &answer.decision;
         if phase == Phase::Train {
-            self.learner.checkpoint_blocks(decision.checkpoint_blocks);
+            self.learner
+                .set_checkpoint_blocks(decision.checkpoint_blocks);
         }
         self.loaders.set_prefetch(decision.prefetch);
         let prefetched_bytes = self.loaders.prefetched_bytes();
@@ -262,7 +258,7 @@ impl<'a> Session<'a> {
         if self.learner.is_unloaded() || is_mapped == (place == Moments::Mapped) {
             return Ok(());
         }
-        if let Err(error) = self.learner.keep_moments(place, &self.run.path) {
+        if let Err(error) = self.learner.move_moments(place, &self.run.path) {
             if place == Moments::Resident {
                 return Err(error);
             }
@@ -277,7 +273,7 @@ impl<'a> Session<'a> {
     /// an event.
     pub(crate) fn fetch_samples(
         &mut self,
-        pending: &mut Pending<Sample>,
+        pending: &mut SampleQueue<T::Sample>,
         size: usize,
     ) -> Result<()> {
         while pending.missing(size) > 0 {
@@ -308,16 +304,16 @@ impl<'a> Session<'a> {
     }
 
     /// Performs one optimizer step and emits it.
-    pub(crate) fn update(&mut self, batch: Whole) -> Result<()> {
+    pub(crate) fn update(&mut self, batch: AccumulatedBatch) -> Result<()> {
         let step = self.state.step;
         self.checkpointer.begin_update();
         let update = self.learner.update(&batch, step);
-        let suspect = batch
-            .suspect()
+        let offending = batch
+            .offending_sample()
             .and_then(|index| self.loaders.train.file(index));
         let update = update.map_err(|error| {
             let error = self.checkpointer.with_last_checkpoint(error);
-            error.with_file(suspect)
+            error.with_file(offending)
         })?;
         self.checkpointer.end_update();
         self.state.step += 1;
@@ -325,9 +321,9 @@ impl<'a> Session<'a> {
         let seconds = self.timer.seconds();
         let total_wait_ms = self.loaders.train.waited_ms();
         let at_ms = self.log.now_ms();
-        let measures = batch.measures.of_step(update.skipped.as_ref());
+        let metrics = batch.metrics.of_step(update.skipped.as_ref());
         if let Some(mut skipped) = update.skipped {
-            if let Some(file) = suspect {
+            if let Some(file) = offending {
                 skipped.item = loss_of(file);
             }
             self.log.skipped_step(self.state.step, skipped)?;
@@ -341,13 +337,13 @@ impl<'a> Session<'a> {
             gradient_norm: update.gradient_norm,
             samples_per_second: f64::from(batch.samples()) / seconds.max(1e-9),
             wait_ms: self.timer.wait_ms(total_wait_ms),
-            pieces: batch.pieces,
-            blocks: if batch.blocks.iter().all(|blocks| *blocks == 0) {
+            micro_batches: batch.micro_batches,
+            checkpoint_blocks: if batch.checkpoint_blocks.iter().all(|blocks| *blocks == 0) {
                 Vec::new()
             } else {
-                batch.blocks
+                batch.checkpoint_blocks
             },
-            measures,
+            metrics,
         })?;
         self.timer.next_step(total_wait_ms);
         Ok(())
@@ -429,8 +425,8 @@ impl<'a> Session<'a> {
 
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        let learner = Learner::new(self.plan, &self.chosen.device)?;
-        self.learner = learner.within(self.micro_batch_limit_bytes);
+        let learner = TrainState::new(self.plan, &self.chosen.device)?;
+        self.learner = learner.with_memory_limit(self.micro_batch_limit_bytes);
         checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)?;
         self.restore_position(loaded);
         Ok(())
@@ -491,13 +487,13 @@ impl<'a> Session<'a> {
             unix_ms: unix_ms(),
             step: self.state.step,
             process: std::process::id(),
-            device: self.chosen.kind.to_owned(),
+            device: self.chosen.kind.to_string(),
         })
     }
 
     fn warn_if_precision_is_slow(&mut self) -> Result<()> {
         let (precision, wanted) = (self.plan.precision, self.plan.device);
-        match precision.allowed_on(&self.chosen, wanted)? {
+        match precision.device_warning(&self.chosen, wanted)? {
             Some(message) => self.log.warn("slow_precision", message),
             None => Ok(()),
         }

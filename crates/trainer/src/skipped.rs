@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use runlog::{NonFiniteGradient, format_count};
 use serde::{Deserialize, Serialize};
 use tape::Parameters;
-use tape::update::{Health, health};
+use tape::optim::{Health, health};
 
 /// Counts of skipped steps. Saved in every checkpoint, so that a resumed run continues them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -48,10 +48,10 @@ impl Skipped {
             .collect();
         // Backward runs from the loss to the first layer and passes NaN on, so the last of these
         // parameters is where it started.
-        let origin = gradients
+        let pretrained = gradients
             .last()
             .map(|g| format!("the gradient of {}", g.parameter));
-        let item = match (first_non_finite(parameters)?, loss.is_finite(), origin) {
+        let item = match (first_non_finite(parameters)?, loss.is_finite(), pretrained) {
             (Some(name), ..) => format!("the parameter {name}"),
             (None, false, Some(gradient)) => format!("the loss, and with it {gradient},"),
             (None, false, None) => "the loss".to_owned(),

@@ -7,7 +7,6 @@
 mod compression;
 mod evaluation;
 mod forward_context;
-mod heads;
 mod images;
 mod language_model;
 mod metric_sums;
@@ -19,12 +18,11 @@ pub use crate::data::Text;
 pub use compression::{CompressionTask, Sequence};
 pub use evaluation::{EvaluatedMicroBatch, MetricInputs, Metrics};
 pub use forward_context::{ForwardContext, MicroBatchResult};
-pub(crate) use heads::BALANCE;
-pub use heads::{Balance, Heads};
-pub(crate) use images::{DEVIATION, MEAN};
-pub use images::{ImageSample, ImageTask, Pixels, Prediction};
+pub use images::{ImageSample, ImageTask, Prediction};
 pub use language_model::LanguageTask;
 pub use metric_sums::MetricSums;
+pub(crate) use models::BALANCE;
+pub use models::{Balance, Heads, PixelNormalization};
 pub use regression::{RegressionErrors, RegressionReport};
 pub(crate) use report::split_name;
 pub use report::{ClassReport, ConfusionEntry, EvaluationReport, ReportInputs, wilson};
@@ -33,7 +31,7 @@ pub use texts::TextTask;
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
-use dataset::Found;
+use dataset::DetectedDataset;
 use runlog::RunFolder;
 
 /// A sample of a task. A slice of samples therefore never mixes tasks.
@@ -58,7 +56,7 @@ pub trait Task: Sized {
     /// # Errors
     /// The dataset is of another kind, or its files are missing or have changed since the
     /// inspection.
-    fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self::Data>;
+    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self::Data>;
 
     /// The number of samples, if it is only known now that the dataset is open.
     fn sample_counts(_plan: &Plan, _data: &Self::Data) -> Option<SampleCounts> {

@@ -7,17 +7,17 @@ mod finish;
 mod requests;
 mod suspend;
 
-use crate::effective_batch::{EffectiveBatch, Whole};
+use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
 use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
-use crate::origin;
+use crate::manifest;
 use crate::plan::Plan;
-use crate::roster;
+use crate::pretrained;
 use crate::run_context::{RunContext, RunOutcome};
 use crate::session::Session;
-use crate::task::Data;
+use crate::task::{Task, with_task};
 use crate::threads::on_threads;
-use dataset::Found;
+use dataset::DetectedDataset;
 use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted};
 use finish::{emit_failed, finish, stop_for_shortage};
 use pressure::{Action, Outcome, Phase};
@@ -26,52 +26,56 @@ use runlog::{CheckpointReason, RunFolder, StopReason};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use suspend::suspend;
-use tape::device::piece_scope;
+use tape::device::with_autorelease_pool;
 
 /// Trains a new run in `run` and blocks until it ends. `observer` receives every event.
 pub fn start(
     mut plan: Plan,
-    found: impl Into<Found>,
+    found: impl Into<DetectedDataset>,
     run: &RunFolder,
     context: RunContext,
     observer: Observer,
 ) -> Result<RunOutcome> {
     let found = found.into();
     run.write_config(&plan.config)?;
-    roster::write(run, &found)?;
-    if let Some(origin) = &plan.origin {
-        plan.origin = Some(Arc::new(origin.keep(run)?));
+    manifest::write(run, &found)?;
+    if let Some(pretrained) = &plan.pretrained {
+        plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
     }
     on_threads(plan.threads as usize, || {
-        let data = Data::open(&plan, &found, run)?;
-        let plan = with_window_counts(plan, &data);
-        run.write_config(&plan.config)?;
-        train(Session::start(&plan, &data, run, context, observer)?)
+        with_task!(plan.task(), T => {
+            let data = T::open(&plan, &found, run)?;
+            let plan = with_sample_counts::<T>(plan, &data);
+            run.write_config(&plan.config)?;
+            train(Session::<T>::start(&plan, &data, run, context, observer)?)
+        })
     })
 }
 
 /// Continues a run from its newest valid checkpoint with the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Result<RunOutcome> {
-    let found = roster::read(run)?;
-    let plan = Plan::check(&origin::config_of(run)?, &found)?;
+    let found = manifest::read(run)?;
+    let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
-        let data = Data::open(&plan, &found, run)?;
-        let plan = with_window_counts(plan, &data);
-        train(Session::resume(&plan, &data, run, context, observer)?)
+        with_task!(plan.task(), T => {
+            let data = T::open(&plan, &found, run)?;
+            let plan = with_sample_counts::<T>(plan, &data);
+            train(Session::<T>::resume(&plan, &data, run, context, observer)?)
+        })
     })
 }
 
-/// Sets the number of windows in the plan of a language model, which is known once the documents
-/// have been tokenized.
-pub(crate) fn with_window_counts(plan: Plan, data: &Data) -> Plan {
-    match data.windows(plan.image_size) {
-        Some(windows) => plan.counted(windows),
+/// The plan with the number of samples that the opened dataset has. The number of windows of documents is known once they are
+/// tokenized.
+pub(crate) fn with_sample_counts<T: Task>(plan: Plan, data: &T::Data) -> Plan {
+    match T::sample_counts(&plan, data) {
+        Some(counts) => plan.with_sample_counts(counts),
         None => plan,
     }
 }
 
 /// Trains to the end and emits how it ended.
-fn train(mut session: Session) -> Result<RunOutcome> {
+fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
     let outcome = train_loop(&mut session).and_then(|reason| finish(&mut session, reason));
     if let Err(error) = &outcome {
         session.save_after_error();
@@ -80,7 +84,7 @@ fn train(mut session: Session) -> Result<RunOutcome> {
     outcome
 }
 
-fn train_loop(session: &mut Session) -> Result<StopReason> {
+fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
     if evaluation_was_interrupted(session)
         && let ControlFlow::Break(reason) = evaluate(session)?
     {
@@ -107,7 +111,7 @@ fn train_loop(session: &mut Session) -> Result<StopReason> {
 /// How an effective batch ended.
 enum Accumulated {
     /// All its gradients are accumulated.
-    Batch(Whole),
+    Batch(AccumulatedBatch),
     /// Its gradients are lost: start the step again.
     Repeat,
     /// The run ends.
@@ -115,7 +119,7 @@ enum Accumulated {
 }
 
 /// Accumulates the gradients of one effective batch in micro-batches.
-fn accumulate(session: &mut Session) -> Result<Accumulated> {
+fn accumulate<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
     let mut batch = EffectiveBatch::new(session.begin_step());
     session.probe_memory(&mut batch.pending)?;
     while batch.pending.remaining() > 0 {
@@ -123,14 +127,14 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
             return Ok(Accumulated::Stop(StopReason::Requested));
         }
         let remaining = batch.pending.remaining();
-        let answer = session.next_micro_batch(Phase::Train, remaining, batch.pieces())?;
+        let answer = session.next_micro_batch(Phase::Train, remaining, batch.micro_batches())?;
         let Some(size) = answer.decision.micro_batch() else {
             match answer.decision.action {
                 Action::Stop => {
                     let reason = stop_for_shortage(session, &answer.decision);
                     return Ok(Accumulated::Stop(reason));
                 }
-                Action::Park => {
+                Action::Suspend => {
                     drop(batch);
                     let samples = session.plan.effective_batch as usize;
                     return Ok(match suspend(session, Phase::Train, samples)? {
@@ -143,7 +147,7 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
             continue;
         };
         session.fetch_samples(&mut batch.pending, size)?;
-        let samples = batch.pending.piece(size);
+        let samples = batch.pending.micro_batch(size);
         if samples.is_empty() {
             continue;
         }
@@ -153,19 +157,20 @@ fn accumulate(session: &mut Session) -> Result<Accumulated> {
             session.controller.discard();
             continue;
         }
-        match piece_scope(|| session.learner.gradients(session.control.cancel(), samples)) {
+        match with_autorelease_pool(|| session.learner.gradients(session.control.cancel(), samples))
+        {
             Ok(gradients) => {
                 session.controller.record(Outcome::Ok);
                 if let Err(error) = batch.add(gradients) {
                     session.redo_step(error)?;
                     return Ok(Accumulated::Repeat);
                 }
-                batch.tell_blocks(answer.decision.checkpoint_blocks);
+                batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
             }
             Err(error) => session.recover(error)?,
         }
     }
-    let batch = batch.whole().ok_or_else(|| TrainError::NoData {
+    let batch = batch.finish().ok_or_else(|| TrainError::NoData {
         step: session.state.step,
         folder: session.plan.folder.clone(),
     })?;

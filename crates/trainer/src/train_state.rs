@@ -5,19 +5,20 @@
 use crate::average::Average;
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError};
-use crate::models::Network;
 use crate::optimizer::OptimizerState;
 use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
 use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
 use crate::task::{
-    BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult, Pixels, Sample,
+    BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult,
+    PixelNormalization, Sample,
 };
 use candle_core::Device;
-use pressure::{Moments, Reserve};
+use models::Network;
+use pressure::{Moments, RecoveryReserve};
 use std::path::Path;
-use tape::update::health;
+use tape::optim::health;
 use tape::{Cancel, Kernels, Parameters};
 
 /// The run ends after this many consecutive steps with a non-finite loss or gradient.
@@ -41,7 +42,7 @@ pub struct TrainState {
     effective_batch: u32,
     device: Device,
     input_size: usize,
-    pixels: Pixels,
+    pixels: PixelNormalization,
     heads: Heads,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,
@@ -241,8 +242,8 @@ impl TrainState {
     }
 
     /// What the training can give up when memory is short, besides a smaller micro-batch.
-    pub fn reserve(&self) -> Reserve {
-        Reserve {
+    pub fn reserve(&self) -> RecoveryReserve {
+        RecoveryReserve {
             blocks: self.network.depth(),
             moments_bytes: self.optimizer.bytes(),
         }
@@ -291,14 +292,14 @@ impl TrainState {
         let health = health(&batch.gradients)?;
         let gradient_norm = health.norm / weight;
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
-            let mut skipped = Skipped::found(&self.parameters, batch.loss, &health)?;
+            let mut skipped = Skipped::from_health(&self.parameters, batch.loss, &health)?;
             skipped.overflowed_at = self.halve_loss_scale(batch.loss);
             self.skipped.total += 1;
             self.skipped.in_a_row += u32::from(skipped.overflowed_at.is_none());
             if self.skipped.in_a_row >= DIVERGED_AFTER {
                 return Err(TrainError::Diverged {
                     step,
-                    what: skipped.what,
+                    item: skipped.item,
                     times: self.skipped.in_a_row,
                     learning_rate,
                     checkpoint: None,

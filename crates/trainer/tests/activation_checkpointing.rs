@@ -12,7 +12,7 @@ use tape::{Cancel, Kernels, Tape, Value};
 use trainer::{ModelId, OptimizerKind};
 
 fn blocks(kind: ModelId) -> u32 {
-    Network::blocks(kind, SIDE as u32)
+    kind.blocks()
 }
 
 /// Loss of each step, as bits, and all weights after three steps in micro-batches of 3, 3 and 1.

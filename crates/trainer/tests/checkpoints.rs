@@ -13,8 +13,8 @@ use std::fs;
 use support::{learner, plan, samples, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::rooms::TrainState;
-use trainer::rooms::checkpoint::{self, OptimizerState, RunState};
+use trainer::internals::TrainState;
+use trainer::internals::checkpoint::{self, OptimizerState, RunState};
 use trainer::{ModelId, OptimizerKind, Precision};
 
 fn run() -> (tempfile::TempDir, RunFolder) {

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 use support::{SIDE, build};
 use tape::{Cancel, Kernels, Rng, Tape, Value};
-use trainer::{Ending, Flight, Machine, MemoryScript, ModelKind, Plan, Result, ScriptBy};
+use trainer::{Machine, MemoryScript, ModelId, Plan, Result, RunContext, RunOutcome, ScriptBy};
 
 /// Samples per micro-batch that fit on the device.
 const FITS: usize = 3;

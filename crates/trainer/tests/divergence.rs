@@ -8,7 +8,7 @@ use dataset::InspectOptions;
 use runlog::{RunConfig, RunEvent, RunStore};
 use std::path::Path;
 use tape::Rng;
-use trainer::{Flight, Plan, TrainError};
+use trainer::{Plan, RunContext, TrainError};
 
 /// Two classes of noise, six images each.
 fn draw(folder: &Path) {

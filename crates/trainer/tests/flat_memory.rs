@@ -8,12 +8,12 @@ mod support;
 
 use candle_core::{DType, Device};
 use models::{Builder, Network, ResNet, ResNetShape};
+use models::{Builder, Network, ResNet, ResNetShape};
 use pressure::own_footprint_bytes;
 use support::{plan, samples};
 use tape::memory::{Counting, live_bytes};
 use tape::{Cancel, Parameters};
-use models::{Builder, Network, ResNet, ResNetShape};
-use trainer::rooms::{EffectiveBatch, MicroBatchResult, OptimizerState, TrainState};
+use trainer::internals::{EffectiveBatch, MicroBatchResult, OptimizerState, TrainState};
 use trainer::{ModelId, OptimizerKind};
 
 #[global_allocator]

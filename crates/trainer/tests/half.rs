@@ -9,7 +9,7 @@ use candle_core::{DType, Tensor};
 use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::rooms::TrainState;
+use trainer::internals::TrainState;
 use trainer::{LossScale, ModelId, OptimizerKind, Plan, TrainError};
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];

@@ -5,11 +5,11 @@
 
 use candle_core::{DType, Device, Tensor};
 use models::Network;
+use models::Network;
 use std::time::Instant;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape};
-use trainer::models::Network;
-use trainer::{ModelKind, TextModel, TextSize};
+use trainer::{ModelId, TextModel, TextSize};
 
 /// A model with noisy weights that reads at most `tokens` tokens.
 fn model(size: TextSize, tokens: u32, dtype: DType) -> (Network, Parameters) {

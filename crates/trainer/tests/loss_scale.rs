@@ -9,7 +9,7 @@ mod support;
 use runlog::{RunConfig, RunEvent, RunFolder};
 use std::path::Path;
 use support::CLASSES;
-use trainer::rooms::checkpoint;
+use trainer::internals::checkpoint;
 use trainer::{LossScale, Plan, RunContext};
 
 /// Draws a folder of noise images in the color of their class.

@@ -12,7 +12,7 @@ use std::path::Path;
 use support::{SIDE, learner, whole};
 use tape::Cancel;
 use trainer::Plan;
-use trainer::rooms::{EffectiveBatch, ImageLoader, PrefetchOptions, TrainLoader, TrainState};
+use trainer::internals::{EffectiveBatch, ImageLoader, PrefetchOptions, TrainLoader, TrainState};
 
 /// Draws two classes of gray images. They are so close to the usual mean that their normalized
 /// values are small; one image is white.

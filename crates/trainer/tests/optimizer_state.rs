@@ -9,7 +9,7 @@ mod support;
 use candle_core::{DType, Device, Tensor};
 use support::{build, distance, learner, norm, plan, samples, values, whole};
 use tape::{Cancel, Parameters};
-use trainer::rooms::{OptimizerState, TrainState};
+use trainer::internals::{OptimizerState, TrainState};
 use trainer::{ModelId, OptimizerKind};
 
 const STEPS: u64 = 120;
@@ -127,7 +127,8 @@ fn the_average_follows_the_weights_and_is_evaluated() {
     for (a, e) in values(average).iter().zip(&expected) {
         assert!(support::distance(a, e) <= 1e-12 * (1.0 + norm(e)));
     }
-    let evaluated = |task: trainer::rooms::ForwardContext| task.evaluate(&samples).unwrap().loss;
+    let evaluated =
+        |task: trainer::internals::ForwardContext| task.evaluate(&samples).unwrap().loss;
     let by_average = evaluated(learner.evaluation_context(Cancel::default()));
     let by_weights = evaluated(learner.forward_context(Cancel::default()));
     assert_ne!(by_average, by_weights);

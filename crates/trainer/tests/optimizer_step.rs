@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{build, learner, plan, samples, task, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape, TapeError, Value};
-use trainer::rooms::{EffectiveBatch, Optimizer, Pending, Schedule};
-use trainer::{ModelKind, OptimizerKind, TrainError};
+use trainer::internals::{EffectiveBatch, OptimizerState, SampleQueue, Schedule};
+use trainer::{ModelId, OptimizerKind, TrainError};
 
 /// The reference for one value: Loshchilov and Hutter 2019, algorithm 2, and the momentum of
 /// Sutskever et al. 2013.
@@ -42,7 +42,7 @@ impl Reference {
 const SHAPES: [&[usize]; 3] = [&[7, 13], &[13], &[2, 3, 3, 3]];
 
 /// Random values for each shape.
-fn drawn(stream: Stream, deviation: f64) -> Vec<Vec<f64>> {
+fn drawn(stream: Rng, deviation: f64) -> Vec<Vec<f64>> {
     let shapes = SHAPES.iter().zip(0..);
     let values = |(shape, i): (&&[usize], u64)| {
         let stream = stream.at(i);
@@ -168,7 +168,7 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
         10,
     ));
     let before = values(&learner.parameters);
-    let moments = |l: &trainer::rooms::TrainState| {
+    let moments = |l: &trainer::internals::TrainState| {
         let named = l.optimizer.named(&l.parameters).unwrap();
         let values = named.into_iter().map(|(n, t)| (n, to_f64(&t).unwrap()));
         values.collect::<std::collections::BTreeMap<_, _>>()

@@ -16,8 +16,8 @@ use std::path::Path;
 use support::{learner, plan, samples, values};
 use tape::Cancel;
 use tape::inplace::to_f64;
-use trainer::rooms::checkpoint::{self, RunState};
-use trainer::rooms::{EffectiveBatch, TrainState};
+use trainer::internals::checkpoint::{self, RunState};
+use trainer::internals::{EffectiveBatch, TrainState};
 use trainer::{ModelId, OptimizerKind};
 
 const STEPS: u64 = 6;
@@ -29,7 +29,11 @@ fn moments(learner: &TrainState) -> BTreeMap<String, Vec<u64>> {
 }
 
 /// One step of seven samples in micro-batches of 3, 3 and 1. `before` runs before each of them.
-fn step(learner: &mut TrainState, step: u64, mut before: impl FnMut(&mut TrainState, usize)) -> u64 {
+fn step(
+    learner: &mut TrainState,
+    step: u64,
+    mut before: impl FnMut(&mut TrainState, usize),
+) -> u64 {
     let mut batch = EffectiveBatch::new(7);
     let samples = samples(7, 11 + step).into_iter().map(Ok).collect();
     assert!(batch.pending.deliver(samples).is_empty());
@@ -143,7 +147,7 @@ fn changing_checkpointed_blocks_within_a_step_changes_no_bit() {
     for kind in ModelId::SMALL {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(kind, OptimizerKind::AdamW, dtype, STEPS);
-            let all = Network::blocks(kind, support::SIDE as u32);
+            let all = kind.blocks();
             let (mut calm, mut pressed) = (learner(&plan), learner(&plan));
             assert_eq!(pressed.reserve().blocks, all);
             for i in 0..STEPS {

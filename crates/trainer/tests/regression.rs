@@ -11,8 +11,8 @@ use dataset::{Sample, TargetColumn};
 use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
-use trainer::rooms::{Learner, Work};
-use trainer::{Balance, Metrics, ModelKind, OptimizerKind, Plan};
+use trainer::internals::{TrainState, Work};
+use trainer::{Balance, Metrics, ModelId, OptimizerKind, Plan};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;

@@ -13,8 +13,8 @@ use support::{
 };
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
-use trainer::rooms::Learner;
-use trainer::{ModelKind, OptimizerKind};
+use trainer::internals::TrainState;
+use trainer::{ModelId, OptimizerKind};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -128,7 +128,7 @@ fn bits(kind: ModelId, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, V
         let mut learner = learner(&plan(kind, optimizer, DType::F32, 5));
         let (samples, mut losses) = (samples(BATCH, 4), Vec::new());
         for step in 0..5 {
-            let task = learner.task(Cancel::default());
+            let task = learner.forward_context(Cancel::default());
             let split = random_split(BATCH, Rng::new(6).at(step));
             let batch = whole(&task, &samples, &split);
             losses.push(batch.loss.to_bits());

@@ -9,7 +9,7 @@ use std::path::Path;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
 use trainer::Plan;
-use trainer::rooms::{
+use trainer::internals::{
     EffectiveBatch, LanguageTask, PrefetchOptions, Task, TextTask, TrainLoader, TrainState,
 };
 

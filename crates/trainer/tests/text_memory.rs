@@ -10,7 +10,7 @@ use tape::Rng;
 use tape::memory::{Counting, live_bytes};
 use trainer::Plan;
 use trainer::estimate::{MemoryEstimate, Target, Variants};
-use trainer::rooms::Data;
+use trainer::internals::Data;
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
@@ -77,8 +77,9 @@ fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
     let counted = plan.texts_bytes as f64;
     println!("{}: counted {counted}, taken {taken}", folder.display());
     let forecast = |plan: &Plan| {
-        let target = Target::of(trainer::DeviceKind::Cpu, 2, 0);
-        let forecast = Forecast::of_plan(plan, plan.model, plan.image_size, target, Forms::Planned);
+        let target = Target::new(trainer::DeviceKind::Cpu, 2, 0);
+        let forecast =
+            MemoryEstimate::for_plan(plan, plan.model, plan.input_size, target, Variants::Planned);
         forecast
             .unwrap()
             .without_waiting()

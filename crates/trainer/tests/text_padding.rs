@@ -8,10 +8,10 @@ mod support;
 
 use candle_core::{DType, Device};
 use models::{Builder, SequenceShape, TextEncoder};
+use models::{Builder, SequenceShape, TextEncoder};
 use support::{distance, norm};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape};
-use trainer::models::{Builder, TextEncoder, TextEncoderShape};
 
 const SHAPE: SequenceShape = SequenceShape {
     tokens: 19,

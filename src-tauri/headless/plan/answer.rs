@@ -3,7 +3,7 @@
 use super::LISTED_MICRO_BATCHES;
 use super::machine::PlannedMachine;
 use crate::headless::failure::Failure;
-use pressure::{DoesNotFit, ModelNeed, SuggestedConfig, offered};
+use pressure::{DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
 use serde_json::{Value, json};
 use trainer::estimate::{MemoryEstimate, alignment, does_not_fit};
 use trainer::{Estimate, Parts};
@@ -79,8 +79,8 @@ impl Row {
             Ok(found) => line["suggested"] = json!(found),
             Err(no) => {
                 line["does_not_fit"] = json!(no);
-                let offers = offered(&self.memory.stuck(no)).into_iter();
-                line["offered"] = offers.map(|(recovery, bytes)| json!({"rung": recovery.rung, "what": recovery.what, "frees_bytes": bytes})).collect();
+                let offers = options_needing_consent(&self.memory.stuck(no)).into_iter();
+                line["offered"] = offers.map(|(recovery, bytes)| json!({"step": recovery.step, "description": recovery.description, "frees_bytes": bytes})).collect();
             }
         }
         line

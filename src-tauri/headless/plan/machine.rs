@@ -5,9 +5,9 @@ use super::Plan;
 use crate::headless::args::Script;
 use crate::headless::failure::Failure;
 use crate::headless::train::machine;
-use pressure::{DeviceRoom, Policy, Processes};
+use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{RunConfig, format_bytes, parse_bytes};
-use trainer::{Wanted, foresee_kind};
+use trainer::{DevicePreference, predict_device_kind};
 
 /// Memory that other apps and the system are assumed to use on another Mac.
 const OTHERS_BYTES: u64 = 4 << 30;
@@ -17,8 +17,8 @@ const MACS: std::ops::RangeInclusive<u64> = (4 << 30)..=(2 << 40);
 /// The machine that will train.
 pub(super) struct PlannedMachine {
     /// `metal`, `cuda` or `cpu`.
-    pub kind: &'static str,
-    pub device: DeviceRoom,
+    pub kind: trainer::DeviceKind,
+    pub device: DeviceLimits,
     pub processes: Processes,
     /// Number of trainings that share it.
     pub trainings: u32,
@@ -72,17 +72,19 @@ impl PlannedMachine {
     /// # Errors
     /// The memory of this machine cannot be read, or `--what-if` is more than there is.
     pub fn new(args: &Plan, config: &RunConfig) -> Result<Self, Failure> {
-        let politeness = config.politeness.unwrap_or(Policy::default().politeness);
+        let max_system_fraction = config
+            .max_system_fraction
+            .unwrap_or(Policy::default().max_system_fraction);
         let cap = Policy {
             memory_cap_bytes: args.limits.memory_cap.or(config.memory_cap_bytes),
             memory_cap_fraction: args.limits.memory_target.or(config.memory_cap_fraction),
             ..Policy::default()
         };
-        let device = |total_bytes, limit_bytes| DeviceRoom {
+        let device = |total_bytes, limit_bytes| DeviceLimits {
             total_bytes,
             limit_bytes,
             memory_cap_bytes: cap.cap_bytes(total_bytes),
-            politeness,
+            max_system_fraction,
         };
         if let Some(total_bytes) = args.mac {
             let limit_bytes = working_set_bytes(total_bytes);
@@ -95,13 +97,13 @@ impl PlannedMachine {
         };
         let named = args.computing.device.as_deref();
         let wanted = match named.or(config.device.as_deref()) {
-            Some("cpu") => Wanted::Cpu,
-            Some("metal") => Wanted::Metal,
-            Some("cuda") => Wanted::Cuda,
-            _ => Wanted::Auto,
+            Some("cpu") => DevicePreference::Cpu,
+            Some("metal") => DevicePreference::Metal,
+            Some("cuda") => DevicePreference::Cuda,
+            _ => DevicePreference::Auto,
         };
         Ok(PlannedMachine {
-            kind: foresee_kind(wanted),
+            kind: predict_device_kind(wanted),
             device: device(sample.total_bytes, sample.device_limit_bytes),
             processes: Processes { others_bytes },
             trainings: args.processes,
@@ -110,7 +112,7 @@ impl PlannedMachine {
     }
 
     /// A Mac that is not this machine.
-    fn other_mac(args: &Plan, device: DeviceRoom) -> Result<Self, Failure> {
+    fn other_mac(args: &Plan, device: DeviceLimits) -> Result<Self, Failure> {
         let others_bytes = check_what_if(args.what_if.unwrap_or(OTHERS_BYTES), device.total_bytes)?;
         let mut assumed = vec![format!(
             "the GPU may use {} there: macOS reports the exact number when Ebb runs on it",
@@ -123,7 +125,7 @@ impl PlannedMachine {
             ));
         }
         Ok(PlannedMachine {
-            kind: "metal",
+            kind: trainer::DeviceKind::Metal,
             device,
             processes: Processes { others_bytes },
             trainings: args.processes,

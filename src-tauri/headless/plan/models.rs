@@ -3,12 +3,12 @@
 use super::Plan;
 use dataset::Task;
 use trainer::estimate::IMAGE_SIZES;
-use trainer::{ModelKind, TextModel, TextSize};
+use trainer::{ModelId, TextModel, TextSize, model_task};
 
 /// Models and resolutions of the table, including the plan's own.
-pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelKind, u32)> {
-    if plan.origin.is_some() {
-        return vec![(plan.model, plan.image_size)];
+pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
+    if plan.pretrained.is_some() {
+        return vec![(plan.model, plan.input_size)];
     }
     if let Some(model) = plan.text_model() {
         let mut sizes: Vec<TextSize> = TextSize::for_task(model_task(plan.task())).collect();

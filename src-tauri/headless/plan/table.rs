@@ -3,7 +3,7 @@
 use super::LISTED_MICRO_BATCHES;
 use super::answer::{Answer, Row};
 use crate::headless::say::out;
-use pressure::{Recovery, Stuck, offered};
+use pressure::{RecoveryOption, Shortage, options_needing_consent};
 use runlog::{format_bytes, format_count, format_duration};
 
 /// Prints the answer.
@@ -82,7 +82,7 @@ fn table_row(row: &Row) -> String {
     let (blocks, memory) = (row.blocks(), &row.memory);
     let form = row
         .need
-        .forms
+        .variants
         .iter()
         .find(|form| form.checkpoint_blocks == blocks);
     let peak = |size: u32| {
@@ -110,27 +110,27 @@ fn table_row(row: &Row) -> String {
 
 /// Prints the settings that would help if nothing fits. They change the result, so the user
 /// chooses.
-fn print_offers(stuck: &Stuck) {
+fn print_offers(stuck: &Shortage) {
     out!(
         "Nothing fits: {} are missing. These settings would help, but they change the result (bytes are estimates):",
         format_bytes(stuck.missing_bytes)
     );
-    for (recovery, freed) in offered(stuck) {
+    for (recovery, freed) in options_needing_consent(stuck) {
         out!("  {}", offer(&recovery, freed, stuck.missing_bytes));
     }
 }
 
 /// Such as "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB,
 /// enough".
-fn offer(recovery: &Recovery, freed_bytes: u64, missing_bytes: u64) -> String {
-    let how = recovery.rung.setting();
+fn offer(recovery: &RecoveryOption, freed_bytes: u64, missing_bytes: u64) -> String {
+    let how = recovery.step.setting();
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));
     let frees = match freed_bytes {
         0 => "frees nothing on its own".to_owned(),
         bytes if bytes >= missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
         bytes => format!("frees {}", format_bytes(bytes)),
     };
-    format!("{}{how}: {frees}", recovery.what)
+    format!("{}{how}: {frees}", recovery.description)
 }
 
 fn print_chosen(answer: &Answer) {

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::time::Instant;
-use trainer::ModelKind;
+use trainer::ModelId;
 
 /// The time that is left, and how long the last row took.
 pub(super) struct TimeLimit {
@@ -19,7 +19,7 @@ fn cost(side: u32) -> f64 {
 }
 
 /// Indices of `listed`: `first`, then the others from cheap to expensive.
-pub(super) fn by_cost(listed: &[(ModelKind, u32)], first: usize) -> Vec<usize> {
+pub(super) fn by_cost(listed: &[(ModelId, u32)], first: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..listed.len()).collect();
     places.sort_by_key(|&place| (place != first, listed[place].1));
     places
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_planned_model_comes_first_and_then_cheap_ones() {
-        let model = ModelKind::ConvNet;
+        let model = ModelId::CONV_NET;
         let listed = [(model, 32), (model, 224), (model, 64), (model, 48)];
         assert_eq!(by_cost(&listed, 2), [2, 0, 3, 1]);
     }

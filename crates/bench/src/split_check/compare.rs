@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::ops::Range;
 use tape::Parameters;
 use tape::inplace::to_f64;
-use trainer::{EffectiveBatch, Result, TrainedPiece, Whole};
+use trainer::{EffectiveBatch, MicroBatchResult, Result, Whole};
 
 /// Largest difference of one parameter's gradient, or of the loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,7 +57,7 @@ pub fn compare(
     parameters: &Parameters,
     samples: usize,
     splits: Vec<Split>,
-    mut gradients: impl FnMut(Range<usize>) -> Result<TrainedPiece>,
+    mut gradients: impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
 ) -> Result<Comparison> {
     let unsplit = Split::unsplit(samples);
     let expected = accumulate(&unsplit, &mut gradients)?;
@@ -112,18 +112,18 @@ impl Difference {
 
 fn accumulate(
     split: &Split,
-    gradients: &mut impl FnMut(Range<usize>) -> Result<TrainedPiece>,
-) -> Result<Whole> {
+    gradients: &mut impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
+) -> Result<AccumulatedBatch> {
     let mut batch = EffectiveBatch::default();
     for range in split.ranges() {
         // `EffectiveBatch` waits for no sample here.
-        batch.add(TrainedPiece {
+        batch.add(MicroBatchResult {
             samples: 0,
             ..gradients(range)?
         })?;
     }
     Ok(batch
-        .whole()
+        .finish()
         .expect("a split has at least one micro-batch, and each has gradients"))
 }
 

@@ -2,12 +2,12 @@
 //! computed first, and the counting allocator measures it. On a GPU, and in a binary without that
 //! allocator, nothing is refused here.
 
-use pressure::{Policy, State, budget_bytes};
+use pressure::{Policy, ControllerState, budget_bytes};
 use runlog::format_bytes;
 use std::ops::Range;
 use tape::Parameters;
 use tape::memory::{live_bytes, take_peak_bytes};
-use trainer::{Machine, Result, TrainError, TrainedPiece};
+use trainer::{Machine, MicroBatchResult, Result, TrainError};
 
 /// How far the budget looks ahead, in milliseconds. A micro-batch is short.
 const HORIZON_MS: u64 = 1_000;
@@ -21,14 +21,14 @@ pub fn check_memory(
     machine: &Machine,
     parameters: &Parameters,
     samples: usize,
-    mut gradients: impl FnMut(Range<usize>) -> Result<TrainedPiece>,
+    mut gradients: impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
 ) -> Result<()> {
     let before = live_bytes();
     take_peak_bytes();
     drop(gradients(0..1)?);
     let sample_bytes = take_peak_bytes().saturating_sub(before);
     let sample = machine.open()?.sample()?;
-    let budget = budget_bytes(&Policy::default(), &State::default(), &sample, HORIZON_MS);
+    let budget = budget_bytes(&Policy::default(), &ControllerState::default(), &sample, HORIZON_MS);
     let free = budget.saturating_sub(sample.own_bytes);
     let most = fitting_samples(sample_bytes, parameters.bytes(), free, samples);
     if most >= samples {

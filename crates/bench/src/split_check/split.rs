@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
-use tape::Stream;
+use tape::Rng;
 use trainer::{Result, TrainError};
 
 /// Sizes of the micro-batches of an effective batch, in order; each at least 1.
@@ -31,7 +31,7 @@ impl Split {
     }
 
     /// Micro-batches of random sizes.
-    pub fn random(samples: usize, stream: Stream) -> Self {
+    pub fn random(samples: usize, stream: Rng) -> Self {
         let (mut left, mut sizes) = (samples, Vec::new());
         while left > 0 {
             let size = 1 + (stream.uniform(sizes.len() as u64) * left as f64) as usize;
@@ -123,7 +123,7 @@ impl Splits {
     ///
     /// # Errors
     /// The sizes of a listed split do not add up to `samples`.
-    pub fn for_batch(&self, samples: usize, stream: Stream) -> Result<Vec<Split>> {
+    pub fn for_batch(&self, samples: usize, stream: Rng) -> Result<Vec<Split>> {
         match self {
             Splits::Listed(splits) => {
                 match splits.iter().find(|split| split.samples() != samples) {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     fn standard(samples: usize, random: usize) -> Vec<String> {
-        let splits = Splits::Standard { random }.for_batch(samples, Stream::new(1));
+        let splits = Splits::Standard { random }.for_batch(samples, Rng::new(1));
         splits.unwrap().iter().map(Split::to_string).collect()
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn every_split_adds_up_to_the_batch() {
         for samples in 1..40 {
             let splits = Splits::Standard { random: 20 };
-            for split in splits.for_batch(samples, Stream::new(2)).unwrap() {
+            for split in splits.for_batch(samples, Rng::new(2)).unwrap() {
                 assert_eq!(split.samples(), samples, "{split}");
                 assert!(split.sizes().iter().all(|&size| size > 0), "{split}");
                 let ranges: Vec<usize> = split.ranges().flatten().collect();
@@ -208,7 +208,7 @@ mod tests {
         }
         let error = Splits::parse("5+5")
             .unwrap()
-            .for_batch(16, Stream::new(1))
+            .for_batch(16, Rng::new(1))
             .unwrap_err();
         assert!(error.to_string().contains("5+5") && error.to_string().contains("16 samples"));
     }

@@ -7,13 +7,13 @@ use super::{Comparison, ElementType, SplitCheck, compare};
 use crate::model::ForwardOptions;
 use crate::workload::Workload;
 use candle_core::DType;
-use dataset::Inspection;
+use dataset::ImageInspection;
 use runlog::RunFolder;
 use std::ops::Range;
-use tape::device::{Wanted, default_threads, piece_scope};
-use tape::{Parameters, Stream};
+use tape::device::{DevicePreference, default_threads, with_autorelease_pool};
+use tape::{Parameters, Rng};
 use trainer::{
-    BatchGradients, BatchSettings, Machine, Result, TrainedPiece, checked_device, on_threads,
+    BatchGradients, BatchSettings, Machine, MicroBatchResult, Result, checked_device, on_threads,
 };
 
 /// What to check and how.
@@ -47,7 +47,7 @@ impl SplitCheck {
     /// # Errors
     /// As [`SplitCheck::for_run`].
     pub fn for_folder(
-        inspection: &Inspection,
+        inspection: &ImageInspection,
         question: &Question,
         machine: &Machine,
     ) -> Result<Self> {
@@ -69,7 +69,7 @@ impl SplitCheck {
         on_threads(default_threads(), || {
             let (wanted, dtype) = match question.batch.element_type {
                 ElementType::Single => (question.batch.device, DType::F32),
-                ElementType::Double => (Wanted::Cpu, DType::F64),
+                ElementType::Double => (DevicePreference::Cpu, DType::F64),
             };
             let chosen = checked_device(wanted, machine.device_check_path.as_deref())?;
             let (model, parameters) = workload.build(dtype, &chosen.device)?;
@@ -81,7 +81,7 @@ impl SplitCheck {
             };
             let gradients = |range: Range<usize>| {
                 let part = batch.slice(range);
-                piece_scope(|| {
+                with_autorelease_pool(|| {
                     let micro_batch =
                         model.gradients(&parameters, &part, &chosen.device, options)?;
                     Ok(micro_batch.sums)
@@ -89,7 +89,7 @@ impl SplitCheck {
             };
             Ok(SplitCheck {
                 subject: workload.name().to_owned(),
-                device: chosen.kind,
+                device: chosen.kind.name(),
                 precision: question.batch.element_type,
                 comparison: question.compare(&parameters, samples, machine, gradients)?,
                 notes: Vec::new(),
@@ -116,9 +116,9 @@ impl Question {
         parameters: &Parameters,
         samples: usize,
         machine: &Machine,
-        mut gradients: impl FnMut(Range<usize>) -> Result<TrainedPiece>,
+        mut gradients: impl FnMut(Range<usize>) -> Result<MicroBatchResult>,
     ) -> Result<Comparison> {
-        let splits = self.splits.for_batch(samples, Stream::new(SEED))?;
+        let splits = self.splits.for_batch(samples, Rng::new(SEED))?;
         check_memory(machine, parameters, samples, &mut gradients)?;
         compare(parameters, samples, splits, gradients)
     }

@@ -6,10 +6,10 @@
 use candle_core::{DType, Device, Tensor};
 use std::ops::Range;
 use tape::inplace::to_f64;
-use tape::{Activation, Cancel, Kernels, Parameters, Stream, Tape, Value};
-use trainer::TrainedPiece;
-use trainer::models::{
-    Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
+use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
+use trainer::MicroBatchResult;
+use models::{
+    Builder, Gpt, SequenceShape, ResNet, ResNetShape, ResNetStem, TextEncoder, SequenceShape, Vit, VitShape,
 };
 
 /// A model of this house.
@@ -90,7 +90,7 @@ impl Made {
             }
             Made::ResNet18 => {
                 let shape = ResNetShape {
-                    stem: Stem::Pooled,
+                    stem: ResNetStem::Pooled,
                     channels: 8,
                     blocks: vec![(8, 1), (8, 1), (16, 2), (16, 1)],
                     groups: 4,
@@ -118,7 +118,7 @@ impl Made {
                 (Network::Vit(Vit::build(b, shape, classes).unwrap()), 32)
             }
             Made::Gpt => {
-                let shape = GptShape {
+                let shape = SequenceShape {
                     tokens: TOKENS,
                     vocabulary: VOCABULARY as usize,
                     width: 24,
@@ -128,7 +128,7 @@ impl Made {
                 (Network::Gpt(Gpt::build(b, shape).unwrap()), 0)
             }
             Made::TextEncoder => {
-                let shape = TextEncoderShape {
+                let shape = SequenceShape {
                     tokens: TOKENS,
                     vocabulary: VOCABULARY as usize,
                     width: 24,
@@ -161,7 +161,7 @@ impl Model {
             count,
         };
         for sample in 0..count as u64 {
-            let own = Stream::new(seed).at(sample);
+            let own = Rng::new(seed).at(sample);
             let class = (own.uniform(0) * f64::from(CLASSES)) as u32;
             match self.network {
                 Network::ResNet(_) | Network::Vit(_) => {
@@ -204,7 +204,7 @@ impl Model {
         range: Range<usize>,
         dtype: DType,
         checkpointed: usize,
-    ) -> TrainedPiece {
+    ) -> MicroBatchResult {
         fn cut<T: Clone>(all: &[T], count: usize, range: &Range<usize>) -> Vec<T> {
             let one = all.len() / count;
             all[range.start * one..range.end * one].to_vec()
@@ -238,10 +238,10 @@ impl Model {
     }
 }
 
-fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> TrainedPiece {
+fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> MicroBatchResult {
     let (per_row, root) = (loss.per_sample, loss.sum);
     let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
-    TrainedPiece {
+    MicroBatchResult {
         gradients: gradients
             .into_iter()
             .map(|g| g.expect("every parameter takes part"))
@@ -250,6 +250,6 @@ fn summed(tape: Tape, loss: tape::Loss, weight: usize, samples: usize) -> Traine
         weight: weight as f64,
         samples,
         not_finite: Vec::new(),
-        measures: Default::default(),
+        metrics: Default::default(),
     }
 }

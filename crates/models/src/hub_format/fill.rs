@@ -87,7 +87,7 @@ impl WeightFiller<'_> {
             parameters.put(id, tensor.to_dtype(like.dtype())?)?;
             let dims = like.dims().len();
             if let Some(bits) = self.tuning.bits_of(parameters, id, dims, self.layout) {
-                parameters.quantise(id, bits)?;
+                parameters.quantize(id, bits)?;
             }
         }
         Ok(())

@@ -102,7 +102,7 @@ impl FineTuning {
         for id in parameters.ids() {
             let dims = parameters.whole(id)?.dims().len();
             if let Some(bits) = self.bits_of(parameters, id, dims, layout) {
-                parameters.quantise(id, bits)?;
+                parameters.quantize(id, bits)?;
             }
         }
         Ok(())

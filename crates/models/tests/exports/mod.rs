@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 use std::process::Command;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream, Tape, Value};
+use tape::{Cancel, Kernels, Parameters, Rng, Tape, Value};
 
 /// Largest allowed distance between two scores.
 const APART: f64 = 1e-4;
@@ -32,7 +32,7 @@ pub fn classes() -> Vec<String> {
 pub fn moved(parameters: &mut Parameters) {
     for index in 0..parameters.len() {
         let like = parameters.at(index).tensor.clone();
-        let stream = Stream::new(index as u64);
+        let stream = Rng::new(index as u64);
         let noise: Vec<f32> = (0..like.elem_count())
             .map(|i| 0.1 * stream.normal(i as u64) as f32)
             .collect();

@@ -188,7 +188,7 @@ fn only_the_last_two_minutes_are_reported() {
 fn a_waiting_run_is_reported_as_such() {
     for (action, text) in [
         (Action::Pause, "; the run was paused."),
-        (Action::Park, "; the run was suspended."),
+        (Action::Suspend, "; the run was suspended."),
     ] {
         let report = report([decision(300, action, 0, "Waiting"), memory(200, 12.0)]);
         assert!(report.messages[0].ends_with(text), "{report:?}");

@@ -3,7 +3,7 @@
 //! platform writes the same file.
 
 use super::Noise;
-use pressure::sentence;
+use pressure::describe_decision;
 use pressure::{
     Action, Change, Component, Decision, Level, MemorySample, Moments, Phase, Prefetch,
 };
@@ -201,7 +201,7 @@ impl Demo {
             cause: Component::Headroom,
             reason: reason.into(),
         };
-        let message = sentence(previous, &decision);
+        let message = describe_decision(previous, &decision);
         self.events.push(RunEvent::Decision {
             at_ms,
             step,

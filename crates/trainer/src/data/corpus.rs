@@ -2,7 +2,7 @@
 //! its label.
 
 use crate::error::Result;
-use dataset::{Part, TextInspection, TextRows, Tokenizer};
+use dataset::{Split, TextDataset, TextInspection, Tokenizer};
 use std::path::{Path, PathBuf};
 
 /// A labeled text: its tokens, at least one.
@@ -46,12 +46,12 @@ impl Corpus {
     /// A file is missing or has changed since the inspection, or the tokenizer fails.
     pub fn open(
         found: &TextInspection,
-        part: Part,
+        part: Split,
         tokenizer: &Tokenizer,
         max_tokens: usize,
     ) -> Result<Self> {
-        let rows = TextRows::open(found, part)?;
-        let of_part = found.samples.iter().filter(|sample| sample.part == part);
+        let rows = TextDataset::open(found, part)?;
+        let of_part = found.samples.iter().filter(|sample| sample.split == part);
         let mut corpus = Corpus {
             files: found.files.iter().map(|file| file.path.clone()).collect(),
             file_of: of_part.map(|sample| sample.file).collect(),

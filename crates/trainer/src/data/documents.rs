@@ -4,7 +4,7 @@ use super::expect_texts;
 use super::tokenizer::{document_boundary, on_tokenizer_thread, open_tokenizer};
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
-use dataset::{Documents, Found, Packing, Part};
+use dataset::{DetectedDataset, Documents, Packing, Split};
 use runlog::RunFolder;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl DocumentData {
     /// # Errors
     /// A file is missing or has changed since the inspection, or the vocabulary has no token to
     /// separate documents.
-    pub fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self> {
+    pub fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self> {
         let found = &*expect_texts(plan, found)?;
         let tokenizer = &open_tokenizer(plan, found, run)?;
         let open = |part| -> Result<Arc<Documents>> {
@@ -32,8 +32,8 @@ impl DocumentData {
             Ok(Arc::new(documents))
         };
         Ok(DocumentData {
-            train: open(Part::Train)?,
-            held_out: open(Part::HeldOut)?,
+            train: open(Split::Train)?,
+            held_out: open(Split::HeldOut)?,
             boundary: document_boundary(tokenizer)?,
         })
     }

@@ -5,8 +5,8 @@ use super::{EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::{Augmentation, Plan};
 use crate::task::ImageSample;
 use dataset::{
-    Augment, ImageDataset, ImageOptions, Inspection, KeptOrder, Loader, LoaderOptions, Mix, Order,
-    Part,
+    Augment, CachedOrder, ImageDataset, ImageInspection, ImageOptions, Loader, LoaderOptions, Mix,
+    Order, Split,
 };
 use pressure::Prefetch;
 use std::path::Path;
@@ -135,7 +135,7 @@ impl Source {
 
 /// Training images, step by step.
 pub struct ImageLoader {
-    order: KeptOrder,
+    order: CachedOrder,
     source: Source,
     /// The first step whose samples have not been requested from the workers.
     next_request: u64,
@@ -149,7 +149,7 @@ impl ImageLoader {
     /// loader.
     pub fn start(
         plan: &Plan,
-        inspection: &Inspection,
+        inspection: &ImageInspection,
         options: PrefetchOptions,
         step: u64,
     ) -> Self {
@@ -166,7 +166,7 @@ impl ImageLoader {
         let limit = plan.dev_samples.map(|samples| samples as usize);
         let dataset = ImageDataset::open(
             inspection,
-            Part::Train,
+            Split::Train,
             image_options,
             limit,
             options.cache_bytes,
@@ -177,7 +177,7 @@ impl ImageLoader {
             effective_batch: plan.effective_batch,
         };
         ImageLoader {
-            order: KeptOrder::new(order),
+            order: CachedOrder::new(order),
             source: Source::start(dataset, options),
             next_request: step,
             steps: plan.steps,
@@ -216,7 +216,7 @@ impl TrainLoader for ImageLoader {
     }
 
     fn restart(&mut self, step: u64) {
-        self.source.loader.forget();
+        self.source.loader.clear();
         self.next_request = step;
     }
 
@@ -237,7 +237,7 @@ impl TrainLoader for ImageLoader {
     }
 
     fn release(&self) {
-        self.source.dataset.release();
+        self.source.dataset.release_cache();
     }
 }
 
@@ -266,8 +266,8 @@ impl ImageEvalLoader {
     /// Starts the workers for one split. The threads live as long as the loader.
     pub fn start(
         plan: &Plan,
-        inspection: &Inspection,
-        part: Part,
+        inspection: &ImageInspection,
+        part: Split,
         options: PrefetchOptions,
     ) -> Self {
         let image_options = ImageOptions {
@@ -292,7 +292,7 @@ impl EvalLoader for ImageEvalLoader {
     }
 
     fn begin(&mut self) {
-        self.source.loader.forget();
+        self.source.loader.clear();
         let all: Vec<u32> = (0..self.source.dataset.len() as u32).collect();
         self.source.loader.request(0, &all);
     }
@@ -310,6 +310,6 @@ impl EvalLoader for ImageEvalLoader {
     }
 
     fn release(&self) {
-        self.source.dataset.release();
+        self.source.dataset.release_cache();
     }
 }

@@ -4,7 +4,7 @@ use super::tokenizer::{on_tokenizer_thread, open_tokenizer};
 use super::{Corpus, EvalLoader, LoadedSample, Text, TrainLoader, expect_texts};
 use crate::error::Result;
 use crate::plan::Plan;
-use dataset::{Buckets, Found, Part};
+use dataset::{Buckets, DetectedDataset, Split};
 use runlog::{RunFolder, format_count};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,7 +24,7 @@ impl TextData {
     ///
     /// # Errors
     /// A file is missing or has changed since the inspection.
-    pub fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<Self> {
+    pub fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self> {
         let found = &*expect_texts(plan, found)?;
         let tokenizer = &open_tokenizer(plan, found, run)?;
         let max_tokens = plan.input_size as usize;
@@ -33,8 +33,8 @@ impl TextData {
             Ok(Arc::new(corpus))
         };
         Ok(TextData {
-            train: open(Part::Train)?,
-            held_out: open(Part::HeldOut)?,
+            train: open(Split::Train)?,
+            held_out: open(Split::HeldOut)?,
         })
     }
 

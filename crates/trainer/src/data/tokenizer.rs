@@ -4,7 +4,7 @@
 use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
 use crate::plan::Plan;
-use dataset::{Part, TextInspection, TextRows, Tokenizer, Vocabulary};
+use dataset::{Split, TextDataset, TextInspection, Tokenizer, Vocabulary};
 use runlog::{RunFolder, format_count};
 
 /// File name of the vocabulary in the run folder.
@@ -21,8 +21,8 @@ pub(super) fn open_tokenizer(
     found: &TextInspection,
     run: &RunFolder,
 ) -> Result<Tokenizer> {
-    match (&plan.origin, plan.learned_vocabulary()) {
-        (Some(origin), _) => origin.tokenizer(),
+    match (&plan.pretrained, plan.learned_vocabulary()) {
+        (Some(pretrained), _) => crate::pretrained::tokenizer(pretrained),
         (None, Some(size)) => learned_vocabulary(run, found, size),
         (None, None) => Ok(Tokenizer::bytes()),
     }
@@ -35,10 +35,10 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
     if path.exists() {
         return Ok(Tokenizer::load(&path)?);
     }
-    let rows = TextRows::open(found, Part::Train)?;
+    let rows = TextDataset::open(found, Split::Train)?;
     // Byte pairs: the library numbers word pieces differently each time it learns them, so two runs
     // would differ.
-    let learned = Tokenizer::learn(Vocabulary::BytePairs, size as usize, rows.texts())?;
+    let learned = Tokenizer::train(Vocabulary::BytePairs, size as usize, rows.texts())?;
     if learned.vocabulary() > size as usize {
         return Err(TrainError::Setting {
             key: "vocabulary",
@@ -65,7 +65,7 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
 /// The vocabulary has none.
 pub(crate) fn document_boundary(tokenizer: &Tokenizer) -> Result<u32> {
     tokenizer.boundary().ok_or_else(|| TrainError::NotTrainable {
-        sentence: "the vocabulary of these weights has no token that could separate documents (<|endoftext|>, </s>, <eos>); choose another folder"
+        message: "the vocabulary of these weights has no token that could separate documents (<|endoftext|>, </s>, <eos>); choose another folder"
             .to_owned(),
     })
 }

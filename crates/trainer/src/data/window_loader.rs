@@ -2,7 +2,7 @@
 
 use super::{DocumentData, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::Plan;
-use dataset::{Documents, KeptOrder, Order, Packing, Window};
+use dataset::{CachedOrder, Documents, Order, Packing, Window};
 use runlog::format_count;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub struct WindowLoader<S> {
     documents: Arc<Documents>,
     tokens: usize,
     boundary: u32,
-    order: KeptOrder,
+    order: CachedOrder,
     /// The epoch of the last step, and its windows.
     packing: Option<(u64, Packing<Arc<Documents>>)>,
     make_sample: MakeSample<S>,
@@ -42,7 +42,7 @@ impl<S> WindowLoader<S> {
             documents: Arc::clone(&data.train),
             tokens,
             boundary: data.boundary,
-            order: KeptOrder::new(Order {
+            order: CachedOrder::new(Order {
                 seed: plan.seed,
                 len: windows as u32,
                 effective_batch: plan.effective_batch,

@@ -3,15 +3,14 @@
 //! in f32 is compared.
 
 use crate::error::Result;
-use crate::models::Network;
-use crate::plan::ModelKind;
-use crate::task::{Heads, ImageTask};
+use crate::task::ForwardContext;
 use candle_core::{DType, Device, Tensor};
-use dataset::Sample;
+use dataset::ImageSample;
+use models::{Heads, ModelId, Network};
 use tape::check::{Case, cases, large_cases, run};
-use tape::device::Chosen;
+use tape::device::SelectedDevice;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Stream};
+use tape::{Cancel, Kernels, Parameters, Rng};
 
 /// Micro-batches in f32. candle's Metal convolution has a right gradient for 1 and a wrong one for
 /// more.
@@ -111,7 +110,7 @@ impl From<(f64, String)> for Difference {
 /// # Errors
 /// The table of operations cannot be built. An operation that fails is a finding, not an error.
 pub(super) fn compare_with_cpu(
-    chosen: &Chosen,
+    chosen: &SelectedDevice,
     on_finding: &mut dyn FnMut(&Finding),
 ) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
@@ -131,7 +130,7 @@ pub(super) fn compare_with_cpu(
             let subject = subject(case.name.to_owned());
             note(Finding::new(subject, difference, OPERATION_TOLERANCE));
         }
-        for kind in ModelKind::SMALL {
+        for kind in ModelId::SMALL {
             let difference =
                 model_difference(kind, micro_batch, &chosen.device).map_err(|e| e.to_string());
             let subject = subject(format!("model {}", kind.name()));
@@ -191,7 +190,7 @@ pub(super) fn count_operations(findings: &[Finding]) -> usize {
 }
 
 /// Largest relative difference of a model's loss and gradients from the CPU in f64.
-fn model_difference(kind: ModelKind, micro_batch: usize, device: &Device) -> Result<Difference> {
+fn model_difference(kind: ModelId, micro_batch: usize, device: &Device) -> Result<Difference> {
     let expected = gradients(kind, micro_batch, &Device::Cpu, DType::F64)?;
     let found = gradients(kind, micro_batch, device, DType::F32)?;
     let mut worst = Difference {
@@ -221,19 +220,21 @@ struct Gradients {
 }
 
 fn gradients(
-    kind: ModelKind,
+    kind: ModelId,
     micro_batch: usize,
     device: &Device,
     dtype: DType,
 ) -> Result<Gradients> {
     let (network, parameters) = Network::build(kind, IMAGE_SIZE, CLASSES, 3, dtype, device)?;
-    let task = ImageTask {
+    let context = ForwardContext {
+        class_weights: None,
+        compression: None,
         pixels: Default::default(),
         network: &network,
         parameters: &parameters,
-        image_size: IMAGE_SIZE,
+        input_size: IMAGE_SIZE,
         label_smoothing: 0.1,
-        heads: Heads::of_classes(CLASSES),
+        heads: Heads::for_classes(CLASSES),
         checkpointed: 0,
         dtype,
         loss_factor: 1.0,
@@ -242,7 +243,7 @@ fn gradients(
         kernels: Kernels::Fused,
         limit_bytes: None,
     };
-    let piece = task.gradients(&samples(micro_batch))?;
+    let result = context.gradients(&samples(micro_batch))?;
     let named =
         |parameters: &Parameters, gradients: &[Tensor]| -> Result<Vec<(String, Vec<f64>)>> {
             parameters
@@ -252,23 +253,23 @@ fn gradients(
                 .collect()
         };
     Ok(Gradients {
-        loss: piece.loss,
-        gradients: named(&parameters, &piece.gradients)?,
+        loss: result.loss,
+        gradients: named(&parameters, &result.gradients)?,
     })
 }
 
 /// Made-up images, the same on every machine.
-fn samples(count: usize) -> Vec<Sample> {
+fn samples(count: usize) -> Vec<ImageSample> {
     let pixels = 3 * IMAGE_SIZE * IMAGE_SIZE;
     let sample = |index: usize| {
-        let stream = Stream::new(5).site("doctor").at(index as u64);
-        Sample {
+        let stream = Rng::new(5).site("doctor").at(index as u64);
+        ImageSample {
             index: index as u32,
             label: (index * 2 % CLASSES) as u32,
             pixels: (0..pixels as u64)
                 .map(|i| (stream.uniform(i) * 256.0) as u8)
                 .collect(),
-            ..Sample::default()
+            ..ImageSample::default()
         }
     };
     (0..count).map(sample).collect()

@@ -78,7 +78,7 @@ fn size_class_note(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::VitShape;
+    use models::VitShape;
 
     #[test]
     fn heads_that_cost_time_are_explained_and_others_are_not() {

@@ -3,8 +3,7 @@
 
 use super::Target;
 use crate::error::Result;
-use crate::optimizer::Optimizer;
-use crate::plan::OptimizerKind;
+use crate::optimizer::OptimizerKind;
 use serde::Serialize;
 use tape::Parameters;
 
@@ -37,7 +36,7 @@ impl Baseline {
         target: Target,
     ) -> Result<Self> {
         // Zeros that are never written to: they are counted and take no memory.
-        let moments_bytes = Optimizer::new(optimizer, 0.0, masters)?.bytes();
+        let moments_bytes = optimizer.state_bytes(masters);
         Ok(Baseline {
             base_bytes: target.base_bytes,
             weights_bytes: masters.bytes() + masters.frozen_bytes(),

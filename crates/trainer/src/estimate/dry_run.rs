@@ -5,15 +5,14 @@
 use super::Target;
 use super::heap::HeapProfile;
 use crate::error::Result;
-use crate::models::Network;
-use crate::plan::{Compression, ModelKind, Plan};
+use crate::plan::{Compression, Plan, dataset_task};
 use crate::precision::Precision;
-use crate::task::{Heads, Pixels, Sample, Sequence, Text, TrainedPiece, Work};
-use crate::train::on_threads;
+use crate::task::{ForwardContext, MicroBatchResult, Task, with_task};
+use crate::threads::on_threads;
 use candle_core::Device;
-use dataset::Window;
+use models::{Heads, ModelId, Network, PixelNormalization};
 use std::time::{Duration, Instant};
-use tape::{Cancel, Kernels, Parameters, rehearse};
+use tape::{Cancel, Kernels, Parameters, dry_run};
 
 /// Sizes that run however long they take, since a straight line needs two.
 const FIRST_SIZES: [u32; 2] = [1, 2];
@@ -31,13 +30,18 @@ pub trait DryRun: Sync {
     ///
     /// # Errors
     /// The process has too little memory.
-    fn run(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece>;
+    fn run(
+        &self,
+        samples: usize,
+        checkpointed: usize,
+        kernels: Kernels,
+    ) -> Result<MicroBatchResult>;
 }
 
 impl HeapProfile {
     /// Measures micro-batches of several sizes within about `time`.
     pub(super) fn measure(
-        dry_run: &dyn DryRun,
+        network: &dyn DryRun,
         checkpointed: u32,
         target: &Target,
         time: Duration,
@@ -48,8 +52,8 @@ impl HeapProfile {
             let mut profile = HeapProfile::default();
             let mut measure_size = |samples: u32| -> Result<Duration> {
                 let start = Instant::now();
-                let run = || dry_run.run(samples as usize, checkpointed as usize, kernels);
-                let (result, events) = rehearse(threads, run);
+                let run = || network.run(samples as usize, checkpointed as usize, kernels);
+                let (result, events) = dry_run(threads, run);
                 result?;
                 profile.add(samples, &events);
                 Ok(start.elapsed())
@@ -78,8 +82,9 @@ impl HeapProfile {
 pub(super) struct PlanDryRun {
     network: Network,
     parameters: Parameters,
-    image_size: usize,
-    pixels: Pixels,
+    input_size: usize,
+    task: dataset::Task,
+    pixels: PixelNormalization,
     heads: Heads,
     label_smoothing: f64,
     precision: Precision,
@@ -87,10 +92,10 @@ pub(super) struct PlanDryRun {
 }
 
 impl PlanDryRun {
-    /// The network of a plan with another model or image size, and its weights in the optimizer's
+    /// The network of a plan with another model or input size, and its weights in the optimizer's
     /// precision.
-    pub fn new(plan: &Plan, model: ModelKind, image_size: u32) -> Result<(Self, Parameters)> {
-        let (network, mut masters) = plan.network_of_zeros(model, image_size)?;
+    pub fn new(plan: &Plan, model: ModelId, input_size: u32) -> Result<(Self, Parameters)> {
+        let (network, mut masters) = plan.network_of_zeros(model, input_size)?;
         if plan.precision.is_half() && plan.ema_decay.is_none() {
             masters.round_frozen(plan.precision.dtype())?;
         }
@@ -102,7 +107,8 @@ impl PlanDryRun {
         let dry_run = PlanDryRun {
             network,
             parameters,
-            image_size: image_size as usize,
+            input_size: input_size as usize,
+            task: dataset_task(model.task()),
             pixels: plan.pixels(),
             heads: plan.heads(),
             label_smoothing: plan.label_smoothing,
@@ -112,54 +118,24 @@ impl PlanDryRun {
         Ok((dry_run, masters))
     }
 
-    /// A sample of zeros of the largest size.
-    fn sample(&self, index: usize) -> Sample {
-        let (index, zeros) = (index as u32, || vec![0; self.image_size]);
-        match self.network {
-            Network::ResNet(_) | Network::Vit(_) => Sample::Photograph(dataset::Sample {
-                index,
-                label: 0,
-                pixels: vec![0; 3 * self.image_size * self.image_size],
-                targets: vec![Some(0.0); self.heads.numbers],
-                factors: Vec::new(),
-                partner: None,
-            }),
-            Network::TextEncoder(_) => Sample::Text(Text {
-                index,
-                label: 0,
-                ids: zeros(),
-            }),
-            Network::Gpt(_) => Sample::Window(Window {
-                inputs: zeros(),
-                targets: zeros(),
-                documents: zeros(),
-                positions: zeros(),
-            }),
-            Network::Compressor(_) => Sample::Sequence(Sequence {
-                index,
-                step: 0,
-                ids: zeros(),
-                shares: [].into(),
-            }),
-        }
-    }
-
     /// Seconds per sample of a real micro-batch of `samples`.
     pub fn seconds_per_sample(&self, samples: usize, checkpointed: usize) -> Result<f64> {
-        let samples: Vec<Sample> = (0..samples.max(1)).map(|i| self.sample(i)).collect();
-        let work = self.work(checkpointed, Kernels::Fused);
-        // The first one warms caches and the allocator.
-        work.gradients(&samples)?;
-        let start = Instant::now();
-        work.gradients(&samples)?;
-        Ok(start.elapsed().as_secs_f64() / samples.len() as f64)
+        let context = self.context(checkpointed, Kernels::Fused);
+        with_task!(self.task, T => {
+            let samples = zero_samples::<T>(&context, samples.max(1));
+            // The first one warms caches and the allocator.
+            context.gradients(&samples)?;
+            let start = Instant::now();
+            context.gradients(&samples)?;
+            Ok(start.elapsed().as_secs_f64() / samples.len() as f64)
+        })
     }
 
-    fn work(&self, checkpointed: usize, kernels: Kernels) -> Work<'_> {
-        Work {
+    fn context(&self, checkpointed: usize, kernels: Kernels) -> ForwardContext<'_> {
+        ForwardContext {
             network: &self.network,
             parameters: &self.parameters,
-            image_size: self.image_size,
+            input_size: self.input_size,
             pixels: self.pixels,
             heads: self.heads,
             label_smoothing: self.label_smoothing,
@@ -177,8 +153,19 @@ impl PlanDryRun {
 }
 
 impl DryRun for PlanDryRun {
-    fn run(&self, samples: usize, checkpointed: usize, kernels: Kernels) -> Result<TrainedPiece> {
-        let samples: Vec<Sample> = (0..samples).map(|i| self.sample(i)).collect();
-        self.work(checkpointed, kernels).gradients(&samples)
+    fn run(
+        &self,
+        samples: usize,
+        checkpointed: usize,
+        kernels: Kernels,
+    ) -> Result<MicroBatchResult> {
+        let context = self.context(checkpointed, kernels);
+        with_task!(self.task, T => context.gradients(&zero_samples::<T>(&context, samples)))
     }
+}
+
+/// The largest samples of a task, all zeros.
+fn zero_samples<T: Task>(context: &ForwardContext, count: usize) -> Vec<T::Sample> {
+    let sample = |index| T::zero_sample(context, index);
+    (0..count as u32).map(sample).collect()
 }

@@ -194,11 +194,11 @@ mod tests {
     }
 
     fn taken(bytes: u64) -> HeapEvent {
-        HeapEvent::Taken(block(bytes))
+        HeapEvent::Allocated(block(bytes))
     }
 
     fn given(bytes: u64) -> HeapEvent {
-        HeapEvent::Given(block(bytes))
+        HeapEvent::Freed(block(bytes))
     }
 
     const KB: u64 = 1 << 10;

@@ -2,8 +2,8 @@
 
 use super::{MemoryEstimate, Prefetched, Requirement, Target, Variants};
 use crate::error::{Result, TrainError};
-use crate::plan::{Dropped, Plan};
-use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, Stuck, suggest_config};
+use crate::plan::{DatasetRef, Plan};
+use pressure::{DataNeed, DeviceLimits, DoesNotFit, Policy, Processes, Shortage, suggest_config};
 use runlog::{Blocks, RunConfig, format_bytes};
 
 /// Memory of a machine that is larger than any, so that only the cap counts.
@@ -19,7 +19,7 @@ const UNLIMITED_BYTES: u64 = 1 << 60;
 /// enough.
 pub fn plan_within_cap<'d>(
     config: &RunConfig,
-    found: impl Into<Dropped<'d>>,
+    found: impl Into<DatasetRef<'d>>,
     total_bytes: u64,
 ) -> Result<Plan> {
     let dropped = found.into();
@@ -33,11 +33,11 @@ pub fn plan_within_cap<'d>(
         return Ok(plan);
     };
     let estimate = estimate_under_cap(&plan, config, cap_bytes)?;
-    let device = DeviceRoom {
+    let device = DeviceLimits {
         total_bytes: UNLIMITED_BYTES,
         limit_bytes: 0,
         memory_cap_bytes: Some(cap_bytes),
-        politeness: Policy::default().politeness,
+        max_system_fraction: Policy::default().max_system_fraction,
     };
     let data = DataNeed {
         effective_batch: plan.effective_batch,
@@ -61,7 +61,7 @@ pub fn plan_within_cap<'d>(
 /// The memory of a plan without samples decoded ahead, which are freed before a micro-batch is made
 /// smaller.
 fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result<MemoryEstimate> {
-    let kind = tape::device::foresee_kind(plan.device);
+    let kind = tape::device::predict_device_kind(plan.device);
     let target = Target::new(kind, plan.threads as usize, cap_bytes);
     let variants = match config.checkpoint_blocks {
         Some(_) => Variants::Planned,
@@ -72,16 +72,16 @@ fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result
             prefetched: Prefetched::Excluded,
         }),
     };
-    let estimate = MemoryEstimate::for_plan(plan, plan.model, plan.image_size, target, variants)?;
+    let estimate = MemoryEstimate::for_plan(plan, plan.model, plan.input_size, target, variants)?;
     Ok(estimate.without_prefetch())
 }
 
 impl MemoryEstimate {
     /// What a training is short of that does not fit, with its smallest micro-batch and the number
     /// of checkpointed blocks that needs the least memory.
-    pub fn stuck(&self, no: &DoesNotFit) -> Stuck {
+    pub fn stuck(&self, no: &DoesNotFit) -> Shortage {
         let (needed_bytes, checkpointed_blocks) = no.least;
-        Stuck {
+        Shortage {
             missing_bytes: needed_bytes.saturating_sub(no.budget_bytes),
             activations_bytes: needed_bytes.saturating_sub(self.baseline.state_bytes()),
             // Moments of one byte per value, and those of SGD, are already small.
@@ -97,7 +97,7 @@ impl MemoryEstimate {
                 "f32" => 4,
                 _ => 2,
             },
-            ..Stuck::default()
+            ..Shortage::default()
         }
     }
 }
@@ -135,7 +135,7 @@ pub fn does_not_fit(
                 "{needs}; {megabytes}MB would be enough, or choose smaller images or another model"
             ),
         },
-        None => TrainError::DoesNotFit {
+        None => TrainError::EstimateTooLarge {
             needs,
             budget: format_bytes(no.budget_bytes),
             enough: format!("{megabytes} MB"),

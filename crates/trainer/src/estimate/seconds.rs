@@ -3,14 +3,14 @@
 use super::dry_run::PlanDryRun;
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::train::on_threads;
+use crate::threads::on_threads;
 
 /// Seconds per sample of a plan on the CPU, measured on a micro-batch of `samples`.
 ///
 /// # Errors
 /// The network cannot be built, or the process has too little memory.
 pub fn seconds_per_sample(plan: &Plan, samples: usize, checkpointed: u32) -> Result<f64> {
-    let (network, _) = PlanDryRun::new(plan, plan.model, plan.image_size)?;
+    let (network, _) = PlanDryRun::new(plan, plan.model, plan.input_size)?;
     on_threads(plan.threads as usize, || {
         network.seconds_per_sample(samples, checkpointed as usize)
     })

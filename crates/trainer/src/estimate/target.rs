@@ -14,18 +14,18 @@ const CUDA_RESIDENT_FACTOR: f64 = 1.03;
 const UNREUSED_FRACTION: f64 = 0.4;
 
 /// What the process takes more once steps have run: pages of kernels and of the allocator's own
-/// data, and packed panels of matrix products, which dry runs leave out. Chosen over the workloads.
+/// data, and packed panels of matrix products, which dry runs leave out. SelectedDevice over the workloads.
 const KERNELS_BYTES: u64 = 36 << 20;
 
 /// What a training takes besides its steps: threads that decode, watch, record and write, with what
-/// the allocator holds for each, and evaluations between steps. Chosen over trainings on images.
+/// the allocator holds for each, and evaluations between steps. SelectedDevice over trainings on images.
 const BESIDES_STEPS_BYTES: u64 = 8 << 20;
 
 /// The device that will train, as far as memory depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     /// `metal`, `cuda` or `cpu`.
-    pub kind: &'static str,
+    pub kind: crate::DeviceKind,
     /// Form of the operations that the device runs.
     pub kernels: Kernels,
     /// How the device's allocator rounds.
@@ -42,15 +42,15 @@ pub struct Target {
 impl Target {
     /// A device by its kind, for this process in its present state. Create it before anything large
     /// is allocated, or after the allocator has given back what it keeps.
-    pub fn new(kind: &'static str, threads: usize, ceiling_bytes: u64) -> Self {
+    pub fn new(kind: crate::DeviceKind, threads: usize, ceiling_bytes: u64) -> Self {
         Target {
             kind,
             kernels: match kind {
-                "cpu" => Kernels::Fused,
+                crate::DeviceKind::Cpu => Kernels::Fused,
                 _ => Kernels::Composed,
             },
             allocator: match kind {
-                "metal" => Allocator::PowerOfTwo,
+                crate::DeviceKind::Metal => Allocator::PowerOfTwo,
                 _ => Allocator::Exact,
             },
             threads,
@@ -75,7 +75,7 @@ impl Target {
         match self.allocator {
             // Counted block by block.
             Allocator::PowerOfTwo => heap_bytes,
-            Allocator::Exact if self.kind == "cpu" => {
+            Allocator::Exact if self.kind == crate::DeviceKind::Cpu => {
                 heap_bytes + (UNREUSED_FRACTION * unreused_bytes as f64) as u64
             }
             Allocator::Exact => (heap_bytes as f64 * CUDA_RESIDENT_FACTOR) as u64,

@@ -5,7 +5,7 @@ use super::TrainedModel;
 use crate::error::Result;
 use crate::task::LanguageTask;
 use dataset::Task;
-use tape::Stream;
+use tape::Rng;
 use tape::inplace::to_f64;
 
 /// How text is generated.
@@ -41,8 +41,8 @@ impl TrainedModel {
             ids.push(0);
         }
         let (prompt_tokens, limit) = (ids.len(), self.plan.input_size as usize);
-        let draws = Stream::new(options.seed).site("generate");
-        let mut past = network.past();
+        let draws = Rng::new(options.seed).site("generate");
+        let mut past = network.new_cache();
         for number in 0..options.tokens {
             // The prompt may fill the context; a text that is read again leaves half of it free.
             let most = if number == 0 {
@@ -51,13 +51,13 @@ impl TrainedModel {
                 (limit / 2).max(1)
             };
             if past.tokens() >= limit {
-                past = network.past();
+                past = network.new_cache();
             }
             let new = match past.tokens() {
                 0 => &ids[ids.len().saturating_sub(most)..],
                 _ => &ids[ids.len() - 1..],
             };
-            let scores = network.follow(&context.inference_tape(), new, &mut past)?;
+            let scores = network.next_scores_cached(&context.inference_tape(), new, &mut past)?;
             let scores = to_f64(scores.tensor())?;
             let next = sample(&scores, options, draws.uniform(number as u64));
             if Some(next) == boundary {

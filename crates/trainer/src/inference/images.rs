@@ -4,12 +4,12 @@ use super::{Evaluation, MICRO_BATCH, TrainedModel, evaluated_part};
 use crate::data::{ImageEvalLoader, PrefetchOptions};
 use crate::error::Result;
 use crate::task::{ImageTask, Prediction};
-use dataset::{Augment, ImageDataset, ImageFile, ImageOptions, Inspection, Mix, Part, Task};
+use dataset::{Augment, ImageDataset, ImageFile, ImageInspection, ImageOptions, Mix, Split, Task};
 use std::path::{Path, PathBuf};
 
 impl TrainedModel {
     /// Evaluates on images.
-    pub(super) fn evaluate_images(&self, found: &Inspection) -> Result<Evaluation> {
+    pub(super) fn evaluate_images(&self, found: &ImageInspection) -> Result<Evaluation> {
         let count = |part| found.count(part);
         let part = evaluated_part(count, found.refusal.as_ref(), "image")?;
         let part_label = self.seen_files.part_label(part, found);
@@ -30,13 +30,13 @@ impl TrainedModel {
 
     /// Matches regression targets by the names of their columns, with the statistics of the
     /// training. A target that the dataset does not have is missing.
-    fn match_columns(&self, found: &mut Inspection) {
+    fn match_columns(&self, found: &mut ImageInspection) {
         let place = |name: &String| found.targets.iter().position(|column| column.name == *name);
         let columns = self.columns().iter();
         let places: Vec<Option<usize>> = columns.map(|column| place(&column.name)).collect();
         for file in &mut found.files {
-            let target = |place: &Option<usize>| file.numbers.get((*place)?).copied().flatten();
-            file.numbers = places.iter().map(target).collect();
+            let target = |place: &Option<usize>| file.targets.get((*place)?).copied().flatten();
+            file.targets = places.iter().map(target).collect();
         }
         found.targets = self.columns().to_vec();
     }
@@ -62,7 +62,7 @@ impl TrainedModel {
             mix: Mix::None,
             seed: self.plan.seed,
         };
-        let dataset = ImageDataset::open(&single_file(file), Part::Test, options, None, 0);
+        let dataset = ImageDataset::open(&single_file(file), Split::Test, options, None, 0);
         let sample = match dataset.sample(0, 0) {
             Ok(sample) => sample,
             Err(error) => return Ok(Err(error.reason)),
@@ -75,22 +75,22 @@ impl TrainedModel {
 }
 
 /// A dataset of one file.
-fn single_file(file: &Path) -> Inspection {
+fn single_file(file: &Path) -> ImageInspection {
     let image = |path: PathBuf| ImageFile {
         path,
         label: 0,
-        part: Part::Test,
+        split: Split::Test,
         width: 0,
         height: 0,
         bytes: 0,
-        numbers: Vec::new(),
+        targets: Vec::new(),
     };
     let name = file.file_name().map(PathBuf::from).unwrap_or_default();
     let folder = file
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    Inspection {
+    ImageInspection {
         folder: folder.to_owned(),
         name: name.display().to_string(),
         classes: Vec::new(),

@@ -3,7 +3,7 @@
 
 use crate::plan::DatasetRef;
 use crate::task::split_name;
-use dataset::{Part, SplitKind};
+use dataset::{Split, SplitKind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -30,9 +30,9 @@ impl SeenFiles {
 
     /// The name of the evaluated split in a report: `whole` for a new dataset, which Ebb does not
     /// split.
-    pub fn part_label<'a>(&self, part: Part, found: impl Into<DatasetRef<'a>>) -> &'static str {
+    pub fn part_label<'a>(&self, part: Split, found: impl Into<DatasetRef<'a>>) -> &'static str {
         match part {
-            Part::Train if self.is_new(found) => "whole",
+            Split::Train if self.is_new(found) => "whole",
             part => split_name(part),
         }
     }

@@ -4,17 +4,17 @@ use super::{Evaluation, TrainedModel, evaluated_part};
 use crate::data::{Corpus, TextEvalLoader, document_boundary, load_token_frequencies};
 use crate::error::Result;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
-use dataset::{Documents, Part, Task, TextInspection};
+use dataset::{Documents, Split, Task, TextInspection};
 use std::sync::Arc;
 
 impl TrainedModel {
     /// Evaluates on labeled texts or documents.
     pub(super) fn evaluate_texts(&self, found: &TextInspection) -> Result<Evaluation> {
-        if found.task != self.task().looked_for() {
+        if found.task != self.task().detected_as() {
             return Err(self.wrong_task(&format!("a folder for a {}", found.task.label())));
         }
         let count = |part| found.count(part);
-        let part = evaluated_part(count, found.refusal.as_ref(), found.task.sample())?;
+        let part = evaluated_part(count, found.refusal.as_ref(), found.task.sample_noun())?;
         let part_label = self.seen_files.part_label(part, found);
         match found.task {
             Task::LanguageModel | Task::TokenCompression => {
@@ -33,7 +33,7 @@ impl TrainedModel {
     fn evaluate_documents(
         &self,
         found: &TextInspection,
-        part: Part,
+        part: Split,
         part_label: &'static str,
     ) -> Result<Evaluation> {
         let documents = Arc::new(Documents::open(found, part, &self.tokenizer)?);

@@ -6,8 +6,8 @@ use super::usage::Usage;
 use super::workload::Workload;
 use crate::error::TrainError;
 use pressure::{
-    Action, Change, Decision, MemoryModel, MemorySample, Monitor, Phase, PieceKind, Policy, State,
-    Stuck, first_help, what_would_help,
+    Action, Change, Decision, MemoryModel, MemorySample, Monitor, Phase, MicroBatchKind, Policy, ControllerState,
+    Shortage, cheapest_setting, settings_that_help,
 };
 use runlog::format_bytes;
 
@@ -36,7 +36,7 @@ pub(super) struct Admission {
 /// What an admission depends on.
 pub(super) struct Situation<'a> {
     pub policy: &'a Policy,
-    pub state: &'a State,
+    pub state: &'a ControllerState,
     pub model: &'a MemoryModel,
     pub monitor: &'a Monitor,
     pub workload: &'a Workload,
@@ -45,7 +45,7 @@ pub(super) struct Situation<'a> {
 
 /// A micro-batch that does not fit.
 struct Excess {
-    kind: PieceKind,
+    kind: MicroBatchKind,
     micro_batch: u32,
     needed_bytes: u64,
     available_bytes: u64,
@@ -88,7 +88,7 @@ impl Admission {
     pub fn check(
         &self,
         at: &Situation,
-        kind: PieceKind,
+        kind: MicroBatchKind,
         sample: &MemorySample,
         micro_batch: u32,
     ) -> Result<(), TrainError> {
@@ -116,7 +116,7 @@ impl Admission {
     /// Whether `decision` waits for memory that no other app can free, because a limit on this
     /// process is the cause.
     pub fn is_own_wait(&self, at: &Situation, sample: &MemorySample, decision: &Decision) -> bool {
-        let waits = self.is_strict && matches!(decision.action, Action::Pause | Action::Park);
+        let waits = self.is_strict && matches!(decision.action, Action::Pause | Action::Suspend);
         let headroom = waits.then(|| at.monitor.own_headroom_bytes()).flatten();
         headroom.is_some_and(|headroom| headroom <= sample.available_bytes)
     }
@@ -137,7 +137,7 @@ impl Situation<'_> {
     pub fn limit_wait(
         &self,
         waits: u32,
-        kind: PieceKind,
+        kind: MicroBatchKind,
         sample: &MemorySample,
         remaining: u32,
         decision: Decision,
@@ -183,7 +183,7 @@ impl Situation<'_> {
     /// micro-batch of `micro_batch` samples.
     pub fn advice(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
         let planned = self.workload.kind(Phase::Train);
-        let kind = PieceKind {
+        let kind = MicroBatchKind {
             checkpoint_blocks: self.state.checkpoint_blocks(planned),
             ..planned
         };
@@ -192,7 +192,7 @@ impl Situation<'_> {
         let state_bytes = self.model.state_bytes(kind).unwrap_or(0);
         let predicted = self.model.upper_bytes(kind, cost);
         let needed_bytes = predicted.unwrap_or(state_bytes + rough_bytes);
-        let help = first_help(&Stuck {
+        let help = cheapest_setting(&Shortage {
             micro_batch,
             ..self.shortage(kind, needed_bytes, missing_bytes)
         });
@@ -203,7 +203,7 @@ impl Situation<'_> {
     /// guessed as one of `guess_phase`.
     fn needed_bytes(
         &self,
-        kind: PieceKind,
+        kind: MicroBatchKind,
         guess_phase: Phase,
         sample: &MemorySample,
         micro_batch: u32,
@@ -225,7 +225,7 @@ impl Situation<'_> {
             micro_batch: excess.micro_batch,
             needed: format_bytes(needed_bytes),
             available: format_bytes(available_bytes),
-            next: match what_would_help(&shortage) {
+            next: match settings_that_help(&shortage) {
                 Some(help) => format!("{advice}; {help}"),
                 None => advice.to_owned(),
             },
@@ -233,10 +233,10 @@ impl Situation<'_> {
     }
 
     /// What a micro-batch that needs `needed_bytes` and misses `missing_bytes` could free.
-    fn shortage(&self, kind: PieceKind, needed_bytes: u64, missing_bytes: u64) -> Stuck {
+    fn shortage(&self, kind: MicroBatchKind, needed_bytes: u64, missing_bytes: u64) -> Shortage {
         let prefetched_bytes = self.usage.prefetched_bytes();
         let other_bytes = self.model.state_bytes(kind).unwrap_or(0) + prefetched_bytes;
-        Stuck {
+        Shortage {
             missing_bytes,
             prefetched_bytes,
             activations_bytes: needed_bytes.saturating_sub(other_bytes),
@@ -249,7 +249,7 @@ impl Situation<'_> {
                 Phase::Evaluate => u32::MAX,
             },
             element_bytes: kind.element_bytes,
-            ..Stuck::default()
+            ..Shortage::default()
         }
     }
 }

@@ -48,7 +48,7 @@ impl Changes {
                 | Change::CheckpointLess
                 | Change::Moments
                 | Change::Pause
-                | Change::Park
+                | Change::Suspend
                 | Change::Continue
                 | Change::Stop
         );

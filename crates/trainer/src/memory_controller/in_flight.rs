@@ -1,12 +1,12 @@
 //! The micro-batch that is running, and how long it takes.
 
-use pressure::PieceKind;
+use pressure::MicroBatchKind;
 use std::time::Instant;
 
 /// The micro-batch that is running.
 pub(super) struct InFlight {
     /// Its phase, checkpointed blocks and input size.
-    pub kind: PieceKind,
+    pub kind: MicroBatchKind,
     /// Its samples.
     pub micro_batch: u32,
     /// Bytes of prefetched samples when it started.

@@ -3,9 +3,9 @@
 
 use super::ModelMemory;
 use crate::error::Result;
-use crate::plan::{OptimizerKind, Plan};
+use crate::plan::Plan;
 use candle_core::Device;
-use pressure::{MemoryModel, Moments, Monitor, Reserve};
+use pressure::{MemoryModel, Moments, Monitor, RecoveryReserve};
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
 /// Memory use of this process.
@@ -15,7 +15,7 @@ pub(super) struct Usage {
     /// Footprint outside the heap: code, stacks and the allocator's minimum.
     base_bytes: u64,
     prefetched_bytes: u64,
-    reserve: Reserve,
+    reserve: RecoveryReserve,
     /// Where the memory model assumes the moments.
     moments: Moments,
     /// Bytes of the moments if they are in full precision, else 0.
@@ -31,15 +31,16 @@ impl Usage {
             prefetched_bytes: 0,
             reserve: model.reserve,
             moments: Moments::Resident,
-            full_precision_moments_bytes: match plan.optimizer {
-                OptimizerKind::AdamW => model.reserve.moments_bytes,
-                OptimizerKind::AdamW8bit | OptimizerKind::Sgd => 0,
+            full_precision_moments_bytes: if plan.optimizer.has_8bit_variant() {
+                model.reserve.moments_bytes
+            } else {
+                0
             },
         }
     }
 
     /// What the run can free beside samples.
-    pub fn reserve(&self) -> Reserve {
+    pub fn reserve(&self) -> RecoveryReserve {
         self.reserve
     }
 

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use dataset::Task;
-use pressure::{Phase, PieceKind};
+use pressure::{Phase, MicroBatchKind};
 
 /// Rough bytes per pixel of a sample in f32: twice what Ebb's networks save.
 const BYTES_PER_PIXEL: u64 = 2048;
@@ -25,7 +25,7 @@ impl Workload {
     /// `element_bytes` is the size of one activation element.
     pub fn new(plan: &Plan, element_bytes: u32) -> Self {
         Workload {
-            input_size: plan.image_size,
+            input_size: plan.input_size,
             checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
             sample_cost: plan.sample_cost(),
@@ -59,24 +59,26 @@ impl Workload {
     }
 
     /// The kind of micro-batch that the plan asks for. An evaluation has nothing to checkpoint.
-    pub fn kind(&self, phase: Phase) -> PieceKind {
-        PieceKind {
+    pub fn kind(&self, phase: Phase) -> MicroBatchKind {
+        MicroBatchKind {
             phase,
             checkpoint_blocks: match phase {
                 Phase::Train => self.checkpoint_blocks,
                 Phase::Evaluate => 0,
             },
             element_bytes: self.element_bytes,
-            resolution: self.input_size,
+            input_size: self.input_size,
         }
     }
 }
 
 /// Rough bytes in f32 per unit of cost: per pixel, or per token.
 fn bytes_per_cost(plan: &Plan) -> u64 {
-    let widths = match (plan.text_model(), &plan.origin) {
+    let widths = match (plan.text_model(), &plan.pretrained) {
         (Some(model), _) => (model.shape().width * model.shape().depth) as u64,
-        (None, Some(origin)) if plan.task() != Task::ImageClassification => origin.widths(),
+        (None, Some(pretrained)) if plan.task() != Task::ImageClassification => {
+            pretrained.total_width()
+        }
         (None, _) => return BYTES_PER_PIXEL,
     };
     4 * WIDTHS_PER_TOKEN * widths

@@ -3,8 +3,8 @@
 use super::{Optimizer, StateSpec, StateTensor, StepOptions, incomplete_state};
 use crate::error::Result;
 use candle_core::Tensor;
-use tape::Stream;
-use tape::update::{self, Member, adamw, adamw_together};
+use tape::Rng;
+use tape::optim::{AdamWStep, Member, adamw, adamw_together};
 
 /// Decay of the moments, and epsilon.
 const BETAS: (f64, f64) = (0.9, 0.999);
@@ -14,8 +14,8 @@ const EPSILON: f64 = 1e-8;
 pub(super) struct AdamW;
 
 /// The update rule of a step.
-pub(super) fn rule(options: &StepOptions) -> update::AdamW {
-    update::AdamW {
+pub(super) fn rule(options: &StepOptions) -> AdamWStep {
+    AdamWStep {
         learning_rate: options.learning_rate,
         beta1: BETAS.0,
         beta2: BETAS.1,
@@ -57,7 +57,7 @@ impl Optimizer for AdamW {
         state: &mut [StateTensor],
         gradient: &Tensor,
         options: &StepOptions,
-        _noise: Stream,
+        _noise: Rng,
     ) -> Result<()> {
         let [first, second] = state else {
             return Err(incomplete_state());

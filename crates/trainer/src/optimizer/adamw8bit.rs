@@ -4,8 +4,8 @@ use super::adamw::{AdamW, rule};
 use super::{Optimizer, StateSpec, StateTensor, StepOptions};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
-use tape::Stream;
-use tape::update::{BLOCK, ByteMoment, Member, adamw8bit};
+use tape::Rng;
+use tape::optim::{BLOCK, ByteMoment, Member, adamw8bit};
 
 /// Parameters with fewer values keep moments in full: they take little memory and are the most
 /// sensitive ones.
@@ -57,7 +57,7 @@ impl Optimizer for AdamW8bit {
         state: &mut [StateTensor],
         gradient: &Tensor,
         options: &StepOptions,
-        noise: Stream,
+        noise: Rng,
     ) -> Result<()> {
         let [codes1, scales1, codes2, scales2] = state else {
             return AdamW.step(parameter, state, gradient, options, noise);

@@ -3,16 +3,16 @@
 use super::{Optimizer, StateSpec, StateTensor, StepOptions, incomplete_state};
 use crate::error::Result;
 use candle_core::Tensor;
-use tape::Stream;
-use tape::update::{self, Member, sgd, sgd_together};
+use tape::Rng;
+use tape::optim::{Member, SgdStep, sgd, sgd_together};
 
 const MOMENTUM: f64 = 0.9;
 
 /// SGD with momentum and decoupled groups of weight decay.
 pub(super) struct Sgd;
 
-fn rule(options: &StepOptions) -> update::Sgd {
-    update::Sgd {
+fn rule(options: &StepOptions) -> SgdStep {
+    SgdStep {
         learning_rate: options.learning_rate,
         momentum: MOMENTUM,
         weight_decay: options.weight_decay,
@@ -51,7 +51,7 @@ impl Optimizer for Sgd {
         state: &mut [StateTensor],
         gradient: &Tensor,
         options: &StepOptions,
-        _noise: Stream,
+        _noise: Rng,
     ) -> Result<()> {
         let [momentum] = state else {
             return Err(incomplete_state());

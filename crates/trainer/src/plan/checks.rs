@@ -1,22 +1,23 @@
 //! Checks a config against a dataset and fills in what the user left open.
 
 use super::hyperparameters::{self, warmup_steps};
-use super::{Augmentation, Compression, DatasetRef, ModelKind, Plan};
+use super::{Augmentation, Compression, DatasetRef, Plan};
 use crate::error::{Result, TrainError};
 use crate::optimizer::OptimizerKind;
-use crate::origin::{Origin, trains_name};
 use crate::precision::Precision;
+use crate::pretrained;
 use dataset::Task;
-use runlog::{Blocks, Every, RunConfig};
+use models::{ModelId, Pretrained};
+use runlog::{Blocks, Interval, RunConfig};
 use std::sync::Arc;
-use tape::device::{Wanted, choose, default_threads, foresee_kind};
+use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
 
 /// Choices of a config that do not depend on the dataset.
 struct NamedChoices {
     optimizer: OptimizerKind,
     augment: Option<Augmentation>,
     precision: Precision,
-    device: Wanted,
+    device: DevicePreference,
 }
 
 impl NamedChoices {
@@ -37,15 +38,15 @@ impl NamedChoices {
         )?;
         let is_double = precision == Precision::F64;
         let devices = [
-            ("auto", Wanted::Auto),
-            ("metal", Wanted::Metal),
-            ("cuda", Wanted::Cuda),
-            ("cpu", Wanted::Cpu),
+            ("auto", DevicePreference::Auto),
+            ("metal", DevicePreference::Metal),
+            ("cuda", DevicePreference::Cuda),
+            ("cpu", DevicePreference::Cpu),
         ];
         let default = if is_double { "cpu" } else { "auto" };
         let device = config.device.as_deref().unwrap_or(default);
         let device = find_by_name("device", device, &devices)?;
-        if is_double && device != Wanted::Cpu {
+        if is_double && device != DevicePreference::Cpu {
             let allowed = "f64 runs on the CPU only; add --device cpu";
             return Err(invalid_setting("precision", precision.name(), allowed));
         }
@@ -76,12 +77,12 @@ impl Plan {
         data.expect_trainable()?;
         let task = data.configured_task(config)?;
         let choices = NamedChoices::parse(config)?;
-        let origin = Origin::of(config)?;
-        if let Some(origin) = &origin {
-            origin.fits(data.task())?;
+        let pretrained = pretrained::open(config)?;
+        if let Some(pretrained) = &pretrained {
+            pretrained::check_task(pretrained, data.task())?;
         }
-        let mut plan = Plan::assemble(config, data, &choices, origin)?;
-        let blocks = plan.blocks_of(plan.model, plan.input_size);
+        let mut plan = Plan::assemble(config, data, &choices, pretrained)?;
+        let blocks = plan.blocks_of(plan.model);
         plan.checkpoint_blocks = checkpoint_blocks(config.checkpoint_blocks, plan.model, blocks)?;
         plan.config = plan.complete_config(config, task);
         Ok(plan)
@@ -93,16 +94,20 @@ impl Plan {
         config: &RunConfig,
         data: DatasetRef,
         choices: &NamedChoices,
-        origin: Option<Origin>,
+        pretrained: Option<Pretrained>,
     ) -> Result<Plan> {
-        let defaults = data.defaults(config, foresee_kind(choices.device), origin.as_ref())?;
+        let defaults = data.defaults(
+            config,
+            predict_device_kind(choices.device),
+            pretrained.as_ref(),
+        )?;
         let train_samples = defaults.train_samples;
         let effective_batch = config.effective_batch.unwrap_or(defaults.effective_batch);
         let effective_batch = effective_batch.min(train_samples.max(1) as u32);
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
         let epochs = config.epochs.unwrap_or(defaults.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
-        let rate = hyperparameters::default_rate(choices.optimizer, origin.as_ref());
+        let rate = hyperparameters::default_rate(choices.optimizer, pretrained.as_ref());
         let mix = hyperparameters::mix(config, data.task(), &defaults.columns)?;
         Ok(Plan {
             folder: defaults.folder,
@@ -142,22 +147,25 @@ impl Plan {
             workers: config.workers,
             memory_cap_bytes: config.memory_cap_bytes,
             memory_cap_fraction: config.memory_cap_fraction,
-            politeness: config.politeness,
-            max_suspended_ms: config.parked_most_minutes.map(|minutes| minutes * 60_000),
+            max_system_fraction: config.max_system_fraction,
+            max_suspended_ms: config.max_suspended_minutes.map(|minutes| minutes * 60_000),
             seed: config.seed.unwrap_or(defaults.seed),
             dev_samples: config.dev_samples,
-            checkpoint_every: Every::parse(checkpoint_every(config))?,
+            checkpoint_every: Interval::parse(checkpoint_every(config))?,
             evaluate_every_epochs: config
                 .evaluate_every_epochs
                 .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
-            origin: origin.map(Arc::new),
+            pretrained: pretrained.map(Arc::new),
             config: RunConfig::default(),
         })
     }
 
     /// The config with every choice that must not change on resume.
     fn complete_config(&self, asked: &RunConfig, task: Task) -> RunConfig {
-        let tuning = self.origin.as_ref().map(|origin| origin.tuning());
+        let tuning = self
+            .pretrained
+            .as_ref()
+            .map(|pretrained| pretrained.tuning());
         let compression = self.compression;
         RunConfig {
             folder: Some(self.folder.clone()),
@@ -165,15 +173,15 @@ impl Plan {
             model: Some(self.model.name().to_owned()),
             image_size: self.image_side(),
             tokens: (self.task() != Task::ImageClassification).then_some(self.input_size),
-            train_only: tuning.map(|tuning| trains_name(tuning.trains)),
+            train_only: tuning.map(|tuning| tuning.trained.name()),
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             vocabulary: self.learned_vocabulary(),
             policy: compression.map(|c| c.policy.name().to_owned()),
             policy_learning: compression.map(|c| c.learning.name().to_owned()),
-            kept_fraction: compression.and_then(|c| c.kept_fraction),
-            kept_cost: compression.map(|c| c.kept_cost),
+            keep_fraction: compression.and_then(|c| c.keep_fraction),
+            keep_cost: compression.map(|c| c.keep_cost),
             temperature: compression.map(|c| c.temperature.0),
-            last_temperature: compression.map(|c| c.temperature.1),
+            final_temperature: compression.map(|c| c.temperature.1),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
             optimizer: Some(self.optimizer.name().to_owned()),
@@ -199,9 +207,9 @@ impl Plan {
     /// The precision is half, the device can only be the CPU, and the user did not ask for the CPU
     /// by name.
     pub fn check_precision(&self) -> Result<()> {
-        if self.precision.is_half() && foresee_kind(self.device) == "cpu" {
+        if self.precision.is_half() && predict_device_kind(self.device) == crate::DeviceKind::Cpu {
             self.precision
-                .device_warning(&choose(self.device)?, self.device)?;
+                .device_warning(&select_device(self.device)?, self.device)?;
         }
         Ok(())
     }
@@ -241,9 +249,9 @@ pub(super) fn find_by_name<T: Copy>(
     })
 }
 
-fn checkpoint_blocks(asked: Option<Blocks>, model: ModelKind, blocks: u32) -> Result<u32> {
+fn checkpoint_blocks(asked: Option<Blocks>, model: ModelId, blocks: u32) -> Result<u32> {
     let asked = asked.unwrap_or(Blocks::Count(0));
-    asked.of(blocks).ok_or_else(|| {
+    asked.resolve(blocks).ok_or_else(|| {
         let allowed = format!(
             "{} has {blocks} blocks; write 0 to {blocks}, or all",
             model.label()

@@ -3,12 +3,13 @@
 mod texts;
 
 use super::checks::{find_by_name, invalid_setting};
-use super::{Augmentation, Compression, ModelKind};
+use super::{Augmentation, Compression};
 use crate::error::{Result, TrainError};
-use crate::origin::Origin;
 use dataset::{
-    DEFAULT_SEED, Found, Inspection, Part, SplitKind, TargetColumn, Task, TextInspection,
+    DEFAULT_SEED, DetectedDataset, ImageInspection, Split, SplitKind, TargetColumn, Task,
+    TextInspection,
 };
+use models::{ModelId, Pretrained};
 use runlog::RunConfig;
 use std::path::PathBuf;
 use texts::texts;
@@ -17,13 +18,13 @@ use texts::texts;
 #[derive(Debug, Clone, Copy)]
 pub enum DatasetRef<'a> {
     /// Images.
-    Images(&'a Inspection),
+    Images(&'a ImageInspection),
     /// Labeled texts, or documents.
     Texts(&'a TextInspection),
 }
 
-impl<'a> From<&'a Inspection> for DatasetRef<'a> {
-    fn from(found: &'a Inspection) -> Self {
+impl<'a> From<&'a ImageInspection> for DatasetRef<'a> {
+    fn from(found: &'a ImageInspection) -> Self {
         DatasetRef::Images(found)
     }
 }
@@ -34,11 +35,11 @@ impl<'a> From<&'a TextInspection> for DatasetRef<'a> {
     }
 }
 
-impl<'a> From<&'a Found> for DatasetRef<'a> {
-    fn from(found: &'a Found) -> Self {
+impl<'a> From<&'a DetectedDataset> for DatasetRef<'a> {
+    fn from(found: &'a DetectedDataset) -> Self {
         match found {
-            Found::Photographs(found) => DatasetRef::Images(found),
-            Found::Texts(found) => DatasetRef::Texts(found),
+            DetectedDataset::Images(found) => DatasetRef::Images(found),
+            DetectedDataset::Texts(found) => DatasetRef::Texts(found),
         }
     }
 }
@@ -47,7 +48,7 @@ impl<'a> From<&'a Found> for DatasetRef<'a> {
 pub(super) struct DatasetDefaults {
     pub folder: PathBuf,
     pub name: String,
-    pub model: ModelKind,
+    pub model: ModelId,
     pub input_size: u32,
     pub classes: Vec<String>,
     pub columns: Vec<TargetColumn>,
@@ -103,7 +104,7 @@ impl DatasetRef<'_> {
         };
         match refusal {
             Some(sentence) => Err(TrainError::NotTrainable {
-                sentence: sentence.clone(),
+                message: sentence.clone(),
             }),
             None => Ok(()),
         }
@@ -116,18 +117,18 @@ impl DatasetRef<'_> {
     pub(super) fn defaults(
         self,
         config: &RunConfig,
-        kind: &str,
-        origin: Option<&Origin>,
+        kind: crate::DeviceKind,
+        pretrained: Option<&Pretrained>,
     ) -> Result<DatasetDefaults> {
         match self {
-            DatasetRef::Images(found) => images(config, found, kind, origin),
+            DatasetRef::Images(found) => images(config, found, kind, pretrained),
             DatasetRef::Texts(found) => match config.dev_samples {
                 Some(limit) => {
                     let seed = config.seed.unwrap_or(seed(found.split));
                     let limited = found.clone().limited(seed, limit as usize);
-                    texts(config, &limited, kind, origin)
+                    texts(config, &limited, kind, pretrained)
                 }
-                None => texts(config, found, kind, origin),
+                None => texts(config, found, kind, pretrained),
             },
         }
     }
@@ -142,22 +143,22 @@ fn seed(split: SplitKind) -> u64 {
 
 fn images(
     config: &RunConfig,
-    found: &Inspection,
-    kind: &str,
-    origin: Option<&Origin>,
+    found: &ImageInspection,
+    kind: crate::DeviceKind,
+    pretrained: Option<&Pretrained>,
 ) -> Result<DatasetDefaults> {
-    let models: Vec<_> = ModelKind::of_photographs().map(|m| (m.name(), m)).collect();
-    let model = match origin {
-        Some(origin) => pretrained_model(config, origin)?,
+    let models: Vec<_> = ModelId::image_models().map(|m| (m.name(), m)).collect();
+    let model = match pretrained {
+        Some(pretrained) => pretrained_model(config, pretrained)?,
         None => find_by_name(
             "model",
             config.model.as_deref().unwrap_or("convnet"),
             &models,
         )?,
     };
-    let usual = (model.usual_side(), model.multiple());
-    let side = origin.map_or(usual, Origin::side);
-    let all = found.count(Part::Train);
+    let usual = (model.default_input_size(), model.input_multiple());
+    let side = pretrained.map_or(usual, |p| (p.input_size().default, p.input_size().multiple));
+    let all = found.count(Split::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
     let foreign = "it is for texts; leave it out for images";
     refuse("tokens", config.tokens, foreign)?;
@@ -169,7 +170,7 @@ fn images(
         name: found.name.clone(),
         model,
         input_size: image_size(
-            config.image_size.or(regression_side(found, origin)),
+            config.image_size.or(regression_side(found, pretrained)),
             model,
             side,
         )?,
@@ -177,15 +178,15 @@ fn images(
         columns: found.targets.clone(),
         class_weights: None,
         train_samples,
-        held_out_samples: found.count(Part::HeldOut),
+        held_out_samples: found.count(Split::HeldOut),
         texts_bytes: 0,
         seed: seed(found.split),
         effective_batch: match kind {
-            "metal" => 64,
-            "cuda" => 32,
+            crate::DeviceKind::Metal => 64,
+            crate::DeviceKind::Cuda => 32,
             _ => 16,
         },
-        epochs: match origin {
+        epochs: match pretrained {
             Some(_) => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
             None => (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
         },
@@ -197,19 +198,19 @@ fn images(
 
 /// Regression targets often depend on details, so they get larger images; a pretrained model has
 /// its own size.
-fn regression_side(found: &Inspection, origin: Option<&Origin>) -> Option<u32> {
-    (!found.targets.is_empty() && origin.is_none()).then_some(REGRESSION_SIDE)
+fn regression_side(found: &ImageInspection, pretrained: Option<&Pretrained>) -> Option<u32> {
+    (!found.targets.is_empty() && pretrained.is_none()).then_some(REGRESSION_SIDE)
 }
 
 /// The model kind of pretrained weights.
 ///
 /// # Errors
 /// The config asks for another model.
-fn pretrained_model(config: &RunConfig, origin: &Origin) -> Result<ModelKind> {
-    let family = origin.family();
+fn pretrained_model(config: &RunConfig, pretrained: &Pretrained) -> Result<ModelId> {
+    let family = pretrained.family();
     let asked = config.model.as_deref().unwrap_or(family.name());
     if asked == family.name() {
-        return Ok(ModelKind::Published(family));
+        return Ok(ModelId::Pretrained(family));
     }
     let allowed = format!(
         "the pretrained weights are of a {}; leave it out, or leave --from out",
@@ -228,7 +229,7 @@ fn refuse(key: &'static str, value: Option<impl ToString>, why: &str) -> Result<
 
 /// The image size: `asked`, or the model's default. `default` is a pair of the default and what the
 /// size must be a multiple of.
-fn image_size(asked: Option<u32>, model: ModelKind, default: (u32, u32)) -> Result<u32> {
+fn image_size(asked: Option<u32>, model: ModelId, default: (u32, u32)) -> Result<u32> {
     let (default, multiple) = default;
     let size = asked.unwrap_or(default);
     if !size.is_multiple_of(multiple) {

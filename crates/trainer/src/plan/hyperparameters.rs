@@ -4,11 +4,11 @@ use super::augmentation::MIXES;
 use super::checks::{find_by_name, invalid_setting};
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
-use crate::origin::Origin;
-use crate::published::Trains;
 use crate::schedule::LrSchedule;
 use crate::task::Balance;
 use dataset::{Mix, TargetColumn, Task};
+use models::Pretrained;
+use models::hub_format::TrainedLayers;
 use runlog::RunConfig;
 
 /// How the learning rate changes over the run.
@@ -63,14 +63,14 @@ pub(super) fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Ba
 
 /// The default peak learning rate. Pretrained weights take a lower one, a new head alone a higher
 /// one.
-pub(super) fn default_rate(optimizer: OptimizerKind, origin: Option<&Origin>) -> f64 {
-    let adam = match origin.map(Origin::tuning) {
+pub(super) fn default_rate(optimizer: OptimizerKind, pretrained: Option<&Pretrained>) -> f64 {
+    let adam = match pretrained.map(Pretrained::tuning) {
         None => 1e-3,
         Some(tuning) if tuning.adapter.is_some() => 1e-3,
-        Some(tuning) => match tuning.trains {
-            Trains::Head => 1e-2,
-            Trains::Last(_) => 3e-4,
-            Trains::All => 1e-4,
+        Some(tuning) => match tuning.trained {
+            TrainedLayers::Head => 1e-2,
+            TrainedLayers::Last(_) => 3e-4,
+            TrainedLayers::All => 1e-4,
         },
     };
     adam * optimizer.rate_factor()

@@ -35,13 +35,9 @@ impl Plan {
     /// # Errors
     /// The pretrained weights cannot be read, or the device has no memory.
     pub(crate) fn network(&self, device: &Device) -> Result<(Network, Parameters)> {
-        let (side, classes) = (self.input_size as usize, self.heads().outputs());
-        let dtype = self.precision.master_dtype();
-        match &self.pretrained {
-            Some(pretrained) => pretrained.build(&self.purpose(self.input_size, device)),
-            None => Ok(Network::build(
-                self.model, side, classes, self.seed, dtype, device,
-            )?),
+        let options = self.build_options(self.input_size, device);
+        if let Some(pretrained) = &self.pretrained {
+            return Ok(pretrained.build(&options)?);
         }
         let network = Network::build(
             self.model,

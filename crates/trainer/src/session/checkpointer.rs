@@ -3,10 +3,10 @@
 use crate::checkpoint::{self, RunState};
 use crate::error::{Result, TrainError};
 use crate::event_log::EventLog;
-use crate::learner::Learner;
 use crate::memory_controller::MemoryController;
 use crate::plan::Plan;
-use runlog::{CheckpointReason, Every, RunEvent, RunFolder};
+use crate::train_state::TrainState;
+use runlog::{CheckpointReason, Interval, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// A checkpoint written within this time, in milliseconds, is cheap enough to write before every
@@ -30,7 +30,7 @@ pub struct Checkpointer {
 
 /// The parts of a session that a checkpoint reads or informs.
 pub struct Snapshot<'s, 'a> {
-    pub learner: &'s Learner,
+    pub learner: &'s TrainState,
     pub state: &'s mut RunState,
     pub controller: &'s mut MemoryController,
     pub log: &'s mut EventLog<'a>,
@@ -70,14 +70,14 @@ impl Checkpointer {
 
     /// Whether the plan asks for a checkpoint now. None is due during a row of skipped steps: it
     /// may end in a divergence, and then the checkpoint before it must be the newest.
-    pub fn is_due(&self, plan: &Plan, learner: &Learner, step: u64, now_ms: u64) -> bool {
+    pub fn is_due(&self, plan: &Plan, learner: &TrainState, step: u64, now_ms: u64) -> bool {
         if self.is_saved(step) || learner.is_skipping() {
             return false;
         }
         match plan.checkpoint_every {
-            Every::Minutes(minutes) => now_ms >= self.saved_at_ms + minutes * 60_000,
-            Every::Epochs(epochs) => step.is_multiple_of((epochs * plan.steps_per_epoch).max(1)),
-            Every::Steps(steps) => step.is_multiple_of(steps),
+            Interval::Minutes(minutes) => now_ms >= self.saved_at_ms + minutes * 60_000,
+            Interval::Epochs(epochs) => step.is_multiple_of((epochs * plan.steps_per_epoch).max(1)),
+            Interval::Steps(steps) => step.is_multiple_of(steps),
         }
     }
 
@@ -115,8 +115,8 @@ impl Checkpointer {
             step: state.step,
             path: written.path,
             bytes: written.bytes,
-            ms: duration_ms,
-            why: reason,
+            duration_ms: duration_ms,
+            reason: reason,
         })?;
         match checkpoint::remove_old(&self.run, state.best.map(|(_, step)| step)) {
             Err(error) => log.warn("old_checkpoints", error.to_string()),

@@ -1,17 +1,18 @@
 //! The loaders of training and held-out samples, as far as the loop treats them alike.
 
-use crate::task::{HeldOut, Supply};
+use crate::data::{EvalLoader, TrainLoader};
+use crate::task::Task;
 use pressure::{Phase, Prefetch};
 
 /// Both loaders of a run.
-pub struct Loaders {
+pub struct Loaders<T: Task> {
     /// Training samples, step by step.
-    pub train: Supply,
+    pub train: T::TrainLoader,
     /// Held-out samples, in a fixed order.
-    pub held_out: HeldOut,
+    pub held_out: T::EvalLoader,
 }
 
-impl Loaders {
+impl<T: Task> Loaders<T> {
     /// Cost of one of the next samples in pixels or tokens; `usual` if all samples cost the same.
     pub fn sample_cost(&self, phase: Phase, usual: u64) -> u64 {
         match phase {

@@ -1,10 +1,12 @@
 //! The first event of a run.
 
 use super::{Session, unix_ms};
+use crate::data::TrainLoader;
+use crate::task::Task;
 use runlog::{RunEvent, Started};
 
 /// Describes the plan, the model and the machine.
-pub fn started_event(session: &Session) -> RunEvent {
+pub fn started_event<T: Task>(session: &Session<'_, T>) -> RunEvent {
     let (plan, chosen) = (session.plan, &session.chosen);
     RunEvent::Started(Box::new(Started {
         at_ms: 0,
@@ -19,14 +21,14 @@ pub fn started_event(session: &Session) -> RunEvent {
         train_samples: plan.train_samples,
         held_out_samples: plan.held_out_samples,
         parameters: session.learner.parameters.count() as u64,
-        image_size: plan.image_size,
+        input_size: plan.input_size,
         effective_batch: plan.effective_batch,
         epochs: plan.epochs(),
         steps: plan.steps,
         steps_per_epoch: plan.steps_per_epoch,
         learning_rate: plan.learning_rate,
         optimizer: plan.optimizer.name().to_owned(),
-        device: chosen.kind.to_owned(),
+        device: chosen.kind.to_string(),
         device_reason: chosen.reason.clone(),
         precision: plan.precision.name().to_owned(),
         checkpoint_blocks: plan.checkpoint_blocks,

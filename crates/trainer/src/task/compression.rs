@@ -16,17 +16,17 @@ use crate::data::{
     DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, token_frequencies,
 };
 use crate::error::Result;
-use crate::models::{Compressor, Judgement, Network};
 use crate::plan::{Compression, Learning, Plan, SampleCounts};
 use advantages::Outcome;
 use baselines::Purpose;
 use candle_core::Tensor;
-use dataset::{Documents, Found};
+use dataset::{DetectedDataset, Documents};
+use models::{Compressor, KeepScores, Network};
 use padded::PaddedBatch;
 use runlog::RunFolder;
 use std::sync::Arc;
 use tape::inplace::to_f64;
-use tape::{Choice, KeepRule, Loss, NoiseKey, NumberTargets, Positions, Tape, Value};
+use tape::{Choice, KeepRule, Loss, NoiseKey, Positions, RegressionTargets, Tape, Value};
 
 /// Temperature of the relaxed choice. Maddison et al. 2016 found 2/3 good for binary choices.
 const RELAXATION_TEMPERATURE: f64 = 2.0 / 3.0;
@@ -67,7 +67,7 @@ impl Task for CompressionTask {
     type TrainLoader = WindowLoader<Sequence>;
     type EvalLoader = WindowEvalLoader<Sequence>;
 
-    fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<CompressionData> {
+    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<CompressionData> {
         let documents = DocumentData::open(plan, found, run)?;
         Ok(CompressionData {
             frequencies: token_frequencies(&documents.train, run)?,
@@ -251,7 +251,7 @@ struct KeepChoice {
     /// The same as booleans, in row-major order.
     decisions: Vec<bool>,
     /// The output of a learned policy, its logits divided by the temperature.
-    judgement: Option<Judgement>,
+    judgement: Option<KeepScores>,
 }
 
 /// One pass over a micro-batch.
@@ -296,9 +296,13 @@ impl<'a, 'c> Pass<'a, 'c> {
             Purpose::Evaluate => 0,
         };
         let lengths = batch.lengths();
-        let judgement =
-            self.network
-                .judge(&self.tape, &batch.ids, batch.samples, lengths, checkpointed)?;
+        let judgement = self.network.keep_scores(
+            &self.tape,
+            &batch.ids,
+            batch.samples,
+            lengths,
+            checkpointed,
+        )?;
         match judgement {
             Some(judgement) => self.choose_by_policy(judgement, purpose),
             None => self.choose_by_baseline(purpose),
@@ -323,7 +327,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         })
     }
 
-    fn choose_by_policy(&self, judgement: Judgement, purpose: Purpose) -> Result<KeepChoice> {
+    fn choose_by_policy(&self, judgement: KeepScores, purpose: Purpose) -> Result<KeepChoice> {
         let step = self.step();
         let samples: Vec<u64> = self.sequences.iter().map(|s| u64::from(s.index)).collect();
         let (noise, temperature) = match purpose {
@@ -351,7 +355,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         Ok(KeepChoice {
             kept,
             decisions: decisions.iter().map(|kept| *kept > 0.5).collect(),
-            judgement: Some(Judgement {
+            judgement: Some(KeepScores {
                 logits,
                 costs: judgement.costs,
             }),
@@ -372,7 +376,7 @@ impl<'a, 'c> Pass<'a, 'c> {
     fn policy_losses(
         &self,
         choice: &KeepChoice,
-        judgement: &Judgement,
+        judgement: &KeepScores,
         losses: &[f64],
         metrics: &mut MetricSums,
     ) -> Result<Vec<(Value, f64)>> {
@@ -386,7 +390,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         let present = dropped.iter().zip(losses);
         let present: Vec<bool> = present.map(|(d, l)| *d && l.is_finite()).collect();
         let values: Vec<f32> = losses.iter().map(|loss| *loss as f32).collect();
-        let targets = NumberTargets {
+        let targets = RegressionTargets {
             values: &values,
             present: Some(&present),
         };
@@ -399,7 +403,7 @@ impl<'a, 'c> Pass<'a, 'c> {
     fn policy_slopes(
         &self,
         choice: &KeepChoice,
-        judgement: &Judgement,
+        judgement: &KeepScores,
         losses: &[f64],
         metrics: &mut MetricSums,
     ) -> Result<PolicySlopes> {
@@ -415,7 +419,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         for (sample, quota) in self.batch.quotas.iter().enumerate() {
             let first = sample * self.batch.tokens;
             let range = first..first + quota.tokens;
-            let chances = tape::chances(&logits[range.clone()], quota.kept);
+            let chances = tape::keep_probabilities(&logits[range.clone()], quota.kept);
             let outcome = Outcome {
                 kept: &choice.decisions[range.clone()],
                 losses: &losses[range.clone()],
@@ -423,7 +427,7 @@ impl<'a, 'c> Pass<'a, 'c> {
                 expected: &expected[range.clone()],
                 cost: match quota.kept {
                     Some(_) => advantages::price(&chances, &expected[range.clone()]),
-                    None => self.rule.kept_cost,
+                    None => self.rule.keep_cost,
                 },
             };
             metrics.add_to("policy_entropy", outcome.entropy(), quota.tokens as f64);
@@ -461,7 +465,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         metrics.add_to("kept_fraction", tokens - dropped, tokens);
         metrics.add_to("reconstruction_loss", loss, tokens);
         metrics.add_to("loss_per_dropped", loss, dropped);
-        let reward = -loss - self.rule.kept_cost * (tokens - dropped);
+        let reward = -loss - self.rule.keep_cost * (tokens - dropped);
         metrics.add_to("reward", reward, tokens);
     }
 }

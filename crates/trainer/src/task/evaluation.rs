@@ -175,7 +175,7 @@ mod tests {
         };
         let inputs = MetricInputs {
             held_out_bytes: 50,
-            heads: Heads::of_classes(0),
+            heads: Heads::for_classes(0),
             columns: &[],
         };
         let metrics = LanguageTask::metrics(&sum, &inputs);

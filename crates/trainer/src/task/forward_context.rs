@@ -1,10 +1,10 @@
 //! What a micro-batch is computed with: weights, device, precision and the options of its task.
 
-use super::{EvaluatedMicroBatch, Heads, MetricSums, Pixels, Sample, Task};
+use super::{EvaluatedMicroBatch, Heads, MetricSums, PixelNormalization, Sample, Task};
 use crate::error::{Result, TrainError};
-use crate::models::Network;
 use crate::plan::Compression;
 use candle_core::{DType, Device, Tensor};
+use models::Network;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 
@@ -37,7 +37,7 @@ pub struct ForwardContext<'a> {
     /// Image size in pixels, or the most tokens of a text.
     pub input_size: usize,
     /// How pixels are normalized.
-    pub pixels: Pixels,
+    pub pixels: PixelNormalization,
     /// Label smoothing of the training loss.
     pub label_smoothing: f64,
     /// Weight of each class in the loss; all equal if absent.
@@ -83,7 +83,7 @@ impl<'a> ForwardContext<'a> {
     /// The error for a network that cannot compute the samples of `task`.
     pub(crate) fn wrong_network(&self, task: dataset::Task) -> TrainError {
         TrainError::NotTrainable {
-            sentence: format!(
+            message: format!(
                 "the network of this run is not for the task {}",
                 task.label()
             ),
@@ -93,7 +93,7 @@ impl<'a> ForwardContext<'a> {
     /// A tape that records a training micro-batch.
     pub(super) fn training_tape(&self) -> Tape<'a> {
         let (cancel, limit_bytes) = (self.cancel.clone(), self.limit_bytes);
-        Tape::record_within(self.parameters, cancel, self.kernels, limit_bytes)
+        Tape::record_with_limit(self.parameters, cancel, self.kernels, limit_bytes)
     }
 
     /// A tape for a forward pass without a backward pass.

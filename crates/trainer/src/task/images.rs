@@ -1,6 +1,5 @@
 //! Image tasks: class labels, regression targets, or both, from one network.
 
-use super::heads::{BALANCE, DELTA, targets};
 use super::regression::{self, RegressionErrors};
 use super::{
     Balance, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
@@ -8,38 +7,18 @@ use super::{
 };
 use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
-use crate::models::Network;
 use crate::plan::Plan;
 use candle_core::{DType, Tensor};
-use dataset::{Found, Inspection, Part};
+use dataset::{DetectedDataset, ImageInspection, Split};
+use models::Network;
+use models::{BALANCE, HUBER_DELTA, PixelNormalization};
 use rayon::prelude::*;
 use runlog::RunFolder;
+use std::borrow::Borrow;
 use tape::inplace::to_f64;
-use tape::{ClassRule, ClassTargets, Loss, NumberTargets, Tape, Value};
+use tape::{ClassRule, ClassTargets, Loss, RegressionTargets, Tape, Value};
 
-pub use dataset::Sample as ImageSample;
-
-/// Mean and deviation of each channel over natural photographs, as published with ImageNet models.
-pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-pub(crate) const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
-
-/// How the pixels of a channel, from 0 to 1, are normalised: less `mean`, over `deviation`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pixels {
-    /// By channel: red, green, blue.
-    pub mean: [f32; 3],
-    /// By channel.
-    pub deviation: [f32; 3],
-}
-
-impl Default for Pixels {
-    fn default() -> Self {
-        Pixels {
-            mean: MEAN,
-            deviation: DEVIATION,
-        }
-    }
-}
+pub use dataset::ImageSample;
 
 /// What a network says about one image or text.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,17 +38,17 @@ impl Sample for ImageSample {
 
 impl Task for ImageTask {
     type Sample = ImageSample;
-    type Data = Inspection;
+    type Data = ImageInspection;
     type TrainLoader = ImageLoader;
     type EvalLoader = ImageEvalLoader;
 
-    fn open(_plan: &Plan, found: &Found, _run: &RunFolder) -> Result<Inspection> {
+    fn open(_plan: &Plan, found: &DetectedDataset, _run: &RunFolder) -> Result<ImageInspection> {
         Ok(expect_images(found)?.clone())
     }
 
     fn train_loader(
         plan: &Plan,
-        inspection: &Inspection,
+        inspection: &ImageInspection,
         options: PrefetchOptions,
         step: u64,
     ) -> ImageLoader {
@@ -78,10 +57,10 @@ impl Task for ImageTask {
 
     fn eval_loader(
         plan: &Plan,
-        inspection: &Inspection,
+        inspection: &ImageInspection,
         options: PrefetchOptions,
     ) -> ImageEvalLoader {
-        ImageEvalLoader::start(plan, inspection, Part::HeldOut, options)
+        ImageEvalLoader::start(plan, inspection, Split::HeldOut, options)
     }
 
     fn gradients(context: &ForwardContext, samples: &[ImageSample]) -> Result<MicroBatchResult> {
@@ -148,14 +127,14 @@ impl Task for ImageTask {
                 result.count(label, rank(scores, label));
             }
         }
-        for k in 0..context.heads.numbers {
+        for k in 0..context.heads.targets {
             let (values, present, _) = targets(samples, k);
-            let rule = NumberTargets {
+            let rule = RegressionTargets {
                 values: &values,
                 present: Some(&present),
             };
-            let output = context.heads.number(&tape, &outputs, k)?;
-            let losses = tape.huber(&output, rule, DELTA)?.per_sample;
+            let output = context.heads.target(&tape, &outputs, k)?;
+            let losses = tape.huber(&output, rule, HUBER_DELTA)?.per_sample;
             context.device.synchronize()?;
             let predicted = to_f64(output.tensor())?;
             let targets = values.iter().map(|&value| f64::from(value)).zip(&present);
@@ -178,7 +157,7 @@ impl Task for ImageTask {
             index,
             label: 0,
             pixels: vec![0; 3 * context.input_size * context.input_size],
-            targets: vec![Some(0.0); context.heads.numbers],
+            targets: vec![Some(0.0); context.heads.targets],
             factors: Vec::new(),
             partner: None,
         }
@@ -268,14 +247,14 @@ fn loss_terms(
         let loss = class_loss(context, tape, &scores, samples)?;
         terms.push(LossTerm { loss, factor: 1.0 });
     }
-    for k in 0..context.heads.numbers {
+    for k in 0..context.heads.targets {
         let (values, present, factor) = targets(samples, k);
-        let targets = NumberTargets {
+        let targets = RegressionTargets {
             values: &values,
             present: Some(&present),
         };
-        let output = context.heads.number(tape, &outputs, k)?;
-        let loss = tape.huber(&output, targets, DELTA)?;
+        let output = context.heads.target(tape, &outputs, k)?;
+        let loss = tape.huber(&output, targets, HUBER_DELTA)?;
         terms.push(LossTerm { loss, factor });
     }
     Ok(terms)
@@ -354,11 +333,11 @@ fn pixels(context: &ForwardContext, samples: &[ImageSample]) -> Result<Tensor> {
 }
 
 /// Converts the bytes of one sample to normalized values, channel by channel.
-fn normalize(row: &mut [f32], sample: &ImageSample, plane: usize, by: &Pixels) {
+fn normalize(row: &mut [f32], sample: &ImageSample, plane: usize, by: &PixelNormalization) {
     let pixels = sample.pixels.chunks_exact(plane);
     for (channel, (values, pixels)) in row.chunks_exact_mut(plane).zip(pixels).enumerate() {
-        let scale = 1.0 / (255.0 * by.deviation[channel]);
-        let shift = by.mean[channel] / by.deviation[channel];
+        let scale = 1.0 / (255.0 * by.std[channel]);
+        let shift = by.mean[channel] / by.std[channel];
         for (value, &pixel) in values.iter_mut().zip(pixels) {
             *value = f32::from(pixel) * scale - shift;
         }
@@ -417,4 +396,18 @@ pub(super) fn class_probabilities(scores: &[f64]) -> Vec<(u32, f64)> {
         .collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
     classes
+}
+
+/// Regression target `k` of the samples, a mask of the ones that are present, and the factor of its loss. The factor is the same
+/// for all samples of an effective batch.
+fn targets<S: Borrow<ImageSample>>(samples: &[S], k: usize) -> (Vec<f32>, Vec<bool>, f64) {
+    let at = |sample: &S| sample.borrow().targets.get(k).copied().flatten();
+    let found: Vec<Option<f32>> = samples.iter().map(at).collect();
+    let first = samples.first();
+    let factor = first.and_then(|sample| sample.borrow().factors.get(k).copied());
+    (
+        found.iter().map(|value| value.unwrap_or(0.0)).collect(),
+        found.iter().map(Option::is_some).collect(),
+        factor.unwrap_or(1.0),
+    )
 }

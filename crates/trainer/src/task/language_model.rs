@@ -7,9 +7,9 @@ use super::{
 };
 use crate::data::{DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader};
 use crate::error::Result;
-use crate::models::{Gpt, Network};
 use crate::plan::{Plan, SampleCounts};
-use dataset::{Documents, Found, Window};
+use dataset::{DetectedDataset, Documents, Window};
+use models::{Gpt, Network};
 use runlog::RunFolder;
 use std::sync::Arc;
 use tape::inplace::to_f64;
@@ -28,7 +28,7 @@ impl Task for LanguageTask {
     type TrainLoader = WindowLoader<Window>;
     type EvalLoader = WindowEvalLoader<Window>;
 
-    fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<DocumentData> {
+    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<DocumentData> {
         DocumentData::open(plan, found, run)
     }
 

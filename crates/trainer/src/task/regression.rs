@@ -80,7 +80,7 @@ impl RegressionErrors {
         if n == 0 {
             return (f64::NAN, f64::NAN);
         }
-        let draws = tape::Stream::new(0).site("bootstrap");
+        let draws = tape::Rng::new(0).site("bootstrap");
         let mean = |round: usize| {
             let stream = draws.at(round as u64);
             let drawn =
@@ -167,7 +167,7 @@ mod tests {
     fn a_95_percent_interval_covers_the_true_mean_that_often() {
         let mut covered = 0;
         for trial in 0..200u64 {
-            let stream = tape::Stream::new(5).at(trial);
+            let stream = tape::Rng::new(5).at(trial);
             let errors = RegressionErrors {
                 loss: 0.0,
                 absolute: (0..60).map(|i| (stream.uniform(i), 1.0)).collect(),

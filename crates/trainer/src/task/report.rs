@@ -4,7 +4,7 @@
 use super::{EvaluatedMicroBatch, Metrics, RegressionReport};
 use crate::durable::publish;
 use crate::error::{Result, at};
-use dataset::{Part, TargetColumn};
+use dataset::{Split, TargetColumn};
 use runlog::RunFolder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -63,11 +63,11 @@ pub struct EvaluationReport {
 }
 
 /// The name of a split in text and file names.
-pub(crate) fn split_name(part: Part) -> &'static str {
+pub(crate) fn split_name(part: Split) -> &'static str {
     match part {
-        Part::Train => "train",
-        Part::HeldOut => "held-out",
-        Part::Test => "test",
+        Split::Train => "train",
+        Split::HeldOut => "held-out",
+        Split::Test => "test",
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
         let names = ["ant", "bee", "cicada", "dragonfly"].map(str::to_owned);
         let inputs = MetricInputs {
             held_out_bytes: 0,
-            heads: Heads::of_classes(4),
+            heads: Heads::for_classes(4),
             columns: &[],
         };
         let metrics = ImageTask::metrics(&sum, &inputs);
@@ -212,7 +212,7 @@ mod tests {
             classes: &names,
             columns: &[],
             step: 3,
-            part: split_name(Part::Test),
+            part: split_name(Split::Test),
         };
         let report = EvaluationReport::new(&sum, &metrics, &about);
         let [ant, bee, cicada, dragonfly] = &report.classes[..] else {

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::data::{PrefetchOptions, TextData, TextEvalLoader, TextLoader};
 use crate::error::Result;
-use crate::models::{Network, TextEncoder};
 use crate::plan::Plan;
-use dataset::Found;
+use dataset::DetectedDataset;
+use models::{Network, TextEncoder};
 use runlog::RunFolder;
 use std::sync::Arc;
 use tape::inplace::to_f64;
@@ -28,7 +28,7 @@ impl Task for TextTask {
     type TrainLoader = TextLoader;
     type EvalLoader = TextEvalLoader;
 
-    fn open(plan: &Plan, found: &Found, run: &RunFolder) -> Result<TextData> {
+    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<TextData> {
         TextData::open(plan, found, run)
     }
 

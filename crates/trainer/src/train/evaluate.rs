@@ -4,17 +4,20 @@ use super::finish::stop_for_shortage;
 use super::requests::handle_requests;
 use super::suspend::suspend;
 use crate::error::Result;
-use crate::pending::Pending;
+use crate::sample_queue::SampleQueue;
 use crate::session::Session;
-use crate::task::{EvaluatedPiece, EvaluationReport, Metrics, part_name};
-use dataset::Part;
+use crate::data::EvalLoader;
+use crate::task::{
+    EvaluatedMicroBatch, EvaluationReport, MetricInputs, ReportInputs, Task, split_name,
+};
+use dataset::Split;
 use pressure::{Action, Outcome, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::ops::ControlFlow;
-use tape::device::piece_scope;
+use tape::device::with_autorelease_pool;
 
 /// Whether the plan asks for an evaluation after this step. The last step is always evaluated.
-pub(super) fn evaluation_is_due(session: &Session) -> bool {
+pub(super) fn evaluation_is_due<T: Task>(session: &Session<'_, T>) -> bool {
     let (plan, step) = (session.plan, session.state.step);
     let interval = plan.evaluate_every_epochs * plan.steps_per_epoch;
     session.loaders.held_out.len() > 0
@@ -22,17 +25,17 @@ pub(super) fn evaluation_is_due(session: &Session) -> bool {
 }
 
 /// Whether the run was stopped during the evaluation of this step.
-pub(super) fn evaluation_was_interrupted(session: &Session) -> bool {
+pub(super) fn evaluation_was_interrupted<T: Task>(session: &Session<'_, T>) -> bool {
     let state = &session.state;
     state.step > 0 && evaluation_is_due(session) && state.evaluated_step != state.step
 }
 
 /// Evaluates the held-out samples and emits the result. Breaks without a result if the run shall
 /// stop; the next session then starts with this evaluation. After a suspension it starts again.
-pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>> {
+pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopReason>> {
     session.loaders.held_out.begin();
-    let mut pending = Pending::new(session.loaders.held_out.len());
-    let mut sum = EvaluatedPiece::default();
+    let mut pending = SampleQueue::new(session.loaders.held_out.len());
+    let mut sum = EvaluatedMicroBatch::default();
     while pending.remaining() > 0 {
         if handle_requests(session)? {
             return Ok(ControlFlow::Break(StopReason::Requested));
@@ -44,9 +47,9 @@ pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>>
                     let reason = stop_for_shortage(session, &answer.decision);
                     return Ok(ControlFlow::Break(reason));
                 }
-                Action::Park => {
+                Action::Suspend => {
                     let samples = session.loaders.held_out.len();
-                    (pending, sum) = (Pending::new(samples), EvaluatedPiece::default());
+                    (pending, sum) = (SampleQueue::new(samples), EvaluatedMicroBatch::default());
                     let step = session.state.step;
                     let flow = suspend(session, Phase::Evaluate, samples)?;
                     if flow.is_break() || session.state.step != step {
@@ -63,13 +66,14 @@ pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>>
         session
             .log
             .skipped_samples(session.state.step, unreadable)?;
-        let samples = pending.piece(size);
+        let samples = pending.micro_batch(size);
         let count = samples.len();
         if count == 0 {
             continue;
         }
         session.controller.begin(count)?;
-        match piece_scope(|| session.learner.evaluate(session.control.cancel(), samples)) {
+        match with_autorelease_pool(|| session.learner.evaluate(session.control.cancel(), samples))
+        {
             Ok(evaluated) => {
                 session.controller.record(Outcome::Ok);
                 sum.add(evaluated);
@@ -85,23 +89,23 @@ pub(super) fn evaluate(session: &mut Session) -> Result<ControlFlow<StopReason>>
 }
 
 /// Emits the result. The best one so far is also saved as a report and a checkpoint.
-fn report(session: &mut Session, sum: &EvaluatedPiece) -> Result<()> {
+fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> Result<()> {
     let plan = session.plan;
     if sum.samples == 0 {
         return session.log.warn(
             "no_held_out",
             format!(
                 "no held-out {} could be read; nothing was evaluated",
-                plan.task().sample()
+                plan.task().sample_noun()
             ),
         );
     }
-    let metrics = Metrics::of(
-        sum,
-        plan.task(),
-        session.held_out_bytes,
-        (plan.heads(), &plan.columns),
-    );
+    let inputs = MetricInputs {
+        held_out_bytes: session.held_out_bytes,
+        heads: plan.heads(),
+        columns: &plan.columns,
+    };
+    let metrics = T::metrics(sum, &inputs);
     let (loss, score) = (metrics.loss, metrics.score);
     let state = &mut session.state;
     let is_better = state.best.is_none_or(|(before, _)| score > before);
@@ -122,9 +126,13 @@ fn report(session: &mut Session, sum: &EvaluatedPiece) -> Result<()> {
         best: is_best,
     })?;
     if is_best {
-        let names = (plan.classes.as_slice(), plan.columns.as_slice());
-        let about = (state.step, part_name(Part::HeldOut));
-        let saved = EvaluationReport::of(sum, &metrics, names, about).keep(&session.run);
+        let about = ReportInputs {
+            classes: &plan.classes,
+            columns: &plan.columns,
+            step: state.step,
+            part: split_name(Split::HeldOut),
+        };
+        let saved = EvaluationReport::new(sum, &metrics, &about).save(&session.run);
         if let Err(error) = saved {
             // Only the report is missing; the training continues.
             session.log.warn("report_not_saved", error.to_string())?;

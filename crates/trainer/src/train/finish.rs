@@ -3,13 +3,13 @@
 use crate::error::{Result, TrainError};
 use crate::run_context::RunOutcome;
 use crate::session::Session;
-use dataset::Task;
+use crate::task::Task;
 use pressure::{Component, Decision};
 use runlog::{CheckpointReason, RunEvent, StopReason, format_count};
 use std::time::Instant;
 
 /// The memory controller ends the run. Stores the cause for the last event.
-pub(super) fn stop_for_shortage(session: &mut Session, decision: &Decision) -> StopReason {
+pub(super) fn stop_for_shortage<T: Task>(session: &mut Session<'_, T>, decision: &Decision) -> StopReason {
     let (reason, advice) = match decision.cause {
         Component::Disk => (StopReason::Disk, None),
         _ => {
@@ -27,7 +27,7 @@ pub(super) fn stop_for_shortage(session: &mut Session, decision: &Decision) -> S
 }
 
 /// Saves the last step and emits the end of a run that ended without an error.
-pub(super) fn finish(session: &mut Session, reason: StopReason) -> Result<RunOutcome> {
+pub(super) fn finish<T: Task>(session: &mut Session<'_, T>, reason: StopReason) -> Result<RunOutcome> {
     let started = Instant::now();
     if !session.checkpointer.is_saved(session.state.step) {
         match reason {
@@ -45,8 +45,8 @@ pub(super) fn finish(session: &mut Session, reason: StopReason) -> Result<RunOut
     session.log.emit(RunEvent::Stopped {
         at_ms: session.log.now_ms(),
         step: session.state.step,
-        why: reason,
-        sentence,
+        reason: reason,
+        message: sentence,
     })?;
     let has_classes = !session.plan.classes.is_empty();
     let evaluation = session.state.evaluation.filter(|_| has_classes);
@@ -58,7 +58,7 @@ pub(super) fn finish(session: &mut Session, reason: StopReason) -> Result<RunOut
 }
 
 /// The message of the last event. `seconds` is the duration of the last checkpoint.
-fn message(session: &Session, reason: StopReason, seconds: f64) -> String {
+fn message<T: Task>(session: &Session<'_, T>, reason: StopReason, seconds: f64) -> String {
     let step = format_count(session.state.step);
     if !session.checkpointer.is_saved(session.state.step) {
         return format!("Stopped at step {step} without a new checkpoint");
@@ -72,29 +72,14 @@ fn message(session: &Session, reason: StopReason, seconds: f64) -> String {
             format!("Stopped at step {step}, checkpoint saved: {cause}")
         }
         StopReason::Finished => match session.state.best {
-            Some((score, _)) => format!("Finished at step {step}: {}", best(session, score)),
+            Some((score, _)) => format!("Finished at step {step}: {}", T::describe_best(score, session.plan)),
             None => format!("Finished at step {step}. Checkpoint saved in {seconds:.1} s"),
         },
     }
 }
 
-/// The best held-out score in the unit of the task. Scores of losses are negative.
-fn best(session: &Session, score: f64) -> String {
-    match session.plan.task() {
-        Task::LanguageModel => format!("best held-out {:.3} bits per byte", -score),
-        Task::TokenCompression => format!("best held-out loss {:.3} nats per token", -score),
-        Task::ImageClassification if session.plan.classes.is_empty() => format!(
-            "best held-out mean absolute error {:.2} standard deviations",
-            -score
-        ),
-        Task::ImageClassification | Task::TextClassification => {
-            format!("best held-out accuracy {:.1} %", 100.0 * score)
-        }
-    }
-}
-
 /// Emits the end of a run that ended with an error.
-pub(super) fn emit_failed(session: &mut Session, error: &TrainError) {
+pub(super) fn emit_failed<T: Task>(session: &mut Session<'_, T>, error: &TrainError) {
     let (at_ms, code) = (session.log.now_ms(), error.code().to_owned());
     // The caller gets `error` itself; on a full disk the event cannot be written.
     let _ = session.log.emit(RunEvent::Failed {

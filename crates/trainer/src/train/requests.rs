@@ -4,6 +4,7 @@ use crate::control::Request;
 use crate::error::Result;
 use crate::event_log::DecisionRecord;
 use crate::session::Session;
+use crate::task::Task;
 use pressure::{Action, Change, Component, Decision, Moments, Phase};
 use runlog::CheckpointReason;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 const READING_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Handles all waiting requests. Returns `true` if the run shall stop.
-pub(super) fn handle_requests(session: &mut Session) -> Result<bool> {
+pub(super) fn handle_requests<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
     while let Some(request) = session.control.poll() {
         match request {
             Request::Stop => return Ok(true),
@@ -29,7 +30,7 @@ pub(super) fn handle_requests(session: &mut Session) -> Result<bool> {
 }
 
 /// Waits for the user with all state in memory. Returns `true` if the run shall stop.
-fn pause(session: &mut Session) -> Result<bool> {
+fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
     session.controller.release()?;
     let reason = "you asked for it; all state stays in memory";
     emit_user_decision(session, Action::Pause, Change::Pause, reason)?;
@@ -51,7 +52,7 @@ fn pause(session: &mut Session) -> Result<bool> {
 }
 
 /// Handles a request that does not affect whether the training runs.
-fn change(session: &mut Session, request: Request) -> Result<()> {
+fn change<T: Task>(session: &mut Session<'_, T>, request: Request) -> Result<()> {
     match request {
         Request::Checkpoint => session.save_or_warn(CheckpointReason::Requested)?,
         Request::SetMemoryCap(bytes) => session.controller.set_memory_cap(bytes),
@@ -64,7 +65,7 @@ fn change(session: &mut Session, request: Request) -> Result<()> {
 }
 
 /// Emits a memory reading, so that the chart continues during a pause.
-fn emit_reading(session: &mut Session) -> Result<()> {
+fn emit_reading<T: Task>(session: &mut Session<'_, T>) -> Result<()> {
     let Some(sample) = session.controller.latest_sample() else {
         return Ok(());
     };
@@ -75,8 +76,8 @@ fn emit_reading(session: &mut Session) -> Result<()> {
 }
 
 /// Emits a decision that the user made.
-fn emit_user_decision(
-    session: &mut Session,
+fn emit_user_decision<T: Task>(
+    session: &mut Session<'_, T>,
     action: Action,
     change: Change,
     reason: &str,

@@ -6,6 +6,7 @@ use super::requests::handle_requests;
 use crate::checkpoint;
 use crate::error::Result;
 use crate::session::Session;
+use crate::task::Task;
 use pressure::{Action, Phase};
 use runlog::StopReason;
 use std::ops::ControlFlow;
@@ -13,8 +14,8 @@ use std::ops::ControlFlow;
 /// Drops weights and moments until memory for the next of `samples` samples is available, then
 /// loads the newest checkpoint. Without a checkpoint it only waits a moment. Breaks if the run
 /// ends.
-pub(super) fn suspend(
-    session: &mut Session,
+pub(super) fn suspend<T: Task>(
+    session: &mut Session<'_, T>,
     phase: Phase,
     samples: usize,
 ) -> Result<ControlFlow<StopReason>> {
@@ -32,7 +33,7 @@ pub(super) fn suspend(
         }
         let answer = session.next_micro_batch(phase, samples, 0)?;
         match answer.decision.action {
-            Action::Park => session.controller.wait(&session.control),
+            Action::Suspend => session.controller.wait(&session.control),
             Action::Stop => {
                 let reason = stop_for_shortage(session, &answer.decision);
                 return Ok(ControlFlow::Break(reason));

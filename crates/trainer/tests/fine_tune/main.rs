@@ -19,7 +19,9 @@ mod support;
 use candle_core::{DType, Device};
 use folders::fixture;
 use models::export::TrainedNetwork;
+use models::hub_format::{Classes, PublishedFolder};
 use models::hub_format::{Head, HubFolder};
+use models::merged;
 use models::merged_parameters;
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
@@ -27,12 +29,10 @@ use std::sync::Arc;
 use support::{learner, random_split, samples, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
-use trainer::forecast::{Forecast, Forms, Target};
-use trainer::models::merged;
-use trainer::published::{Classes, PublishedFolder};
-use trainer::rooms::checkpoint::{self, Moments, RunState};
-use trainer::rooms::{Learner, Trained};
-use trainer::{Family, ModelKind, OptimizerKind, Origin, Plan};
+use trainer::estimate::{MemoryEstimate, Target, Variants};
+use trainer::internals::checkpoint::{self, OptimizerState, RunState};
+use trainer::internals::{TrainState, Trained};
+use trainer::{ModelId, OptimizerKind, Plan, Pretrained, PretrainedFamily};
 
 /// A way to fine-tune, as settings of a config.
 #[derive(Debug, Clone, Copy, Default)]
@@ -355,8 +355,8 @@ fn an_exported_network_reads_back_with_the_same_scores() {
 fn estimates_count_gradients_of_trained_parameters_only() {
     let standing = |way: Tuned| {
         let plan = way.plan(DType::F32);
-        let target = Target::of(trainer::DeviceKind::Cpu, 2, u64::MAX);
-        let (model, side) = (plan.model, plan.image_size);
+        let target = Target::new(trainer::DeviceKind::Cpu, 2, u64::MAX);
+        let (model, side) = (plan.model, plan.input_size);
         let found =
             MemoryEstimate::for_plan(&plan, model, side, target, Variants::Planned).unwrap();
         let learner = learner(&plan);

@@ -5,7 +5,7 @@ use crate::{Tuned, vit};
 use candle_core::{DType, Device};
 use runlog::RunConfig;
 use trainer::Pretrained;
-use trainer::rooms::TrainState;
+use trainer::internals::TrainState;
 
 #[test]
 fn conflicting_settings_are_refused() {

@@ -10,8 +10,8 @@ use models::{
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
-use trainer::models::{
-    Builder, Gpt, GptShape, ResNet, ResNetShape, Stem, TextEncoder, TextEncoderShape, Vit, VitShape,
+use models::{
+    Builder, Gpt, SequenceShape, ResNet, ResNetShape, ResNetStem, TextEncoder, SequenceShape, Vit, VitShape,
 };
 
 /// A model of this house.

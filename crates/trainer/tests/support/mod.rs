@@ -4,13 +4,13 @@
 
 use candle_core::{DType, Device};
 use dataset::ImageSample;
-use runlog::{Every, RunConfig};
+use models::Network;
+use runlog::{Interval, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng};
-use trainer::models::Network;
-use trainer::rooms::{EffectiveBatch, ImageTask, Learner, Whole};
+use trainer::internals::{AccumulatedBatch, EffectiveBatch, ImageTask, TrainState};
 use trainer::{
-    Augmentation, Balance, DevicePreference, Heads, ModelKind, OptimizerKind, Plan, Precision,
+    Augmentation, Balance, DevicePreference, Heads, ModelId, OptimizerKind, Plan, Precision,
 };
 
 /// Side of the images in pixels: twice the smallest that every model accepts.

@@ -19,8 +19,8 @@ pub(super) fn interval_peaks(events: &[HeapEvent]) -> Vec<Peak> {
     let mut next = peak_indices(events).into_iter().peekable();
     for (at, event) in events.iter().enumerate() {
         let (bytes, sign) = match *event {
-            HeapEvent::Taken(block) => (block.bytes, 1),
-            HeapEvent::Given(block) => (block.bytes, -1),
+            HeapEvent::Allocated(block) => (block.bytes, 1),
+            HeapEvent::Freed(block) => (block.bytes, -1),
             HeapEvent::Operation => (0, 0),
         };
         live += sign * bytes as i64;
@@ -45,8 +45,8 @@ fn peak_indices(events: &[HeapEvent]) -> Vec<usize> {
     let mut highest: Option<(i64, usize)> = None;
     for (at, event) in events.iter().enumerate() {
         match *event {
-            HeapEvent::Taken(block) => live += block.bytes as i64,
-            HeapEvent::Given(block) => live -= block.bytes as i64,
+            HeapEvent::Allocated(block) => live += block.bytes as i64,
+            HeapEvent::Freed(block) => live -= block.bytes as i64,
             HeapEvent::Operation => {
                 all.extend(highest.take().map(|(_, at)| at));
             }

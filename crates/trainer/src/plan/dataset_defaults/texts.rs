@@ -1,11 +1,11 @@
 //! The defaults of a plan for labeled texts or documents. Reads no file.
 
 use super::super::checks::{find_by_name, invalid_setting};
-use super::super::{Compression, ModelId, TextModel, TextSize};
+use super::super::{Compression, model_task};
 use super::{DatasetDefaults, DatasetRef, SAMPLES_SEEN, pretrained_model, refuse, seed};
 use crate::error::Result;
 use crate::plan::Augmentation;
-use dataset::{Part, Task, TextInspection, TextSample, Tokenizer};
+use dataset::{Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
 use runlog::RunConfig;
 
@@ -36,7 +36,7 @@ const TEXT_TOKENS: (u32, u32) = (32, 256);
 pub(super) fn texts(
     config: &RunConfig,
     found: &TextInspection,
-    kind: &str,
+    kind: crate::DeviceKind,
     pretrained: Option<&Pretrained>,
 ) -> Result<DatasetDefaults> {
     let task = DatasetRef::Texts(found).configured_task(config)?;
@@ -68,7 +68,7 @@ pub(super) fn texts(
             found.count(part)
         }
     };
-    let train_samples = count(Part::Train);
+    let train_samples = count(Split::Train);
     Ok(DatasetDefaults {
         folder: found.folder.clone(),
         name: found.name.clone(),
@@ -87,15 +87,15 @@ pub(super) fn texts(
         columns: Vec::new(),
         class_weights: class_weights(config, found)?,
         train_samples,
-        held_out_samples: count(Part::HeldOut),
+        held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
         seed,
         effective_batch: match (is_language, kind) {
             // Eight micro-batches of four when memory is short.
             _ if compression.is_some() => 32,
-            (true, "metal" | "cuda") => 32,
+            (true, crate::DeviceKind::Metal | crate::DeviceKind::Cuda) => 32,
             (true, _) => 8,
-            (false, "metal" | "cuda") => 64,
+            (false, crate::DeviceKind::Metal | crate::DeviceKind::Cuda) => 64,
             (false, _) => 32,
         },
         epochs: default_epochs(is_language, pretrained.is_some(), train_samples),
@@ -170,8 +170,8 @@ fn length(
         _ => default_tokens(found),
     };
     let limit = pretrained
-        .and_then(Pretrained::room)
-        .map_or(u32::MAX, |(tokens, _)| tokens);
+        .and_then(Pretrained::text_limits)
+        .map_or(u32::MAX, |limits| limits.tokens);
     let tokens = config.tokens.unwrap_or(default.min(limit));
     if tokens > limit {
         let allowed = format!("the pretrained model reads at most {limit} tokens");
@@ -185,7 +185,7 @@ fn texts_bytes(found: &TextInspection, most_tokens: u32) -> u64 {
     let used = found
         .samples
         .iter()
-        .filter(|sample| sample.part != Part::Test);
+        .filter(|sample| sample.split != Split::Test);
     let tokens = |sample: &TextSample| match found.task {
         Task::LanguageModel => DOCUMENT_TOKEN_BYTES * u64::from(sample.end - sample.start),
         // Two more tokens mark the beginning and the end of a text.
@@ -207,8 +207,8 @@ fn default_tokens(found: &TextInspection) -> u32 {
 
 /// Number of windows of a split that is read byte by byte. Each document is followed by a boundary
 /// token.
-fn windows(found: &TextInspection, part: Part, tokens: u32) -> u64 {
-    let documents = found.samples.iter().filter(|sample| sample.part == part);
+fn windows(found: &TextInspection, part: Split, tokens: u32) -> u64 {
+    let documents = found.samples.iter().filter(|sample| sample.split == part);
     let places = documents.map(|sample| u64::from(sample.end - sample.start) + 1);
     places.sum::<u64>().div_ceil(u64::from(tokens))
 }

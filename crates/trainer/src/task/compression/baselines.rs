@@ -2,8 +2,9 @@
 //! decision depends on the tokens and index of its own sequence and, if random, on the step.
 
 use super::Sequence;
-use crate::plan::{Compression, DropPolicy};
-use tape::Stream;
+use crate::plan::Compression;
+use models::DropPolicy;
+use tape::Rng;
 
 /// What a pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub fn kept(rule: &Compression, sequence: &Sequence, purpose: Purpose) -> Option
     match rule.policy {
         DropPolicy::Learned => None,
         DropPolicy::Random => {
-            let stream = Stream::new(rule.seed).site("random dropping");
+            let stream = Rng::new(rule.seed).site("random dropping");
             let stream = match purpose {
                 Purpose::Train => stream.at(1).at(sequence.step),
                 Purpose::Evaluate => stream.at(0),
@@ -63,8 +64,8 @@ mod tests {
         Compression {
             policy,
             learning: Learning::Joint,
-            kept_fraction: Some(0.5),
-            kept_cost: 1.0,
+            keep_fraction: Some(0.5),
+            keep_cost: 1.0,
             temperature: (1.0, 0.1),
             steps: 10,
             seed: 7,
