@@ -1,7 +1,7 @@
 //! A drill: a process of Ebb's own takes memory for a while and gives it back, so that a user can watch Ebb react. It ends
 //! with its time, with whoever began it, and before the machine suffers. Refuses to know who trains.
 
-use pressure::{MemorySample, drill_bytes, drill_is_full, drill_is_over, source};
+use pressure::{MemorySample, stress_test_bytes, stress_test_is_full, stress_test_is_over, source};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Drill {
     /// # Errors
     /// A sentence: what would endanger the machine is refused.
     pub fn begin(wished: Option<u64>, seconds: u64) -> Result<Drill, String> {
-        let bytes = drill_bytes(&reading()?, wished).map_err(|error| error.to_string())?;
+        let bytes = stress_test_bytes(&reading()?, wished).map_err(|error| error.to_string())?;
         let failed =
             |error: std::io::Error| format!("the drill could not be started: {error}. Try again.");
         let ebb = std::env::current_exe().map_err(failed)?;
@@ -88,10 +88,10 @@ pub fn hold(bytes: u64, seconds: u64) -> bool {
         let Ok(sample) = source.sample() else {
             return false;
         };
-        if drill_is_over(&sample) {
+        if stress_test_is_over(&sample) {
             return false;
         }
-        if taken < bytes && !drill_is_full(&sample) {
+        if taken < bytes && !stress_test_is_full(&sample) {
             let bite = BITE_BYTES.min(bytes - taken);
             held.push(noise(bite, taken));
             taken += bite;

@@ -8,7 +8,7 @@ use crate::learnt::{asks, capital, learnt};
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{Found, Task};
-use pressure::{DeviceRoom, ModelNeed, Policy, Processes};
+use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
 use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::forecast::{Fit, Forms, IMAGE_SIZES, Target, Waiting, does_not_fit};
@@ -71,7 +71,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             learning_rate: plan.learning_rate,
             augment: (task == Task::ImageClassification).then(|| plan.augment.name().to_owned()),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
-            politeness: plan.politeness.unwrap_or(Policy::default().politeness),
+            politeness: plan.politeness.unwrap_or(Policy::default().max_system_fraction),
             seed: plan.seed,
         },
         task: capital(&learnt(task.name(), classes, numbers)),
@@ -95,7 +95,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
         held_out_samples: plan.held_out_samples,
         machine: machine.view(),
         budget_line_bytes: machine.budget_line_bytes(),
-        leave_least_bytes: Policy::default().reserve_least_bytes(machine.sample.total_bytes),
+        leave_least_bytes: Policy::default().min_reserve_bytes(machine.sample.total_bytes),
     }
 }
 
@@ -145,11 +145,11 @@ pub fn forecast(
     let builder = ModelBuilder::from_config(config, found)?;
     let plan = builder.plan();
     let sample = &machine.sample;
-    let device = DeviceRoom {
+    let device = DeviceLimits {
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
-        politeness: config.politeness.unwrap_or(Policy::default().politeness),
+        max_system_fraction: config.politeness.unwrap_or(Policy::default().max_system_fraction),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = foresee_kind(plan.device);
@@ -197,7 +197,7 @@ pub fn forecast(
 /// What the pieces of this form reach, smallest first.
 fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
     let form = need
-        .forms
+        .variants
         .iter()
         .find(|form| form.checkpoint_blocks == checkpoint_blocks);
     let peaks = form.into_iter().flat_map(|form| &form.peaks);

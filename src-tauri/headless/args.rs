@@ -60,7 +60,7 @@ pub enum Command {
     Report(Report),
     /// Show this machine's memory, live
     Memory(Memory),
-    /// Fly the controller from outside: JSON lines in, JSON lines out (docs/pilot.md)
+    /// Fly the controller from outside: JSON lines in, JSON lines out (docs/controller.md)
     Pilot(Pilot),
     /// Take memory for a while, to watch a training make room
     Drill(Drill),

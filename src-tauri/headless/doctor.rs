@@ -90,7 +90,7 @@ fn monitor_cost(source: Box<dyn MemorySource>) -> (f64, f64) {
     let readings = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&readings);
     let (monitor, begun) = (Monitor::start(source, Arc::default()), Instant::now());
-    monitor.listen(move |_| {
+    monitor.set_observer(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     std::thread::sleep(MONITORED);

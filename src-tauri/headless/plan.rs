@@ -16,7 +16,7 @@ use asked::{Room, room};
 use clap::Args;
 use clock::{Clock, Time, by_cost};
 use listed::{listed, others, unit};
-use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, offered};
+use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
 use runlog::{Blocks, RunConfig};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -293,7 +293,7 @@ impl Row {
     fn blocks(&self) -> u32 {
         let planned = self
             .need
-            .forms
+            .variants
             .first()
             .map_or(0, |form| form.checkpoint_blocks);
         self.suggested
@@ -326,14 +326,14 @@ impl Answer {
             let mut line = json!({
                 "model": row.forecast.model, "resolution": row.forecast.resolution, "parameters": row.forecast.parameters,
                 "state_bytes": row.need.state_bytes, "standing": row.forecast.standing, "precision": row.need.precision,
-                "forms": row.need.forms, "parts": row.parts,
+                "variants": row.need.variants, "parts": row.parts,
             });
             match &row.suggested {
                 Ok(found) => line["suggested"] = json!(found),
                 Err(no) => {
                     line["does_not_fit"] = json!(no);
-                    let offers = offered(&row.forecast.stuck(no)).into_iter();
-                    line["offered"] = offers.map(|(recovery, bytes)| json!({"rung": recovery.rung, "what": recovery.what, "frees_bytes": bytes})).collect();
+                    let offers = options_needing_consent(&row.forecast.stuck(no)).into_iter();
+                    line["offered"] = offers.map(|(recovery, bytes)| json!({"step": recovery.step, "description": recovery.description, "frees_bytes": bytes})).collect();
                 }
             }
             line

@@ -93,7 +93,7 @@ fn a_run_parked_for_longer_than_its_limit_ends_with_a_checkpoint() {
         StopReason::Memory,
         "other apps have needed the memory for 60 s",
     );
-    let parked = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Park);
+    let parked = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend);
     assert!(events.iter().any(parked));
 }
 
@@ -103,6 +103,6 @@ fn a_disk_that_fills_up_ends_the_run_while_a_checkpoint_fits() {
         r#""others_bytes":1000000000,"disk_free_bytes":1900000000"#,
         "micro_batch = 4",
         StopReason::Disk,
-        "only 1.8 GB are free on the disk for checkpoints",
+        "only 1.8 GB of disk space is left for checkpoints",
     );
 }

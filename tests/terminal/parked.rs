@@ -86,7 +86,7 @@ fn a_park_rests_on_a_checkpoint_that_was_written_before() {
         .chain([CALM; 2])
         .collect();
     let events = trained(&others, 150, 1000);
-    let parks = changes(&events, Change::Park, Phase::Train);
+    let parks = changes(&events, Change::Suspend, Phase::Train);
     assert_eq!(parks.len(), 1, "one rise, one park");
     let back = changes(&events, Change::Continue, Phase::Train);
     let back = back.into_iter().find(|at| *at > parks[0]);
@@ -122,8 +122,8 @@ fn an_evaluation_parks_too_and_begins_again_when_memory_is_back() {
         };
         let others: Vec<u64> = (0..150).map(line).collect();
         let events = trained(&others, 40, 1);
-        training += changes(&events, Change::Park, Phase::Train).len();
-        evaluating += changes(&events, Change::Park, Phase::Evaluate).len();
+        training += changes(&events, Change::Suspend, Phase::Train).len();
+        evaluating += changes(&events, Change::Suspend, Phase::Evaluate).len();
         the_same_was_trained(&events, &calm);
     }
     println!("parked {training} times in training, {evaluating} times in evaluation");
@@ -149,7 +149,7 @@ fn a_parked_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_fro
     let of_script = "--memory-script {script} --memory-script-by piece";
     let mut live = place.listen(&format!("{line} {of_script}"));
     let mut events = live.until(
-        |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Park),
+        |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend),
     );
     live.signal("INT");
     let (code, rest) = live.end();

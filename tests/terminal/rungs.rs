@@ -69,7 +69,7 @@ fn a_shortage_changes_nothing(how: &str, blocks: u32, allowed: f64) {
     assert_eq!(moved, expected, "{told:#?}");
     let first = told[0].3;
     assert!(
-        first.starts_with("Computing 1 block twice instead of keeping its activations: only one sample a piece has fitted for 3"),
+        first.starts_with("Recomputing the activations of 1 block to save memory: only one sample at a time has fitted for 3"),
         "{first}"
     );
     let (calm, pressed) = (losses(&calm), losses(&pressed));

@@ -195,7 +195,7 @@ impl Story<'_> {
                         format!("the micro-batch was {micro_batch} of {effective_batch}")
                     }
                     Action::Pause => "the run was paused".to_owned(),
-                    Action::Park => "the run was parked".to_owned(),
+                    Action::Suspend => "the run was parked".to_owned(),
                     Action::Stop => "the run was about to stop".to_owned(),
                 },
                 *budget_bytes,

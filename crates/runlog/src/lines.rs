@@ -15,7 +15,7 @@ pub(crate) fn short(decision: &Decision, from: u32) -> String {
         Change::Grow => format!("Grew {from} to {to}"),
         Change::Cancel => format!("Cancelled, now {to}"),
         Change::Pause => "Paused".into(),
-        Change::Park => "Parked".into(),
+        Change::Suspend => "Parked".into(),
         Change::Continue => format!("Continued with {to}"),
         Change::Prefetch => match decision.prefetch {
             Prefetch::Short => "Fewer decoded ahead".into(),
@@ -46,7 +46,7 @@ pub(crate) fn meaning(decision: &Decision, effective_batch: u32, step: u64) -> S
             let step = format_count(step);
             return format!("Nothing is lost: step {step} stands{goes_on}");
         }
-        Action::Park => {
+        Action::Suspend => {
             return "Everything is in the checkpoint. The run comes back by itself when memory is free.".into();
         }
         Action::Stop => return "The run ends with a checkpoint; Resume goes on from there.".into(),

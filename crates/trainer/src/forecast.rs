@@ -25,7 +25,7 @@ use crate::plan::{ModelKind, OptimizerKind, Plan};
 use candle_core::DType;
 use dataset::Task;
 use heap::Heap;
-use pressure::{Form, ModelNeed, Peak, sensible_sizes};
+use pressure::{ModelVariant, ModelNeed, Peak, sensible_sizes};
 use rehearsal::{PlanPiece, WorkloadPiece};
 use serde::Serialize;
 use std::time::Duration;
@@ -274,7 +274,7 @@ impl Forecast {
     pub fn need(&self, effective_batch: u32, also: &[u32]) -> ModelNeed {
         let mut sizes = sensible_sizes(effective_batch);
         sizes.extend(also);
-        let form = |&(checkpoint_blocks, _): &(u32, Heap)| Form {
+        let form = |&(checkpoint_blocks, _): &(u32, Heap)| ModelVariant {
             checkpoint_blocks,
             extra_time_fraction: AGAIN_FRACTION * f64::from(checkpoint_blocks)
                 / f64::from(self.blocks.max(1)),
@@ -293,7 +293,7 @@ impl Forecast {
         ModelNeed {
             state_bytes: self.standing.state_bytes(),
             precision: self.precision.to_owned(),
-            forms: self.forms.iter().map(form).collect(),
+            variants: self.forms.iter().map(form).collect(),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::pilot::{Answer, Pilot, Prediction};
 use crate::recorder::Recorder;
 use crate::skipped::Skipped;
-use pressure::{Action, MemorySample, Phase, sentence};
+use pressure::{Action, MemorySample, Phase, describe_decision};
 use runlog::{EventWriter, RunEvent, RunFolder, RunlogError};
 use std::time::Instant;
 
@@ -145,7 +145,7 @@ impl<'a> Journal<'a> {
             phase,
             previous_micro_batch: answer.previous,
             pieces,
-            sentence: sentence(answer.previous, &decision),
+            sentence: describe_decision(answer.previous, &decision),
             decision,
         })
     }

@@ -14,7 +14,7 @@ use crate::task::{
     BALANCE, Balance, EvaluatedPiece, Heads, ImageTask, Pixels, Sample, TrainedPiece, Work,
 };
 use candle_core::Device;
-use pressure::{Moments, Reserve};
+use pressure::{Moments, RecoveryReserve};
 use std::path::Path;
 use tape::update::health;
 use tape::{Cancel, Kernels, Parameters};
@@ -232,8 +232,8 @@ impl Learner {
     }
 
     /// What this training can give beside samples, where memory is short.
-    pub fn reserve(&self) -> Reserve {
-        Reserve {
+    pub fn reserve(&self) -> RecoveryReserve {
+        RecoveryReserve {
             blocks: self.network.depth(),
             moments_bytes: self.optimizer.bytes(),
         }

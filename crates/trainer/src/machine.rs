@@ -66,7 +66,7 @@ impl Machine {
             return Ok(source::open(readings));
         };
         let advance = match script.by {
-            ScriptBy::Piece => Advance::Piece,
+            ScriptBy::Piece => Advance::Sample,
             ScriptBy::Time => {
                 let begin = Instant::now();
                 Advance::Time(Box::new(move || begin.elapsed().as_millis() as u64))

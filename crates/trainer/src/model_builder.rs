@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use dataset::{InspectOptions, inspect};
-//! use pressure::{DeviceRoom, Processes};
+//! use pressure::{DeviceLimits, Processes};
 //! use runlog::RunConfig;
 //! use trainer::ModelBuilder;
 //! use trainer::forecast::{Forms, Target};
@@ -30,18 +30,18 @@
 //! assert!(parts.activations.is_sorted_by_key(|(_, bytes)| *bytes));
 //!
 //! // What to begin with on a machine of 8 GB, where other apps use 4 GB and two trainings share the rest.
-//! let device = DeviceRoom {
+//! let device = DeviceLimits {
 //!     total_bytes: 8 << 30,
 //!     limit_bytes: 0,
 //!     memory_cap_bytes: None,
-//!     politeness: 0.9,
+//!     max_system_fraction: 0.9,
 //! };
 //! let others = Processes { others_bytes: 4 << 30 };
 //! let suggested = estimate.suggest_config(&device, &others, 2).expect("it fits");
 //! assert!(2 * suggested.predicted_peak_bytes <= device.budget_bytes(&others));
 //!
 //! // What would help where nothing fits.
-//! let capped = DeviceRoom { memory_cap_bytes: Some(16 << 20), ..device };
+//! let capped = DeviceLimits { memory_cap_bytes: Some(16 << 20), ..device };
 //! let no = estimate.suggest_config(&capped, &others, 1).expect_err("16 MB are too few");
 //! assert!(!estimate.suggest_recovery(&no).is_empty());
 //!
@@ -59,7 +59,7 @@ use crate::models::Network;
 use crate::plan::{Dropped, ModelKind, Plan};
 use candle_core::Device;
 use pressure::{
-    DataNeed, DeviceRoom, DoesNotFit, ModelNeed, Processes, Recovery, SuggestedConfig,
+    DataNeed, DeviceLimits, DoesNotFit, ModelNeed, Processes, RecoveryOption, SuggestedConfig,
     suggest_config, suggest_recovery,
 };
 use runlog::RunConfig;
@@ -162,7 +162,7 @@ impl Estimate {
     pub fn parts(&self, micro_batches: &[u32]) -> Parts {
         let standing = &self.forecast.standing;
         let named = standing.weights_bytes + standing.moments_bytes;
-        let form = self.need(micro_batches).forms.into_iter().next();
+        let form = self.need(micro_batches).variants.into_iter().next();
         let blocks = form.map_or(0, |form| form.checkpoint_blocks);
         let piece = |&micro_batch: &u32| {
             let bytes = self.forecast.piece_bytes(blocks, micro_batch)?;
@@ -191,14 +191,14 @@ impl Estimate {
     /// Not even the smallest piece fits, with what would do.
     pub fn suggest_config(
         &self,
-        device: &DeviceRoom,
+        device: &DeviceLimits,
         processes: &Processes,
         trainings: u32,
     ) -> std::result::Result<SuggestedConfig, DoesNotFit> {
         let device = match trainings {
             0 | 1 => *device,
             // None of them may reach into the part of another: a share of the budget is a cap.
-            many => DeviceRoom {
+            many => DeviceLimits {
                 memory_cap_bytes: Some(device.budget_bytes(processes) / u64::from(many)),
                 ..*device
             },
@@ -207,7 +207,7 @@ impl Estimate {
     }
 
     /// What would help, cheapest first, each with the bytes that it frees.
-    pub fn suggest_recovery(&self, no: &DoesNotFit) -> Vec<(Recovery, u64)> {
+    pub fn suggest_recovery(&self, no: &DoesNotFit) -> Vec<(RecoveryOption, u64)> {
         suggest_recovery(&self.forecast.stuck(no))
     }
 }

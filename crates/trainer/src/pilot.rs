@@ -9,9 +9,9 @@ use crate::train::stack_bytes;
 use candle_core::Device;
 use kept::{Kept, Knowledge, LearntOn};
 use pressure::{
-    Action, Allocator, Ask, Change, Decision, Learnt, MemoryModel, MemorySample, Moments, Monitor,
-    Outcome, Phase, Piece, PieceKind, Policy, Reserve, SampleCost, State, budget_bytes, decide,
-    notice, observe,
+    Action, Allocator, Ask, Change, Decision, PersistedState, MemoryModel, MemorySample, Moments, Monitor,
+    Outcome, Phase, MicroBatchRecord, MicroBatchKind, Policy, RecoveryReserve, SampleCost, ControllerState, budget_bytes, decide,
+    record_sample, observe,
 };
 use std::time::{Duration, Instant};
 use tape::Cancel;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Decides the size of every piece of one run.
 pub struct Pilot {
     policy: Policy,
-    state: State,
+    state: ControllerState,
     model: MemoryModel,
     monitor: Monitor,
     cancel: Cancel,
@@ -56,7 +56,7 @@ pub struct Pilot {
     /// What the footprint holds that a shorter prefetch gives back.
     spare_bytes: u64,
     /// What the run can give beside samples, and where its moments are as the model knows it.
-    reserve: Reserve,
+    reserve: RecoveryReserve,
     moments: Moments,
     /// Bytes of moments in full precision, which a byte a value would do for.
     full_moments_bytes: u64,
@@ -66,7 +66,7 @@ pub struct Pilot {
     stuck: u32,
     /// Refusals in a row of a piece that cannot be made smaller.
     refused: u32,
-    next: Option<(PieceKind, MemorySample)>,
+    next: Option<(MicroBatchKind, MemorySample)>,
     piece: Option<Running>,
     last: Option<(Phase, u32, Action)>,
     prediction: Option<Prediction>,
@@ -92,7 +92,7 @@ impl Pilot {
         chosen: &Chosen,
         machine: &Machine,
         control: &Control,
-        (element_bytes, reserve): (u32, Reserve),
+        (element_bytes, reserve): (u32, RecoveryReserve),
         replay: Option<Replay>,
     ) -> Result<Self> {
         let mut policy = Policy {
@@ -101,10 +101,10 @@ impl Pilot {
             fixed_micro_batch: plan.fixed_micro_batch,
             ..Policy::default()
         };
-        policy.politeness = plan.politeness.unwrap_or(policy.politeness);
-        policy.parked_most_ms = plan.parked_most_ms.unwrap_or(policy.parked_most_ms);
+        policy.max_system_fraction = plan.politeness.unwrap_or(policy.max_system_fraction);
+        policy.max_suspended_ms = plan.parked_most_ms.unwrap_or(policy.max_suspended_ms);
         // Where memory can be predicted, two measured pieces take the place of any guess.
-        policy.blind_start = plan.config.first_micro_batch.unwrap_or(policy.blind_start);
+        policy.fallback_start = plan.config.first_micro_batch.unwrap_or(policy.fallback_start);
         let source = machine.source(chosen, stack_bytes(plan.threads))?;
         let stepped = source.is_stepped();
         let allocator = if chosen.kind == "metal" {
@@ -114,7 +114,7 @@ impl Pilot {
         };
         Ok(Pilot {
             policy,
-            state: State::default().with_reserve(reserve),
+            state: ControllerState::default().with_reserve(reserve),
             model: MemoryModel::new(allocator),
             monitor: Monitor::start(source, control.cancel()),
             cancel: control.cancel(),
@@ -153,20 +153,20 @@ impl Pilot {
             return;
         };
         if let Some(learnt) = knowledge.clone().on(&self.learnt_on) {
-            let (state, model) = learnt.take_up();
+            let (state, model) = learnt.restore();
             (self.state, self.model) = (state.with_reserve(self.reserve), model);
         }
     }
 
     /// What the next life should know.
     pub fn knowledge(&self) -> Kept {
-        let learnt = Learnt::of(&self.state, &self.model);
+        let learnt = PersistedState::new(&self.state, &self.model);
         Kept::Whole(Box::new(Knowledge::of(&self.learnt_on, learnt)))
     }
 
     /// From now on `ear` hears every reading, on the monitor's thread.
     pub fn listen(&self, ear: impl FnMut(&MemorySample) + Send + 'static) {
-        self.monitor.listen(ear);
+        self.monitor.set_observer(ear);
     }
 
     /// Where readings come from.
@@ -175,7 +175,7 @@ impl Pilot {
     }
 
     /// The state of the signal, for the memory event.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ControllerState {
         &self.state
     }
 
@@ -220,7 +220,7 @@ impl Pilot {
         position: (u64, usize),
     ) -> Result<Answer> {
         for sample in self.monitor.take_samples() {
-            self.state = notice(&self.policy, std::mem::take(&mut self.state), &sample);
+            self.state = record_sample(&self.policy, std::mem::take(&mut self.state), &sample);
         }
         let before = self.monitor.latest();
         let sample = self.monitor.sample_now()?;
@@ -241,7 +241,7 @@ impl Pilot {
         );
         self.state = state;
         self.follow_moments(decision.moments);
-        let kind = PieceKind {
+        let kind = MicroBatchKind {
             checkpoint_blocks: decision.checkpoint_blocks,
             ..kind
         };
@@ -300,7 +300,7 @@ impl Pilot {
                 | Change::CheckpointLess
                 | Change::Moments
                 | Change::Pause
-                | Change::Park
+                | Change::Suspend
                 | Change::Continue
                 | Change::Stop
         );
@@ -356,7 +356,7 @@ impl Pilot {
         } else {
             self.monitor.take_peak()
         };
-        let piece = Piece {
+        let piece = MicroBatchRecord {
             at_ms: piece.begun_at_ms + ms as u64,
             kind: piece.kind,
             micro_batch: piece.micro_batch,

@@ -180,7 +180,7 @@ impl Session<'_> {
                 let Some(size) = answer.decision.micro_batch() else {
                     match answer.decision.action {
                         Action::Stop => return Ok(self.stopped_by(&answer.decision)),
-                        Action::Park => {
+                        Action::Suspend => {
                             drop(batch);
                             match self.park(Phase::Train, self.plan.effective_batch as usize)? {
                                 ControlFlow::Break(why) => return Ok(why),
@@ -260,7 +260,7 @@ impl Session<'_> {
             }
             let answer = self.ask(samples, phase, (step, 0))?;
             match answer.decision.action {
-                Action::Park => self.pilot.wait(&self.control),
+                Action::Suspend => self.pilot.wait(&self.control),
                 Action::Stop => return Ok(ControlFlow::Break(self.stopped_by(&answer.decision))),
                 Action::Run | Action::Pause => break,
             }

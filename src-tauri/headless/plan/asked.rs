@@ -4,7 +4,7 @@ use super::Plan;
 use crate::headless::args::Script;
 use crate::headless::failure::Failure;
 use crate::headless::train::machine;
-use pressure::{DeviceRoom, Policy, Processes};
+use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{RunConfig, format_bytes, parse_bytes};
 use trainer::{Wanted, foresee_kind};
 
@@ -16,7 +16,7 @@ const MACS: std::ops::RangeInclusive<u64> = (4 << 30)..=(2 << 40);
 /// What there is to train in.
 pub(super) struct Room {
     pub kind: &'static str,
-    pub device: DeviceRoom,
+    pub device: DeviceLimits,
     pub processes: Processes,
     /// Trainings that share it.
     pub trainings: u32,
@@ -71,17 +71,17 @@ fn working_set_bytes(total_bytes: u64) -> u64 {
 
 /// The room that the question is about.
 pub(super) fn room(args: &Plan, config: &RunConfig) -> Result<Room, Failure> {
-    let politeness = config.politeness.unwrap_or(Policy::default().politeness);
+    let politeness = config.politeness.unwrap_or(Policy::default().max_system_fraction);
     let cap = Policy {
         memory_cap_bytes: args.limits.memory_cap.or(config.memory_cap_bytes),
         memory_cap_fraction: args.limits.memory_target.or(config.memory_cap_fraction),
         ..Policy::default()
     };
-    let device = |total_bytes, limit_bytes| DeviceRoom {
+    let device = |total_bytes, limit_bytes| DeviceLimits {
         total_bytes,
         limit_bytes,
         memory_cap_bytes: cap.cap_bytes(total_bytes),
-        politeness,
+        max_system_fraction: politeness,
     };
     if let Some(total_bytes) = args.mac {
         let others_bytes = taken(args.what_if.unwrap_or(OTHERS_BYTES), total_bytes)?;

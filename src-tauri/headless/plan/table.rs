@@ -2,7 +2,7 @@
 
 use super::{Answer, Row, SHOWN};
 use crate::headless::say::out;
-use pressure::{Recovery, Stuck, offered};
+use pressure::{RecoveryOption, Shortage, options_needing_consent};
 use runlog::{format_bytes, format_count, format_duration};
 
 /// Says everything.
@@ -71,7 +71,7 @@ fn line(row: &Row) -> String {
     let (blocks, forecast) = (row.blocks(), &row.forecast);
     let form = row
         .need
-        .forms
+        .variants
         .iter()
         .find(|form| form.checkpoint_blocks == blocks);
     let peak = |size: u32| {
@@ -96,26 +96,26 @@ fn line(row: &Row) -> String {
 }
 
 /// What only the user can choose, where nothing fits.
-fn offers(stuck: &Stuck) {
+fn offers(stuck: &Shortage) {
     out!(
         "Nothing fits. What changes the result is yours to choose; by estimate, of the {} missing:",
         format_bytes(stuck.missing_bytes)
     );
-    for (recovery, freed) in offered(stuck) {
+    for (recovery, freed) in options_needing_consent(stuck) {
         out!("  {}", offer(&recovery, freed, stuck.missing_bytes));
     }
 }
 
 /// "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB, enough".
-fn offer(recovery: &Recovery, freed_bytes: u64, missing_bytes: u64) -> String {
-    let how = recovery.rung.setting();
+fn offer(recovery: &RecoveryOption, freed_bytes: u64, missing_bytes: u64) -> String {
+    let how = recovery.step.setting();
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));
     let frees = match freed_bytes {
         0 => "frees nothing by itself".to_owned(),
         bytes if bytes >= missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
         bytes => format!("frees {}", format_bytes(bytes)),
     };
-    format!("{}{how}: {frees}", recovery.what)
+    format!("{}{how}: {frees}", recovery.description)
 }
 
 fn chosen(answer: &Answer) {

@@ -3,4 +3,4 @@
 /**
  * What to do next.
  */
-export type Action = "run" | "pause" | "park" | "stop";
+export type Action = "run" | "pause" | "suspend" | "stop";

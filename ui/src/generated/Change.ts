@@ -3,4 +3,4 @@
 /**
  * How a decision differs from the one before it.
  */
-export type Change = "start" | "hold" | "shrink" | "grow" | "cancel" | "pause" | "park" | "continue" | "prefetch" | "checkpoint_more" | "checkpoint_less" | "moments" | "stop";
+export type Change = "start" | "hold" | "shrink" | "grow" | "cancel" | "pause" | "suspend" | "continue" | "prefetch" | "checkpoint_more" | "checkpoint_less" | "moments" | "stop";

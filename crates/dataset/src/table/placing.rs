@@ -159,7 +159,7 @@ pub(crate) fn targets(
     (kept, dropped)
 }
 
-/// "Learnt numbers: calories (52 to 1,116, mean 402), …", and how many are missing.
+/// "PersistedState numbers: calories (52 to 1,116, mean 402), …", and how many are missing.
 pub(crate) fn sentence(targets: &[TargetColumn], trained: u64) -> Option<String> {
     let one = |target: &TargetColumn| {
         let missing = trained - target.present.min(trained);

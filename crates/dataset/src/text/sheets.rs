@@ -51,7 +51,7 @@ pub(crate) fn open<'a>(
         }
         match Source::table(&root.join(&entry.path), *claim) {
             Ok(source) => {
-                let glance = source.glance();
+                let glance = source.sample_fast();
                 if glance.rows == 0 {
                     skip(
                         skipped,

@@ -210,7 +210,7 @@ impl Source {
     }
 
     /// Looks at the first rows to choose columns.
-    pub(crate) fn glance(&self) -> Glance {
+    pub(crate) fn sample_fast(&self) -> Glance {
         let mut glance = Glance::at(self.columns.clone());
         let all: Vec<usize> = (0..self.columns.len()).collect();
         self.visit(&all, &mut |_, row| {

@@ -13,7 +13,7 @@ use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::processors::bert::BertProcessing;
-use tokenizers::{AddedToken, Tokenizer as Learnt, decoders};
+use tokenizers::{AddedToken, Tokenizer as PersistedState, decoders};
 
 /// Bytes of the largest `tokenizer.json`. Those of large models have some twenty million.
 const MAX_FILE_BYTES: u64 = 128 << 20;
@@ -44,7 +44,7 @@ pub struct Tokenizer {
 #[derive(Debug, Clone)]
 enum Kind {
     Bytes,
-    Learnt(Box<Learnt>),
+    PersistedState(Box<PersistedState>),
 }
 
 impl Tokenizer {
@@ -72,7 +72,7 @@ impl Tokenizer {
             )));
         }
         let text = fs::read(path).map_err(|error| no(error.to_string()))?;
-        let read = catch_unwind(AssertUnwindSafe(|| Learnt::from_bytes(text)));
+        let read = catch_unwind(AssertUnwindSafe(|| PersistedState::from_bytes(text)));
         let learnt = read
             .unwrap_or_else(|_| Err("its parts do not fit together".into()))
             .map_err(|error| no(error.to_string()))?;
@@ -100,13 +100,13 @@ impl Tokenizer {
         Ok(Self::of(learnt.map_err(no)?))
     }
 
-    fn of(mut learnt: Learnt) -> Self {
+    fn of(mut learnt: PersistedState) -> Self {
         learnt.with_padding(None);
         // Fails only for a cut that is asked for.
         let _ = learnt.with_truncation(None);
         learnt.set_encode_special_tokens(true);
         Self {
-            kind: Kind::Learnt(Box::new(learnt)),
+            kind: Kind::PersistedState(Box::new(learnt)),
         }
     }
 
@@ -114,7 +114,7 @@ impl Tokenizer {
     pub fn vocabulary(&self) -> usize {
         match &self.kind {
             Kind::Bytes => BYTE_VOCABULARY,
-            Kind::Learnt(learnt) => learnt.get_vocab_size(true),
+            Kind::PersistedState(learnt) => learnt.get_vocab_size(true),
         }
     }
 
@@ -122,7 +122,7 @@ impl Tokenizer {
     pub(crate) fn ids(&self) -> usize {
         match &self.kind {
             Kind::Bytes => BYTE_VOCABULARY - 1,
-            Kind::Learnt(learnt) => {
+            Kind::PersistedState(learnt) => {
                 let largest = learnt.get_vocab(true).into_values().max();
                 largest.map_or(0, |id| id as usize + 1)
             }
@@ -133,7 +133,7 @@ impl Tokenizer {
     pub fn boundary(&self) -> Option<u32> {
         match &self.kind {
             Kind::Bytes => Some(BYTE_BOUNDARY),
-            Kind::Learnt(learnt) => ENDS.iter().find_map(|end| learnt.token_to_id(end)),
+            Kind::PersistedState(learnt) => ENDS.iter().find_map(|end| learnt.token_to_id(end)),
         }
     }
 
@@ -141,7 +141,7 @@ impl Tokenizer {
     pub fn token(&self, name: &str) -> Option<u32> {
         match &self.kind {
             Kind::Bytes => None,
-            Kind::Learnt(learnt) => learnt.token_to_id(name),
+            Kind::PersistedState(learnt) => learnt.token_to_id(name),
         }
     }
 
@@ -164,7 +164,7 @@ impl Tokenizer {
     fn split(&self, text: &str, framed: bool) -> Result<Vec<u32>, DatasetError> {
         let learnt = match &self.kind {
             Kind::Bytes => return Ok(text.bytes().map(u32::from).collect()),
-            Kind::Learnt(learnt) => learnt,
+            Kind::PersistedState(learnt) => learnt,
         };
         let no = |reason: String| DatasetError::NotTokenized { reason };
         // The rules of a loaded vocabulary are a stranger's: a panic costs the text, not the process.
@@ -184,7 +184,7 @@ impl Tokenizer {
                     .collect();
                 String::from_utf8_lossy(&bytes).into_owned()
             }
-            Kind::Learnt(learnt) => learnt.decode(tokens, true).unwrap_or_default(),
+            Kind::PersistedState(learnt) => learnt.decode(tokens, true).unwrap_or_default(),
         }
     }
 
@@ -195,7 +195,7 @@ impl Tokenizer {
     pub fn published(&self) -> Result<String, DatasetError> {
         match &self.kind {
             Kind::Bytes => Ok(bytes_alone()),
-            Kind::Learnt(learnt) => {
+            Kind::PersistedState(learnt) => {
                 learnt
                     .to_string(true)
                     .map_err(|error| DatasetError::Tokenizer {
@@ -210,7 +210,7 @@ impl Tokenizer {
     pub fn to_json(&self) -> Option<String> {
         match &self.kind {
             Kind::Bytes => None,
-            Kind::Learnt(learnt) => learnt.to_string(false).ok(),
+            Kind::PersistedState(learnt) => learnt.to_string(false).ok(),
         }
     }
 }
@@ -247,8 +247,8 @@ fn bytes_alone() -> String {
 fn byte_pairs<'t>(
     size: usize,
     texts: impl Iterator<Item = &'t str> + Send,
-) -> tokenizers::Result<Learnt> {
-    let mut learnt = Learnt::new(BPE::default());
+) -> tokenizers::Result<PersistedState> {
+    let mut learnt = PersistedState::new(BPE::default());
     learnt.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     learnt.with_decoder(Some(ByteLevel::default()));
     let trainer = BpeTrainerBuilder::new()
@@ -264,9 +264,9 @@ fn byte_pairs<'t>(
 fn word_pieces<'t>(
     size: usize,
     texts: impl Iterator<Item = &'t str> + Send,
-) -> tokenizers::Result<Learnt> {
+) -> tokenizers::Result<PersistedState> {
     const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
-    let mut learnt = Learnt::new(WordPiece::default());
+    let mut learnt = PersistedState::new(WordPiece::default());
     learnt.with_normalizer(Some(BertNormalizer::default()))?;
     learnt.with_pre_tokenizer(Some(BertPreTokenizer));
     learnt.with_decoder(Some(decoders::wordpiece::WordPiece::default()));

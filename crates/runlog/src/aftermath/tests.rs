@@ -134,7 +134,7 @@ fn only_the_newest_life_is_told() {
 fn waiting_is_called_by_its_name() {
     for (action, words) in [
         (Action::Pause, "; the run was paused."),
-        (Action::Park, "; the run was parked."),
+        (Action::Suspend, "; the run was parked."),
     ] {
         let told = told(&[standing(300, action, 0), sample(200, 12.0)]);
         assert!(told.sentences[0].ends_with(words), "{told:?}");

@@ -96,7 +96,7 @@ pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Poin
             colour::TEXT,
             colour::TEXT,
         ),
-        Change::Pause | Change::Park => [x - 4.0, x + 1.0]
+        Change::Pause | Change::Suspend => [x - 4.0, x + 1.0]
             .into_iter()
             .try_for_each(|left| page.rect((left, y - 5.0), (left + 3.0, y + 5.0), colour::TEXT)),
         Change::Stop => page.rect((x - 4.5, y - 4.5), (x + 4.5, y + 4.5), colour::TEXT),

@@ -2,7 +2,7 @@
 //! Only additions, multiplications and divisions, so that every platform writes the same file.
 
 use super::Noise;
-use pressure::sentence;
+use pressure::describe_decision;
 use pressure::{
     Action, Change, Component, Decision, Level, MemorySample, Moments, Phase, Prefetch,
 };
@@ -200,7 +200,7 @@ impl Demo {
             cause: Component::Headroom,
             reason: why.into(),
         };
-        let sentence = sentence(previous, &decision);
+        let sentence = describe_decision(previous, &decision);
         self.events.push(RunEvent::Decision {
             at_ms,
             step,

@@ -3,7 +3,7 @@
 use super::{Fit, Forecast, Forms, Target, Waiting};
 use crate::error::{Result, TrainError};
 use crate::plan::{Dropped, Plan};
-use pressure::{DataNeed, DeviceRoom, DoesNotFit, Policy, Processes, Stuck, suggest_config};
+use pressure::{DataNeed, DeviceLimits, DoesNotFit, Policy, Processes, Shortage, suggest_config};
 use runlog::{Blocks, RunConfig, format_bytes};
 
 /// A machine larger than any: the cap alone counts.
@@ -44,11 +44,11 @@ pub fn settle<'d>(
     // What is decoded ahead gives way before a piece does.
     let forecast =
         Forecast::of_plan(&plan, plan.model, plan.image_size, target, forms)?.without_waiting();
-    let device = DeviceRoom {
+    let device = DeviceLimits {
         total_bytes: ENDLESS_BYTES,
         limit_bytes: 0,
         memory_cap_bytes: Some(cap_bytes),
-        politeness: Policy::default().politeness,
+        max_system_fraction: Policy::default().max_system_fraction,
     };
     let data = DataNeed {
         effective_batch: plan.effective_batch,
@@ -71,9 +71,9 @@ pub fn settle<'d>(
 
 impl Forecast {
     /// Where a training is stuck that does not fit, by its smallest piece with as many blocks checkpointed as help.
-    pub fn stuck(&self, no: &DoesNotFit) -> Stuck {
+    pub fn stuck(&self, no: &DoesNotFit) -> Shortage {
         let (needed_bytes, checkpointed_blocks) = no.least;
-        Stuck {
+        Shortage {
             missing_bytes: needed_bytes.saturating_sub(no.budget_bytes),
             activations_bytes: needed_bytes.saturating_sub(self.standing.state_bytes()),
             // Moments of a byte a value, and SGD's, are small already.
@@ -89,7 +89,7 @@ impl Forecast {
                 "f32" => 4,
                 _ => 2,
             },
-            ..Stuck::default()
+            ..Shortage::default()
         }
     }
 }

@@ -31,19 +31,19 @@ impl Pilot {
 
     /// Free space of the disk that checkpoints go to, in bytes, where it is known.
     pub fn set_disk_free(&mut self, bytes: Option<u64>) {
-        self.state.tell_disk_free(bytes);
+        self.state.set_disk_free(bytes);
     }
 
     /// A checkpoint was written in so many milliseconds.
     pub fn tell_checkpoint(&mut self, took_ms: f64) {
         if let Some(sample) = self.monitor.latest() {
-            self.state.tell_checkpoint(sample.at_ms, took_ms);
+            self.state.checkpoint_written(sample.at_ms, took_ms);
         }
     }
 
     /// The moments could not be moved to a file: they stay in memory from now on.
     pub fn keep_moments_resident(&mut self) {
-        self.state.give_no_moments();
+        self.state.disable_mapped_moments();
         self.follow_moments(Moments::Resident);
     }
 

@@ -2,7 +2,7 @@
 //! another version or with a damaged one is as good as any other: the pilot then begins uninformed.
 
 use crate::plan::Plan;
-use pressure::Learnt;
+use pressure::PersistedState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ pub const FILE: &str = "pilot.json";
 /// Version of what stands in it.
 const VERSION: u64 = 1;
 
-/// What peaks and speeds depend on beside the run's own config. Learnt on something else they would mislead.
+/// What peaks and speeds depend on beside the run's own config. PersistedState on something else they would mislead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearntOn {
     ebb: String,
@@ -46,12 +46,12 @@ impl LearntOn {
 pub struct Knowledge {
     version: u64,
     on: LearntOn,
-    learnt: Learnt,
+    learnt: PersistedState,
 }
 
 impl Knowledge {
     /// Puts a pilot's knowledge away.
-    pub fn of(on: &LearntOn, learnt: Learnt) -> Self {
+    pub fn of(on: &LearntOn, learnt: PersistedState) -> Self {
         Knowledge {
             version: VERSION,
             on: on.clone(),
@@ -60,7 +60,7 @@ impl Knowledge {
     }
 
     /// What was learnt, where it holds.
-    pub fn on(self, here: &LearntOn) -> Option<Learnt> {
+    pub fn on(self, here: &LearntOn) -> Option<PersistedState> {
         (self.on == *here).then_some(self.learnt)
     }
 
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn it_comes_back_as_it_was_written_and_only_where_it_holds() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let knowledge = Knowledge::of(&here(), Learnt::default());
+        let knowledge = Knowledge::of(&here(), PersistedState::default());
         knowledge.write(folder.path()).expect("it can be written");
         let kept = Kept::read(folder.path(), Some(true));
         assert_eq!(kept, Kept::Whole(Box::new(knowledge.clone())));

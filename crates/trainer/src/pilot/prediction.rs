@@ -1,7 +1,7 @@
 //! How far the pilot's prediction for a piece was off. Decides nothing; the journal says it now and then.
 
 use super::Pilot;
-use pressure::{Phase, Piece};
+use pressure::{Phase, MicroBatchRecord};
 
 /// A confirmed piece whose peak was predicted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,7 +26,7 @@ impl Pilot {
         self.prediction.take()
     }
 
-    pub(super) fn compare_peaks(&self, piece: &Piece) -> Option<Prediction> {
+    pub(super) fn compare_peaks(&self, piece: &MicroBatchRecord) -> Option<Prediction> {
         Some(Prediction {
             phase: piece.kind.phase,
             steady: self.state.micro_batch(piece.kind),

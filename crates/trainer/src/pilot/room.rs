@@ -7,8 +7,8 @@ use crate::error::{Result, TrainError};
 use crate::plan::Plan;
 use dataset::Task;
 use pressure::{
-    Action, Change, Decision, MemorySample, Moments, Outcome, Phase, PieceKind, Stuck, first_help,
-    what_would_help,
+    Action, Change, Decision, MemorySample, Moments, Outcome, Phase, MicroBatchKind, Shortage, cheapest_setting,
+    settings_that_help,
 };
 use runlog::format_bytes;
 
@@ -50,8 +50,8 @@ impl Pilot {
         self.sample_cost = cost.max(1);
     }
 
-    pub(super) fn kind(&self, phase: Phase) -> PieceKind {
-        PieceKind {
+    pub(super) fn kind(&self, phase: Phase) -> MicroBatchKind {
+        MicroBatchKind {
             phase,
             // Evaluation keeps nothing for a backward pass: there is nothing to checkpoint.
             checkpoint_blocks: match phase {
@@ -59,7 +59,7 @@ impl Pilot {
                 Phase::Evaluate => 0,
             },
             element_bytes: self.element_bytes,
-            resolution: self.image_size,
+            input_size: self.image_size,
         }
     }
 
@@ -95,7 +95,7 @@ impl Pilot {
             self.wait(control);
             return Ok(());
         }
-        let help = self.first_help(micro_batch, 1);
+        let help = self.cheapest_setting(micro_batch, 1);
         Err(TrainError::Refused {
             micro_batch,
             times: self.refused,
@@ -105,8 +105,8 @@ impl Pilot {
     }
 
     /// The first setting that would free so many bytes, in words, where a training piece of `micro_batch` is stuck.
-    pub fn first_help(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
-        let kind = PieceKind {
+    pub fn cheapest_setting(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
+        let kind = MicroBatchKind {
             checkpoint_blocks: self.state.checkpoint_blocks(self.kind(Phase::Train)),
             ..self.kind(Phase::Train)
         };
@@ -115,7 +115,7 @@ impl Pilot {
         let state = self.model.state_bytes(kind).unwrap_or(0);
         let needed = self.model.upper_bytes(kind, cost).unwrap_or(state + rough);
         let stuck = self.stuck(kind, needed, missing_bytes);
-        let help = first_help(&Stuck {
+        let help = cheapest_setting(&Shortage {
             micro_batch,
             ..stuck
         });
@@ -134,7 +134,7 @@ impl Pilot {
     /// A piece of which more is known to be needed than there is, whatever others give back.
     pub(super) fn refuse_too_large(
         &self,
-        kind: PieceKind,
+        kind: MicroBatchKind,
         sample: &MemorySample,
         micro_batch: u32,
     ) -> Result<()> {
@@ -163,12 +163,12 @@ impl Pilot {
     /// half of what was worked already is worked again, or one sample where it fits; where it does not the run ends.
     pub(super) fn never_wait_for_oneself(
         &mut self,
-        kind: PieceKind,
+        kind: MicroBatchKind,
         sample: &MemorySample,
         remaining: u32,
         decision: Decision,
     ) -> Result<Decision> {
-        let waits = self.gated && matches!(decision.action, Action::Pause | Action::Park);
+        let waits = self.gated && matches!(decision.action, Action::Pause | Action::Suspend);
         let headroom = waits.then(|| self.monitor.own_headroom_bytes()).flatten();
         if headroom.is_none_or(|headroom| headroom > sample.available_bytes) {
             self.stuck = 0;
@@ -211,12 +211,12 @@ impl Pilot {
     /// The refusal, with the first move and the rungs that would free what is missing.
     fn no_room(
         &self,
-        (kind, micro_batch): (PieceKind, u32),
+        (kind, micro_batch): (MicroBatchKind, u32),
         (needed, there): (u64, u64),
         first: &str,
     ) -> TrainError {
         let stuck = self.stuck(kind, needed, needed.saturating_sub(there));
-        let next = match what_would_help(&stuck) {
+        let next = match settings_that_help(&stuck) {
             Some(help) => format!("{first}; {help}"),
             None => first.to_owned(),
         };
@@ -227,9 +227,9 @@ impl Pilot {
             next,
         }
     }
-    fn stuck(&self, kind: PieceKind, needed: u64, missing_bytes: u64) -> Stuck {
+    fn stuck(&self, kind: MicroBatchKind, needed: u64, missing_bytes: u64) -> Shortage {
         let beside = self.model.state_bytes(kind).unwrap_or(0) + self.spare_bytes;
-        Stuck {
+        Shortage {
             missing_bytes,
             prefetched_bytes: self.spare_bytes,
             activations_bytes: needed.saturating_sub(beside),
@@ -245,7 +245,7 @@ impl Pilot {
                 Phase::Evaluate => u32::MAX,
             },
             element_bytes: kind.element_bytes,
-            ..Stuck::default()
+            ..Shortage::default()
         }
     }
 }

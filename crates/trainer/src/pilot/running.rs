@@ -1,12 +1,12 @@
 //! The piece at work, and how long it took. Knows no rule.
 
-use pressure::PieceKind;
+use pressure::MicroBatchKind;
 use std::time::Instant;
 
 /// The piece at work.
 pub(super) struct Running {
     /// Which kind.
-    pub kind: PieceKind,
+    pub kind: MicroBatchKind,
     /// Samples.
     pub micro_batch: u32,
     /// What a shorter prefetch would have given back when it began, in bytes.

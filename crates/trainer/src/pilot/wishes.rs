@@ -10,6 +10,6 @@ impl Pilot {
 
     /// Another budget line, as the share of all memory that everybody together may fill.
     pub fn set_politeness(&mut self, fraction: f64) {
-        self.policy.politeness = fraction;
+        self.policy.max_system_fraction = fraction;
     }
 }

@@ -4,7 +4,7 @@
 use crate::error::{Result, TrainError};
 use crate::machine::Machine;
 use crate::task::TrainedPiece;
-use pressure::{Policy, State, budget_bytes};
+use pressure::{Policy, ControllerState, budget_bytes};
 use runlog::format_bytes;
 use std::ops::Range;
 use tape::Parameters;
@@ -25,7 +25,7 @@ pub fn ask(
     drop(piece(0..1)?);
     let one = take_peak_bytes().saturating_sub(before);
     let sample = machine.open()?.sample()?;
-    let budget = budget_bytes(&Policy::default(), &State::default(), &sample, HORIZON_MS);
+    let budget = budget_bytes(&Policy::default(), &ControllerState::default(), &sample, HORIZON_MS);
     let free = budget.saturating_sub(sample.own_bytes);
     match fit(one, parameters.bytes(), free, samples) {
         most if most >= samples => Ok(()),

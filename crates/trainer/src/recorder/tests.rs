@@ -36,7 +36,7 @@ fn cost(ring: Option<FlightRing>) -> (f64, f64) {
     let monitor = Monitor::start(source::open(DeviceReadings::default()), Arc::default());
     let begun = Instant::now();
     let mut ear = writer.as_ref().map(|_| recorder.ear());
-    monitor.listen(move |sample| {
+    monitor.set_observer(move |sample| {
         if let Some(ear) = &mut ear {
             ear(sample);
         }

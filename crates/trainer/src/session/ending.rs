@@ -15,7 +15,7 @@ impl Session<'_> {
             Component::Disk => (StopReason::Disk, None),
             _ => {
                 let missing = self.pilot.missing_bytes();
-                (StopReason::Memory, self.pilot.first_help(1, missing))
+                (StopReason::Memory, self.pilot.cheapest_setting(1, missing))
             }
         };
         let reason = &decision.reason;

@@ -41,7 +41,7 @@ impl Session<'_> {
                     Action::Stop => {
                         return Ok(ControlFlow::Break(self.stopped_by(&answer.decision)));
                     }
-                    Action::Park => {
+                    Action::Suspend => {
                         // What was evaluated is soon evaluated again, once memory is back.
                         (pending, sum) = (Pending::new(self.held_out.len()), Default::default());
                         let step = self.state.step;

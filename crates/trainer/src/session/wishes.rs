@@ -86,7 +86,7 @@ impl Session<'_> {
             reason: reason.to_owned(),
             ..Decision::default()
         };
-        let sentence = pressure::sentence(micro_batch, &decision);
+        let sentence = pressure::describe_decision(micro_batch, &decision);
         self.journal.say(RunEvent::Decision {
             at_ms: self.journal.now_ms(),
             step: self.state.step,
