@@ -3,7 +3,7 @@
 
 use crate::view::MachineView;
 use pressure::{
-    Level, LevelTracker, MemorySample, MemorySource, Policy, State, budget_bytes, pressure,
+    Level, LevelTracker, MemorySample, MemorySource, Policy, ControllerState, budget_bytes, pressure,
 };
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -93,7 +93,7 @@ impl Told {
     /// Where the budget line stands on top of what everybody else uses, in bytes, before anything trains.
     pub fn budget_line_bytes(&self) -> u64 {
         let sample = &self.sample;
-        let budget = budget_bytes(&Policy::default(), &State::default(), sample, 0);
+        let budget = budget_bytes(&Policy::default(), &ControllerState::default(), sample, 0);
         sample.system_bytes + sample.others_bytes() + budget
     }
 }

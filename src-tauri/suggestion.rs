@@ -7,7 +7,7 @@ mod tests;
 use crate::learnt::{asks, capital, learnt};
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
-use dataset::{DetectedDataset, Task};
+use dataset::{Found, Task};
 use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
 use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
@@ -75,9 +75,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             learning_rate: plan.learning_rate,
             augment: (task == Task::ImageClassification).then(|| plan.augment.name().to_owned()),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
-            max_system_fraction: plan
-                .max_system_fraction
-                .unwrap_or(Policy::default().max_system_fraction),
+            politeness: plan.politeness.unwrap_or(Policy::default().max_system_fraction),
             seed: plan.seed,
         },
         task: capital(&learnt(task.name(), classes, numbers)),
@@ -156,9 +154,7 @@ pub fn forecast(
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
-        max_system_fraction: config
-            .max_system_fraction
-            .unwrap_or(Policy::default().max_system_fraction),
+        max_system_fraction: config.politeness.unwrap_or(Policy::default().max_system_fraction),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = predict_device_kind(plan.device);

@@ -98,7 +98,7 @@ struct MonitorCost {
 fn monitor_cost(source: Box<dyn MemorySource>) -> MonitorCost {
     let readings = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&readings);
-    let (monitor, start) = (Monitor::start(source, Arc::default()), Instant::now());
+    let (monitor, begun) = (Monitor::start(source, Arc::default()), Instant::now());
     monitor.set_observer(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });

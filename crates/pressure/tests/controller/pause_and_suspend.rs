@@ -4,7 +4,7 @@ use crate::fixture::{GB, Simulation};
 use pressure::{Action, Change, Outcome};
 
 #[test]
-fn it_pauses_when_one_sample_does_not_fit_and_continues_at_the_named_amount() {
+fn it_pauses_if_one_sample_does_not_fit_and_then_continues() {
     let mut simulation = Simulation::settled();
     while simulation.others < 28 * GB {
         simulation.others += GB / 10; // slowly: a faster rise would suspend it
@@ -19,7 +19,7 @@ fn it_pauses_when_one_sample_does_not_fit_and_continues_at_the_named_amount() {
         .reason
         .strip_prefix("other apps need the memory. Training continues when about ");
     let named = named
-        .and_then(|rest| rest.strip_suffix(" GB free"))
+        .and_then(|rest| rest.strip_suffix(" GB are free"))
         .expect("the amount is named");
     let free: f64 = named.parse().expect("a number");
     let with_free = |free: f64| 32 * GB - simulation.own - (free * GB as f64) as u64;
