@@ -14,7 +14,7 @@ pub(crate) const GB: u64 = 1 << 30;
 pub struct Policy {
     /// Budget line: the fraction of RAM that all processes together, Ebb included, may fill. This constant trades
     /// consideration for speed (simulated: 0.86 costs 4 % of throughput, 0.92 is over the line six times as long).
-    #[serde(alias = "max_system_fraction")]
+    #[serde(alias = "politeness")]
     pub max_system_fraction: f64,
     /// Bytes that stay free whatever `max_system_fraction` says; at most a fifth of RAM.
     pub reserve_floor_bytes: u64,
@@ -385,8 +385,7 @@ mod tests {
 
     #[test]
     fn a_policy_of_an_older_version_can_be_read() {
-        let json =
-            r#"{"max_system_fraction":0.7,"parked_most_ms":5,"knee_fraction":0.1,"blind_start":2}"#;
+        let json = r#"{"politeness":0.7,"parked_most_ms":5,"knee_fraction":0.1,"blind_start":2}"#;
         let policy: Policy = serde_json::from_str(json).expect("the old keys are accepted");
         let expected = Policy {
             max_system_fraction: 0.7,
