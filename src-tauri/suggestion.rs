@@ -7,14 +7,14 @@ mod tests;
 use crate::learnt::{asks, capital, learnt};
 use crate::readings::Told;
 use crate::view::{ForecastView, PlanSettings, PlanView};
-use dataset::{Found, Task};
+use dataset::{DetectedDataset, Task};
 use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
 use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
 use trainer::{
-    DatasetRef, ModelBuilder, ModelId, Plan, Pretrained, PretrainedFamily, TextModel, TextSize,
-    predict_device_kind,
+    DatasetRef, PretrainedFamily, ModelBuilder, ModelId, Plan, TextModel, TextSize,
+    model_task, predict_device_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
@@ -47,10 +47,7 @@ pub fn begun(
         from: Some(from),
         ..RunConfig::default()
     };
-    let plan = Plan::check(
-        &trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted),
-        found,
-    )?;
+    let plan = Plan::check(&trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted), found)?;
     // Every tensor is asked for, none is read.
     plan.trained_parameters()?;
     Ok(view(&plan, Some(id), machine))
@@ -75,7 +72,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             learning_rate: plan.learning_rate,
             augment: (task == Task::ImageClassification).then(|| plan.augment.name().to_owned()),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
-            politeness: plan.politeness.unwrap_or(Policy::default().max_system_fraction),
+            max_system_fraction: plan.max_system_fraction.unwrap_or(Policy::default().max_system_fraction),
             seed: plan.seed,
         },
         task: capital(&learnt(task.name(), classes, numbers)),
@@ -86,9 +83,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             task => task.sample_noun().to_owned(),
         },
         models: models(plan),
-        can_begin: PretrainedFamily::for_task(model_task(task))
-            .next()
-            .is_some(),
+        can_begin: PretrainedFamily::for_task(model_task(task)).next().is_some(),
         trains: match &plan.pretrained {
             None => vec![everything()],
             Some(pretrained) => {
@@ -154,7 +149,7 @@ pub fn forecast(
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
-        max_system_fraction: config.politeness.unwrap_or(Policy::default().max_system_fraction),
+        max_system_fraction: config.max_system_fraction.unwrap_or(Policy::default().max_system_fraction),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = predict_device_kind(plan.device);
@@ -215,11 +210,7 @@ fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
 
 /// The config that these settings make for what was found, where they begin with the weights in `from` or anew; what the page cannot
 /// set is Ebb's choice.
-pub fn config(
-    settings: &PlanSettings,
-    found: &DetectedDataset,
-    from: Option<PathBuf>,
-) -> RunConfig {
+pub fn config(settings: &PlanSettings, found: &DetectedDataset, from: Option<PathBuf>) -> RunConfig {
     let (side, tokens) = match found.task() {
         Task::ImageClassification => (Some(settings.resolution), None),
         _ => (None, Some(settings.resolution)),

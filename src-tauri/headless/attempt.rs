@@ -8,7 +8,7 @@ use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use trainer::estimate::plan_within_cap;
-use trainer::{Control, Plan, RunContext, TrainError};
+use trainer::{Control, RunContext, Plan, TrainError};
 
 /// The outcome of one training.
 pub struct Attempt {
@@ -20,8 +20,16 @@ pub struct Attempt {
     pub failed: Option<TrainError>,
 }
 
-/// Looks at the folder of a config as a training would.
-pub fn look(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failure> {
+/// Where a run is stored.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub store: &'a RunStore,
+    /// The plan's name by default.
+    pub name: Option<&'a str>,
+}
+
+/// Inspects the folder of a config as a training would.
+pub fn inspect(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failure> {
     look_at(folder, config)
 }
 
@@ -30,7 +38,7 @@ pub fn look(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failur
 pub fn train(
     config: &RunConfig,
     found: &DetectedDataset,
-    (store, name): (&RunStore, Option<&str>),
+    place: Place,
     at_work: &AtWork,
     mut on_event: impl FnMut(&RunEvent, &Control) + Send,
 ) -> Result<Attempt, Failure> {

@@ -7,13 +7,14 @@ use super::doctor::wanted;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::verify_split::workload;
-use serde_json::json;
-use std::process::Command;
-use trainer::bench::{
-    Apart, Case, KinkDivergence, Row, Workload, gradients_against_f64, measure_kernels,
-    peak_gflops, run as measure,
+use bench::{
+    Case, GradientComparison, Measurement, KinkDivergence, RelativeDifference, Workload,
+    gradients_against_f64, kink_tolerance, measure, measure_kernels, peak_gflops,
 };
-use trainer::{LossScale, Precision, default_threads, on_threads, select_device};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use trainer::{LossScale, Precision, select_device, default_threads, on_threads};
 
 /// Runs `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -67,53 +68,16 @@ fn kernels(args: &args::Bench) -> Result<(), Failure> {
 /// Compares the gradients of one micro-batch with the CPU's in f64.
 fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
-    let (name, precision) = (case.workload.name(), case.precision.name());
-    let (kind, distance) = on_threads(threads, || {
+    let (kind, comparison) = on_threads(threads, || {
         let chosen = select_device(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
-        Ok((
-            chosen.kind.name(),
-            gradients_against_f64(case, &chosen.device)?,
-        ))
+        Ok((chosen.kind.name(), gradients_against_f64(case, &chosen.device)?))
     })?;
     if args.json {
-        let mut line = json!({
-            "workload": name, "batch": case.batch, "precision": precision, "device": kind, "loss": plain.loss,
-            "gradients": plain.all, "largest": plain.largest, "largest_of": plain.name,
-        });
-        if let Some((apart, parting)) = along {
-            line["same_branches"] = json!({
-                "loss": apart.loss, "gradients": apart.all, "largest": apart.largest, "largest_of": apart.name,
-                "branches": parting.compared, "other": parting.differing, "farthest": said(parting.farthest),
-                "farthest_at": parting.farthest_at, "near": case.precision.near_a_kink(),
-            });
-        }
-        out!("{line}");
+        out!("{}", gradients_as_json(case, kind, &comparison));
     } else {
-        let differ = |apart: &Apart| {
-            format!(
-                "gradients differ by {:.1e}, most that of {} by {:.1e}; the loss by {:.1e}",
-                apart.all, apart.name, apart.largest, apart.loss
-            )
-        };
-        let batch = case.batch;
-        out!(
-            "{name:10} {precision} batch {batch:>3} on {kind} against f64: {}",
-            differ(plain)
-        );
-        if let Some((apart, parting)) = along {
-            let KinkDivergence {
-                compared: taken,
-                differing: other,
-                ..
-            } = parting;
-            out!("           on the same branches: {}", differ(apart));
-            out!(
-                "           {other} of {taken} branches were not f64's own, the farthest {:.1e} of its operation's scale from the kink",
-                parting.farthest
-            );
-        }
+        print_gradients(case, kind, &comparison);
     }
     match comparison.unexplained(case.precision) {
         Some(parting) => Err(unexplained(&case, &parting)),
@@ -121,7 +85,51 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
     }
 }
 
-/// Refuses branches that rounding does not explain: on these the same gradient would hide a fault.
+fn gradients_as_json(case: Case, kind: &str, comparison: &GradientComparison) -> Value {
+    let plain = &comparison.plain;
+    let mut line = json!({
+        "workload": case.workload.name(), "batch": case.batch, "precision": case.precision.name(), "device": kind,
+        "loss": plain.loss, "gradients": plain.all, "largest": plain.largest, "largest_of": plain.name,
+    });
+    if let Some((difference, parting)) = &comparison.same_kinks {
+        line["same_branches"] = json!({
+            "loss": difference.loss, "gradients": difference.all, "largest": difference.largest,
+            "largest_of": difference.name, "branches": parting.compared, "other": parting.differing,
+            "farthest": finite(parting.farthest), "farthest_at": parting.farthest_at,
+            "near": kink_tolerance(case.precision),
+        });
+    }
+    line
+}
+
+fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
+    let describe = |difference: &RelativeDifference| {
+        format!(
+            "gradients differ by {:.1e}, most that of {} by {:.1e}; the loss by {:.1e}",
+            difference.all, difference.name, difference.largest, difference.loss
+        )
+    };
+    let (name, precision) = (case.workload.name(), case.precision.name());
+    out!(
+        "{name:10} {precision} batch {:>3} on {kind} against f64: {}",
+        case.batch,
+        describe(&comparison.plain)
+    );
+    if let Some((difference, parting)) = &comparison.same_kinks {
+        let KinkDivergence { compared: taken, differing: other, .. } = parting;
+        out!(
+            "           on the same sides of the kinks: {}",
+            describe(difference)
+        );
+        out!(
+            "           f64 took another side at {other} of {taken} kinks, at most {:.1e} of its operation's scale from the kink",
+            parting.farthest
+        );
+    }
+}
+
+/// The error for a value so far from its kink that rounding does not explain its side. Comparing on
+/// the same sides would hide a fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
         "{} at batch {}: a value of operation {} with kinks is on another side than in f64, {:.1e} of the operation's scale from the kink, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
@@ -183,14 +191,22 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
 /// Measures a case in this process.
 fn measure_case(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
-    let (row, kind, peaks, peak_gflops) = on_threads(threads, || {
+    let result = on_threads(threads, || {
         let chosen = select_device(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
         let measurement = measure(case, &chosen.device)?;
         // Read before the matrices that measure the machine.
-        let peaks = (peak_rss_bytes(), trainer::take_peak_bytes());
-        Ok((row, chosen.kind.name(), peaks, peak_gflops(&chosen.device)?))
+        let (peak_rss_bytes, peak_heap_bytes) = (peak_rss_bytes(), trainer::take_peak_bytes());
+        Ok(CaseResult {
+            case,
+            measurement,
+            threads,
+            kind: chosen.kind.name(),
+            peak_rss_bytes,
+            peak_heap_bytes,
+            peak_gflops: peak_gflops(&chosen.device)?,
+        })
     })?;
     if args.json {
         out!("{}", result.as_json());

@@ -82,11 +82,7 @@ impl Trial {
             place,
             &self.at_work,
             |event, control| {
-                if let RunEvent::Step {
-                    step,
-                    micro_batches: pieces,
-                    ..
-                } = event
+                if let RunEvent::Step { step, micro_batches: pieces, .. } = event
                     && after_step(*step, pieces) == AfterStep::Stop
                 {
                     control.send(Request::Stop);

@@ -10,8 +10,9 @@ use runlog::format_bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use trainer::doctor::{Finding, operations};
-use trainer::{Certificate, DevicePreference, Machine, default_threads, select_device};
+use trainer::{
+    DeviceCheck, DevicePreference, Finding, Machine, SelectedDevice, default_threads, select_device,
+};
 
 /// How long the cost of the monitor is measured.
 const MONITORED: Duration = Duration::from_secs(2);
@@ -21,6 +22,11 @@ const MONITORED: Duration = Duration::from_secs(2);
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
     let chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
+    print_machine(&chosen)?;
+    check_device(&chosen)
+}
+
+fn print_machine(chosen: &SelectedDevice) -> Result<(), Failure> {
     let mut source = Machine::default().open()?;
     let sample = source.sample()?;
     out!(
@@ -46,7 +52,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_device(chosen: &Chosen) -> Result<(), Failure> {
+fn check_device(chosen: &SelectedDevice) -> Result<(), Failure> {
     out!(
         "Comparing {} in f32, bf16 and f16 with the CPU in f64, forward and gradient",
         chosen.kind
@@ -98,7 +104,7 @@ struct MonitorCost {
 fn monitor_cost(source: Box<dyn MemorySource>) -> MonitorCost {
     let readings = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&readings);
-    let (monitor, begun) = (Monitor::start(source, Arc::default()), Instant::now());
+    let (monitor, start) = (Monitor::start(source, Arc::default()), Instant::now());
     monitor.set_observer(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
@@ -152,7 +158,7 @@ fn describe(finding: &Finding) -> String {
     )
 }
 
-/// The device that a user names.
+/// Parses the name of a device; `auto` if there is none.
 pub fn wanted(name: Option<&str>) -> Result<DevicePreference, Failure> {
     match name {
         None | Some("auto") => Ok(DevicePreference::Auto),

@@ -4,15 +4,11 @@ use super::args;
 use super::failure::Failure;
 use super::say::out;
 use super::train::{device_check_path, find};
-use trainer::{DevicePreference, GenerationOptions, TrainedModel};
+use trainer::{TrainedModel, DevicePreference, GenerationOptions};
 
 /// The top-level entry point of `ebb generate`. The same prompt, wishes and seed give the same text.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
-    let saved = TrainedModel::load(
-        &find(&args.run)?,
-        DevicePreference::Auto,
-        Some(&device_check_path()),
-    )?;
+    let saved = TrainedModel::load(&find(&args.run)?, DevicePreference::Auto, Some(&device_check_path()))?;
     let wording = GenerationOptions {
         tokens: args.tokens,
         temperature: args.temperature,

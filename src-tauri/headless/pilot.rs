@@ -11,7 +11,7 @@ pub fn run(args: &args::Pilot) -> Result<(), Failure> {
     let mut pilot = JsonlController::new(Policy {
         memory_cap_bytes: args.limits.memory_cap,
         memory_cap_fraction: args.limits.memory_target,
-        max_system_fraction: args.limits.politeness.unwrap_or(standard.max_system_fraction),
+        max_system_fraction: args.limits.max_system_fraction.unwrap_or(standard.max_system_fraction),
         fixed_micro_batch: match args.micro_batch {
             Some(MicroBatch::Fixed(size)) => Some(size),
             _ => None,

@@ -18,9 +18,9 @@ use super::verify_split::workload;
 use answer::{Answer, Row, Time};
 use bench::{estimate_workload, seconds_per_step};
 use clap::Args;
-use clock::{Clock, Time, by_cost};
-use listed::{listed, others, unit};
-use pressure::{DataNeed, DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
+use machine::PlannedMachine;
+use models::{large_models, listed, unit};
+use pressure::DataNeed;
 use runlog::{Blocks, RunConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -161,37 +161,16 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     if args.mac.is_none() {
         plan.check_precision()?;
     }
-    let begun = Instant::now();
-    let room = room(args, &config)?;
-    let target = target(Some(plan.threads), &room);
-    let listed = listed(args, plan);
-    let wanted = listed
-        .iter()
-        .position(|row| *row == (plan.model, plan.input_size));
-    let clock = Clock::new(begun, args.within);
-    let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
-    for place in by_cost(&listed, wanted.unwrap_or(0)) {
-        let (model, side) = listed[place];
-        let is_wanted = rows.is_empty();
-        if !is_wanted && !clock.has_time_for(side) {
-            left_out.push((model.name().to_owned(), side));
-            continue;
-        }
-        let forms = match is_wanted {
-            true => fewest(&room, plan.effective_batch, plan.fixed_micro_batch),
-            false => Forms::Planned,
-        };
-        let estimate = clock.timed(side, || builder.estimate_as(model, side, target, forms))?;
-        rows.insert(place, row(estimate, &room));
-    }
-    let chosen = rows.keys().position(|place| Some(*place) == wanted);
-    let (chosen, rows) = (chosen.unwrap_or(0), rows.into_values().collect::<Vec<_>>());
-    let forecast_ms = 1e3 * begun.elapsed().as_secs_f64();
-    let seconds = match &rows[chosen].suggested {
+    let start = Instant::now();
+    let machine = PlannedMachine::new(args, &config)?;
+    let target = target(Some(plan.threads), &machine);
+    let list = estimate_list(args, &builder, &machine, target, start)?;
+    let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
+    let seconds = match &list.rows[list.chosen].suggested {
         Ok(found) if args.mac.is_none() && target.kind == trainer::DeviceKind::Cpu => {
-            let samples = TIMED.min(found.micro_batch as usize);
-            let each = seconds_a_sample(plan, samples, found.checkpoint_blocks)?;
-            Some(each * plan.train_samples as f64)
+            let samples = TIMED_SAMPLES.min(found.micro_batch as usize);
+            let per_sample = seconds_per_sample(plan, samples, found.checkpoint_blocks)?;
+            Some(per_sample * plan.train_samples as f64)
         }
         _ => None,
     };
@@ -305,71 +284,4 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
     let config = args.weights.over(args.compression.over(typed)).over(base);
     config.validate()?;
     brought(config)
-}
-
-impl Row {
-    fn blocks(&self) -> u32 {
-        let planned = self
-            .need
-            .variants
-            .first()
-            .map_or(0, |form| form.checkpoint_blocks);
-        self.suggested
-            .as_ref()
-            .map_or(planned, |config| config.checkpoint_blocks)
-    }
-}
-
-impl Answer {
-    /// What there is to know about sizes, of the row to be trained.
-    fn notes(&self) -> Vec<String> {
-        let row = &self.rows[self.chosen];
-        match &row.suggested {
-            Ok(found) => alignment(
-                &row.forecast,
-                row.blocks(),
-                found.micro_batch,
-                self.effective_batch,
-            ),
-            Err(_) => Vec::new(),
-        }
-    }
-
-    fn refusal(&self, row: &Row, no: &DoesNotFit) -> Failure {
-        trainer::estimate::does_not_fit(&row.forecast, no, self.room.device.memory_cap_bytes).into()
-    }
-
-    fn as_json(&self) -> Value {
-        let row = |row: &Row| {
-            let mut line = json!({
-                "model": row.forecast.model, "resolution": row.forecast.resolution, "parameters": row.forecast.parameters,
-                "state_bytes": row.need.state_bytes, "standing": row.forecast.standing, "precision": row.need.precision,
-                "variants": row.need.variants, "parts": row.parts,
-            });
-            match &row.suggested {
-                Ok(found) => line["suggested"] = json!(found),
-                Err(no) => {
-                    line["does_not_fit"] = json!(no);
-                    let offers = options_needing_consent(&row.forecast.stuck(no)).into_iter();
-                    line["offered"] = offers.map(|(recovery, bytes)| json!({"step": recovery.step, "description": recovery.description, "frees_bytes": bytes})).collect();
-                }
-            }
-            line
-        };
-        let chosen = &self.rows[self.chosen];
-        let mut line = json!({
-            "subject": self.subject, "effective_batch": self.effective_batch, "optimizer": self.optimizer,
-            "device": self.room.kind.name(), "room": self.room.device, "processes": self.room.processes, "trainings": self.room.trainings,
-            "assumed": self.room.assumed, "budget_bytes": self.room.budget_bytes(),
-            "models": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "chosen": {"model": chosen.forecast.model, "resolution": chosen.forecast.resolution},
-            "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
-            "by_name": self.others, "notes": self.notes(), "forecast_ms": self.forecast_ms,
-        });
-        if let Some(time) = &self.seconds {
-            line[format!("seconds_per_{}", time.of)] = time.seconds.into();
-            line["seconds_from"] = time.from.into();
-        }
-        line
-    }
 }

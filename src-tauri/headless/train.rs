@@ -10,7 +10,7 @@ use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::estimate::plan_within_cap;
-use trainer::{Control, Machine, MemoryScript, Replay, RunContext};
+use trainer::{Control, RunContext, Machine, MemoryScript, Replay};
 
 /// Samples of `--dev-mode`, and how often it sees them, unless asked otherwise.
 const DEV_SAMPLES: u64 = 100;
@@ -37,10 +37,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         }
     }
     if let (Some(pretrained), false) = (&plan.pretrained, args.json) {
-        aside!(
-            "{}",
-            trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
-        );
+        aside!("{}", trainer::pretrained::describe(pretrained, plan.trained_parameters()?));
     }
     let flight = flight(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;

@@ -6,6 +6,8 @@ use super::doctor::wanted;
 use super::failure::Failure;
 use super::say::{aside, out};
 use super::train::{find, machine};
+use bench::Workload;
+use bench::split_check::{Difference, ElementType, Question, SplitCheck, Splits, rounding_bound};
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunFolder, format_count};
 use std::path::Path;
@@ -70,9 +72,9 @@ fn check(args: &args::VerifySplit, question: &Question) -> Result<SplitCheck, Fa
             &TextOptions::default(),
             &|_| {},
         )? {
-            DetectedDataset::Images(found) => Ok(of_folder(&found, question, &machine)?),
+            DetectedDataset::Images(found) => Ok(SplitCheck::for_folder(&found, question, &machine)?),
             DetectedDataset::Texts(_) => Err(Failure::usage(format!(
-                "{target} holds texts; of those a run is looked at: train on them, if only for some steps, and name the run"
+                "{target} holds texts, and only a run on texts can be checked: train on them for a few steps and name the run"
             ))),
         };
     }

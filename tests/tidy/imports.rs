@@ -6,15 +6,9 @@ use std::process::Command;
 
 /// Who may import which room. A room that is not named here imports none.
 const ROOMS: &[(&str, &[&str])] = &[
-    (
-        "ebb",
-        &["bench", "trainer", "dataset", "runlog", "pressure"],
-    ),
-    (
-        "bench",
-        &["trainer", "tape", "dataset", "runlog", "pressure"],
-    ),
-    ("trainer", &["tape", "dataset", "runlog", "pressure"]),
+    ("ebb", &["bench", "trainer", "dataset", "runlog", "pressure", "format"]),
+    ("bench", &["trainer", "models", "tape", "dataset", "runlog", "pressure", "format"]),
+    ("trainer", &["models", "tape", "dataset", "runlog", "pressure", "format"]),
     ("runlog", &["pressure", "format"]),
     ("dataset", &["format"]),
     ("pressure", &["format"]),
@@ -24,7 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 
 /// Libraries, by the start of their name, that only these rooms may import.
 const LIBRARIES: &[(&str, &[&str])] = &[
-    ("candle", &["tape", "trainer", "bench"]),
+    ("candle", &["tape", "models", "trainer", "bench"]),
     ("tauri", &["ebb"]),
     ("tokio", &["ebb"]),
     ("plotters", &["runlog"]),

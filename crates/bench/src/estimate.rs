@@ -78,7 +78,7 @@ pub fn seconds_per_step(
     checkpointed: u32,
     target: Target,
 ) -> Result<Option<f64>> {
-    if target.kind != "cpu" {
+    if target.kind != tape::device::DeviceKind::Cpu {
         return Ok(None);
     }
     let gflops = on_threads(target.threads, || peak_gflops(&Device::Cpu))?;

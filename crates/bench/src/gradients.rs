@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
             None
         } else {
             let expected = exact.gradients(|tape| tape.following_kinks(&kinks))?;
-            Some((self.difference(&found, &expected)?, kinks.parting()))
+            Some((self.difference(&found, &expected)?, kinks.divergence()))
         };
         Ok(GradientComparison {
             plain: self.difference(&found, &expected)?,

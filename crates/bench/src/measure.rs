@@ -8,7 +8,7 @@ use std::time::Instant;
 use tape::Parameters;
 use tape::optim::global_norm;
 use trainer::{
-    EffectiveBatch, MicroBatchResult, Optimizer, OptimizerKind, Precision, Result, Whole,
+    EffectiveBatch, MicroBatchResult, OptimizerKind, OptimizerState, Precision, Result, AccumulatedBatch,
 };
 
 /// A workload and how it is trained.
@@ -114,7 +114,7 @@ struct Training<'a> {
     parameters: Parameters,
     /// Copy of the weights in a half precision.
     rounded: Option<Parameters>,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     /// As in the case, with the loss scale of now.
     precision: Precision,
     saved_bytes: u64,
@@ -164,7 +164,7 @@ impl<'a> Training<'a> {
                 ..micro_batch.sums
             })?;
         }
-        let Some(whole) = sums.whole() else {
+        let Some(whole) = sums.finish() else {
             return Ok(None);
         };
         self.update(&whole, whole.weight * options.loss_factor)?;

@@ -1,5 +1,5 @@
-//! Amounts as a user reads and writes them: 6.1 GB, 1,215, 9:04. The terminal, the window and the report all use these
-//! functions, so they agree. Knows nothing of runs, data or memory.
+//! Amounts as a user reads and writes them: 6.1 GB, 1,215, 9:04. The terminal, the window and the
+//! report all use these functions, so they agree. Knows nothing of runs, data or memory.
 //!
 //! ```
 //! use format::{counted, format_bytes, format_duration, parse_bytes};
@@ -26,7 +26,8 @@ pub struct NotASize {
     pub text: String,
 }
 
-/// Formats bytes: "6.1 GB", "512 MB", "48 kB", "812 bytes". A GB is 2^30 bytes, as in Activity Monitor.
+/// Formats bytes: "6.1 GB", "512 MB", "48 kB", "812 bytes". A GB is 2^30 bytes, as in Activity
+/// Monitor.
 pub fn format_bytes(bytes: u64) -> String {
     // Each limit is where the smaller unit would round up to four digits.
     match bytes as f64 {
@@ -59,7 +60,8 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
-/// Formats seconds: "9:04" below an hour, then "1:12 h"; [`MISSING`] if they are negative or not finite.
+/// Formats seconds: "9:04" below an hour, then "1:12 h"; [`MISSING`] if they are negative or not
+/// finite.
 pub fn format_duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return MISSING.to_owned();

@@ -1,5 +1,5 @@
-//! Turns the outcome of a rule into the decision, and remembers it. Decides no size itself, except that the next samples
-//! may be too costly for it.
+//! Turns the outcome of a rule into the decision, and remembers it. Decides no size itself, except
+//! that the next samples may be too costly for it.
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::{Action, Change, Decision};
@@ -14,41 +14,17 @@ pub(crate) fn answer(
     step: Option<&Step>,
 ) -> Decision {
     let now_ms = ctx.sample.at_ms;
-    let before = rules.tracks.get_mut(ctx.kind).size;
-    let prefetch = rules.prefetch.prefetch();
-    let last = std::mem::replace(
-        &mut rules.last,
-        LastDecision {
-            kind: Some(ctx.kind),
-            action: outcome.action,
-            prefetch,
-            micro_batch: 0,
-        },
-    );
-    let runs = outcome.action == Action::Run;
-    let retried = rules
-        .failure
-        .take_if(|failure| failure.kind == ctx.kind && runs);
-    let transition = Transition {
-        before,
-        size: outcome.size,
-        action: outcome.action,
-        last_action: last.action,
-        is_retry: retried.is_some(),
-        is_new_kind: last.kind != Some(ctx.kind),
-        prefetch_changed: last.prefetch != prefetch,
-        step: step.map(|step| step.change),
-    };
+    let transition = Transition::record(ctx, rules, &outcome, step);
     let change = transition.change();
     let track = rules.tracks.get_mut(ctx.kind);
-    if runs {
+    if outcome.action == Action::Run {
         track.size = outcome.size;
     }
     let ordinary_cost = track.cost(outcome.size);
     if outcome.voluntary {
         rules.changes.record(now_ms);
     }
-    let release_caches = outcome.release_caches || transition.is_new_kind && before > 0;
+    let release_caches = outcome.release_caches || transition.is_new_kind && transition.before > 0;
     if release_caches {
         rules.caches.record_release(now_ms);
     }
@@ -69,7 +45,7 @@ pub(crate) fn answer(
         change,
         release_caches,
         checkpoint_first: false,
-        prefetch,
+        prefetch: rules.last.prefetch,
         checkpoint_blocks: ctx.kind.checkpoint_blocks,
         moments: rules.recovery.moments(),
         predicted_peak_bytes: predicted
@@ -93,6 +69,40 @@ struct Transition {
 }
 
 impl Transition {
+    /// Replaces the last decision by this one, and takes the failure that it answers.
+    fn record(
+        ctx: &DecisionContext,
+        rules: &mut Rules,
+        outcome: &RuleOutcome,
+        step: Option<&Step>,
+    ) -> Self {
+        let before = rules.tracks.get_mut(ctx.kind).size;
+        let prefetch = rules.prefetch.prefetch();
+        let last = std::mem::replace(
+            &mut rules.last,
+            LastDecision {
+                kind: Some(ctx.kind),
+                action: outcome.action,
+                prefetch,
+                micro_batch: 0,
+            },
+        );
+        let runs = outcome.action == Action::Run;
+        let retried = rules
+            .failure
+            .take_if(|failure| failure.kind == ctx.kind && runs);
+        Self {
+            before,
+            size: outcome.size,
+            action: outcome.action,
+            last_action: last.action,
+            is_retry: retried.is_some(),
+            is_new_kind: last.kind != Some(ctx.kind),
+            prefetch_changed: last.prefetch != prefetch,
+            step: step.map(|step| step.change),
+        }
+    }
+
     fn change(&self) -> Change {
         let stays = self.last_action == self.action;
         match self.action {
@@ -113,8 +123,8 @@ impl Transition {
     }
 }
 
-/// The samples of the next micro-batch: `size`, the rest of the batch if that is shorter, and fewer if these samples are
-/// costly.
+/// The samples of the next micro-batch: `size`, the rest of the batch if that is shorter, and fewer
+/// if these samples are costly.
 fn affordable(ctx: &DecisionContext, size: u32, freed_bytes: u64, ordinary_cost: u64) -> u32 {
     let most = size.min(ctx.remaining);
     if ctx.policy.fixed_micro_batch.is_some() || ctx.sample.is_unreadable() {

@@ -1,5 +1,5 @@
-//! How much memory Ebb allows itself now: what is available, less the reserve, less what other apps may take while a
-//! micro-batch runs. Knows no batch, no memory model and no rule.
+//! How much memory Ebb allows itself now: what is available, less the reserve, less what other apps
+//! may take while a micro-batch runs. Knows no batch, no memory model and no rule.
 
 use crate::other_apps::History;
 use crate::policy::Policy;
@@ -12,8 +12,8 @@ pub struct Budget {
     pub bytes: u64,
     /// What the machine alone would allow, without cap and device.
     pub machine_bytes: u64,
-    /// What a single sample may reach before the controller pauses. Only the machine counts here, neither cap nor
-    /// device, because waiting would not raise those.
+    /// What a single sample may reach before the controller pauses. Only the machine counts here,
+    /// neither cap nor device, because waiting would not raise those.
     pub pause_bytes: u64,
     /// What limits `bytes`: the machine or the device; `None` for the user's cap.
     pub cause: Option<Component>,

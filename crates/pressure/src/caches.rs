@@ -18,7 +18,8 @@ impl State {
     }
 }
 
-/// Whether a critical level is to be answered: at once, then again at intervals while it stays. Counts the answer.
+/// Whether a critical level is to be answered: at once, then again at intervals while it stays.
+/// Counts the answer.
 pub(crate) fn answer_critical(ctx: &DecisionContext, own: &mut State) -> bool {
     let now_ms = ctx.sample.at_ms;
     let rested = own
@@ -31,8 +32,9 @@ pub(crate) fn answer_critical(ctx: &DecisionContext, own: &mut State) -> bool {
     is_due
 }
 
-/// Whether caches are to be released: those above the budget, and large ones at a warning or if the device holds more
-/// than its soft fraction. Memory that recent micro-batches needed is not a cache, since the next one needs it again.
+/// Whether caches are to be released: those above the budget, and large ones at a warning or if the
+/// device holds more than its soft fraction. Memory that recent micro-batches needed is not a
+/// cache, since the next one needs it again.
 pub(crate) fn are_due(ctx: &DecisionContext, own: &State, track: &Track) -> bool {
     let (sample, policy) = (ctx.sample, ctx.policy);
     let cached = sample

@@ -1,9 +1,10 @@
-//! The controller: before every micro-batch, [`decide`] says how many samples it may hold. Pure: time comes with the
-//! sample, and effects are the caller's.
+//! The controller: before every micro-batch, [`decide`] says how many samples it may hold. Pure:
+//! time comes with the sample, and effects are the caller's.
 //!
-//! It shrinks at once, by forecast, and grows only after calm, straight to what the memory model allows but not beyond the
-//! throughput plateau. If not even one sample fits it pauses, and if the training state itself does not fit it suspends.
-//! [`decide`] lists the rules in the order in which they apply. Knows no tensor and no thread.
+//! It shrinks at once, by forecast, and grows only after calm, straight to what the memory model
+//! allows but not beyond the throughput plateau. If not even one sample fits it pauses, and if the
+//! training state itself does not fit it suspends. [`decide`] lists the rules in the order in which
+//! they apply. Knows no tensor and no thread.
 
 use crate::answer::answer;
 use crate::budget::Budget;
@@ -110,7 +111,8 @@ fn fixed(ctx: &DecisionContext, rules: &mut Rules) -> Option<RuleOutcome> {
     Some(outcome.releasing_caches(critical))
 }
 
-/// Takes or undoes a recovery step, from which on another kind of micro-batch may run. `asked` is the kind asked for.
+/// Takes or undoes a recovery step, from which on another kind of micro-batch may run. `asked` is
+/// the kind asked for.
 fn recover(
     ctx: &mut DecisionContext,
     rules: &mut Rules,
@@ -184,7 +186,8 @@ fn is_predictable(ctx: &DecisionContext, track: Option<&Track>) -> bool {
     ctx.policy.fixed_micro_batch.is_none() && !ctx.sample.is_unreadable() && !unmeasured
 }
 
-/// Takes a sample without deciding anything. Pass every sample of the monitor: the forecast depends on them.
+/// Takes a sample without deciding anything. Pass every sample of the monitor: the forecast depends
+/// on them.
 pub fn record_sample(
     policy: &Policy,
     mut state: ControllerState,
@@ -194,7 +197,8 @@ pub fn record_sample(
     state
 }
 
-/// Learns from a micro-batch that ended. Report [`Outcome::Cancelled`] only if pressure cancelled it, not the user.
+/// Learns from a micro-batch that ended. Report [`Outcome::Cancelled`] only if pressure cancelled
+/// it, not the user.
 pub fn observe(
     policy: &Policy,
     mut state: ControllerState,
@@ -228,8 +232,9 @@ pub fn observe(
     (state, model)
 }
 
-/// The reason to cancel the running micro-batch, if there is one: the machine is over the critical line and Ebb over its
-/// budget, or others take memory so fast that none would be left before a cancelled micro-batch could free its own.
+/// The reason to cancel the running micro-batch, if there is one: the machine is over the critical
+/// line and Ebb over its budget, or others take memory so fast that none would be left before a
+/// cancelled micro-batch could free its own.
 pub fn should_cancel(
     policy: &Policy,
     state: &ControllerState,
@@ -243,7 +248,8 @@ pub fn should_cancel(
     let over_line = used > policy.cancel_fraction * total;
     let history = &state.history;
     let soon = used + history.sudden_growth_bytes(policy, policy.cancel_ahead_ms);
-    // A single sample is cancelled only for the present shortage, not for a forecast: nothing smaller could be tried.
+    // A single sample is cancelled only for the present shortage, not for a forecast: nothing
+    // smaller could be tried.
     let exhausted_soon = state.rules.last.micro_batch > 1 && soon > total;
     if !(over_line || exhausted_soon || sample.kernel_level == Some(Level::Critical)) {
         return None; // almost always, ten times per second: skip the budget

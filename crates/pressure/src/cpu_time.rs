@@ -1,4 +1,5 @@
-//! CPU time of a thread, as counted by the kernel. Each platform has a file with the same interface.
+//! CPU time of a thread, as counted by the kernel. Each platform has a file with the same
+//! interface.
 
 #[cfg_attr(target_os = "macos", path = "cpu_time/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "cpu_time/linux.rs")]
@@ -8,7 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) use platform::cpu_ms_of;
 
-/// CPU time that the calling thread has used so far, in milliseconds. The call takes a quarter of a microsecond.
+/// CPU time that the calling thread has used so far, in milliseconds. The call takes a quarter of a
+/// microsecond.
 pub fn thread_cpu_ms() -> f64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     used.tv_sec as f64 * 1e3 + used.tv_nsec as f64 / 1e6

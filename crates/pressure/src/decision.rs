@@ -1,5 +1,5 @@
-//! The types between the training loop and the controller: the question, the answer, and the result that is reported
-//! back. Plain data; the rules are called from `controller.rs`.
+//! The types between the training loop and the controller: the question, the answer, and the result
+//! that is reported back. Plain data; the rules are called from `controller.rs`.
 
 use crate::sample::{Component, MemorySample};
 use serde::{Deserialize, Serialize};
@@ -22,14 +22,16 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleCost(pub u64);
 
-/// Everything that affects the memory of a micro-batch besides its samples: the key under which peaks are learned.
+/// Everything that affects the memory of a micro-batch besides its samples: the key under which
+/// peaks are learned.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
 )]
 pub struct MicroBatchKind {
     /// Training or evaluation.
     pub phase: Phase,
-    /// Number of checkpointed blocks. In an [`Ask`] this is the minimum; the controller may add some.
+    /// Number of checkpointed blocks. In an [`Ask`] this is the minimum; the controller may add
+    /// some.
     pub checkpoint_blocks: u32,
     /// Bytes of one activation element: 8, 4 or 2.
     pub element_bytes: u32,
@@ -47,7 +49,8 @@ pub struct Ask<'a> {
     pub remaining: &'a [SampleCost],
     /// The kind of micro-batch that will run.
     pub kind: MicroBatchKind,
-    /// Bytes of Ebb's footprint that a shorter prefetch would free: samples decoded ahead and cached images.
+    /// Bytes of Ebb's footprint that a shorter prefetch would free: samples decoded ahead and
+    /// cached images.
     pub spare_bytes: u64,
 }
 
@@ -62,7 +65,8 @@ pub struct MicroBatchRecord {
     pub micro_batch: u32,
     /// Sum of the samples' costs.
     pub cost: u64,
-    /// Highest footprint of this process meanwhile, less the `spare_bytes` at its start. 0 if it was not measured.
+    /// Highest footprint of this process meanwhile, less the `spare_bytes` at its start. 0 if it
+    /// was not measured.
     pub peak_bytes: u64,
     /// Duration in milliseconds.
     pub ms: f64,
@@ -150,7 +154,8 @@ pub enum Moments {
     /// In memory.
     #[default]
     Resident,
-    /// In a memory-mapped file, read and written one parameter at a time. The system may reclaim its pages.
+    /// In a memory-mapped file, read and written one parameter at a time. The system may reclaim
+    /// its pages.
     Mapped,
 }
 
@@ -165,7 +170,8 @@ pub struct Decision {
     pub change: Change,
     /// Release cached memory before the micro-batch starts.
     pub release_caches: bool,
-    /// Checkpoint the last complete step first, unless the newest checkpoint has it: the run may be suspended soon.
+    /// Checkpoint the last complete step first, unless the newest checkpoint has it: the run may be
+    /// suspended soon.
     #[serde(default)]
     pub checkpoint_first: bool,
     /// How far ahead samples are decoded from now on.

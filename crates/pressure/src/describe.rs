@@ -1,9 +1,10 @@
-//! Decisions as sentences: what was done, then why, with numbers. Everything that shows a decision uses these sentences.
-//! Knows no rule.
+//! Decisions as sentences: what was done, then why, with numbers. Everything that shows a decision
+//! uses these sentences. Knows no rule.
 
 use crate::decision::{Action, Change, Decision, Moments, Prefetch};
 
-/// The sentence of a decision: "Shrunk 16 to 8: another app took 6.1 GB in 20 s". `previous` is the micro-batch before.
+/// The sentence of a decision: "Shrunk 16 to 8: another app took 6.1 GB in 20 s". `previous` is the
+/// micro-batch before.
 pub fn describe_decision(previous: u32, decision: &Decision) -> String {
     let (size, reason) = (decision.micro_batch, &decision.reason);
     match (decision.change, decision.action) {

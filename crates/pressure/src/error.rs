@@ -1,4 +1,5 @@
-//! Errors of reading memory: an unreadable machine, a bad script or a bad line. Deciding cannot fail.
+//! Errors of reading memory: an unreadable machine, a bad script or a bad line. Deciding cannot
+//! fail.
 
 use std::path::PathBuf;
 

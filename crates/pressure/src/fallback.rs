@@ -1,5 +1,6 @@
-//! The fallback rules, for a machine whose memory cannot be read and for peaks that are not measured: a fifth less at a
-//! warning, half at a critical level or a refusal, the next larger size after ten seconds. Cruder than the other rules.
+//! The fallback rules, for a machine whose memory cannot be read and for peaks that are not
+//! measured: a fifth less at a warning, half at a critical level or a refusal, the next larger size
+//! after ten seconds. Cruder than the other rules.
 
 use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::decision::Phase;
@@ -49,7 +50,8 @@ pub(crate) fn step(
             Size::new(track.size, reason)
         });
     let failed = ctx.failure_of_kind().is_some();
-    // A shorter rest of the batch is below the new size anyway; the next whole micro-batch reports the change.
+    // A shorter rest of the batch is below the new size anyway; the next whole micro-batch reports
+    // the change.
     let postponed = !failed && next.size < track.size && next.size as usize >= ctx.samples.len();
     let size = if postponed { track.size } else { next.size };
     if size != track.size {

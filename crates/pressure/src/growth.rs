@@ -1,5 +1,5 @@
-//! Rules: start small, grow fast while everything is new, later only after calm, and never beyond the throughput
-//! plateau. Knows nothing of shrinking by need.
+//! Rules: start small, grow fast while everything is new, later only after calm, and never beyond
+//! the throughput plateau. Knows nothing of shrinking by need.
 
 use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::policy::{
@@ -107,7 +107,8 @@ pub(crate) fn start(ctx: &DecisionContext, track: &Track) -> Option<RuleOutcome>
     Some(RuleOutcome::run(size, Component::Headroom, reason))
 }
 
-/// If there is nothing to grow to, the calm ends, and so does the slow start once the model is ready.
+/// If there is nothing to grow to, the calm ends, and so does the slow start once the model is
+/// ready.
 pub(crate) fn settle(ctx: &DecisionContext, track: &mut Track, target: &Target) {
     if target.is_larger(track) {
         return;
@@ -128,8 +129,8 @@ pub(crate) fn grow(
     if !target.is_larger(track) {
         return None;
     }
-    // Grow only if a whole micro-batch of the new size is left, since a change is reported with its size. A size that is
-    // far too small does not wait for the end of the batch.
+    // Grow only if a whole micro-batch of the new size is left, since a change is reported with its
+    // size. A size that is far too small does not wait for the end of the batch.
     let size = target.size().min(largest_up_to(track.batch, ctx.remaining));
     let worthwhile = size == target.size() || size / WORTHWHILE_GROWTH >= track.size;
     if !worthwhile || !changes.are_allowed(ctx.policy, ctx.sample.at_ms) {
@@ -201,8 +202,8 @@ fn grow_after_calm(
     )
 }
 
-/// Lowers a size beyond the plateau, since it costs memory for nothing. Uses a third of the tolerance, so that noise does
-/// not move the size back and forth.
+/// Lowers a size beyond the plateau, since it costs memory for nothing. Uses a third of the
+/// tolerance, so that noise does not move the size back and forth.
 pub(crate) fn lower_to_plateau(
     ctx: &DecisionContext,
     own: &mut State,

@@ -1,5 +1,6 @@
-//! The controller over JSON lines, so that another trainer or a recorded trace can use it. Pure: one line in, lines out.
-//! Time comes with the samples. Knows neither where lines come from nor what runs the micro-batches.
+//! The controller over JSON lines, so that another trainer or a recorded trace can use it. Pure:
+//! one line in, lines out. Time comes with the samples. Knows neither where lines come from nor
+//! what runs the micro-batches.
 
 use crate::controller::{decide, observe, should_cancel};
 use crate::decision::{
@@ -46,7 +47,8 @@ pub struct JsonlController {
 #[derive(Debug)]
 struct Running {
     begun_at_ms: u64,
-    /// State of the decision with every sample since, as the monitor's thread has it while a micro-batch runs.
+    /// State of the decision with every sample since, as the monitor's thread has it while a
+    /// micro-batch runs.
     watched: ControllerState,
     cancelled: bool,
 }
@@ -72,7 +74,8 @@ impl JsonlController {
     /// A controller without any sample.
     pub fn new(policy: Policy) -> Self {
         Self {
-            // The caller decides when a run ends, since checkpoints and their disk are unknown here.
+            // The caller decides when a run ends, since checkpoints and their disk are unknown
+            // here.
             policy: Policy {
                 max_suspended_ms: u64::MAX,
                 min_disk_bytes: 0,
@@ -86,12 +89,12 @@ impl JsonlController {
         }
     }
 
-    /// Takes one line and returns the lines that answer it: a decision for each `ask`, and a `cancel` if a sample requires
-    /// one.
+    /// Takes one line and returns the lines that answer it: a decision for each `ask`, and a
+    /// `cancel` if a sample requires one.
     ///
     /// # Errors
-    /// The line is not a sample, a micro-batch or a question, time goes back, or samples are too far apart. The error has
-    /// the line's number.
+    /// The line is not a sample, a micro-batch or a question, time goes back, or samples are too
+    /// far apart. The error has the line's number.
     pub fn handle_line(&mut self, line: &str) -> Result<Vec<String>, PressureError> {
         self.lines += 1;
         let answers = self.answer(line);

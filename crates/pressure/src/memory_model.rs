@@ -1,8 +1,9 @@
-//! The memory that a micro-batch will need, learned from earlier ones: peak = a + b·φ(cost), where φ is the allocator's
-//! rounding. On the CPU and on unified memory a peak is the whole footprint of the process. Knows no budget and no time.
+//! The memory that a micro-batch will need, learned from earlier ones: peak = a + b·φ(cost), where
+//! φ is the allocator's rounding. On the CPU and on unified memory a peak is the whole footprint of
+//! the process. Knows no budget and no time.
 //!
-//! Kinds share what they have in common: the training state is the same for all, and more checkpointed blocks never need more
-//! memory.
+//! Kinds share what they have in common: the training state is the same for all, and more
+//! checkpointed blocks never need more memory.
 
 mod line;
 mod size_classes;
@@ -23,8 +24,9 @@ pub enum Allocator {
     /// Sizes are not rounded (CPU, CUDA).
     #[default]
     Exact,
-    /// Buffers are rounded up to powers of two (candle's Metal pool), except for an unknown fraction in classes so fine
-    /// that they count as exact (the outputs of kernels). Peaks are a staircase whose treads may slope.
+    /// Buffers are rounded up to powers of two (candle's Metal pool), except for an unknown
+    /// fraction in classes so fine that they count as exact (the outputs of kernels). Peaks are a
+    /// staircase whose treads may slope.
     PowerOfTwo,
 }
 
@@ -42,10 +44,12 @@ struct Fit {
     unit_cost: f64,
     /// Peak over samples, for an exact allocator.
     line: Line,
-    /// Peak over rounded samples, one candidate per position of the class edges; empty for an exact allocator.
+    /// Peak over rounded samples, one candidate per position of the class edges; empty for an exact
+    /// allocator.
     #[serde(default, alias = "stairs")]
     size_classes: Vec<SizeClasses>,
-    /// Largest recent underestimate: in bytes, or as a fraction of the estimate if the allocator rounds.
+    /// Largest recent underestimate: in bytes, or as a fraction of the estimate if the allocator
+    /// rounds.
     residual: f64,
     /// `(samples, highest peak in bytes)`, by size.
     #[serde(alias = "seen")]
@@ -66,7 +70,8 @@ impl MemoryModel {
         }
     }
 
-    /// Learns from a micro-batch with a measured peak. A cancelled or refused one only gives a lower bound on its need.
+    /// Learns from a micro-batch with a measured peak. A cancelled or refused one only gives a
+    /// lower bound on its need.
     pub fn learn(&mut self, record: &MicroBatchRecord) {
         if record.peak_bytes == 0 || record.cost == 0 || record.micro_batch == 0 {
             return;
@@ -86,8 +91,9 @@ impl MemoryModel {
         }
     }
 
-    /// Upper bound of the footprint that a micro-batch of this cost reaches, in bytes; never below a peak observed at a
-    /// smaller cost. `None` if it is unknown: before two sizes were measured, only costs up to a measured one are known.
+    /// Upper bound of the footprint that a micro-batch of this cost reaches, in bytes; never below
+    /// a peak observed at a smaller cost. `None` if it is unknown: before two sizes were measured,
+    /// only costs up to a measured one are known.
     pub fn upper_bytes(&self, kind: MicroBatchKind, cost: u64) -> Option<u64> {
         let fit = self.fit(kind)?;
         let samples = cost as f64 / fit.unit_cost;
@@ -105,8 +111,9 @@ impl MemoryModel {
         Some(upper.max(observed) as u64)
     }
 
-    /// Error of the prediction for this micro-batch, as a fraction of its measured peak: +0.04 is 4 % too high. Call it
-    /// before `learn`. `None` if nothing was predicted or measured, or if the micro-batch failed.
+    /// Error of the prediction for this micro-batch, as a fraction of its measured peak: +0.04 is 4
+    /// % too high. Call it before `learn`. `None` if nothing was predicted or measured, or if the
+    /// micro-batch failed.
     pub fn error_fraction(&self, record: &MicroBatchRecord) -> Option<f64> {
         if record.outcome != Outcome::Ok || record.peak_bytes == 0 {
             return None;
@@ -115,8 +122,8 @@ impl MemoryModel {
         Some(predicted as f64 / record.peak_bytes as f64 - 1.0)
     }
 
-    /// Footprint between micro-batches, in bytes: weights, gradients, optimizer state and the program. `None` before two
-    /// sizes were measured.
+    /// Footprint between micro-batches, in bytes: weights, gradients, optimizer state and the
+    /// program. `None` before two sizes were measured.
     pub fn state_bytes(&self, kind: MicroBatchKind) -> Option<u64> {
         let fit = self.fit(kind).filter(|fit| fit.knows_slope())?;
         Some(fit.state_bytes() as u64)
@@ -136,8 +143,9 @@ impl MemoryModel {
         self.nearest(kind).map(|(_, fit)| fit)
     }
 
-    /// The kind whose measurements are used for `kind`: itself once measured, otherwise the measured one with the most
-    /// checkpointed blocks up to its own, whose peaks are an upper bound.
+    /// The kind whose measurements are used for `kind`: itself once measured, otherwise the
+    /// measured one with the most checkpointed blocks up to its own, whose peaks are an upper
+    /// bound.
     pub(crate) fn nearest_measured(&self, kind: MicroBatchKind) -> Option<MicroBatchKind> {
         self.nearest(kind).map(|(kind, _)| kind)
     }
@@ -154,8 +162,8 @@ impl MemoryModel {
         Some((nearest.0, &nearest.1))
     }
 
-    /// Adds the kind of this record and returns its index. If the state is known from another kind, one micro-batch is
-    /// enough to learn what a sample needs.
+    /// Adds the kind of this record and returns its index. If the state is known from another kind,
+    /// one micro-batch is enough to learn what a sample needs.
     fn add_kind(&mut self, record: &MicroBatchRecord) -> usize {
         let unit_cost = record.cost as f64 / f64::from(record.micro_batch);
         let mut fit = Fit::new(self.allocator, unit_cost);
@@ -221,8 +229,9 @@ impl Fit {
             .unwrap_or_else(|| self.line.estimate(samples))
     }
 
-    /// The unit of `residual`. With an exact allocator an error is caused by a larger state, so it is the same number of
-    /// bytes at every size; between two size classes it is smaller at a smaller size.
+    /// The unit of `residual`. With an exact allocator an error is caused by a larger state, so it
+    /// is the same number of bytes at every size; between two size classes it is smaller at a
+    /// smaller size.
     fn residual_unit(&self, estimate: f64) -> f64 {
         if self.size_classes.is_empty() {
             1.0

@@ -1,6 +1,6 @@
-//! One thread that reads the machine ten times per second, so that a decision finds a fresh sample and a running
-//! micro-batch can be cancelled. Decides nothing itself: it asks `should_cancel`. If the system sends notifications of memory
-//! pressure, they wake the thread.
+//! One thread that reads the machine ten times per second, so that a decision finds a fresh sample
+//! and a running micro-batch can be cancelled. Decides nothing itself: it asks `should_cancel`. If
+//! the system sends notifications of memory pressure, they wake the thread.
 
 use crate::controller::should_cancel;
 use crate::cpu_time::cpu_ms_of;
@@ -53,7 +53,8 @@ struct Readings {
 }
 
 impl Monitor {
-    /// Starts the thread. It sets `cancel` when a watched micro-batch should be cancelled; the caller clears it.
+    /// Starts the thread. It sets `cancel` when a watched micro-batch should be cancelled; the
+    /// caller clears it.
     pub fn start(source: Box<dyn MemorySource>, cancel: Arc<AtomicBool>) -> Self {
         let shared = Arc::new(Shared {
             source: Mutex::new(source),
@@ -117,32 +118,36 @@ impl Monitor {
         locked(&self.shared.readings).untaken.drain(..).collect()
     }
 
-    /// Calls `observer` with every sample from now on, on the thread that reads it. It must not block.
+    /// Calls `observer` with every sample from now on, on the thread that reads it. It must not
+    /// block.
     pub fn set_observer(&self, observer: impl FnMut(&MemorySample) + Send + 'static) {
         *locked(&self.shared.observer) = Some(Box::new(observer));
     }
 
-    /// CPU time that the thread has used so far, in milliseconds; 0 without a thread. Read from the calling thread, so that
-    /// the measurement adds nothing.
+    /// CPU time that the thread has used so far, in milliseconds; 0 without a thread. Read from the
+    /// calling thread, so that the measurement adds nothing.
     pub fn cpu_ms(&self) -> f64 {
         self.thread.as_ref().and_then(cpu_ms_of).unwrap_or(0.0)
     }
 
-    /// Watches the micro-batch that begins: cancels it when `should_cancel` says so. Call after each decision with its state.
+    /// Watches the micro-batch that begins: cancels it when `should_cancel` says so. Call after
+    /// each decision with its state.
     pub fn watch(&self, policy: Policy, state: ControllerState) {
         let mut readings = locked(&self.shared.readings);
         readings.cancel_reason = None;
         readings.watched = Some((policy, state));
     }
 
-    /// Ends the watch: nothing is cancelled until the next `watch`. Returns the reason if the micro-batch was cancelled.
+    /// Ends the watch: nothing is cancelled until the next `watch`. Returns the reason if the
+    /// micro-batch was cancelled.
     pub fn unwatch(&self) -> Option<String> {
         let mut readings = locked(&self.shared.readings);
         readings.watched = None;
         readings.cancel_reason.take()
     }
 
-    /// Highest footprint of this process since the last call, in bytes. Exact if the kernel counts it, otherwise polled.
+    /// Highest footprint of this process since the last call, in bytes. Exact if the kernel counts
+    /// it, otherwise polled.
     pub fn take_peak(&self) -> u64 {
         let mut source = locked(&self.shared.source);
         let now = source.own_bytes();
@@ -210,7 +215,8 @@ impl Shared {
         }
     }
 
-    /// Takes one reading and returns how long to wait for the next. A stepped source is not sampled.
+    /// Takes one reading and returns how long to wait for the next. A stepped source is not
+    /// sampled.
     fn read(&self, fast_left: &mut u32) -> Duration {
         let mut source = locked(&self.source);
         if source.is_stepped() {
@@ -261,7 +267,8 @@ impl Shared {
     }
 }
 
-/// Takes a fast sample if `fast_left` allows one, otherwise a full one. An alarming fast sample is confirmed by a full one.
+/// Takes a fast sample if `fast_left` allows one, otherwise a full one. An alarming fast sample is
+/// confirmed by a full one.
 fn take_sample(
     source: &mut dyn MemorySource,
     fast_left: &mut u32,
@@ -286,7 +293,8 @@ fn is_alarming(sample: &MemorySample) -> bool {
     pressure(sample).level() >= Level::Warning
 }
 
-/// Ignores poisoning: every change is a single assignment, so a panic elsewhere leaves valid readings.
+/// Ignores poisoning: every change is a single assignment, so a panic elsewhere leaves valid
+/// readings.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! How much memory other apps and the system use, over the last minute, and how much they may use soon. Knows nothing
-//! of Ebb's own use.
+//! How much memory other apps and the system use, over the last minute, and how much they may use
+//! soon. Knows nothing of Ebb's own use.
 
 use crate::policy::{
     HISTORY_STEP_MS, MARGIN_INTERVAL_MS, MARGIN_MIN_OBSERVATIONS, MARGIN_PERCENTILE,
@@ -44,8 +44,8 @@ impl History {
         }
     }
 
-    /// Forecast of the bytes that others use after `horizon_ms`, given the bytes they use now: a rising slope of the last
-    /// seconds is extended, and the scatter around it added.
+    /// Forecast of the bytes that others use after `horizon_ms`, given the bytes they use now: a
+    /// rising slope of the last seconds is extended, and the scatter around it added.
     pub(crate) fn forecast_bytes(&self, policy: &Policy, now: f64, horizon_ms: u64) -> f64 {
         let Some(newest) = self.points.back().map(|point| point.at_ms) else {
             return now;
@@ -82,8 +82,8 @@ impl History {
         now.max(mean - slope * mean_t) + slope.max(0.0) * horizon_ms as f64 / 1000.0 + scatter
     }
 
-    /// Bytes that others take in `ms` if they keep the rate of the last moments; 0 if they are freeing memory. A line
-    /// through seconds would react too late to sudden growth.
+    /// Bytes that others take in `ms` if they keep the rate of the last moments; 0 if they are
+    /// freeing memory. A line through seconds would react too late to sudden growth.
     pub(crate) fn sudden_growth_bytes(&self, policy: &Policy, ms: u64) -> f64 {
         let Some(newest) = self.points.back() else {
             return 0.0;
@@ -111,7 +111,8 @@ impl History {
         }
     }
 
-    /// Recomputes the margin once a second: the 99 % quantile of what others took within `sudden_ms`, over a minute.
+    /// Recomputes the margin once a second: the 99 % quantile of what others took within
+    /// `sudden_ms`, over a minute.
     fn refresh_margin(&mut self, policy: &Policy, at_ms: u64) {
         let is_fresh = |margin: Point| at_ms < margin.at_ms + MARGIN_INTERVAL_MS;
         if self.margin.is_some_and(is_fresh) {
@@ -138,7 +139,8 @@ impl History {
         }
     }
 
-    /// "another app took 6.1 GB in 20 s": the growth from the last low of the history to now. `None` if it is small.
+    /// "another app took 6.1 GB in 20 s": the growth from the last low of the history to now.
+    /// `None` if it is small.
     pub(crate) fn describe_growth(&self) -> Option<String> {
         let now = self.points.back()?;
         let low = self.points.iter().map(|point| point.bytes).min()?;

@@ -1,11 +1,13 @@
-//! The part of the controller's knowledge that survives a restart of the run: what micro-batches need, and how fast each
-//! size is. Knows no file; the caller decides on which machine and for which run it applies.
+//! The part of the controller's knowledge that survives a restart of the run: what micro-batches
+//! need, and how fast each size is. Knows no file; the caller decides on which machine and for
+//! which run it applies.
 //!
-//! Saved is what holds for the run on its machine: the memory model and, for each kind of micro-batch, the size, the
-//! speeds, the count, and whether the slow start was over. Not saved is what held at a moment, because the clock starts
-//! again and other apps have changed: the history of others and its margin, pressure and level, waits, calm times,
-//! voluntary changes, failures, recovery steps, and refused sizes (those expire after two minutes anyway). Batch size and
-//! sample cost come with the first question.
+//! Saved is what holds for the run on its machine: the memory model and, for each kind of
+//! micro-batch, the size, the speeds, the count, and whether the slow start was over. Not saved is
+//! what held at a moment, because the clock starts again and other apps have changed: the history
+//! of others and its margin, pressure and level, waits, calm times, voluntary changes, failures,
+//! recovery steps, and refused sizes (those expire after two minutes anyway). Batch size and sample
+//! cost come with the first question.
 
 use crate::decision::MicroBatchKind;
 use crate::memory_model::MemoryModel;
@@ -71,8 +73,8 @@ impl PersistedState {
         }
     }
 
-    /// The controller at the start of the next process. The first decision of each kind uses the earlier size, or as much
-    /// of it as fits.
+    /// The controller at the start of the next process. The first decision of each kind uses the
+    /// earlier size, or as much of it as fits.
     pub fn restore(self) -> (ControllerState, MemoryModel) {
         let tracks = self.tracks.into_iter();
         let tracks: Tracks = tracks.map(|(kind, saved)| (kind, saved.into())).collect();

@@ -1,7 +1,8 @@
-//! Every constant of the controller, with its unit and its origin. Values only; the rules are elsewhere.
+//! Every constant of the controller, with its unit and its origin. Values only; the rules are
+//! elsewhere.
 //!
-//! [`Policy`] holds what a user or a test may set; the constants below it are fixed. "Simulated" refers to the runs of
-//! `tests/simulation.rs`.
+//! [`Policy`] holds what a user or a test may set; the constants below it are fixed. "Simulated"
+//! refers to the runs of `tests/simulation.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,30 +13,35 @@ pub(crate) const GB: u64 = 1 << 30;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Budget line: the fraction of RAM that all processes together, Ebb included, may fill. This constant trades
-    /// consideration for speed (simulated: 0.86 costs 4 % of throughput, 0.92 is over the line six times as long).
+    /// Budget line: the fraction of RAM that all processes together, Ebb included, may fill. This
+    /// constant trades consideration for speed (simulated: 0.86 costs 4 % of throughput, 0.92 is
+    /// over the line six times as long).
     #[serde(alias = "politeness")]
     pub max_system_fraction: f64,
     /// Bytes that stay free whatever `max_system_fraction` says; at most a fifth of RAM.
     pub reserve_floor_bytes: u64,
     /// The user's cap on Ebb's footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
-    /// The same cap as a fraction of RAM; the smaller of the two applies. [`Policy::TARGET_FRACTION`] leaves a third.
+    /// The same cap as a fraction of RAM; the smaller of the two applies.
+    /// [`Policy::TARGET_FRACTION`] leaves a third.
     pub memory_cap_fraction: Option<f64>,
     /// Always use this micro-batch; never pause or suspend.
     pub fixed_micro_batch: Option<u32>,
-    /// Fraction of the GPU's recommended working set that Ebb's footprint may reach (MLX frees from the same fraction).
+    /// Fraction of the GPU's recommended working set that Ebb's footprint may reach (MLX frees from
+    /// the same fraction).
     pub device_fraction: f64,
     /// Fraction of the GPU's recommended working set above which unneeded caches are released.
     pub device_soft_fraction: f64,
     /// Fraction of RAM in use above which a running micro-batch over its budget is cancelled.
     pub cancel_fraction: f64,
-    /// A running micro-batch is cancelled if others would take the last memory within this time, in milliseconds. It
-    /// covers noticing the cancellation, dropping the tensors and returning the memory to the system.
+    /// A running micro-batch is cancelled if others would take the last memory within this time, in
+    /// milliseconds. It covers noticing the cancellation, dropping the tensors and returning the
+    /// memory to the system.
     pub cancel_ahead_ms: u64,
     /// Fraction of RAM that even a single sample must stay under; otherwise the controller pauses.
     pub pause_fraction: f64,
-    /// Fraction of RAM that the training state alone must stay under; otherwise the controller suspends.
+    /// Fraction of RAM that the training state alone must stay under; otherwise the controller
+    /// suspends.
     #[serde(alias = "park_fraction")]
     pub suspend_fraction: f64,
     /// How far ahead `suspend_fraction` is checked, in milliseconds.
@@ -44,17 +50,19 @@ pub struct Policy {
     /// Least time between two checkpoints that prepare for a suspension, in milliseconds.
     #[serde(alias = "checkpoint_apart_ms")]
     pub checkpoint_interval_ms: u64,
-    /// Fraction of RAM that state and others together must fall under before a suspended run resumes.
+    /// Fraction of RAM that state and others together must fall under before a suspended run
+    /// resumes.
     #[serde(alias = "unpark_fraction")]
     pub resume_fraction: f64,
     /// A paused run continues only if it fits with this fraction of RAM to spare.
     pub continue_fraction: f64,
     /// Fraction of the budget that a larger micro-batch must fit into.
     pub grow_fraction: f64,
-    /// Calm required before growing, in milliseconds (simulated: 2 s is no worse, 16 s recovers seven times slower).
+    /// Calm required before growing, in milliseconds (simulated: 2 s is no worse, 16 s recovers
+    /// seven times slower).
     pub grow_after_ms: u64,
-    /// Cost of changing the size, in milliseconds of work: memory is returned and touched again. If a larger size is
-    /// known to be faster, the wait ends once it has cost this much.
+    /// Cost of changing the size, in milliseconds of work: memory is returned and touched again. If
+    /// a larger size is known to be faster, the wait ends once it has cost this much.
     pub change_cost_ms: u64,
     /// Least calm before growing, however much there is to gain, in milliseconds.
     #[serde(alias = "grow_least_ms")]
@@ -65,26 +73,29 @@ pub struct Policy {
     /// If a growth is reverted within this many milliseconds, the required calm doubles.
     #[serde(alias = "undone_ms")]
     pub revert_window_ms: u64,
-    /// Quiet time after which the required calm returns to `grow_after_ms`, in milliseconds. Also the least time at a
-    /// size before it is lowered to the throughput plateau.
+    /// Quiet time after which the required calm returns to `grow_after_ms`, in milliseconds. Also
+    /// the least time at a size before it is lowered to the throughput plateau.
     pub quiet_ms: u64,
     /// Least time between two growths once the slow start is over, in milliseconds.
     #[serde(alias = "grow_apart_ms")]
     pub grow_interval_ms: u64,
-    /// Growth stops at this multiple of the largest size measured: how far the memory model may extrapolate.
+    /// Growth stops at this multiple of the largest size measured: how far the memory model may
+    /// extrapolate.
     pub grow_factor: u32,
-    /// A micro-batch costs at most this multiple of the same number of ordinary samples. Long samples run in smaller
-    /// micro-batches, so that one outlier does not leave large caches behind.
+    /// A micro-batch costs at most this multiple of the same number of ordinary samples. Long
+    /// samples run in smaller micro-batches, so that one outlier does not leave large caches
+    /// behind.
     pub heavy_factor: f64,
-    /// Voluntary changes (growth, the plateau) allowed per minute. Changing buffer sizes often costs time and is
-    /// reported to crash the graphics driver of some macOS versions.
+    /// Voluntary changes (growth, the plateau) allowed per minute. Changing buffer sizes often
+    /// costs time and is reported to crash the graphics driver of some macOS versions.
     #[serde(alias = "changes_per_minute")]
     pub max_changes_per_minute: u32,
-    /// The throughput plateau begins at the smallest size within this fraction of the best throughput (simulated: 10 %
-    /// stops growth far too early).
+    /// The throughput plateau begins at the smallest size within this fraction of the best
+    /// throughput (simulated: 10 % stops growth far too early).
     #[serde(alias = "knee_fraction")]
     pub plateau_fraction: f64,
-    /// At this pressure the system slows micro-batches down, so their durations are not used as speeds.
+    /// At this pressure the system slows micro-batches down, so their durations are not used as
+    /// speeds.
     pub slowed_pressure: f64,
     /// Window for the slope of other apps' use, in milliseconds.
     pub slope_ms: u64,
@@ -102,25 +113,28 @@ pub struct Policy {
     /// Largest margin for sudden growth of others, as a fraction of RAM.
     #[serde(alias = "margin_most")]
     pub max_margin_fraction: f64,
-    /// Time at one sample per micro-batch, or at none, before the next recovery step, in milliseconds. Checkpointing
-    /// costs a third of the speed, so a shortage that passes by itself is waited for.
+    /// Time at one sample per micro-batch, or at none, before the next recovery step, in
+    /// milliseconds. Checkpointing costs a third of the speed, so a shortage that passes by itself
+    /// is waited for.
     #[serde(alias = "rung_after_ms")]
     pub recovery_after_ms: u64,
     /// Time between two recovery steps during the same shortage, in milliseconds.
     #[serde(alias = "rung_apart_ms")]
     pub recovery_interval_ms: u64,
-    /// Calm after which one recovery step is undone, in milliseconds; doubles if that proves too early.
+    /// Calm after which one recovery step is undone, in milliseconds; doubles if that proves too
+    /// early.
     #[serde(alias = "rung_calm_ms")]
     pub undo_after_ms: u64,
     /// Longest such calm, in milliseconds.
     #[serde(alias = "rung_calm_most_ms")]
     pub max_undo_after_ms: u64,
-    /// A run suspended for longer ends with its checkpoint on disk: the user's limit, in milliseconds. A suspended run
-    /// costs almost nothing, so the default is long; `u64::MAX` means forever.
+    /// A run suspended for longer ends with its checkpoint on disk: the user's limit, in
+    /// milliseconds. A suspended run costs almost nothing, so the default is long; `u64::MAX` means
+    /// forever.
     #[serde(alias = "parked_most_ms")]
     pub max_suspended_ms: u64,
-    /// Free disk below which a run ends while a checkpoint still fits, in bytes. A run that began with less than twice
-    /// as much ends at half of what it began with.
+    /// Free disk below which a run ends while a checkpoint still fits, in bytes. A run that began
+    /// with less than twice as much ends at half of what it began with.
     #[serde(alias = "disk_least_bytes")]
     pub min_disk_bytes: u64,
     /// How long the disk must be short, in milliseconds: others write and remove large files.
@@ -135,7 +149,8 @@ pub struct Policy {
     /// No size at or above a refused one is tried again for this time, in milliseconds.
     #[serde(alias = "refused_ms")]
     pub retry_refused_after_ms: u64,
-    /// At a warning, caches are released if they hold more than this many bytes and a tenth of the footprint.
+    /// At a warning, caches are released if they hold more than this many bytes and a tenth of the
+    /// footprint.
     pub cache_bytes: u64,
     /// Fallback rules: the first micro-batch.
     #[serde(alias = "blind_start")]
@@ -161,7 +176,8 @@ impl Policy {
     /// Two thirds of RAM: a `memory_cap_fraction` that leaves the user a third.
     pub const TARGET_FRACTION: f64 = 2.0 / 3.0;
 
-    /// The user's cap on a machine of `total_bytes`, in bytes: the smaller of the two that may be set.
+    /// The user's cap on a machine of `total_bytes`, in bytes: the smaller of the two that may be
+    /// set.
     pub fn cap_bytes(&self, total_bytes: u64) -> Option<u64> {
         let share = self.memory_cap_fraction.filter(|_| total_bytes > 0);
         let share = share.map(|share| (share * total_bytes as f64) as u64);
@@ -233,7 +249,8 @@ impl Default for Policy {
     }
 }
 
-// The pressure signal. The edges of a component are the readings at which its pressure is 0, 0.5, 0.8 and 1.
+// The pressure signal. The edges of a component are the readings at which its pressure is 0, 0.5,
+// 0.8 and 1.
 
 /// Pressure at which the warning level begins.
 pub(crate) const WARNING_PRESSURE: f64 = 0.5;
@@ -247,7 +264,8 @@ pub(crate) const LEAVE_LEVEL_AFTER_MS: u64 = 2_000;
 pub(crate) const HEADROOM_EDGES: [f64; 4] = [0.0, 0.85, 0.93, 1.0];
 /// Device allocation as a fraction of the recommended working set.
 pub(crate) const DEVICE_EDGES: [f64; 4] = [0.0, 0.85, 0.95, 1.0];
-/// The compressor's share of non-wired memory: the macOS kernel warns, is critical and throttles hard at these.
+/// The compressor's share of non-wired memory: the macOS kernel warns, is critical and throttles
+/// hard at these.
 pub(crate) const COMPRESSOR_EDGES: [f64; 4] = [0.0, 0.50, 0.657, 0.82];
 /// Fraction of the last second in which a process waited for memory.
 pub(crate) const STALL_EDGES: [f64; 4] = [0.0, 0.05, 0.20, 0.60];
@@ -300,13 +318,15 @@ pub(crate) const CHANGES_WINDOW_MS: u64 = 60_000;
 pub(crate) const RELEASE_INTERVAL_MS: u64 = 5_000;
 /// Caches are worth releasing above the footprint divided by this.
 pub(crate) const CACHE_FOOTPRINT_PART: u64 = 10;
-/// Write speed assumed before a checkpoint was timed, in bytes per millisecond: a slow built-in disk.
+/// Write speed assumed before a checkpoint was timed, in bytes per millisecond: a slow built-in
+/// disk.
 pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
 /// The forecast before a checkpoint looks ahead by this multiple of the write time.
 pub(crate) const CHECKPOINT_AHEAD: f64 = 1.5;
 /// Time cost of checkpointing all blocks: one more forward pass, a third of a step.
 pub const RECOMPUTE_TIME_FRACTION: f64 = 1.0 / 3.0;
-/// Checkpointing a block is trusted to free this fraction of its even share of the activations, until it is measured.
+/// Checkpointing a block is trusted to free this fraction of its even share of the activations,
+/// until it is measured.
 pub(crate) const TRUSTED_SAVING: f64 = 0.5;
 
 // The memory model.
@@ -327,19 +347,22 @@ pub(crate) const SAME_SIZE_FRACTION: f64 = 0.02;
 pub(crate) const LINE_FORGETTING: f64 = 0.985;
 /// Uncertainty of the line before its first point; so large that the start values have no weight.
 pub(crate) const LINE_INITIAL_UNCERTAINTY: f64 = 1e6;
-/// No forgetting above this uncertainty: while the size never changes, there is no data to relearn a slope from.
+/// No forgetting above this uncertainty: while the size never changes, there is no data to relearn
+/// a slope from.
 pub(crate) const LINE_MAX_UNCERTAINTY: f64 = 10.0;
 /// Fractions of a sample's memory assumed to be exact rather than rounded; 1.0 is fitted besides.
 pub(crate) const EXACT_FRACTIONS: [f64; 3] = [0.0, 1.0 / 3.0, 2.0 / 3.0];
 /// Candidate positions of the class edges within an octave.
 pub(crate) const EDGES_PER_OCTAVE: u32 = 64;
-/// A candidate's interval extends by this fraction of a position on both sides: costs are whole and peaks are noisy.
+/// A candidate's interval extends by this fraction of a position on both sides: costs are whole and
+/// peaks are noisy.
 pub(crate) const EDGE_OVERLAP: f64 = 0.5;
 /// Tolerance for treating two positions in an interval as equal.
 pub(crate) const EDGE_TOLERANCE: f64 = 1e-6;
 /// Measurement noise of a peak, as a fraction of it.
 pub(crate) const PEAK_NOISE: f64 = 0.012;
-/// A candidate stays possible while its squared error exceeds the best one's by at most this many squared noises.
+/// A candidate stays possible while its squared error exceeds the best one's by at most this many
+/// squared noises.
 pub(crate) const EDGE_DOUBT: f64 = 16.0;
 /// Capacities whose squared relative spread is below this are one: they give no slope.
 pub(crate) const MIN_CAPACITY_SPREAD: f64 = 1e-6;
@@ -361,14 +384,16 @@ pub(crate) const MIN_STRESS_TEST_BYTES: u64 = 16 << 20;
 pub(crate) const SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 /// Time between two readings from the warning pressure on.
 pub(crate) const FAST_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
-/// Fast samples between two full ones while the machine is calm: slow readings are refreshed once a second.
+/// Fast samples between two full ones while the machine is calm: slow readings are refreshed once a
+/// second.
 pub(crate) const FAST_SAMPLES: u32 = 9;
 /// Samples buffered for `take_samples`: half a minute at the fast interval.
 pub(crate) const BUFFERED_SAMPLES: usize = 600;
-/// A fast sample becomes a full one if others moved by more than memory divided by this. That is less than half of
-/// `min_margin_fraction`.
+/// A fast sample becomes a full one if others moved by more than memory divided by this. That is
+/// less than half of `min_margin_fraction`.
 pub(crate) const FAST_SAMPLE_MOVED_PART: u64 = 256;
-/// Below memory divided by this, the kernel may be dropping caches, which free memory does not show.
+/// Below memory divided by this, the kernel may be dropping caches, which free memory does not
+/// show.
 pub(crate) const FAST_SAMPLE_SCARCE_PART: u64 = 64;
 /// Free memory counts as unchanged while it moves by at most memory divided by this...
 pub(crate) const UNCHANGED_PART: u64 = 4096;
@@ -376,7 +401,8 @@ pub(crate) const UNCHANGED_PART: u64 = 4096;
 pub(crate) const UNCHANGED_MAX_BYTES: u64 = 4 << 20;
 /// The largest integer in JSON that every program reads exactly; sums of a few stay far below 2^64.
 pub(crate) const MAX_INTEGER: u64 = 1 << 53;
-/// The largest gap between two samples on JSON lines, in milliseconds: the forecast cannot look across it.
+/// The largest gap between two samples on JSON lines, in milliseconds: the forecast cannot look
+/// across it.
 pub(crate) const MAX_SAMPLE_GAP_MS: u64 = 10_000;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Rules: shorten the prefetch before the micro-batch shrinks, and lengthen it again after everything else has
-//! recovered. A shorter prefetch does not change the split, so it comes first. Knows no data loader.
+//! Rules: shorten the prefetch before the micro-batch shrinks, and lengthen it again after
+//! everything else has recovered. A shorter prefetch does not change the split, so it comes first.
+//! Knows no data loader.
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Prefetch;
@@ -59,8 +60,8 @@ pub(crate) fn shorten(
     })
 }
 
-/// Lengthens the prefetch: memory has been free for a while, the micro-batch has nothing to grow to, and what was freed
-/// fits as well. `resized_ms` is the time of the last growth or shrink.
+/// Lengthens the prefetch: memory has been free for a while, the micro-batch has nothing to grow
+/// to, and what was freed fits as well. `resized_ms` is the time of the last growth or shrink.
 pub(crate) fn lengthen(
     ctx: &DecisionContext,
     own: &mut State,

@@ -1,6 +1,6 @@
-//! Rule: recovery steps besides the micro-batch. If memory has held the training to one sample per micro-batch for long,
-//! or to none, blocks are checkpointed one by one, then the optimizer's moments move to a file. After long calm the steps
-//! are undone one by one, the last first.
+//! Rule: recovery steps besides the micro-batch. If memory has held the training to one sample per
+//! micro-batch for long, or to none, blocks are checkpointed one by one, then the optimizer's
+//! moments move to a file. After long calm the steps are undone one by one, the last first.
 //!
 //! No step changes the result of the training. Knows no network and no file.
 
@@ -136,7 +136,8 @@ impl State {
     }
 }
 
-/// Takes the next step if memory has held the training down for long. `disk_free_bytes` is free disk for the moments.
+/// Takes the next step if memory has held the training down for long. `disk_free_bytes` is free
+/// disk for the moments.
 pub(crate) fn take(
     ctx: &DecisionContext,
     own: &mut State,
@@ -222,8 +223,8 @@ fn useful_moments_bytes(
     (needed.saturating_sub(bytes) <= limit).then_some(bytes)
 }
 
-/// Undoes the last step after long calm, if the present micro-batch fits without it. `asked` is the kind with the fewest
-/// checkpointed blocks.
+/// Undoes the last step after long calm, if the present micro-batch fits without it. `asked` is the
+/// kind with the fewest checkpointed blocks.
 pub(crate) fn undo(
     ctx: &DecisionContext,
     own: &mut State,
@@ -326,8 +327,8 @@ fn shortage_while_running(
     }
 }
 
-/// Footprint that one sample is expected to need, in bytes. Until they are measured, additional checkpointed blocks are
-/// trusted to free part of their even share.
+/// Footprint that one sample is expected to need, in bytes. Until they are measured, additional
+/// checkpointed blocks are trusted to free part of their even share.
 pub(crate) fn one_sample_bytes(
     ctx: &DecisionContext,
     own: &State,
@@ -347,7 +348,8 @@ pub(crate) fn one_sample_bytes(
     Some(upper - freed as u64)
 }
 
-/// Whether micro-batches of `size` are so much slower than larger ones that recomputing all blocks would be faster.
+/// Whether micro-batches of `size` are so much slower than larger ones that recomputing all blocks
+/// would be faster.
 fn is_slow(track: &Track, size: u32) -> bool {
     let larger = track.known_speeds().filter(|speed| speed.size > size);
     let best = larger.map(|speed| speed.ms_per_cost).reduce(f64::min);
@@ -357,7 +359,8 @@ fn is_slow(track: &Track, size: u32) -> bool {
     }
 }
 
-/// Whether micro-batches of `size` were faster with fewer checkpointed blocks than the present ones.
+/// Whether micro-batches of `size` were faster with fewer checkpointed blocks than the present
+/// ones.
 fn is_faster(fewer: Option<&Track>, size: u32, now: &Track) -> bool {
     let before = fewer.and_then(|track| track.known_ms_per_cost(size));
     match (before, now.known_ms_per_cost(now.size)) {

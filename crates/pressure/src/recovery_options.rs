@@ -1,5 +1,6 @@
-//! What can be done when memory is short, as data, cheapest first. Nothing here acts: `suggest_recovery` reads the table
-//! for the user, and the controller has its own rules. Allocator and system limits are never lifted, so they are not listed.
+//! What can be done when memory is short, as data, cheapest first. Nothing here acts:
+//! `suggest_recovery` reads the table for the user, and the controller has its own rules. Allocator
+//! and system limits are never lifted, so they are not listed.
 
 use crate::policy::RECOMPUTE_TIME_FRACTION;
 use format::format_bytes;
@@ -43,7 +44,8 @@ pub enum RecoveryStep {
 }
 
 impl RecoveryStep {
-    /// The command-line setting that takes this step. `None` if Ebb takes it by itself, or if no setting does.
+    /// The command-line setting that takes this step. `None` if Ebb takes it by itself, or if no
+    /// setting does.
     pub fn setting(self) -> Option<&'static str> {
         match self {
             RecoveryStep::ShrinkMicroBatch => Some("a smaller --micro-batch, or auto"),
@@ -68,7 +70,8 @@ pub struct RecoveryOption {
     pub frees: Freed,
     /// Additional time, as a fraction of the training time from then on.
     pub extra_time_fraction: f64,
-    /// Whether the result of the training stays the same. If it does not, only the user may choose the step.
+    /// Whether the result of the training stays the same. If it does not, only the user may choose
+    /// the step.
     pub keeps_result: bool,
 }
 
@@ -120,8 +123,8 @@ const fn other_result(
     option
 }
 
-/// All recovery steps, cheapest first; those that change the result come last. Fractions and times are estimates for a
-/// deep network of equal blocks.
+/// All recovery steps, cheapest first; those that change the result come last. Fractions and times
+/// are estimates for a deep network of equal blocks.
 pub const RECOVERY_STEPS: [RecoveryOption; 14] = [
     same_result(
         RecoveryStep::ReleaseCaches,
@@ -232,14 +235,16 @@ pub struct Shortage {
     pub element_bytes: u32,
 }
 
-/// The settings that would each free enough, as the end of an error: "what would help: --checkpoint-blocks all frees 300
-/// MB; a smaller --image-size or --tokens frees 400 MB". `None` if none would.
+/// The settings that would each free enough, as the end of an error: "what would help:
+/// --checkpoint-blocks all frees 300 MB; a smaller --image-size or --tokens frees 400 MB". `None`
+/// if none would.
 pub fn settings_that_help(shortage: &Shortage) -> Option<String> {
     let settings: Vec<String> = helpful_settings(shortage).collect();
     (!settings.is_empty()).then(|| format!("what would help: {}", settings.join("; ")))
 }
 
-/// The cheapest setting that would free enough: "a smaller --image-size or --tokens frees 400 MB". `None` if none would.
+/// The cheapest setting that would free enough: "a smaller --image-size or --tokens frees 400 MB".
+/// `None` if none would.
 pub fn cheapest_setting(shortage: &Shortage) -> Option<String> {
     helpful_settings(shortage).next()
 }
@@ -252,8 +257,8 @@ fn helpful_settings(shortage: &Shortage) -> impl Iterator<Item = String> {
     })
 }
 
-/// The steps that change the result, which only the user may choose, with the bytes that each would free, enough or not.
-/// Steps that were taken already are left out.
+/// The steps that change the result, which only the user may choose, with the bytes that each would
+/// free, enough or not. Steps that were taken already are left out.
 pub fn options_needing_consent(shortage: &Shortage) -> Vec<(RecoveryOption, u64)> {
     let was_taken = |option: &RecoveryOption| {
         option.step == RecoveryStep::ShrinkOptimizerState && shortage.moments_bytes == 0
@@ -263,8 +268,9 @@ pub fn options_needing_consent(shortage: &Shortage) -> Vec<(RecoveryOption, u64)
         .collect()
 }
 
-/// The steps that would free enough by themselves, cheapest first, with the bytes that each frees. Stopping is always
-/// among them, so there is always a next step. Steps that change the result come last.
+/// The steps that would free enough by themselves, cheapest first, with the bytes that each frees.
+/// Stopping is always among them, so there is always a next step. Steps that change the result come
+/// last.
 pub fn suggest_recovery(shortage: &Shortage) -> Vec<(RecoveryOption, u64)> {
     let enough = |(option, freed): &(RecoveryOption, u64)| {
         *freed >= shortage.missing_bytes.max(1) || option.step == RecoveryStep::Stop

@@ -1,18 +1,19 @@
-//! One reading of the machine's memory, in bytes and milliseconds. Knows neither how a reading is taken nor what is
-//! decided from it.
+//! One reading of the machine's memory, in bytes and milliseconds. Knows neither how a reading is
+//! taken nor what is decided from it.
 
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
 /// The machine's memory at one instant.
 ///
-/// "Available" is what a process may take without forcing other apps' memory out: on macOS free + external + purgeable
-/// pages, on Linux `MemAvailable` or the tighter headroom of the process's control group. Unknown fields are ignored, so
-/// that an older Ebb opens the events of a newer one.
+/// "Available" is what a process may take without forcing other apps' memory out: on macOS free +
+/// external + purgeable pages, on Linux `MemAvailable` or the tighter headroom of the process's
+/// control group. Unknown fields are ignored, so that an older Ebb opens the events of a newer one.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, TS)]
 #[serde(default)]
 pub struct MemorySample {
-    /// Milliseconds since the source was opened (scripted: the script's clock). The logic has no other clock.
+    /// Milliseconds since the source was opened (scripted: the script's clock). The logic has no
+    /// other clock.
     pub at_ms: u64,
     /// Physical memory of the machine, or the limit of the control group if that is smaller.
     pub total_bytes: u64,
@@ -32,7 +33,8 @@ pub struct MemorySample {
     pub swap_used_bytes: u64,
     /// The kernel's own pressure level, if it has one.
     pub kernel_level: Option<Level>,
-    /// Fraction of the last second in which a process waited for memory (Linux PSI `some`), `0.0..=1.0`.
+    /// Fraction of the last second in which a process waited for memory (Linux PSI `some`),
+    /// `0.0..=1.0`.
     pub stall_fraction: Option<f64>,
     /// Fraction of non-wired memory held by the compressor (macOS), `0.0..=1.0`.
     pub compressor_fraction: Option<f64>,
@@ -100,7 +102,8 @@ pub enum Level {
     Critical,
 }
 
-/// The highest part of the pressure signal, or another source of a change: the cause shown to the user.
+/// The highest part of the pressure signal, or another source of a change: the cause shown to the
+/// user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum Component {

@@ -1,11 +1,13 @@
-//! Rule: shrink the micro-batch at once if it no longer fits, was refused or cancelled, or if the system is critical.
+//! Rule: shrink the micro-batch at once if it no longer fits, was refused or cancelled, or if the
+//! system is critical.
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::sample::Component;
 use crate::sizing::{Track, largest_up_to};
 use crate::{growth, prefetch};
 
-/// The present size, or less if it must be less. `critical` says that a critical level is answered now.
+/// The present size, or less if it must be less. `critical` says that a critical level is answered
+/// now.
 pub(crate) fn allowed_size(ctx: &DecisionContext, track: &Track, critical: bool) -> u32 {
     let half = |size: u32| largest_up_to(track.batch, (size / 2).max(1));
     let fits = ctx.largest_within(track, ctx.budget.bytes).max(1);
@@ -20,7 +22,8 @@ pub(crate) fn allowed_size(ctx: &DecisionContext, track: &Track, critical: bool)
     size
 }
 
-/// Whether the micro-batch must shrink to `size`. A shorter rest of the batch that fits anyway does not change the size.
+/// Whether the micro-batch must shrink to `size`. A shorter rest of the batch that fits anyway does
+/// not change the size.
 pub(crate) fn must_shrink(ctx: &DecisionContext, track: &Track, size: u32) -> bool {
     ctx.failure_of_kind().is_some() || (size < track.size && size < ctx.remaining)
 }

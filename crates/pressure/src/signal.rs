@@ -1,5 +1,5 @@
-//! The pressure of one sample, and the level that follows from the pressures of the last seconds. Knows neither budget
-//! nor batch.
+//! The pressure of one sample, and the level that follows from the pressures of the last seconds.
+//! Knows neither budget nor batch.
 
 use crate::policy::{
     COMPRESSOR_EDGES, CRITICAL_PRESSURE, DEVICE_EDGES, DISK_EDGES_GB, GB, HEADROOM_EDGES,
@@ -28,8 +28,8 @@ impl Reading {
     }
 }
 
-/// The pressure of one sample: the highest component, but at least 0.5 at the kernel's warning level and 0.8 at its
-/// critical level. Of two equal components the one listed first is the cause.
+/// The pressure of one sample: the highest component, but at least 0.5 at the kernel's warning
+/// level and 0.8 at its critical level. Of two equal components the one listed first is the cause.
 pub fn pressure(sample: &MemorySample) -> Reading {
     let device = fraction(sample.device_allocated_bytes, sample.device_limit_bytes);
     let compressor = sample
@@ -63,7 +63,8 @@ pub fn pressure(sample: &MemorySample) -> Reading {
     highest
 }
 
-/// The pressure without the disk. A full disk is worth a warning, but a smaller micro-batch would not free any of it.
+/// The pressure without the disk. A full disk is worth a warning, but a smaller micro-batch would
+/// not free any of it.
 fn memory_pressure(sample: &MemorySample) -> Reading {
     pressure(&MemorySample {
         disk_free_bytes: None,
@@ -71,7 +72,8 @@ fn memory_pressure(sample: &MemorySample) -> Reading {
     })
 }
 
-/// Pressure at `x`, linear between the edges, which have the pressures 0, 0.5, 0.8 and 1. Edges rise or fall.
+/// Pressure at `x`, linear between the edges, which have the pressures 0, 0.5, 0.8 and 1. Edges
+/// rise or fall.
 fn on_curve(x: f64, edges: [f64; 4]) -> f64 {
     let levels = [0.0, WARNING_PRESSURE, CRITICAL_PRESSURE, 1.0];
     let rising = edges[3] > edges[0];
@@ -92,7 +94,8 @@ fn fraction(part: u64, total: u64) -> f64 {
     }
 }
 
-/// A level with hysteresis: entered at once, left only 0.05 below the pressure at which it began and after 2 s there.
+/// A level with hysteresis: entered at once, left only 0.05 below the pressure at which it began
+/// and after 2 s there.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LevelTracker {
     level: Level,
@@ -171,6 +174,7 @@ mod tests {
         );
     }
 
+    // tidy: table
     #[test]
     fn every_component_reaches_its_thresholds() {
         for (used, value) in [(0, 0.0), (85, 0.5), (89, 0.65), (93, 0.8), (100, 1.0)] {

@@ -1,7 +1,7 @@
 //! Which micro-batches are useful, how fast each has been, and the largest that fits.
 //!
-//! A batch of B samples in n micro-batches needs m = ceil(B / n) samples in each: sizes between those save no
-//! micro-batch and cost memory.
+//! A batch of B samples in n micro-batches needs m = ceil(B / n) samples in each: sizes between
+//! those save no micro-batch and cost memory.
 
 use crate::decision::{MicroBatchKind, SampleCost};
 use crate::memory_model::MemoryModel;
@@ -28,7 +28,8 @@ pub(crate) struct Track {
     pub(crate) size: u32,
     /// The micro-batch before the run was interrupted, to start with; 0 if there was none.
     pub(crate) earlier_size: u32,
-    /// The most samples that were ever asked for at once: the effective batch, or the held-out samples.
+    /// The most samples that were ever asked for at once: the effective batch, or the held-out
+    /// samples.
     pub(crate) batch: u32,
     /// Whether this is still the slow start, in which growth waits only for measurements.
     pub(crate) starting: bool,
@@ -94,7 +95,8 @@ impl Track {
         };
     }
 
-    /// Takes the speed of a micro-batch. The first one of a size touches new memory, so the second replaces it.
+    /// Takes the speed of a micro-batch. The first one of a size touches new memory, so the second
+    /// replaces it.
     pub(crate) fn record_speed(&mut self, size: u32, ms_per_cost: f64) {
         let Some(speed) = self.speeds.iter_mut().find(|speed| speed.size == size) else {
             self.speeds.push(Speed {
@@ -113,7 +115,8 @@ impl Track {
         speed.micro_batches += 1;
     }
 
-    /// Duration of a micro-batch of this cost, by the nearest size that was measured, in milliseconds.
+    /// Duration of a micro-batch of this cost, by the nearest size that was measured, in
+    /// milliseconds.
     pub(crate) fn duration_ms(&self, cost: u64) -> Option<f64> {
         let distance = |speed: &&Speed| speed.size.abs_diff(self.size);
         let nearest = self.speeds.iter().min_by_key(distance)?;
@@ -132,8 +135,8 @@ impl Track {
         self.speeds.iter().filter(is_known)
     }
 
-    /// The throughput plateau: the smallest size within `tolerance` of the best speed, once a size at least twice as
-    /// large was tried. Larger ones cost memory for nothing.
+    /// The throughput plateau: the smallest size within `tolerance` of the best speed, once a size
+    /// at least twice as large was tried. Larger ones cost memory for nothing.
     pub(crate) fn plateau(&self, tolerance: f64) -> Option<u32> {
         let best = self
             .known_speeds()
@@ -181,7 +184,8 @@ impl Tracks {
         }
     }
 
-    /// Micro-batches of kind `to` replace those of kind `from`: sizes carry over, each kind keeps its own speeds.
+    /// Micro-batches of kind `to` replace those of kind `from`: sizes carry over, each kind keeps
+    /// its own speeds.
     pub(crate) fn switch(&mut self, from: MicroBatchKind, to: MicroBatchKind, size: u32) {
         let before = self.get_mut(from).clone();
         let track = self.get_mut(to);
@@ -202,8 +206,8 @@ impl FromIterator<(MicroBatchKind, Track)> for Tracks {
     }
 }
 
-/// The largest useful size whose predicted peak is within `limit_bytes`; 0 if not even one sample fits. Without a
-/// prediction only the probes are allowed.
+/// The largest useful size whose predicted peak is within `limit_bytes`; 0 if not even one sample
+/// fits. Without a prediction only the probes are allowed.
 pub(crate) fn largest_within(
     model: &MemoryModel,
     kind: MicroBatchKind,

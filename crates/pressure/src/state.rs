@@ -1,5 +1,5 @@
-//! What the controller remembers between two decisions: what it has observed, and the state that each rule owns. There is
-//! no clock; every time comes from a sample.
+//! What the controller remembers between two decisions: what it has observed, and the state that
+//! each rule owns. There is no clock; every time comes from a sample.
 
 use crate::context::{Failure, VoluntaryChanges};
 use crate::decision::{Action, MicroBatchKind, Prefetch};
@@ -56,13 +56,14 @@ impl ControllerState {
         self
     }
 
-    /// Sets the free space of the disk that checkpoints go to, in bytes, if it is known. The sample's own reading counts
-    /// as well.
+    /// Sets the free space of the disk that checkpoints go to, in bytes, if it is known. The
+    /// sample's own reading counts as well.
     pub fn set_disk_free(&mut self, bytes: Option<u64>) {
         self.rules.stop.set_disk_free(bytes);
     }
 
-    /// Reports that a checkpoint was written in `write_ms` milliseconds; `at_ms` is on the sample's clock.
+    /// Reports that a checkpoint was written in `write_ms` milliseconds; `at_ms` is on the sample's
+    /// clock.
     pub fn checkpoint_written(&mut self, at_ms: u64, write_ms: f64) {
         self.rules.checkpoint.record_written(at_ms, write_ms);
     }

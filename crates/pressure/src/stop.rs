@@ -1,4 +1,5 @@
-//! Rule: end the run with a reason while its checkpoint is on disk, or still fits there. Knows no folder.
+//! Rule: end the run with a reason while its checkpoint is on disk, or still fits there. Knows no
+//! folder.
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Action;
@@ -22,7 +23,8 @@ impl State {
         self.disk_free_bytes = bytes;
     }
 
-    /// Free space for swap and checkpoints, in bytes: the smaller of the two readings, if there is any.
+    /// Free space for swap and checkpoints, in bytes: the smaller of the two readings, if there is
+    /// any.
     pub(crate) fn disk_free_bytes(&self, sample: &MemorySample) -> Option<u64> {
         let readings = [self.disk_free_bytes, sample.disk_free_bytes];
         readings.into_iter().flatten().min()

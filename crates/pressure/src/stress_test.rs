@@ -1,5 +1,6 @@
-//! How much memory a stress test may take. A stress test takes memory on purpose for a while, so that a user can watch Ebb
-//! react. Pure: the caller asks before and while it takes memory. Never endangers the machine.
+//! How much memory a stress test may take. A stress test takes memory on purpose for a while, so
+//! that a user can watch Ebb react. Pure: the caller asks before and while it takes memory. Never
+//! endangers the machine.
 
 use crate::budget::reserve_bytes;
 use crate::error::PressureError;
@@ -7,8 +8,8 @@ use crate::policy::{MIN_STRESS_TEST_BYTES, Policy, STRESS_TEST_PART};
 use crate::sample::{Level, MemorySample};
 use format::format_bytes;
 
-/// Bytes that a stress test takes: `requested`, or a quarter of available memory. The reserve that Ebb leaves to other apps
-/// stays free in any case.
+/// Bytes that a stress test takes: `requested`, or a quarter of available memory. The reserve that
+/// Ebb leaves to other apps stays free in any case.
 ///
 /// # Errors
 /// The request is 0 or too large, memory is short already, or the machine cannot be read.
@@ -53,7 +54,8 @@ pub fn stress_test_is_full(sample: &MemorySample) -> bool {
     sample.available_bytes <= reserve_bytes(&Policy::default(), sample)
 }
 
-/// Whether a running stress test must free everything at once: half of the reserve is gone, or the system is critical.
+/// Whether a running stress test must free everything at once: half of the reserve is gone, or the
+/// system is critical.
 pub fn stress_test_is_over(sample: &MemorySample) -> bool {
     sample.available_bytes <= reserve_bytes(&Policy::default(), sample) / 2
         || sample.kernel_level == Some(Level::Critical)

@@ -1,5 +1,6 @@
-//! The settings to start with, before anything is measured: the largest micro-batch that fits by estimate, with the fewest
-//! checkpointed blocks. A first guess that the controller corrects. Knows how an estimate is used, not how it is made.
+//! The settings to start with, before anything is measured: the largest micro-batch that fits by
+//! estimate, with the fewest checkpointed blocks. A first guess that the controller corrects. Knows
+//! how an estimate is used, not how it is made.
 
 use crate::budget::Budget;
 use crate::other_apps::History;
@@ -11,7 +12,8 @@ use serde::Serialize;
 /// The estimated need of a model: the footprint without a micro-batch, and the peaks with one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ModelNeed {
-    /// Footprint between micro-batches, in bytes: program, weights, moments, averages, samples decoded ahead.
+    /// Footprint between micro-batches, in bytes: program, weights, moments, averages, samples
+    /// decoded ahead.
     pub state_bytes: u64,
     /// Element type of the computation: `f32`.
     pub precision: String,
@@ -133,16 +135,18 @@ impl ModelVariant {
     }
 }
 
-/// Useful micro-batches for an effective batch, largest first: each needs fewer micro-batches per step than the next.
+/// Useful micro-batches for an effective batch, largest first: each needs fewer micro-batches per
+/// step than the next.
 pub fn sensible_sizes(effective_batch: u32) -> Vec<u32> {
     sizes(effective_batch).collect()
 }
 
-/// The settings to start with: the first variant whose smallest micro-batch fits, and its largest micro-batch that does.
+/// The settings to start with: the first variant whose smallest micro-batch fits, and its largest
+/// micro-batch that does.
 ///
 /// # Errors
-/// Not even the smallest micro-batch fits. The error says what would be enough; steps that change the result are listed by
-/// [`suggest_recovery`](crate::suggest_recovery).
+/// Not even the smallest micro-batch fits. The error says what would be enough; steps that change
+/// the result are listed by [`suggest_recovery`](crate::suggest_recovery).
 pub fn suggest_config(
     model: &ModelNeed,
     data: &DataNeed,

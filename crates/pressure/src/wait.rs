@@ -1,5 +1,5 @@
-//! Rules: suspend if the training state itself does not fit, pause if not even one sample does, and continue once it
-//! does.
+//! Rules: suspend if the training state itself does not fit, pause if not even one sample does, and
+//! continue once it does.
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::{Action, MicroBatchKind};
@@ -11,7 +11,8 @@ use format::format_bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
     waiting: Waiting,
-    /// Footprint without a micro-batch as read during a pause, in bytes; caches are released by then.
+    /// Footprint without a micro-batch as read during a pause, in bytes; caches are released by
+    /// then.
     idle_bytes: Option<u64>,
     /// A suspension has freed the state, which has not been restored yet.
     freed: bool,
@@ -31,8 +32,8 @@ impl State {
         self.waiting == Waiting::Suspended
     }
 
-    /// Takes the footprint that is left once a pause has released caches. `last_action` is the decision before: a
-    /// sample from before the pause would include caches.
+    /// Takes the footprint that is left once a pause has released caches. `last_action` is the
+    /// decision before: a sample from before the pause would include caches.
     pub(crate) fn record_footprint(&mut self, last_action: Action, own_bytes: u64) {
         match last_action {
             Action::Suspend => self.freed = true,
@@ -42,8 +43,9 @@ impl State {
         }
     }
 
-    /// Footprint of the run without a micro-batch, in bytes. If only one size was measured, the model cannot separate it
-    /// from the samples; then a pause measures it, and a pause precedes every suspension.
+    /// Footprint of the run without a micro-batch, in bytes. If only one size was measured, the
+    /// model cannot separate it from the samples; then a pause measures it, and a pause precedes
+    /// every suspension.
     pub(crate) fn state_bytes(&self, model: &MemoryModel, kind: MicroBatchKind) -> Option<u64> {
         let learned = model.state_bytes(kind);
         learned.filter(|bytes| *bytes > 0).or(self.idle_bytes)
@@ -85,7 +87,8 @@ pub(crate) fn suspend(ctx: &DecisionContext, own: &mut State) -> Option<RuleOutc
     is_due.then(|| own.begin(Waiting::Suspended, reason))
 }
 
-/// Pauses if not even one sample fits. `one_sample_bytes` is the footprint that one sample needs, if it is known.
+/// Pauses if not even one sample fits. `one_sample_bytes` is the footprint that one sample needs,
+/// if it is known.
 pub(crate) fn pause(
     ctx: &DecisionContext,
     own: &mut State,
@@ -95,7 +98,8 @@ pub(crate) fn pause(
     let own_bytes = sample.own_bytes.saturating_sub(ctx.spare_bytes);
     let needed = one_sample_bytes.unwrap_or(own_bytes);
     let slack = (ctx.policy.continue_fraction * sample.total_bytes as f64) as u64;
-    // A single sample that was cancelled is tried again only once it fits into the budget of the machine.
+    // A single sample that was cancelled is tried again only once it fits into the budget of the
+    // machine.
     let was_cancelled = ctx
         .failure
         .is_some_and(|failure| failure.micro_batch <= 1 && !failure.refused);

@@ -212,8 +212,9 @@ proptest! {
         }
     }
 
-    /// Exceptions: a single sample, which cannot be smaller and may exceed the budget up to the pause line; sizes without a
-    /// prediction, which are the probes of one and two samples; and a fixed size, which is not tested here.
+    /// Exceptions: a single sample, which cannot be smaller and may exceed the budget up to the
+    /// pause line; sizes without a prediction, which are the probes of one and two samples; and a
+    /// fixed size, which is not tested here.
     #[test]
     fn predictions_fit_the_budget_except_for_single_samples(machine in machine(), steps in steps()) {
         for Observed { decision, .. } in play(&machine, &steps) {

@@ -1,5 +1,5 @@
-//! How well peaks are predicted on random machines: a state, a slope, samples of varying length, two
-//! allocators, and a measurement that is wrong by 1 %. Knows no controller.
+//! How well peaks are predicted on random machines: a state, a slope, samples of varying length,
+//! two allocators, and a measurement that is wrong by 1 %. Knows no controller.
 
 use pressure::{Allocator, MemoryModel, MicroBatchKind, MicroBatchRecord, Outcome};
 
@@ -12,7 +12,8 @@ const GB: f64 = (1u64 << 30) as f64;
 const TAUGHT: usize = 12;
 const COUNTED: usize = 60;
 const MACHINES: u32 = 400;
-/// Errors: their middle, what 95 % of them are within, and the share of those more than 3 % too low.
+/// Errors: their middle, what 95 % of them are within, and the share of those more than 3 % too
+/// low.
 const ALLOWED: (f64, f64, f64) = (0.05, 0.12, 0.01);
 
 /// The true memory of a micro-batch, in GB.
@@ -21,7 +22,8 @@ struct Machine {
     state: f64,
     sample: f64,
     edge: f64,
-    /// Share of a sample's memory that lies in classes of an eighth of an octave, where the rest lies in powers of two.
+    /// Share of a sample's memory that lies in classes of an eighth of an octave, where the rest
+    /// lies in powers of two.
     fine: f64,
 }
 
@@ -123,7 +125,8 @@ fn unknown_edges_are_learned_within_twelve_micro_batches() {
     check(Allocator::PowerOfTwo, 0.0, ALLOWED);
 }
 
-/// Kernels' outputs lie in classes of their own, products in those of the device: the truth is no single staircase.
+/// Kernels' outputs lie in classes of their own, products in those of the device: the truth is no
+/// single staircase.
 #[test]
 fn finer_classes_beside_powers_of_two_are_predicted_as_well() {
     for fine in [0.25, 0.5, 0.75, 1.0] {

@@ -1,10 +1,11 @@
-//! The pressure signal compared with the source of its thresholds: the kernel's own tests on its page counts, for entering and
-//! leaving every level.
+//! The pressure signal compared with the source of its thresholds: the kernel's own tests on its
+//! page counts, for entering and leaving every level.
 
 use pressure::{Level, LevelTracker, MemorySample, pressure};
 
 const GB: u64 = 1 << 30;
-/// Pages that the kernel counts for its level: active, inactive, free, speculative and compressed ones.
+/// Pages that the kernel counts for its level: active, inactive, free, speculative and compressed
+/// ones.
 const PAGES: u64 = 1_000_000;
 
 /// A machine with plenty of memory whose compressor leaves `left` of those pages.
@@ -18,7 +19,8 @@ fn sample(left: u64, kernel_level: Option<Level>) -> MemorySample {
     }
 }
 
-/// The level that the macOS kernel goes to: `vm_pageout.c` on machines of more than 3 GB with a solid-state disk.
+/// The level that the macOS kernel goes to: `vm_pageout.c` on machines of more than 3 GB with a
+/// solid-state disk.
 fn kernel(before: Level, left: u64) -> Level {
     let below = |numerator: u64, denominator: u64| left < PAGES * numerator / denominator;
     match before {

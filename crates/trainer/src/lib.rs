@@ -67,8 +67,10 @@ pub use models::{
     Balance, DropPolicy, Heads, ImageModel, ModelId, Pretrained, PretrainedFamily, TextModel,
     TextSize,
 };
-pub use optimizer::OptimizerKind;
-pub use plan::{Augmentation, Compression, DatasetRef, Learning, Plan};
+pub use optimizer::{OptimizerKind, OptimizerState};
+pub use plan::{
+    Augmentation, Compression, DatasetRef, Learning, Plan, dataset_task, model_task,
+};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use run_context::{RunContext, RunOutcome};

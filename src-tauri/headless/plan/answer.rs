@@ -62,7 +62,7 @@ impl Row {
 
     /// Checkpointed blocks of the suggested config, or as planned if nothing fits.
     pub fn blocks(&self) -> u32 {
-        let planned = self.need.forms.first();
+        let planned = self.need.variants.first();
         let planned = planned.map_or(0, |variant| variant.checkpoint_blocks);
         self.suggested
             .as_ref()
@@ -73,7 +73,7 @@ impl Row {
         let mut line = json!({
             "model": self.memory.model, "resolution": self.memory.resolution, "parameters": self.memory.parameters,
             "state_bytes": self.need.state_bytes, "baseline": self.memory.baseline, "precision": self.need.precision,
-            "forms": self.need.forms, "parts": self.parts,
+            "variants": self.need.variants, "parts": self.parts,
         });
         match &self.suggested {
             Ok(found) => line["suggested"] = json!(found),
@@ -122,7 +122,7 @@ impl Answer {
         let machine = &self.machine;
         let mut line = json!({
             "subject": self.subject, "effective_batch": self.effective_batch, "optimizer": self.optimizer,
-            "device": machine.kind, "device_limits": machine.device, "processes": machine.processes,
+            "device": machine.kind.name(), "device_limits": machine.device, "processes": machine.processes,
             "trainings": machine.trainings, "assumed": machine.assumed, "budget_bytes": machine.budget_bytes(),
             "models": self.rows.iter().map(Row::as_json).collect::<Vec<_>>(),
             "chosen": {"model": chosen.model, "resolution": chosen.resolution},

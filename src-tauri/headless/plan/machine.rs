@@ -72,9 +72,7 @@ impl PlannedMachine {
     /// # Errors
     /// The memory of this machine cannot be read, or `--what-if` is more than there is.
     pub fn new(args: &Plan, config: &RunConfig) -> Result<Self, Failure> {
-        let max_system_fraction = config
-            .max_system_fraction
-            .unwrap_or(Policy::default().max_system_fraction);
+        let max_system_fraction = config.max_system_fraction.unwrap_or(Policy::default().max_system_fraction);
         let cap = Policy {
             memory_cap_bytes: args.limits.memory_cap.or(config.memory_cap_bytes),
             memory_cap_fraction: args.limits.memory_target.or(config.memory_cap_fraction),

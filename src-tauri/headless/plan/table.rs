@@ -108,8 +108,9 @@ fn table_row(row: &Row) -> String {
     )
 }
 
-/// What only the user can choose, where nothing fits.
-fn offers(stuck: &Shortage) {
+/// Prints the settings that would help if nothing fits. They change the result, so the user
+/// chooses.
+fn print_offers(stuck: &Shortage) {
     out!(
         "Nothing fits: {} are missing. These settings would help, but they change the result (bytes are estimates):",
         format_bytes(stuck.missing_bytes)
@@ -119,7 +120,8 @@ fn offers(stuck: &Shortage) {
     }
 }
 
-/// "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB, enough".
+/// Such as "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB,
+/// enough".
 fn offer(recovery: &RecoveryOption, freed_bytes: u64, missing_bytes: u64) -> String {
     let how = recovery.step.setting();
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));

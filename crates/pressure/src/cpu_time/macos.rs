@@ -6,11 +6,13 @@ use std::thread::JoinHandle;
 
 /// CPU time that `thread` has used so far, in milliseconds; `None` once it has ended.
 pub(crate) fn cpu_ms_of<T>(thread: &JoinHandle<T>) -> Option<f64> {
-    // SAFETY: the handle has not been joined, so the thread's number is valid. The port is borrowed, so it needs no release.
+    // SAFETY: the handle has not been joined, so the thread's number is valid. The port is
+    // borrowed, so it needs no release.
     let port = unsafe { libc::pthread_mach_thread_np(thread.as_pthread_t()) };
     let mut info = MaybeUninit::<libc::thread_basic_info>::zeroed();
     let mut count = libc::THREAD_BASIC_INFO_COUNT;
-    // SAFETY: `info` is writable and of the type and size that this question fills; a port that is gone is an error.
+    // SAFETY: `info` is writable and of the type and size that this question fills; a port that is
+    // gone is an error.
     let code = unsafe {
         libc::thread_info(
             port,

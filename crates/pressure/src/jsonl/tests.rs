@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 const GB: u64 = 1 << 30;
 
-/// A machine of 16 GB where a micro-batch of m samples needs 1 GB and m times 256 MB; each test sets the use of others.
+/// A machine of 16 GB where a micro-batch of m samples needs 1 GB and m times 256 MB; each test
+/// sets the use of others.
 struct World {
     controller: JsonlController,
     at_ms: u64,

@@ -1,5 +1,6 @@
-//! A straight line through noisy points: recursive least squares with exponential forgetting (Ljung and Söderström,
-//! "Theory and Practice of Recursive Identification"). Knows neither micro-batches nor allocators.
+//! A straight line through noisy points: recursive least squares with exponential forgetting (Ljung
+//! and Söderström, "Theory and Practice of Recursive Identification"). Knows neither micro-batches
+//! nor allocators.
 
 use crate::policy::{LINE_FORGETTING, LINE_INITIAL_UNCERTAINTY, LINE_MAX_UNCERTAINTY};
 use serde::{Deserialize, Serialize};
@@ -51,8 +52,8 @@ impl Line {
         self.clamp_to_possible(x);
     }
 
-    /// Neither state nor sample can be negative: noise must not make a larger micro-batch look cheaper. The estimate at
-    /// `x` stays.
+    /// Neither state nor sample can be negative: noise must not make a larger micro-batch look
+    /// cheaper. The estimate at `x` stays.
     fn clamp_to_possible(&mut self, x: f64) {
         let here = self.estimate(x).max(0.0);
         if self.sample_bytes < 0.0 {

@@ -1,13 +1,14 @@
 //! Where the edges of an allocator's power-of-two size classes lie.
 //!
-//! The edges are powers of two in bytes, so in samples they may lie anywhere: for one common model at 5.3, 10.7 and 21.3.
-//! One candidate is fitted for every possible position, and the measurements show which is right. A candidate sums over all
-//! of its points and forgets none: a wrong one misses a whole class somewhere, and while micro-batches stay within one class
-//! for an hour nothing else shows that. A position is a small interval that overlaps with the next; a size inside it may
-//! belong to the class below or above.
+//! The edges are powers of two in bytes, so in samples they may lie anywhere: for one common model
+//! at 5.3, 10.7 and 21.3. One candidate is fitted for every possible position, and the measurements
+//! show which is right. A candidate sums over all of its points and forgets none: a wrong one
+//! misses a whole class somewhere, and while micro-batches stay within one class for an hour
+//! nothing else shows that. A position is a small interval that overlaps with the next; a size
+//! inside it may belong to the class below or above.
 //!
-//! The fraction of a sample's memory that is rounded is unknown too. Models are fitted for all, two thirds, a third and none
-//! of it.
+//! The fraction of a sample's memory that is rounded is unknown too. Models are fitted for all, two
+//! thirds, a third and none of it.
 
 use crate::policy::{
     EDGE_DOUBT, EDGE_OVERLAP, EDGE_TOLERANCE, EDGES_PER_OCTAVE, EXACT_FRACTIONS,
@@ -23,10 +24,12 @@ pub(super) struct SizeClasses {
     exact_fraction: f64,
     /// One edge, in samples; the others are at twice, four times, half of it, and so on.
     edge: f64,
-    /// Up to where in the interval of an edge, `0.0..=1.0`, sizes were observed to belong to the class below.
+    /// Up to where in the interval of an edge, `0.0..=1.0`, sizes were observed to belong to the
+    /// class below.
     #[serde(default)]
     below: f64,
-    /// Sums over points of capacity `r` and `y` bytes, each with the weight 1/y², so that errors are relative.
+    /// Sums over points of capacity `r` and `y` bytes, each with the weight 1/y², so that errors
+    /// are relative.
     #[serde(default)]
     sums: Sums,
 }
@@ -133,8 +136,8 @@ impl SizeClasses {
         self.exact_fraction * samples + (1.0 - self.exact_fraction) * class
     }
 
-    /// Capacity of the class below the next edge, in samples, and the position of `samples`. At an edge the class may be
-    /// the next one, of twice the capacity.
+    /// Capacity of the class below the next edge, in samples, and the position of `samples`. At an
+    /// edge the class may be the next one, of twice the capacity.
     fn class(&self, samples: f64) -> (f64, Position) {
         if samples <= 0.0 {
             return (0.0, Position::InClass);
@@ -150,8 +153,9 @@ impl SizeClasses {
         (self.edge * class.exp2(), position)
     }
 
-    /// Bytes at `samples`. At an edge the class above is assumed, unless sizes this large were observed to belong below.
-    /// If all points have one capacity, larger ones are assumed to need in proportion, the most that is possible.
+    /// Bytes at `samples`. At an edge the class above is assumed, unless sizes this large were
+    /// observed to belong below. If all points have one capacity, larger ones are assumed to need
+    /// in proportion, the most that is possible.
     fn estimate(&self, samples: f64) -> f64 {
         let class = match self.class(samples) {
             (class, Position::AtEdge(into)) if into > self.below => 2.0 * class,
@@ -214,7 +218,8 @@ pub(super) fn state_bytes(candidates: &[SizeClasses]) -> Option<f64> {
     Some(best.1.state_bytes)
 }
 
-/// The highest estimate of all possible candidates at `samples`, in bytes; `None` before the first point.
+/// The highest estimate of all possible candidates at `samples`, in bytes; `None` before the first
+/// point.
 pub(super) fn estimate(candidates: &[SizeClasses], samples: f64) -> Option<f64> {
     let known: Vec<(&SizeClasses, f64)> = candidates
         .iter()
@@ -222,7 +227,8 @@ pub(super) fn estimate(candidates: &[SizeClasses], samples: f64) -> Option<f64> 
         .map(|candidate| (candidate, candidate.sums.squared_error()))
         .collect();
     let (best, least) = known.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    // If even the best candidate is off by more than noise, none is exact, and more of them count as possible.
+    // If even the best candidate is off by more than noise, none is exact, and more of them count
+    // as possible.
     let noise = (PEAK_NOISE * PEAK_NOISE).max(least / best.sums.points);
     let possible = known
         .iter()

@@ -119,7 +119,8 @@ fn the_next_run_starts_smaller_if_less_fits() {
     let (fits, _) = run(crowded, new());
     let (state, model) = saved.restore();
     let (_, _, first) = step(crowded, 7, state, model);
-    // The size that a slow start reaches, before a minute of calm has shown how little others change.
+    // The size that a slow start reaches, before a minute of calm has shown how little others
+    // change.
     let expected = fits[6];
     assert!(
         expected > 8 && first.micro_batch == expected && expected < sizes[sizes.len() - 1],

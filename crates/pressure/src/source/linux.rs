@@ -1,8 +1,9 @@
-//! Linux: `MemAvailable`, memory stalls (PSI) and the limits on this process. The smallest headroom counts: that of the
-//! machine, the control group or the process. Readings that fail are left out and reported once. Knows nothing of how the
-//! numbers are used.
+//! Linux: `MemAvailable`, memory stalls (PSI) and the limits on this process. The smallest headroom
+//! counts: that of the machine, the control group or the process. Readings that fail are left out
+//! and reported once. Knows nothing of how the numbers are used.
 //!
-//! Free disk is not read: swap space is allocated in advance on Linux, so a full disk does not reduce it.
+//! Free disk is not read: swap space is allocated in advance on Linux, so a full disk does not
+//! reduce it.
 
 #[path = "linux/cgroup.rs"]
 mod cgroup;
@@ -32,7 +33,8 @@ use stalls::{StallOwner, Stalls};
 use std::path::Path;
 use std::time::Instant;
 
-/// Lines of `/proc/meminfo` that are read. From the sixth on, memory that the kernel itself uses and cannot free.
+/// Lines of `/proc/meminfo` that are read. From the sixth on, memory that the kernel itself uses
+/// and cannot free.
 const MEMINFO: [&str; 9] = [
     "MemTotal",
     "MemFree",
@@ -138,12 +140,14 @@ impl Machine {
         Ok(sample)
     }
 
-    /// A sample derived from free memory and the last full reading; `None` if a full reading is necessary.
+    /// A sample derived from free memory and the last full reading; `None` if a full reading is
+    /// necessary.
     fn read_fast(&mut self) -> Option<MemorySample> {
         let fresh = std::mem::take(&mut self.fresh);
         let (full, newest) = self.full?;
         let free_bytes = self.free.bytes()?;
-        // Memory that this process takes or frees shows in free memory. A limit counts mappings, which do not.
+        // Memory that this process takes or frees shows in free memory. A limit counts mappings,
+        // which do not.
         if self.limits.were_set() || !full.is_unchanged(self.held.1, free_bytes) {
             self.held = (self.statm.numbers().ok()?, free_bytes);
         }
@@ -187,7 +191,8 @@ impl Machine {
         sample
     }
 
-    /// Reads the fraction of the last second in which a process waited for memory, the larger of machine and group.
+    /// Reads the fraction of the last second in which a process waited for memory, the larger of
+    /// machine and group.
     fn read_stalls(&mut self) {
         let now_us = self.opened.elapsed().as_micros() as u64;
         let (fraction, lost) = stalls::largest(&mut self.stalls, now_us);

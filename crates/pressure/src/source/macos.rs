@@ -1,7 +1,8 @@
-//! macOS: the kernel's page counts, its pressure level, swap and this process's `phys_footprint`, all readable without
-//! privileges. Knows nothing of how the numbers are used.
+//! macOS: the kernel's page counts, its pressure level, swap and this process's `phys_footprint`,
+//! all readable without privileges. Knows nothing of how the numbers are used.
 //!
-//! The level is polled: notifications reach processes one after another, with pauses of up to half a minute.
+//! The level is polled: notifications reach processes one after another, with pauses of up to half
+//! a minute.
 
 #[path = "macos/footprint.rs"]
 pub mod footprint;
@@ -67,7 +68,8 @@ impl Machine {
             ..slow
         };
         self.device.fill(&mut sample);
-        // The footprint does not include buffers that the driver has allocated and that are still untouched.
+        // The footprint does not include buffers that the driver has allocated and that are still
+        // untouched.
         sample.own_bytes = sample.own_bytes.max(sample.device_allocated_bytes);
         pages(&mut sample, &statistics()?, page_bytes());
         Ok(sample)
@@ -100,8 +102,8 @@ impl MemorySource for Machine {
 
 /// Sets the fields that follow from the kernel's page counts.
 ///
-/// Speculative pages are counted both as free and as external, so they are subtracted once. Anonymous memory of other apps is
-/// not available: taking it would push them into the compressor.
+/// Speculative pages are counted both as free and as external, so they are subtracted once.
+/// Anonymous memory of other apps is not available: taking it would push them into the compressor.
 fn pages(sample: &mut MemorySample, counts: &vm_statistics64, page_bytes: u64) {
     let bytes = |count: u32| u64::from(count) * page_bytes;
     let free = bytes(counts.free_count.saturating_sub(counts.speculative_count));
@@ -141,7 +143,8 @@ fn statistics() -> Result<vm_statistics64, PressureError> {
     let host = *HOST.get_or_init(|| unsafe { mach_host_self() });
     let mut counts = vm_statistics64::default();
     let mut words = HOST_VM_INFO64_COUNT;
-    // SAFETY: `counts` is writable and `words` says its length in 32-bit words, as the call expects for this flavour.
+    // SAFETY: `counts` is writable and `words` says its length in 32-bit words, as the call expects
+    // for this flavour.
     let code = unsafe {
         libc::host_statistics64(
             host,
@@ -192,7 +195,8 @@ fn sysctl<T: Copy>(name: &CStr) -> Result<T, PressureError> {
             found: format!("{length} bytes"),
         });
     }
-    // SAFETY: zeroed before and filled to its whole length; every bit pattern is a valid `T` by the contract above.
+    // SAFETY: zeroed before and filled to its whole length; every bit pattern is a valid `T` by the
+    // contract above.
     Ok(unsafe { value.assume_init() })
 }
 

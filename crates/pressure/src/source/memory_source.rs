@@ -1,5 +1,5 @@
-//! The trait of everything that memory samples come from, and the device's own readings. Knows no GPU library: the readings
-//! of the device are closures.
+//! The trait of everything that memory samples come from, and the device's own readings. Knows no
+//! GPU library: the readings of the device are closures.
 
 use super::platform::footprint;
 use crate::error::PressureError;
@@ -13,8 +13,9 @@ pub trait MemorySource: Send {
     /// The machine's memory cannot be read.
     fn sample(&mut self) -> Result<MemorySample, PressureError>;
 
-    /// A fast sample, for calm periods. Available memory, the footprint, stalls and the kernel's level are read; limits,
-    /// swap, disk and thermal state are those of the newest full sample. If a change calls for it, this is a full sample.
+    /// A fast sample, for calm periods. Available memory, the footprint, stalls and the kernel's
+    /// level are read; limits, swap, disk and thermal state are those of the newest full sample. If
+    /// a change calls for it, this is a full sample.
     ///
     /// # Errors
     /// The machine's memory cannot be read.
@@ -35,18 +36,21 @@ pub trait MemorySource: Send {
         None
     }
 
-    /// Bytes that the limits on this process leave, which no other process can free. `None` without a limit, and also if a
-    /// limit was changed since the source was opened, because it may change again.
+    /// Bytes that the limits on this process leave, which no other process can free. `None` without
+    /// a limit, and also if a limit was changed since the source was opened, because it may change
+    /// again.
     fn own_headroom_bytes(&mut self) -> Option<u64> {
         None
     }
 
-    /// A sentence about a reading that was lost since the last call and what is read instead. Each loss is reported once.
+    /// A sentence about a reading that was lost since the last call and what is read instead. Each
+    /// loss is reported once.
     fn take_notice(&mut self) -> Option<String> {
         None
     }
 
-    /// Whether each call of `sample` is one step of a script, so that only the decisions may sample.
+    /// Whether each call of `sample` is one step of a script, so that only the decisions may
+    /// sample.
     fn is_stepped(&self) -> bool {
         false
     }
@@ -55,8 +59,8 @@ pub trait MemorySource: Send {
 /// One reading of the device, in bytes.
 pub type DeviceReading = Box<dyn Fn() -> u64 + Send>;
 
-/// Readings of the device and of this process that only the caller knows. Every closure returns within microseconds and may be
-/// called from any thread.
+/// Readings of the device and of this process that only the caller knows. Every closure returns
+/// within microseconds and may be called from any thread.
 pub struct DeviceReadings {
     /// Live bytes as counted by the tape and the trainer.
     pub live_bytes: DeviceReading,
@@ -64,8 +68,8 @@ pub struct DeviceReadings {
     pub allocated_bytes: DeviceReading,
     /// The GPU's recommended working set; 0 without one.
     pub limit_bytes: DeviceReading,
-    /// Memory that this process has mapped and never touches, such as the far ends of its stacks. It matters if a limit on
-    /// the process counts mappings.
+    /// Memory that this process has mapped and never touches, such as the far ends of its stacks.
+    /// It matters if a limit on the process counts mappings.
     pub idle_bytes: DeviceReading,
 }
 

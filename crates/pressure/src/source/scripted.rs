@@ -1,5 +1,5 @@
-//! A machine from a file, which gives the memory of *other* apps line by line. Ebb's own footprint is a closure, so that a real
-//! training can run on a scripted machine. Knows no kernel.
+//! A machine from a file, which gives the memory of *other* apps line by line. Ebb's own footprint
+//! is a closure, so that a real training can run on a scripted machine. Knows no kernel.
 
 use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 /// How a script advances.
 pub enum Advance {
-    /// By a clock in milliseconds: the newest line that is due applies (a step, not a slope). Before the first line, the first.
+    /// By a clock in milliseconds: the newest line that is due applies (a step, not a slope).
+    /// Before the first line, the first.
     Time(Box<dyn FnMut() -> u64 + Send>),
-    /// One line per sample. After the last line its values stay, and time advances by the last distance between two lines
-    /// (1 s if there is only one), so that calm can still be measured.
+    /// One line per sample. After the last line its values stay, and time advances by the last
+    /// distance between two lines (1 s if there is only one), so that calm can still be measured.
     Sample,
 }
 

@@ -1,5 +1,5 @@
-//! The source of last resort: it reads this process's footprint and nothing of the machine. Total and available stay 0, which
-//! the controller takes as "unreadable".
+//! The source of last resort: it reads this process's footprint and nothing of the machine. Total
+//! and available stay 0, which the controller takes as "unreadable".
 
 use super::memory_source::{DeviceReadings, MemorySource};
 use super::platform::footprint::own_footprint_bytes;

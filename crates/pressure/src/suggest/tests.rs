@@ -1,4 +1,5 @@
-//! A hypothetical model on hypothetical machines: 1 GB of state, 100 MB per sample, 40 MB with every block checkpointed.
+//! A hypothetical model on hypothetical machines: 1 GB of state, 100 MB per sample, 40 MB with
+//! every block checkpointed.
 
 use super::*;
 use crate::policy::GB;

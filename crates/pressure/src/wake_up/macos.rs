@@ -1,5 +1,5 @@
-//! macOS: the dispatch source of memory pressure. It notifies processes one after another, with pauses of up to half a minute.
-//! The monitor reads the level itself from the kernel.
+//! macOS: the dispatch source of memory pressure. It notifies processes one after another, with
+//! pauses of up to half a minute. The monitor reads the level itself from the kernel.
 
 use block2::RcBlock;
 use dispatch2::{
@@ -18,11 +18,12 @@ impl WakeUp {
             | Level::DISPATCH_MEMORYPRESSURE_CRITICAL.0;
         let queue = DispatchQueue::new("ebb.memory-pressure", None);
         let kind = (&raw const MEMORY_PRESSURE).cast_mut();
-        // SAFETY: the kind is the system's constant, which this source only reads; it takes no handle, and these are its
-        // flags.
+        // SAFETY: the kind is the system's constant, which this source only reads; it takes no
+        // handle, and these are its flags.
         let source = unsafe { DispatchSource::new(kind, 0, levels as usize, Some(&queue)) };
         let handler = RcBlock::new(wake);
-        // SAFETY: the source copies the block, whose closure may run on any thread and owns everything it uses.
+        // SAFETY: the source copies the block, whose closure may run on any thread and owns
+        // everything it uses.
         unsafe { source.set_event_handler_with_block(RcBlock::as_ptr(&handler)) };
         source.resume();
         Some(Self(source))

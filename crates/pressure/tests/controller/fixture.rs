@@ -18,7 +18,8 @@ pub const EVALUATE: MicroBatchKind = MicroBatchKind {
     ..TRAIN
 };
 
-/// A machine of 32 GB: others use 6 GB, the state 2 GB and each sample 0.25 GB. A decision every 100 ms.
+/// A machine of 32 GB: others use 6 GB, the state 2 GB and each sample 0.25 GB. A decision every
+/// 100 ms.
 pub struct Simulation {
     pub policy: Policy,
     pub state: ControllerState,

@@ -1,4 +1,5 @@
-//! The prefetch is shortened before the micro-batch shrinks, and lengthened after everything else has recovered.
+//! The prefetch is shortened before the micro-batch shrinks, and lengthened after everything else
+//! has recovered.
 
 use crate::fixture::{EVALUATE, GB, Simulation, TRAIN};
 use pressure::{Action, Change, Decision, Level, Prefetch, describe_decision};
@@ -14,7 +15,8 @@ fn settled(ahead: u64) -> Simulation {
     simulation
 }
 
-/// What changed while others took `bytes` more in sixty decisions; nothing was ever over the budget.
+/// What changed while others took `bytes` more in sixty decisions; nothing was ever over the
+/// budget.
 fn pressed(simulation: &mut Simulation, bytes: u64) -> Vec<Decision> {
     let mut changes = Vec::new();
     for _ in 0..60 {

@@ -1,4 +1,5 @@
-//! Recovery steps besides the micro-batch: taken one by one if only one sample at a time fits, undone one by one in calm.
+//! Recovery steps besides the micro-batch: taken one by one if only one sample at a time fits,
+//! undone one by one in calm.
 
 use crate::fixture::{GB, Simulation};
 use pressure::{

@@ -1,6 +1,7 @@
-//! The controller on a simulated machine of 36 GB with other apps, ten minutes per run: nine patterns of other apps on twenty
-//! machines. The rules were tuned on machines 0 to 9; 10 to 19 are held out. The world is a model, not a Mac: work slows down
-//! above 0.92 of memory in use, the system kills at 1.06, and its own level is late.
+//! The controller on a simulated machine of 36 GB with other apps, ten minutes per run: nine
+//! patterns of other apps on twenty machines. The rules were tuned on machines 0 to 9; 10 to 19 are
+//! held out. The world is a model, not a Mac: work slows down above 0.92 of memory in use, the
+//! system kills at 1.06, and its own level is late.
 
 mod world;
 
@@ -128,7 +129,8 @@ fn table(seeds: Range<u32>, rounding: Rounding) -> Row {
     row
 }
 
-/// Prints what else happened per run, and how well footprints were predicted after twelve micro-batches.
+/// Prints what else happened per run, and how well footprints were predicted after twelve
+/// micro-batches.
 fn print_details(runs: &[&Comparison]) {
     let mean = |of: fn(&Outcome) -> f64| {
         runs.iter().map(|run| of(&run.ebb)).sum::<f64>() / runs.len() as f64
@@ -176,13 +178,15 @@ fn the_held_out_machines_reach_their_targets() {
     check(HELD_OUT, Rounding::Exact);
 }
 
-/// The class edges of the allocator must be learned on the way and not forgotten. One straight line reached only 0.805.
+/// The class edges of the allocator must be learned on the way and not forgotten. One straight line
+/// reached only 0.805.
 #[test]
 fn a_power_of_two_allocator_reaches_the_targets() {
     check(0..3, Rounding::PowerOfTwo);
 }
 
-/// Half of a sample's memory is in classes of a sixteenth of its capacity, as the outputs of kernels are.
+/// Half of a sample's memory is in classes of a sixteenth of its capacity, as the outputs of
+/// kernels are.
 #[test]
 fn a_mixed_allocator_reaches_the_targets() {
     check(0..3, Rounding::Mixed);
@@ -194,8 +198,9 @@ fn pace(done: &[(f64, f64)], since: f64) -> f64 {
     after / (END - since)
 }
 
-/// The reference is the best fixed size that never crosses the line and is never refused. The controller can be faster if a few
-/// heavy samples limit that size, since it uses smaller micro-batches only for those.
+/// The reference is the best fixed size that never crosses the line and is never refused. The
+/// controller can be faster if a few heavy samples limit that size, since it uses smaller
+/// micro-batches only for those.
 #[test]
 fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
     let (mut steady, mut complete) = (Vec::new(), Vec::new());
@@ -229,8 +234,9 @@ fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
     }
 }
 
-/// Results of an independent implementation in Python: trace, seed, mean use of others in GB, samples done by the oracle, and for
-/// a fixed micro-batch of 16 samples done, kills and seconds over the line.
+/// Results of an independent implementation in Python: trace, seed, mean use of others in GB,
+/// samples done by the oracle, and for a fixed micro-batch of 16 samples done, kills and seconds
+/// over the line.
 const ELSEWHERE: [(Trace, u32, f64, f64, f64, u32, f64); 27] = [
     (Trace::Calm, 0, 7.0802, 44416.0, 42064.0, 0, 0.00),
     (Trace::Calm, 1, 7.0799, 34496.0, 30400.0, 0, 0.00),

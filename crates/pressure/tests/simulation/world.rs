@@ -1,6 +1,6 @@
-//! A machine with unified memory, other apps and a trainer, in steps of 50 ms. An independent implementation in Python uses the
-//! same random numbers. It differs only in checkpoints: here they are written between two micro-batches, as the trainer does.
-//! Amounts are GB as floats.
+//! A machine with unified memory, other apps and a trainer, in steps of 50 ms. An independent
+//! implementation in Python uses the same random numbers. It differs only in checkpoints: here they
+//! are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
 mod outcome;
 mod random;
@@ -33,7 +33,8 @@ const DISK: f64 = 3.0;
 /// Fraction of the state that a checkpoint has: everything except the gradients.
 const SAVED: f64 = 0.7;
 const FIRST_TOUCH: f64 = 12.0;
-/// Seconds for an optimizer step, for releasing the pool, for a refused allocation and for a restart.
+/// Seconds for an optimizer step, for releasing the pool, for a refused allocation and for a
+/// restart.
 const UPDATE: f64 = 0.05;
 const SYNC: f64 = 0.03;
 const REFUSED: f64 = 0.5;

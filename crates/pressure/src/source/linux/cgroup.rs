@@ -1,5 +1,6 @@
-//! The control group of this process, version 2 or 1: how much memory it may still take. Limits of parent groups count too.
-//! File cache is headroom, since the kernel drops it before it kills a process.
+//! The control group of this process, version 2 or 1: how much memory it may still take. Limits of
+//! parent groups count too. File cache is headroom, since the kernel drops it before it kills a
+//! process.
 
 use super::fast_estimate::FullReading;
 use super::kernel_file::{self, KernelFile};
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Version 1 writes "no limit" as a number near 2^63.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// How often this process's membership, and a group without a limit, are read again, in milliseconds.
+/// How often this process's membership, and a group without a limit, are read again, in
+/// milliseconds.
 const REREAD_MS: u64 = 1_000;
 
 /// The groups of this process, version 2 and version 1; either may limit memory.
@@ -66,7 +68,8 @@ impl Cgroups {
         }
     }
 
-    /// Checks once per second whether the process was moved; if so, returns the stalls of its new groups.
+    /// Checks once per second whether the process was moved; if so, returns the stalls of its new
+    /// groups.
     pub(super) fn follow(&mut self, at_ms: u64) -> Option<Vec<KernelFile>> {
         if at_ms < self.read_ms + REREAD_MS {
             return None;
@@ -83,8 +86,8 @@ impl Cgroups {
         Some(self.stalls())
     }
 
-    /// `(limit, headroom)` of the tightest group, in bytes; `None` without a limit. `own_bytes` is the footprint of this
-    /// process.
+    /// `(limit, headroom)` of the tightest group, in bytes; `None` without a limit. `own_bytes` is
+    /// the footprint of this process.
     ///
     /// # Errors
     /// A limit can no longer be read. It is left out from then on.
@@ -116,8 +119,8 @@ impl Cgroups {
         }
     }
 
-    /// `(limit, headroom)` between two full readings, from the use alone; `None` if a full reading is necessary. `fresh`: this
-    /// is the first call since the last full reading.
+    /// `(limit, headroom)` between two full readings, from the use alone; `None` if a full reading
+    /// is necessary. `fresh`: this is the first call since the last full reading.
     pub(super) fn headroom_fast(&self, own_bytes: u64, fresh: bool) -> Option<Option<(u64, u64)>> {
         let mut limited = self.groups.iter().flat_map(|group| &group.limited);
         limited.try_fold(None, |tightest: Option<(u64, u64)>, limited| {
@@ -160,7 +163,8 @@ fn groups(root: &Path, membership: &str) -> Vec<Group> {
             let member = membership.lines().find_map(|line| version.member(line))?;
             let (mounted, point) = mounts.lines().find_map(|line| version.mount(line))?;
             let top = root.join(point.trim_start_matches('/'));
-            // In a container the mount shows a part of the tree, or the membership is already relative to it.
+            // In a container the mount shows a part of the tree, or the membership is already
+            // relative to it.
             let below = member.strip_prefix(mounted).unwrap_or(member);
             let path = top.join(below.trim_start_matches('/'));
             let path = if path.is_dir() { path } else { top.clone() };

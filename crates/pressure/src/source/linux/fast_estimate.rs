@@ -1,7 +1,8 @@
-//! Available memory between two full readings, estimated from free memory and this process's footprint. Pure.
+//! Available memory between two full readings, estimated from free memory and this process's
+//! footprint. Pure.
 //!
-//! Available memory changes with free memory, except when the page cache grows or shrinks. If either could be the case, there
-//! is no estimate, and everything is read.
+//! Available memory changes with free memory, except when the page cache grows or shrinks. If
+//! either could be the case, there is no estimate, and everything is read.
 
 use crate::policy::{
     FAST_SAMPLE_MOVED_PART, FAST_SAMPLE_SCARCE_PART, UNCHANGED_MAX_BYTES, UNCHANGED_PART,
@@ -21,15 +22,16 @@ pub(super) struct FullReading {
 }
 
 impl FullReading {
-    /// Whether free memory is practically unchanged since it was `then_bytes`. Then this process's footprint is too, unless
-    /// others moved by as much in the other direction.
+    /// Whether free memory is practically unchanged since it was `then_bytes`. Then this process's
+    /// footprint is too, unless others moved by as much in the other direction.
     pub(super) fn is_unchanged(&self, then_bytes: u64, free_bytes: u64) -> bool {
         let tolerance = (self.total_bytes / UNCHANGED_PART).min(UNCHANGED_MAX_BYTES);
         then_bytes.abs_diff(free_bytes) <= tolerance
     }
 
-    /// Available bytes now, with an error of at most 0.4 % of the total; `None` if a full reading is necessary. `fresh`: this
-    /// is the first estimate since the full reading. If little memory is free, only the first is allowed.
+    /// Available bytes now, with an error of at most 0.4 % of the total; `None` if a full reading
+    /// is necessary. `fresh`: this is the first estimate since the full reading. If little memory
+    /// is free, only the first is allowed.
     pub(super) fn available_bytes(
         &self,
         free_bytes: u64,

@@ -24,8 +24,8 @@ pub(super) fn page_bytes(root: &Path) -> u64 {
         .map_or(DEFAULT_PAGE_BYTES, |entry| entry[1])
 }
 
-/// Footprint of this process, in bytes: its resident set; 0 if it cannot be read. Takes about a microsecond. The file is
-/// opened once, since `/proc/self` is resolved when it is opened.
+/// Footprint of this process, in bytes: its resident set; 0 if it cannot be read. Takes about a
+/// microsecond. The file is opened once, since `/proc/self` is resolved when it is opened.
 pub fn own_footprint_bytes() -> u64 {
     static STATM: OnceLock<Option<(KernelFile, u64)>> = OnceLock::new();
     let open = || {
@@ -40,8 +40,8 @@ pub fn own_footprint_bytes() -> u64 {
     statm.numbers::<2>().map_or(0, |[_, resident]| resident) * page
 }
 
-/// Highest footprint of this process since the last call, in bytes. The kernel counts it exactly, and the call resets it.
-/// `None` if the kernel does not allow that.
+/// Highest footprint of this process since the last call, in bytes. The kernel counts it exactly,
+/// and the call resets it. `None` if the kernel does not allow that.
 pub fn take_own_peak_bytes() -> Option<u64> {
     static STATUS: OnceLock<Option<KernelFile>> = OnceLock::new();
     let status = STATUS

@@ -1,4 +1,5 @@
-//! Free memory of the machine, excluding the page cache. One number, which the kernel returns without formatting text.
+//! Free memory of the machine, excluding the page cache. One number, which the kernel returns
+//! without formatting text.
 
 use super::kernel_file::KernelFile;
 use std::mem::MaybeUninit;

@@ -1,4 +1,5 @@
-//! Kernel files that are opened once and read repeatedly from the start. Knows their syntax, not their meaning.
+//! Kernel files that are opened once and read repeatedly from the start. Knows their syntax, not
+//! their meaning.
 
 use crate::error::PressureError;
 use std::fs::File;
@@ -9,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 /// Size of the first read, in bytes; doubled if the file fills it.
 const FIRST_READ: usize = 512;
 
-/// An open kernel file. A reading is one system call, without a path lookup and, after the first, without an allocation.
+/// An open kernel file. A reading is one system call, without a path lookup and, after the first,
+/// without an allocation.
 pub(super) struct KernelFile {
     file: File,
     path: PathBuf,
@@ -50,8 +52,8 @@ impl KernelFile {
                     source,
                 })?;
             filled += read;
-            // The kernel writes these files at once: a read that does not fill the buffer was complete, and another read
-            // would make the kernel format the file again.
+            // The kernel writes these files at once: a read that does not fill the buffer was
+            // complete, and another read would make the kernel format the file again.
             if filled < bytes.len() {
                 break;
             }
@@ -93,8 +95,8 @@ impl KernelFile {
         })
     }
 
-    /// The numbers of lines like `MemFree:  12 kB` or `inactive_file 4096`, by name without the colon. Stops after the last of
-    /// them, since this runs ten times per second.
+    /// The numbers of lines like `MemFree:  12 kB` or `inactive_file 4096`, by name without the
+    /// colon. Stops after the last of them, since this runs ten times per second.
     pub(super) fn named<const N: usize>(
         &self,
         names: [&str; N],

@@ -1,9 +1,10 @@
-//! The limits on this process (RLIMIT_AS, RLIMIT_DATA). Read each time, since `prlimit` may change them while the process
-//! runs. Knows no group and no machine.
+//! The limits on this process (RLIMIT_AS, RLIMIT_DATA). Read each time, since `prlimit` may change
+//! them while the process runs. Knows no group and no machine.
 //!
-//! The kernel counts mapped memory. So do we if a limit was set from the start, because the allocator's mappings have gaps
-//! that not every size can fill. If a limit was lowered later, earlier mappings count only if they were touched or are never
-//! touched (stacks): micro-batches use the gaps until the limit is raised again.
+//! The kernel counts mapped memory. So do we if a limit was set from the start, because the
+//! allocator's mappings have gaps that not every size can fill. If a limit was lowered later,
+//! earlier mappings count only if they were touched or are never touched (stacks): micro-batches
+//! use the gaps until the limit is raised again.
 
 use super::kernel_file::KernelFile;
 use rustix::process::{Resource, getrlimit};
@@ -68,8 +69,8 @@ impl Limits {
         self.set
     }
 
-    /// `(limit, headroom)` of each limit that is set, in bytes. `pages` is the content of statm; `idle_bytes` are mapped and
-    /// never touched.
+    /// `(limit, headroom)` of each limit that is set, in bytes. `pages` is the content of statm;
+    /// `idle_bytes` are mapped and never touched.
     pub(super) fn headrooms(
         &self,
         pages: &Pages,
@@ -89,8 +90,8 @@ impl Limits {
         set.map(|(limit, used)| (limit, limit.saturating_sub(used)))
     }
 
-    /// The smallest headroom under limits that are not expected to change; `None` if one was changed since the start, because
-    /// it may change again.
+    /// The smallest headroom under limits that are not expected to change; `None` if one was
+    /// changed since the start, because it may change again.
     pub(super) fn lasting_headroom(&mut self, pages: &Pages, page_bytes: u64) -> Option<u64> {
         self.refresh();
         if self.soft() != self.first {

@@ -1,5 +1,6 @@
-//! Time in which a process waited for memory (PSI `some`), of the machine and of the process's control group; the larger
-//! counts. Computed from the running totals, since the kernel updates its averages only every 2 s.
+//! Time in which a process waited for memory (PSI `some`), of the machine and of the process's
+//! control group; the larger counts. Computed from the running totals, since the kernel updates its
+//! averages only every 2 s.
 
 use super::kernel_file::KernelFile;
 use std::collections::VecDeque;
@@ -37,7 +38,8 @@ impl Stalls {
         })
     }
 
-    /// Fraction of the last second in which a process waited; `None` if the total can no longer be read.
+    /// Fraction of the last second in which a process waited; `None` if the total can no longer be
+    /// read.
     pub(super) fn fraction(&mut self, now_us: u64) -> Option<f64> {
         let total = self.total.field("some", "total=").ok()?;
         self.history.push_back((now_us, total));
@@ -51,7 +53,8 @@ impl Stalls {
     }
 }
 
-/// The largest of these fractions, and the owner of a total that could no longer be read and is removed.
+/// The largest of these fractions, and the owner of a total that could no longer be read and is
+/// removed.
 pub(super) fn largest(all: &mut Vec<Stalls>, now_us: u64) -> (Option<f64>, Option<StallOwner>) {
     let (mut largest, mut lost): (Option<f64>, _) = (None, None);
     all.retain_mut(|stalls| {

@@ -54,7 +54,8 @@ impl Outcome {
         self.voluntary.iter().map(from).max().unwrap_or(0)
     }
 
-    /// Seconds from `free_s` until five seconds at 90 % of the oracle's speed; infinite if that never happens.
+    /// Seconds from `free_s` until five seconds at 90 % of the oracle's speed; infinite if that
+    /// never happens.
     pub fn recovery_s(&self, oracle: &Self, truth: &Truth, free_s: f64) -> f64 {
         let window = (5.0 / TICK) as usize;
         let speed = |sizes: &[u32], at: usize| {

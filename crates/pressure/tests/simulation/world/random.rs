@@ -1,4 +1,5 @@
-//! Seeded random numbers: the Mersenne Twister and the draws of Python's, so that another implementation sees the same noise.
+//! Seeded random numbers: the Mersenne Twister and the draws of Python's, so that another
+//! implementation sees the same noise.
 
 const LEN: usize = 624;
 const SHIFT: usize = 397;

@@ -1,5 +1,5 @@
-//! Strategies for the micro-batch: the oracle, a fixed size, and Ebb's controller. Only the oracle knows the machine; the others
-//! get readings.
+//! Strategies for the micro-batch: the oracle, a fixed size, and Ebb's controller. Only the oracle
+//! knows the machine; the others get readings.
 
 use super::{BATCH, DEVICE, GB, LINE, RAM, TICK, truth::Truth};
 use pressure::{
@@ -206,8 +206,8 @@ fn bytes(gb: f64) -> u64 {
     (gb * GB) as u64
 }
 
-/// The micro-batch with knowledge of the future and free changes: the fastest that stays under the line until it ends. `None`
-/// if not even one sample does.
+/// The micro-batch with knowledge of the future and free changes: the fastest that stays under the
+/// line until it ends. `None` if not even one sample does.
 pub fn oracle(truth: &Truth, others: &[f64], now: usize, length: f64) -> Option<u32> {
     let sizes = (1..=BATCH).rev().map(|n| BATCH.div_ceil(n));
     let fits = sizes.filter_map(|m| {
