@@ -1,6 +1,6 @@
 //! `ebb train` and `ebb resume`.
 
-use super::args::{self, MicroBatch, Script};
+use super::args::{self, Script};
 pub use super::brought::brought;
 use super::failure::Failure;
 use super::progress::Progress;
@@ -105,7 +105,11 @@ pub fn base_config(
             ))
         })?,
     };
-    let file = file.map(RunConfig::load).transpose()?.unwrap_or_default();
+    let file = file.map(RunConfig::load_with_notes).transpose()?;
+    let (file, notes) = file.unwrap_or_default();
+    for note in notes {
+        aside!("{note}");
+    }
     let base = file.over(preset);
     match base.by_memory.is_empty() {
         true => Ok(base),
@@ -123,34 +127,11 @@ pub fn total_bytes(machine: &Machine) -> u64 {
 fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let total_bytes = || total_bytes(&machine(&args.script));
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
-    let typed = RunConfig {
-        folder: args.folder.clone(),
-        epochs: args.epochs,
-        steps: args.steps,
-        effective_batch: args.effective_batch,
-        micro_batch: match args.micro_batch {
-            Some(MicroBatch::Fixed(size)) => Some(size),
-            Some(MicroBatch::Auto) | None => None,
-        },
-        learning_rate: args.learning_rate,
-        weight_decay: args.weight_decay,
-        augment: args.augment.clone(),
-        mix: args.mix.clone(),
-        label_smoothing: args.label_smoothing,
-        workers: args.workers,
-        seed: args.seed,
-        dev_samples: args.dev_samples,
-        checkpoint_every: args.checkpoint_every.clone(),
-        ..RunConfig::default()
+    let folder = args.folder.clone().or(base.folder.clone());
+    let mut config = RunConfig {
+        folder,
+        ..args.settings.over(base)
     };
-    let typed = args
-        .limits
-        .over(args.computing.over(args.trained.over(typed)));
-    let typed = args.numbers.over(args.texts.over(typed));
-    let mut config = args.weights.over(args.compression.over(typed)).over(base);
-    if args.micro_batch == Some(MicroBatch::Auto) {
-        config.micro_batch = None;
-    }
     if args.dev_mode {
         config.dev_samples = config.dev_samples.or(Some(DEV_SAMPLES));
         if config.steps.is_none() {

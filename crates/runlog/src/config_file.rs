@@ -1,6 +1,7 @@
-//! Reads a run config from TOML or JSON and says by line what is wrong with it. Knows no key by name.
+//! Reads a run config from TOML or JSON and names the line of what is wrong with it. Knows no key by name.
 
-use crate::{RunConfig, RunlogError, keys};
+use crate::settings_check::check;
+use crate::{RunConfig, RunlogError};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,38 +11,54 @@ use toml::Spanned;
 type Entries = (Map<String, Value>, BTreeMap<String, usize>);
 
 impl RunConfig {
-    /// Reads a `.toml` or `.json` file. Unknown keys, wrong types and values out of range are refused by line.
+    /// Reads a `.toml` or `.json` file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a key, type or value is wrong; the message names the line.
     pub fn load(path: &Path) -> Result<RunConfig, RunlogError> {
+        RunConfig::load_with_notes(path).map(|(config, _)| config)
+    }
+
+    /// Reads a file like [`RunConfig::load`], with a sentence for each key that has another name today.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`].
+    pub fn load_with_notes(path: &Path) -> Result<(RunConfig, Vec<String>), RunlogError> {
         let text = fs::read_to_string(path).map_err(RunlogError::disk("read", path))?;
         let name = path.display().to_string();
         match path.extension().and_then(|end| end.to_str()) {
-            Some("toml") => RunConfig::from_toml(&text, &name),
+            Some("toml") => checked(from_toml(&text, &name)?, &name),
             Some("json") => checked(from_json(&text, &name)?, &name),
             _ => Err(RunlogError::ConfigFormat { path: path.into() }),
         }
     }
 
-    /// Reads TOML text; `name` stands in messages.
+    /// Reads TOML text; messages call it `name`.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`].
     pub fn from_toml(text: &str, name: &str) -> Result<RunConfig, RunlogError> {
-        checked(from_toml(text, name)?, name)
+        checked(from_toml(text, name)?, name).map(|(config, _)| config)
     }
 
-    /// The config as TOML, keys that are absent left out.
+    /// The config as TOML, without the keys that are absent.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a config is flat and its numbers are in range")
     }
 }
 
-fn checked((entries, lines): Entries, name: &str) -> Result<RunConfig, RunlogError> {
+fn checked((entries, lines): Entries, name: &str) -> Result<(RunConfig, Vec<String>), RunlogError> {
     let place = |key: &str| match lines.get(key) {
         Some(line) => format!("{name}, line {line}"),
         None => name.to_owned(),
     };
-    let entries = keys::check(entries, place)?;
-    serde_json::from_value(Value::Object(entries)).map_err(|error| RunlogError::ConfigSyntax {
+    let checked = check(entries, place)?;
+    let config = serde_json::from_value(Value::Object(checked.entries));
+    let config = config.map_err(|error| RunlogError::ConfigSyntax {
         place: name.to_owned(),
         why: error.to_string(),
-    })
+    })?;
+    Ok((config, checked.notes))
 }
 
 fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {

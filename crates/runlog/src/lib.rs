@@ -4,7 +4,7 @@ mod aftermath;
 #[doc(hidden)]
 pub mod bindings;
 mod blocks;
-mod config;
+mod choices;
 mod config_file;
 mod decimate;
 mod error;
@@ -15,7 +15,6 @@ pub mod finite;
 mod flight;
 mod folder;
 mod gone;
-mod keys;
 mod lines;
 mod log;
 mod measured;
@@ -26,16 +25,22 @@ mod reduce;
 mod report;
 mod resume;
 mod series;
+mod settings;
+mod settings_check;
 mod shown;
 mod smooth;
 mod store;
+mod tier;
 mod view;
 mod window;
 mod words;
 
 pub use aftermath::Aftermath;
 pub use blocks::Blocks;
-pub use config::{RunConfig, Tier};
+pub use choices::{
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
+    OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
+};
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use every::Every;
@@ -47,7 +52,9 @@ pub use milestones::{Evaluated, Kept, Predicted};
 pub use preset::{preset, preset_names, preset_purpose};
 pub use reduce::Run;
 pub use report::report;
+pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
+pub use tier::Tier;
 pub use view::{Figures, LevelSpan, Mark, PackedArray, PullHeader, RunStatus, StatusLine};
 pub use window::Pull;
 pub use words::{
