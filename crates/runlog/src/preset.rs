@@ -1,33 +1,37 @@
-//! The presets that come with Ebb, embedded so that they are there wherever the program is. Each file's first line
+//! The presets that come with Ebb, embedded so that they are available wherever the program is. The first line of each file
 //! says for whom it is.
 
 use crate::RunConfig;
 
 macro_rules! presets {
     ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../../configs/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../configs/", $name, ".toml")))),*]
     };
 }
 
 /// Name and text of every preset.
-const PRESETS: [(&str, &str); 12] = presets![
-    "quick",
-    "dev",
-    "memory_debug",
-    "memory_small",
-    "memory_medium",
-    "memory_large",
-    "apple_silicon_optimal",
-    "ultra_safe",
-    "recognition_safe",
-    "recognition",
-    "few_photographs",
-    "token_compression",
+const PRESETS: &[(&str, &str)] = presets!["quick", "few_images", "low_memory", "token_compression"];
+
+/// Names of earlier versions, and the preset that they mean today.
+const OLD_NAMES: &[(&str, &str)] = &[
+    ("few_photographs", "few_images"),
+    ("memory_debug", "low_memory"),
+    ("memory_small", "low_memory"),
+    ("memory_medium", "low_memory"),
+    ("memory_large", "low_memory"),
+    ("apple_silicon_optimal", "low_memory"),
+    ("ultra_safe", "low_memory"),
 ];
 
-/// The preset of this name, or nothing when there is none.
+fn find(name: &str) -> Option<(&'static str, &'static str)> {
+    let old = OLD_NAMES.iter().find(|(old, _)| *old == name);
+    let name = old.map_or(name, |(_, now)| now);
+    PRESETS.iter().find(|(known, _)| *known == name).copied()
+}
+
+/// The preset with this name, or with this former name.
 pub fn preset(name: &str) -> Option<RunConfig> {
-    let (name, text) = PRESETS.iter().find(|(known, _)| *known == name)?;
+    let (name, text) = find(name)?;
     Some(RunConfig::from_toml(text, name).expect("a test loads every preset"))
 }
 
@@ -38,8 +42,7 @@ pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> + Clone {
 
 /// For whom a preset is: the first line of its file.
 pub fn preset_purpose(name: &str) -> Option<&'static str> {
-    let (_, text) = PRESETS.iter().find(|(known, _)| *known == name)?;
-    text.lines()
-        .next()
-        .map(|line| line.trim_start_matches(['#', ' ']))
+    let (_, text) = find(name)?;
+    let first = text.lines().next();
+    first.map(|line| line.trim_start_matches(['#', ' ']))
 }

@@ -96,7 +96,7 @@ pub(crate) fn check(
         let refused = |allowed: String| RunlogError::ConfigValue {
             place: place(&key),
             key: key.clone(),
-            found: found(&value),
+            found: found(&value, &key),
             allowed,
         };
         if key == TIERS {
@@ -163,8 +163,12 @@ fn hint(key: &str) -> String {
     }
 }
 
-/// A value as a message shows it.
-fn found(value: &Value) -> String {
+/// A value as a message shows it; a number of bytes also with its unit.
+fn found(value: &Value, key: &str) -> String {
+    let is_size = setting(key).is_some_and(|known| matches!(known.allowed, Allowed::Bytes(_)));
+    if let (true, Some(bytes)) = (is_size, value.as_u64()) {
+        return format!("{bytes} ({})", format_bytes(bytes));
+    }
     match value {
         Value::Null => "not a number".into(),
         Value::String(text) => format!("`{text}`"),

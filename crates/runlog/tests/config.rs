@@ -60,13 +60,13 @@ fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
     );
     check(
         "run.toml",
-        "politeness = nan",
-        "run.toml, line 1: `politeness` is not a number, but must be a number from 0.5 to 0.95. Change it and start again.",
+        "max_system_fraction = nan",
+        "run.toml, line 1: `max_system_fraction` is not a number, but must be a number from 0.5 to 0.95. Change it and start again.",
     );
     check(
         "run.toml",
         "checkpoint_blocks = \"most\"",
-        "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks from 0 on, or `all`. \
+        "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks, or `all`. \
          Change it and start again.",
     );
     check(
@@ -77,20 +77,20 @@ fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
     check(
         "run.toml",
         "checkpoint_every = \"often\"",
-        "run.toml, line 1: `checkpoint_every` is `often`, but must be how often, as `10min`, `2epochs` or `500steps`. \
+        "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval such as `10min`, `2epochs` or `500steps`. \
          Change it and start again.",
     );
     check(
         "run.toml",
         "memory_cap_bytes = \"1MB\"",
-        "run.toml, line 1: `memory_cap_bytes` is `1MB`, but must be a size of memory of at least 64 MB, as 8GB in quotes \
+        "run.toml, line 1: `memory_cap_bytes` is `1MB`, but must be a size of at least 64 MB, such as \"8GB\" \
          or a number of bytes. Change it and start again.",
     );
     check(
         "run.toml",
         "memory_cap_bytes = 62914560",
-        "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of memory of at least 64 MB, as 8GB in \
-         quotes or a number of bytes. Change it and start again.",
+        "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of at least 64 MB, such as \"8GB\" \
+         or a number of bytes. Change it and start again.",
     );
     check(
         "run.yaml",
@@ -125,14 +125,14 @@ fn a_config_made_in_the_program_is_checked_by_the_same_table() {
     check(RunConfig::default(), true);
     check(
         RunConfig {
-            politeness: Some(0.5),
+            max_system_fraction: Some(0.5),
             ..RunConfig::default()
         },
         true,
     );
     check(
         RunConfig {
-            politeness: Some(0.49),
+            max_system_fraction: Some(0.49),
             ..RunConfig::default()
         },
         false,
@@ -171,7 +171,7 @@ fn every_key_is_in_the_table() {
 
 #[test]
 fn tiers_choose_by_memory_and_what_is_said_beside_them_wins() {
-    let preset = || runlog::preset("apple_silicon_optimal").expect("it comes with Ebb");
+    let preset = || runlog::preset("low_memory").expect("it comes with Ebb");
     let check = |gb: f64, expected: (u32, u32)| {
         let config = preset().for_memory((gb * f64::from(1 << 30)) as u64);
         let chosen = (config.effective_batch, config.first_micro_batch);
@@ -220,31 +220,7 @@ fn all_blocks_are_a_word_and_some_are_a_number() {
 }
 
 #[test]
-fn the_upper_layer_wins_and_epochs_replace_steps() {
-    let file = RunConfig {
-        steps: Some(100),
-        seed: Some(1),
-        ..RunConfig::default()
-    };
-    let asked = RunConfig {
-        epochs: Some(2),
-        ..RunConfig::default()
-    };
-    let both = asked.over(file.clone());
-    assert_eq!(
-        (both.epochs, both.steps, both.seed),
-        (Some(2), None, Some(1))
-    );
-    let asked = RunConfig {
-        seed: Some(9),
-        ..RunConfig::default()
-    };
-    let both = asked.over(file);
-    assert_eq!((both.steps, both.seed), (Some(100), Some(9)));
-}
-
-#[test]
-fn every_preset_loads_and_says_for_whom_it_is() {
+fn every_preset_loads_and_tells_for_whom_it_is() {
     for name in preset_names() {
         let config = preset(name).expect("it is in the table");
         let config = config.for_memory(16 << 30);
@@ -253,6 +229,11 @@ fn every_preset_loads_and_says_for_whom_it_is() {
         assert!(purpose.starts_with("For "), "{name}: {purpose}");
     }
     assert_eq!(preset("fastest"), None);
+    assert_eq!(
+        preset("few_photographs"),
+        preset("few_images"),
+        "a former name"
+    );
 }
 
 #[test]
@@ -266,33 +247,4 @@ fn every_file_in_configs_is_a_preset() {
     files.sort();
     names.sort();
     assert_eq!(files, names);
-}
-
-#[test]
-fn the_presets_have_the_agreed_effective_batches() {
-    let check = |name: &str, size: u32| {
-        let found = preset(name).and_then(|config| config.effective_batch);
-        assert_eq!(found, Some(size), "{name}");
-    };
-    check("memory_debug", 4);
-    check("memory_small", 8);
-    check("memory_medium", 16);
-    check("memory_large", 32);
-    check("ultra_safe", 4);
-    check("recognition_safe", 8);
-    check("recognition", 24);
-
-    let silicon = preset("apple_silicon_optimal").expect("it is in the table");
-    for (gigabytes, size) in [
-        (4, 4),
-        (8, 8),
-        (16, 16),
-        (24, 16),
-        (32, 32),
-        (48, 64),
-        (128, 64),
-    ] {
-        let found = silicon.clone().for_memory(gigabytes << 30);
-        assert_eq!(found.effective_batch, Some(size), "{gigabytes} GB");
-    }
 }
