@@ -4,6 +4,7 @@
 mod say;
 mod args;
 mod doctor;
+mod documents;
 mod drill;
 mod attempt;
 mod bench;
@@ -61,6 +62,8 @@ pub fn run() -> ExitCode {
         Some(Command::SweepBatch(args)) => sweep::run(&args),
         Some(Command::FindLr(args)) => find_lr::run(&args),
         Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Completions(args)) => documents::completions(&args),
+        Some(Command::Man) => documents::man(),
     };
     let lost = || match say::lost() {
         Some(error) => Err(failure::Failure::new(format!(

@@ -14,11 +14,21 @@ pub use settings::{Controlled, Everything, Limited, Planned, Read, Settings};
 pub use tried::{FindLr, SweepBatch, Tune};
 pub use used::{Evaluate, Generate, Predict};
 
+/// Version, commit and features, as `ebb --version` prints them.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("EBB_COMMIT"),
+    ", features: ",
+    env!("EBB_FEATURES"),
+    ")"
+);
+
 /// Trains neural networks on your own computer without taking it over.
 #[derive(Parser)]
 #[command(
     name = "ebb",
-    version,
+    version = VERSION,
     after_help = "Exit codes: 0 done or stopped by request, 1 failure, 2 wrong usage."
 )]
 pub struct Ebb {
@@ -68,8 +78,18 @@ pub enum Command {
     FindLr(FindLr),
     /// Search settings on a part of a folder, and keep the better ones
     Tune(Tune),
+    /// Print shell completions
+    Completions(Completions),
+    /// Print a man page
+    Man,
     /// Open the window
     App(App),
+}
+
+#[derive(Args)]
+pub struct Completions {
+    /// Shell to complete commands in
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Args)]
