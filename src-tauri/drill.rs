@@ -1,7 +1,7 @@
 //! A drill: a process of Ebb's own takes memory for a while and gives it back, so that a user can watch Ebb react. It ends
 //! with its time, with whoever began it, and before the machine suffers. Refuses to know who trains.
 
-use pressure::{MemorySample, stress_test_bytes, stress_test_is_full, stress_test_is_over, source};
+use pressure::{MemorySample, source, stress_test_bytes, stress_test_is_full, stress_test_is_over};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

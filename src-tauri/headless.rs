@@ -4,6 +4,7 @@
 mod say;
 mod args;
 mod doctor;
+mod documents;
 mod drill;
 mod attempt;
 mod bench;
@@ -18,7 +19,7 @@ mod inspect;
 mod interrupt;
 mod memory;
 mod plan;
-mod pilot;
+mod controller;
 mod predict;
 mod progress;
 mod runs;
@@ -52,7 +53,7 @@ pub fn run() -> ExitCode {
         },
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
-        Some(Command::Pilot(args)) => pilot::run(&args),
+        Some(Command::Controller(args)) => controller::run(&args),
         Some(Command::Drill(args)) => drill::run(&args),
         Some(Command::DrillHold(args)) => drill::hold_memory(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
@@ -61,6 +62,8 @@ pub fn run() -> ExitCode {
         Some(Command::SweepBatch(args)) => sweep::run(&args),
         Some(Command::FindLr(args)) => find_lr::run(&args),
         Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Completions(args)) => documents::completions(&args),
+        Some(Command::Man) => documents::man(),
     };
     let lost = || match say::lost() {
         Some(error) => Err(failure::Failure::new(format!(

@@ -1,34 +1,34 @@
 //! The command line, declared once: help and checks come from here.
 
-mod compression;
 mod bench;
-mod numbers;
-mod texts;
-mod trained;
+mod settings;
 mod tried;
 mod typed;
 mod used;
-mod weights;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dataset::Task;
 use std::path::PathBuf;
-use trained::task;
 
 pub use self::bench::{Bench, VerifySplit};
-pub use compression::Compression;
-pub use numbers::Numbers;
-pub use texts::{Generate, Texts};
-pub use trained::{Computing, Limits, Trained};
+pub use settings::{Controlled, Everything, Planned, Read, Settings};
 pub use tried::{FindLr, SweepBatch, Tune};
-pub use used::{Evaluate, Predict};
-pub use weights::Weights;
+pub use used::{Evaluate, Generate, Predict};
+
+/// Version, commit and features, as `ebb --version` prints them.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("EBB_COMMIT"),
+    ", features: ",
+    env!("EBB_FEATURES"),
+    ")"
+);
 
 /// Trains neural networks on your own computer without taking it over.
 #[derive(Parser)]
 #[command(
     name = "ebb",
-    version,
+    version = VERSION,
     after_help = "Exit codes: 0 done or stopped by request, 1 failure, 2 wrong usage."
 )]
 pub struct Ebb {
@@ -61,7 +61,8 @@ pub enum Command {
     /// Show this machine's memory, live
     Memory(Memory),
     /// Fly the controller from outside: JSON lines in, JSON lines out (docs/controller.md)
-    Pilot(Pilot),
+    #[command(alias = "pilot")]
+    Controller(Controller),
     /// Take memory for a while, to watch a training make room
     Drill(Drill),
     #[command(hide = true)]
@@ -78,8 +79,18 @@ pub enum Command {
     FindLr(FindLr),
     /// Search settings on a part of a folder, and keep the better ones
     Tune(Tune),
+    /// Print shell completions
+    Completions(Completions),
+    /// Print a man page
+    Man,
     /// Open the window
     App(App),
+}
+
+#[derive(Args)]
+pub struct Completions {
+    /// Shell to complete commands in
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Args)]
@@ -87,16 +98,7 @@ pub struct Inspect {
     /// Folder of photographs or texts, or a file of texts
     pub folder: PathBuf,
     #[command(flatten)]
-    pub numbers: Numbers,
-    /// Guessed where absent
-    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model|token-compression")]
-    pub task: Option<Task>,
-    /// Column of texts, by name or number
-    #[arg(long, value_name = "COLUMN")]
-    pub text_column: Option<String>,
-    /// Column of labels, by name or number
-    #[arg(long, value_name = "COLUMN")]
-    pub label_column: Option<String>,
+    pub settings: Settings<Read>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -107,57 +109,12 @@ pub struct Train {
     /// Folder with one sub-folder of photographs per class, or a folder or file of texts
     pub folder: Option<PathBuf>,
     #[command(flatten)]
-    pub trained: Trained,
-    #[command(flatten)]
-    pub weights: Weights,
-    #[command(flatten)]
-    pub texts: Texts,
-    #[command(flatten)]
-    pub compression: Compression,
-    #[command(flatten)]
-    pub numbers: Numbers,
-    /// Times every sample is seen
-    #[arg(long)]
-    pub epochs: Option<u64>,
-    /// Optimizer steps, in the place of epochs
-    #[arg(long)]
-    pub steps: Option<u64>,
-    /// Samples a step; never changed by pressure
-    #[arg(long, value_name = "SAMPLES")]
-    pub effective_batch: Option<u32>,
-    /// auto, or a fixed size for every piece
-    #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
-    pub micro_batch: Option<MicroBatch>,
-    /// Peak learning rate
-    #[arg(long, value_name = "RATE")]
-    pub learning_rate: Option<f64>,
-    /// Decoupled weight decay
-    #[arg(long, value_name = "DECAY")]
-    pub weight_decay: Option<f64>,
-    /// none, standard or randaugment
-    #[arg(long)]
-    pub augment: Option<String>,
-    /// Mix photographs with one another: none, mixup, cutmix or both
-    #[arg(long)]
-    pub mix: Option<String>,
-    /// Share of each target that goes to all classes alike, 0 to 0.99
-    #[arg(long, value_name = "SHARE")]
-    pub label_smoothing: Option<f64>,
-    #[command(flatten)]
-    pub computing: Computing,
-    /// Threads that decode ahead; 0 decodes in the training thread
-    #[arg(long)]
-    pub workers: Option<u32>,
-    #[command(flatten)]
-    pub limits: Limits,
+    pub settings: Settings<Everything>,
     #[command(flatten)]
     pub script: Script,
     /// Repeat the schedule of a recorded run: micro-batches, and blocks computed twice
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
-    /// Seed of everything random
-    #[arg(long)]
-    pub seed: Option<u64>,
     /// A preset of the folder configs, such as quick or memory_small
     #[arg(long)]
     pub preset: Option<String>,
@@ -167,12 +124,6 @@ pub struct Train {
     /// A quick run to see that everything works: few samples, few epochs
     #[arg(long)]
     pub dev_mode: bool,
-    /// Train on this many samples only
-    #[arg(long, value_name = "SAMPLES")]
-    pub dev_samples: Option<u64>,
-    /// 10min, 2epochs or 500steps
-    #[arg(long, value_name = "RHYTHM")]
-    pub checkpoint_every: Option<String>,
     /// Folder to keep the run in, instead of the store of all runs
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
@@ -207,21 +158,6 @@ impl From<ScriptBy> for trainer::ScriptBy {
             ScriptBy::Time => trainer::ScriptBy::Time,
             ScriptBy::Piece => trainer::ScriptBy::Decision,
         }
-    }
-}
-
-/// `auto` or a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MicroBatch {
-    Auto,
-    Fixed(u32),
-}
-
-fn micro_batch(text: &str) -> Result<MicroBatch, String> {
-    match (text, text.parse()) {
-        ("auto", _) => Ok(MicroBatch::Auto),
-        (_, Ok(size)) if size >= 1 => Ok(MicroBatch::Fixed(size)),
-        _ => Err("write auto, or a number of samples from 1 on".to_owned()),
     }
 }
 
@@ -282,12 +218,9 @@ pub struct Memory {
 }
 
 #[derive(Args)]
-pub struct Pilot {
+pub struct Controller {
     #[command(flatten)]
-    pub limits: Limits,
-    /// auto, or a fixed size for every piece
-    #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
-    pub micro_batch: Option<MicroBatch>,
+    pub settings: Settings<Controlled>,
 }
 
 #[derive(Args)]
@@ -310,7 +243,7 @@ pub struct DrillHold {
 
 #[derive(Args)]
 pub struct Doctor {
-    /// auto, metal, cuda or cpu
+    /// Device: auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
 }

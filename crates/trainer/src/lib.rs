@@ -69,7 +69,7 @@ pub use models::{
 };
 pub use optimizer::{OptimizerKind, OptimizerState};
 pub use plan::{
-    Augmentation, Compression, DatasetRef, Learning, Plan, dataset_task, model_task,
+    Augmentation, Compression, DatasetRef, Plan, dataset_task, device_preference, model_task,
 };
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;

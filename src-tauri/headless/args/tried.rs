@@ -1,7 +1,7 @@
 //! Arguments of what tries settings on a folder: `ebb sweep-batch`, `ebb find-lr` and `ebb tune`. Knows no command's work.
 
+use super::settings::{Settings, Shared};
 use clap::Args;
-use dataset::Task;
 use runlog::RunConfig;
 use std::path::PathBuf;
 
@@ -10,30 +10,8 @@ use std::path::PathBuf;
 pub struct Tried {
     /// Folder of photographs or texts, or a file of texts
     pub folder: PathBuf,
-    /// Guessed where absent
-    #[arg(long, value_parser = super::trained::task, value_name = "image-classification|text-classification|language-model")]
-    pub task: Option<Task>,
-    /// A model, as `ebb train` takes it
-    #[arg(long)]
-    pub model: Option<String>,
-    /// Side of the square image in pixels
-    #[arg(long, value_name = "PIXELS")]
-    pub image_size: Option<u32>,
-    /// Train on this many samples only
-    #[arg(long, value_name = "SAMPLES")]
-    pub dev_samples: Option<u64>,
-    /// auto, metal, cuda or cpu
-    #[arg(long)]
-    pub device: Option<String>,
-    /// Threads of the CPU kernels
-    #[arg(long)]
-    pub threads: Option<u32>,
-    /// Largest footprint, such as 8GB
-    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
-    pub memory_cap: Option<u64>,
-    /// Seed of everything random
-    #[arg(long)]
-    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub settings: Settings<Shared>,
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -47,18 +25,10 @@ impl Tried {
     pub fn config(&self) -> Result<RunConfig, runlog::RunlogError> {
         let typed = RunConfig {
             folder: Some(self.folder.clone()),
-            task: self.task.map(|task| task.name().to_owned()),
-            model: self.model.clone(),
-            image_size: self.image_size,
-            dev_samples: self.dev_samples,
-            device: self.device.clone(),
-            threads: self.threads,
-            memory_cap_bytes: self.memory_cap,
-            seed: self.seed,
             ..RunConfig::default()
         };
         let file = self.config.as_deref().map(RunConfig::load).transpose()?;
-        Ok(typed.over(file.unwrap_or_default()))
+        Ok(typed.over(self.settings.over(file.unwrap_or_default())))
     }
 }
 
