@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The hidden subcommand of the process that takes the memory.
-pub const HOLD: &str = "drill-hold";
+pub const HOLD: &str = "stress-hold";
 /// A drill lasts this long unless told otherwise, seconds.
 pub const SECONDS: u64 = 20;
 /// Taken at once; in between it is looked whether there is still enough for everybody. Bytes.

@@ -1,14 +1,14 @@
-//! Arguments of what tries settings on a folder: `ebb sweep-batch`, `ebb find-lr` and `ebb tune`. Knows no command's work.
+//! Arguments of the commands that train a folder several times: `ebb sweep-batch`, `ebb find-lr` and `ebb tune`.
 
 use super::settings::{Settings, Shared};
 use clap::Args;
 use runlog::RunConfig;
 use std::path::PathBuf;
 
-/// What is tried, and on which machine.
+/// The folder, and what all trainings share.
 #[derive(Args)]
 pub struct Tried {
-    /// Folder of photographs or texts, or a file of texts
+    /// Folder of images or texts, or a file of texts
     pub folder: PathBuf,
     #[command(flatten)]
     pub settings: Settings<Shared>,
@@ -21,7 +21,7 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// The config that every trial begins with.
+    /// The config that every training starts from.
     pub fn config(&self) -> Result<RunConfig, runlog::RunlogError> {
         let typed = RunConfig {
             folder: Some(self.folder.clone()),
@@ -36,17 +36,17 @@ impl Tried {
 pub struct SweepBatch {
     #[command(flatten)]
     pub tried: Tried,
-    /// Samples a step, each worked in one piece
+    /// Batch sizes to measure, each in one micro-batch
     #[arg(long, value_delimiter = ',', default_value = "4,8,16,24,32", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batches: Vec<u32>,
-    /// Steps measured of each, after one that is not
+    /// Steps to measure for each size, after a warm-up step
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
-    /// Measure the cost of the memory controller: train with the automatic micro-batch and with these fixed ones, taking turns
-    /// step by step; the largest of them is the effective batch
+    /// Compare the memory controller with fixed micro-batches: train with the automatic size and with
+    /// these sizes, in turn, step by step; the largest of them is the effective batch
     #[arg(long, alias = "pilot", conflicts_with = "alone")]
     pub controller: bool,
-    /// The one batch of a process of its own
+    /// Measure this one batch in a process of its own
     #[arg(long, hide = true)]
     pub alone: bool,
 }
@@ -55,10 +55,10 @@ pub struct SweepBatch {
 pub struct FindLr {
     #[command(flatten)]
     pub tried: Tried,
-    /// Steps from the lowest rate to the highest
+    /// Steps from the lowest learning rate to the highest
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(20..=10_000))]
     pub steps: u64,
-    /// The highest rate; the lowest is a millionth of it
+    /// Highest learning rate; the lowest is a millionth of it
     #[arg(long, default_value_t = 1.0, value_name = "RATE")]
     pub highest: f64,
 }
@@ -67,10 +67,10 @@ pub struct FindLr {
 pub struct Tune {
     #[command(flatten)]
     pub tried: Tried,
-    /// Settings tried at first
+    /// Trials in the first round
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: u32,
-    /// Times each sees its samples in the first round; three times as often in each further one
+    /// Epochs per trial in the first round; tripled every round
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub epochs: u64,
 }

@@ -1,11 +1,12 @@
-//! From what was typed to the declared arguments.
+//! Parses the command line.
 
 use super::Ebb;
 use clap::{CommandFactory, FromArgMatches};
 
 impl Ebb {
-    /// What was typed. A number may be negative: then what is allowed is said, where the parser would take it for a flag.
-    pub fn typed() -> Self {
+    /// Parses the arguments of this process. Negative numbers are accepted as values, so that the error can name the allowed range
+    /// instead of an unknown flag.
+    pub fn parse_args() -> Self {
         let matches = with_negative_numbers(Ebb::command()).get_matches();
         Ebb::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }

@@ -1,13 +1,13 @@
-//! Arguments of what puts a run to use: `ebb evaluate` and `ebb predict`. Knows no command's work.
+//! Arguments of the commands that use a trained run: `ebb evaluate`, `ebb predict` and `ebb generate`.
 
 use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Evaluate {
-    /// Id, beginning of a name, or path of a run
+    /// Id, beginning of its name, or path of a run
     pub run: String,
-    /// Folder with the same classes; absent, the run's own test part, or what it held out
+    /// Folder or file of new samples [default: the run's test samples, or its held-out ones]
     pub folder: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -16,12 +16,12 @@ pub struct Evaluate {
 
 #[derive(Args)]
 pub struct Predict {
-    /// Id, beginning of a name, or path of a run
+    /// Id, beginning of its name, or path of a run
     pub run: String,
-    /// Photographs; for a run that has learnt texts, the texts themselves; for one that compresses, texts or files of them
-    #[arg(required = true, value_name = "PHOTOGRAPH|TEXT")]
+    /// Images; or texts, for a run that was trained on texts; or texts or files, for a token compression
+    #[arg(required = true, value_name = "IMAGE|TEXT")]
     pub files: Vec<PathBuf>,
-    /// Classes shown for each
+    /// Number of classes to print for each
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
     /// Print JSON lines
@@ -31,21 +31,21 @@ pub struct Predict {
 
 #[derive(Args)]
 pub struct Generate {
-    /// Id, beginning of a name, or path of a run
+    /// Id, beginning of its name, or path of a run
     pub run: String,
-    /// What the text begins with
+    /// Text to continue
     #[arg(long, default_value = "")]
     pub prompt: String,
-    /// Most tokens written
+    /// Largest number of tokens to generate
     #[arg(long, default_value_t = 200)]
     pub tokens: usize,
-    /// Below 1 the likely becomes likelier; 0 always takes the likeliest
+    /// Sampling temperature; 0 always takes the most probable token
     #[arg(long, default_value_t = 0.8, value_parser = temperature)]
     pub temperature: f64,
-    /// Draw from so many of the likeliest tokens only
+    /// Sample only from this many of the most probable tokens
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub top_k: Option<u32>,
-    /// Seed of the draws
+    /// Seed of the sampling
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
 }
