@@ -1,4 +1,5 @@
-// The window's build. Development and preview servers also serve a recorded run, which is never part of the bundle.
+// The window's build. Development and preview servers also serve a recorded run, which is never
+// part of the bundle.
 import { createReadStream } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";

@@ -1,4 +1,5 @@
-// Formats numbers: 1,215 · 6.1 GB · 26.1 · 93.4 % · 9:04 · 1:12 h. A missing number is "–". A gigabyte is 2^30 bytes.
+// Formats numbers: 1,215 · 6.1 GB · 26.1 · 93.4 % · 9:04 · 1:12 h. A missing number is "–". A
+// gigabyte is 2^30 bytes.
 export const missing = "–";
 
 const GB = 2 ** 30;

@@ -1,5 +1,5 @@
-// Imported first. WebKitGTK may report the language "C", which is not a locale. Number formatting then throws while a
-// library loads, and the page stays empty.
+// Imported first. WebKitGTK may report the language "C", which is not a locale. Number formatting
+// then throws while a library loads, and the page stays empty.
 try {
   new Intl.NumberFormat(navigator.language);
 } catch {

@@ -1,4 +1,5 @@
-// State that all views share: the welcome data, the machine, a folder dragged over the window, and the last error.
+// State that all views share: the welcome data, the machine, a folder dragged over the window, and
+// the last error.
 import { host } from "./host/choose";
 import { toCommandError, type Drag } from "./host/host";
 import { go, inspectionHash, route, runHash, showHash } from "./route.svelte";

@@ -1,5 +1,5 @@
-// The bytes of a pull: the length of the header (u32), the header as JSON, zeros up to a multiple of 8, 64-bit floats.
-// Numbers are little endian. `PullHeader` describes the same format.
+// The bytes of a pull: the length of the header (u32), the header as JSON, zeros up to a multiple
+// of 8, 64-bit floats. Numbers are little endian. `PullHeader` describes the same format.
 import type { PullHeader } from "./types";
 
 export interface Pull {

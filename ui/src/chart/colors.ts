@@ -1,5 +1,5 @@
-// Colors and fonts for a canvas. A custom property reads as its text ("light-dark(…)"), so each is resolved once per
-// theme on a probe element.
+// Colors and fonts for a canvas. A custom property reads as its text ("light-dark(…)"), so each is
+// resolved once per theme on a probe element.
 import { SERIES } from "./series";
 
 const names = [
@@ -47,7 +47,8 @@ export const resolveColors = (): Colors => {
   return resolved;
 };
 
-/** Calls `changed` when the system's theme or contrast, or `data-theme` on the root, changes. Returns a function that stops this. */
+/** Calls `changed` when the system's theme or contrast, or `data-theme` on the root, changes.
+ * Returns a function that stops this. */
 export const onThemeChange = (changed: () => void): (() => void) => {
   const media = ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"].map((query) => matchMedia(query));
   for (const one of media) one.addEventListener("change", changed);

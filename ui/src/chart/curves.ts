@@ -13,8 +13,9 @@ const stroke = (width: number, dash?: number[]): Style => (row, colors) => ({
   points, stroke: () => colors().series[row.color]!, width, ...(dash && { dash: dash.map((length) => length * uPlot.pxRatio) }),
 });
 
-/** Drawn in this order. Layers come first: each is filled from its upper edge down and covered by those below it.
- * Fills have no stroke: uPlot moves a stroked curve by half a pixel, and the ends of the fill would shine through. */
+/** Drawn in this order. Layers come first: each is filled from its upper edge down and covered
+ * by those below it. Fills have no stroke: uPlot moves a stroked curve by half a pixel, and the
+ * ends of the fill would shine through. */
 const styles = {
   layer: (row, colors) => ({ points, fill: () => colors().series[row.color]!, width: 0 }),
   edge: (_, colors) => ({ points, stroke: () => colors().bg, width: 1 }),
@@ -38,7 +39,8 @@ const curves = perPanel(({ id }): Curve[] =>
 
 export const uplotSeries = (panel: PanelId, colors: () => Colors): uPlot.Series[] => curves[panel].map(({ row, style }) => style(row, colors));
 
-/** The times and the values of each curve, as uPlot takes them. All curves of a panel share their times. */
+/** The times and the values of each curve, as uPlot takes them. All curves of a panel share
+ * their times. */
 export const uplotData = (panel: PanelId, scene: Scene): uPlot.AlignedData => {
   const drawn = curves[panel].map(({ row }) => scene.series.get(row)!);
   return [drawn[0]!.at, ...drawn.map(({ high }): Values => high)] as unknown as uPlot.AlignedData;

@@ -1,4 +1,5 @@
-// Positions of the panels, in CSS pixels from the top left of the chart area. The gaps between panels hold their titles.
+// Positions of the panels, in CSS pixels from the top left of the chart area. The gaps between
+// panels hold their titles.
 import { PANELS, type PanelId } from "./series";
 
 export const LEFT = 40;
@@ -14,7 +15,8 @@ export interface Band {
   /** Top of the plot. */
   top: number;
   height: number;
-  /** Top of the panel's canvas, which includes the title, the gap above it, and space below for the lowest tick label. */
+  /** Top of the panel's canvas, which includes the title, the gap above it, and space below for
+   * the lowest tick label. */
   canvasTop: number;
   canvasHeight: number;
 }

@@ -1,5 +1,6 @@
-// Changes that the memory controller made: a dotted line through every panel, and on the micro-batch panel a shape and a
-// short text. A triangle points up or down with the micro-batch; a diamond marks any other change.
+// Changes that the memory controller made: a dotted line through every panel, and on the
+// micro-batch panel a shape and a short text. A triangle points up or down with the micro-batch; a
+// diamond marks any other change.
 import type { Mark } from "../types";
 import { keepNewest } from "./overlap";
 import type { Plot } from "./panel";

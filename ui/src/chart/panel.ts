@@ -1,5 +1,5 @@
-// One uPlot panel on the shared time axis. uPlot draws axes and curves; hooks draw the marks above and below them, in CSS
-// pixels.
+// One uPlot panel on the shared time axis. uPlot draws axes and curves; hooks draw the marks above
+// and below them, in CSS pixels.
 import uPlot from "uplot";
 import { clock } from "../format";
 import { diamonds, uplotSeries } from "./curves";

@@ -1,4 +1,5 @@
-// One pull, prepared for drawing: values in the units of the axes, the stacked layers, and the scales. Draws nothing.
+// One pull, prepared for drawing: values in the units of the axes, the stacked layers, and the
+// scales. Draws nothing.
 import type { LevelSpan, Mark, PullHeader } from "../types";
 import type { Pull } from "../wire";
 import type { Colors } from "./colors";
@@ -9,7 +10,8 @@ import type { Scale } from "./ticks";
 /** Numbers; `null` is a gap in the curve. */
 export type Values = Float64Array | (number | null)[];
 
-/** One series, in the unit of its axis. A layer is drawn from `low` to `high`; other series at `high`, their value. */
+/** One series, in the unit of its axis. A layer is drawn from `low` to `high`; other series at
+ * `high`, their value. */
 export interface Drawn {
   at: Float64Array;
   values: Values;
@@ -17,7 +19,8 @@ export interface Drawn {
   high: Values;
 }
 
-/** Highest values since the reader last chose a time range: axes grow by themselves, and shrink only on request. */
+/** Highest values since the reader last chose a time range: axes grow by themselves, and shrink
+ * only on request. */
 export type Tops = Record<PanelId, number>;
 
 export const noTops = (): Tops => perPanel(() => 0);
@@ -58,7 +61,8 @@ const highest = (values: Values) => {
   return top;
 };
 
-/** A single spike of a noisy series must not flatten the curves: it counts up to 1.5 times the others. */
+/** A single spike of a noisy series must not flatten the curves: it counts up to 1.5 times the
+ * others. */
 const panelTop = (panel: PanelRow, series: Scene["series"], header: PullHeader) => {
   const top = (noisy: boolean) =>
     Math.max(0, ...seriesOf(panel.id).filter((row) => (row.noisy ?? false) === noisy).map((row) => highest(series.get(row)?.high ?? [])));

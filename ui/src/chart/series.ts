@@ -1,5 +1,6 @@
-// The charts as a table: one row per panel, and one row per series. Rust names the arrays of a pull in
-// crates/runlog/src/window.rs; a new array needs one row in SERIES here. Knows neither pixels nor uPlot.
+// The charts as a table: one row per panel, and one row per series. Rust names the arrays of a pull
+// in crates/runlog/src/window.rs; a new array needs one row in SERIES here. Knows neither pixels
+// nor uPlot.
 import { count, loss, oneDecimal } from "../format";
 import type { Figures, PullHeader } from "../types";
 import { lossScale, memoryScale, microScale, type Scale } from "./ticks";
@@ -34,14 +35,16 @@ export const PANELS: PanelRow[] = [
   { id: "loss", title: "Loss", unit: (header) => (header?.started?.targets.length ? "" : "cross-entropy"), share: 0.32, scale: lossScale },
 ];
 
-/** How a series is drawn. Layers are stacked, the last row at the bottom. Diamonds have times of their own. */
+/** How a series is drawn. Layers are stacked, the last row at the bottom. Diamonds have times of
+ * their own. */
 export type Drawing = "layer" | "line" | "thin" | "dash" | "steps" | "diamonds";
 
 export interface SeriesRow {
   panel: PanelId;
   /** Name at the right of the panel. */
   name: string;
-  /** Name of the pull's array: `GROUP.NAME`; its times are `GROUP.at`. Without one, the row is a value and no curve. */
+  /** Name of the pull's array: `GROUP.NAME`; its times are `GROUP.at`. Without one, the row is a
+   * value and no curve. */
   array?: string;
   drawing?: Drawing;
   /** A token of tokens.css. */

@@ -1,7 +1,8 @@
 // The time range that is shown, and how it moves. Times are milliseconds on the run's clock.
 export const wholeRun = Number.POSITIVE_INFINITY;
 
-/** Following: the last `lengthMs` up to now, or the whole run. Fixed: the range that the reader chose. */
+/** Following: the last `lengthMs` up to now, or the whole run. Fixed: the range that the reader
+ * chose. */
 export type Span = { follow: true; lengthMs: number } | { follow: false; fromMs: number; toMs: number };
 
 export interface TimeRange {
@@ -16,7 +17,8 @@ export const ranges = [
 ];
 
 const MIN_LENGTH_MS = 10_000;
-/** The axis of a MIN_AXIS_MS run is at least this long, so that its first seconds do not race across the panel. */
+/** The axis of a young run is at least this long, so that its first seconds do not race
+ * across the panel. */
 const MIN_AXIS_MS = 30_000;
 
 export const timeRange = (span: Span, nowMs: number): TimeRange => {

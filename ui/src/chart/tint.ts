@@ -1,4 +1,5 @@
-// Pressure levels: a tint behind every panel, and above the memory panel a strip with glyph and word.
+// Pressure levels: a tint behind every panel, and above the memory panel a strip with glyph and
+// word.
 import type { LevelSpan } from "../types";
 import type { Plot } from "./panel";
 
@@ -42,7 +43,8 @@ const glyph = (plot: Plot, level: Elevated, left: number, top: number) => {
   ctx.restore();
 };
 
-/** The strip with glyph and word. A word is left out if it would overlap the next span; the glyph stays if it fits. */
+/** The strip with glyph and word. A word is left out if it would overlap the next span; the
+ * glyph stays if it fits. */
 export const levelStrip = (plot: Plot) => {
   const { ctx, scene } = plot;
   const spans = scene.spans.filter((span) => elevated(span) && span.to_ms >= scene.range.fromMs && span.from_ms <= scene.range.toMs);

@@ -1,7 +1,9 @@
-// The interface between the page and the program. The page knows ids only: no path, no Tauri, no file.
+// The interface between the page and the program. The page knows ids only: no path, no Tauri, no
+// file.
 import type { CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings, PlanView, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
 
-/** A time range of a run, for charts of `columns` pixel columns. `seen` is the version already drawn, or 0. */
+/** A time range of a run, for charts of `columns` pixel columns. `seen` is the version already
+ * drawn, or 0. */
 export interface PullQuery {
   run: string;
   fromMs: number;
@@ -10,7 +12,8 @@ export interface PullQuery {
   seen: number;
 }
 
-/** A folder is dragged over the window: its name, empty if unknown. `null` when it left or was dropped. */
+/** A folder is dragged over the window: its name, empty if unknown. `null` when it left or was
+ * dropped. */
 export type Drag = { name: string } | null;
 
 export interface Host {
@@ -25,7 +28,8 @@ export interface Host {
   openSample(): Promise<string>;
   /** `null` if nothing changed since version `seen`. */
   inspection(id: string, seen: number): Promise<InspectionView | null>;
-  /** The plan that Ebb suggests for these pretrained weights. `trains` is the trainable part; `null` is the suggested one. */
+  /** The plan that Ebb suggests for these pretrained weights. `trains` is the trainable part;
+   * `null` is the suggested one. */
   planWith(inspection: string, weights: string, trains: string | null): Promise<PlanView>;
   /** Estimates the memory that these settings need. Takes about a second. */
   estimate(inspection: string, settings: PlanSettings): Promise<ForecastView>;

@@ -1,15 +1,18 @@
-// The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock begins, `?speed=0` stops
-// it there, `?theme=light|dark` overrides the system. Never part of a production bundle.
+// The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
+// begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system. Never part of a
+// production bundle.
 import type { PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
 import { pack } from "../wire";
 import { toCommandError, type Host } from "./host";
 import { estimate, inspection, machine, planWith, refused, rows, weights, welcome } from "./replay/views";
 
-/** Written by crates/runlog/tests/recorded_pulls.rs: pulls of the whole run so far, one every two seconds of its clock. */
+/** Written by crates/runlog/tests/recorded_pulls.rs: pulls of the whole run so far, one every
+ * two seconds of its clock. */
 interface Recording {
   /** The values of each array. */
   pools: [string, number[]][];
-  /** `header` lists the fields that changed since the previous pull; `slices` are offset and length in each pool. */
+  /** `header` lists the fields that changed since the previous pull; `slices` are offset and
+   * length in each pool. */
   pulls: { header: Partial<PullHeader>; slices: [number, number][] }[];
 }
 

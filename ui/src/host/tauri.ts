@@ -1,4 +1,5 @@
-// The app's host: the only file that knows Tauri. Commands return views; the event `show` names a view to open.
+// The app's host: the only file that knows Tauri. Commands return views; the event `show` names a
+// view to open.
 import { invoke } from "@tauri-apps/api/core";
 import { listen, TauriEvent } from "@tauri-apps/api/event";
 import type { Show } from "../types";

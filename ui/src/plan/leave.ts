@@ -1,7 +1,8 @@
 // Converts between the bytes left to other apps and `max_system_fraction`.
 import type { PlanView } from "../types";
 
-/** Largest and smallest share of memory that can be left to other apps. Rust checks the same limits. */
+/** Largest and smallest share of memory that can be left to other apps. Rust checks the same
+ * limits. */
 export const MAX_LEFT = 0.5;
 const MIN_LEFT = 0.05;
 /** Step of the slider: 0.1 GB. */
@@ -20,7 +21,8 @@ export interface Tick {
   x: number;
 }
 
-/** For each micro-batch size, the position of the budget line at which it fits. Sizes that would overlap a larger one are left out. */
+/** For each micro-batch size, the position of the budget line at which it fits. Sizes that would
+ * overlap a larger one are left out. */
 export const ticks = (peaks: [number, number][], x: (peak: number) => number, left: number, right: number): Tick[] => {
   const placed: Tick[] = [];
   for (const [size, peak] of [...peaks].sort((a, b) => b[0] - a[0])) {

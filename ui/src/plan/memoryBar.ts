@@ -31,7 +31,8 @@ export interface Placed extends Part {
 
 const nameWidth = (name: string) => Math.max(46, name.length * 5.8);
 
-/** Parts from the left. A name moves right so as not to overlap the one before it; one that would pass the end of the bar is left out. */
+/** Parts from the left. A name moves right so as not to overlap the one before it; one that
+ * would pass the end of the bar is left out. */
 export const place = (all: Part[], totalBytes: number, width: number): Placed[] => {
   let left = 0;
   let taken = -8;

@@ -1,4 +1,5 @@
-// The settings of a plan. The page checks them to show errors at their fields; Rust checks them again.
+// The settings of a plan. The page checks them to show errors at their fields; Rust checks them
+// again.
 import type { PlanSettings, WeightsView } from "../types";
 
 export type FieldErrors = Partial<Record<keyof PlanSettings, string>>;

@@ -1,5 +1,5 @@
-// Splits a long name in two. If space is short, the first part is cut off at its end, so that names that differ only at their
-// beginning or end can still be told apart.
+// Splits a long name in two. If space is short, the first part is cut off at its end, so that names
+// that differ only at their beginning or end can still be told apart.
 const LONG = 18;
 const END = 9;
 

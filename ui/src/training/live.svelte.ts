@@ -15,7 +15,8 @@ const TIMEOUT_MS = 5000;
 export class Live {
   pull = $state.raw<Pull | null>(null);
   span = $state.raw<Span>({ follow: true, lengthMs: ranges[1]!.lengthMs });
-  /** The run's row in the store: whether it trains in this process, and whether it can be resumed. */
+  /** The run's row in the store: whether it trains in this process, and whether it can be
+   * resumed. */
   row = $state.raw<RunRow | null>(null);
   /** A request that the run has not responded to yet. */
   pending = $state.raw<RunRequest | "resume" | null>(null);
@@ -47,7 +48,8 @@ export class Live {
     return !this.active && this.status !== "finished" && (this.row?.can_resume ?? true);
   }
 
-  /** Pulls once. If the range was drawn already, its version is sent, so that an unchanged run sends no data. */
+  /** Pulls once. If the range was drawn already, its version is sent, so that an unchanged run
+   * sends no data. */
   async refresh() {
     if (this.#busy) return;
     this.#busy = true;

@@ -1,4 +1,4 @@
-// The values under the cursor: the last known at that time, and the reason of a change nearby.
+// The values under the cursor: the last known at that time, and the reason for a change nearby.
 import type { Scene } from "../chart/scene";
 import { SERIES } from "../chart/series";
 import { missing } from "../format";

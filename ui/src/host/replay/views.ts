@@ -1,4 +1,5 @@
-// Made-up views that a recorded run does not contain: the rows of the welcome page, and the inspection of a folder.
+// Made-up views that a recorded run does not contain: the rows of the welcome page, and the
+// inspection of a folder.
 import type { ForecastView, InspectionView, MachineView, PlanView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
 
 const GB = 2 ** 30;
