@@ -11,10 +11,10 @@ fn a_drill_is_begun_and_ended_by_its_button() {
     let (window, run, _) = training(&home);
     until("it trains", SOON, || (home.step(&run) >= 2).then_some(()));
     let alone = window.processes("ebb").len();
-    window.click("#drill");
+    window.click("#stress-test");
     window.wait_for(
         "the button offers to give memory back",
-        "return /^Give .* back/.test(document.querySelector('#drill').textContent.trim()) || null",
+        "return /^Give .* back/.test(document.querySelector('#stress-test').textContent.trim()) || null",
     );
     assert_eq!(
         window.processes("ebb").len(),
@@ -30,10 +30,10 @@ fn a_drill_is_begun_and_ended_by_its_button() {
         alone + 1,
         "there is one drill"
     );
-    window.click("#drill");
+    window.click("#stress-test");
     window.wait_for(
         "the button offers a drill",
-        "return document.querySelector('#drill').textContent.trim() === 'Pressure drill' || null",
+        "return document.querySelector('#stress-test').textContent.trim() === 'Stress test' || null",
     );
     until("its process has ended", SOON, || {
         (window.processes("ebb").len() == alone).then_some(())

@@ -1,6 +1,7 @@
-// Pushes names and texts apart so that none covers another. Plain numbers in, plain numbers out.
+// Keeps names and texts from covering each other.
 
-/** Places for names that would like to stand at `wanted`: at least `gap` apart, none below `floor` or above `ceiling`. */
+/** Moves the positions `wanted` so that they are at least `gap` apart and between `ceiling`
+ * (top) and `floor`. Positions that are equal stay in their order. */
 export const pushApart = (wanted: number[], gap: number, ceiling: number, floor: number): number[] => {
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a]! - wanted[b]! || a - b);
   const placed = [...wanted];
@@ -17,14 +18,15 @@ export const pushApart = (wanted: number[], gap: number, ceiling: number, floor:
   return placed;
 };
 
-/** Which of the texts, oldest first, can be written without overlap: the newer one wins. */
+/** Tells for each text, oldest first, whether it is drawn. Of two that overlap, the newer one
+ * is. */
 export const keepNewest = (texts: { left: number; right: number }[]): boolean[] => {
-  const kept: { left: number; right: number }[] = [];
+  const drawn: { left: number; right: number }[] = [];
   const keep = texts.map(() => false);
   for (let i = texts.length - 1; i >= 0; i--) {
     const text = texts[i]!;
-    if (kept.some((other) => text.left < other.right && other.left < text.right)) continue;
-    kept.push(text);
+    if (drawn.some((other) => text.left < other.right && other.left < text.right)) continue;
+    drawn.push(text);
     keep[i] = true;
   }
   return keep;

@@ -1,4 +1,4 @@
-// The forecast bar's parts and where their names stand. Bytes in, pixels out.
+// The parts of the memory bar and the positions of their names. Bytes in, pixels out.
 import type { ForecastView, MachineView } from "../types";
 
 export interface Part {
@@ -7,8 +7,8 @@ export interface Part {
   fill: string;
 }
 
-export const parts = (lineBytes: number, forecast: ForecastView | null, machine: MachineView): Part[] => {
-  const [state, activations] = [forecast?.state_bytes ?? 0, forecast?.activations_bytes ?? 0];
+export const parts = (lineBytes: number, estimate: ForecastView | null, machine: MachineView): Part[] => {
+  const [state, activations] = [estimate?.state_bytes ?? 0, estimate?.activations_bytes ?? 0];
   const ebb = state + activations;
   const free = lineBytes - machine.system_bytes - machine.others_bytes - ebb;
   const all: Part[] = [
@@ -25,13 +25,14 @@ export const parts = (lineBytes: number, forecast: ForecastView | null, machine:
 export interface Placed extends Part {
   left: number;
   width: number;
-  /** Where the name begins; `null` where there is no room for it. */
+  /** Left edge of the name; `null` if there is no space for it. */
   text: number | null;
 }
 
 const nameWidth = (name: string) => Math.max(46, name.length * 5.8);
 
-/** Parts from the left; a name moves right to clear the one before it, and goes where the bar ends before it would. */
+/** Parts from the left. A name moves right so as not to overlap the one before it; one that
+ * would pass the end of the bar is left out. */
 export const place = (all: Part[], totalBytes: number, width: number): Placed[] => {
   let left = 0;
   let taken = -8;
@@ -46,5 +47,5 @@ export const place = (all: Part[], totalBytes: number, width: number): Placed[] 
   });
 };
 
-/** "4 pieces a step". */
-export const pieces = (count: number) => (count === 1 ? "1 piece a step" : `${count.toLocaleString("en-US")} pieces a step`);
+/** "× 4 per step". */
+export const perStep = (accumulation: number) => `× ${accumulation.toLocaleString("en-US")} per step`;
