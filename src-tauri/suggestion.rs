@@ -236,7 +236,10 @@ pub fn config(
         effective_batch: Some(settings.effective_batch),
         epochs: Some(settings.epochs),
         learning_rate: Some(settings.learning_rate),
-        augment: settings.augment.as_deref().and_then(|augment| augment.parse().ok()),
+        augment: settings
+            .augment
+            .as_deref()
+            .and_then(|augment| augment.parse().ok()),
         checkpoint_every: Some(settings.checkpoint_every.clone()),
         max_system_fraction: Some(settings.max_system_fraction),
         seed: Some(settings.seed),

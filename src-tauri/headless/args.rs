@@ -10,9 +10,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 pub use self::bench::{Bench, VerifySplit};
+pub use inference::{Evaluate, Generate, Predict};
 pub use settings::{Controlled, Everything, Planned, Read, Settings};
 pub use trials::{FindLr, SweepBatch, Tune};
-pub use inference::{Evaluate, Generate, Predict};
 
 /// Version, commit and features, as `ebb --version` prints them.
 const VERSION: &str = concat!(

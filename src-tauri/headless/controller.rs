@@ -12,7 +12,9 @@ pub fn run(args: &args::Controller) -> Result<(), Failure> {
     let mut controller = JsonlController::new(Policy {
         memory_cap_bytes: config.memory_cap_bytes,
         memory_cap_fraction: config.memory_cap_fraction,
-        max_system_fraction: config.max_system_fraction.unwrap_or(standard.max_system_fraction),
+        max_system_fraction: config
+            .max_system_fraction
+            .unwrap_or(standard.max_system_fraction),
         fixed_micro_batch: config.micro_batch,
         ..standard
     });

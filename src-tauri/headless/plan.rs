@@ -21,7 +21,7 @@ use clap::Args;
 use machine::PlannedMachine;
 use models::{large_models, listed, unit};
 use pressure::DataNeed;
-use runlog::{DeviceChoice, Blocks, RunConfig};
+use runlog::{Blocks, DeviceChoice, RunConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -92,14 +92,22 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
     let (workload, start) = (workload(name)?, Instant::now());
     let machine = PlannedMachine::new(args, &RunConfig::default())?;
     let target = target(args.settings.config.threads, &machine);
-    let blocks = args.settings.config.checkpoint_blocks.unwrap_or(Blocks::Count(0));
+    let blocks = args
+        .settings
+        .config
+        .checkpoint_blocks
+        .unwrap_or(Blocks::Count(0));
     let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
         Failure::usage(format!(
             "{name} has {} blocks; write 0 to {0}, or all",
             workload.blocks()
         ))
     })?;
-    let effective_batch = args.settings.config.effective_batch.unwrap_or(WORKLOAD_BATCH);
+    let effective_batch = args
+        .settings
+        .config
+        .effective_batch
+        .unwrap_or(WORKLOAD_BATCH);
     let variants = min_checkpointing(&machine, effective_batch, None);
     let memory = estimate_workload(workload, blocks, target, variants)?;
     let data = DataNeed {

@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::say::aside;
 use super::{inspect, interrupt, texts};
 use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
-use runlog::{TaskChoice, RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
+use runlog::{RunConfig, RunFolder, RunStore, TaskChoice, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::estimate::plan_within_cap;
 use trainer::{Control, Machine, MemoryScript, Replay, RunContext};

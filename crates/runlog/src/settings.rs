@@ -7,7 +7,7 @@ use crate::choices::{
     Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
     OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
-use crate::{Blocks, RunlogError, Tier};
+use crate::{Blocks, Tier};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -278,16 +278,6 @@ impl RunConfig {
             by_memory: Vec::new(),
             ..self
         }
-    }
-
-    /// Refuses the first value that is out of its range.
-    ///
-    /// # Errors
-    /// The key, its value, and what would be allowed.
-    pub fn validate(&self) -> Result<(), RunlogError> {
-        let written = serde_json::to_value(self).expect("a config is plain data with text keys");
-        let entries = written.as_object().cloned().unwrap_or_default();
-        crate::settings_check::check(entries, |_| "the run config".into()).map(drop)
     }
 
     /// This config over `base`: a value given here wins. `epochs` given here also replaces `steps` given there.

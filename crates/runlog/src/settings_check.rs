@@ -1,6 +1,6 @@
 //! Checks the entries of a config against the table of settings, and translates keys of earlier versions.
 
-use crate::settings::{Allowed, EXACT, SETTINGS, Setting, setting};
+use crate::settings::{Allowed, EXACT, RunConfig, SETTINGS, Setting, setting};
 use crate::words::{format_bytes, nearest, parse_bytes};
 use crate::{Blocks, Interval, RunlogError};
 use serde_json::{Map, Value};
@@ -59,6 +59,18 @@ impl Allowed {
             }
         };
         fits.then(|| value.clone())
+    }
+}
+
+impl RunConfig {
+    /// Refuses the first value that is out of its range.
+    ///
+    /// # Errors
+    /// The key, its value, and what would be allowed.
+    pub fn validate(&self) -> Result<(), RunlogError> {
+        let written = serde_json::to_value(self).expect("a config is plain data with text keys");
+        let entries = written.as_object().cloned().unwrap_or_default();
+        check(entries, |_| "the run config".into()).map(drop)
     }
 }
 

@@ -5,6 +5,7 @@
 
 // The plan: a checked config, and what it needs.
 mod model_builder;
+mod model_task;
 mod plan;
 mod precision;
 mod schedule;
@@ -61,6 +62,7 @@ pub use inference::{
 };
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
+pub use model_task::{dataset_task, model_task};
 pub use models::export::Exported;
 pub use models::pretrained::FineTuningChoice;
 pub use models::{
@@ -68,9 +70,7 @@ pub use models::{
     TextSize,
 };
 pub use optimizer::{OptimizerKind, OptimizerState};
-pub use plan::{
-    Augmentation, Compression, DatasetRef, Plan, dataset_task, device_preference, model_task,
-};
+pub use plan::{Augmentation, Compression, DatasetRef, Plan, device_preference};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use run_context::{RunContext, RunOutcome};

@@ -76,7 +76,11 @@ impl PlannedMachine {
             .max_system_fraction
             .unwrap_or(Policy::default().max_system_fraction);
         let cap = Policy {
-            memory_cap_bytes: args.settings.config.memory_cap_bytes.or(config.memory_cap_bytes),
+            memory_cap_bytes: args
+                .settings
+                .config
+                .memory_cap_bytes
+                .or(config.memory_cap_bytes),
             memory_cap_fraction: args
                 .settings
                 .config

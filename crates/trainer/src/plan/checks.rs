@@ -2,8 +2,9 @@
 
 use super::dataset_defaults::task_choice;
 use super::hyperparameters::{self, warmup_steps};
+use super::refusal::invalid_setting;
 use super::{Augmentation, Compression, DatasetRef, Plan};
-use crate::error::{Result, TrainError};
+use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
 use crate::pretrained;
@@ -216,32 +217,6 @@ fn warmup_fraction(config: &RunConfig) -> f64 {
 
 fn checkpoint_every(config: &RunConfig) -> &str {
     config.checkpoint_every.as_deref().unwrap_or("10min")
-}
-
-/// The error for a setting with a value that does not work.
-pub(super) fn invalid_setting(
-    key: &'static str,
-    value: impl ToString,
-    allowed: impl ToString,
-) -> TrainError {
-    TrainError::Setting {
-        key,
-        value: value.to_string(),
-        allowed: allowed.to_string(),
-    }
-}
-
-/// The choice with the name `value`.
-pub(super) fn find_by_name<T: Copy>(
-    key: &'static str,
-    value: &str,
-    choices: &[(&str, T)],
-) -> Result<T> {
-    let found = choices.iter().find(|(name, _)| *name == value);
-    found.map(|(_, choice)| *choice).ok_or_else(|| {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        invalid_setting(key, value, format!("choose {}", names.join(" or ")))
-    })
 }
 
 fn checkpoint_blocks(asked: Option<Blocks>, model: ModelId, blocks: u32) -> Result<u32> {

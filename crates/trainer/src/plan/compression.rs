@@ -1,7 +1,7 @@
 //! The options of token compression: which policy chooses the tokens to keep, how many, and how the
 //! policy is learned.
 
-use super::checks::invalid_setting;
+use super::refusal::invalid_setting;
 use crate::error::Result;
 use models::DropPolicy;
 use runlog::{DropPolicyChoice, PolicyTraining, RunConfig};

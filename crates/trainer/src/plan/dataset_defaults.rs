@@ -2,7 +2,7 @@
 
 mod texts;
 
-use super::checks::{find_by_name, invalid_setting};
+use super::refusal::{find_by_name, invalid_setting};
 use super::{Augmentation, Compression};
 use crate::error::{Result, TrainError};
 use dataset::{

@@ -1,14 +1,13 @@
 //! Default hyperparameters, and those that depend on the dataset.
 
 use super::augmentation;
-use super::checks::invalid_setting;
+use super::refusal::invalid_setting;
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::schedule::LrSchedule;
-use crate::task::Balance;
 use dataset::{Mix, TargetColumn, Task};
-use models::Pretrained;
 use models::hub_format::TrainedLayers;
+use models::{Balance, Pretrained};
 use runlog::{LossBalance, MixChoice, RunConfig, ScheduleChoice};
 
 /// How the learning rate changes over the run.

@@ -1,9 +1,10 @@
 //! The defaults of a plan for labeled texts or documents. Reads no file.
 
-use super::super::checks::{find_by_name, invalid_setting};
-use super::super::{Compression, model_task};
+use super::super::Compression;
+use super::super::refusal::{find_by_name, invalid_setting};
 use super::{DatasetDefaults, DatasetRef, SAMPLES_SEEN, pretrained_model, refuse, seed};
 use crate::error::Result;
+use crate::model_task::model_task;
 use crate::plan::Augmentation;
 use dataset::{Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
