@@ -1,4 +1,5 @@
-//! Settings that are one of a few words: each is an enum whose variants carry the word that a user writes.
+//! Settings that are one of a few words: each is an enum whose variants carry the word that a user
+//! writes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

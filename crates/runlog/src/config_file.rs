@@ -1,4 +1,5 @@
-//! Reads a run config from TOML or JSON and names the line of what is wrong with it. Knows no key by name.
+//! Reads a run config from TOML or JSON and names the line of what is wrong with it. Knows no key
+//! by name.
 
 use crate::settings_check::check;
 use crate::{RunConfig, RunlogError};
@@ -19,7 +20,8 @@ impl RunConfig {
         RunConfig::load_with_notes(path).map(|(config, _)| config)
     }
 
-    /// Reads a file like [`RunConfig::load`], with a sentence for each key that has another name today.
+    /// Reads a file like [`RunConfig::load`], with a sentence for each key that has another name
+    /// today.
     ///
     /// # Errors
     /// As [`RunConfig::load`].

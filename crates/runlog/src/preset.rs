@@ -1,5 +1,5 @@
-//! The presets that come with Ebb, embedded so that they are available wherever the program is. The first line of each file
-//! says for whom it is.
+//! The presets that come with Ebb, embedded so that they are available wherever the program is. The
+//! first line of each file says for whom it is.
 
 use crate::RunConfig;
 

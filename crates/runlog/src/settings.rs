@@ -1,5 +1,6 @@
-//! Every setting of a training, declared once: key, type, allowed values, default, help and group. The run config, its
-//! checks, the command line's flags, the page of settings and the window's limits all come from this table.
+//! Every setting of a training, declared once: key, type, allowed values, default, help and group.
+//! The run config, its checks, the command line's flags, the page of settings and the window's
+//! limits all come from this table.
 //!
 //! To add a setting, add a row. A row whose help, default or range is missing fails a test.
 
@@ -148,11 +149,13 @@ macro_rules! settings {
 settings! {
     /// Folder or file to train on
     folder: PathBuf = { Allowed::Path, Data, flag: "" "FOLDER", default: "given on the command line" };
-    /// What is learned: image-classification, text-classification, language-model or token-compression
+    /// What is learned: image-classification, text-classification, language-model or
+    /// token-compression
     task: TaskChoice = { Allowed::Words(TaskChoice::WORDS), Model, flag: "task" "TASK", default: "what the folder suggests" };
     /// Network to train; `ebb models` lists them
     model: String = { Allowed::Name, Model, flag: "model" "NAME", default: "the smallest network for the task" };
-    /// Start from pretrained weights: a Hugging Face folder, or org/name to download them from the hub that HF_ENDPOINT names
+    /// Start from pretrained weights: a Hugging Face folder, or org/name to download them from the
+    /// hub that HF_ENDPOINT names
     from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|ORG/NAME", default: "random weights" };
     /// Part of the network that trains: head, last:N blocks, or all
     train_only: String = { Allowed::Name, Model, flag: "train-only" "head|last:N|all", default: "all" };
@@ -190,7 +193,8 @@ settings! {
     targets: String = { Allowed::Name, Data, flag: "targets" "COLUMNS", default: "every column of numbers" };
     /// Weight of the regression targets' loss relative to the class loss
     target_weight: f64 = { Allowed::Number(0.001, 1000.0), Training, flag: "target-weight" "WEIGHT", default: "1" };
-    /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the weights
+    /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the
+    /// weights
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
     /// Column whose equal values stay on one side of the split; none splits every image alone
     group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "times in file names, if there are any" };
@@ -230,7 +234,8 @@ settings! {
     device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
     /// Number type of activations and gradients: f32, bf16, f16, or f64 on the CPU
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
-    /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or all
+    /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or
+    /// all
     checkpoint_blocks: Blocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
     /// Threads of the CPU kernels
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
@@ -238,9 +243,11 @@ settings! {
     workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "chosen by device" };
     /// Largest memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "what other apps leave" };
-    /// Largest memory footprint of Ebb as a fraction of all memory; the smaller of the two caps counts
+    /// Largest memory footprint of Ebb as a fraction of all memory; the smaller of the two caps
+    /// counts
     memory_cap_fraction: f64 = { Allowed::Number(0.1, 0.95), Memory, flag: "memory-target" "FRACTION", default: "no cap" };
-    /// Fraction of all memory that Ebb and all other apps may use together; a smaller one leaves more to other apps
+    /// Fraction of all memory that Ebb and all other apps may use together; a smaller one leaves
+    /// more to other apps
     max_system_fraction: f64 = { Allowed::Number(0.5, 0.95), Memory, flag: "max-system-fraction" "FRACTION", default: "0.9", key_was: "politeness", flag_was: "politeness" };
     /// Minutes that a run may stay suspended before it ends with a checkpoint
     max_suspended_minutes: u64 = { Allowed::Integer(1, 100_000), Memory, flag: "" "MINUTES", default: "120", key_was: "parked_most_minutes" };
@@ -262,9 +269,9 @@ pub fn setting(key: &str) -> Option<&'static Setting> {
 }
 
 impl RunConfig {
-    /// The config for a machine with this much memory: of `by_memory` the largest tier that it reaches, else the smallest.
-    /// Values outside the tiers win. A machine that reports a little less than its memory, as virtual ones do, still
-    /// reaches its tier.
+    /// The config for a machine with this much memory: of `by_memory` the largest tier that it
+    /// reaches, else the smallest. Values outside the tiers win. A machine that reports a little
+    /// less than its memory, as virtual ones do, still reaches its tier.
     pub fn for_memory(self, total_bytes: u64) -> RunConfig {
         let total_bytes = total_bytes + total_bytes / 16;
         let reached = self.by_memory.iter();
@@ -280,7 +287,8 @@ impl RunConfig {
         }
     }
 
-    /// This config over `base`: a value given here wins. `epochs` given here also replaces `steps` given there.
+    /// This config over `base`: a value given here wins. `epochs` given here also replaces `steps`
+    /// given there.
     pub fn over(self, base: RunConfig) -> RunConfig {
         let steps = base.steps.filter(|_| self.epochs.is_none());
         self.filled_from(RunConfig { steps, ..base })

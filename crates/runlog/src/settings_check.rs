@@ -1,4 +1,5 @@
-//! Checks the entries of a config against the table of settings, and translates keys of earlier versions.
+//! Checks the entries of a config against the table of settings, and translates keys of earlier
+//! versions.
 
 use crate::settings::{Allowed, EXACT, RunConfig, SETTINGS, Setting, setting};
 use crate::words::{format_bytes, nearest, parse_bytes};
@@ -75,7 +76,8 @@ impl RunConfig {
 }
 
 impl Setting {
-    /// Reads a value as it is typed on the command line. `auto`, if the setting has it, is `Null`: not set.
+    /// Reads a value as it is typed on the command line. `auto`, if the setting has it, is `Null`:
+    /// not set.
     ///
     /// # Errors
     /// What would be allowed, as the end of a sentence.

@@ -1,7 +1,8 @@
-//! Training: tasks, the effective batch, checkpoints, the memory controller, and the loop (`train.rs`).
+//! Training: tasks, the effective batch, checkpoints, the memory controller, and the loop
+//! (`train.rs`).
 //!
-//! This crate does not know windows, terminals or the file formats of samples. Only the loop reads a clock; everything else
-//! receives time as a value.
+//! This crate does not know windows, terminals or the file formats of samples. Only the loop reads
+//! a clock; everything else receives time as a value.
 
 // The plan: a checked config, and what it needs.
 mod model_builder;

@@ -281,10 +281,10 @@ mod tests {
             let by_default = precision.device_warning(&cpu, DevicePreference::Auto);
             assert_eq!(by_default.is_err(), precision.is_half());
             if let Err(error) = by_default {
-                let said = error.to_string();
+                let message = error.to_string();
                 assert_eq!(error.code(), "invalid_setting");
                 for word in ["precision", precision.name(), "--device cpu", "f32"] {
-                    assert!(said.contains(word), "{said}: no {word}");
+                    assert!(message.contains(word), "{message}: no {word}");
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The numbers of one optimizer step, shared by the functions for one parameter and for many at once.
+//! The numbers of one optimizer step, shared by the functions for one parameter and for many at
+//! once.
 
 /// The numbers of one AdamW step on one parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -360,8 +360,8 @@ fn class_shares(samples: &[ImageSample], classes: usize) -> Vec<f32> {
     shares
 }
 
-/// Regression target `k` of the samples, a mask of the ones that are present, and the factor of its loss. The factor is the same
-/// for all samples of an effective batch.
+/// Regression target `k` of the samples, a mask of the ones that are present, and the factor of its
+/// loss. The factor is the same for all samples of an effective batch.
 fn targets<S: Borrow<ImageSample>>(samples: &[S], k: usize) -> (Vec<f32>, Vec<bool>, f64) {
     let at = |sample: &S| sample.borrow().targets.get(k).copied().flatten();
     let found: Vec<Option<f32>> = samples.iter().map(at).collect();
