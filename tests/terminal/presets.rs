@@ -1,12 +1,12 @@
 //! Every preset that comes with Ebb loads and trains.
 
-use crate::support::{Place, STEADY, draw_classes, said};
+use crate::support::{STEADY, TestHome, draw_classes, run_command};
 use runlog::{RunEvent, preset_names, preset_purpose};
 use std::path::Path;
 
 #[test]
 fn every_preset_trains() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     std::fs::create_dir(place.path("book")).expect("a folder can be made");
     for chapter in 0..3 {
@@ -24,9 +24,9 @@ fn every_preset_trains() {
         let args = [
             "train", folder, "--preset", name, "--steps", "2", smaller[0], smaller[1], "--json",
         ];
-        let said = said(&mut place.ebb(args.iter().chain(&STEADY)));
-        assert_eq!(said.code, Some(0), "{name}: {}", said.err);
-        let steps = said
+        let output = run_command(&mut place.ebb(args.iter().chain(&STEADY)));
+        assert_eq!(output.code, Some(0), "{name}: {}", output.err);
+        let steps = output
             .events()
             .into_iter()
             .filter(|e| matches!(e, RunEvent::Step { .. }));
@@ -36,23 +36,23 @@ fn every_preset_trains() {
 
 #[test]
 fn a_presets_guess_is_overruled_by_the_first_measurements() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 24);
     place.file(
         "guess.toml",
         "effective_batch = 32\nfirst_micro_batch = 8\n",
     );
-    let said = place
+    let output = place
         .train("{birds} --config {guess.toml} --image-size 32 --steps 8")
         .ended(0);
-    let sizes: Vec<Vec<u32>> = said
+    let sizes: Vec<Vec<u32>> = output
         .events()
         .into_iter()
         .filter_map(|e| match e {
             RunEvent::Step {
-                micro_batches: pieces,
+                micro_batches: micro_batches,
                 ..
-            } => Some(pieces),
+            } => Some(micro_batches),
             _ => None,
         })
         .collect();
@@ -62,7 +62,7 @@ fn a_presets_guess_is_overruled_by_the_first_measurements() {
 }
 
 #[test]
-fn every_config_file_is_a_preset_that_says_for_whom_it_is() {
+fn every_config_file_is_a_preset_that_reports_for_whom_it_is() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
     let entries = std::fs::read_dir(folder).expect("the presets can be listed");
     let stem = |path: &Path| path.file_stem()?.to_str().map(str::to_owned);

@@ -31,7 +31,8 @@
 //! assert_eq!(parts.optimizer_bytes, 2 * parts.weights_bytes, "AdamW keeps two moments");
 //! assert!(parts.activations.is_sorted_by_key(|(_, bytes)| *bytes));
 //!
-//! // What to start with on a machine of 8 GB if other apps use 4 GB and two trainings share the rest.
+//! // What to start with on a machine of 8 GB if other apps use 4 GB and two trainings share the
+//! // rest.
 //! let device = DeviceLimits {
 //!     total_bytes: 8 << 30,
 //!     limit_bytes: 0,

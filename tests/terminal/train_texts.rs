@@ -1,12 +1,13 @@
-//! Texts and documents, from the folder to the answer: trained, stopped and gone on with, evaluated, asked, written on.
+//! Texts and documents, from the folder to the answer: trained, stopped and gone on with,
+//! evaluated, asked, written on.
 
-use crate::support::{Place, losses};
+use crate::support::{TestHome, losses};
 use runlog::{RunEvent, RunFolder, read_events};
 use serde_json::Value;
 
 /// Messages of two classes that differ by a few words among many.
-fn messages() -> Place {
-    let place = Place::new();
+fn messages() -> TestHome {
+    let place = TestHome::new();
     let fillers = [
         "today",
         "the train",
@@ -29,8 +30,8 @@ fn messages() -> Place {
 }
 
 /// Documents of one sentence each, said in many ways.
-fn book() -> Place {
-    let place = Place::new();
+fn book() -> TestHome {
+    let place = TestHome::new();
     std::fs::create_dir(place.path("book")).expect("a folder can be made");
     for i in 0..12 {
         let text = format!(
@@ -69,7 +70,7 @@ fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
 }
 
 #[test]
-fn messages_are_told_apart_from_the_folder_to_the_answer() {
+fn messages_are_reported_apart_from_the_folder_to_the_answer() {
     let place = messages();
     let events = place.train(&format!("{SMS} --epochs 6")).ended(0).events();
     let started = events.iter().find_map(|event| match event {
@@ -96,13 +97,13 @@ fn messages_are_told_apart_from_the_folder_to_the_answer() {
         accuracy.iter().copied().reduce(f64::max)
     );
     place.file("one.txt", "WINNER! claim your free prize now");
-    let said = place.run("predict sms {one.txt}").ended(0).out;
-    assert!(said.contains("one.txt: "), "{said}");
-    let said = place.run("predict sms {sms.tsv}").ended(2).err;
-    assert!(said.contains("ebb evaluate"), "{said}");
+    let output = place.run("predict sms {one.txt}").ended(0).out;
+    assert!(output.contains("one.txt: "), "{output}");
+    let output = place.run("predict sms {sms.tsv}").ended(2).err;
+    assert!(output.contains("ebb evaluate"), "{output}");
     place.file("odd.txt", b"\xff\xfe".as_slice());
-    let said = place.run("predict sms {odd.txt}").ended(1).err;
-    assert!(said.contains("UTF-8"), "{said}");
+    let output = place.run("predict sms {odd.txt}").ended(1).err;
+    assert!(output.contains("UTF-8"), "{output}");
     let words = place.run("evaluate sms {sms.tsv}").ended(0).out;
     assert!(
         words.contains("32 texts") && words.contains("macro-F1"),
@@ -139,7 +140,7 @@ fn messages_are_told_apart_from_the_folder_to_the_answer() {
         "see you at home",
         "--json",
     ]);
-    let out = crate::support::said(&mut ask).ended(0).out;
+    let out = crate::support::run_command(&mut ask).ended(0).out;
     let best: Vec<Value> = out
         .lines()
         .map(|line| json(line)["classes"][0]["class"].clone())
@@ -157,7 +158,7 @@ fn messages_are_told_apart_from_the_folder_to_the_answer() {
 }
 
 #[test]
-fn documents_are_learnt_measured_in_bits_and_written_on() {
+fn documents_are_learned_measured_in_bits_and_written_on() {
     let place = book();
     let events = place.train(&format!("{BOOK} --steps 60")).ended(0).events();
     let bits = metric(&events, "bits_per_byte");
@@ -211,7 +212,7 @@ fn documents_are_learnt_measured_in_bits_and_written_on() {
 }
 
 #[test]
-fn documents_are_learnt_by_byte_pairs_of_their_own() {
+fn documents_are_learned_by_byte_pairs_of_their_own() {
     let place = book();
     let line = format!("{BOOK} --vocabulary 300 --epochs 8");
     let events = place.train(&line).ended(0).events();
@@ -220,7 +221,8 @@ fn documents_are_learnt_by_byte_pairs_of_their_own() {
         _ => None,
     });
     let started = started.expect("it said what it trains");
-    // Bytes would make some 380 windows of 32; an epoch is what the documents come to in pairs, which few bytes share.
+    // Bytes would make some 380 windows of 32; an epoch is what the documents come to in pairs,
+    // which few bytes share.
     assert!(started.train_samples < 200, "{}", started.train_samples);
     let per_epoch = started.train_samples.div_ceil(6);
     assert_eq!(
@@ -244,7 +246,7 @@ fn documents_are_learnt_by_byte_pairs_of_their_own() {
 
 /// Trains to the end, and again with a kill in the middle: the losses are the same to the bit.
 #[track_caller]
-fn check_resume(place: &Place, line: &str) {
+fn check_resume(place: &TestHome, line: &str) {
     let line = format!("{line} --steps 24 --checkpoint-every 5steps");
     let whole = losses(
         &place
@@ -252,7 +254,7 @@ fn check_resume(place: &Place, line: &str) {
             .ended(0)
             .events(),
     );
-    let mut live = place.listen(&format!("train {line} --out {{killed}}"));
+    let mut live = place.start(&format!("train {line} --out {{killed}}"));
     live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
     live.signal("KILL");
     live.end();
@@ -262,7 +264,7 @@ fn check_resume(place: &Place, line: &str) {
     // A file added meanwhile is none of this run's.
     place.file("book/new.txt", "Something else. ".repeat(40));
     let (code, events) = place
-        .listen(&format!("resume {}", killed[0].path.display()))
+        .start(&format!("resume {}", killed[0].path.display()))
         .end();
     assert_eq!(code, Some(0), "{events:#?}");
     assert!(
@@ -291,10 +293,10 @@ fn documents_go_on_exactly_after_a_kill() {
 fn what_texts_have_no_use_for_is_refused_before_anything_trains() {
     let place = messages();
     let check = |line: &str, part: &str| {
-        let said = place.run(line);
+        let output = place.run(line);
         assert!(
-            said.code != Some(0) && said.err.contains(part),
-            "{line}: {said:?}"
+            output.code != Some(0) && output.err.contains(part),
+            "{line}: {output:?}"
         );
         assert!(place.left_behind().is_empty(), "{line}");
     };

@@ -1,4 +1,5 @@
-//! What the plan page says of a folder: names that can be told apart, what is learnt, and fields that keep off each other.
+//! What the plan page says of a folder: names that can be told apart, what is learnt, and fields
+//! that keep off each other.
 
 use crate::sample;
 use crate::support::home::Home;
@@ -14,7 +15,7 @@ const OVERLAPS: &str = "const rect = (e) => e.getBoundingClientRect(); const fie
        && parts(one).some((part) => part.bottom > Math.min(...parts(other).map((next) => next.top)))))";
 
 #[test]
-fn names_that_end_or_begin_alike_can_be_told_apart() {
+fn names_that_end_or_begin_alike_can_be_reported_apart() {
     let home = Home::new();
     let labels = [
         "card_payment_fee_charged_twice_over",
@@ -65,7 +66,7 @@ fn numbers_without_classes_are_called_numbers() {
     std::fs::write(folder.join("labels.csv"), table).expect("it can be written");
     let window = Window::open(&["app", &folder.display().to_string()], home.path());
     window.wait_for("a plan", SETTLED);
-    let said = window.run(
+    let output = window.run(
         "const text = (of) => document.querySelector(of)?.textContent ?? null; \
          return [text('#setting-task'), text('#hint-task'), text('[data-figure=classes]')]",
     );
@@ -74,7 +75,7 @@ fn numbers_without_classes_are_called_numbers() {
         "Columns of the table beside them.",
         null
     ]);
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
     let notes = window.run(
         "return [...document.querySelectorAll('.note')].map((note) => note.textContent).join(' ')",
     );

@@ -1,13 +1,13 @@
 //! A limit set on the process ends no training by force: pieces get smaller, or a sentence refuses.
 
-use crate::support::{EBB, Place, STEADY, Said, said};
+use crate::support::{CommandOutput, EBB, STEADY, TestHome, run_command};
 use std::process::Command;
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
 
 /// Trains three steps on the sample under a limit in kB.
-fn under(limit: &str, how: &str) -> Said {
-    let place = Place::new();
+fn under(limit: &str, how: &str) -> CommandOutput {
+    let place = TestHome::new();
     let steady = STEADY.join(" ");
     let train = format!("exec \"$EBB\" train {SAMPLE} --steps 3 {steady} {how}");
     let mut shell = Command::new("bash");
@@ -15,19 +15,19 @@ fn under(limit: &str, how: &str) -> Said {
         "-c",
         &format!("ulimit -c 0; ulimit {limit} || exit 99; {train}"),
     ]);
-    said(shell.env("EBB", EBB).env("EBB_HOME", place.path("home")))
+    run_command(shell.env("EBB", EBB).env("EBB_HOME", place.path("home")))
 }
 
 /// Who is told what a piece needs and what is there sees that the one is more than the other.
-fn is_short(said: &Said) {
-    let Some((_, rest)) = said.err.split_once(" needs ") else {
+fn is_short(output: &CommandOutput) {
+    let Some((_, rest)) = output.err.split_once(" needs ") else {
         return;
     };
     let (needed, rest) = rest.split_once(", but only ").expect("what is available");
     let (there, _) = rest.split_once(" is available").expect("what is available");
     let bytes = |text| runlog::parse_bytes(text).expect("a size");
-    assert!(bytes(needed) > bytes(there), "{said:#?}");
-    assert!(!counts_one_in_the_plural(&said.err), "{said:#?}");
+    assert!(bytes(needed) > bytes(there), "{output:#?}");
+    assert!(!counts_one_in_the_plural(&output.err), "{output:#?}");
 }
 
 /// Whether a text says "1 samples". "61 samples" is right, and "1 samples/s" is a speed.
@@ -50,12 +50,13 @@ fn one_sample_is_not_counted_in_the_plural() {
 }
 
 #[test]
-fn a_limited_process_trains_in_smaller_pieces_or_refuses_in_a_sentence() {
+fn a_limited_process_trains_in_smaller_micro_batches_or_refuses_in_a_sentence() {
     if cfg!(target_os = "macos") {
         return println!("left out: this system does not count these limits");
     }
     let (mut trained, mut refused) = (0, 0);
-    // Under half a gigabyte of addresses or 200 MB of data the window's libraries end the process before Ebb begins.
+    // Under half a gigabyte of addresses or 200 MB of data the window's libraries end the process
+    // before Ebb begins.
     for limit in [
         "-v 600000",
         "-v 900000",
@@ -66,26 +67,26 @@ fn a_limited_process_trains_in_smaller_pieces_or_refuses_in_a_sentence() {
         "-d 900000",
     ] {
         for how in ["", "--micro-batch 32"] {
-            let said = under(limit, how);
+            let output = under(limit, how);
             println!(
                 "{limit} {how}: {:?} {}",
-                said.code,
-                said.err.lines().last().unwrap_or("")
+                output.code,
+                output.err.lines().last().unwrap_or("")
             );
             // Nobody else has what this process may not take.
-            assert!(!said.err.contains("other apps"), "{said:#?}");
-            is_short(&said);
-            match said.code {
+            assert!(!output.err.contains("other apps"), "{output:#?}");
+            is_short(&output);
+            match output.code {
                 Some(0) => trained += 1,
                 Some(1) => {
                     refused += 1;
                     let helps = ["ulimit", "--micro-batch"];
                     assert!(
-                        helps.iter().any(|word| said.err.contains(word)),
-                        "{said:#?}"
+                        helps.iter().any(|word| output.err.contains(word)),
+                        "{output:#?}"
                     );
                 }
-                _ => panic!("{limit} {how}: {said:#?}"),
+                _ => panic!("{limit} {how}: {output:#?}"),
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The same plan gives the same bytes: twice, and through an interruption.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use runlog::{RunEvent, RunFolder};
 use std::fs;
 
 const PLAN: &str = "{birds} --image-size 16 --steps 12 --effective-batch 8";
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 14);
     place
 }
@@ -21,24 +21,25 @@ fn last_bytes(run: &RunFolder) -> (u64, [Vec<u8>; 2]) {
     (checkpoint.step, bytes)
 }
 
-/// The sizes of all pieces and the blocks that they computed twice by step, the last life's where a step was repeated.
+/// The sizes of all pieces and the blocks that they computed twice by step, the last life's where a
+/// step was repeated.
 fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
     let mut steps = std::collections::BTreeMap::new();
     for event in runlog::read_events(&run.events_path()).expect("they can be read") {
         if let RunEvent::Step {
             step,
-            micro_batches: pieces,
+            micro_batches: micro_batches,
             checkpoint_blocks: blocks,
             ..
         } = event
         {
-            steps.insert(step, (pieces, blocks));
+            steps.insert(step, (micro_batches, blocks));
         }
     }
     steps.into_values().collect()
 }
 
-fn run_in(place: &Place, out: &str) -> RunFolder {
+fn run_in(place: &TestHome, out: &str) -> RunFolder {
     let runs = runlog::RunStore::open(place.path(out))
         .list()
         .expect("they can be listed");
@@ -46,7 +47,7 @@ fn run_in(place: &Place, out: &str) -> RunFolder {
 }
 
 #[track_caller]
-fn assert_same(place: &Place, one: &str, other: &str) {
+fn assert_same(place: &TestHome, one: &str, other: &str) {
     let (one, other) = (run_in(place, one), run_in(place, other));
     assert_eq!(schedule(&one), schedule(&other));
     let ((step, one), (other_step, other)) = (last_bytes(&one), last_bytes(&other));
@@ -98,13 +99,13 @@ fn a_replayed_run_computes_the_same_blocks_twice() {
 #[test]
 fn an_interrupted_run_ends_in_the_bytes_of_an_uninterrupted_one() {
     let place = place();
-    let mut live = place.listen(&format!("train {PLAN} --out {{broken}}"));
+    let mut live = place.start(&format!("train {PLAN} --out {{broken}}"));
     live.until(|event| matches!(event, RunEvent::Step { step: 5, .. }));
     live.signal("INT");
     let (code, rest) = live.end();
     assert_eq!(code, Some(0), "{rest:#?}");
     let broken = run_in(&place, "broken").path;
-    let (code, events) = place.listen(&format!("resume {}", broken.display())).end();
+    let (code, events) = place.start(&format!("resume {}", broken.display())).end();
     assert_eq!(code, Some(0), "{events:#?}");
     assert!(
         matches!(events[0], RunEvent::Resumed { step: 5..12, .. }),

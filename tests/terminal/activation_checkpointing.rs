@@ -1,13 +1,13 @@
 //! Checkpointed blocks cost time and save memory; the training is the same to the bit.
 
-use crate::support::{Place, draw_classes, losses};
+use crate::support::{TestHome, draw_classes, losses};
 use runlog::RunEvent;
 use std::collections::BTreeMap;
 
 const PLAN: &str = "{birds} --model vit_micro --image-size 64 --effective-batch 16 --steps";
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 16);
     place.file(
         "script",
@@ -17,25 +17,25 @@ fn place() -> Place {
 }
 
 #[test]
-fn checkpointed_blocks_change_no_loss_and_are_said() {
+fn checkpointed_blocks_change_no_loss_and_are_reported() {
     let place = place();
     let trained = |blocks: &str| {
         let line = format!("{PLAN} 4 --micro-batch 5 --checkpoint-blocks {blocks}");
         place.train(&line).ended(0).events()
     };
     let whole = trained("0");
-    for (blocks, said) in [("2", 2), ("all", 6)] {
+    for (blocks, output) in [("2", 2), ("all", 6)] {
         let events = trained(blocks);
         let Some(RunEvent::Started(started)) = events.first() else {
             panic!("{:?}", events.first());
         };
-        assert_eq!(started.checkpoint_blocks, said);
+        assert_eq!(started.checkpoint_blocks, output);
         assert_eq!(losses(&events), losses(&whole), "{blocks}");
     }
 }
 
 /// The newest predicted peak by micro-batch, of sizes that were not a guess, in bytes.
-fn predicted(place: &Place, blocks: &str) -> BTreeMap<u32, u64> {
+fn predicted(place: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
     let line = format!(
         "{PLAN} 12 --checkpoint-blocks {blocks} --memory-script {{script}} --memory-script-by piece"
     );

@@ -1,11 +1,11 @@
 //! Token compression from the folder to the answer: trained, measured, asked, gone on with.
 
-use crate::support::{Place, losses, said};
+use crate::support::{TestHome, losses, run_command};
 use runlog::RunEvent;
 use serde_json::Value;
 
-fn book() -> Place {
-    let place = Place::new();
+fn book() -> TestHome {
+    let place = TestHome::new();
     std::fs::create_dir(place.path("book")).expect("a folder can be made");
     for i in 0..12 {
         let text = format!(
@@ -60,7 +60,7 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
 
     let text = "It rained all day and we stayed in. It rained all day.";
     let mut ask = place.ebb(["predict", "book", text, "--json"]);
-    let found = json(&said(&mut ask).ended(0).out);
+    let found = json(&run_command(&mut ask).ended(0).out);
     let kept = found["kept"].as_str().unwrap_or_default().chars().count();
     assert_eq!((kept, found["text"].as_str()), (27, Some(text)));
     let marked = found["marked"].as_str().unwrap_or_default();
@@ -107,7 +107,7 @@ fn what_is_kept_of_a_text_is_shown_beside_its_gaps_and_what_fills_them() {
         let words = ["predict", "book", text]
             .into_iter()
             .chain(more.iter().copied());
-        said(&mut place.ebb(words)).ended(0).out
+        run_command(&mut place.ebb(words)).ended(0).out
     };
     let shown = ask("It rained all day and we stayed in.", &[]);
     let lines: Vec<&str> = shown.lines().collect();
@@ -157,14 +157,14 @@ fn a_killed_compression_goes_on_to_the_bit() {
                 .ended(0)
                 .events(),
         );
-        let mut live = place.listen(&format!("train {line} --out {{killed}}"));
+        let mut live = place.start(&format!("train {line} --out {{killed}}"));
         live.until(|event| matches!(event, RunEvent::Step { step: 8, .. }));
         live.signal("KILL");
         live.end();
         let store = runlog::RunStore::open(place.path("killed"));
         let killed = store.list().expect("it can be listed");
         let (code, events) = place
-            .listen(&format!("resume {}", killed[0].path.display()))
+            .start(&format!("resume {}", killed[0].path.display()))
             .end();
         assert_eq!(code, Some(0), "{events:#?}");
         let again = losses(&events);

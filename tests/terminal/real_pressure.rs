@@ -1,8 +1,9 @@
-//! Real pressure on Linux: a hog in the same memory group, a group that thrashes, a limit that `prlimit` moves. The training
-//! lives, works in smaller pieces, comes back, and its losses are those of a calm run.
+//! Real pressure on Linux: a hog in the same memory group, a group that thrashes, a limit that
+//! `prlimit` moves. The training lives, works in smaller pieces, comes back, and its losses are
+//! those of a calm run.
 
-use crate::group::Group;
-use crate::support::{EBB, Place, STEADY, event};
+use crate::memory_group::Group;
+use crate::support::{EBB, STEADY, TestHome, event};
 use pressure::{Change, Level};
 use runlog::RunEvent;
 use std::io::{BufRead, BufReader, Write};
@@ -44,15 +45,16 @@ with open(sys.argv[1], 'w+b') as file:
 ";
 
 /// A training at work, heard by a thread. It ends with the test.
-struct Flight {
+struct PressedTraining {
     child: Child,
-    heard: Arc<Mutex<Vec<RunEvent>>>,
+    received: Arc<Mutex<Vec<RunEvent>>>,
     listener: Option<JoinHandle<()>>,
 }
 
-impl Flight {
-    fn of(place: &Place, mut command: Command) -> Flight {
-        // At this size a piece of 32 is half as fast again as 32 pieces of one, so that growth pays and is worth waiting for.
+impl PressedTraining {
+    fn of(place: &TestHome, mut command: Command) -> PressedTraining {
+        // At this size a piece of 32 is half as fast again as 32 pieces of one, so that growth pays
+        // and is worth waiting for.
         let how = "--image-size 32 --model vit_micro --precision f64 --effective-batch 32 --steps 5000 --json";
         command
             .args(["train", SAMPLE])
@@ -63,22 +65,22 @@ impl Flight {
             .stdout(Stdio::piped());
         let mut child = command.spawn().expect("ebb starts");
         let lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let told = heard.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let messages = received.clone();
         let listener = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                told.lock().expect("a plain list").push(event(&line));
+                messages.lock().expect("a plain list").push(event(&line));
             }
         });
-        Flight {
+        PressedTraining {
             child,
-            heard,
+            received,
             listener: Some(listener),
         }
     }
 
     fn events(&self) -> Vec<RunEvent> {
-        self.heard.lock().expect("a plain list").clone()
+        self.received.lock().expect("a plain list").clone()
     }
 
     /// Waits until the events have what is wanted; the training must live until then.
@@ -94,7 +96,7 @@ impl Flight {
             assert!(
                 ended.is_none() && begun.elapsed() < PATIENCE,
                 "{what} did not come ({ended:?}): {:#?}",
-                told(&events)
+                messages(&events)
             );
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -109,20 +111,20 @@ impl Flight {
         let code = self.child.wait().expect("it can be waited for").code();
         // It hears everything to the end.
         let _ = self.listener.take().map(JoinHandle::join);
-        assert_eq!(code, Some(0), "{:#?}", told(&self.events()));
-        println!("{:#?}", told(&self.events()));
+        assert_eq!(code, Some(0), "{:#?}", messages(&self.events()));
+        println!("{:#?}", messages(&self.events()));
         losses(&self.events())
     }
 }
 
-impl Drop for Flight {
+impl Drop for PressedTraining {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn told(events: &[RunEvent]) -> Vec<String> {
+fn messages(events: &[RunEvent]) -> Vec<String> {
     let sentence = |event: &RunEvent| match event {
         RunEvent::Decision {
             at_ms,
@@ -183,13 +185,13 @@ fn grown_back(known: usize) -> impl Fn(&[RunEvent]) -> Option<()> {
 /// The same training on a free machine has the same losses.
 #[track_caller]
 fn the_losses_are_those_of_a_calm_run(pressed: &[f64]) {
-    let place = Place::new();
-    let mut flight = Flight::of(&place, Command::new(EBB));
+    let place = TestHome::new();
+    let mut training = PressedTraining::of(&place, Command::new(EBB));
     let steps = pressed.len();
-    flight.until("as many steps", |events| {
+    training.until("as many steps", |events| {
         (losses(events).len() >= steps).then_some(())
     });
-    let calm = flight.stopped();
+    let calm = training.stopped();
     let differences = pressed
         .iter()
         .zip(&calm)
@@ -247,17 +249,17 @@ fn a_hog_in_the_same_group_makes_room_and_gets_room() {
     let Some(group) = Group::limited(512 * MB) else {
         return;
     };
-    let place = Place::new();
+    let place = TestHome::new();
     let mut hog = Hog::in_group(&group);
-    let mut flight = Flight::of(&place, group.command(EBB));
-    let known = flight.until("the whole batch in a piece", grown);
+    let mut training = PressedTraining::of(&place, group.command(EBB));
+    let known = training.until("the whole batch in a piece", grown);
     hog.take(260 * MB);
-    let smallest = flight.until("a smaller piece", fallen(known, 8));
+    let smallest = training.until("a smaller piece", fallen(known, 8));
     println!("from 32 to {smallest}");
     hog.take(0);
-    flight.until("growth", grown_back(known));
+    training.until("growth", grown_back(known));
     hog.take(0); // it lives: nobody was killed
-    let pressed = flight.stopped();
+    let pressed = training.stopped();
     the_losses_are_those_of_a_calm_run(&pressed);
 }
 
@@ -266,38 +268,38 @@ fn a_limit_that_prlimit_moves_is_followed() {
     if !cfg!(target_os = "linux") {
         return println!("left out: this system does not count these limits");
     }
-    let place = Place::new();
-    let mut flight = Flight::of(&place, Command::new(EBB));
-    let known = flight.until("the whole batch in a piece", grown);
-    let limit = |flight: &Flight, bytes: &str| {
+    let place = TestHome::new();
+    let mut training = PressedTraining::of(&place, Command::new(EBB));
+    let known = training.until("the whole batch in a piece", grown);
+    let limit = |training: &PressedTraining, bytes: &str| {
         let mut prlimit = Command::new("prlimit");
-        prlimit.args(["--pid", &flight.child.id().to_string()]);
+        prlimit.args(["--pid", &training.child.id().to_string()]);
         let set = prlimit.arg(format!("--data={bytes}:unlimited")).status();
         assert!(
             set.is_ok_and(|status| status.success()),
             "prlimit is missing: install util-linux"
         );
     };
-    limit(&flight, "440000000");
-    let smallest = flight.until("a smaller piece", fallen(known, 8));
+    limit(&training, "440000000");
+    let smallest = training.until("a smaller piece", fallen(known, 8));
     println!("from 32 to {smallest}");
-    limit(&flight, "unlimited");
-    flight.until("growth", grown_back(known));
-    let pressed = flight.stopped();
+    limit(&training, "unlimited");
+    training.until("growth", grown_back(known));
+    let pressed = training.stopped();
     the_losses_are_those_of_a_calm_run(&pressed);
 }
 
 #[test]
-fn a_group_that_thrashes_raises_the_level_and_shrinks_the_pieces() {
+fn a_group_that_thrashes_raises_the_level_and_shrinks_the_micro_batches() {
     if !Path::new("/proc/pressure/memory").exists() {
         return println!("left out: this kernel counts no memory stalls");
     }
     let Some(group) = Group::limited(96 * MB) else {
         return;
     };
-    let place = Place::new();
-    let mut flight = Flight::of(&place, Command::new(EBB));
-    let known = flight.until("the whole batch in a piece", grown);
+    let place = TestHome::new();
+    let mut training = PressedTraining::of(&place, Command::new(EBB));
+    let known = training.until("the whole batch in a piece", grown);
     // On a disk: what lies in memory alone would be killed, not read again.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     // Each creates its file inside the group: pages belong to whoever touches them first.
@@ -309,7 +311,7 @@ fn a_group_that_thrashes_raises_the_level_and_shrinks_the_pieces() {
         command.spawn().expect("sh starts")
     };
     let mut thrash: Vec<Child> = (0..3).map(thrashing).collect();
-    let level = flight.until("a raised level", |events| {
+    let level = training.until("a raised level", |events| {
         let raised = |event: &RunEvent| match event {
             RunEvent::Memory { level, sample, .. } if *level > Level::Normal => {
                 Some((*level, sample.stall_fraction))
@@ -319,14 +321,14 @@ fn a_group_that_thrashes_raises_the_level_and_shrinks_the_pieces() {
         events.iter().find_map(raised)
     });
     println!("{level:?}");
-    flight.until("a smaller piece", fallen(known, 16));
+    training.until("a smaller piece", fallen(known, 16));
     let shrunk = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Shrink);
     assert!(
-        flight.events().iter().any(shrunk),
+        training.events().iter().any(shrunk),
         "{:#?}",
-        told(&flight.events())
+        messages(&training.events())
     );
     drop(group);
     thrash.iter_mut().for_each(|child| drop(child.wait()));
-    flight.stopped();
+    training.stopped();
 }

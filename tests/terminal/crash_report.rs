@@ -1,6 +1,6 @@
 //! A run that was killed: `ebb runs show` reports its last two minutes from its events.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use pressure::Phase;
 use runlog::RunEvent;
 use serde_json::Value;
@@ -15,12 +15,12 @@ const SCRIPT: &str = r#"{"at_ms":0,"total_bytes":17179869184,"others_bytes":1138
 /// Milliseconds of the run's life after which it is killed.
 const KILLED_MS: u64 = 3_500;
 
-fn killed() -> (Place, String) {
-    let place = Place::new();
+fn killed() -> (TestHome, String) {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
     place.file("script", SCRIPT);
     let line = "train {birds} --image-size 32 --effective-batch 16 --steps 100000 --checkpoint-every 2steps --memory-script {script}";
-    let mut live = place.listen(line);
+    let mut live = place.start(line);
     live.until(|event| matches!(event, RunEvent::Step { at_ms, .. } if *at_ms > KILLED_MS));
     live.signal("KILL");
     let (code, _) = live.end();
@@ -39,7 +39,7 @@ fn seconds_before_the_end(text: &str) -> f64 {
 }
 
 #[test]
-fn a_killed_run_says_what_happened() {
+fn a_killed_run_reports_what_happened() {
     let (place, id) = killed();
     let shown = place.run(&format!("runs show {id}")).ended(0).out;
     println!("{shown}");
@@ -70,7 +70,8 @@ fn a_killed_run_says_what_happened() {
     assert!(apart.is_some_and(|ms| ms <= 2_000), "{report}");
     assert!(report["highest_pressure"].as_f64() > Some(0.5), "{report}");
 
-    // Without memory samples there is no report, but the run has still ended. An old flight recorder is ignored.
+    // Without memory samples there is no report, but the run has still ended. An old training
+    // recorder is ignored.
     let events = place.only_run().events_path();
     let text = fs::read_to_string(&events).expect("it can be read");
     let lines = text
@@ -78,7 +79,7 @@ fn a_killed_run_says_what_happened() {
         .filter(|line| !line.contains("\"kind\":\"memory\""));
     let rest: String = lines.map(|line| format!("{line}\n")).collect();
     fs::write(&events, rest).expect("it can be written");
-    fs::write(place.only_run().path.join("flight.ring"), "old").expect("it can be written");
+    fs::write(place.only_run().path.join("training.ring"), "old").expect("it can be written");
     let shown = place.run(&format!("runs show {id}")).ended(0).out;
     assert!(
         shown.contains(": the process exited") && !shown.contains("The last two"),
@@ -89,7 +90,7 @@ fn a_killed_run_says_what_happened() {
 #[test]
 fn a_run_that_is_at_work_or_finished_has_no_last_minutes() {
     let (place, id) = killed();
-    let mut live = place.listen(&format!("resume {id} --memory-script {{script}}"));
+    let mut live = place.start(&format!("resume {id} --memory-script {{script}}"));
     live.until(|event| matches!(event, RunEvent::Step { .. }));
     let shown = place.run(&format!("runs show {id} --json")).ended(0).out;
     let json: Value = serde_json::from_str(&shown).expect("it is JSON");
@@ -102,12 +103,12 @@ fn a_run_that_is_at_work_or_finished_has_no_last_minutes() {
 }
 
 #[test]
-fn predicted_peaks_are_told_now_and_then_and_shown() {
-    let place = Place::new();
+fn predicted_peaks_are_reported_now_and_then_and_shown() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 24);
     let line = "{birds} --image-size 32 --effective-batch 16 --steps 60";
     let events = place.train(line).ended(0).events();
-    let mut told: BTreeMap<Phase, Vec<u64>> = BTreeMap::new();
+    let mut messages: BTreeMap<Phase, Vec<u64>> = BTreeMap::new();
     for event in &events {
         if let RunEvent::Prediction {
             at_ms,
@@ -121,10 +122,10 @@ fn predicted_peaks_are_told_now_and_then_and_shown() {
             let error = *predicted_peak_bytes as f64 / *measured_peak_bytes as f64 - 1.0;
             assert!((error - error_fraction).abs() < 1e-9, "{event:?}");
             assert!(error.abs() < 1.0, "{event:?}");
-            told.entry(*phase).or_default().push(*at_ms);
+            messages.entry(*phase).or_default().push(*at_ms);
         }
     }
-    let times: Vec<u64> = told.into_values().flatten().collect();
+    let times: Vec<u64> = messages.into_values().flatten().collect();
     let last_ms = events.last().expect("it ended").at_ms();
     assert!(
         !times.is_empty() && times.len() as u64 <= 1 + last_ms / 10_000,

@@ -1,7 +1,7 @@
-//! The pilot's knowledge is part of the run: a resumed run asks for its earlier micro-batch from its first piece, and its
-//! losses are those of a run that never stopped.
+//! The pilot's knowledge is part of the run: a resumed run asks for its earlier micro-batch from
+//! its first piece, and its losses are those of a run that never stopped.
 
-use crate::support::{Live, Place, draw_classes};
+use crate::support::{RunningTraining, TestHome, draw_classes};
 use pressure::Phase;
 use runlog::{RunEvent, RunFolder};
 use serde_json::Value;
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 const STEPS: usize = 40;
 
 /// A machine where nothing happens, so that sizes follow from what is learnt alone.
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 30);
     let calm = r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":2000000000}"#;
     place.file("script", calm);
@@ -46,17 +46,17 @@ fn steps(events: &[RunEvent]) -> Vec<(u64, f64, Vec<u32>)> {
         RunEvent::Step {
             step,
             loss,
-            micro_batches: pieces,
+            micro_batches: micro_batches,
             ..
-        } => Some((*step, *loss, pieces.clone())),
+        } => Some((*step, *loss, micro_batches.clone())),
         _ => None,
     };
     events.iter().filter_map(step).collect()
 }
 
 /// A run that was stopped after `steps` steps, and the size that it had come to.
-fn stopped_after(place: &Place, wanted: u64) -> (RunFolder, u32) {
-    let mut live = place.listen(&plan());
+fn stopped_after(place: &TestHome, wanted: u64) -> (RunFolder, u32) {
+    let mut live = place.start(&plan());
     let mut events =
         live.until(|event| matches!(event, RunEvent::Step { step, .. } if *step == wanted));
     live.signal("INT");
@@ -73,12 +73,12 @@ fn stopped_after(place: &Place, wanted: u64) -> (RunFolder, u32) {
     (place.only_run(), last)
 }
 
-fn resume(place: &Place, run: &RunFolder) -> Live {
-    place.listen(&format!("resume {} {SCRIPT}", run.id()))
+fn resume(place: &TestHome, run: &RunFolder) -> RunningTraining {
+    place.start(&format!("resume {} {SCRIPT}", run.id()))
 }
 
 /// Events of a new life up to its first step; then it is killed, so that its checkpoint stays.
-fn first_step(place: &Place, run: &RunFolder) -> Vec<RunEvent> {
+fn first_step(place: &TestHome, run: &RunFolder) -> Vec<RunEvent> {
     let mut live = resume(place, run);
     let events = live.until(|event| matches!(event, RunEvent::Step { .. }));
     live.signal("KILL");
@@ -87,7 +87,7 @@ fn first_step(place: &Place, run: &RunFolder) -> Vec<RunEvent> {
 }
 
 #[test]
-fn a_resumed_run_asks_for_its_earlier_micro_batch_from_the_first_piece() {
+fn a_resumed_run_asks_for_its_earlier_micro_batch_from_the_first_micro_batch() {
     let place = place();
     let (run, size) = stopped_after(&place, 12);
     let (code, events) = resume(&place, &run).end();
@@ -95,8 +95,8 @@ fn a_resumed_run_asks_for_its_earlier_micro_batch_from_the_first_piece() {
     let (first, reason) = decided(&events)[0];
     assert_eq!(first, size, "{reason}");
     assert!(reason.starts_with("as before, "), "{reason}");
-    let pieces = &steps(&events)[0].2;
-    assert_eq!(pieces[0], size, "{pieces:?}");
+    let micro_batches = &steps(&events)[0].2;
+    assert_eq!(micro_batches[0], size, "{micro_batches:?}");
 
     // The same schedule in one go: the losses of the two lives are its losses, to the bit.
     let both = steps(&runlog::read_events(&run.events_path()).expect("they can be read"));

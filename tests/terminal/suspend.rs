@@ -1,7 +1,8 @@
-//! Other apps need even what the model itself takes: the run parks, in training and in evaluation alike, on a checkpoint that
-//! was written while that was cheap. It comes back by itself, and nothing of it shows in what was trained.
+//! Other apps need even what the model itself takes: the run parks, in training and in evaluation
+//! alike, on a checkpoint that was written while that was cheap. It comes back by itself, and
+//! nothing of it shows in what was trained.
 
-use crate::support::{Place, draw_classes, memory_script};
+use crate::support::{TestHome, draw_classes, memory_script};
 use pressure::{Change, Phase};
 use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::collections::BTreeMap;
@@ -9,13 +10,14 @@ use std::fs;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
 const CALM: u64 = 1_000_000_000;
-/// Script lines are so far apart, on the script's clock: a checkpoint ahead is due again after six of them.
+/// Script lines are so far apart, on the script's clock: a checkpoint ahead is due again after six
+/// of them.
 const LINE_MS: u64 = 5_000;
 /// Sums of other splits of the same batch.
 const ALLOWED: f64 = 1e-10;
 
 fn trained(others: &[u64], steps: u64, evaluate_every_epochs: u32) -> Vec<RunEvent> {
-    let place = Place::new();
+    let place = TestHome::new();
     let config = format!("evaluate_every_epochs = {evaluate_every_epochs}");
     place.file("config.toml", config);
     draw_classes(&place.path("birds"), &["jay", "owl"], 20);
@@ -78,7 +80,7 @@ fn the_same_was_trained(events: &[RunEvent], calm: &[RunEvent]) {
 }
 
 #[test]
-fn a_park_rests_on_a_checkpoint_that_was_written_before() {
+fn a_suspend_rests_on_a_checkpoint_that_was_written_before() {
     let rise = (0..70).map(|line| CALM + 100_000_000 * line);
     let others: Vec<u64> = std::iter::repeat_n(CALM, 20)
         .chain(rise)
@@ -86,36 +88,39 @@ fn a_park_rests_on_a_checkpoint_that_was_written_before() {
         .chain([CALM; 2])
         .collect();
     let events = trained(&others, 150, 1000);
-    let parks = changes(&events, Change::Suspend, Phase::Train);
-    assert_eq!(parks.len(), 1, "one rise, one park");
+    let suspends = changes(&events, Change::Suspend, Phase::Train);
+    assert_eq!(suspends.len(), 1, "one rise, one park");
     let back = changes(&events, Change::Continue, Phase::Train);
-    let back = back.into_iter().find(|at| *at > parks[0]);
+    let back = back.into_iter().find(|at| *at > suspends[0]);
     let back = back.expect("it comes back by itself");
     let ahead = written_ahead(&events);
-    println!("parked at event {}, written ahead: {ahead:?}", parks[0]);
+    println!("parked at event {}, written ahead: {ahead:?}", suspends[0]);
     assert!(
-        ahead.first().is_some_and(|(at, _)| *at < parks[0]),
+        ahead.first().is_some_and(|(at, _)| *at < suspends[0]),
         "before memory was short"
     );
     let steps: Vec<u64> = ahead.iter().map(|(_, step)| *step).collect();
     assert!(steps.is_sorted_by(|a, b| a < b), "once a step: {steps:?}");
     // Parking writes, quickly here, only where the newest is of an earlier step.
-    let RunEvent::Decision { step, .. } = &events[parks[0]] else {
-        panic!("{:?}", events[parks[0]]);
+    let RunEvent::Decision { step, .. } = &events[suspends[0]] else {
+        panic!("{:?}", events[suspends[0]]);
     };
-    let before = ahead.iter().rev().find(|(at, _)| *at < parks[0]);
+    let before = ahead.iter().rev().find(|(at, _)| *at < suspends[0]);
     let is_newest = before.is_some_and(|(_, of)| of == step);
-    let meanwhile = ahead.iter().filter(|(at, _)| (parks[0]..back).contains(at));
+    let meanwhile = ahead
+        .iter()
+        .filter(|(at, _)| (suspends[0]..back).contains(at));
     assert_eq!(meanwhile.count(), usize::from(!is_newest));
     the_same_was_trained(&events, &trained(&[CALM], 150, 1000));
 }
 
 #[test]
-fn an_evaluation_parks_too_and_begins_again_when_memory_is_back() {
+fn an_evaluation_suspends_too_and_begins_again_when_memory_is_back() {
     let calm = trained(&[CALM], 40, 1);
     let (mut training, mut evaluating) = (0, 0);
     for seed in 0..3u64 {
-        // Now and then there is nothing left for one line: some of them meet a training, some an evaluation.
+        // Now and then there is nothing left for one line: some of them meet a training, some an
+        // evaluation.
         let line = |line: u64| match (line + 101 * seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59 {
             0 => TOTAL_BYTES,
             _ => CALM,
@@ -130,11 +135,11 @@ fn an_evaluation_parks_too_and_begins_again_when_memory_is_back() {
     assert!(training > 0 && evaluating > 0);
 }
 
-/// A stop while everything is dropped ends the run where its checkpoint stands: here, where writing is slow, earlier than the
-/// run had come. What is resumed from there is the uninterrupted run.
+/// A stop while everything is dropped ends the run where its checkpoint stands: here, where writing
+/// is slow, earlier than the run had come. What is resumed from there is the uninterrupted run.
 #[test]
-fn a_parked_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_from_there() {
-    let place = Place::new();
+fn a_suspended_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_from_there() {
+    let place = TestHome::new();
     place.file(
         "book.txt",
         "It rained all day and we stayed in. ".repeat(60),
@@ -147,7 +152,7 @@ fn a_parked_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_fro
     // Ten million weights of eight bytes.
     let line = "train {book.txt} --model gpt_mini --tokens 16 --steps 60 --effective-batch 2 --precision f64 --config {config.toml}";
     let of_script = "--memory-script {script} --memory-script-by piece";
-    let mut live = place.listen(&format!("{line} {of_script}"));
+    let mut live = place.start(&format!("{line} {of_script}"));
     let mut events = live.until(
         |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend),
     );
@@ -171,7 +176,7 @@ fn a_parked_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_fro
     let weights = fs::metadata(newest.path.join("model.safetensors"));
     assert!(weights.is_ok_and(|file| file.len() > 80_000_000));
 
-    let (code, again) = place.listen(&format!("resume {}", run.id())).end();
+    let (code, again) = place.start(&format!("resume {}", run.id())).end();
     assert_eq!(code, Some(0), "{again:#?}");
     assert!(
         matches!(again.first(), Some(RunEvent::Resumed { step: at, .. }) if at == step),
@@ -179,7 +184,7 @@ fn a_parked_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_fro
     );
     assert_eq!(results(&again)[0].keys().next(), Some(&(step + 1)));
     events.extend(again);
-    let (code, calm) = place.listen(line).end();
+    let (code, calm) = place.start(line).end();
     assert_eq!(code, Some(0), "{calm:#?}");
     the_same_was_trained(&events, &calm);
 }

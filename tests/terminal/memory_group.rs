@@ -1,5 +1,6 @@
-//! Memory groups of the kernel for a test: made by the test, holding only processes that it started, and gone with it, also
-//! when it fails. Knows version 1 and 2, and where neither may be written.
+//! Memory groups of the kernel for a test: made by the test, holding only processes that it
+//! started, and gone with it, also when it fails. Knows version 1 and 2, and where neither may be
+//! written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,8 @@ impl Drop for Group {
     }
 }
 
-/// Folders in which a group may be made, with the name of its limit: from each mount down to the own group.
+/// Folders in which a group may be made, with the name of its limit: from each mount down to the
+/// own group.
 fn parents() -> Vec<(PathBuf, &'static str)> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

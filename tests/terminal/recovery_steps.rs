@@ -1,18 +1,21 @@
-//! Other apps take so much for so long that one sample a piece is all that fits: blocks are checkpointed one by one, then the
-//! optimizer's moments go to a file, and all of it is undone when memory is free. The losses do not notice.
+//! Other apps take so much for so long that one sample a piece is all that fits: blocks are
+//! checkpointed one by one, then the optimizer's moments go to a file, and all of it is undone when
+//! memory is free. The losses do not notice.
 
-use crate::support::{Place, draw_classes, losses, memory_script};
+use crate::support::{TestHome, draw_classes, losses, memory_script};
 use pressure::{Change, Moments};
 use runlog::RunEvent;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
 /// Script lines are so far apart, on the script's clock.
 const LINE_MS: u64 = 5_000;
-/// What others use where hardly anything, and where nothing at all, is left of the budget beside the reserve.
+/// What others use where hardly anything, and where nothing at all, is left of the budget beside
+/// the reserve.
 const PLENTY: u64 = 1_000_000_000;
 const NOTHING_LEFT: u64 = 6_150_000_000;
 
-/// Calm, then nothing left for two minutes, then a little more of the budget with every step, then calm.
+/// Calm, then nothing left for two minutes, then a little more of the budget with every step, then
+/// calm.
 fn shortage() -> Vec<u64> {
     let calm = std::iter::repeat_n(PLENTY, 16);
     let short = std::iter::repeat_n(NOTHING_LEFT, 24);
@@ -21,7 +24,7 @@ fn shortage() -> Vec<u64> {
 }
 
 fn trained(others: &[u64], how: &str) -> Vec<RunEvent> {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 20);
     let others = others.iter().copied();
     place.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
@@ -33,8 +36,8 @@ fn trained(others: &[u64], how: &str) -> Vec<RunEvent> {
 }
 
 /// Change, blocks, moments and sentence of every rung, in order.
-fn rungs(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
-    fn rung(event: &RunEvent) -> Option<(Change, u32, Moments, &str)> {
+fn recovery_steps(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
+    fn recovery_step(event: &RunEvent) -> Option<(Change, u32, Moments, &str)> {
         let RunEvent::Decision {
             decision,
             message: sentence,
@@ -53,23 +56,23 @@ fn rungs(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
             _ => None,
         }
     }
-    events.iter().filter_map(rung).collect()
+    events.iter().filter_map(recovery_step).collect()
 }
 
 #[track_caller]
 fn a_shortage_changes_nothing(how: &str, blocks: u32, allowed: f64) {
     let (calm, pressed) = (trained(&[PLENTY], how), trained(&shortage(), how));
-    let told = rungs(&pressed);
-    println!("{how}: {told:#?}");
-    let moved: Vec<_> = told.iter().map(|&(c, b, m, _)| (c, b, m)).collect();
+    let messages = recovery_steps(&pressed);
+    println!("{how}: {messages:#?}");
+    let moved: Vec<_> = messages.iter().map(|&(c, b, m, _)| (c, b, m)).collect();
     let up = (1..=blocks).map(|b| (Change::CheckpointMore, b, Moments::Resident));
     let down = (0..blocks).rev();
     let down = down.map(|b| (Change::CheckpointLess, b, Moments::Resident));
     let moments = [Moments::Mapped, Moments::Resident];
     let moments = moments.map(|place| (Change::Moments, blocks, place));
     let expected: Vec<_> = up.chain(moments).chain(down).collect();
-    assert_eq!(moved, expected, "{told:#?}");
-    let first = told[0].3;
+    assert_eq!(moved, expected, "{messages:#?}");
+    let first = messages[0].3;
     assert!(
         first.starts_with("Recomputing the activations of 1 block to save memory: only one sample at a time has fitted for 3"),
         "{first}"
@@ -83,11 +86,11 @@ fn a_shortage_changes_nothing(how: &str, blocks: u32, allowed: f64) {
 }
 
 #[test]
-fn rungs_taken_and_undone_change_no_loss_in_f64() {
+fn recovery_steps_taken_and_undone_change_no_loss_in_f64() {
     a_shortage_changes_nothing("--model convnet --precision f64", 4, 1e-10);
 }
 
 #[test]
-fn rungs_taken_and_undone_change_no_loss_in_f32() {
+fn recovery_steps_taken_and_undone_change_no_loss_in_f32() {
     a_shortage_changes_nothing("--model vit_micro --precision f32", 6, 1e-5);
 }

@@ -1,10 +1,10 @@
 //! What tries settings: a sweep over batches, a search for a rate, a search over settings.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use serde_json::Value;
 
-fn birds() -> Place {
-    let place = Place::new();
+fn birds() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 12);
     place
 }
@@ -48,12 +48,12 @@ fn each_batch_of_a_sweep_is_a_row_and_one_that_fails_is_too() {
     }
     // At 512 px one sample needs more than the cap: a row, and the end of none.
     let line = "sweep-batch {birds} --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
-    let said = place.run(line);
-    let table: Vec<&str> = said.out.lines().collect();
-    assert!(table[0].starts_with(" Batch  Status"), "{said:?}");
+    let output = place.run(line);
+    let table: Vec<&str> = output.out.lines().collect();
+    assert!(table[0].starts_with(" Batch  Status"), "{output:?}");
     assert!(
         table[2].contains("16") && table[2].contains("refused") && table[2].contains("memory"),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(place.runs().is_empty(), "a sweep leaves no run");
 }
@@ -66,16 +66,16 @@ fn the_automatic_size_is_measured_beside_fixed_ones_in_turn() {
     let rows = lines(&place.run(&line).ended(0).out);
     let sizes: Vec<_> = rows.iter().map(|row| row["micro_batch"].clone()).collect();
     assert_eq!(sizes, ["auto", "4", "8"]);
-    for (row, pieces) in rows[1..].iter().zip([vec![4, 4], vec![8]]) {
-        assert_eq!(row["micro_batches"], Value::from(pieces), "{row}");
+    for (row, micro_batches) in rows[1..].iter().zip([vec![4, 4], vec![8]]) {
+        assert_eq!(row["micro_batches"], Value::from(micro_batches), "{row}");
     }
     let share = |row: &Value| row["of_best_fixed"].as_f64().unwrap_or(f64::NAN);
     assert!(rows.iter().all(|row| share(row) > 0.0), "{rows:?}");
     assert!(rows[1..].iter().any(|row| share(row) == 1.0), "{rows:?}");
     // A size that is refused ends all of them, and says why.
     let line = "sweep-batch {birds} --controller --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
-    let said = place.run(line).ended(2);
-    assert!(said.err.contains("memory"), "{said:?}");
+    let output = place.run(line).ended(2);
+    assert!(output.err.contains("memory"), "{output:?}");
     assert!(place.runs().is_empty(), "it leaves no run");
 }
 

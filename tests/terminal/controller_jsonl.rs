@@ -1,6 +1,7 @@
-//! The pilot flown from outside by a recorded trace: a calm, an app that takes memory, its leaving; and traces that are refused.
+//! The pilot flown from outside by a recorded trace: a calm, an app that takes memory, its leaving;
+//! and traces that are refused.
 
-use crate::support::{EBB, Place};
+use crate::support::{EBB, TestHome};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -8,14 +9,14 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 const GB: u64 = 1 << 30;
 
 /// Answers are read as they come: whoever asks waits for them.
-struct Flight {
+struct PressedTraining {
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
     at_ms: u64,
 }
 
-impl Flight {
-    fn say(&mut self, line: &Value) {
+impl PressedTraining {
+    fn print(&mut self, line: &Value) {
         writeln!(self.ask, "{line}").expect("the pilot listens");
     }
 
@@ -24,7 +25,7 @@ impl Flight {
         self.at_ms += 100;
         let available = 16 * GB - others_bytes - own_bytes;
         let at_ms = self.at_ms;
-        self.say(&json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 16 * GB, "available_bytes": available, "own_bytes": own_bytes}));
+        self.print(&json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 16 * GB, "available_bytes": available, "own_bytes": own_bytes}));
     }
 
     fn answer(&mut self) -> Value {
@@ -36,7 +37,7 @@ impl Flight {
     /// Asks and works a piece of 1 GB and a quarter for each sample; its micro-batch.
     fn work(&mut self, others_bytes: u64) -> u64 {
         self.see(others_bytes, GB);
-        self.say(&json!({"kind": "ask", "remaining": 16}));
+        self.print(&json!({"kind": "ask", "remaining": 16}));
         let decision = self.answer();
         assert_eq!(decision["kind"], "decision");
         assert!(
@@ -47,7 +48,7 @@ impl Flight {
         let size = decision["micro_batch"].as_u64().expect("a number");
         let peak_bytes = GB + size * GB / 4;
         if decision["action"] == "run" {
-            self.say(&json!({"kind": "piece", "size": size, "peak_bytes": peak_bytes, "ms": 90, "outcome": "ok"}));
+            self.print(&json!({"kind": "piece", "size": size, "peak_bytes": peak_bytes, "ms": 90, "outcome": "ok"}));
         }
         size
     }
@@ -61,21 +62,21 @@ fn a_flight_by_lines_grows_shrinks_and_cancels() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("ebb starts");
-    let mut flight = Flight {
+    let mut training = PressedTraining {
         ask: child.stdin.take().expect("it is a pipe"),
         answers: BufReader::new(child.stdout.take().expect("it is a pipe")),
         at_ms: 0,
     };
-    let calm = (0..30).map(|_| flight.work(4 * GB)).last();
+    let calm = (0..30).map(|_| training.work(4 * GB)).last();
     assert_eq!(calm, Some(16));
-    let pressed = (0..30).map(|_| flight.work(11 * GB)).last();
+    let pressed = (0..30).map(|_| training.work(11 * GB)).last();
     assert!(pressed < Some(8), "{pressed:?}");
-    flight.say(&json!({"kind": "ask", "remaining": 16}));
-    flight.answer();
-    flight.see(13 * GB, 2 * GB + GB / 2);
-    let cancel = flight.answer();
+    training.print(&json!({"kind": "ask", "remaining": 16}));
+    training.answer();
+    training.see(13 * GB, 2 * GB + GB / 2);
+    let cancel = training.answer();
     assert_eq!(cancel["kind"], "cancel", "{cancel}");
-    drop(flight);
+    drop(training);
     assert_eq!(
         child.wait().expect("it ends with its input").code(),
         Some(0)
@@ -84,14 +85,14 @@ fn a_flight_by_lines_grows_shrinks_and_cancels() {
 
 #[track_caller]
 fn check_refused(trace: &str, expected: &str) {
-    let place = Place::new();
+    let place = TestHome::new();
     let file = place.file("trace", trace);
     let input = std::fs::File::open(file).expect("it was just written");
     let output = Command::new(EBB).arg("pilot").stdin(input).output();
     let output = output.expect("ebb starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains(expected), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains(expected), "{errors}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! Other apps come and go during a training: the micro-batch follows in time, and the losses do not notice.
+//! Other apps come and go during a training: the micro-batch follows in time, and the losses do not
+//! notice.
 
-use crate::support::{Place, draw_classes, losses, memory_script};
+use crate::support::{TestHome, draw_classes, losses, memory_script};
 use pressure::{Change, Level};
 use runlog::RunEvent;
 
@@ -9,7 +10,8 @@ const TOTAL_BYTES: u64 = 8_000_000_000;
 /// Script lines are so far apart: calm is measured on their clock.
 const LINE_MS: u64 = 250;
 
-/// What other apps use, in GB, at one line a decision: low, rising over the critical line, low again.
+/// What other apps use, in GB, at one line a decision: low, rising over the critical line, low
+/// again.
 fn wave() -> Vec<f64> {
     let calm = std::iter::repeat_n(2.0, 20);
     let rise = (0..32).map(|line| 2.0 + 5.6 * f64::from(line) / 31.0);
@@ -24,7 +26,7 @@ fn wave() -> Vec<f64> {
 
 /// One hundred steps of 32 samples, with other apps as scripted.
 fn trained(others: &[f64], how: &str) -> Vec<RunEvent> {
-    let place = Place::new();
+    let place = TestHome::new();
     // Enough for the wave to break over the training, not over the evaluation that ends each epoch.
     draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 120);
     let others = others.iter().map(|gigabytes| (gigabytes * GB) as u64);
@@ -76,8 +78,11 @@ fn the_wave_is_followed(events: &[RunEvent]) {
     assert!(shrunk < critical, "{:#?}", changes(events));
     let shortened = first(events, 0, is_change(Change::Prefetch));
     assert!(shortened < shrunk, "{:#?}", changes(events));
-    let told = sentence(&events[shortened]).unwrap_or_default();
-    assert!(told.starts_with("Decoding fewer samples ahead: "), "{told}");
+    let messages = sentence(&events[shortened]).unwrap_or_default();
+    assert!(
+        messages.starts_with("Decoding fewer samples ahead: "),
+        "{messages}"
+    );
     let grown = first(events, critical, is_change(Change::Grow));
     let size = |index: usize| match &events[index] {
         RunEvent::Decision {

@@ -1,7 +1,7 @@
-//! A run that is parked for longer than it may be, or whose disk fills up, ends by itself: with a reason, a checkpoint and
-//! code 0, and resume goes on from there.
+//! A run that is parked for longer than it may be, or whose disk fills up, ends by itself: with a
+//! reason, a checkpoint and code 0, and resume goes on from there.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use pressure::{Action, Change};
 use runlog::{RunEvent, StopReason};
 use std::fmt::Write;
@@ -24,8 +24,8 @@ fn script(calm: u64, then: &str) -> String {
 
 const CALM: &str = r#""others_bytes":1000000000,"disk_free_bytes":50000000000"#;
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 14);
     place
 }
@@ -50,14 +50,14 @@ fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) 
     let events = place.train(&line).ended(0).events();
     let Some(RunEvent::Stopped {
         step,
-        reason: said,
+        reason: output,
         message: sentence,
         ..
     }) = events.last()
     else {
         panic!("{:#?}", events.last());
     };
-    assert_eq!(*said, why);
+    assert_eq!(*output, why);
     let expected = format!("Stopped at step {step}, checkpoint saved: {reason}");
     assert!(
         sentence.starts_with(&expected),
@@ -75,7 +75,7 @@ fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) 
     assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(*step));
     assert!(*step > 0 && *step < 40, "{step}");
 
-    let (code, again) = place.listen(&format!("resume {}", run.id())).end();
+    let (code, again) = place.start(&format!("resume {}", run.id())).end();
     assert_eq!(code, Some(0), "{again:#?}");
     let mut both = losses(&events);
     both.extend(losses(&again));
@@ -84,7 +84,7 @@ fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) 
 }
 
 #[test]
-fn a_run_parked_for_longer_than_its_limit_ends_with_a_checkpoint() {
+fn a_run_suspended_for_longer_than_its_limit_ends_with_a_checkpoint() {
     let full = r#""others_bytes":8000000000"#;
     let events = it_ends_and_goes_on(
         full,
@@ -93,8 +93,8 @@ fn a_run_parked_for_longer_than_its_limit_ends_with_a_checkpoint() {
         StopReason::Memory,
         "other apps have needed the memory for 60 s",
     );
-    let parked = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend);
-    assert!(events.iter().any(parked));
+    let suspended = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend);
+    assert!(events.iter().any(suspended));
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! Nothing is lost: a run that is killed at any instant goes on from a whole checkpoint; a damaged one is passed over.
+//! Nothing is lost: a run that is killed at any instant goes on from a whole checkpoint; a damaged
+//! one is passed over.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use runlog::{RunEvent, RunFolder};
 use std::fs;
 use std::time::{Duration, Instant};
 
 const PLAN: &str = "train {birds} --image-size 16 --effective-batch 4 --checkpoint-every 1steps";
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 8);
     place
 }
@@ -33,9 +34,10 @@ fn saved(events: &[RunEvent]) -> Option<u64> {
 #[test]
 fn killed_at_any_instant_a_run_goes_on_from_a_whole_checkpoint() {
     let place = place();
-    let mut live = place.listen(&format!("{PLAN} --steps 5000"));
+    let mut live = place.start(&format!("{PLAN} --steps 5000"));
     let mut before = saved(&live.until(|event| matches!(event, RunEvent::Checkpoint { .. })));
-    // A step is told just before its checkpoint is written: later and later within that, and within the next piece.
+    // A step is told just before its checkpoint is written: later and later within that, and within
+    // the next piece.
     for round in 0..8u32 {
         let events = live.until(|event| matches!(event, RunEvent::Step { .. }));
         before = before.max(saved(&events));
@@ -44,7 +46,7 @@ fn killed_at_any_instant_a_run_goes_on_from_a_whole_checkpoint() {
         let (code, rest) = live.end();
         assert_eq!(code, None, "it was killed");
         before = before.max(saved(&rest));
-        live = place.listen(&format!("resume {}", place.only_run().id()));
+        live = place.start(&format!("resume {}", place.only_run().id()));
         let again = live.until(|event| matches!(event, RunEvent::Resumed { .. }));
         let [RunEvent::Resumed { step, .. }] = again[..] else {
             panic!("round {round}: {again:#?}");
@@ -81,19 +83,19 @@ fn damage(run: &RunFolder, file: &str) -> u64 {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_said_and_the_one_before_is_used() {
+fn a_damaged_checkpoint_is_reported_and_the_one_before_is_used() {
     for file in ["model.safetensors", "optimizer.safetensors", "state.json"] {
         let place = place();
         place.train(&format!("{} --steps 4", &PLAN[6..])).ended(0);
         let run = place.only_run();
         let newest = damage(&run, file);
-        let (code, events) = place.listen(&format!("resume {}", run.id())).end();
+        let (code, events) = place.start(&format!("resume {}", run.id())).end();
         assert_eq!(code, Some(0), "{file}: {events:#?}");
-        let said = events.iter().any(|event| {
+        let output = events.iter().any(|event| {
             matches!(event, RunEvent::Warning { code, message, .. }
                 if code == "checkpoint_damaged" && message.contains(&format!("step-{newest:06}")))
         });
-        assert!(said, "{file}: {events:#?}");
+        assert!(output, "{file}: {events:#?}");
         let from = events.iter().find_map(|event| match event {
             RunEvent::Resumed { step, .. } => Some(*step),
             _ => None,
@@ -103,28 +105,32 @@ fn a_damaged_checkpoint_is_said_and_the_one_before_is_used() {
 }
 
 #[test]
-fn without_a_whole_checkpoint_resume_says_what_to_do() {
+fn without_a_whole_checkpoint_resume_reports_what_to_do() {
     let place = place();
     place.train(&format!("{} --steps 1", &PLAN[6..])).ended(0);
     let run = place.only_run();
     damage(&run, "model.safetensors");
-    let said = place.run(&format!("resume {}", run.id())).ended(1);
-    assert!(said.err.contains("no usable checkpoint"), "{}", said.err);
-    assert!(said.err.contains("ebb train"), "{}", said.err);
+    let output = place.run(&format!("resume {}", run.id())).ended(1);
+    assert!(
+        output.err.contains("no usable checkpoint"),
+        "{}",
+        output.err
+    );
+    assert!(output.err.contains("ebb train"), "{}", output.err);
 }
 
 #[test]
 fn two_never_train_the_same_run() {
     let place = place();
-    let mut live = place.listen(&format!("{PLAN} --steps 5000"));
+    let mut live = place.start(&format!("{PLAN} --steps 5000"));
     live.until(|event| matches!(event, RunEvent::Checkpoint { .. }));
-    let said = place
+    let output = place
         .run(&format!("resume {}", place.only_run().id()))
         .ended(1);
     assert!(
-        said.err.contains("is being trained by process"),
+        output.err.contains("is being trained by process"),
         "{}",
-        said.err
+        output.err
     );
     live.signal("KILL");
     live.end();

@@ -1,13 +1,14 @@
-//! A share of all memory as the ceiling of Ebb's footprint: the training keeps to it, and the plan counts with it.
+//! A share of all memory as the ceiling of Ebb's footprint: the training keeps to it, and the plan
+//! counts with it.
 
-use crate::support::{Place, draw_classes, memory_script};
+use crate::support::{TestHome, draw_classes, memory_script};
 use runlog::RunEvent;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
 const CALM: u64 = 1_000_000_000;
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 14);
     place
 }
@@ -45,7 +46,7 @@ fn a_training_keeps_to_its_share_of_all_memory() {
 fn a_plan_for_another_mac_counts_with_its_share() {
     let line =
         "plan {birds} --model convnet --image-size 32 --for 48GB --memory-target 0.25 --json";
-    let said = place().run(line).ended(0).out;
-    let answer: serde_json::Value = serde_json::from_str(&said).expect("one JSON object");
+    let output = place().run(line).ended(0).out;
+    let answer: serde_json::Value = serde_json::from_str(&output).expect("one JSON object");
     assert_eq!(answer["budget_bytes"], 12u64 << 30);
 }

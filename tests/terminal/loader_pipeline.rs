@@ -1,11 +1,12 @@
-//! Samples are decoded ahead on other threads: the training hardly waits for them, and they never change it.
+//! Samples are decoded ahead on other threads: the training hardly waits for them, and they never
+//! change it.
 
-use crate::support::{Place, draw_classes, losses};
+use crate::support::{TestHome, draw_classes, losses};
 use runlog::RunEvent;
 
 #[test]
-fn workers_never_change_a_loss_and_are_said() {
-    let place = Place::new();
+fn workers_never_change_a_loss_and_are_reported() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 16);
     let trained = |workers: u32| {
         let line = format!(
@@ -15,7 +16,7 @@ fn workers_never_change_a_loss_and_are_said() {
     };
     let in_line = trained(0);
     assert_eq!(losses(&in_line).len(), 9);
-    for (workers, said) in [
+    for (workers, output) in [
         (0, "Loader: on the training thread, cache "),
         (1, "Loader: 1 worker, 16 samples ahead, cache "),
         (4, "Loader: 4 workers, 16 samples ahead, cache "),
@@ -24,7 +25,7 @@ fn workers_never_change_a_loss_and_are_said() {
         let Some(RunEvent::Started(started)) = events.first() else {
             panic!("{:?}", events.first());
         };
-        assert!(started.loader.starts_with(said), "{}", started.loader);
+        assert!(started.loader.starts_with(output), "{}", started.loader);
         assert_eq!(losses(&events), losses(&in_line), "{workers} workers");
     }
 }
@@ -35,10 +36,10 @@ fn waited(events: &[RunEvent]) -> (f64, f64) {
         RunEvent::Step {
             wait_ms,
             samples_per_second,
-            micro_batches: pieces,
+            micro_batches: micro_batches,
             ..
         } => {
-            let samples: u32 = pieces.iter().sum();
+            let samples: u32 = micro_batches.iter().sum();
             Some((*wait_ms, 1000.0 * f64::from(samples) / samples_per_second))
         }
         _ => None,
@@ -54,7 +55,7 @@ fn waited(events: &[RunEvent]) -> (f64, f64) {
 fn the_training_waits_for_data_at_most_a_twentieth_of_its_time_on_the_sample() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
     let line = format!("{sample} --steps 30");
-    let events = Place::new().train(&line).ended(0).events();
+    let events = TestHome::new().train(&line).ended(0).events();
     let (wait_ms, step_ms) = waited(&events);
     let share = wait_ms / step_ms;
     println!(

@@ -1,10 +1,10 @@
 //! A trained run put to use: evaluated, asked, listed, drawn. And the machine's own commands.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use serde_json::Value;
 
-fn trained() -> Place {
-    let place = Place::new();
+fn trained() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 16);
     let line = "{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none";
     place.train(line).ended(0);
@@ -63,43 +63,43 @@ fn a_run_is_evaluated_and_asked() {
 }
 
 #[test]
-fn an_unreadable_file_is_said_and_the_others_are_answered() {
+fn an_unreadable_file_is_reported_and_the_others_are_answered() {
     let place = trained();
     place.file("note.jpg", "not a photograph");
-    let said = place
+    let output = place
         .run("predict birds {note.jpg} {missing.png} {birds/jay/000.png}")
         .ended(1);
-    assert!(said.out.contains("000.png: jay "), "{said:?}");
+    assert!(output.out.contains("000.png: jay "), "{output:?}");
     for part in [
         "note.jpg: ",
         "missing.png: ",
         "2 of 3 files could not be read",
     ] {
-        assert!(said.err.contains(part), "{part}: {said:?}");
+        assert!(output.err.contains(part), "{part}: {output:?}");
     }
 }
 
 #[test]
 fn an_unknown_class_is_named_beside_those_most_like_it() {
-    let place = Place::new();
+    let place = TestHome::new();
     let known = ["ant", "bee", "cat", "dog", "jay", "owl", "wren"];
     draw_classes(&place.path("animals"), &known, 4);
     place
         .train("{animals} --image-size 16 --steps 1 --effective-batch 4")
         .ended(0);
     draw_classes(&place.path("more"), &["ant", "wrens"], 2);
-    let said = place.run("evaluate animals {more}").ended(1).err;
+    let output = place.run("evaluate animals {more}").ended(1).err;
     assert!(
-        said.contains("the class wrens of more is unknown to this run, which knows 7 classes, most like it wren, "),
-        "{said}"
+        output.contains("the class wrens of more is unknown to this run, which knows 7 classes, most like it wren, "),
+        "{output}"
     );
-    let named = known.iter().filter(|name| said.contains(**name)).count();
-    assert!(named < known.len(), "not all are listed: {said}");
+    let named = known.iter().filter(|name| output.contains(**name)).count();
+    assert!(named < known.len(), "not all are listed: {output}");
 }
 
 #[test]
 fn runs_are_listed_and_an_unknown_one_is_refused() {
-    let place = Place::new();
+    let place = TestHome::new();
     assert!(place.run("runs").ended(0).out.contains("No runs yet"));
     assert_eq!(place.run("runs --json").ended(0).out, "");
     let place = trained();
@@ -117,10 +117,10 @@ fn runs_are_listed_and_an_unknown_one_is_refused() {
         "predict bords x.png",
         "evaluate bords {birds}",
     ] {
-        let said = place.run(line).ended(1);
+        let output = place.run(line).ended(1);
         assert!(
-            said.err.contains("there is no run `bords`"),
-            "{line}: {said:?}"
+            output.err.contains("there is no run `bords`"),
+            "{line}: {output:?}"
         );
     }
 }
@@ -150,7 +150,7 @@ fn a_report_is_one_page_as_svg_and_png() {
 
 #[test]
 fn memory_is_read_once() {
-    let place = Place::new();
+    let place = TestHome::new();
     let words = place.run("memory --once").ended(0).out;
     assert!(
         words.contains("Reading ") && words.contains(" in use: system "),
@@ -176,7 +176,7 @@ fn memory_is_read_once() {
 
 #[test]
 fn the_doctor_passes_on_the_cpu() {
-    let out = Place::new().run("doctor --device cpu").ended(0).out;
+    let out = TestHome::new().run("doctor --device cpu").ended(0).out;
     assert!(
         out.contains("Device: cpu (") && out.contains("checks passed"),
         "{out}"

@@ -1,7 +1,8 @@
-//! Published weights by name: fetched from the hub that was named, gone on with where the network broke off, checked, kept, and
-//! never fetched unasked. The hub of these tests is a few lines of this file.
+//! Published weights by name: fetched from the hub that was named, gone on with where the network
+//! broke off, checked, kept, and never fetched unasked. The hub of these tests is a few lines of
+//! this file.
 
-use crate::support::{Place, Said, draw_classes, said};
+use crate::support::{CommandOutput, TestHome, draw_classes, run_command};
 use serde_json::{Value, json};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
@@ -29,7 +30,7 @@ struct State {
     /// What the list says of the weights' sum, where that is not the truth.
     sum: Option<String>,
     /// First lines of requests, and the range that was asked for.
-    heard: Vec<(String, Option<String>)>,
+    received: Vec<(String, Option<String>)>,
 }
 
 impl Hub {
@@ -72,20 +73,20 @@ impl Hub {
     /// Requests for weights since the last time: the ranges that were asked for.
     fn ranges(&self) -> Vec<Option<String>> {
         let mut state = self.state.lock().expect("nobody panics with it");
-        let heard = std::mem::take(&mut state.heard);
-        let weights = heard
+        let received = std::mem::take(&mut state.received);
+        let weights = received
             .into_iter()
             .filter(|(line, _)| line.contains(".safetensors "));
         weights.map(|(_, range)| range).collect()
     }
 
     /// Runs a line with this hub as the one that is named.
-    fn run(&self, place: &Place, line: &str) -> Said {
+    fn run(&self, place: &TestHome, line: &str) -> CommandOutput {
         let words = line.split_whitespace().map(|word| match word {
             "{birds}" => place.path("birds"),
             word => word.into(),
         });
-        said(place.ebb(words).env("HF_ENDPOINT", &self.address))
+        run_command(place.ebb(words).env("HF_ENDPOINT", &self.address))
     }
 }
 
@@ -102,7 +103,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         }
     }
     let mut state = state.lock().expect("nobody panics with it");
-    state.heard.push((first.clone(), range.clone()));
+    state.received.push((first.clone(), range.clone()));
     let path = first.split(' ').nth(1).unwrap_or_default();
     let resolve = format!("/tiny/vit/resolve/{COMMIT}/");
     if path == "/api/models/tiny/vit/revision/main" {
@@ -187,8 +188,8 @@ fn listed(state: &State) -> Value {
         .collect()
 }
 
-fn birds() -> Place {
-    let place = Place::new();
+fn birds() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     place
 }
@@ -212,7 +213,7 @@ fn weights_are_fetched_by_name_once_and_only_when_asked_for() {
     )
     .ended(0);
     let state = hub.state.lock().expect("nobody panics with it");
-    assert_eq!(state.heard, [], "nothing is fetched unasked");
+    assert_eq!(state.received, [], "nothing is fetched unasked");
 }
 
 #[test]
@@ -261,12 +262,12 @@ fn what_did_not_arrive_as_it_was_published_is_thrown_away() {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_said_with_what_would_help() {
+fn what_cannot_be_fetched_is_reported_with_what_would_help() {
     let (hub, place) = (Hub::open(), birds());
-    let check = |said: Said, code: i32, parts: &[&str]| {
-        let said = said.ended(code);
+    let check = |output: CommandOutput, code: i32, parts: &[&str]| {
+        let output = output.ended(code);
         for part in parts {
-            assert!(said.err.contains(part), "{part}: {said:?}");
+            assert!(output.err.contains(part), "{part}: {output:?}");
         }
         assert!(place.runs().is_empty(), "nothing was begun");
     };
@@ -275,12 +276,12 @@ fn what_cannot_be_fetched_is_said_with_what_would_help() {
         2,
         &["set HF_ENDPOINT", "or give a folder"],
     );
-    let nobody = Hub {
+    let none = Hub {
         address: "http://127.0.0.1:9".to_owned(),
         state: Arc::default(),
     };
     check(
-        nobody.run(&place, TRAIN),
+        none.run(&place, TRAIN),
         1,
         &["tiny/vit could not be fetched from http://127.0.0.1:9"],
     );

@@ -1,6 +1,6 @@
 //! Ctrl-C: once stops and checkpoints, twice aborts. Resume goes on at that step.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,9 @@ fn is_step(wanted: u64) -> impl Fn(&RunEvent) -> bool {
 
 #[test]
 fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
-    let place = Place::new();
+    let place = TestHome::new();
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
-    let mut live = place.listen(&format!("train {sample} --steps 500"));
+    let mut live = place.start(&format!("train {sample} --steps 500"));
     live.until(is_step(3));
     let asked = Instant::now();
     live.signal("INT");
@@ -41,7 +41,7 @@ fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
     let newest = run.checkpoints().expect("they can be listed").pop();
     assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(step));
 
-    let mut live = place.listen(&format!("resume {}", run.id()));
+    let mut live = place.start(&format!("resume {}", run.id()));
     let again = live.until(is_step(step + 1));
     assert!(
         matches!(again[0], RunEvent::Resumed { step: at, .. } if at == step),
@@ -59,10 +59,10 @@ fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
 
 #[test]
 fn asked_twice_it_aborts_and_the_last_checkpoint_is_good() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 4);
     let line = "train {birds} --image-size 16 --steps 100000 --effective-batch 2 --checkpoint-every 50steps";
-    let mut live = place.listen(line);
+    let mut live = place.start(line);
     live.until(|event| {
         matches!(
             event,
@@ -72,7 +72,8 @@ fn asked_twice_it_aborts_and_the_last_checkpoint_is_good() {
             }
         )
     });
-    // Nobody reads on: the training waits for its reader, so that the first request cannot be done yet.
+    // Nobody reads on: the training waits for its reader, so that the first request cannot be done
+    // yet.
     let events = place.only_run().events_path();
     while !has_stalled(|| std::fs::metadata(&events).map_or(0, |events| events.len())) {}
     live.signal("INT");
@@ -84,7 +85,7 @@ fn asked_twice_it_aborts_and_the_last_checkpoint_is_good() {
     let run = place.only_run();
     let saved = run.checkpoints().expect("they can be listed").pop();
     let saved = saved.expect("one was written").step;
-    let mut live = place.listen(&format!("resume {}", run.id()));
+    let mut live = place.start(&format!("resume {}", run.id()));
     let again = live.until(is_step(saved + 1));
     assert!(
         matches!(again[0], RunEvent::Resumed { step, .. } if step == saved),

@@ -1,14 +1,16 @@
-//! Published weights, from the folder to the answer: trained from, stopped and gone on with when the folder has gone, evaluated,
-//! asked, written on; and what does not fit refused before anything trains.
+//! Published weights, from the folder to the answer: trained from, stopped and gone on with when
+//! the folder has gone, evaluated, asked, written on; and what does not fit refused before anything
+//! trains.
 
-use crate::support::{Place, draw_classes, losses};
+use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, RunFolder, read_events};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// A published folder of the trainer's tests: tiny and random, in the exact format that is published.
-fn published(place: &Place, name: &str) {
+/// A published folder of the trainer's tests: tiny and random, in the exact format that is
+/// published.
+fn published(place: &TestHome, name: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let from = here
         .join("crates/models/tests/fixtures/published")
@@ -22,7 +24,7 @@ fn published(place: &Place, name: &str) {
 }
 
 /// A vocabulary of whole words, as a `tokenizer.json`.
-fn vocabulary(place: &Place, name: &str, special: &[&str], words: &str) {
+fn vocabulary(place: &TestHome, name: &str, special: &[&str], words: &str) {
     let all = special.iter().copied().chain(words.split(' '));
     let ids: serde_json::Map<String, Value> = all
         .enumerate()
@@ -42,9 +44,10 @@ fn vocabulary(place: &Place, name: &str, special: &[&str], words: &str) {
     place.file(&format!("{name}/tokenizer.json"), tokenizer.to_string());
 }
 
-/// Messages of two classes that differ by a few words among many, and an encoder that knows their words.
-fn messages() -> Place {
-    let place = Place::new();
+/// Messages of two classes that differ by a few words among many, and an encoder that knows their
+/// words.
+fn messages() -> TestHome {
+    let place = TestHome::new();
     let fillers = [
         "today", "train", "home", "town", "Ann", "maybe", "again", "soon",
     ];
@@ -63,8 +66,8 @@ fn messages() -> Place {
 }
 
 /// Documents of one sentence each, and a language model that knows its words.
-fn book() -> Place {
-    let place = Place::new();
+fn book() -> TestHome {
+    let place = TestHome::new();
     fs::create_dir(place.path("book")).expect("a folder can be made");
     for i in 0..12 {
         let text = "It rained all day and we stayed in . ".repeat(20 + i);
@@ -104,7 +107,7 @@ fn bits(run: &RunFolder) -> Vec<u64> {
 }
 
 #[test]
-fn messages_are_told_apart_by_published_weights_that_are_gone_when_they_are_asked() {
+fn messages_are_reported_apart_by_published_weights_that_are_missing_when_they_are_asked() {
     let place = messages();
     for more in ["", "--train-only last:1", "--adapter 4 --quantize 8"] {
         let line = format!("{SMS} {more} --epochs 12 --out {{runs}}");
@@ -126,7 +129,7 @@ fn messages_are_told_apart_by_published_weights_that_are_gone_when_they_are_aske
         let run = run.path.display().to_string();
         let words = |words: &[&str]| {
             let mut command = place.ebb(words);
-            crate::support::said(&mut command).ended(0).out
+            crate::support::run_command(&mut command).ended(0).out
         };
         let sms = place.path("sms.tsv").display().to_string();
         let found = parsed(&words(&["evaluate", &run, &sms, "--json"]));
@@ -149,7 +152,7 @@ fn messages_are_told_apart_by_published_weights_that_are_gone_when_they_are_aske
 }
 
 #[test]
-fn documents_are_learnt_and_written_on_by_published_weights() {
+fn documents_are_learned_and_written_on_by_published_weights() {
     let place = book();
     for more in ["", "--adapter 4 --quantize 4", "--train-only last:1"] {
         let line = format!("{BOOK} {more} --epochs 3 --out {{runs}}");
@@ -179,16 +182,17 @@ fn documents_are_learnt_and_written_on_by_published_weights() {
     }
 }
 
-/// Trains to the end, and again with a kill in the middle after which the folder is gone: the losses are the same to the bit.
+/// Trains to the end, and again with a kill in the middle after which the folder is gone: the
+/// losses are the same to the bit.
 #[track_caller]
-fn check_resume(place: &Place, line: &str, folder: &str) {
+fn check_resume(place: &TestHome, line: &str, folder: &str) {
     let line = format!("{line} --steps 24 --checkpoint-every 5steps");
     let whole = place.train(&format!("{line} --out {{whole}}")).ended(0);
     let whole: Vec<u64> = losses(&whole.events())
         .into_iter()
         .map(f64::to_bits)
         .collect();
-    let mut live = place.listen(&format!("train {line} --out {{killed}}"));
+    let mut live = place.start(&format!("train {line} --out {{killed}}"));
     live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
     live.signal("KILL");
     live.end();
@@ -197,7 +201,7 @@ fn check_resume(place: &Place, line: &str, folder: &str) {
         .list()
         .expect("it can be listed");
     let (code, events) = place
-        .listen(&format!("resume {}", killed[0].path.display()))
+        .start(&format!("resume {}", killed[0].path.display()))
         .end();
     assert_eq!(code, Some(0), "{events:#?}");
     assert_eq!(whole.len(), 24);
@@ -205,7 +209,7 @@ fn check_resume(place: &Place, line: &str, folder: &str) {
 }
 
 #[test]
-fn a_killed_fine_tune_goes_on_when_its_folder_has_gone() {
+fn a_killed_fine_tune_goes_on_when_its_folder_has_missing() {
     check_resume(
         &messages(),
         &format!("{SMS} --adapter 4 --quantize 8"),
@@ -215,7 +219,7 @@ fn a_killed_fine_tune_goes_on_when_its_folder_has_gone() {
 }
 
 #[test]
-fn a_run_whose_weights_were_changed_is_not_gone_on_with() {
+fn a_run_whose_weights_were_changed_is_not_missing_on_with() {
     let place = messages();
     place
         .train(&format!("{SMS} --train-only head --steps 2 --out {{runs}}"))
@@ -226,43 +230,43 @@ fn a_run_whose_weights_were_changed_is_not_gone_on_with() {
     let mut bytes = fs::read(&kept).expect("it was kept");
     *bytes.last_mut().expect("it is not empty") ^= 1;
     fs::write(&kept, bytes).expect("it can be written");
-    let said = place
+    let output = place
         .run(&format!("predict {} rain", run.display()))
         .ended(1)
         .err;
-    assert!(said.contains("model.safetensors"), "{said}");
-    assert!(said.contains("not the file that was copied"), "{said}");
+    assert!(output.contains("model.safetensors"), "{output}");
+    assert!(output.contains("not the file that was copied"), "{output}");
 }
 
 #[test]
 fn weights_that_do_not_fit_the_task_are_refused_with_what_would() {
     let place = messages();
     published(&place, "vit");
-    let said = place.run("train {sms.tsv} --from {vit}").ended(2).err;
+    let output = place.run("train {sms.tsv} --from {vit}").ended(2).err;
     for word in ["ViT", "text classification", "bert"] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(output.contains(word), "{word}: {output}");
     }
-    let said = place.run("train {sms.tsv} --adapter 4").ended(2).err;
-    assert!(said.contains("--from"), "{said}");
-    let said = place
+    let output = place.run("train {sms.tsv} --adapter 4").ended(2).err;
+    assert!(output.contains("--from"), "{output}");
+    let output = place
         .run("train {sms.tsv} --from {bert} --model text_mini")
         .ended(2)
         .err;
     assert!(
-        said.contains("BERT") && said.contains("leave --from out"),
-        "{said}"
+        output.contains("BERT") && output.contains("leave --from out"),
+        "{output}"
     );
     fs::remove_file(place.path("bert/tokenizer.json")).expect("it is there");
-    let said = place
+    let output = place
         .run("train {sms.tsv} --from {bert} --tokens 12")
         .ended(1)
         .err;
-    assert!(said.contains("no tokenizer.json"), "{said}");
+    assert!(output.contains("no tokenizer.json"), "{output}");
 }
 
 #[test]
-fn photographs_are_planned_and_told_apart_by_a_published_transformer() {
-    let place = Place::new();
+fn images_are_planned_and_reported_apart_by_a_published_transformer() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
     published(&place, "vit");
     let line = "{birds} --from {vit} --train-only head";

@@ -1,6 +1,6 @@
 //! A drill takes what it says, gives it back, and never outlives whoever began it.
 
-use crate::support::Place;
+use crate::support::TestHome;
 use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn until<T>(what: &str, wanted: impl Fn() -> Option<T>) -> T {
     }
 }
 
-fn begun(place: &Place, args: &[&str]) -> Child {
+fn begun(place: &TestHome, args: &[&str]) -> Child {
     let mut command = place.ebb(args);
     command.stdout(Stdio::null()).spawn().expect("ebb starts")
 }
@@ -38,11 +38,11 @@ fn resident_bytes(process: u32) -> Option<u64> {
 }
 
 #[test]
-fn a_drill_ends_with_whoever_began_it() {
+fn a_drill_ends_with_who_began_it() {
     if !cfg!(target_os = "linux") {
         return println!("left out: processes are looked up in /proc");
     }
-    let place = Place::new();
+    let place = TestHome::new();
     let mut drill = begun(&place, &["drill", "--size", "200MB", "--seconds", "60"]);
     let holder = until("the holder", || holder(&drill));
     until("200 MB taken", || {
@@ -57,24 +57,25 @@ fn a_drill_ends_with_whoever_began_it() {
 
 #[test]
 fn a_drill_gives_back_after_its_time() {
-    let place = Place::new();
+    let place = TestHome::new();
     let begun = Instant::now();
-    let said = place.run("drill --size 50MB --seconds 1").ended(0);
+    let output = place.run("drill --size 50MB --seconds 1").ended(0);
     assert!(
-        said.out.contains("Taking") && said.out.contains("back"),
-        "{said:#?}"
+        output.out.contains("Taking") && output.out.contains("back"),
+        "{output:#?}"
     );
     assert!(begun.elapsed() >= Duration::from_secs(1));
 }
 
 #[test]
 fn a_drill_that_would_endanger_the_machine_is_refused() {
-    let place = Place::new();
-    let said = place.run("drill --size 100000GB").ended(1);
+    let place = TestHome::new();
+    let output = place.run("drill --size 100000GB").ended(1);
     assert!(
-        said.err
+        output
+            .err
             .contains("would endanger this machine: choose 1 to"),
-        "{said:#?}"
+        "{output:#?}"
     );
     place.run("drill --seconds 100000").ended(2);
 }

@@ -1,13 +1,15 @@
-//! Numbers beside photographs, from the table to the answer: trained, gone on with, measured in their units, asked.
+//! Numbers beside photographs, from the table to the answer: trained, gone on with, measured in
+//! their units, asked.
 
-use crate::support::{Place, draw_classes, losses};
+use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, RunFolder, RunStore, read_events};
 use serde_json::Value;
 use std::fs;
 
-/// Photographs of three birds in one folder, and a table that knows what each weighs; two weights are missing.
-fn weighed() -> Place {
-    let place = Place::new();
+/// Photographs of three birds in one folder, and a table that knows what each weighs; two weights
+/// are missing.
+fn probed() -> TestHome {
+    let place = TestHome::new();
     let birds = [("jay", 160), ("owl", 480), ("wren", 10)];
     draw_classes(&place.path("drawn"), &birds.map(|(name, _)| name), 16);
     fs::create_dir_all(place.path("plates/images")).expect("a folder can be made");
@@ -56,8 +58,8 @@ fn metric(events: &[RunEvent], wanted: &str) -> f64 {
 }
 
 #[test]
-fn numbers_are_learnt_measured_and_told_in_their_units() {
-    let place = weighed();
+fn numbers_are_learned_measured_and_reported_in_their_units() {
+    let place = probed();
     let events = place.train(&format!("{LINE} --steps 90")).ended(0).events();
     let started = events.iter().find_map(|event| match event {
         RunEvent::Started(started) => Some(started),
@@ -109,14 +111,14 @@ fn numbers_are_learnt_measured_and_told_in_their_units() {
 
     let out = place.run("verify-split plates --json").ended(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
-    let said = place.run("inspect {plates}").ended(0).out;
+    let output = place.run("inspect {plates}").ended(0).out;
     assert!(
-        said.contains("48 photographs with 2 numbers and no classes"),
-        "{said}"
+        output.contains("48 photographs with 2 numbers and no classes"),
+        "{output}"
     );
     assert!(
-        said.contains("Line 50: ../../etc/passwd is outside the folder"),
-        "{said}"
+        output.contains("Line 50: ../../etc/passwd is outside the folder"),
+        "{output}"
     );
 }
 
@@ -132,7 +134,7 @@ fn bits(run: &RunFolder) -> Vec<u64> {
 
 #[test]
 fn a_killed_run_goes_on_with_the_same_numbers_and_weights_of_losses() {
-    let place = weighed();
+    let place = probed();
     let line = format!(
         "{LINE} --loss-balance uncertainty --steps 24 --checkpoint-every 5steps --micro-batch 5"
     );
@@ -142,7 +144,7 @@ fn a_killed_run_goes_on_with_the_same_numbers_and_weights_of_losses() {
             .ended(0)
             .events(),
     );
-    let mut live = place.listen(&format!("train {line} --out {{killed}}"));
+    let mut live = place.start(&format!("train {line} --out {{killed}}"));
     live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
     live.signal("KILL");
     live.end();
@@ -152,7 +154,7 @@ fn a_killed_run_goes_on_with_the_same_numbers_and_weights_of_losses() {
     // A table changed meanwhile is not this run's.
     place.file("plates/labels.csv", "image,mass_g\nimages/jay_000.png,1\n");
     let (code, events) = place
-        .listen(&format!("resume {}", killed[0].path.display()))
+        .start(&format!("resume {}", killed[0].path.display()))
         .end();
     assert_eq!(code, Some(0), "{events:#?}");
     let whole: Vec<u64> = whole.into_iter().map(f64::to_bits).collect();
@@ -161,15 +163,15 @@ fn a_killed_run_goes_on_with_the_same_numbers_and_weights_of_losses() {
 
 #[test]
 fn what_numbers_cannot_be_asked_is_refused_with_the_next_move() {
-    let place = weighed();
-    for (line, said) in [
+    let place = probed();
+    for (line, output) in [
         ("--mix mixup", "a mixed photograph has none"),
         ("--targets fat_g", "there are image, mass_g, length_cm"),
         ("--group-by plate", "there are image, mass_g, length_cm"),
     ] {
         let refused = place.train(&format!("{LINE} {line}"));
         assert!(
-            refused.code != Some(0) && refused.err.contains(said),
+            refused.code != Some(0) && refused.err.contains(output),
             "{line}: {refused:?}"
         );
     }

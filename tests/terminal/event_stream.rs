@@ -1,11 +1,11 @@
 //! What is found is said, and a training is a stream of events in order.
 
-use crate::support::{Place, draw_classes, losses};
+use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, StopReason};
 
 #[test]
-fn a_folder_is_said_in_words_and_in_json() {
-    let place = Place::new();
+fn a_folder_is_reported_in_words_and_in_json() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 10);
     let words = place.run("inspect {birds}").ended(0).out;
     for part in [
@@ -27,12 +27,12 @@ fn a_folder_is_said_in_words_and_in_json() {
 
 #[test]
 fn every_line_of_a_training_is_an_event_in_order() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 10);
-    let said = place
+    let output = place
         .train("{birds} --image-size 16 --steps 6 --effective-batch 8")
         .ended(0);
-    let events = said.events();
+    let events = output.events();
     let Some(RunEvent::Started(started)) = events.first() else {
         panic!("{:?}", events.first());
     };
@@ -62,16 +62,16 @@ fn step_and_samples(event: &RunEvent) -> Option<(u64, u32)> {
     match event {
         RunEvent::Step {
             step,
-            micro_batches: pieces,
+            micro_batches: micro_batches,
             ..
-        } => Some((*step, pieces.iter().sum())),
+        } => Some((*step, micro_batches.iter().sum())),
         _ => None,
     }
 }
 
 #[test]
-fn what_is_held_without_a_piece_is_told_apart_from_what_a_piece_takes() {
-    let place = Place::new();
+fn what_is_held_without_a_micro_batch_is_reported_apart_from_what_a_micro_batch_takes() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 20);
     let line = "{birds} --image-size 32 --steps 30 --effective-batch 8";
     let events = place.train(line).ended(0).events();
@@ -93,10 +93,10 @@ fn what_is_held_without_a_piece_is_told_apart_from_what_a_piece_takes() {
 }
 
 #[test]
-fn a_training_says_its_device_with_the_reason_and_its_loader() {
-    let place = Place::new();
+fn a_training_reports_its_device_with_the_reason_and_its_loader() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
-    let said = place
+    let output = place
         .run("train {birds} --image-size 16 --steps 2 --effective-batch 8")
         .ended(0);
     for part in [
@@ -106,14 +106,18 @@ fn a_training_says_its_device_with_the_reason_and_its_loader() {
         "Plan: 2 steps of 8 samples",
         "Finished at step 2",
     ] {
-        assert!(said.err.contains(part), "{part}: {}", said.err);
+        assert!(output.err.contains(part), "{part}: {}", output.err);
     }
-    assert!(said.out.contains("birds: 12 photographs"), "{}", said.out);
+    assert!(
+        output.out.contains("birds: 12 photographs"),
+        "{}",
+        output.out
+    );
 }
 
 #[test]
-fn colours_are_learnt_and_the_loss_falls() {
-    let place = Place::new();
+fn colours_are_learned_and_the_loss_falls() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 20);
     let events = place
         .train("{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none")

@@ -3,7 +3,7 @@
 #[path = "../support/python.rs"]
 mod python;
 
-use crate::support::{Place, draw_classes, said};
+use crate::support::{TestHome, draw_classes, run_command};
 use python::python;
 use serde_json::Value;
 use std::fs;
@@ -12,14 +12,14 @@ use std::process::Command;
 
 #[test]
 fn a_run_is_exported_once_and_never_over_something() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     let line = "{birds} --image-size 16 --steps 2 --effective-batch 8 --model vit_micro";
     place.train(line).ended(0);
     let out = place.run("export birds {out} --json").ended(0).out;
-    let said: Value = serde_json::from_str(&out).expect("a line of JSON");
+    let output: Value = serde_json::from_str(&out).expect("a line of JSON");
     assert_eq!(
-        said["files"],
+        output["files"],
         serde_json::json!([
             "config.json",
             "model.safetensors",
@@ -35,7 +35,7 @@ fn a_run_is_exported_once_and_never_over_something() {
 }
 
 /// Exports the only run to ONNX, and asks onnxruntime and `ebb predict` the same.
-fn check_onnx(place: &Place, python: &str, asked: &[String], classes: &[&str]) {
+fn check_onnx(place: &TestHome, python: &str, asked: &[String], classes: &[&str]) {
     let run = place.only_run().id();
     let out = place
         .run(&format!("export {run} {{out}} --format onnx"))
@@ -55,10 +55,12 @@ fn check_onnx(place: &Place, python: &str, asked: &[String], classes: &[&str]) {
     let script = here.join("crates/models/tests/fixtures/export/onnx_predict.py");
     let mut theirs = Command::new(python);
     theirs.arg(script).arg(place.path("out")).args(asked);
-    let theirs = said(&mut theirs).ended(0).out;
+    let theirs = run_command(&mut theirs).ended(0).out;
     let top = classes.len().to_string();
     let words = ["predict", &run, "--json", "--top", &top].map(str::to_owned);
-    let own = said(&mut place.ebb(words.iter().chain(asked))).ended(0).out;
+    let own = run_command(&mut place.ebb(words.iter().chain(asked)))
+        .ended(0)
+        .out;
     assert_eq!(own.lines().count(), asked.len());
     for (own, theirs) in own.lines().zip(theirs.lines()) {
         let own: Value = serde_json::from_str(own).expect("a line of JSON");
@@ -73,18 +75,18 @@ fn check_onnx(place: &Place, python: &str, asked: &[String], classes: &[&str]) {
 }
 
 #[test]
-fn onnxruntime_answers_about_photographs_as_ebb_does() {
+fn onnxruntime_answers_about_images_as_ebb_does() {
     let Some(python) = python("numpy, onnxruntime, PIL") else {
         return;
     };
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 8);
     // The photographs have 32 px: nothing is resized on either side.
     place
         .train("{birds} --image-size 32 --steps 6 --effective-batch 8 --ema-decay 0.9")
         .ended(0);
-    let photograph = |name: &str| place.path("birds").join(name).display().to_string();
-    let asked = ["jay/000.png", "owl/000.png", "owl/002.png"].map(photograph);
+    let image = |name: &str| place.path("birds").join(name).display().to_string();
+    let asked = ["jay/000.png", "owl/000.png", "owl/002.png"].map(image);
     check_onnx(&place, &python, &asked, &["jay", "owl"]);
 }
 
@@ -93,7 +95,7 @@ fn onnxruntime_answers_about_texts_as_ebb_does() {
     let Some(python) = python("numpy, onnxruntime, tokenizers") else {
         return;
     };
-    let place = Place::new();
+    let place = TestHome::new();
     let row = |i: usize| match i % 3 {
         0 => format!("spam\twin {i} cash now\n"),
         _ => format!("ham\tsee you at home at {i}\n"),

@@ -19,7 +19,8 @@ fn planned(home: &Home) -> Window {
     window
 }
 
-/// Long enough that whatever the page meant to ask was asked: a forecast of the test's own comes back.
+/// Long enough that whatever the page meant to ask was asked: a forecast of the test's own comes
+/// back.
 fn forecast_comes_back(window: &Window) {
     let view = window.invoke("inspection", &json!({"id": "folder-1", "seen": 0}));
     let settings = view.expect("it is open")["plans"][0]["settings"].clone();

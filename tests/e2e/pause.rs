@@ -19,27 +19,27 @@ fn a_pause_by_hand_waits_for_continue_and_an_end_is_over() {
     window.screenshot("training-small");
     window.click("button#pause");
     window.wait_for_status("paused");
-    let said = window.wait_for(
+    let output = window.wait_for(
         "the pause is told",
         "const said = document.querySelector('#status-line').textContent; return said.includes('Paused') ? said : null",
     );
-    let said = said.to_string();
+    let output = output.to_string();
     assert!(
-        said.contains("Continue goes on from there") && !said.contains("by itself"),
-        "{said}"
+        output.contains("Continue goes on from there") && !output.contains("by itself"),
+        "{output}"
     );
     window.screenshot("paused");
     window.click("#stop");
     window.wait_for_status("stopped");
-    let told = window.run(
+    let messages = window.run(
         "const text = (of) => document.querySelector(of)?.textContent ?? null; return [text('#ago'), text('#follow'), text('.clock')]",
     );
-    let text = |i: usize| told[i].as_str().unwrap_or_default().to_owned();
+    let text = |i: usize| messages[i].as_str().unwrap_or_default().to_owned();
     assert!(
         text(0).starts_with("ended ") && !text(0).contains("ago"),
-        "{told}"
+        "{messages}"
     );
-    assert_eq!(told[1], Value::Null, "nothing is live");
-    assert!(text(2).starts_with("end "), "{told}");
+    assert_eq!(messages[1], Value::Null, "nothing is live");
+    assert!(text(2).starts_with("end "), "{messages}");
     window.screenshot("ended");
 }

@@ -1,14 +1,15 @@
-//! What somebody meets who tries everything in the first hour: every model that is named, a wrong number, a folder that goes, a name
-//! that steers terminals, a stop too early, no display, no room for the answer.
+//! What somebody meets who tries everything in the first hour: every model that is named, a wrong
+//! number, a folder that goes, a name that steers terminals, a stop too early, no display, no room
+//! for the answer.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use runlog::RunEvent;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-fn birds() -> Place {
-    let place = Place::new();
+fn birds() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     place
 }
@@ -28,23 +29,24 @@ fn the_larger_networks_that_help_names_are_trained() {
 #[test]
 fn a_run_folder_that_goes_is_missed_and_not_made_anew() {
     let place = birds();
-    let mut live = place.listen("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
+    let mut live = place.start("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
     live.until(|event| matches!(event, RunEvent::Step { step: 3, .. }));
     let run = place.only_run().path;
     fs::remove_dir_all(&run).expect("it can be removed");
     live.signal("INT");
     assert_eq!(live.wait(), Some(1));
-    let said = fs::read_to_string(place.path("stderr")).expect("it was kept");
-    assert!(said.contains("is no longer there"), "{said}");
+    let output = fs::read_to_string(place.path("stderr")).expect("it was kept");
+    assert!(output.contains("is no longer there"), "{output}");
     assert!(!run.exists(), "half a run is worse than none");
 }
 
-/// Waits until a process has worked for `seconds` of processor time, however busy the machine is. Where the system has no
-/// `/proc`, waits twice as long by the clock.
+/// Waits until a process has worked for `seconds` of processor time, however busy the machine is.
+/// Where the system has no `/proc`, waits twice as long by the clock.
 fn until_worked(process: u32, seconds: u64) {
     let worked = || {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // Behind the name in parentheses, fields 12 and 13 are user and system time in ticks of 10 ms.
+        // Behind the name in parentheses, fields 12 and 13 are user and system time in ticks of 10
+        // ms.
         let (_, fields) = stat.rsplit_once(')')?;
         let ticks = fields.split_whitespace().skip(11).take(2);
         ticks
@@ -60,7 +62,7 @@ fn until_worked(process: u32, seconds: u64) {
 }
 
 /// What a command says on stdout and stderr that is interrupted while it works; it ends well.
-fn interrupted(place: &Place, line: &str) -> [String; 2] {
+fn interrupted(place: &TestHome, line: &str) -> [String; 2] {
     let mut command = place.ebb(line.split(' '));
     let command = command.current_dir(place.path("."));
     let child = command
@@ -73,10 +75,10 @@ fn interrupted(place: &Place, line: &str) -> [String; 2] {
     let asked = Command::new("kill").args(["-INT", &id]).status();
     assert!(asked.is_ok_and(|status| status.success()));
     let ended = child.wait_with_output().expect("it ends");
-    let said = [ended.stdout, ended.stderr];
-    let said = said.map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert_eq!(ended.status.code(), Some(0), "{line}: {said:?}");
-    said
+    let output = [ended.stdout, ended.stderr];
+    let output = output.map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(ended.status.code(), Some(0), "{line}: {output:?}");
+    output
 }
 
 #[test]
@@ -98,49 +100,49 @@ fn what_tries_settings_and_is_stopped_early_claims_nothing() {
 }
 
 #[test]
-fn what_is_no_photograph_is_counted_and_texts_have_a_way_of_their_own() {
+fn what_is_no_image_is_counted_and_texts_have_a_way_of_their_own() {
     let place = birds();
     place.file("birds/notes.odt", "of another kind");
-    let said = place.run("inspect {birds}").ended(0).out;
+    let output = place.run("inspect {birds}").ended(0).out;
     assert!(
-        said.contains("Passed over: 1 file of another kind"),
-        "{said}"
+        output.contains("Passed over: 1 file of another kind"),
+        "{output}"
     );
     place.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
-    let said = place.run("verify-split {sms.tsv}").ended(2).err;
-    assert!(said.contains("holds texts"), "{said}");
+    let output = place.run("verify-split {sms.tsv}").ended(2).err;
+    assert!(output.contains("holds texts"), "{output}");
 }
 
 #[test]
 fn a_number_below_nothing_is_answered_by_what_is_allowed() {
-    let said = birds().run("train {birds} --learning-rate -1").ended(2);
-    assert!(said.err.contains("learning_rate"), "{said:?}");
-    assert!(!said.err.contains("unexpected argument"), "{said:?}");
+    let output = birds().run("train {birds} --learning-rate -1").ended(2);
+    assert!(output.err.contains("learning_rate"), "{output:?}");
+    assert!(!output.err.contains("unexpected argument"), "{output:?}");
 }
 
 #[test]
 fn a_task_that_the_folder_is_not_for_is_refused_by_inspect_too() {
-    let said = birds()
+    let output = birds()
         .run("inspect {birds} --task text-classification")
         .ended(2);
-    assert!(said.err.contains("image-classification"), "{said:?}");
+    assert!(output.err.contains("image-classification"), "{output:?}");
 }
 
 #[test]
 fn a_name_cannot_steer_the_terminal() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["\u{1b}[2Jjay", "owl"], 6);
-    let said = place.run("inspect {birds}").ended(0);
+    let output = place.run("inspect {birds}").ended(0);
     assert!(
-        !said.out.contains('\u{1b}') && said.out.contains("jay"),
-        "{said:?}"
+        !output.out.contains('\u{1b}') && output.out.contains("jay"),
+        "{output:?}"
     );
 }
 
 #[cfg(target_os = "linux")]
 mod on_linux {
     use super::birds;
-    use crate::support::{Place, said};
+    use crate::support::{TestHome, run_command};
     use std::fs::File;
 
     #[test]
@@ -164,17 +166,17 @@ mod on_linux {
     #[test]
     #[cfg(feature = "desktop")]
     fn without_a_display_the_window_is_refused_in_a_sentence() {
-        let place = Place::new();
+        let place = TestHome::new();
         for display in [None, Some(":4711")] {
             let mut window = place.ebb(Vec::<&str>::new());
             window.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
             if let Some(display) = display {
                 window.env("DISPLAY", display);
             }
-            let said = said(&mut window).ended(1);
+            let output = run_command(&mut window).ended(1);
             assert!(
-                said.err.contains("Train in the terminal instead"),
-                "{said:?}"
+                output.err.contains("Train in the terminal instead"),
+                "{output:?}"
             );
         }
     }

@@ -1,10 +1,10 @@
 //! Texts are said in words and in JSON.
 
-use crate::support::Place;
+use crate::support::TestHome;
 use serde_json::{Value, json};
 
-fn messages() -> Place {
-    let place = Place::new();
+fn messages() -> TestHome {
+    let place = TestHome::new();
     let row = |i: usize| match i % 4 {
         0 => format!("spam\twin prize number {i}\n"),
         _ => format!("ham\tsee you at {i} o'clock\n"),
@@ -15,7 +15,7 @@ fn messages() -> Place {
 }
 
 #[test]
-fn a_table_is_said_with_columns_lengths_and_lines_left_out() {
+fn a_table_is_reported_with_columns_lengths_and_lines_left_out() {
     let place = messages();
     let words = place.run("inspect {sms.tsv}").ended(0).out;
     for part in [
@@ -34,7 +34,7 @@ fn a_table_is_said_with_columns_lengths_and_lines_left_out() {
 }
 
 #[test]
-fn the_same_is_said_to_programs() {
+fn the_same_is_reported_to_programs() {
     let place = messages();
     let out = place.run("inspect {sms.tsv} --json").ended(0).out;
     let found: Value = serde_json::from_str(&out).expect("it is JSON");
@@ -58,7 +58,7 @@ fn the_same_is_said_to_programs() {
 
 #[test]
 fn documents_are_a_language_model() {
-    let place = Place::new();
+    let place = TestHome::new();
     std::fs::create_dir(place.path("book")).expect("a folder can be made");
     for i in 0..10 {
         place.file(
