@@ -4,7 +4,8 @@
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
+use bench::split_check::{Splits, compare};
+use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunConfig, RunFolder};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
@@ -14,7 +15,6 @@ use trainer::internals::{
     AccumulatedBatch, CompressionTask, EffectiveBatch, PrefetchOptions, Sequence, Task,
     TrainLoader, TrainState,
 };
-use trainer::receipt::{Splits, compare};
 
 type Data = <CompressionTask as Task>::Data;
 
@@ -137,9 +137,9 @@ fn check(name: &str, config: &RunConfig) {
     let learner = learner(plan);
     for batch in [&first, &short] {
         let splits = Splits::Standard { random: 4 };
-        let splits = splits.of(batch.len(), Rng::new(2)).unwrap();
-        let piece = |range| learner.gradients(Cancel::default(), &batch[range]);
-        let found = compare(&learner.parameters, batch.len(), splits, piece).unwrap();
+        let splits = splits.for_batch(batch.len(), Rng::new(2)).unwrap();
+        let gradients = |range| learner.gradients(Cancel::default(), &batch[range]);
+        let found = compare(&learner.parameters, batch.len(), splits, gradients).unwrap();
         let worst = found.worst();
         println!(
             "{name}: gradients differ by {:.1e} ({})",

@@ -6,7 +6,6 @@
 mod support;
 
 use candle_core::{DType, Device, Tensor};
-use models::Network;
 use support::{SIDE, build, learner, plan, samples, values, whole};
 use tape::{Cancel, Kernels, Tape, Value};
 use trainer::{ModelId, OptimizerKind};

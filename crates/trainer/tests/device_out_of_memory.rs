@@ -77,7 +77,7 @@ fn trained(
         threads: Some(2),
         ..RunConfig::default()
     };
-    let inspection = dataset::inspect_images(&photographs, &Default::default(), &|_| {}).unwrap();
+    let inspection = dataset::inspect_images(&images, &Default::default(), &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")

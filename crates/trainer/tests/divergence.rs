@@ -30,10 +30,9 @@ fn draw(folder: &Path) {
 #[test]
 fn a_diverged_run_names_its_last_valid_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
-    let photographs = folder.path().join("birds");
-    draw(&photographs);
-    let inspection =
-        dataset::inspect_images(&photographs, &InspectOptions::default(), &|_| {}).unwrap();
+    let images = folder.path().join("birds");
+    draw(&images);
+    let inspection = dataset::inspect_images(&images, &InspectOptions::default(), &|_| {}).unwrap();
     // A decay of a hundred a step turns each weight round and grows it: some twenty steps to the end of f32.
     let config = RunConfig {
         folder: Some(images),

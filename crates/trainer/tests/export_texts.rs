@@ -17,7 +17,7 @@ use runlog::RunConfig;
 use std::fs;
 use std::path::Path;
 use tape::Parameters;
-use trainer::{ModelId, Pretrained, TextModel, TextSize};
+use trainer::{ModelId, TextModel, TextSize};
 
 const TOKENS: u32 = 24;
 const TEXTS: [&str; 3] = [
@@ -177,10 +177,8 @@ fn a_token_compression_is_refused_and_leaves_no_files() {
         pretrained: None,
         tokenizer: None,
     };
-    let said = trained
-        .write(&place.path().join("out"))
-        .unwrap_err()
-        .to_string();
-    assert!(said.contains("two networks at once"), "{said}");
+    let error = export_hub_folder(&trained, &place.path().join("out")).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("two networks at once"), "{message}");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }

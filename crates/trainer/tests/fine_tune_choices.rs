@@ -11,7 +11,6 @@ use folders::{assert_says, copied, fixture};
 use models::hub_format::{Head, HubFolder};
 use runlog::RunConfig;
 use std::fs;
-use trainer::Pretrained;
 
 fn named(name: &str) -> RunConfig {
     RunConfig {
@@ -28,7 +27,7 @@ fn words(name: &str) -> Vec<String> {
     for choice in &choices {
         let pretrained =
             trainer::pretrained::open(&trainer::pretrained::with_choice(&choice.word, named(name)));
-        assert_eq!(pretrained.unwrap().unwrap().chosen(), choice.word);
+        assert_eq!(pretrained.unwrap().unwrap().current_choice(), choice.word);
     }
     choices.into_iter().map(|choice| choice.word).collect()
 }

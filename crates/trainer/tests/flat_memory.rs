@@ -8,7 +8,6 @@ mod support;
 
 use candle_core::{DType, Device};
 use models::{Builder, Network, ResNet, ResNetShape};
-use models::{Builder, Network, ResNet, ResNetShape};
 use pressure::own_footprint_bytes;
 use support::{plan, samples};
 use tape::memory::{Counting, live_bytes};

@@ -5,7 +5,6 @@
 
 use candle_core::{DType, Device, Tensor};
 use models::Network;
-use models::Network;
 use std::time::Instant;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape};

@@ -40,8 +40,8 @@ fn test_run() -> TestRun {
     draw(&folder.path().join("images"));
     let options = dataset::InspectOptions::default();
     let inspection =
-        dataset::inspect_images(&folder.path().join("photographs"), &options, &|_| {}).unwrap();
-    let word = |text: &str| Some(text.to_owned());
+        dataset::inspect_images(&folder.path().join("images"), &options, &|_| {}).unwrap();
+    let some = |text: &str| Some(text.to_owned());
     let config = RunConfig {
         model: some("vit_micro"),
         image_size: Some(16),

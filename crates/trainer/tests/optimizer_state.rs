@@ -180,7 +180,7 @@ fn nan_scores_are_never_correct() {
         .forward_context(Cancel::default())
         .evaluate(&samples(7, 3))
         .unwrap();
-    assert_eq!((result.samples, result.right, result.in_top_5), (7, 0, 0));
+    assert_eq!((result.samples, result.correct, result.in_top_5), (7, 0, 0));
 }
 
 /// The bias correction of the moments counts only steps that changed the weights.

@@ -7,7 +7,7 @@
 mod support;
 
 use candle_core::{DType, Device, Tensor};
-use dataset::{Order, Sample, SampleError};
+use dataset::{ImageSample, Order, SampleError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{build, learner, plan, samples, task, values, whole};
 use tape::inplace::to_f64;
@@ -286,7 +286,7 @@ fn a_label_outside_the_classes_is_an_error() {
     assert_eq!(error.to_string(), "label 5 of sample 1 is outside 0..5");
 }
 
-fn lost(file: &str) -> Result<Sample, SampleError> {
+fn lost(file: &str) -> Result<ImageSample, SampleError> {
     Err(SampleError {
         file: file.into(),
         reason: "cut short".to_owned(),
@@ -339,7 +339,7 @@ fn the_short_last_batch_of_an_epoch_has_its_own_weight() {
     let model = build(ModelId::CONV_NET, DType::F64);
     let task = task(&model, DType::F64, Cancel::default());
     let all = samples(20, 4);
-    let short: Vec<Sample> = steps[2]
+    let short: Vec<ImageSample> = steps[2]
         .1
         .iter()
         .map(|&i| all[i as usize].clone())

@@ -7,7 +7,6 @@
 mod support;
 
 use candle_core::DType;
-use models::Network;
 use pressure::Moments;
 use runlog::{RunConfig, RunFolder};
 use std::collections::BTreeMap;

@@ -7,12 +7,12 @@
 mod support;
 
 use candle_core::DType;
-use dataset::{Sample, TargetColumn};
+use dataset::{ImageSample, TargetColumn};
 use support::{distance, learner, norm, plan, samples, splits, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
-use trainer::internals::{TrainState, Work};
-use trainer::{Balance, Metrics, ModelId, OptimizerKind, Plan};
+use trainer::internals::{ImageTask, MicroBatchResult, Task, TrainState};
+use trainer::{Balance, MetricInputs, ModelId, OptimizerKind, Plan};
 
 /// Samples of the effective batch: no power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
@@ -44,7 +44,7 @@ fn regression_plan(dtype: DType, balance: Balance, classes: usize) -> Plan {
 
 /// Samples in which each target is missing in about a third, and target 3 in all but one; with the
 /// factors of the loader.
-fn masked(count: usize, seed: u64) -> Vec<Sample> {
+fn masked(count: usize, seed: u64) -> Vec<ImageSample> {
     let mut all = samples(count, seed);
     let stream = Rng::new(seed).site("numbers");
     for (i, sample) in all.iter_mut().enumerate() {

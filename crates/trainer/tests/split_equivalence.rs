@@ -84,7 +84,7 @@ fn trained(kind: ModelId, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Tr
     let samples = samples(SAMPLES, 3);
     for step in 0..STEPS {
         let first = step as usize * PER_STEP % SAMPLES;
-        let batch: &[Sample] = &samples[first..first + PER_STEP];
+        let batch: &[ImageSample] = &samples[first..first + PER_STEP];
         let batch = whole(
             &learner.forward_context(Cancel::default()),
             batch,

@@ -51,7 +51,7 @@ fn book() -> TempDir {
     folder
 }
 
-fn opened(folder: &Path, config: RunConfig) -> (Plan, Data) {
+fn opened<T: Task>(folder: &Path, config: RunConfig) -> (Plan, T::Data) {
     let found = detect(
         folder,
         &InspectOptions::default(),

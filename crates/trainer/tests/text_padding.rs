@@ -8,7 +8,6 @@ mod support;
 
 use candle_core::{DType, Device};
 use models::{Builder, SequenceShape, TextEncoder};
-use models::{Builder, SequenceShape, TextEncoder};
 use support::{distance, norm};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape};

@@ -18,10 +18,8 @@ mod support;
 
 use candle_core::{DType, Device};
 use folders::fixture;
-use models::export::TrainedNetwork;
-use models::hub_format::{Classes, PublishedFolder};
+use models::export::{TrainedNetwork, export_hub_folder};
 use models::hub_format::{Head, HubFolder};
-use models::merged;
 use models::merged_parameters;
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
@@ -31,8 +29,8 @@ use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
 use trainer::estimate::{MemoryEstimate, Target, Variants};
 use trainer::internals::checkpoint::{self, OptimizerState, RunState};
-use trainer::internals::{TrainState, Trained};
-use trainer::{ModelId, OptimizerKind, Plan, Pretrained, PretrainedFamily};
+use trainer::internals::{ImageTask, TrainState};
+use trainer::{ModelId, OptimizerKind, Plan, PretrainedFamily};
 
 /// A way to fine-tune, as settings of a config.
 #[derive(Debug, Clone, Copy, Default)]
@@ -324,9 +322,9 @@ fn an_exported_network_reads_back_with_the_same_scores() {
             step(&mut tuned, number, &[6]);
         });
         let place = tempfile::tempdir().unwrap();
-        let trained = Trained {
-            kind: plan.model,
-            side: plan.input_size,
+        let trained = TrainedNetwork {
+            model: plan.model,
+            input_size: plan.input_size,
             classes: &plan.classes,
             targets: &[],
             parameters: &tuned.parameters,

@@ -9,7 +9,7 @@ use models::export::TrainedNetwork;
 use models::hub_format::{Head, HubFolder, LoadOptions};
 use std::fs;
 use std::path::Path;
-use trainer::{ModelId, Pretrained};
+use trainer::ModelId;
 
 const SIDE: usize = 16;
 

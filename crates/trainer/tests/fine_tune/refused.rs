@@ -4,7 +4,6 @@ use crate::folders::{assert_says, copied, fixture};
 use crate::{Tuned, vit};
 use candle_core::{DType, Device};
 use runlog::RunConfig;
-use trainer::Pretrained;
 use trainer::internals::TrainState;
 
 #[test]

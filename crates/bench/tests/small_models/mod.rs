@@ -1,5 +1,5 @@
-//! Every model in sizes that a test can train, with samples that it can learn from and a piece of
-//! them.
+//! Every model in sizes that a test can train, with samples that it can learn from and
+//! micro-batches of them.
 
 #![allow(dead_code)]
 
@@ -10,9 +10,7 @@ use models::{
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
-use models::{
-    Builder, Gpt, SequenceShape, ResNet, ResNetShape, ResNetStem, TextEncoder, SequenceShape, Vit, VitShape,
-};
+use trainer::MicroBatchResult;
 
 /// A model of this house.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +198,7 @@ impl Model {
     }
 
     /// Forward and backward over some of the samples.
-    pub fn piece(
+    pub fn micro_batch(
         &self,
         all: &Samples,
         range: Range<usize>,
