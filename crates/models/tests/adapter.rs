@@ -188,12 +188,12 @@ fn adapters_are_saved_and_loaded() {
     .map(|(name, tensor)| (name.to_owned(), tensor))
     .into();
     candle_core::safetensors::save(&strange, &file).unwrap();
-    let said = load_adapters(&mut other, &file).unwrap_err().to_string();
+    let message = load_adapters(&mut other, &file).unwrap_err().to_string();
     for word in [
         "query.lora_A.weight is [2, 70] and must be [4, 70]",
         "query.lora_B.weight is missing",
         "value.lora_A.weight is not known",
     ] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
 }

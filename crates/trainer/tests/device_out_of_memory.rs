@@ -106,17 +106,17 @@ fn steps(events: &[RunEvent]) -> Vec<(f64, Vec<u32>)> {
     let step = |event: &RunEvent| match event {
         RunEvent::Step {
             loss,
-            micro_batches: pieces,
+            micro_batches,
             ..
-        } => Some((*loss, pieces.clone())),
+        } => Some((*loss, micro_batches.clone())),
         _ => None,
     };
     events.iter().filter_map(step).collect()
 }
 
 fn largest(steps: &[(f64, Vec<u32>)]) -> u32 {
-    let pieces = steps.iter().flat_map(|(_, pieces)| pieces);
-    pieces.copied().max().unwrap()
+    let sizes = steps.iter().flat_map(|(_, micro_batches)| micro_batches);
+    sizes.copied().max().unwrap()
 }
 
 #[test]

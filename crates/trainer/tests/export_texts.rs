@@ -81,27 +81,27 @@ fn check(python: &str, size: TextSize, tokenizer: &Tokenizer, input: &str) {
     let out = place.path().join("out");
     written(kind, &parameters, tokenizer, &out);
     let words = [&[input][..], &TEXTS].concat();
-    let said = answer(python, "own_texts.py", &out, &words);
+    let output = answer(python, "own_texts.py", &out, &words);
     let what = format!("{size:?} of {} tokens", tokenizer.vocabulary());
-    assert_close(&what, &scores(&network, &parameters, 0), &said["logits"]);
-    let ids: Vec<Vec<u32>> = serde_json::from_value(said["ids"].clone()).unwrap();
+    assert_close(&what, &scores(&network, &parameters, 0), &output["logits"]);
+    let ids: Vec<Vec<u32>> = serde_json::from_value(output["ids"].clone()).unwrap();
     let own = TEXTS.map(|text| tokenizer.encode_framed(text).unwrap());
     assert_eq!(ids, own, "{size:?}");
-    assert_eq!(said["most"], TOKENS);
+    assert_eq!(output["most"], TOKENS);
     match input {
         "texts" => {
             assert_eq!(
-                said["classes"],
+                output["classes"],
                 serde_json::json!(["ham", "spam", "\"else\""])
             );
             assert_eq!(
-                said["pad"].as_u64(),
+                output["pad"].as_u64(),
                 tokenizer.token("[PAD]").map(u64::from)
             );
         }
         _ => {
-            assert_eq!(said["eos"].as_u64(), tokenizer.boundary().map(u64::from));
-            assert_eq!(said["back"], serde_json::json!(TEXTS));
+            assert_eq!(output["eos"].as_u64(), tokenizer.boundary().map(u64::from));
+            assert_eq!(output["back"], serde_json::json!(TEXTS));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Halves: bf16 and f16 learn as f32 does, on weights that stay f32; an overflow costs a step and halves the scale.
+//! Half precision: bf16 and f16 learn as f32 does, on weights that stay f32. An overflow costs one
+//! step and halves the loss scale.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -23,7 +24,8 @@ fn spacing(dtype: DType) -> f64 {
     }
 }
 
-/// A learner whose loss scale, where it has one, has found its place: in f16 the first steps only lower it.
+/// A train state with a loss scale that has settled, if it has one. In f16, the first steps only
+/// lower the scale.
 fn settled(plan: &Plan) -> TrainState {
     let mut learner = learner(plan);
     let lower = |scale| (0..6).fold(scale, |scale: LossScale, _| scale.after_overflow());
@@ -218,7 +220,9 @@ fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_flo
                 let skipped = update.skipped.unwrap();
                 assert_eq!((times < 5, skipped.overflowed_at), (true, None));
             }
-            Err(TrainError::Diverged { times: said, .. }) => assert_eq!((times, said), (5, 5)),
+            Err(TrainError::Diverged {
+                times: reported, ..
+            }) => assert_eq!((times, reported), (5, 5)),
             Err(other) => panic!("{other}"),
         }
         assert_eq!(scale(&learner), 1.0);
@@ -244,7 +248,7 @@ fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
     assert_eq!(scale(&learner), 65_536.0);
 }
 
-/// The gradients carry the scale; the norm that is said and the step that is made do not.
+/// The gradients carry the scale; the norm that is reported and the step that is made do not.
 #[test]
 fn the_scale_changes_neither_the_norm_nor_the_step() {
     let trained = |scaled: bool| {

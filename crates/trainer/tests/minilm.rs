@@ -31,14 +31,12 @@ fn run(command: &mut Command) -> Result<(), String> {
     let output = command
         .output()
         .map_err(|error| format!("{program} cannot be started ({error})"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let last = said.lines().rev().find(|line| !line.trim().is_empty());
-            Err(format!("{program}: {}", last.unwrap_or("it failed")))
-        }
+    if output.status.success() {
+        return Ok(());
     }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+    Err(format!("{program}: {}", last.unwrap_or("it failed")))
 }
 
 fn sum(file: &Path) -> Option<String> {

@@ -52,15 +52,7 @@ fn drawn(stream: Rng, deviation: f64) -> Vec<Vec<f64>> {
 }
 
 fn check_reference(kind: OptimizerKind) {
-    let start: Vec<Vec<f64>> = SHAPES
-        .iter()
-        .enumerate()
-        .map(|(i, shape)| {
-            Rng::new(1)
-                .at(i as u64)
-                .truncated_normal(shape.iter().product(), 1.0)
-        })
-        .collect();
+    let start = drawn(Rng::new(1), 1.0);
     let mut parameters = Parameters::default();
     for (i, (shape, values)) in SHAPES.iter().zip(&start).enumerate() {
         let name = format!("p{i}");
@@ -74,16 +66,7 @@ fn check_reference(kind: OptimizerKind) {
     let mut references: Vec<Vec<Reference>> = start.iter().map(references).collect();
     for step in 1..=50u64 {
         let (rate, factor) = (0.02 / step as f64, 0.125);
-        let gradients: Vec<Vec<f64>> = start
-            .iter()
-            .enumerate()
-            .map(|(i, values)| {
-                Rng::new(2)
-                    .at(step)
-                    .at(i as u64)
-                    .truncated_normal(values.len(), 3.0)
-            })
-            .collect();
+        let gradients = drawn(Rng::new(2).at(step), 3.0);
         for (i, gradient) in gradients.iter().enumerate() {
             // Norms and biases, which have one axis, do not decay.
             let decay = if SHAPES[i].len() > 1 { 0.05 } else { 0.0 };
@@ -199,11 +182,11 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
             }
             Err(TrainError::Diverged {
                 step,
-                times: said,
+                times: reported,
                 item: what,
                 ..
             }) => {
-                assert_eq!((times, said, step), (5, 5, 3));
+                assert_eq!((times, reported, step), (5, 5, 3));
                 assert!(what.contains(&name), "{what}");
             }
             Err(other) => panic!("{other}"),

@@ -70,8 +70,8 @@ fn onnxruntime_computes_the_same_scores() {
     for pooling in ["mean_tokens", "cls_token"] {
         let folder = copy.path().join("1_Pooling");
         fs::create_dir_all(&folder).unwrap();
-        let said = format!("{{\"pooling_mode_{pooling}\": true}}");
-        fs::write(folder.join("config.json"), said).unwrap();
+        let config = format!("{{\"pooling_mode_{pooling}\": true}}");
+        fs::write(folder.join("config.json"), config).unwrap();
         written(&python, of("bert", None), copy.path());
     }
     assert!(!fixture("bert").join("tokenizer.json").exists());
