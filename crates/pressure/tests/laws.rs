@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn a_critical_sample_is_answered_before_the_next_piece(machine in machine(), steps in steps()) {
+    fn a_critical_sample_is_answered_before_the_next_micro_batch(machine in machine(), steps in steps()) {
         let mut answered_ms: Option<u64> = None;
         for Observed { at_ms, critical, decision, size_before, .. } in play(&machine, &steps) {
             if !critical {

@@ -50,7 +50,7 @@ impl Machine {
     }
 }
 
-/// Relative errors of all predictions after the twelfth piece of every machine.
+/// Relative errors of all predictions after the twelfth record of every machine.
 fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
     let mut errors = Vec::new();
     for seed in 0..MACHINES {
@@ -65,8 +65,8 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
                 1 => 2,
                 _ if i < 6 || random.unit() < 0.2 => {
                     let most = (4 * largest).min(64);
-                    let pieces = random.between(64.0 / f64::from(most), 33.0);
-                    64u32.div_ceil(pieces as u32)
+                    let count = random.between(64.0 / f64::from(most), 33.0);
+                    64u32.div_ceil(count as u32)
                 }
                 _ => largest,
             };
@@ -77,7 +77,7 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
             }
             let peak =
                 machine.need(f64::from(micro_batch) * length) * (1.0 + 0.01 * random.normal());
-            let piece = MicroBatchRecord {
+            let record = MicroBatchRecord {
                 at_ms: 0,
                 kind: MicroBatchKind::default(),
                 micro_batch,
@@ -89,11 +89,11 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
             if i >= TAUGHT {
                 errors.push(
                     model
-                        .error_fraction(&piece)
+                        .error_fraction(&record)
                         .expect("two sizes were measured"),
                 );
             }
-            model.learn(&piece);
+            model.learn(&record);
         }
     }
     errors

@@ -113,14 +113,14 @@ fn attention_saves_its_input_and_weights() {
 #[test]
 fn attention_over_many_tokens_saves_no_weights() {
     let (parameters, _) = parameters(&[]);
-    let kept = |kernels| {
+    let saved = |kernels| {
         let tape = Tape::record(&parameters, Cancel::default(), kernels);
         let _y = tape.attention(&tape.variable(tensor("x", &[3, 9, 12])), HEADS);
         tape.saved_bytes()
     };
     let (qkv, y, sums) = (3 * 9 * 12, 3 * 9 * 4, 3 * 9 * 2);
-    assert_eq!(kept(Kernels::Fused), 8 * (qkv + y + sums));
-    assert_eq!(kept(Kernels::Composed), 8 * qkv);
+    assert_eq!(saved(Kernels::Fused), 8 * (qkv + y + sums));
+    assert_eq!(saved(Kernels::Composed), 8 * qkv);
 }
 
 #[test]

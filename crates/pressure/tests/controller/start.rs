@@ -4,7 +4,7 @@ use crate::fixture::{EVALUATE, Simulation, TRAIN};
 use pressure::Change;
 
 #[test]
-fn in_calm_the_final_size_is_reached_within_the_first_steps_and_kept() {
+fn in_calm_the_first_steps_reach_the_final_size() {
     let mut simulation = Simulation::default();
     let decisions = simulation.steps(60);
     let changes: Vec<_> = decisions

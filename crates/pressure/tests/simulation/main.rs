@@ -208,7 +208,7 @@ fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
         let truth = Truth::new(seed, Rounding::Exact);
         let calm = others(Trace::Calm, seed);
         let ebb = compare(Trace::Calm, seed, Rounding::Exact).ebb;
-        let fixed = (1..=64).rev().map(|pieces| 64u32.div_ceil(pieces));
+        let fixed = (1..=64).rev().map(|count| 64u32.div_ceil(count));
         let safe = fixed.filter_map(|size| {
             let fixed = run(Who::Strategy(&mut Fixed(size)), &truth, &calm, seed);
             let is_safe = fixed.refused == 0 && fixed.killed == 0 && fixed.over_s == 0.0;
