@@ -218,10 +218,10 @@ fn every_policy_keeps_the_requested_fraction() {
             let trained = learner.gradients(Cancel::default(), &samples).unwrap();
             let evaluated = learner.evaluate(Cancel::default(), &samples).unwrap();
             for sums in [trained.metrics, evaluated.metrics] {
-                let kept = sums.means()["kept_fraction"];
+                let found = sums.means()["kept_fraction"];
                 assert!(
-                    (kept - fraction).abs() < 0.01,
-                    "{policy} {fraction}: {kept}"
+                    (found - fraction).abs() < 0.01,
+                    "{policy} {fraction}: {found}"
                 );
             }
         }
@@ -231,7 +231,7 @@ fn every_policy_keeps_the_requested_fraction() {
 #[test]
 fn a_higher_cost_keeps_fewer_tokens() {
     let folder = book();
-    let kept = |cost| {
+    let fraction = |cost| {
         let config = RunConfig {
             keep_cost: Some(cost),
             ..learning("joint")
@@ -239,7 +239,7 @@ fn a_higher_cost_keeps_fewer_tokens() {
         let steps = steps(&opened(&folder, &config), 40, |_, count| vec![count]);
         steps[39].metrics.means()["kept_fraction"]
     };
-    let (cheap, dear) = (kept(0.1), kept(6.0));
+    let (cheap, dear) = (fraction(0.1), fraction(6.0));
     assert!(cheap > 0.7 && dear < 0.3, "{cheap} {dear}");
 }
 

@@ -1,6 +1,6 @@
 //! Low-rank adapters start without effect on a frozen map of any width, are the only trained
-//! parameters, merge into one map with the same outputs, have the same gradient for every split, and
-//! are saved separately.
+//! parameters, merge into one map with the same outputs, have the same gradient for every split,
+//! and are saved separately.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -101,7 +101,7 @@ fn merging_keeps_the_output() {
                 apart(y.tensor(), frozen.tensor()) > 0.1,
                 "the adapter says something"
             );
-            // A quantized weight stands for numbers in f32.
+            // A quantized weight has the precision of f32.
             let bar = if bits.is_some() { 1e-5 } else { 1e-12 };
             let distance = apart(y.tensor(), z.unwrap().tensor());
             assert!(distance < bar, "{bits:?} {kernels:?}: {distance:e}");

@@ -1,5 +1,5 @@
-//! A trained network is exported as an ONNX file. onnxruntime computes the same scores from it, for
-//! any number of samples.
+//! A trained network is exported as an ONNX file. onnxruntime computes the same scores from it,
+//! for any number of samples.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

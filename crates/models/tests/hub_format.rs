@@ -1,5 +1,6 @@
-//! Networks from pretrained folders compute the same scores as transformers, and can be trained. The
-//! folders are tiny and random, in the published format (`fixtures/published/make_fixtures.py`).
+//! Networks from pretrained folders compute the same scores as transformers, and can be trained.
+//! The folders are tiny and random, in the published format
+//! (`fixtures/published/make_fixtures.py`).
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -23,7 +24,8 @@ const IMAGES: [&str; 7] = [
     "resnet-bottleneck",
     "resnet-early",
 ];
-/// Largest distance between two scores of size 1 due to rounding in f32 and references of six digits.
+/// Largest distance between two scores of size 1 due to rounding in f32 and references of six
+/// digits.
 const APART: f64 = 1e-5;
 /// Every implementation of the operations.
 const FORMS: [(DType, Kernels); 3] = [

@@ -1,5 +1,5 @@
-//! A folder that does not fit is refused with all its problems; pickled files are never opened, and
-//! no file outside the folder is read.
+//! A folder that does not fit is refused with all its problems; pickled files are never opened,
+//! and no file outside the folder is read.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -157,6 +157,7 @@ fn an_index_cannot_name_files_outside_the_folder() {
     }
 }
 
+// tidy: table
 #[test]
 fn unsupported_configs_are_refused_by_key() {
     for (name, key, value, word) in [

@@ -9,7 +9,7 @@ use random::Random;
 
 const GB: f64 = (1u64 << 30) as f64;
 /// Micro-batches before predictions count, and those that count.
-const TAUGHT: usize = 12;
+const TRAINED: usize = 12;
 const COUNTED: usize = 60;
 const MACHINES: u32 = 400;
 /// Errors: their middle, what 95 % of them are within, and the share of those more than 3 % too
@@ -58,7 +58,7 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
         let machine = Machine::draw(allocator, fine, &mut random);
         let mut model = MemoryModel::new(allocator);
         let mut largest = 1;
-        for i in 0..TAUGHT + COUNTED {
+        for i in 0..TRAINED + COUNTED {
             // Two probes, then now and then another size, as far as growth may reach.
             let micro_batch = match i {
                 0 => 1,
@@ -86,7 +86,7 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
                 ms: 100.0,
                 outcome: Outcome::Ok,
             };
-            if i >= TAUGHT {
+            if i >= TRAINED {
                 errors.push(
                     model
                         .error_fraction(&record)

@@ -37,7 +37,8 @@ fn key<'a>(samples: &'a [u64], positions: Positions<'a>) -> NoiseKey<'a> {
     }
 }
 
-/// A stand-in for the model's output for one token of a sample, which does not depend on its place.
+/// A stand-in for the model's output for one token of a sample, which does not depend on its
+/// place.
 fn token(sample: u64, position: u64) -> Vec<f64> {
     let stream = Rng::new(1).at(sample).at(position);
     (0..WIDTH as u64).map(|i| stream.uniform(i) + 0.5).collect()

@@ -1,5 +1,5 @@
-//! Checkpoints restore every bit, reject other models by tensor name, retain the newest two and the
-//! best, and survive crashes and damage.
+//! Checkpoints restore every bit, reject other models by tensor name, retain the newest two and
+//! the best, and survive crashes and damage.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! transformers opens exported text networks with the same scores and the same tokens of a text, and
-//! Ebb reads its own language model back as pretrained weights.
+//! transformers opens exported text networks with the same scores and the same tokens of a text,
+//! and Ebb reads its own language model back as pretrained weights.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

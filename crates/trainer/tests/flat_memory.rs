@@ -44,8 +44,8 @@ fn tiny() -> TrainState {
 }
 
 /// Growth of the counted heap and of the footprint, in bytes, between the readings of
-/// `micro_batches` micro-batches. Three make a step, and one more per step is cancelled. `see` gets
-/// each one before it is added.
+/// `micro_batches` micro-batches. Three make a step, and one more per step is cancelled. `see`
+/// gets each one before it is added.
 fn growth(micro_batches: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(i64, i64)> {
     let (mut learner, samples) = (tiny(), samples(6, 2));
     let (mut done, mut step, mut readings) = (0, 0, Vec::new());
@@ -87,7 +87,8 @@ fn five_thousand_micro_batches_leak_nothing() {
     println!("heap and footprint: {flat:?}");
     assert_eq!(flat.len(), MICRO_BATCHES / READING);
     for (heap, footprint) in &flat {
-        // The heap is counted in bytes; the system counts pages and does not return all freed ones.
+        // The heap is counted in bytes; the system counts pages and does not return all freed
+        // ones.
         assert!(*heap <= MB / 16, "the heap grew by {heap} bytes: {flat:?}");
         assert!(
             *footprint <= MB,

@@ -1,5 +1,5 @@
-//! The loss scale of a run in f16: a step that overflows is skipped and halves it, and a killed run
-//! resumes with the scale it had.
+//! The loss scale of a run in f16: a step that overflows is skipped and halves it, and a killed
+//! run resumes with the scale it had.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]

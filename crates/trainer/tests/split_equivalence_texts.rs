@@ -81,8 +81,8 @@ fn config(effective_batch: u32, tokens: u32) -> RunConfig {
     }
 }
 
-/// The loss and the weight of every step, processed in the micro-batches that `split` returns for a
-/// number of samples.
+/// The loss and the weight of every step, processed in the micro-batches that `split` returns for
+/// a number of samples.
 fn losses<T: Task>(
     plan: &Plan,
     data: &T::Data,

@@ -12,7 +12,7 @@ use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
 use trainer::MicroBatchResult;
 
-/// A model of this house.
+/// A small model of each architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
     ConvNet,
@@ -43,7 +43,7 @@ pub struct Model {
     pub parameters: Parameters,
 }
 
-/// Samples one after the other.
+/// Samples in one buffer per field.
 pub struct Samples {
     pixels: Vec<f64>,
     ids: Vec<u32>,

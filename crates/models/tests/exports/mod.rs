@@ -1,5 +1,5 @@
-//! Helpers for tests of exports: they find Python, change parameters as training would, compute the
-//! scores of the samples in the scripts of `fixtures/export`, and compare scores.
+//! Helpers for tests of exports: they find Python, change parameters as training would, compute
+//! the scores of the samples in the scripts of `fixtures/export`, and compare scores.
 
 #![allow(dead_code)]
 

@@ -15,7 +15,11 @@ pub fn check(python: &str, name: &str, trained: &TrainedNetwork, own: &[f64]) ->
     let out = place.path().join("out");
     let exported = export_onnx(trained, &out).unwrap();
     let of_texts = exported.files.contains(&"tokenizer.json".to_owned());
-    let beside = if of_texts { "tokenizer.json" } else { "preprocessor_config.json" };
+    let beside = if of_texts {
+        "tokenizer.json"
+    } else {
+        "preprocessor_config.json"
+    };
     for file in ["config.json", "model.onnx", beside] {
         assert!(out.join(file).is_file(), "{name}: {:?}", exported.files);
     }

@@ -1,5 +1,5 @@
-//! Folders of tiny, random pretrained weights (`fixtures/published/make_fixtures.py` makes them), and
-//! copies of them that tests may change.
+//! Folders of tiny, random pretrained weights (`fixtures/published/make_fixtures.py` makes them),
+//! and copies of them that tests may change.
 
 #![allow(dead_code)]
 

@@ -36,12 +36,12 @@ fn in_calm_the_first_steps_reach_the_final_size() {
 }
 
 #[test]
-fn a_taught_model_starts_at_its_answer() {
-    let mut taught = Simulation {
+fn a_trained_model_starts_at_its_answer() {
+    let mut trained = Simulation {
         model: Simulation::settled().model,
         ..Simulation::default()
     };
-    let first = taught.step();
+    let first = trained.step();
     assert_eq!((first.change, first.micro_batch), (Change::Start, 64));
 }
 

@@ -1,6 +1,6 @@
 //! A machine with unified memory, other apps and a trainer, in steps of 50 ms. An independent
-//! implementation in Python uses the same random numbers. It differs only in checkpoints: here they
-//! are written between two micro-batches, as the trainer does. Amounts are GB as floats.
+//! implementation in Python uses the same random numbers. It differs only in checkpoints: here
+//! they are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
 mod outcome;
 mod random;

@@ -71,7 +71,8 @@ fn transformers_computes_the_same_scores() {
     ] {
         check(&python, way, &fixture(way.from));
     }
-    // Without a pooler, the mean token represents a text. The folder includes PyTorch code for that.
+    // Without a pooler, the mean token represents a text. The folder includes PyTorch code for
+    // that.
     let copy = copied("bert");
     let pooling = copy.path().join("1_Pooling");
     fs::create_dir(&pooling).unwrap();

@@ -1,6 +1,6 @@
-//! Fine-tuning: only trained parameters have gradients, moments and a place in checkpoints; no split
-//! changes the training; resuming from a checkpoint gives the same bits; the estimate counts only
-//! trained parameters.
+//! Fine-tuning: only trained parameters have gradients, moments and a place in checkpoints; no
+//! split changes the training; resuming from a checkpoint gives the same bits; the estimate counts
+//! only trained parameters.
 
 // Helpers of tests are tests: what fails here fails the claim.
 #![allow(clippy::unwrap_used)]
@@ -124,7 +124,7 @@ fn frozen(learner: &TrainState) -> Vec<(String, Vec<f64>)> {
     learner.parameters.frozen().map(one).collect()
 }
 
-/// One step on six samples in these pieces: its mean loss.
+/// One step on six samples in micro-batches of these sizes: its mean loss.
 fn step(learner: &mut TrainState, step: u64, split: &[usize]) -> f64 {
     let samples = samples(6, 30 + step % 10);
     let batch = whole(&learner.forward_context(Cancel::default()), &samples, split);
@@ -186,14 +186,14 @@ fn fine_tuning_starts_from_the_pretrained_scores() {
                 .fold(0.0, f64::max);
             assert!(apart <= 0.51 * bar * largest, "{way:?} {name}: {apart:e}");
         }
-        // Adapters add nothing yet: of the same head the same scores.
+        // Adapters add nothing yet, so the same head gives the same scores.
         let (a, b) = (scores(&found), scores(&whole));
         let apart = a
             .iter()
             .zip(&b)
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f64::max);
-        // What stands for itself differs by the rounding of a sum in two steps.
+        // Unquantized scores differ by the rounding of a sum in two steps.
         let bar = if quantize.is_none() { 1e-6 } else { 0.2 };
         assert!(apart < bar, "{quantize:?}: {apart:e}");
     }
@@ -211,7 +211,7 @@ fn scores(learner: &TrainState) -> Vec<f64> {
         .collect()
 }
 
-/// The losses of fifty steps; `split` gives the pieces of each.
+/// The losses of fifty steps; `split` gives the micro-batch sizes of each.
 fn losses(way: Tuned, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Vec<f64> {
     let mut learner = learner(&way.plan(dtype));
     (0..50)
@@ -228,7 +228,7 @@ fn splitting_never_changes_fine_tuning() {
             let apart = split.iter().zip(&unsplit).map(|(a, b)| (a - b).abs() / b);
             let worst = apart.fold(0.0, f64::max);
             println!("{way:?} {dtype:?}: {worst:.1e}");
-            // Quantized weights stand for numbers in f32 whatever computes with them.
+            // Quantized weights have the precision of f32, whatever the element type.
             assert!(worst < bar, "{way:?} {dtype:?}: {worst:e}");
             assert!(unsplit[49] < unsplit[0], "{way:?} learns: {unsplit:?}");
         }
