@@ -1,8 +1,34 @@
-//! Declares the commands to the desktop shell, so that the capability file decides which of them the window may call.
-//! Does nothing for a build without the window.
+//! Declares the window's commands to the desktop shell, so that the capability file decides which of them the window may
+//! call, and tells the program which commit and features it was built from.
+
+use std::process::Command;
+
+fn main() {
+    tell_build();
+    declare_commands();
+}
+
+/// Sets `EBB_COMMIT`, the short hash of the commit (`unknown` outside a git checkout), and `EBB_FEATURES`.
+fn tell_build() {
+    println!("cargo::rerun-if-changed=.git/HEAD");
+    println!("cargo::rerun-if-changed=.git/logs/HEAD");
+    let output = Command::new("git")
+        .args(["rev-parse", "--short", "HEAD"])
+        .output();
+    let hash = output.ok().filter(|output| output.status.success());
+    let hash = hash.and_then(|output| String::from_utf8(output.stdout).ok());
+    let hash = hash.unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=EBB_COMMIT={}", hash.trim());
+    let features = ["desktop", "cuda"].into_iter();
+    let is_on = |feature: &&str| {
+        std::env::var_os(format!("CARGO_FEATURE_{}", feature.to_uppercase())).is_some()
+    };
+    let features: Vec<&str> = features.filter(is_on).collect();
+    println!("cargo::rustc-env=EBB_FEATURES={}", features.join(" "));
+}
 
 #[cfg(feature = "desktop")]
-fn main() {
+fn declare_commands() {
     println!("cargo::rerun-if-changed=src-tauri/capabilities");
     let attributes = tauri_build::Attributes::new()
         .capabilities_path_pattern("src-tauri/capabilities/*.json")
@@ -13,7 +39,7 @@ fn main() {
 }
 
 #[cfg(not(feature = "desktop"))]
-fn main() {}
+fn declare_commands() {}
 
 /// Every command of `commands.rs`.
 #[cfg(feature = "desktop")]

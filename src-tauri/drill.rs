@@ -1,13 +1,13 @@
 //! A drill: a process of Ebb's own takes memory for a while and gives it back, so that a user can watch Ebb react. It ends
 //! with its time, with whoever began it, and before the machine suffers. Refuses to know who trains.
 
-use pressure::{MemorySample, stress_test_bytes, stress_test_is_full, stress_test_is_over, source};
+use pressure::{MemorySample, source, stress_test_bytes, stress_test_is_full, stress_test_is_over};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The hidden subcommand of the process that takes the memory.
-pub const HOLD: &str = "drill-hold";
+pub const HOLD: &str = "stress-hold";
 /// A drill lasts this long unless told otherwise, seconds.
 pub const SECONDS: u64 = 20;
 /// Taken at once; in between it is looked whether there is still enough for everybody. Bytes.

@@ -4,6 +4,7 @@
 mod say;
 mod args;
 mod doctor;
+mod documents;
 mod drill;
 mod attempt;
 mod bench;
@@ -18,7 +19,7 @@ mod inspect;
 mod interrupt;
 mod memory;
 mod plan;
-mod pilot;
+mod controller;
 mod predict;
 mod progress;
 mod runs;
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 
 /// The top-level entry point of the terminal; the window opens from here too.
 pub fn run() -> ExitCode {
-    let ebb = Ebb::typed();
+    let ebb = Ebb::parse_args();
     let done = match ebb.command {
         None => return app(args::App::default()),
         Some(Command::App(app_args)) => return app(app_args),
@@ -48,19 +49,21 @@ pub fn run() -> ExitCode {
         Some(Command::Export(args)) => export::run(&args),
         Some(Command::Runs(args)) => match args.command {
             None => runs::list(&args),
-            Some(args::OfRuns::Show(args)) => show::run(&args),
+            Some(args::RunsCommand::Show(args)) => show::run(&args),
         },
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
-        Some(Command::Pilot(args)) => pilot::run(&args),
-        Some(Command::Drill(args)) => drill::run(&args),
-        Some(Command::DrillHold(args)) => drill::hold_memory(&args),
+        Some(Command::Controller(args)) => controller::run(&args),
+        Some(Command::Stress(args)) => drill::run(&args),
+        Some(Command::StressHold(args)) => drill::hold_memory(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::VerifySplit(args)) => verify_split::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::SweepBatch(args)) => sweep::run(&args),
         Some(Command::FindLr(args)) => find_lr::run(&args),
         Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Completions(args)) => documents::completions(&args),
+        Some(Command::Man) => documents::man(),
     };
     let lost = || match say::lost() {
         Some(error) => Err(failure::Failure::new(format!(

@@ -3,7 +3,8 @@
 
 use crate::view::MachineView;
 use pressure::{
-    Level, LevelTracker, MemorySample, MemorySource, Policy, ControllerState, budget_bytes, pressure,
+    ControllerState, Level, LevelTracker, MemorySample, MemorySource, Policy, budget_bytes,
+    pressure,
 };
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};

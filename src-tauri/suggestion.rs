@@ -13,8 +13,8 @@ use runlog::{RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
 use trainer::{
-    DatasetRef, PretrainedFamily, ModelBuilder, ModelId, Plan, TextModel, TextSize,
-    model_task, predict_device_kind,
+    DatasetRef, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize, model_task,
+    predict_device_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
@@ -27,7 +27,7 @@ pub fn all(found: &DetectedDataset, machine: &Told) -> trainer::Result<Vec<PlanV
     let tasks = DatasetRef::from(found).tasks();
     let suggested = |task: Task| {
         let wanted = RunConfig {
-            task: Some(task.name().to_owned()),
+            task: task.name().parse().ok(),
             ..RunConfig::default()
         };
         Ok(view(&Plan::check(&wanted, found)?, None, machine))
@@ -47,7 +47,10 @@ pub fn begun(
         from: Some(from),
         ..RunConfig::default()
     };
-    let plan = Plan::check(&trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted), found)?;
+    let plan = Plan::check(
+        &trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted),
+        found,
+    )?;
     // Every tensor is asked for, none is read.
     plan.trained_parameters()?;
     Ok(view(&plan, Some(id), machine))
@@ -72,7 +75,9 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             learning_rate: plan.learning_rate,
             augment: (task == Task::ImageClassification).then(|| plan.augment.name().to_owned()),
             checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
-            max_system_fraction: plan.max_system_fraction.unwrap_or(Policy::default().max_system_fraction),
+            max_system_fraction: plan
+                .max_system_fraction
+                .unwrap_or(Policy::default().max_system_fraction),
             seed: plan.seed,
         },
         task: capital(&learnt(task.name(), classes, numbers)),
@@ -83,7 +88,9 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Told) -> PlanView {
             task => task.sample_noun().to_owned(),
         },
         models: models(plan),
-        can_begin: PretrainedFamily::for_task(model_task(task)).next().is_some(),
+        can_begin: PretrainedFamily::for_task(model_task(task))
+            .next()
+            .is_some(),
         trains: match &plan.pretrained {
             None => vec![everything()],
             Some(pretrained) => {
@@ -149,7 +156,9 @@ pub fn forecast(
         total_bytes: sample.total_bytes,
         limit_bytes: sample.device_limit_bytes,
         memory_cap_bytes: None,
-        max_system_fraction: config.max_system_fraction.unwrap_or(Policy::default().max_system_fraction),
+        max_system_fraction: config
+            .max_system_fraction
+            .unwrap_or(Policy::default().max_system_fraction),
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = predict_device_kind(plan.device);
@@ -210,20 +219,27 @@ fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
 
 /// The config that these settings make for what was found, where they begin with the weights in `from` or anew; what the page cannot
 /// set is Ebb's choice.
-pub fn config(settings: &PlanSettings, found: &DetectedDataset, from: Option<PathBuf>) -> RunConfig {
+pub fn config(
+    settings: &PlanSettings,
+    found: &DetectedDataset,
+    from: Option<PathBuf>,
+) -> RunConfig {
     let (side, tokens) = match found.task() {
         Task::ImageClassification => (Some(settings.resolution), None),
         _ => (None, Some(settings.resolution)),
     };
     let config = RunConfig {
-        task: Some(settings.task.clone()),
+        task: settings.task.parse().ok(),
         model: Some(settings.model.clone()),
         image_size: side,
         tokens,
         effective_batch: Some(settings.effective_batch),
         epochs: Some(settings.epochs),
         learning_rate: Some(settings.learning_rate),
-        augment: settings.augment.clone(),
+        augment: settings
+            .augment
+            .as_deref()
+            .and_then(|augment| augment.parse().ok()),
         checkpoint_every: Some(settings.checkpoint_every.clone()),
         max_system_fraction: Some(settings.max_system_fraction),
         seed: Some(settings.seed),

@@ -1,4 +1,4 @@
-// Fails when the built window is larger than 60 kB gzipped. Run after `npm run build`.
+// Fails if the built window is larger than 60 kB gzipped. Run it after `npm run build`.
 import { readFileSync, readdirSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
@@ -11,12 +11,12 @@ for (const name of readdirSync(folder, { recursive: true }).sort()) {
   total += bytes;
   console.log(`${(bytes / 1000).toFixed(1).padStart(6)} kB  ${name}`);
 }
-console.log(`${(total / 1000).toFixed(1).padStart(6)} kB  gzipped in all; the limit is ${limit / 1000} kB`);
+console.log(`${(total / 1000).toFixed(1).padStart(6)} kB  gzipped in total; the limit is ${limit / 1000} kB`);
 if (total === 0) {
-  console.error("Nothing is built in ui/dist. Run npm run build first.");
+  console.error("ui/dist is empty; run npm run build first");
   process.exit(1);
 }
 if (total > limit) {
-  console.error(`The window is ${((total - limit) / 1000).toFixed(1)} kB over its limit.`);
+  console.error(`the window is ${((total - limit) / 1000).toFixed(1)} kB over its limit`);
   process.exit(1);
 }

@@ -1,15 +1,16 @@
-// The window's build. A recorded run is served to the replay host while developing, and is never part of the bundle.
-import { createReadStream, existsSync } from "node:fs";
+// The window's build. Development and preview servers also serve a recorded run, which is never
+// part of the bundle.
+import { createReadStream } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig, type Connect, type Plugin } from "vite";
 import { trimUPlot } from "./uplot.trim.ts";
 
-const recorded = process.env.EBB_REPLAY ?? fileURLToPath(new URL("../crates/runlog/tests/data/demo.jsonl", import.meta.url));
+const recorded = fileURLToPath(new URL("./recorded/pulls.json", import.meta.url));
 
 const serveRecorded: Connect.NextHandleFunction = (request, response, next) => {
-  if (request.url?.split("?")[0] !== "/recorded.jsonl" || !existsSync(recorded)) return next();
-  response.setHeader("content-type", "application/jsonl");
+  if (request.url?.split("?")[0] !== "/recorded.json") return next();
+  response.setHeader("content-type", "application/json");
   createReadStream(recorded).pipe(response);
 };
 
@@ -19,7 +20,7 @@ const replay: Plugin = {
   configurePreviewServer: (server) => void server.middlewares.use(serveRecorded),
 };
 
-// The app's own policy, so that a preview meets the same refusals as the window.
+// The app's own policy, so that a preview is refused the same things as the window.
 const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'";
 
 export default defineConfig({

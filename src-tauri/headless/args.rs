@@ -1,34 +1,34 @@
-//! The command line, declared once: help and checks come from here.
+//! The command line, declared once: help, checks, completions and the man page come from here.
 
-mod compression;
 mod bench;
-mod numbers;
-mod texts;
-mod trained;
-mod tried;
-mod typed;
-mod used;
-mod weights;
+mod settings;
+mod trials;
+mod parse;
+mod inference;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dataset::Task;
 use std::path::PathBuf;
-use trained::task;
 
 pub use self::bench::{Bench, VerifySplit};
-pub use compression::Compression;
-pub use numbers::Numbers;
-pub use texts::{Generate, Texts};
-pub use trained::{Computing, Limits, Trained};
-pub use tried::{FindLr, SweepBatch, Tune};
-pub use used::{Evaluate, Predict};
-pub use weights::Weights;
+pub use inference::{Evaluate, Generate, Predict};
+pub use settings::{Controlled, Everything, Planned, Read, Settings};
+pub use trials::{FindLr, SweepBatch, Tune};
+
+/// Version, commit and features, as `ebb --version` prints them.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("EBB_COMMIT"),
+    ", features: ",
+    env!("EBB_FEATURES"),
+    ")"
+);
 
 /// Trains neural networks on your own computer without taking it over.
 #[derive(Parser)]
 #[command(
     name = "ebb",
-    version,
+    version = VERSION,
     after_help = "Exit codes: 0 done or stopped by request, 1 failure, 2 wrong usage."
 )]
 pub struct Ebb {
@@ -38,65 +38,68 @@ pub struct Ebb {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Say what a folder is, and whether it can be trained
+    /// Tell what a folder is and whether it can be trained
     Inspect(Inspect),
-    /// Say what fits before anything trains
+    /// Estimate memory and time before anything trains
     Plan(Box<super::plan::Plan>),
     /// Train on a folder
     Train(Box<Train>),
-    /// Go on with a run from its newest checkpoint
+    /// Continue a run from its newest checkpoint
     Resume(Resume),
-    /// Measure a run on a folder
+    /// Measure a run on held-out or new samples
     Evaluate(Evaluate),
-    /// Say what photographs show, or texts are
+    /// Classify images or texts, or compress texts
     Predict(Predict),
-    /// Let a language model write on
+    /// Continue a text with a language model
     Generate(Generate),
-    /// Write a run's weights as a folder that PyTorch and transformers open
+    /// Write a run's weights for other programs: a Hugging Face folder or ONNX
     Export(super::export::Export),
     /// List all runs, newest first, or show one
     Runs(Runs),
-    /// Write a run's page as SVG and PNG
+    /// Write one page with a run's curves, as SVG and PNG
     Report(Report),
     /// Show this machine's memory, live
     Memory(Memory),
-    /// Fly the controller from outside: JSON lines in, JSON lines out (docs/controller.md)
-    Pilot(Pilot),
+    /// Run the memory controller on JSON lines from stdin
+    #[command(alias = "pilot")]
+    Controller(Controller),
     /// Take memory for a while, to watch a training make room
-    Drill(Drill),
+    #[command(alias = "drill")]
+    Stress(Stress),
     #[command(hide = true)]
-    DrillHold(DrillHold),
+    StressHold(StressHold),
     /// Check this machine and every operation on its GPU
     Doctor(Doctor),
-    /// Show that the split of an effective batch does not change its gradient
+    /// Show that the split of a batch does not change its gradient
     VerifySplit(VerifySplit),
     /// Measure training steps of fixed workloads
     Bench(Bench),
-    /// Try several batches on a folder: time, memory, and which do not fit
+    /// Measure time and memory of several batch sizes on a folder
     SweepBatch(SweepBatch),
     /// Find a learning rate: raise it step by step and watch the loss
     FindLr(FindLr),
-    /// Search settings on a part of a folder, and keep the better ones
+    /// Search settings on a part of a folder
     Tune(Tune),
+    /// Print shell completions
+    Completions(Completions),
+    /// Print a man page
+    Man,
     /// Open the window
     App(App),
 }
 
 #[derive(Args)]
+pub struct Completions {
+    /// Shell to complete commands in
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
 pub struct Inspect {
-    /// Folder of photographs or texts, or a file of texts
+    /// Folder of images or texts, or a file of texts
     pub folder: PathBuf,
     #[command(flatten)]
-    pub numbers: Numbers,
-    /// Guessed where absent
-    #[arg(long, value_parser = task, value_name = "image-classification|text-classification|language-model|token-compression")]
-    pub task: Option<Task>,
-    /// Column of texts, by name or number
-    #[arg(long, value_name = "COLUMN")]
-    pub text_column: Option<String>,
-    /// Column of labels, by name or number
-    #[arg(long, value_name = "COLUMN")]
-    pub label_column: Option<String>,
+    pub settings: Settings<Read>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -104,76 +107,25 @@ pub struct Inspect {
 
 #[derive(Args)]
 pub struct Train {
-    /// Folder with one sub-folder of photographs per class, or a folder or file of texts
+    /// Folder with one sub-folder of images per class, or a folder or file of texts
     pub folder: Option<PathBuf>,
     #[command(flatten)]
-    pub trained: Trained,
-    #[command(flatten)]
-    pub weights: Weights,
-    #[command(flatten)]
-    pub texts: Texts,
-    #[command(flatten)]
-    pub compression: Compression,
-    #[command(flatten)]
-    pub numbers: Numbers,
-    /// Times every sample is seen
-    #[arg(long)]
-    pub epochs: Option<u64>,
-    /// Optimizer steps, in the place of epochs
-    #[arg(long)]
-    pub steps: Option<u64>,
-    /// Samples a step; never changed by pressure
-    #[arg(long, value_name = "SAMPLES")]
-    pub effective_batch: Option<u32>,
-    /// auto, or a fixed size for every piece
-    #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
-    pub micro_batch: Option<MicroBatch>,
-    /// Peak learning rate
-    #[arg(long, value_name = "RATE")]
-    pub learning_rate: Option<f64>,
-    /// Decoupled weight decay
-    #[arg(long, value_name = "DECAY")]
-    pub weight_decay: Option<f64>,
-    /// none, standard or randaugment
-    #[arg(long)]
-    pub augment: Option<String>,
-    /// Mix photographs with one another: none, mixup, cutmix or both
-    #[arg(long)]
-    pub mix: Option<String>,
-    /// Share of each target that goes to all classes alike, 0 to 0.99
-    #[arg(long, value_name = "SHARE")]
-    pub label_smoothing: Option<f64>,
-    #[command(flatten)]
-    pub computing: Computing,
-    /// Threads that decode ahead; 0 decodes in the training thread
-    #[arg(long)]
-    pub workers: Option<u32>,
-    #[command(flatten)]
-    pub limits: Limits,
+    pub settings: Settings<Everything>,
     #[command(flatten)]
     pub script: Script,
-    /// Repeat the schedule of a recorded run: micro-batches, and blocks computed twice
+    /// Repeat the micro-batches and checkpointed blocks of a recorded run
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
-    /// Seed of everything random
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// A preset of the folder configs, such as quick or memory_small
+    /// A preset: quick, few_images, low_memory or token_compression
     #[arg(long)]
     pub preset: Option<String>,
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// A quick run to see that everything works: few samples, few epochs
+    /// Train on few samples for few epochs, to see that everything works
     #[arg(long)]
     pub dev_mode: bool,
-    /// Train on this many samples only
-    #[arg(long, value_name = "SAMPLES")]
-    pub dev_samples: Option<u64>,
-    /// 10min, 2epochs or 500steps
-    #[arg(long, value_name = "RHYTHM")]
-    pub checkpoint_every: Option<String>,
-    /// Folder to keep the run in, instead of the store of all runs
+    /// Folder for the run, instead of the store of all runs
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
     /// Print the events, one JSON line each
@@ -181,53 +133,39 @@ pub struct Train {
     pub json: bool,
 }
 
-/// A scripted machine in the place of this one.
+/// A scripted machine instead of this one.
 #[derive(Args, Default)]
 pub struct Script {
-    /// JSON lines of what other apps use: {"at_ms":0,"total_bytes":…,"others_bytes":…}
+    /// Play this memory usage of other apps instead of reading it: JSON lines such as {"at_ms":0,"total_bytes":…,"others_bytes":…}
     #[arg(long, value_name = "FILE")]
     pub memory_script: Option<PathBuf>,
-    /// How the script advances
+    /// How the memory script advances
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub memory_script_by: ScriptBy,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScriptBy {
-    /// By the clock
+    /// By its own times
     #[default]
     Time,
-    /// One line a decision
-    Piece,
+    /// One line per decision
+    #[value(alias = "piece")]
+    Decision,
 }
 
 impl From<ScriptBy> for trainer::ScriptBy {
     fn from(by: ScriptBy) -> Self {
         match by {
             ScriptBy::Time => trainer::ScriptBy::Time,
-            ScriptBy::Piece => trainer::ScriptBy::Decision,
+            ScriptBy::Decision => trainer::ScriptBy::Decision,
         }
-    }
-}
-
-/// `auto` or a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MicroBatch {
-    Auto,
-    Fixed(u32),
-}
-
-fn micro_batch(text: &str) -> Result<MicroBatch, String> {
-    match (text, text.parse()) {
-        ("auto", _) => Ok(MicroBatch::Auto),
-        (_, Ok(size)) if size >= 1 => Ok(MicroBatch::Fixed(size)),
-        _ => Err("write auto, or a number of samples from 1 on".to_owned()),
     }
 }
 
 #[derive(Args)]
 pub struct Resume {
-    /// Id, beginning of a name, or path of a run
+    /// Id, beginning of its name, or path of a run
     pub run: String,
     #[command(flatten)]
     pub script: Script,
@@ -239,21 +177,21 @@ pub struct Resume {
 #[derive(Args)]
 pub struct Runs {
     #[command(subcommand)]
-    pub command: Option<OfRuns>,
+    pub command: Option<RunsCommand>,
     /// Print JSON lines
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Subcommand)]
-pub enum OfRuns {
-    /// Show one run, and what happened in its last two minutes where it ended without a word
+pub enum RunsCommand {
+    /// Show one run; for a run that crashed, its last two minutes
     Show(Show),
 }
 
 #[derive(Args)]
 pub struct Show {
-    /// Id, beginning of a name, or path of a run
+    /// Id, beginning of its name, or path of a run
     pub run: String,
     /// Print JSON
     #[arg(long)]
@@ -262,7 +200,7 @@ pub struct Show {
 
 #[derive(Args)]
 pub struct Report {
-    /// Id, beginning of a name, or path of a run
+    /// Id, beginning of its name, or path of a run
     pub run: String,
     /// Folder to write to, instead of the run's own
     #[arg(long, value_name = "FOLDER")]
@@ -271,7 +209,7 @@ pub struct Report {
 
 #[derive(Args)]
 pub struct Memory {
-    /// Print one reading and end
+    /// Print one sample and exit
     #[arg(long)]
     pub once: bool,
     /// Print JSON lines
@@ -282,27 +220,24 @@ pub struct Memory {
 }
 
 #[derive(Args)]
-pub struct Pilot {
+pub struct Controller {
     #[command(flatten)]
-    pub limits: Limits,
-    /// auto, or a fixed size for every piece
-    #[arg(long, value_name = "auto|N", value_parser = micro_batch)]
-    pub micro_batch: Option<MicroBatch>,
+    pub settings: Settings<Controlled>,
 }
 
 #[derive(Args)]
-pub struct Drill {
-    /// How much, such as 2GB; a quarter of what is available when absent
+pub struct Stress {
+    /// How much memory, such as 2GB [default: a quarter of the available memory]
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub size: Option<u64>,
-    /// How long
+    /// How long, in seconds
     #[arg(long, default_value_t = crate::drill::SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
 }
 
-/// The process behind a drill.
+/// The process that holds the memory of a stress test.
 #[derive(Args)]
-pub struct DrillHold {
+pub struct StressHold {
     pub bytes: u64,
     #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
@@ -310,14 +245,14 @@ pub struct DrillHold {
 
 #[derive(Args)]
 pub struct Doctor {
-    /// auto, metal, cuda or cpu
+    /// Device: auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
 }
 
 #[derive(Args, Default)]
 pub struct App {
-    /// Folder to train on, or a run to look at
+    /// Folder to train on, or run to show
     pub target: Option<PathBuf>,
     #[command(flatten)]
     pub script: Script,

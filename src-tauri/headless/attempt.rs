@@ -8,7 +8,7 @@ use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use trainer::estimate::plan_within_cap;
-use trainer::{Control, RunContext, Plan, TrainError};
+use trainer::{Control, Plan, RunContext, TrainError};
 
 /// The outcome of one training.
 pub struct Attempt {

@@ -8,13 +8,13 @@ use super::failure::Failure;
 use super::say::{aside, out};
 use super::verify_split::workload;
 use bench::{
-    Case, GradientComparison, Measurement, KinkDivergence, RelativeDifference, Workload,
+    Case, GradientComparison, KinkDivergence, Measurement, RelativeDifference, Workload,
     gradients_against_f64, kink_tolerance, measure, measure_kernels, peak_gflops,
 };
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
-use trainer::{LossScale, Precision, select_device, default_threads, on_threads};
+use trainer::{LossScale, Precision, default_threads, on_threads, select_device};
 
 /// Runs `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -72,7 +72,10 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
         let chosen = select_device(device)?;
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
-        Ok((chosen.kind.name(), gradients_against_f64(case, &chosen.device)?))
+        Ok((
+            chosen.kind.name(),
+            gradients_against_f64(case, &chosen.device)?,
+        ))
     })?;
     if args.json {
         out!("{}", gradients_as_json(case, kind, &comparison));
@@ -116,7 +119,11 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
         describe(&comparison.plain)
     );
     if let Some((difference, parting)) = &comparison.same_kinks {
-        let KinkDivergence { compared: taken, differing: other, .. } = parting;
+        let KinkDivergence {
+            compared: taken,
+            differing: other,
+            ..
+        } = parting;
         out!(
             "           on the same sides of the kinks: {}",
             describe(difference)

@@ -82,7 +82,11 @@ impl Trial {
             place,
             &self.at_work,
             |event, control| {
-                if let RunEvent::Step { step, micro_batches: pieces, .. } = event
+                if let RunEvent::Step {
+                    step,
+                    micro_batches: pieces,
+                    ..
+                } = event
                     && after_step(*step, pieces) == AfterStep::Stop
                 {
                     control.send(Request::Stop);

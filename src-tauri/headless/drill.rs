@@ -7,7 +7,7 @@ use crate::drill::{Drill, hold};
 use runlog::format_bytes;
 
 /// The top-level entry point of `ebb drill`.
-pub fn run(args: &args::Drill) -> Result<(), Failure> {
+pub fn run(args: &args::Stress) -> Result<(), Failure> {
     let mut drill = Drill::begin(args.size, args.seconds).map_err(Failure::new)?;
     let size = format_bytes(drill.bytes);
     out!(
@@ -22,7 +22,7 @@ pub fn run(args: &args::Drill) -> Result<(), Failure> {
 }
 
 /// The process that holds the memory.
-pub fn hold_memory(args: &args::DrillHold) -> Result<(), Failure> {
+pub fn hold_memory(args: &args::StressHold) -> Result<(), Failure> {
     match hold(args.bytes, args.seconds) {
         true => Ok(()),
         false => Err(Failure::new(

@@ -7,7 +7,7 @@ use super::train::{device_check_path, find};
 use dataset::Task;
 use runlog::format_count;
 use serde_json::json;
-use trainer::{EvaluationReport, TrainedModel, DevicePreference};
+use trainer::{DevicePreference, EvaluationReport, TrainedModel};
 
 /// Mistakes that are named.
 const MISTAKES: usize = 5;

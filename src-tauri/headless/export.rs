@@ -6,7 +6,7 @@ use super::train::{device_check_path, find};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
-use trainer::{ExportFormat, TrainedModel, DevicePreference};
+use trainer::{DevicePreference, ExportFormat, TrainedModel};
 
 /// Words after `ebb export`.
 #[derive(Args)]
@@ -33,7 +33,11 @@ pub enum Form {
 
 /// The top-level entry point of `ebb export`.
 pub fn run(args: &Export) -> Result<(), Failure> {
-    let saved = TrainedModel::load(&find(&args.run)?, DevicePreference::Cpu, Some(&device_check_path()))?;
+    let saved = TrainedModel::load(
+        &find(&args.run)?,
+        DevicePreference::Cpu,
+        Some(&device_check_path()),
+    )?;
     let exported = saved.export(
         &args.folder,
         match args.format {

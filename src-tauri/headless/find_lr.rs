@@ -25,7 +25,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
     let config = RunConfig {
         steps: Some(args.steps),
         learning_rate: Some(args.highest),
-        schedule: Some("rising".to_owned()),
+        schedule: Some(runlog::ScheduleChoice::Rising),
         evaluate_every_epochs: Some(100_000),
         checkpoint_every: Some("1000epochs".to_owned()),
         ..brought(args.tried.config()?)?

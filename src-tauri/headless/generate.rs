@@ -4,11 +4,15 @@ use super::args;
 use super::failure::Failure;
 use super::say::out;
 use super::train::{device_check_path, find};
-use trainer::{TrainedModel, DevicePreference, GenerationOptions};
+use trainer::{DevicePreference, GenerationOptions, TrainedModel};
 
 /// The top-level entry point of `ebb generate`. The same prompt, wishes and seed give the same text.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
-    let saved = TrainedModel::load(&find(&args.run)?, DevicePreference::Auto, Some(&device_check_path()))?;
+    let saved = TrainedModel::load(
+        &find(&args.run)?,
+        DevicePreference::Auto,
+        Some(&device_check_path()),
+    )?;
     let wording = GenerationOptions {
         tokens: args.tokens,
         temperature: args.temperature,

@@ -10,17 +10,19 @@ use serde_json::json;
 
 /// The top-level entry point of `ebb inspect`.
 pub fn run(args: &args::Inspect) -> Result<(), Failure> {
+    let config = &args.settings.config;
+    let task = config.task.map(super::train::dataset_task);
     let options = TextOptions {
-        task: args.task,
-        text_column: args.text_column.clone(),
-        label_column: args.label_column.clone(),
+        task,
+        text_column: config.text_column.clone(),
+        label_column: config.label_column.clone(),
     };
     let split = InspectOptions {
-        table: args.numbers.table(),
+        table: trainer::table_options(config),
         ..InspectOptions::default()
     };
     let found = detect(&args.folder, &split, &options, &|_| {})?;
-    if let Some(task) = args.task
+    if let Some(task) = task
         && task.detected_as() != found.task()
     {
         return Err(Failure::usage(format!(

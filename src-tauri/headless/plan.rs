@@ -10,7 +10,7 @@ mod table;
 mod threads;
 mod time_limit;
 
-use super::args::{Compression, Computing, Limits, Script, Texts, Trained, Weights};
+use super::args::{Planned, Script, Settings};
 use super::failure::Failure;
 use super::say::out;
 use super::train::{base_config, brought};
@@ -21,7 +21,7 @@ use clap::Args;
 use machine::PlannedMachine;
 use models::{large_models, listed, unit};
 use pressure::DataNeed;
-use runlog::{Blocks, RunConfig};
+use runlog::{Blocks, DeviceChoice, RunConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -39,30 +39,17 @@ pub struct Plan {
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
     #[command(flatten)]
-    pub trained: Trained,
-    #[command(flatten)]
-    pub weights: Weights,
-    #[command(flatten)]
-    pub texts: Texts,
-    #[command(flatten)]
-    pub compression: Compression,
-    /// Samples per step
-    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub effective_batch: Option<u32>,
+    pub settings: Settings<Planned>,
     /// Number of such trainings at the same time, which share the memory equally
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
-    #[command(flatten)]
-    pub computing: Computing,
-    #[command(flatten)]
-    pub limits: Limits,
     /// Plan for a Mac with this much memory, such as 16GB
     #[arg(long = "for", value_name = "SIZE", value_parser = machine::parse_mac)]
     pub mac: Option<u64>,
     /// Plan as if other apps used this much memory, such as 4GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub what_if: Option<u64>,
-    /// A preset of the folder configs, such as quick or memory_small
+    /// A preset of the folder configs, such as quick or low_memory
     #[arg(long)]
     pub preset: Option<String>,
     /// A config file, TOML or JSON
@@ -104,15 +91,23 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
 fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
     let (workload, start) = (workload(name)?, Instant::now());
     let machine = PlannedMachine::new(args, &RunConfig::default())?;
-    let target = target(args.computing.threads, &machine);
-    let blocks = args.computing.checkpoint_blocks.unwrap_or(Blocks::Count(0));
+    let target = target(args.settings.config.threads, &machine);
+    let blocks = args
+        .settings
+        .config
+        .checkpoint_blocks
+        .unwrap_or(Blocks::Count(0));
     let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
         Failure::usage(format!(
             "{name} has {} blocks; write 0 to {0}, or all",
             workload.blocks()
         ))
     })?;
-    let effective_batch = args.effective_batch.unwrap_or(WORKLOAD_BATCH);
+    let effective_batch = args
+        .settings
+        .config
+        .effective_batch
+        .unwrap_or(WORKLOAD_BATCH);
     let variants = min_checkpointing(&machine, effective_batch, None);
     let memory = estimate_workload(workload, blocks, target, variants)?;
     let data = DataNeed {
@@ -268,20 +263,15 @@ fn config(args: &Plan) -> Result<RunConfig, Failure> {
         None => super::train::total_bytes(&super::train::machine(&Script::default())),
     };
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
-    let typed = RunConfig {
-        folder: args.folder.clone(),
-        effective_batch: args.effective_batch,
-        ..RunConfig::default()
+    let folder = args.folder.clone().or(base.folder.clone());
+    let mut config = RunConfig {
+        folder,
+        ..args.settings.over(base)
     };
-    let typed = args
-        .limits
-        .over(args.computing.over(args.trained.over(typed)));
-    let mut typed = args.texts.over(typed);
     // Another Mac trains on Metal.
-    if let (None, Some(_)) = (&typed.device, args.mac) {
-        typed.device = Some("metal".to_owned());
+    if args.settings.config.device.is_none() && args.mac.is_some() {
+        config.device = Some(DeviceChoice::Metal);
     }
-    let config = args.weights.over(args.compression.over(typed)).over(base);
     config.validate()?;
     brought(config)
 }

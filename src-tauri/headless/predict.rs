@@ -9,11 +9,15 @@ use super::train::{device_check_path, find};
 use dataset::Task;
 use serde_json::json;
 use std::path::Path;
-use trainer::{Prediction, TrainedModel, DevicePreference};
+use trainer::{DevicePreference, Prediction, TrainedModel};
 
 /// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the exit code 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
-    let saved = TrainedModel::load(&find(&args.run)?, DevicePreference::Auto, Some(&device_check_path()))?;
+    let saved = TrainedModel::load(
+        &find(&args.run)?,
+        DevicePreference::Auto,
+        Some(&device_check_path()),
+    )?;
     if saved.task() == Task::TextClassification {
         return texts(&saved, args);
     }

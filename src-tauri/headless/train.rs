@@ -1,16 +1,16 @@
 //! `ebb train` and `ebb resume`.
 
-use super::args::{self, MicroBatch, Script};
+use super::args::{self, Script};
 pub use super::brought::brought;
 use super::failure::Failure;
 use super::progress::Progress;
 use super::say::aside;
 use super::{inspect, interrupt, texts};
 use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
-use runlog::{RunConfig, RunFolder, RunStore, preset, preset_names, read_events};
+use runlog::{RunConfig, RunFolder, RunStore, TaskChoice, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::estimate::plan_within_cap;
-use trainer::{Control, RunContext, Machine, MemoryScript, Replay};
+use trainer::{Control, Machine, MemoryScript, Replay, RunContext};
 
 /// Samples of `--dev-mode`, and how often it sees them, unless asked otherwise.
 const DEV_SAMPLES: u64 = 100;
@@ -37,7 +37,10 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         }
     }
     if let (Some(pretrained), false) = (&plan.pretrained, args.json) {
-        aside!("{}", trainer::pretrained::describe(pretrained, plan.trained_parameters()?));
+        aside!(
+            "{}",
+            trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
+        );
     }
     let flight = flight(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;
@@ -54,7 +57,17 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How a config wants its folder looked at.
+/// The dataset's name for a task.
+pub fn dataset_task(choice: TaskChoice) -> Task {
+    match choice {
+        TaskChoice::ImageClassification => Task::ImageClassification,
+        TaskChoice::TextClassification => Task::TextClassification,
+        TaskChoice::LanguageModel => Task::LanguageModel,
+        TaskChoice::TokenCompression => Task::TokenCompression,
+    }
+}
+
+/// How a config wants its folder inspected.
 pub fn options(config: &RunConfig) -> InspectOptions {
     let usual = InspectOptions::default();
     InspectOptions {
@@ -66,9 +79,8 @@ pub fn options(config: &RunConfig) -> InspectOptions {
 
 /// What is in a folder, looked at as a config wants it.
 pub fn look_at(folder: &Path, config: &RunConfig) -> Result<DetectedDataset, Failure> {
-    let named = |task: &str| Task::ALL.into_iter().find(|known| known.name() == task);
     let texts = TextOptions {
-        task: config.task.as_deref().and_then(named),
+        task: config.task.map(dataset_task),
         text_column: config.text_column.clone(),
         label_column: config.label_column.clone(),
     };
@@ -105,7 +117,11 @@ pub fn base_config(
             ))
         })?,
     };
-    let file = file.map(RunConfig::load).transpose()?.unwrap_or_default();
+    let file = file.map(RunConfig::load_with_notes).transpose()?;
+    let (file, notes) = file.unwrap_or_default();
+    for note in notes {
+        aside!("{note}");
+    }
     let base = file.over(preset);
     match base.by_memory.is_empty() {
         true => Ok(base),
@@ -123,34 +139,11 @@ pub fn total_bytes(machine: &Machine) -> u64 {
 fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let total_bytes = || total_bytes(&machine(&args.script));
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
-    let typed = RunConfig {
-        folder: args.folder.clone(),
-        epochs: args.epochs,
-        steps: args.steps,
-        effective_batch: args.effective_batch,
-        micro_batch: match args.micro_batch {
-            Some(MicroBatch::Fixed(size)) => Some(size),
-            Some(MicroBatch::Auto) | None => None,
-        },
-        learning_rate: args.learning_rate,
-        weight_decay: args.weight_decay,
-        augment: args.augment.clone(),
-        mix: args.mix.clone(),
-        label_smoothing: args.label_smoothing,
-        workers: args.workers,
-        seed: args.seed,
-        dev_samples: args.dev_samples,
-        checkpoint_every: args.checkpoint_every.clone(),
-        ..RunConfig::default()
+    let folder = args.folder.clone().or(base.folder.clone());
+    let mut config = RunConfig {
+        folder,
+        ..args.settings.over(base)
     };
-    let typed = args
-        .limits
-        .over(args.computing.over(args.trained.over(typed)));
-    let typed = args.numbers.over(args.texts.over(typed));
-    let mut config = args.weights.over(args.compression.over(typed)).over(base);
-    if args.micro_batch == Some(MicroBatch::Auto) {
-        config.micro_batch = None;
-    }
     if args.dev_mode {
         config.dev_samples = config.dev_samples.or(Some(DEV_SAMPLES));
         if config.steps.is_none() {

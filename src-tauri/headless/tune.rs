@@ -49,7 +49,7 @@ pub fn run(args: &Tune) -> Result<(), Failure> {
     let store = RunStore::open(RunStore::default_root());
     let at_work = AtWork::heeded()?;
     let models = models(&base, found.task());
-    let seed = args.tried.seed.unwrap_or(SEED);
+    let seed = args.tried.settings.config.seed.unwrap_or(SEED);
     let mut alive: Vec<Settings> = (0..args.trials)
         .map(|number| drawn(seed, number, &models, found.task()))
         .collect();
@@ -188,7 +188,7 @@ fn trial(
         learning_rate: Some(settings.learning_rate),
         weight_decay: Some(settings.weight_decay),
         label_smoothing: Some(settings.label_smoothing),
-        augment: settings.augment.map(str::to_owned),
+        augment: settings.augment.and_then(|augment| augment.parse().ok()),
         epochs: Some(epochs),
         steps: None,
         ..base.clone()

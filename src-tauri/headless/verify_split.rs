@@ -72,7 +72,9 @@ fn check(args: &args::VerifySplit, question: &Question) -> Result<SplitCheck, Fa
             &TextOptions::default(),
             &|_| {},
         )? {
-            DetectedDataset::Images(found) => Ok(SplitCheck::for_folder(&found, question, &machine)?),
+            DetectedDataset::Images(found) => {
+                Ok(SplitCheck::for_folder(&found, question, &machine)?)
+            }
             DetectedDataset::Texts(_) => Err(Failure::usage(format!(
                 "{target} holds texts, and only a run on texts can be checked: train on them for a few steps and name the run"
             ))),

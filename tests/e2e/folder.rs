@@ -25,7 +25,7 @@ fn a_folder_dragged_onto_the_window_is_inspected() {
     let over = || {
         window.wait_for(
             "the window names what hangs over it",
-            "return document.body.textContent.includes('Release to look at my data set é') || null",
+            "return document.body.textContent.includes('Release to open my data set é') || null",
         );
     };
     let dropped = || {

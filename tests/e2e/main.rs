@@ -1,5 +1,5 @@
-//! The window as a user meets it: the built app on a display, driven through WebKitWebDriver. On a Mac no window can be
-//! driven from outside.
+//! The window as a user meets it: the built app on a display, driven through WebKitWebDriver. On a
+//! Mac no window can be driven from outside.
 #![cfg(all(target_os = "linux", feature = "desktop"))]
 
 #[path = "../support/mod.rs"]
@@ -7,7 +7,7 @@ mod support;
 
 mod train;
 
-mod page;
+mod reload;
 
 mod folder;
 
@@ -17,17 +17,17 @@ mod plan;
 
 mod weights;
 
-mod found;
+mod folder_contents;
 
-mod objected;
+mod field_errors;
 
-mod paused;
+mod pause;
 
-mod leave;
+mod memory_slider;
 
 mod terminal;
 
-mod drill;
+mod stress_test;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -3,7 +3,8 @@
 use crate::support::home::Home;
 use crate::support::window::Window;
 
-/// Waits until the figures are of another question than `before`, and gives peak, state and parameters as shown.
+/// Waits until the figures are of another question than `before`, and gives peak, state and
+/// parameters as shown.
 fn figures(window: &Window, before: &str) -> String {
     let script = format!(
         "const text = (id) => document.querySelector(id)?.textContent.trim() ?? '–'; \

@@ -56,7 +56,7 @@ fn a_run_of_the_terminal_appears_live() {
 }
 
 #[test]
-fn a_killed_run_says_what_happened_in_its_last_minutes() {
+fn a_killed_run_reports_what_happened_in_its_last_minutes() {
     let home = Home::new();
     let mut terminal = Command::new(env!("CARGO_BIN_EXE_ebb"))
         .arg("train")
@@ -80,14 +80,14 @@ fn a_killed_run_says_what_happened_in_its_last_minutes() {
     );
     window.click(&format!("[data-run-row={run:?}] a"));
     window.wait_for_status("ended_early");
-    let told = window.wait_for(
+    let messages = window.wait_for(
         "its last minutes",
         "return document.querySelector('#last-minutes')?.textContent ?? null",
     );
-    let told = told.as_str().expect("it is text");
+    let messages = messages.as_str().expect("it is text");
     assert!(
-        told.contains("The last reading was at") && told.contains("the micro-batch was"),
-        "{told}"
+        messages.contains("The last reading was at") && messages.contains("the micro-batch was"),
+        "{messages}"
     );
     let mark = window.run("return document.querySelector('.now .mark').className");
     let mark = mark.as_str().unwrap_or_default();

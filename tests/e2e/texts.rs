@@ -1,4 +1,5 @@
-//! Texts in the window: a table of labelled texts and a book are found, forecast, trained and stopped as photographs are.
+//! Texts in the window: a table of labelled texts and a book are found, forecast, trained and
+//! stopped as photographs are.
 
 use crate::SOON;
 use crate::support::home::Home;
@@ -37,7 +38,8 @@ fn open_on_book(home: &Home) -> Window {
     open(home, &book)
 }
 
-/// What the plan page says once a forecast stands: task, samples to train on, and the label of the length.
+/// What the plan page says once a forecast stands: task, samples to train on, and the label of the
+/// length.
 fn planned(window: &Window) -> [String; 3] {
     let shown = window.wait_for(
         "a forecast",
@@ -120,7 +122,8 @@ fn a_book_is_found_and_trained() {
     assert_eq!(started["effective_batch"], 4);
 }
 
-/// Documents can also be compressed: the page offers it, suggests a plan of its own for it, and says what is kept.
+/// Documents can also be compressed: the page offers it, suggests a plan of its own for it, and
+/// says what is kept.
 #[test]
 fn a_book_is_compressed_when_that_is_chosen() {
     let home = Home::new();

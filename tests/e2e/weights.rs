@@ -1,4 +1,5 @@
-//! Published weights in the window: chosen in the system's dialog or dropped on a plan, trained from; a model is no data.
+//! Published weights in the window: chosen in the system's dialog or dropped on a plan, trained
+//! from; a model is no data.
 
 use crate::support::drag::drag;
 use crate::support::home::Home;
@@ -22,8 +23,9 @@ fn published(home: &Home) -> PathBuf {
     to
 }
 
-/// Answers the dialog of this title: types a path into it, or nothing, and presses the key; again where it took no notice. A dialog
-/// that is still being drawn loses letters, and complains about the path that is left: that is closed first.
+/// Answers the dialog of this title: types a path into it, or nothing, and presses the key; again
+/// where it took no notice. A dialog that is still being drawn loses letters, and complains about
+/// the path that is left: that is closed first.
 fn answer(title: &str, path: &str, key: &str) {
     let dialog = x11::found(title);
     let named = format!("^{title}$");
@@ -151,16 +153,16 @@ fn a_model_that_is_dropped_on_a_plan_is_what_it_begins_with() {
 }
 
 #[test]
-fn a_model_without_data_is_told_apart() {
+fn a_model_without_data_is_reported_apart() {
     let home = Home::new();
     let weights = published(&home);
     let window = Window::open(&["app", &weights.display().to_string()], home.path());
-    let said = window.wait_for(
+    let output = window.wait_for(
         "a refusal",
         "return document.querySelector('.proposal .refusal')?.textContent ?? null",
     );
-    let said = said.as_str().unwrap_or_default();
-    assert!(said.contains("is a model, not data"), "{said}");
+    let output = output.as_str().unwrap_or_default();
+    assert!(output.contains("is a model, not data"), "{output}");
     window.screenshot("weights-no-data");
     window.run("location.hash = '#/'");
     window.click("#open-sample");

@@ -1,5 +1,5 @@
-//! WebDriver as far as the tests need it: JSON over HTTP to WebKitWebDriver, a connection for each request. The driver and
-//! the app form a process group that ends with the test.
+//! WebDriver as far as the tests need it: JSON over HTTP to WebKitWebDriver, a connection for each
+//! request. The driver and the app form a process group that ends with the test.
 
 use super::until;
 use serde_json::{Value, json};

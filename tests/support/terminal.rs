@@ -1,5 +1,5 @@
-//! Drives the built binary: a place of its own for each test, generated photographs, events read back. Refuses to know what
-//! any command should answer.
+//! Drives the built binary: a place of its own for each test, generated photographs, events read
+//! back. Refuses to know what any command should answer.
 
 use runlog::{RunEvent, RunFolder, RunStore};
 use std::fs::{self, File};
@@ -15,17 +15,17 @@ pub const EBB: &str = env!("CARGO_BIN_EXE_ebb");
 pub const STEADY: [&str; 6] = ["--device", "cpu", "--threads", "2", "--seed", "7"];
 
 /// A temporary folder that holds Ebb's home and the photographs of one test.
-pub struct Place(TempDir);
+pub struct TestHome(TempDir);
 
 /// What a command said, and how it ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     /// The events of `--json`, every line one.
     pub fn events(&self) -> Vec<RunEvent> {
         self.out.lines().map(event).collect()
@@ -33,7 +33,7 @@ impl Said {
 
     /// It ended with this code; else everything it said is shown.
     #[track_caller]
-    pub fn ended(self, code: i32) -> Said {
+    pub fn ended(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
@@ -44,7 +44,8 @@ pub fn event(line: &str) -> RunEvent {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{line} is no event: {error}"))
 }
 
-/// A memory script: a machine with `total_bytes`, and what others use of it, a line every `apart_ms`.
+/// A memory script: a machine with `total_bytes`, and what others use of it, a line every
+/// `apart_ms`.
 pub fn memory_script(
     total_bytes: u64,
     apart_ms: u64,
@@ -66,9 +67,9 @@ pub fn losses(events: &[RunEvent]) -> Vec<f64> {
     events.iter().filter_map(loss).collect()
 }
 
-impl Place {
-    pub fn new() -> Place {
-        Place(tempfile::tempdir().expect("a temporary folder"))
+impl TestHome {
+    pub fn new() -> TestHome {
+        TestHome(tempfile::tempdir().expect("a temporary folder"))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -93,19 +94,19 @@ impl Place {
     }
 
     /// Runs a line of words to its end. A word in braces is a name in this place: `{birds}`.
-    pub fn run(&self, line: &str) -> Said {
-        said(&mut self.ebb(self.words(line)))
+    pub fn run(&self, line: &str) -> CommandOutput {
+        run_command(&mut self.ebb(self.words(line)))
     }
 
     /// Trains to the end on the CPU: `train LINE` with the steady arguments and `--json`.
-    pub fn train(&self, line: &str) -> Said {
-        said(&mut self.training(&format!("train {line}")))
+    pub fn train(&self, line: &str) -> CommandOutput {
+        run_command(&mut self.training(&format!("train {line}")))
     }
 
     /// Begins a training, or a resume, and listens to its events.
-    pub fn listen(&self, line: &str) -> Live {
-        let heard = self.path("stderr");
-        let file = File::create(&heard).expect("a file can be made");
+    pub fn start(&self, line: &str) -> RunningTraining {
+        let received = self.path("stderr");
+        let file = File::create(&received).expect("a file can be made");
         let mut child = self
             .training(line)
             .stdout(Stdio::piped())
@@ -113,10 +114,10 @@ impl Place {
             .spawn()
             .expect("ebb starts");
         let out = child.stdout.take().expect("it is a pipe");
-        Live {
+        RunningTraining {
             child,
             lines: BufReader::new(out).lines(),
-            heard,
+            received,
         }
     }
 
@@ -159,9 +160,9 @@ impl Place {
 }
 
 /// Runs a command to its end.
-pub fn said(command: &mut Command) -> Said {
+pub fn run_command(command: &mut Command) -> CommandOutput {
     let output = command.output().expect("the command starts");
-    Said {
+    CommandOutput {
         code: output.status.code(),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -169,13 +170,13 @@ pub fn said(command: &mut Command) -> Said {
 }
 
 /// A training at work.
-pub struct Live {
+pub struct RunningTraining {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    heard: PathBuf,
+    received: PathBuf,
 }
 
-impl Live {
+impl RunningTraining {
     /// Listens until an event is the wanted one; all events up to it.
     pub fn until(&mut self, wanted: impl Fn(&RunEvent) -> bool) -> Vec<RunEvent> {
         let mut events = Vec::new();
@@ -205,7 +206,7 @@ impl Live {
 
     /// What it has said on stderr so far.
     pub fn complaints(&self) -> String {
-        fs::read_to_string(&self.heard).unwrap_or_default()
+        fs::read_to_string(&self.received).unwrap_or_default()
     }
 
     /// Waits for its end without listening.
@@ -224,7 +225,8 @@ impl Live {
     }
 }
 
-/// Draws class folders of seeded photographs that differ by colour and pattern, JPEG and PNG in turn.
+/// Draws class folders of seeded photographs that differ by colour and pattern, JPEG and PNG in
+/// turn.
 pub fn draw_classes(folder: &Path, classes: &[&str], each: u32) {
     for (label, class) in classes.iter().enumerate() {
         let class_folder = folder.join(class);
@@ -232,8 +234,8 @@ pub fn draw_classes(folder: &Path, classes: &[&str], each: u32) {
         for number in 0..each {
             let end = if number % 2 == 0 { "png" } else { "jpg" };
             let path = class_folder.join(format!("{number:03}.{end}"));
-            let photograph = draw(label as u32, number);
-            photograph.save(path).expect("a photograph can be written");
+            let image = draw(label as u32, number);
+            image.save(path).expect("a photograph can be written");
         }
     }
 }

@@ -83,7 +83,8 @@ impl Window {
             .expect("it can be clicked");
     }
 
-    /// Sets fields of the plan, by what they are called there, as a person does who chooses or types and goes on.
+    /// Sets fields of the plan, by what they are called there, as a person does who chooses or
+    /// types and goes on.
     pub fn set(&self, fields: &[(&str, &str)]) {
         let fields = json!(fields);
         self.run(&format!(

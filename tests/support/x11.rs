@@ -56,8 +56,8 @@ pub fn xdotool(args: &[&str]) -> Option<String> {
     (answer.status.success() && !text.is_empty()).then_some(text)
 }
 
-/// Gives a window the keys, and says whether it has them: what stands before it keeps them. Does not wait for ever, as
-/// xdotool's own `--sync` does for a quarter of a minute.
+/// Gives a window the keys, and says whether it has them: what stands before it keeps them. Does
+/// not wait for ever, as xdotool's own `--sync` does for a quarter of a minute.
 pub fn activate(window: &str) -> bool {
     let _ = xdotool(&["windowactivate", window]);
     let begin = Instant::now();

@@ -1,27 +1,28 @@
-//! What cannot be trained is refused in a sentence that says what, where and the next move, with the right exit code, and
-//! nothing half-written is left.
+//! What cannot be trained is refused in a sentence that says what, where and the next move, with
+//! the right exit code, and nothing half-written is left.
 
-use crate::support::{EBB, Place, STEADY, Said, draw_classes, said};
+use crate::support::{CommandOutput, EBB, STEADY, TestHome, draw_classes, run_command};
 use std::fs;
 use std::process::Command;
 
 const QUICK: &str = "--image-size 16 --steps 4 --effective-batch 4";
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 5);
     place
 }
 
-/// The command is refused with this code and all of these parts, in one sentence on stderr, and leaves nothing behind.
+/// The command is refused with this code and all of these parts, in one sentence on stderr, and
+/// leaves nothing behind.
 #[track_caller]
-fn check(place: &Place, line: &str, code: i32, parts: &[&str]) {
-    let said = place.run(line).ended(code);
+fn check(place: &TestHome, line: &str, code: i32, parts: &[&str]) {
+    let output = place.run(line).ended(code);
     for part in parts {
         assert!(
-            said.err.contains(part),
+            output.err.contains(part),
             "{line}: no `{part}` in {}",
-            said.err
+            output.err
         );
     }
     assert_eq!(
@@ -224,18 +225,19 @@ fn what_is_refused_is_never_announced_as_a_run() {
     ] {
         let line = format!("train {{birds}} {QUICK} {flags}");
         check(&place, &line, code, &[part]);
-        let said = place.run(&line).ended(code);
-        assert!(!said.err.contains("Run: "), "{said:?}");
+        let output = place.run(&line).ended(code);
+        assert!(!output.err.contains("Run: "), "{output:?}");
     }
     check(&place, "plan {birds} --precision bf16", 2, &["choose f32"]);
     let line = format!("train {{birds}} {QUICK} --precision bf16");
-    let said = place.run(&line).ended(2);
-    let words = said.out + &said.err;
+    let output = place.run(&line).ended(2);
+    let words = output.out + &output.err;
     assert!(!words.contains("photographs"), "nothing was begun: {words}");
 }
 
-/// Runs a shell line with `$EBB` and the folders of a place. As root permissions bind only without two capabilities.
-fn bound_by_permissions(place: &Place, line: &str) -> Option<Said> {
+/// Runs a shell line with `$EBB` and the folders of a place. As root permissions bind only without
+/// two capabilities.
+fn bound_by_permissions(place: &TestHome, line: &str) -> Option<CommandOutput> {
     let script = format!("umask 022; {line}");
     let drop = ["--bounding-set", "-dac_override,-dac_read_search"];
     let mut command = if is_root() {
@@ -258,7 +260,7 @@ fn bound_by_permissions(place: &Place, line: &str) -> Option<Said> {
         println!("left out: this user may read everything and cannot give that up");
         return None;
     }
-    Some(said(&mut command))
+    Some(run_command(&mut command))
 }
 
 fn is_root() -> bool {
@@ -280,12 +282,12 @@ fn a_folder_without_permission_is_refused() {
         "exec \"$EBB\" train {} {QUICK}",
         place.path("birds").display()
     );
-    let Some(said) = bound_by_permissions(&place, &line) else {
+    let Some(output) = bound_by_permissions(&place, &line) else {
         return;
     };
-    let said = said.ended(1);
+    let output = output.ended(1);
     for part in ["no permission to read", "birds", "Allow it"] {
-        assert!(said.err.contains(part), "{said:?}");
+        assert!(output.err.contains(part), "{output:?}");
     }
     assert_eq!(place.left_behind(), Vec::<std::path::PathBuf>::new());
 }
@@ -299,17 +301,18 @@ fn a_store_without_permission_is_refused() {
         "exec \"$EBB\" train {} {QUICK}",
         place.path("birds").display()
     );
-    let Some(said) = bound_by_permissions(&place, &line) else {
+    let Some(output) = bound_by_permissions(&place, &line) else {
         return;
     };
-    let said = said.ended(1);
+    let output = output.ended(1);
     for part in ["runs could not be created", "home", "allow Ebb to use it"] {
-        assert!(said.err.contains(part), "{said:?}");
+        assert!(output.err.contains(part), "{output:?}");
     }
 }
 
-/// A training whose runs lie on a disk of 4 MB that lives as long as its process; the checkpoint needs 15.
-fn on_a_small_disk(place: &Place) -> Said {
+/// A training whose runs lie on a disk of 4 MB that lives as long as its process; the checkpoint
+/// needs 15.
+fn on_a_small_disk(place: &TestHome) -> CommandOutput {
     let disk = place.path("disk");
     fs::create_dir(&disk).expect("a folder can be made");
     let train = format!(
@@ -324,31 +327,31 @@ fn on_a_small_disk(place: &Place) -> Said {
     own_disk.args([names, "sh", "-c", &format!("{mount} || exit 99; {train}")]);
     let mut short_files = Command::new("sh");
     short_files.args(["-c", &format!("trap '' XFSZ; ulimit -f 4000; {train}")]);
-    let on_disk = said(own_disk.env("EBB", EBB));
+    let on_disk = run_command(own_disk.env("EBB", EBB));
     match on_disk.code {
         Some(99) | None => {
             println!("no disk can be mounted here: files are kept short instead");
-            said(short_files.env("EBB", EBB))
+            run_command(short_files.env("EBB", EBB))
         }
         _ => on_disk,
     }
 }
 
 #[test]
-fn without_space_the_checkpoint_says_so_and_leaves_no_half() {
+fn without_space_the_checkpoint_reports_so_and_leaves_no_half() {
     let place = place();
-    let said = on_a_small_disk(&place).ended(1);
+    let output = on_a_small_disk(&place).ended(1);
     for part in ["checkpoint", "step-000004 could not be saved", "disk"] {
-        assert!(said.err.contains(part), "{part}: {said:#?}");
+        assert!(output.err.contains(part), "{part}: {output:#?}");
     }
-    if said.err.contains("No space left") {
+    if output.err.contains("No space left") {
         assert!(
-            said.err.contains("are free on this disk; free "),
-            "{said:#?}"
+            output.err.contains("are free on this disk; free "),
+            "{output:#?}"
         );
     }
-    assert!(said.out.contains("events.jsonl"), "{said:#?}");
+    assert!(output.out.contains("events.jsonl"), "{output:#?}");
     for half in ["safetensors", "draft", ".new"] {
-        assert!(!said.out.contains(half), "{half}: {}", said.out);
+        assert!(!output.out.contains(half), "{half}: {}", output.out);
     }
 }

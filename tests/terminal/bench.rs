@@ -1,17 +1,17 @@
 //! The bench in the terminal: one line a case, each from a process of its own.
 
-use crate::support::Place;
+use crate::support::TestHome;
 use serde_json::Value;
 
 #[test]
 fn gradients_are_measured_against_f64() {
-    let place = Place::new();
+    let place = TestHome::new();
     for (precision, least, most) in [("f32", 1e-9, 1e-5), ("bf16", 1e-4, 2e-2)] {
         let line = format!(
             "bench --gradients --workload bert_mini --batch 1 --device cpu --threads 2 --json --precision {precision}"
         );
-        let said = place.run(&line).ended(0).out;
-        let line: Value = serde_json::from_str(&said).expect("JSON");
+        let output = place.run(&line).ended(0).out;
+        let line: Value = serde_json::from_str(&output).expect("JSON");
         let apart = line["gradients"].as_f64().expect("a number");
         assert!(apart > least && apart < most, "{line}");
         assert!(
@@ -23,16 +23,17 @@ fn gradients_are_measured_against_f64() {
 
 #[test]
 fn a_network_with_kinks_is_judged_on_its_own_branches() {
-    let place = Place::new();
+    let place = TestHome::new();
     for (precision, plain, most) in [("f32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)] {
         let line = format!(
             "bench --gradients --workload resnet18 --batch 1 --device cpu --threads 2 --precision {precision}"
         );
-        let said = place.run(&format!("{line} --json")).ended(0).out;
-        let line: Value = serde_json::from_str(&said).expect("JSON");
+        let output = place.run(&format!("{line} --json")).ended(0).out;
+        let line: Value = serde_json::from_str(&output).expect("JSON");
         let same = &line["same_branches"];
         let number = |of: &Value, key: &str| of[key].as_f64().expect("a number");
-        // This sample has values within rounding of a kink: without their branches the figure says nothing.
+        // This sample has values within rounding of a kink: without their branches the figure says
+        // nothing.
         assert!(number(&line, "gradients") > plain, "{line}");
         assert!(number(same, "gradients") < most, "{line}");
         assert!(number(same, "other") > 0.0, "{line}");
@@ -42,10 +43,10 @@ fn a_network_with_kinks_is_judged_on_its_own_branches() {
 
 #[test]
 fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
-    let place = Place::new();
+    let place = TestHome::new();
     let line = "bench --workload bert_mini --batch 3,1 --micro 2 --steps 1 --device cpu --threads 2 --json";
-    let said = place.run(line).ended(0);
-    let lines: Vec<Value> = said
+    let output = place.run(line).ended(0);
+    let lines: Vec<Value> = output
         .out
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
@@ -89,8 +90,8 @@ fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
         let line = format!(
             "bench --workload bert_mini --batch 1 --steps 1 --device cpu --threads 2 --precision {half} --json"
         );
-        let said = place.run(&line).ended(0).out;
-        let line: Value = serde_json::from_str(&said).expect("JSON");
+        let output = place.run(&line).ended(0).out;
+        let line: Value = serde_json::from_str(&output).expect("JSON");
         assert_eq!(line["precision"], half);
         // Beside what f32 has lies the rounded copy; what is kept is about half as large.
         assert!(number(&line, "state_mb") > number(one, "state_mb"));
@@ -113,11 +114,11 @@ fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
 
 #[test]
 fn moments_in_a_file_take_no_memory_and_change_no_bit() {
-    let place = Place::new();
+    let place = TestHome::new();
     let line = "bench --workload gpt --batch 1 --steps 2 --device cpu --threads 2 --json";
     let [resident, filed] = ["", " --moments-in-file"].map(|flag| {
-        let said = place.run(&format!("{line}{flag}")).ended(0).out;
-        serde_json::from_str::<Value>(&said).expect("JSON")
+        let output = place.run(&format!("{line}{flag}")).ended(0).out;
+        serde_json::from_str::<Value>(&output).expect("JSON")
     });
     assert_eq!(filed["moments_in_file"], true);
     assert_eq!(resident["moments_in_file"], false);

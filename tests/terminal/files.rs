@@ -1,6 +1,6 @@
 //! Files that cannot be read: skipped by name, and the training goes on.
 
-use crate::support::{Place, draw_classes};
+use crate::support::{TestHome, draw_classes};
 use runlog::{RunEvent, StopReason};
 use std::fs;
 
@@ -29,15 +29,15 @@ fn has_finished(events: &[RunEvent]) -> bool {
 }
 
 #[test]
-fn files_that_vanish_in_the_middle_of_a_run_are_skipped_and_said() {
-    let place = Place::new();
+fn files_that_vanish_in_the_middle_of_a_run_are_skipped_and_reported() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 80);
     let line = "train {birds} --image-size 16 --steps 40 --effective-batch 4";
-    let mut live = place.listen(line);
+    let mut live = place.start(line);
     live.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
     // At most a few batches are fetched ahead: most of these were not read yet.
-    let gone = 20..80;
-    for number in gone.clone() {
+    let missing = 20..80;
+    for number in missing.clone() {
         let end = if number % 2 == 0 { "png" } else { "jpg" };
         fs::remove_file(place.path(&format!("birds/owl/{number:03}.{end}"))).expect("it is there");
     }
@@ -51,15 +51,15 @@ fn files_that_vanish_in_the_middle_of_a_run_are_skipped_and_said() {
             .strip_prefix("owl/")
             .and_then(|name| name.get(..3)?.parse().ok());
         assert!(
-            number.is_some_and(|number: u32| gone.contains(&number)),
+            number.is_some_and(|number: u32| missing.contains(&number)),
             "{what}"
         );
     }
 }
 
 #[test]
-fn a_broken_photograph_is_skipped_by_name() {
-    let place = Place::new();
+fn a_broken_image_is_skipped_by_name() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     let whole = fs::read(place.path("birds/jay/001.jpg")).expect("it is there");
     place.file("birds/jay/no-photograph.jpg", "not a photograph");
@@ -85,9 +85,9 @@ fn a_broken_photograph_is_skipped_by_name() {
 
 #[test]
 fn a_folder_that_vanishes_whole_ends_the_run_with_a_sentence() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 80);
-    let mut live = place.listen("train {birds} --image-size 16 --steps 500 --effective-batch 4");
+    let mut live = place.start("train {birds} --image-size 16 --steps 500 --effective-batch 4");
     live.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
     fs::rename(place.path("birds"), place.path("flown")).expect("it can be moved");
     let (code, rest) = live.end();

@@ -1,40 +1,40 @@
-//! Ebb in the terminal: every test drives the built binary in a place of its own, one story a file. Refuses to know how
-//! Ebb does it.
+//! Ebb in the terminal: every test drives the built binary in a place of its own, one story a file.
+//! Refuses to know how Ebb does it.
 
 mod bad_input;
 mod bench;
-mod ended;
-mod exported;
-mod fine_tuned;
-mod rungs;
-mod checkpointed;
-mod compressed;
-mod drilled;
+mod stop_by_itself;
+mod export;
+mod fine_tuning;
+mod recovery_steps;
+mod activation_checkpointing;
+mod token_compression;
+mod stress_test;
 mod files;
-mod first_hour;
-mod flown;
-mod informed;
-mod group;
-mod hub;
-mod kept;
-mod last_minutes;
-mod limits;
-mod numbers;
-mod parked;
-mod pipeline;
+mod refusals;
+mod controller_jsonl;
+mod controller_state;
+mod memory_group;
+mod hub_download;
+mod checkpoints;
+mod crash_report;
+mod process_limits;
+mod regression_targets;
+mod suspend;
+mod loader_pipeline;
 mod plan;
 mod presets;
-mod pressed;
-mod repeat;
-mod stop;
-mod stream;
-mod target;
-mod texts;
-mod trained_texts;
-mod tried;
-mod used;
+mod real_pressure;
+mod reproducibility;
+mod stop_and_resume;
+mod event_stream;
+mod memory_target;
+mod inspect_texts;
+mod train_texts;
+mod search_commands;
+mod predict_and_evaluate;
 mod verify_split;
-mod wave;
+mod pressure_invariance;
 
 #[path = "../support/terminal.rs"]
 mod support;

@@ -1,14 +1,15 @@
-//! `ebb plan`: what is forecast is what is measured, what cannot fit is refused with the number that would do.
+//! `ebb plan`: what is forecast is what is measured, what cannot fit is refused with the number
+//! that would do.
 
-use crate::support::{Place, draw_classes, said};
+use crate::support::{TestHome, draw_classes, run_command};
 use serde_json::Value;
 
 /// Forecasts may be so far off the measured peak.
 const BAR: f64 = 0.12;
 
-fn plan(place: &Place, line: &str) -> Value {
-    let said = place.run(&format!("plan {line} --json")).ended(0);
-    serde_json::from_str(&said.out).expect("one JSON object")
+fn plan(place: &TestHome, line: &str) -> Value {
+    let output = place.run(&format!("plan {line} --json")).ended(0);
+    serde_json::from_str(&output.out).expect("one JSON object")
 }
 
 /// The footprint that a plan's first form reaches at a micro-batch, in bytes.
@@ -38,7 +39,7 @@ fn close(what: &str, forecast: f64, measured: f64) {
 
 /// Steps of a workload in a process of its own against its plan.
 fn check_workload(workload: &str, batch: u64, micro: u64, checkpointed: u64) {
-    let place = Place::new();
+    let place = TestHome::new();
     let line = format!(
         "bench --workload {workload} --batch {batch} --micro {micro} --checkpoint-blocks {checkpointed} --steps 1 --threads 2 --device cpu --json"
     );
@@ -57,31 +58,31 @@ fn check_workload(workload: &str, batch: u64, micro: u64, checkpointed: u64) {
 }
 
 #[test]
-fn a_vision_transformer_needs_what_was_forecast() {
+fn a_vision_transformer_needs_what_was_estimated() {
     check_workload("vit_tiny", 8, 8, 0);
     check_workload("vit_tiny", 4, 2, 0);
 }
 
 #[test]
-fn a_residual_network_needs_what_was_forecast() {
+fn a_residual_network_needs_what_was_estimated() {
     check_workload("resnet18", 8, 8, 0);
 }
 
 #[test]
-fn a_text_encoder_needs_what_was_forecast() {
+fn a_text_encoder_needs_what_was_estimated() {
     check_workload("bert_mini", 32, 32, 0);
     check_workload("bert_mini", 32, 32, 4);
 }
 
 #[test]
-fn a_language_model_needs_what_was_forecast() {
+fn a_language_model_needs_what_was_estimated() {
     check_workload("gpt", 4, 4, 0);
     check_workload("gpt", 4, 2, 0);
 }
 
 /// Highest footprint of a training, read from the system until it ends.
 #[cfg(target_os = "linux")]
-fn trained_peak_bytes(place: &Place, line: &str) -> f64 {
+fn trained_peak_bytes(place: &TestHome, line: &str) -> f64 {
     use crate::support::EBB;
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -112,8 +113,8 @@ fn trained_peak_bytes(place: &Place, line: &str) -> f64 {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folders_training_needs_what_was_forecast() {
-    let place = Place::new();
+fn a_folders_training_needs_what_was_estimated() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 24);
     for (model, side) in [("convnet", 96), ("vit_micro", 96)] {
         let settings =
@@ -129,7 +130,7 @@ fn a_folders_training_needs_what_was_forecast() {
 
 #[test]
 fn sizes_for_which_there_is_no_time_are_named_and_the_one_to_train_is_not_among_them() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
     let found = plan(&place, "{birds} --for 8GB --within 0");
     assert_eq!(found["models"].as_array().map(Vec::len), Some(1));
@@ -138,13 +139,16 @@ fn sizes_for_which_there_is_no_time_are_named_and_the_one_to_train_is_not_among_
         found["chosen"]["resolution"]
     );
     assert_eq!(found["left_out"].as_array().map(Vec::len), Some(15));
-    let said = place.run("plan {birds} --for 8GB --within 0").ended(0).out;
-    assert!(said.contains("Not estimated in time: convnet 32"), "{said}");
+    let output = place.run("plan {birds} --for 8GB --within 0").ended(0).out;
+    assert!(
+        output.contains("Not estimated in time: convnet 32"),
+        "{output}"
+    );
 }
 
 #[test]
 fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
     let found = plan(&place, "{birds} --device cpu --within 600");
     let models = found["models"].as_array().expect("models");
@@ -194,7 +198,7 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
 
 #[test]
 fn networks_for_documents_are_listed_by_size_in_tokens() {
-    let place = Place::new();
+    let place = TestHome::new();
     std::fs::create_dir(place.path("corpus")).expect("a folder can be made");
     for part in ["train", "val"] {
         let text = "the cat and the hat. ".repeat(90);
@@ -220,7 +224,7 @@ fn networks_for_documents_are_listed_by_size_in_tokens() {
 
 #[test]
 fn other_machines_and_busier_ones_leave_less() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
     let budget = |line: &str| {
         let found = plan(
@@ -251,7 +255,7 @@ fn other_machines_and_busier_ones_leave_less() {
 
 #[test]
 fn nonsense_is_refused_with_what_would_do() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     for (line, code, parts) in [
         ("plan {nowhere}", 1, &["nowhere"][..]),
@@ -267,18 +271,18 @@ fn nonsense_is_refused_with_what_would_do() {
         ("plan --workload gtp", 2, &["gpt"][..]),
         ("plan", 2, &["<FOLDER>"][..]),
     ] {
-        let said = place.run(line).ended(code);
+        let output = place.run(line).ended(code);
         assert!(
-            parts.iter().all(|part| said.err.contains(part)),
+            parts.iter().all(|part| output.err.contains(part)),
             "{line}: {}",
-            said.err
+            output.err
         );
     }
 }
 
 #[test]
 fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     let train = "{birds} --image-size 224 --model vit_micro --steps 1";
     let refused = place.train(&format!("{train} --memory-cap 64MB")).ended(2);
@@ -299,7 +303,7 @@ fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does()
     place
         .train(&format!("{train} --memory-cap {enough}"))
         .ended(0);
-    let planned = said(
+    let planned = run_command(
         place
             .ebb(["plan", "--memory-cap", "64MB", "--image-size", "224"])
             .arg(place.path("birds")),
@@ -309,7 +313,7 @@ fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does()
 
 #[test]
 fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     let line = "plan {birds} --model vit_micro --image-size 224 --memory-cap 64MB";
     let words = place.run(line).ended(2).out;
@@ -338,7 +342,7 @@ fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order()
 
 #[test]
 fn no_more_blocks_are_checkpointed_than_a_cap_asks_for() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 24);
     // Of one sample the gradients need the most, whatever is checkpointed: pieces of 32 do not.
     place.file("fixed.toml", "micro_batch = 32\neffective_batch = 32");
@@ -364,8 +368,8 @@ fn no_more_blocks_are_checkpointed_than_a_cap_asks_for() {
 }
 
 #[test]
-fn several_trainings_share_what_is_left_and_each_part_is_told() {
-    let place = Place::new();
+fn several_trainings_share_what_is_left_and_each_part_is_reported() {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 8);
     let line = "{birds} --model convnet --image-size 32 --for 16GB --effective-batch 16";
     let (one, three) = (

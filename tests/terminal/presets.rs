@@ -1,12 +1,12 @@
 //! Every preset that comes with Ebb loads and trains.
 
-use crate::support::{Place, STEADY, draw_classes, said};
+use crate::support::{STEADY, TestHome, draw_classes, run_command};
 use runlog::{RunEvent, preset_names, preset_purpose};
 use std::path::Path;
 
 #[test]
 fn every_preset_trains() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 6);
     std::fs::create_dir(place.path("book")).expect("a folder can be made");
     for chapter in 0..3 {
@@ -15,7 +15,7 @@ fn every_preset_trains() {
     }
     for name in preset_names() {
         let task = runlog::preset(name).and_then(|preset| preset.task);
-        let of_texts = task.is_some_and(|task| task == "token-compression");
+        let of_texts = task == Some(runlog::TaskChoice::TokenCompression);
         let (folder, smaller) = match of_texts {
             true => (place.path("book"), ["--model", "compress_micro"]),
             false => (place.path("birds"), ["--image-size", "32"]),
@@ -24,9 +24,9 @@ fn every_preset_trains() {
         let args = [
             "train", folder, "--preset", name, "--steps", "2", smaller[0], smaller[1], "--json",
         ];
-        let said = said(&mut place.ebb(args.iter().chain(&STEADY)));
-        assert_eq!(said.code, Some(0), "{name}: {}", said.err);
-        let steps = said
+        let output = run_command(&mut place.ebb(args.iter().chain(&STEADY)));
+        assert_eq!(output.code, Some(0), "{name}: {}", output.err);
+        let steps = output
             .events()
             .into_iter()
             .filter(|e| matches!(e, RunEvent::Step { .. }));
@@ -35,41 +35,24 @@ fn every_preset_trains() {
 }
 
 #[test]
-fn presets_are_as_large_as_their_machines() {
-    for (name, batch, first) in [
-        ("memory_debug", 4, 1),
-        ("memory_small", 8, 2),
-        ("memory_medium", 16, 4),
-        ("memory_large", 32, 8),
-        ("ultra_safe", 4, 1),
-        ("recognition_safe", 8, 2),
-        ("recognition", 24, 6),
-    ] {
-        let preset = runlog::preset(name).expect("it comes with Ebb");
-        let chosen = (preset.effective_batch, preset.first_micro_batch);
-        assert_eq!(chosen, (Some(batch), Some(first)), "{name}");
-        assert_eq!(
-            preset.micro_batch, None,
-            "{name}: a first guess is no fixed size"
-        );
-    }
-}
-
-#[test]
 fn a_presets_guess_is_overruled_by_the_first_measurements() {
-    let place = Place::new();
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 24);
-    let said = place
-        .train("{birds} --preset memory_large --image-size 32 --steps 8")
+    place.file(
+        "guess.toml",
+        "effective_batch = 32\nfirst_micro_batch = 8\n",
+    );
+    let output = place
+        .train("{birds} --config {guess.toml} --image-size 32 --steps 8")
         .ended(0);
-    let sizes: Vec<Vec<u32>> = said
+    let sizes: Vec<Vec<u32>> = output
         .events()
         .into_iter()
         .filter_map(|e| match e {
             RunEvent::Step {
-                micro_batches: pieces,
+                micro_batches: micro_batches,
                 ..
-            } => Some(pieces),
+            } => Some(micro_batches),
             _ => None,
         })
         .collect();
@@ -79,7 +62,7 @@ fn a_presets_guess_is_overruled_by_the_first_measurements() {
 }
 
 #[test]
-fn every_config_file_is_a_preset_that_says_for_whom_it_is() {
+fn every_config_file_is_a_preset_that_reports_for_whom_it_is() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
     let entries = std::fs::read_dir(folder).expect("the presets can be listed");
     let stem = |path: &Path| path.file_stem()?.to_str().map(str::to_owned);

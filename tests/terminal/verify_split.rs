@@ -1,20 +1,20 @@
 //! The receipt in the terminal: of a folder and a run; what it prints, what it refuses.
 
-use crate::support::{Place, Said, draw_classes};
+use crate::support::{CommandOutput, TestHome, draw_classes};
 use serde_json::Value;
 
 const STEADY: &str = "--device cpu";
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestHome {
+    let place = TestHome::new();
     draw_classes(&place.path("birds"), &["jay", "owl"], 12);
     place
 }
 
 /// The one JSON line of a receipt, whose largest difference is within the bound of its precision.
 #[track_caller]
-fn receipt(said: &Said) -> Value {
-    let line: Value = serde_json::from_str(&said.out).expect("one line of JSON");
+fn split_check(output: &CommandOutput) -> Value {
+    let line: Value = serde_json::from_str(&output.out).expect("one line of JSON");
     assert_eq!(line["holds"], true, "{line:#}");
     let number = |value: &Value| value.as_f64().expect("a finite number");
     let worst = number(&line["worst"]["difference"]);
@@ -26,10 +26,10 @@ fn receipt(said: &Said) -> Value {
 }
 
 #[test]
-fn a_folder_and_a_run_have_their_receipt_in_both_precisions() {
+fn a_folder_and_a_run_have_their_split_check_in_both_precisions() {
     let place = place();
     let line = format!("verify-split {{birds}} {STEADY} --effective-batch 16 --json");
-    let fresh = receipt(&place.run(&line).ended(0));
+    let fresh = split_check(&place.run(&line).ended(0));
     assert_eq!(fresh["splits"][2], serde_json::json!([5, 5, 5, 1]));
     assert_eq!(
         (fresh["precision"].as_str(), fresh["samples"].as_u64()),
@@ -40,7 +40,7 @@ fn a_folder_and_a_run_have_their_receipt_in_both_precisions() {
     let id = place.only_run().id();
     for (more, precision) in [("", "f32"), ("--double", "f64")] {
         let line = format!("verify-split {id} {STEADY} --json {more}");
-        let of_run = receipt(&place.run(&line).ended(0));
+        let of_run = split_check(&place.run(&line).ended(0));
         assert_eq!(of_run["precision"], precision);
         // As it trains: eight samples, the transformer, the weights of the last step.
         assert_eq!(of_run["samples"], 8);
@@ -61,17 +61,17 @@ fn a_folder_and_a_run_have_their_receipt_in_both_precisions() {
 }
 
 #[test]
-fn the_table_ends_with_the_worst_parameter_and_a_verdict() {
+fn the_table_ends_with_the_worst_parameter_and_a_outcome() {
     let place = place();
     let line = format!("verify-split {{birds}} {STEADY} --effective-batch 5 --splits 2+3,1+4");
-    let said = place.run(&line).ended(0);
-    let lines: Vec<&str> = said.out.lines().collect();
+    let output = place.run(&line).ended(0);
+    let lines: Vec<&str> = output.out.lines().collect();
     assert!(
         lines[0].contains("5 samples in f32 on cpu, 2 splits"),
         "{}",
         lines[0]
     );
-    let [.., worst, verdict] = lines.as_slice() else {
+    let [.., worst, outcome] = lines.as_slice() else {
         panic!("{lines:?}");
     };
     let name = worst
@@ -80,23 +80,23 @@ fn the_table_ends_with_the_worst_parameter_and_a_verdict() {
         .expect("a name")
         .trim_start_matches("the");
     assert!(
-        verdict.starts_with("The split does not change the training"),
-        "{verdict}"
+        outcome.starts_with("The split does not change the training"),
+        "{outcome}"
     );
-    assert!(verdict.contains(name), "{worst} {verdict}");
-    assert!(said.out.contains("stem.conv.weight") && said.out.contains("the loss"));
+    assert!(outcome.contains(name), "{worst} {outcome}");
+    assert!(output.out.contains("stem.conv.weight") && output.out.contains("the loss"));
 }
 
 #[test]
-fn a_receipt_that_cannot_be_had_is_refused_with_the_next_move() {
+fn a_split_check_that_cannot_be_had_is_refused_with_the_next_move() {
     let place = place();
     let check = |line: &str, code: i32, parts: &[&str]| {
-        let said = place.run(&format!("verify-split {line}")).ended(code);
+        let output = place.run(&format!("verify-split {line}")).ended(code);
         for part in parts {
             assert!(
-                said.err.contains(part),
+                output.err.contains(part),
                 "{line}: no `{part}` in {}",
-                said.err
+                output.err
             );
         }
     };

@@ -3,7 +3,8 @@
 use crate::none;
 use crate::sources::{Source, rust_sources};
 
-/// Most lines of a function, from `fn` to its closing brace. A table carries the mark on the line before it.
+/// Most lines of a function, from `fn` to its closing brace. A table carries the mark on the line
+/// before it.
 const MOST_LINES: usize = 60;
 const TABLE: &str = "// tidy: table";
 /// Comments wrap where the formatter wraps code.

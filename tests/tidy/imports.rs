@@ -6,9 +6,22 @@ use std::process::Command;
 
 /// Who may import which room. A room that is not named here imports none.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("ebb", &["bench", "trainer", "dataset", "runlog", "pressure", "format"]),
-    ("bench", &["trainer", "models", "tape", "dataset", "runlog", "pressure", "format"]),
-    ("trainer", &["models", "tape", "dataset", "runlog", "pressure", "format"]),
+    (
+        "ebb",
+        &[
+            "bench", "trainer", "dataset", "runlog", "pressure", "format",
+        ],
+    ),
+    (
+        "bench",
+        &[
+            "trainer", "models", "tape", "dataset", "runlog", "pressure", "format",
+        ],
+    ),
+    (
+        "trainer",
+        &["models", "tape", "dataset", "runlog", "pressure", "format"],
+    ),
     ("runlog", &["pressure", "format"]),
     ("dataset", &["format"]),
     ("pressure", &["format"]),

@@ -1,4 +1,5 @@
-//! Links between the project's documents lead somewhere, and every page of the book is in its table of contents.
+//! Links between the project's documents lead somewhere, and every page of the book is in its table
+//! of contents.
 
 use crate::{none, root};
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Modules import in one direction: no cycles among the modules of a crate, read from `use` lines and `crate::` paths.
+//! Modules import in one direction: no cycles among the modules of a crate, read from `use` lines
+//! and `crate::` paths.
 
 use crate::sources::{Source, rust_sources};
 use crate::{none, root};
@@ -27,7 +28,8 @@ fn module_of(path: &str) -> Path {
     parts
 }
 
-/// The paths of one `use` declaration, with braces expanded: `a::{b, c::d}` gives `a::b` and `a::c::d`.
+/// The paths of one `use` declaration, with braces expanded: `a::{b, c::d}` gives `a::b` and
+/// `a::c::d`.
 fn expanded(tree: &str) -> Vec<String> {
     let tree = tree.trim();
     let Some(open) = tree.find('{') else {
@@ -69,7 +71,8 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Absolute paths that a file names, each as its segments below the crate root, and whether it is re-exported from there.
+/// Absolute paths that a file names, each as its segments below the crate root, and whether it is
+/// re-exported from there.
 fn named_paths(module: &Path, code: &str) -> Vec<(Path, bool)> {
     let mut found = Vec::new();
     let mut rest = code;
@@ -176,7 +179,8 @@ impl Modules {
     }
 }
 
-/// The modules that can be reached from one, and from which it can be reached: its cycle, itself included.
+/// The modules that can be reached from one, and from which it can be reached: its cycle, itself
+/// included.
 fn cycle(graph: &BTreeMap<String, BTreeSet<String>>, start: &str) -> BTreeSet<String> {
     let reached = |start: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![start.to_owned()]);

@@ -1,4 +1,5 @@
-//! What several files must say alike: the version, the commands of the window, the first line of a preset.
+//! What several files must say alike: the version, the commands of the window, the first line of a
+//! preset.
 
 use crate::{none, root};
 use serde_json::Value;

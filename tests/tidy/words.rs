@@ -1,4 +1,5 @@
-//! Names are those of the field: identifiers and file names contain no word of the project's first, private vocabulary.
+//! Names are those of the field: identifiers and file names contain no word of the project's first,
+//! private vocabulary.
 
 use crate::none;
 use crate::sources::{Source, all};
@@ -13,7 +14,6 @@ const REPLACED: &[(&str, &str)] = &[
     ("fewest", "minimum"),
     ("flew", "run"),
     ("flies", "run"),
-    ("flight", "run context"),
     ("flown", "run"),
     ("fly", "run"),
     ("glance", "sample_fast"),
@@ -25,7 +25,6 @@ const REPLACED: &[(&str, &str)] = &[
     ("heed", "handle requests"),
     ("heeded", "handled"),
     ("journal", "event log"),
-    ("kept", "saved, cached or retained"),
     ("kin", "transfer"),
     ("knee", "plateau"),
     ("ladder", "recovery steps"),
@@ -72,6 +71,16 @@ const REPLACED: &[(&str, &str)] = &[
     ("wishes", "settings"),
 ];
 
+/// Identifiers of libraries, and terms of the field, that contain such a word.
+const ALLOWED: &[&str] = &[
+    "WordPiece",
+    "WordPieceTrainerBuilder",
+    "WordPieces",
+    "park_timeout",
+    "unpark",
+    "word_pieces",
+];
+
 /// Lines that read what the first version wrote keep its words.
 const MARK: &str = "tidy: first version";
 
@@ -93,7 +102,8 @@ fn code(line: &str) -> String {
     out
 }
 
-/// The words of an identifier: `run_context`, `RunContext` and `RUN_CONTEXT` are `run` and `context`.
+/// The words of an identifier: `run_context`, `RunContext` and `RUN_CONTEXT` are `run` and
+/// `context`.
 fn words(identifier: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = '_';
@@ -115,6 +125,7 @@ fn words(identifier: &str) -> Vec<String> {
 
 fn complaint(place: &str, text: &str) -> Option<String> {
     let names = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let names = names.filter(|name| !ALLOWED.contains(name));
     let found = names.flat_map(words).find_map(|word| {
         let entry = REPLACED.binary_search_by(|(old, _)| (*old).cmp(&word));
         entry.ok().map(|index| REPLACED[index])

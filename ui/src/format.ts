@@ -1,11 +1,12 @@
-// How numbers are written: 1,215 · 6.1 GB · 26.1 · 93.4 % · 9:04 · 1:12 h; a missing one is "–". Units are the caller's.
+// Formats numbers: 1,215 · 6.1 GB · 26.1 · 93.4 % · 9:04 · 1:12 h. A missing number is "–". A
+// gigabyte is 2^30 bytes.
 export const missing = "–";
 
 const GB = 2 ** 30;
-const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const known = (value: number | null | undefined): value is number => value !== null && value !== undefined && Number.isFinite(value);
 
-export const count = (value: number | null | undefined) => (known(value) ? whole.format(value) : missing);
+export const count = (value: number | null | undefined) => (known(value) ? grouped.format(value) : missing);
 export const oneDecimal = (value: number | null | undefined) => (known(value) ? value.toFixed(1) : missing);
 export const loss = (value: number | null | undefined) => (known(value) ? value.toFixed(value < 99.995 ? 2 : 0) : missing);
 export const percent = (fraction: number | null | undefined) => (known(fraction) ? `${(fraction * 100).toFixed(1)} %` : missing);
@@ -14,10 +15,10 @@ export const gigabytes = (bytes: number | null | undefined) => (known(bytes) ? (
 /** "2.6 MB", "840 kB", "6.1 GB". */
 export const size = (bytes: number) => {
   if (bytes >= GB) return `${gigabytes(bytes)} GB`;
-  return bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MB` : `${whole.format(Math.ceil(bytes / 1024))} kB`;
+  return bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MB` : `${grouped.format(Math.ceil(bytes / 1024))} kB`;
 };
 
-/** "9:04" below an hour, "1:12 h" from there on. */
+/** "9:04" below an hour, else "1:12 h". */
 export const duration = (seconds: number | null | undefined) => {
   if (!known(seconds)) return missing;
   const rounded = Math.max(0, Math.round(seconds));
@@ -25,7 +26,7 @@ export const duration = (seconds: number | null | undefined) => {
   return rounded < 3600 ? pair(Math.floor(rounded / 60), rounded % 60) : `${pair(Math.floor(rounded / 3600), Math.floor((rounded % 3600) / 60))} h`;
 };
 
-/** A place on the run's clock: "9:04", "1:12:30". */
+/** A time on the run's clock: "9:04", "1:12:30". */
 export const clock = (ms: number) => {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   const two = (value: number) => String(value).padStart(2, "0");
@@ -44,7 +45,7 @@ export const timeOfDay = (unixMs: number, now: Date) => {
 /** "1 class", "20 classes". */
 export const plural = (value: number, one: string, many: string) => `${count(value)} ${value === 1 ? one : many}`;
 
-/** The same as number and unit apart: "840", "MB". */
+/** Number and unit of `size`: "840", "MB". */
 export const amount = (bytes: number) => {
   const [value = missing, unit = ""] = size(bytes).split(" ");
   return { value, unit };

@@ -1,4 +1,4 @@
-// Which key means what. The command key is ⌘ on a Mac and Ctrl elsewhere; a view hangs what it offers on these names.
+// Keyboard shortcuts by action. The command key is ⌘ on a Mac and Ctrl elsewhere.
 export type KeyAction = "choose" | "go" | "stop" | "checkpoint" | "runs" | "plan" | "training" | "pause";
 
 const withCommand: Record<string, KeyAction> = {

@@ -1,5 +1,5 @@
-// Imported first. WebKitGTK may call its language "C", which is no locale: number formatting then throws while a
-// library loads, and the page stays empty without a word.
+// Imported first. WebKitGTK may report the language "C", which is not a locale. Number formatting
+// then throws while a library loads, and the page stays empty.
 try {
   new Intl.NumberFormat(navigator.language);
 } catch {

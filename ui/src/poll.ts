@@ -1,28 +1,27 @@
-// Asks again and again: one question in flight at a time, none while the window is hidden, the next one only after
-// the answer. Knows nothing of what is asked.
+// Repeats a request: one at a time, and none while the window is hidden.
 
-/** Starts asking every `ms`; the answer stops it. */
-export const every = (ms: number, ask: () => Promise<void>): (() => void) => {
+/** Calls `request` every `ms`. Returns a function that stops this. */
+export const poll = (ms: number, request: () => Promise<void>): (() => void) => {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let busy = false;
   let stopped = false;
-  const turn = async () => {
+  const run = async () => {
     timer = undefined;
     if (busy || stopped || document.hidden) return;
     busy = true;
     const begun = performance.now();
     try {
-      await ask();
+      await request();
     } finally {
       busy = false;
-      if (!stopped && !document.hidden) timer = setTimeout(turn, Math.max(0, ms - (performance.now() - begun)));
+      if (!stopped && !document.hidden) timer = setTimeout(run, Math.max(0, ms - (performance.now() - begun)));
     }
   };
   const wake = () => {
-    if (!document.hidden && timer === undefined) void turn();
+    if (!document.hidden && timer === undefined) void run();
   };
   document.addEventListener("visibilitychange", wake);
-  timer = setTimeout(turn); // not at once: what an effect reads while it runs would restart it
+  timer = setTimeout(run); // later, so that an effect does not depend on what the request reads
   return () => {
     stopped = true;
     clearTimeout(timer);

@@ -1,4 +1,4 @@
-// Where the window is: kept in the address' hash, so that a reload comes back to it.
+// The current view. It is in the hash of the address, so that a reload returns to it.
 import type { Show } from "./types";
 
 export type Route = { view: "welcome" } | { view: "plan"; id: string } | { view: "training"; id: string };

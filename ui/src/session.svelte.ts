@@ -1,6 +1,7 @@
-// What every view shares: the first answer, the machine, a folder hanging over the window, and the last refusal.
+// State that all views share: the welcome data, the machine, a folder dragged over the window, and
+// the last error.
 import { host } from "./host/choose";
-import { refusal, type Drag } from "./host/host";
+import { toCommandError, type Drag } from "./host/host";
 import { go, inspectionHash, route, runHash, showHash } from "./route.svelte";
 import type { MachineView, Show, Welcome, WeightsView } from "./types";
 
@@ -8,12 +9,13 @@ class Session {
   welcome = $state.raw<Welcome | null>(null);
   machine = $state.raw<MachineView | null>(null);
   drag = $state.raw<Drag>(null);
-  /** What was refused, where, and the next move; shown until dismissed or something else is tried. */
+  /** The last error; shown until it is dismissed or the next action. */
   error = $state.raw<string | null>(null);
-  /** Published weights that were chosen or dropped, and those that were just dropped on a plan. */
+  /** Pretrained weights that were chosen or dropped. */
   weights = $state.raw<WeightsView[]>([]);
+  /** Pretrained weights that were just dropped on a plan. */
   dropped = $state.raw<WeightsView | null>(null);
-  /** Which run came from which inspection, as far as this page has seen it. */
+  /** Runs by inspection, and inspections by run, since the page was loaded. */
   runOf = new Map<string, string>();
   inspectionOf = new Map<string, string>();
 
@@ -24,14 +26,14 @@ class Session {
 
 export const session = new Session();
 
-/** Tries something that Rust may refuse; a refusal is shown. Says whether it went through. */
+/** Runs an action and shows its error. Returns whether it succeeded. */
 export const attempt = async (action: () => Promise<void>): Promise<boolean> => {
   session.error = null;
   try {
     await action();
     return true;
   } catch (thrown) {
-    session.error = refusal(thrown).message;
+    session.error = toCommandError(thrown).message;
     return false;
   }
 };
@@ -39,17 +41,17 @@ export const attempt = async (action: () => Promise<void>): Promise<boolean> => 
 export const chooseFolder = () =>
   attempt(async () => {
     const show = await host.chooseFolder();
-    if (show) follow(show);
+    if (show) openShow(show);
   });
 
-export const remember = (weights: WeightsView) => {
+export const addWeights = (weights: WeightsView) => {
   if (!session.weights.some(({ id }) => id === weights.id)) session.weights = [...session.weights, weights];
 };
 
-/** Shows what was opened; a model that comes to a plan is what that plan begins with. */
-export const follow = (show: Show) => {
+/** Opens a view. Pretrained weights that are dropped on a plan become its starting point. */
+export const openShow = (show: Show) => {
   if (show.kind === "inspection" && show.weights) {
-    remember(show.weights);
+    addWeights(show.weights);
     if (route().view === "plan") {
       session.dropped = show.weights;
       return;
@@ -66,8 +68,8 @@ export const resume = (run: string) =>
     go(runHash(run));
   });
 
-/** The id led nowhere: back to the start, with the reason. */
-export const lost = (thrown: unknown) => {
-  session.error = refusal(thrown).message;
+/** Returns to the welcome page and shows why: an id is unknown. */
+export const leaveUnknown = (thrown: unknown) => {
+  session.error = toCommandError(thrown).message;
   go("#/");
 };

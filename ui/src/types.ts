@@ -1,4 +1,4 @@
-// The shapes of Rust's answers, gathered under one name. Everything here is generated from Rust.
+// The types that cross the border to Rust, all generated from Rust.
 export type { CommandError } from "./generated/CommandError";
 export type { DrillRequest } from "./generated/DrillRequest";
 export type { DrillView } from "./generated/DrillView";

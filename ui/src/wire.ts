@@ -1,10 +1,10 @@
-// One pull as it travels: u32 length of the head, the head as JSON, zeroes up to a multiple of 8, 64-bit floats.
-// Knows nothing of charts.
+// The bytes of a pull: the length of the header (u32), the header as JSON, zeros up to a multiple
+// of 8, 64-bit floats. Numbers are little endian. `PullHeader` describes the same format.
 import type { PullHeader } from "./types";
 
 export interface Pull {
   header: PullHeader;
-  /** The packed array of that name; empty when the pull has none. */
+  /** The array of this name; empty if the pull has none. */
   array(name: string): Float64Array;
 }
 
@@ -18,6 +18,7 @@ export const unpack = (buffer: ArrayBuffer): Pull => {
   return { header, array: (name) => arrays.get(name) ?? none };
 };
 
+/** For the replay host and tests; the app's pulls are packed by Rust. */
 export const pack = (header: Omit<PullHeader, "arrays">, data: Record<string, number[]>): ArrayBuffer => {
   let offset = 0;
   const arrays = Object.entries(data).map(([name, values]) => {

@@ -1,12 +1,12 @@
-// Numbers as the window writes them.
+// Numbers as the window shows them.
 import { expect, test } from "vitest";
 import { clock, count, duration, gigabytes, loss, missing, percent, plural, size } from "../src/format";
 
 test.each([[0, "0:00"], [59.6, "1:00"], [544, "9:04"], [3599, "59:59"], [3600, "1:00 h"], [4320, "1:12 h"], [null, missing], [Number.NaN, missing]])(
-  "a duration of %s s is written %s", (seconds, text) => expect(duration(seconds)).toBe(text));
+  "a duration of %s s is shown as %s", (seconds, text) => expect(duration(seconds)).toBe(text));
 
 test.each([[0, "0:00"], [582_900, "9:42"], [3_600_000, "1:00:00"], [4_350_000, "1:12:30"]])(
-  "%s ms on the run's clock are written %s", (ms, text) => expect(clock(ms)).toBe(text));
+  "%s ms on the run's clock are shown as %s", (ms, text) => expect(clock(ms)).toBe(text));
 
 test("a gigabyte is 2^30 bytes, with one decimal", () => {
   expect(gigabytes(6.1 * 2 ** 30)).toBe("6.1");
@@ -15,12 +15,12 @@ test("a gigabyte is 2^30 bytes, with one decimal", () => {
   expect(size(24 * 2 ** 30)).toBe("24.0 GB");
 });
 
-test("what is missing is a dash, whatever was missing", () => {
+test("a missing value is shown as a dash", () => {
   expect(missing).toBe("–");
   expect([count(null), percent(undefined), gigabytes(null), loss(Number.NaN)]).toEqual(Array(4).fill(missing));
 });
 
-test("thousands are grouped, shares are percent, a huge loss loses its decimals", () => {
+test("counts, fractions and losses are formatted", () => {
   expect([count(1215), percent(0.934), loss(0.3456), loss(1234.5)]).toEqual(["1,215", "93.4 %", "0.35", "1235"]);
   expect([plural(1, "class", "classes"), plural(20, "class", "classes")]).toEqual(["1 class", "20 classes"]);
 });

@@ -1,4 +1,4 @@
-// An id stands for one element of the page, whichever part of the page it is written in.
+// Ids are unique across all components.
 import { expect, test } from "vitest";
 
 const parts = import.meta.glob<string>("../src/**/*.svelte", { query: "?raw", import: "default", eager: true });

@@ -1,20 +1,20 @@
-// What is left to other apps, and where its marks stand.
+// The memory left to other apps, and the ticks of its slider.
 import { expect, test } from "vitest";
-import { leftBytes, politenessOf, ticks } from "../src/plan/leave";
+import { leftBytes, fractionOf, ticks } from "../src/plan/leave";
 import type { PlanView } from "../src/types";
 
 const GB = 2 ** 30;
 const plan = { leave_least_bytes: 1.5 * GB } as PlanView;
 
-test("what is left is never less than the machine needs, nor more than half", () => {
+test("at least the machine's minimum and at most half is left", () => {
   expect(leftBytes(plan, 24 * GB, 0.9)).toBeCloseTo(2.4 * GB);
   expect(leftBytes(plan, 24 * GB, 0.95)).toBeCloseTo(1.5 * GB);
-  expect(politenessOf(plan, 24 * GB, 2.4 * GB)).toBeCloseTo(0.9);
-  expect(politenessOf(plan, 24 * GB, 20 * GB)).toBe(0.5);
-  expect(politenessOf(plan, 48 * GB, 0)).toBe(0.95);
+  expect(fractionOf(plan, 24 * GB, 2.4 * GB)).toBeCloseTo(0.9);
+  expect(fractionOf(plan, 24 * GB, 20 * GB)).toBe(0.5);
+  expect(fractionOf(plan, 48 * GB, 0)).toBe(0.95);
 });
 
-test("marks stand inside the slider, the largest first where there is little room", () => {
+test("ticks are inside the slider and do not overlap", () => {
   const peaks: [number, number][] = [[1, 10], [2, 20], [4, 40], [8, 80], [16, 160]];
   expect(ticks(peaks, (peak) => peak, 15, 100).map((tick) => tick.size)).toEqual([2, 4, 8]);
   expect(ticks(peaks, (peak) => peak / 2, 0, 100).map((tick) => tick.size)).toEqual([4, 8, 16]);

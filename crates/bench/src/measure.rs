@@ -8,7 +8,8 @@ use std::time::Instant;
 use tape::Parameters;
 use tape::optim::global_norm;
 use trainer::{
-    EffectiveBatch, MicroBatchResult, OptimizerKind, OptimizerState, Precision, Result, AccumulatedBatch,
+    AccumulatedBatch, EffectiveBatch, MicroBatchResult, OptimizerKind, OptimizerState, Precision,
+    Result,
 };
 
 /// A workload and how it is trained.

@@ -48,8 +48,8 @@ impl DetectedDataset {
 /// so far, on the calling thread.
 ///
 /// # Errors
-/// The path cannot be read, or it is neither a folder nor a file of texts; no table has a column that
-/// the user names.
+/// The path cannot be read, or it is neither a folder nor a file of texts; no table has a column
+/// that the user names.
 pub fn detect(
     path: &Path,
     options: &InspectOptions,

@@ -7,8 +7,8 @@
 //! Nothing is downloaded here, and pickled files are never read, because reading one runs a
 //! program.
 //!
-//! To read another architecture, write its file with an implementation of `HubNetwork`, and add a row
-//! to `FORMATS` in `architecture.rs`.
+//! To read another architecture, write its file with an implementation of `HubNetwork`, and add a
+//! row to `FORMATS` in `architecture.rs`.
 //!
 //! ```no_run
 //! use candle_core::{DType, Device};

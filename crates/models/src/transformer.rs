@@ -150,7 +150,12 @@ impl Block {
 
     /// Like [`Block::forward`], but leaves the last operation to the caller if the tape can skip it
     /// when a checkpoint is recomputed.
-    fn deferred(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<DeferredOutput> {
+    fn deferred(
+        &self,
+        tape: &Tape,
+        x: &Value,
+        lengths: Option<&[usize]>,
+    ) -> Result<DeferredOutput> {
         self.forward_with(tape, x, |qkv| match lengths {
             Some(lengths) => tape.attention_padded(qkv, self.attention, lengths),
             None => tape.attention(qkv, self.attention),

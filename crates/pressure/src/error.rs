@@ -47,7 +47,7 @@ pub enum PressureError {
         reason: String,
     },
     /// A line of JSON for the controller is invalid.
-    #[error("Line {line}: {problem}. docs/controller.md has an example.")]
+    #[error("Line {line}: {problem}. docs/guide/controller.md has an example.")]
     JsonLine {
         /// The line, from 1.
         line: usize,

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_possible() {
+    fn a_refusal_names_what_is_possible() {
         let message = |sample, requested| {
             stress_test_bytes(&sample, requested)
                 .expect_err("refused")

@@ -1,54 +1,66 @@
-//! Reads a run config from TOML or JSON. Errors name the line. Knows no key by name.
+//! Reads a run config from TOML or JSON and names the line of what is wrong with it. Knows no key
+//! by name.
 
-use crate::{RunConfig, RunlogError, keys};
+use crate::settings_check::check;
+use crate::{RunConfig, RunlogError};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use toml::Spanned;
 
-/// The entries of a config file and the line of each key.
-struct Entries {
-    values: Map<String, Value>,
-    lines: BTreeMap<String, usize>,
-}
+type Entries = (Map<String, Value>, BTreeMap<String, usize>);
 
 impl RunConfig {
     /// Reads a `.toml` or `.json` file.
     ///
     /// # Errors
-    /// Names the line of a syntax error, an unknown key, a wrong type or a value out of range.
+    /// The file cannot be read, or a key, type or value is wrong; the message names the line.
     pub fn load(path: &Path) -> Result<RunConfig, RunlogError> {
+        RunConfig::load_with_notes(path).map(|(config, _)| config)
+    }
+
+    /// Reads a file like [`RunConfig::load`], with a sentence for each key that has another name
+    /// today.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`].
+    pub fn load_with_notes(path: &Path) -> Result<(RunConfig, Vec<String>), RunlogError> {
         let text = fs::read_to_string(path).map_err(RunlogError::disk("read", path))?;
         let name = path.display().to_string();
         match path.extension().and_then(|end| end.to_str()) {
-            Some("toml") => RunConfig::from_toml(&text, &name),
-            Some("json") => parse_entries(from_json(&text, &name)?, &name),
+            Some("toml") => checked(from_toml(&text, &name)?, &name),
+            Some("json") => checked(from_json(&text, &name)?, &name),
             _ => Err(RunlogError::ConfigFormat { path: path.into() }),
         }
     }
 
-    /// Parses TOML text. Error messages contain `name` as the name of the file.
+    /// Reads TOML text; messages call it `name`.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`].
     pub fn from_toml(text: &str, name: &str) -> Result<RunConfig, RunlogError> {
-        parse_entries(from_toml(text, name)?, name)
+        checked(from_toml(text, name)?, name).map(|(config, _)| config)
     }
 
-    /// Formats the config as TOML, without keys that are `None`.
+    /// The config as TOML, without the keys that are absent.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a config is flat and its numbers are in range")
     }
 }
 
-fn parse_entries(entries: Entries, name: &str) -> Result<RunConfig, RunlogError> {
-    let place = |key: &str| match entries.lines.get(key) {
+fn checked((entries, lines): Entries, name: &str) -> Result<(RunConfig, Vec<String>), RunlogError> {
+    let place = |key: &str| match lines.get(key) {
         Some(line) => format!("{name}, line {line}"),
         None => name.to_owned(),
     };
-    let values = keys::check(entries.values, place)?;
-    serde_json::from_value(Value::Object(values)).map_err(|error| RunlogError::ConfigSyntax {
+    let checked = check(entries, place)?;
+    let config = serde_json::from_value(Value::Object(checked.entries));
+    let config = config.map_err(|error| RunlogError::ConfigSyntax {
         place: name.to_owned(),
         reason: error.to_string(),
-    })
+    })?;
+    Ok((config, checked.notes))
 }
 
 fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {
@@ -59,15 +71,15 @@ fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {
             reason: error.message().to_owned(),
         }
     })?;
-    let (mut values, mut lines) = (Map::new(), BTreeMap::new());
+    let (mut entries, mut lines) = (Map::new(), BTreeMap::new());
     for (key, value) in table {
         let line = line_at(text, key.span().start);
         let key = key.into_inner();
         lines.insert(key.clone(), line);
-        // A number that is not finite becomes null, which is not valid for any key.
-        values.insert(key, serde_json::to_value(value).unwrap_or(Value::Null));
+        // A number that is not finite becomes null, which no key allows.
+        entries.insert(key, serde_json::to_value(value).unwrap_or(Value::Null));
     }
-    Ok(Entries { values, lines })
+    Ok((entries, lines))
 }
 
 fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
@@ -77,17 +89,17 @@ fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
     };
     let value: Value =
         serde_json::from_str(text).map_err(|error| syntax(error.line(), error.to_string()))?;
-    let Value::Object(mut values) = value else {
+    let Value::Object(mut entries) = value else {
         return Err(syntax(1, "a config is a table of keys in { }".into()));
     };
-    // In JSON, null is equivalent to leaving the key out.
-    values.retain(|_, value| !value.is_null());
+    // null is JSON's way to leave a key out.
+    entries.retain(|_, value| !value.is_null());
     let line = |key: &String| json_line(text, key).map(|line| (key.clone(), line));
-    let lines = values.keys().filter_map(line).collect();
-    Ok(Entries { values, lines })
+    let lines = entries.keys().filter_map(line).collect();
+    Ok((entries, lines))
 }
 
-/// Finds the line of a key in flat JSON; the JSON parser does not report positions.
+/// The line on which a key of flat JSON stands: JSON readers keep no places.
 fn json_line(text: &str, key: &str) -> Option<usize> {
     let quoted = Value::from(key).to_string();
     let is_key = |&(at, _): &(usize, &str)| {

@@ -60,11 +60,13 @@ mod window;
 
 // Settings.
 mod blocks;
-mod config;
+mod choices;
 mod config_file;
 mod interval;
-mod keys;
 mod preset;
+mod settings;
+mod settings_check;
+mod tier;
 
 // Errors and text.
 mod error;
@@ -74,7 +76,10 @@ mod words;
 pub mod bindings;
 
 pub use blocks::Blocks;
-pub use config::{RunConfig, Tier};
+pub use choices::{
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
+    OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
+};
 pub use crash_report::CrashReport;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
@@ -86,7 +91,9 @@ pub use preset::{preset, preset_names, preset_purpose};
 pub use records::{CheckpointRecord, EvaluationRecord, PredictionRecord};
 pub use reduce::Run;
 pub use report::report;
+pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
+pub use tier::Tier;
 pub use view::{Figures, LevelSpan, Mark, PackedArray, PullHeader, RunStatus, StatusLine};
 pub use window::Pull;
 pub use words::{

@@ -1,54 +1,48 @@
-//! The presets that come with Ebb, embedded in the binary. The first line of each file describes
-//! whom it is for.
+//! The presets that come with Ebb, embedded so that they are available wherever the program is. The
+//! first line of each file says for whom it is.
 
 use crate::RunConfig;
 
 macro_rules! presets {
     ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../../configs/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../configs/", $name, ".toml")))),*]
     };
 }
 
-/// Name and text of each preset.
-const PRESETS: [(&str, &str); 12] = presets![
-    "quick",
-    "dev",
-    "memory_debug",
-    "memory_small",
-    "memory_medium",
-    "memory_large",
-    "apple_silicon_optimal",
-    "ultra_safe",
-    "recognition_safe",
-    "recognition",
-    "few_images",
-    "token_compression",
+/// Name and text of every preset.
+const PRESETS: &[(&str, &str)] = presets!["quick", "few_images", "low_memory", "token_compression"];
+
+/// Names of earlier versions, and the preset that they mean today.
+const OLD_NAMES: &[(&str, &str)] = &[
+    ("few_photographs", "few_images"),
+    ("memory_debug", "low_memory"),
+    ("memory_small", "low_memory"),
+    ("memory_medium", "low_memory"),
+    ("memory_large", "low_memory"),
+    ("apple_silicon_optimal", "low_memory"),
+    ("ultra_safe", "low_memory"),
 ];
 
-/// The preset with this name, if there is one.
+fn find(name: &str) -> Option<(&'static str, &'static str)> {
+    let old = OLD_NAMES.iter().find(|(old, _)| *old == name);
+    let name = old.map_or(name, |(_, now)| now);
+    PRESETS.iter().find(|(known, _)| *known == name).copied()
+}
+
+/// The preset with this name, or with this former name.
 pub fn preset(name: &str) -> Option<RunConfig> {
     let (name, text) = find(name)?;
     Some(RunConfig::from_toml(text, name).expect("a test loads every preset"))
 }
 
-/// The names of all presets, in display order.
+/// All names, in the order in which they are shown.
 pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> + Clone {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
-/// Whom a preset is for: the first line of its file, if there is such a preset.
+/// For whom a preset is: the first line of its file.
 pub fn preset_purpose(name: &str) -> Option<&'static str> {
     let (_, text) = find(name)?;
-    text.lines()
-        .next()
-        .map(|line| line.trim_start_matches(['#', ' ']))
-}
-
-fn find(name: &str) -> Option<&'static (&'static str, &'static str)> {
-    // The name of `few_images` in version 0.1.0.
-    let name = match name {
-        "few_photographs" => "few_images",
-        name => name,
-    };
-    PRESETS.iter().find(|(known, _)| *known == name)
+    let first = text.lines().next();
+    first.map(|line| line.trim_start_matches(['#', ' ']))
 }

@@ -1,4 +1,4 @@
-//! Run configs: parsing, validation, merging and presets.
+//! Configs: what is read, what is refused and with which words.
 
 use runlog::{RunConfig, preset, preset_names, preset_purpose};
 use std::fs;
@@ -12,7 +12,7 @@ fn load(name: &str, text: &str) -> Result<RunConfig, String> {
 }
 
 #[test]
-fn toml_and_json_are_equivalent() {
+fn toml_and_json_say_the_same() {
     let toml = load(
         "a.toml",
         "epochs = 3\nlearning_rate = 0.01\nmemory_cap_bytes = \"8GB\"\nmodel = \"convnet\"\n",
@@ -28,88 +28,79 @@ fn toml_and_json_are_equivalent() {
     );
 }
 
-fn refuses(name: &str, text: &str, message: &str) {
-    assert_eq!(load(name, text), Err(message.to_owned()), "{text}");
-}
-
 #[test]
-fn an_unknown_key_is_refused_with_line_and_suggestion() {
-    refuses(
+fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
+    let check = |name: &str, text: &str, message: &str| {
+        assert_eq!(load(name, text), Err(message.to_owned()), "{text}");
+    };
+    check(
         "run.toml",
         "# mine\nseed = 7\nepoch = 3\n",
-        "run.toml, line 3: there is no key `epoch`; did you mean `epochs`?",
+        "run.toml, line 3: there is no key `epoch`. Did you mean `epochs`?",
     );
-    refuses(
+    check(
         "run.json",
         "{\n  \"model\": \"convnet\",\n  \"learning-rate\": 0.1\n}",
-        "run.json, line 3: there is no key `learning-rate`; did you mean `learning_rate`?",
+        "run.json, line 3: there is no key `learning-rate`. Did you mean `learning_rate`?",
     );
-}
-
-#[test]
-fn an_unknown_file_type_is_refused() {
-    refuses(
-        "run.yaml",
-        "epochs: 3",
-        "run.yaml is not a config: its name must end in .toml or .json",
-    );
-}
-
-#[test]
-fn an_invalid_value_is_refused_with_line_key_and_allowed_values() {
-    refuses(
+    check(
         "run.toml",
         "image_size = 5000",
-        "run.toml, line 1: `image_size` is 5000, but must be an integer from 16 to 1024; change it and start again",
+        "run.toml, line 1: `image_size` is 5000, but must be a whole number from 16 to 1024. Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "\nepochs = \"three\"",
-        "run.toml, line 2: `epochs` is `three`, but must be an integer from 1 to 100000; change it and start again",
+        "run.toml, line 2: `epochs` is `three`, but must be a whole number from 1 to 100000. Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "effective_batch = 2.5",
-        "run.toml, line 1: `effective_batch` is 2.5, but must be an integer from 1 to 65536; change it and start again",
+        "run.toml, line 1: `effective_batch` is 2.5, but must be a whole number from 1 to 65536. Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "max_system_fraction = nan",
-        "run.toml, line 1: `max_system_fraction` is not a number, but must be a number from 0.5 to 0.95; change it and start again",
+        "run.toml, line 1: `max_system_fraction` is not a number, but must be a number from 0.5 to 0.95. Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "checkpoint_blocks = \"most\"",
-        "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks, or `all`; \
-         change it and start again",
+        "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks, or `all`. \
+         Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "device = \"tpu\"",
-        "run.toml, line 1: `device` is `tpu`, but must be one of `auto`, `metal`, `cuda`, `cpu`; change it and start again",
+        "run.toml, line 1: `device` is `tpu`, but must be one of `auto`, `metal`, `cuda`, `cpu`. Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "checkpoint_every = \"often\"",
-        "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval, as `10min`, `2epochs` or `500steps`; \
-         change it and start again",
+        "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval such as `10min`, `2epochs` or `500steps`. \
+         Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "memory_cap_bytes = \"1MB\"",
-        "run.toml, line 1: `memory_cap_bytes` is `1MB`, but must be a size of memory of at least 64 MB, as 8GB in quotes \
-         or a number of bytes; change it and start again",
+        "run.toml, line 1: `memory_cap_bytes` is `1MB`, but must be a size of at least 64 MB, such as \"8GB\" \
+         or a number of bytes. Change it and start again.",
     );
-    refuses(
+    check(
         "run.toml",
         "memory_cap_bytes = 62914560",
-        "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of memory of at least 64 MB, as 8GB in \
-         quotes or a number of bytes; change it and start again",
+        "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of at least 64 MB, such as \"8GB\" \
+         or a number of bytes. Change it and start again.",
+    );
+    check(
+        "run.yaml",
+        "epochs: 3",
+        "run.yaml is no config: its name must end in .toml or .json.",
     );
 }
 
 #[test]
-fn a_syntax_error_names_the_line() {
+fn broken_text_is_refused_by_line() {
     for (name, text, begin) in [
         ("run.toml", "seed = 7\nepochs = = 3\n", "run.toml, line 2: "),
         ("run.toml", "seed = 7\nseed = 8\n", "run.toml, line 2: "),
@@ -122,14 +113,14 @@ fn a_syntax_error_names_the_line() {
 }
 
 #[test]
-fn a_missing_file_is_named_with_advice() {
+fn a_missing_file_is_named_with_the_next_move() {
     let message = RunConfig::load("nowhere/run.toml".as_ref()).map_err(|e| e.to_string());
-    let expected = "nowhere/run.toml could not be read: No such file or directory (os error 2); check the path";
+    let expected = "nowhere/run.toml could not be read: No such file or directory (os error 2). Check the path.";
     assert_eq!(message, Err(expected.to_owned()));
 }
 
 #[test]
-fn a_config_built_in_code_is_validated_too() {
+fn a_config_made_in_the_program_is_checked_by_the_same_table() {
     let check = |config: RunConfig, fine: bool| assert_eq!(config.validate().is_ok(), fine);
     check(RunConfig::default(), true);
     check(
@@ -163,14 +154,14 @@ fn a_config_built_in_code_is_validated_too() {
 }
 
 #[test]
-fn every_key_round_trips() {
+fn every_key_is_in_the_table() {
     let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nfrom = \"x\"\ntrain_only = \"head\"\nadapter_rank = 8\n\
                 adapter_alpha = 16\nquantize = 4\nimage_size = 64\ntokens = 8\nvocabulary = 300\n\
                 class_weights = \"none\"\ntext_column = \"2\"\nlabel_column = \"1\"\nepochs = 1\nsteps = 1\n\
                 effective_batch = 1\nmicro_batch = 1\nfirst_micro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
                 warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\nema_decay = 0.5\naugment = \"none\"\nheld_out_fraction = 0\n\
                 device = \"cpu\"\nprecision = \"f64\"\ncheckpoint_blocks = 2\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
-                memory_cap_fraction = 0.67\nmax_system_fraction = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n\
+                memory_cap_fraction = 0.67\npoliteness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n\
                 [[by_memory]]\nat_least = 1\n";
     let config = load("all.toml", text).expect("all keys are known");
     let again = RunConfig::from_toml(&config.to_toml(), "again").expect("what was written is read");
@@ -179,8 +170,8 @@ fn every_key_round_trips() {
 }
 
 #[test]
-fn tiers_depend_on_memory_and_explicit_values_win() {
-    let preset = || runlog::preset("apple_silicon_optimal").expect("it comes with Ebb");
+fn tiers_choose_by_memory_and_what_is_said_beside_them_wins() {
+    let preset = || runlog::preset("low_memory").expect("it comes with Ebb");
     let check = |gb: f64, expected: (u32, u32)| {
         let config = preset().for_memory((gb * f64::from(1 << 30)) as u64);
         let chosen = (config.effective_batch, config.first_micro_batch);
@@ -200,11 +191,11 @@ fn tiers_depend_on_memory_and_explicit_values_win() {
     }
     check(2.0, (4, 1));
     check(15.6, (16, 4));
-    let explicit = RunConfig {
+    let said = RunConfig {
         effective_batch: Some(24),
         ..preset()
     };
-    assert_eq!(explicit.for_memory(8 << 30).effective_batch, Some(24));
+    assert_eq!(said.for_memory(8 << 30).effective_batch, Some(24));
     let wrong = "[[by_memory]]\neffective_batch = 4\n";
     let refusal = load("wrong.toml", wrong)
         .expect_err("no memory is named")
@@ -216,7 +207,7 @@ fn tiers_depend_on_memory_and_explicit_values_win() {
 }
 
 #[test]
-fn checkpoint_blocks_is_a_number_or_all() {
+fn all_blocks_are_a_word_and_some_are_a_number() {
     use runlog::Blocks;
     for (text, blocks) in [
         ("checkpoint_blocks = \"all\"\n", Blocks::All),
@@ -229,31 +220,7 @@ fn checkpoint_blocks_is_a_number_or_all() {
 }
 
 #[test]
-fn merging_prefers_the_upper_config_and_epochs_replace_steps() {
-    let file = RunConfig {
-        steps: Some(100),
-        seed: Some(1),
-        ..RunConfig::default()
-    };
-    let asked = RunConfig {
-        epochs: Some(2),
-        ..RunConfig::default()
-    };
-    let both = asked.over(file.clone());
-    assert_eq!(
-        (both.epochs, both.steps, both.seed),
-        (Some(2), None, Some(1))
-    );
-    let asked = RunConfig {
-        seed: Some(9),
-        ..RunConfig::default()
-    };
-    let both = asked.over(file);
-    assert_eq!((both.steps, both.seed), (Some(100), Some(9)));
-}
-
-#[test]
-fn every_preset_loads_and_describes_its_purpose() {
+fn every_preset_loads_and_tells_for_whom_it_is() {
     for name in preset_names() {
         let config = preset(name).expect("it is in the table");
         let config = config.for_memory(16 << 30);
@@ -262,6 +229,11 @@ fn every_preset_loads_and_describes_its_purpose() {
         assert!(purpose.starts_with("For "), "{name}: {purpose}");
     }
     assert_eq!(preset("fastest"), None);
+    assert_eq!(
+        preset("few_photographs"),
+        preset("few_images"),
+        "a former name"
+    );
 }
 
 #[test]
@@ -275,33 +247,4 @@ fn every_file_in_configs_is_a_preset() {
     files.sort();
     names.sort();
     assert_eq!(files, names);
-}
-
-#[test]
-fn the_presets_have_fixed_effective_batches() {
-    let check = |name: &str, size: u32| {
-        let found = preset(name).and_then(|config| config.effective_batch);
-        assert_eq!(found, Some(size), "{name}");
-    };
-    check("memory_debug", 4);
-    check("memory_small", 8);
-    check("memory_medium", 16);
-    check("memory_large", 32);
-    check("ultra_safe", 4);
-    check("recognition_safe", 8);
-    check("recognition", 24);
-
-    let silicon = preset("apple_silicon_optimal").expect("it is in the table");
-    for (gigabytes, size) in [
-        (4, 4),
-        (8, 8),
-        (16, 16),
-        (24, 16),
-        (32, 32),
-        (48, 64),
-        (128, 64),
-    ] {
-        let found = silicon.clone().for_memory(gigabytes << 30);
-        assert_eq!(found.effective_batch, Some(size), "{gigabytes} GB");
-    }
 }

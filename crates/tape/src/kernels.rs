@@ -19,6 +19,8 @@
 #[cfg(feature = "cuda")]
 mod blas;
 #[cfg(feature = "cuda")]
+mod cuda_error;
+#[cfg(feature = "cuda")]
 mod cuda;
 #[cfg(feature = "cuda")]
 pub(crate) mod batched_heads;

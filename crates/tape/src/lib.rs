@@ -1,5 +1,6 @@
-//! Reverse-mode automatic differentiation over candle tensors. A [`Tape`] records one closure per operation and frees
-//! activations while the backward pass runs. Values that need no gradient record nothing.
+//! Reverse-mode automatic differentiation over candle tensors. A [`Tape`] records one closure per
+//! operation and frees activations while the backward pass runs. Values that need no gradient
+//! record nothing.
 //!
 //! The gradient of a linear layer `y = x Wᵀ + b`:
 //!
@@ -29,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! Knows nothing about models, data and memory pressure. Parameters are plain tensors; candle's own autograd (`Var`,
-//! `backward`) is never used.
+//! Knows nothing about models, data and memory pressure. Parameters are plain tensors; candle's own
+//! autograd (`Var`, `backward`) is never used.
 
 // The tape: named parameters, recorded values, and the backward pass.
 mod error;

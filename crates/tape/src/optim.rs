@@ -8,17 +8,19 @@ mod adamw;
 mod adamw8bit;
 mod byte_moment;
 mod sgd;
+mod step_rules;
 mod multi_tensor;
 mod weight_average;
 mod gradient_health;
 mod element;
 
-pub use adamw::{AdamW, AdamWStep, adamw};
+pub use adamw::{AdamW, adamw};
 pub use adamw8bit::{AdamW8bit, adamw8bit};
 pub use byte_moment::{BLOCK, ByteMoment};
 pub use gradient_health::{Health, NonFinite, global_norm, health};
 pub use multi_tensor::{Member, adamw_together, sgd_together};
-pub use sgd::{Sgd, SgdStep, sgd};
+pub use sgd::{Sgd, sgd};
+pub use step_rules::{AdamWStep, SgdStep};
 pub use weight_average::average;
 
 pub(crate) use element::Element;

@@ -16,7 +16,7 @@ use crate::threads::on_threads;
 use crate::train::with_sample_counts;
 use crate::train_state::TrainState;
 use dataset::ImageInspection;
-use runlog::{RunConfig, RunFolder, format_count};
+use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunFolder, format_count};
 use serde::Serialize;
 use std::ops::Range;
 use tape::device::{DevicePreference, SelectedDevice, with_autorelease_pool};
@@ -193,8 +193,8 @@ fn converted(weights: &Parameters, plan: &Plan, chosen: &SelectedDevice) -> Resu
 }
 
 fn element_type(plan: &Plan) -> ElementType {
-    match plan.config.precision.as_deref() {
-        Some("f64") => ElementType::Double,
+    match plan.config.precision {
+        Some(PrecisionChoice::F64) => ElementType::Double,
         _ => ElementType::Single,
     }
 }
@@ -234,11 +234,11 @@ impl BatchSettings {
     /// Sets the device: the user's choice, else the CPU for f64, else the config's choice.
     fn with_device(&self, mut config: RunConfig) -> RunConfig {
         config.device = match self.device {
-            DevicePreference::Metal => Some("metal".to_owned()),
-            DevicePreference::Cuda => Some("cuda".to_owned()),
-            DevicePreference::Cpu => Some("cpu".to_owned()),
+            DevicePreference::Metal => Some(DeviceChoice::Metal),
+            DevicePreference::Cuda => Some(DeviceChoice::Cuda),
+            DevicePreference::Cpu => Some(DeviceChoice::Cpu),
             DevicePreference::Auto if self.element_type_for(&config) == ElementType::Double => {
-                Some("cpu".to_owned())
+                Some(DeviceChoice::Cpu)
             }
             DevicePreference::Auto => config.device,
         };
@@ -248,13 +248,16 @@ impl BatchSettings {
     fn config(&self, config: RunConfig) -> RunConfig {
         let mut config = self.with_device(config);
         config.effective_batch = self.effective_batch.or(config.effective_batch);
-        config.precision = Some(self.element_type_for(&config).name().to_owned());
+        config.precision = Some(match self.element_type_for(&config) {
+            ElementType::Single => PrecisionChoice::F32,
+            ElementType::Double => PrecisionChoice::F64,
+        });
         config
     }
 
     fn element_type_for(&self, config: &RunConfig) -> ElementType {
-        match config.precision.as_deref() {
-            Some("f64") => ElementType::Double,
+        match config.precision {
+            Some(PrecisionChoice::F64) => ElementType::Double,
             _ => self.element_type,
         }
     }

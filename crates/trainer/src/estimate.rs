@@ -28,7 +28,7 @@ use dataset::Task;
 use dry_run::PlanDryRun;
 use heap::HeapProfile;
 use models::{ImageShape, ModelId};
-use pressure::{ModelVariant, ModelNeed, Peak, sensible_sizes};
+use pressure::{ModelNeed, ModelVariant, Peak, sensible_sizes};
 use std::time::Duration;
 use tape::Parameters;
 

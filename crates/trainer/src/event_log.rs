@@ -65,11 +65,7 @@ pub struct EventLog<'a> {
 impl<'a> EventLog<'a> {
     /// Appends to the events of a run folder. `earlier_ms` is the training time of earlier
     /// sessions.
-    pub fn open(
-        run: &RunFolder,
-        observer: Observer<'a>,
-        earlier_ms: u64,
-    ) -> Result<Self> {
+    pub fn open(run: &RunFolder, observer: Observer<'a>, earlier_ms: u64) -> Result<Self> {
         Ok(EventLog {
             writer: EventWriter::append(run)?,
             observer,
@@ -191,5 +187,4 @@ impl<'a> EventLog<'a> {
             gradients: skipped.gradients,
         })
     }
-
 }

@@ -86,8 +86,8 @@ struct EvaluationSums {
 }
 
 impl TrainedModel {
-    /// Loads the best checkpoint of a run. `device_check_path` is the file that remembers whether the GPU
-    /// passed its check.
+    /// Loads the best checkpoint of a run. `device_check_path` is the file that remembers whether
+    /// the GPU passed its check.
     ///
     /// # Errors
     /// The run has no usable checkpoint, or the device cannot be used.

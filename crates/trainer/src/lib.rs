@@ -1,10 +1,12 @@
-//! Training: tasks, the effective batch, checkpoints, the memory controller, and the loop (`train.rs`).
+//! Training: tasks, the effective batch, checkpoints, the memory controller, and the loop
+//! (`train.rs`).
 //!
-//! This crate does not know windows, terminals or the file formats of samples. Only the loop reads a clock; everything else
-//! receives time as a value.
+//! This crate does not know windows, terminals or the file formats of samples. Only the loop reads
+//! a clock; everything else receives time as a value.
 
 // The plan: a checked config, and what it needs.
 mod model_builder;
+mod model_task;
 mod plan;
 mod precision;
 mod schedule;
@@ -61,6 +63,7 @@ pub use inference::{
 };
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
+pub use model_task::{dataset_task, model_task};
 pub use models::export::Exported;
 pub use models::pretrained::FineTuningChoice;
 pub use models::{
@@ -68,9 +71,7 @@ pub use models::{
     TextSize,
 };
 pub use optimizer::{OptimizerKind, OptimizerState};
-pub use plan::{
-    Augmentation, Compression, DatasetRef, Learning, Plan, dataset_task, model_task,
-};
+pub use plan::{Augmentation, Compression, DatasetRef, Plan, device_preference};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use run_context::{RunContext, RunOutcome};

@@ -19,9 +19,9 @@ use admission::{Admission, Situation};
 use changes::Changes;
 use in_flight::InFlight;
 use pressure::{
-    Action, Allocator, Ask, Change, Decision, PersistedState, Level, MemoryModel, MemorySample, Moments,
-    Monitor, Outcome, Phase, MicroBatchRecord, MicroBatchKind, Policy, Reading, RecoveryReserve, SampleCost, ControllerState,
-    budget_bytes, decide, record_sample, observe,
+    Action, Allocator, Ask, Change, ControllerState, Decision, Level, MemoryModel, MemorySample,
+    MicroBatchKind, MicroBatchRecord, Moments, Monitor, Outcome, PersistedState, Phase, Policy,
+    Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe, record_sample,
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -328,7 +328,12 @@ impl MemoryController {
         Ok(sample)
     }
 
-    fn decide(&mut self, sample: &MemorySample, kind: MicroBatchKind, remaining: usize) -> Decision {
+    fn decide(
+        &mut self,
+        sample: &MemorySample,
+        kind: MicroBatchKind,
+        remaining: usize,
+    ) -> Decision {
         let costs = vec![SampleCost(self.workload.sample_cost()); remaining];
         let ask = Ask {
             sample: *sample,
@@ -477,6 +482,9 @@ fn policy(plan: &Plan) -> Policy {
         .unwrap_or(policy.max_system_fraction);
     policy.max_suspended_ms = plan.max_suspended_ms.unwrap_or(policy.max_suspended_ms);
     // Used only if memory cannot be predicted: otherwise two measured micro-batches decide.
-    policy.fallback_start = plan.config.first_micro_batch.unwrap_or(policy.fallback_start);
+    policy.fallback_start = plan
+        .config
+        .first_micro_batch
+        .unwrap_or(policy.fallback_start);
     policy
 }

@@ -1,8 +1,9 @@
 //! A training before it starts: the network of a config, how much memory each part of the training
-//! needs, what to start with, and what would help if that does not fit. `ebb plan` and the window use
-//! it.
+//! needs, what to start with, and what would help if that does not fit. `ebb plan` and the window
+//! use it.
 //!
-//! Refuses to know how memory is estimated ([`crate::estimate`]) and which rungs there are ([`pressure::suggest_recovery`]).
+//! Refuses to know how memory is estimated ([`crate::estimate`]) and which rungs there are
+//! ([`pressure::suggest_recovery`]).
 //!
 //! ```
 //! use dataset::{InspectOptions, inspect_images};
@@ -30,7 +31,8 @@
 //! assert_eq!(parts.optimizer_bytes, 2 * parts.weights_bytes, "AdamW keeps two moments");
 //! assert!(parts.activations.is_sorted_by_key(|(_, bytes)| *bytes));
 //!
-//! // What to start with on a machine of 8 GB if other apps use 4 GB and two trainings share the rest.
+//! // What to start with on a machine of 8 GB if other apps use 4 GB and two trainings share the
+//! // rest.
 //! let device = DeviceLimits {
 //!     total_bytes: 8 << 30,
 //!     limit_bytes: 0,
@@ -92,11 +94,11 @@ pub struct Parts {
     pub gradients_bytes: u64,
     /// The optimizer's moments, in bytes.
     pub optimizer_bytes: u64,
-    /// Everything else that stays in memory, in bytes: a moving average, the copy for half precision,
-    /// prefetched samples, the program itself.
+    /// Everything else that stays in memory, in bytes: a moving average, the copy for half
+    /// precision, prefetched samples, the program itself.
     pub other_bytes: u64,
-    /// Size of a micro-batch in samples, and its activations in bytes with the fewest checkpointed blocks
-    /// of the estimate.
+    /// Size of a micro-batch in samples, and its activations in bytes with the fewest checkpointed
+    /// blocks of the estimate.
     pub activations: Vec<(u32, u64)>,
 }
 
@@ -130,7 +132,7 @@ impl ModelBuilder {
     /// Estimates the training on `target` by dry runs, which take up to two seconds.
     ///
     /// # Errors
-    /// A piece cannot be rehearsed.
+    /// The dry run of a micro-batch fails.
     pub fn estimate(&self, target: Target, forms: Variants) -> Result<Estimate> {
         self.estimate_as(self.plan.model, self.plan.input_size, target, forms)
     }
@@ -167,7 +169,7 @@ impl Estimate {
         let named = baseline.weights_bytes + baseline.moments_bytes;
         let form = self.need(micro_batches).variants.into_iter().next();
         let blocks = form.map_or(0, |form| form.checkpoint_blocks);
-        let piece = |&micro_batch: &u32| {
+        let activations = |&micro_batch: &u32| {
             let bytes = self.memory.micro_batch_bytes(blocks, micro_batch)?;
             Some((micro_batch, bytes))
         };
@@ -177,7 +179,7 @@ impl Estimate {
             gradients_bytes: baseline.gradients_bytes,
             optimizer_bytes: baseline.moments_bytes,
             other_bytes: baseline.state_bytes().saturating_sub(named),
-            activations: micro_batches.iter().filter_map(piece).collect(),
+            activations: micro_batches.iter().filter_map(activations).collect(),
         }
     }
 

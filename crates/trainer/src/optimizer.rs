@@ -12,6 +12,7 @@ mod sgd;
 use crate::error::{Result, TrainError};
 use candle_core::{DType, Device, Tensor};
 use mapped_state::MappedState;
+use runlog::OptimizerChoice;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,6 +28,26 @@ pub enum OptimizerKind {
     AdamW8bit,
     /// Stochastic gradient descent with momentum 0.9.
     Sgd,
+}
+
+impl From<OptimizerChoice> for OptimizerKind {
+    fn from(choice: OptimizerChoice) -> Self {
+        match choice {
+            OptimizerChoice::AdamW => OptimizerKind::AdamW,
+            OptimizerChoice::AdamW8bit => OptimizerKind::AdamW8bit,
+            OptimizerChoice::Sgd => OptimizerKind::Sgd,
+        }
+    }
+}
+
+impl From<OptimizerKind> for OptimizerChoice {
+    fn from(kind: OptimizerKind) -> Self {
+        match kind {
+            OptimizerKind::AdamW => OptimizerChoice::AdamW,
+            OptimizerKind::AdamW8bit => OptimizerChoice::AdamW8bit,
+            OptimizerKind::Sgd => OptimizerChoice::Sgd,
+        }
+    }
 }
 
 impl OptimizerKind {

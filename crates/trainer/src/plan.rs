@@ -7,18 +7,20 @@ mod compression;
 mod dataset_defaults;
 mod hyperparameters;
 mod network;
+mod refusal;
 
 pub use augmentation::Augmentation;
-pub use compression::{Compression, Learning};
+pub use checks::device_preference;
+pub use compression::{Compression, relaxes_choice, scores_choice};
 pub use dataset_defaults::DatasetRef;
-pub use network::{dataset_task, model_task};
 
+use crate::model_task::dataset_task;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
 use crate::schedule::LrSchedule;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
-use runlog::{Interval, RunConfig};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
+use runlog::{Interval, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::DevicePreference;

@@ -12,6 +12,7 @@
 
 use crate::error::{Result, TrainError};
 use candle_core::DType;
+use runlog::PrecisionChoice;
 use serde::{Deserialize, Serialize};
 use tape::device::{DevicePreference, SelectedDevice};
 
@@ -26,6 +27,28 @@ pub enum Precision {
     F16(LossScale),
     /// Double precision on the CPU, for proofs.
     F64,
+}
+
+impl From<PrecisionChoice> for Precision {
+    fn from(choice: PrecisionChoice) -> Self {
+        match choice {
+            PrecisionChoice::F32 => Precision::F32,
+            PrecisionChoice::Bf16 => Precision::Bf16,
+            PrecisionChoice::F16 => Precision::F16(LossScale::START),
+            PrecisionChoice::F64 => Precision::F64,
+        }
+    }
+}
+
+impl From<Precision> for PrecisionChoice {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => PrecisionChoice::F32,
+            Precision::Bf16 => PrecisionChoice::Bf16,
+            Precision::F16(_) => PrecisionChoice::F16,
+            Precision::F64 => PrecisionChoice::F64,
+        }
+    }
 }
 
 impl Precision {
@@ -258,10 +281,10 @@ mod tests {
             let by_default = precision.device_warning(&cpu, DevicePreference::Auto);
             assert_eq!(by_default.is_err(), precision.is_half());
             if let Err(error) = by_default {
-                let said = error.to_string();
+                let message = error.to_string();
                 assert_eq!(error.code(), "invalid_setting");
                 for word in ["precision", precision.name(), "--device cpu", "f32"] {
-                    assert!(said.contains(word), "{said}: no {word}");
+                    assert!(message.contains(word), "{message}: no {word}");
                 }
             }
         }

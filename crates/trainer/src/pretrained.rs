@@ -2,7 +2,7 @@
 //! [`models::Pretrained`].
 
 use crate::error::{Result, TrainError};
-use crate::plan::{dataset_task, model_task};
+use crate::model_task::{dataset_task, model_task};
 use dataset::{Task, Tokenizer};
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
@@ -17,8 +17,8 @@ pub fn open(config: &RunConfig) -> Result<Option<Pretrained>> {
     Ok(Pretrained::open(&settings(config))?)
 }
 
-/// The config with a choice of [`Pretrained::choices`]. An unknown word is refused when the config is
-/// checked.
+/// The config with a choice of [`Pretrained::choices`]. An unknown word is refused when the config
+/// is checked.
 pub fn with_choice(word: &str, config: RunConfig) -> RunConfig {
     let chosen = FineTuningSettings::default().with_choice(word);
     RunConfig {
@@ -128,7 +128,8 @@ pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
 impl From<ModelError> for TrainError {
     fn from(error: ModelError) -> Self {
         match error {
-            // The window marks the field of a setting, and the controller retries after memory errors.
+            // The window marks the field of a setting, and the controller retries after memory
+            // errors.
             ModelError::Setting {
                 key,
                 value,

@@ -25,12 +25,12 @@ impl Replay {
         let steps = events.iter().filter_map(|event| match event {
             RunEvent::Step {
                 step,
-                micro_batches: pieces,
+                micro_batches,
                 checkpoint_blocks: blocks,
                 ..
             } => {
                 let blocks = blocks.iter().copied().chain(std::iter::repeat(0));
-                Some((*step, pieces.iter().copied().zip(blocks).collect()))
+                Some((*step, micro_batches.iter().copied().zip(blocks).collect()))
             }
             _ => None,
         });
@@ -73,7 +73,7 @@ impl Replay {
 mod tests {
     use super::*;
 
-    fn step(step: u64, pieces: &[u32], blocks: &[u32]) -> RunEvent {
+    fn step(step: u64, micro_batches: &[u32], blocks: &[u32]) -> RunEvent {
         RunEvent::Step {
             at_ms: 0,
             step,
@@ -83,7 +83,7 @@ mod tests {
             gradient_norm: 1.0,
             samples_per_second: 1.0,
             wait_ms: 0.0,
-            micro_batches: pieces.to_vec(),
+            micro_batches: micro_batches.to_vec(),
             checkpoint_blocks: blocks.to_vec(),
             metrics: Default::default(),
         }

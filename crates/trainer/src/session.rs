@@ -123,8 +123,8 @@ impl<'a, T: Task> Session<'a, T> {
         let chosen = checked_device_for(plan.device, plan.precision, device_check)?;
         plan.precision.device_warning(&chosen, plan.device)?;
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
-        let learner = TrainState::new(plan, &chosen.device)?
-            .with_memory_limit(micro_batch_limit_bytes);
+        let learner =
+            TrainState::new(plan, &chosen.device)?.with_memory_limit(micro_batch_limit_bytes);
         let model = ModelMemory {
             element_bytes: learner.element_bytes(),
             reserve: learner.reserve(),

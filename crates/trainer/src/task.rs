@@ -10,13 +10,14 @@ mod forward_context;
 mod images;
 mod language_model;
 mod metric_sums;
+mod ranking;
 mod regression;
 mod report;
 mod texts;
 
 pub use crate::data::Text;
 pub use compression::{CompressionTask, Sequence};
-pub use evaluation::{EvaluatedMicroBatch, MetricInputs, Metrics};
+pub use evaluation::{ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics};
 pub use forward_context::{ForwardContext, MicroBatchResult};
 pub use images::{ImageSample, ImageTask, Prediction};
 pub use language_model::LanguageTask;
@@ -25,7 +26,7 @@ pub(crate) use models::BALANCE;
 pub use models::{Balance, Heads, PixelNormalization};
 pub use regression::{RegressionErrors, RegressionReport};
 pub(crate) use report::split_name;
-pub use report::{ClassReport, ConfusionEntry, EvaluationReport, ReportInputs, wilson};
+pub use report::{ClassReport, EvaluationReport, ReportInputs, wilson};
 pub use texts::TextTask;
 
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};

@@ -65,8 +65,8 @@ pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Resul
     })
 }
 
-/// The plan with the number of samples that the opened dataset has. The number of windows of documents is known once they are
-/// tokenized.
+/// The plan with the number of samples that the opened dataset has. The number of windows of
+/// documents is known once they are tokenized.
 pub(crate) fn with_sample_counts<T: Task>(plan: Plan, data: &T::Data) -> Plan {
     match T::sample_counts(&plan, data) {
         Some(counts) => plan.with_sample_counts(counts),

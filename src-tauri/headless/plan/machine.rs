@@ -6,8 +6,8 @@ use crate::headless::args::Script;
 use crate::headless::failure::Failure;
 use crate::headless::train::machine;
 use pressure::{DeviceLimits, Policy, Processes};
-use runlog::{RunConfig, format_bytes, parse_bytes};
-use trainer::{DevicePreference, predict_device_kind};
+use runlog::{DeviceChoice, RunConfig, format_bytes, parse_bytes};
+use trainer::{device_preference, predict_device_kind};
 
 /// Memory that other apps and the system are assumed to use on another Mac.
 const OTHERS_BYTES: u64 = 4 << 30;
@@ -72,10 +72,20 @@ impl PlannedMachine {
     /// # Errors
     /// The memory of this machine cannot be read, or `--what-if` is more than there is.
     pub fn new(args: &Plan, config: &RunConfig) -> Result<Self, Failure> {
-        let max_system_fraction = config.max_system_fraction.unwrap_or(Policy::default().max_system_fraction);
+        let max_system_fraction = config
+            .max_system_fraction
+            .unwrap_or(Policy::default().max_system_fraction);
         let cap = Policy {
-            memory_cap_bytes: args.limits.memory_cap.or(config.memory_cap_bytes),
-            memory_cap_fraction: args.limits.memory_target.or(config.memory_cap_fraction),
+            memory_cap_bytes: args
+                .settings
+                .config
+                .memory_cap_bytes
+                .or(config.memory_cap_bytes),
+            memory_cap_fraction: args
+                .settings
+                .config
+                .memory_cap_fraction
+                .or(config.memory_cap_fraction),
             ..Policy::default()
         };
         let device = |total_bytes, limit_bytes| DeviceLimits {
@@ -93,13 +103,8 @@ impl PlannedMachine {
             Some(bytes) => check_what_if(bytes, sample.total_bytes)? + sample.system_bytes,
             None => sample.system_bytes + sample.others_bytes(),
         };
-        let named = args.computing.device.as_deref();
-        let wanted = match named.or(config.device.as_deref()) {
-            Some("cpu") => DevicePreference::Cpu,
-            Some("metal") => DevicePreference::Metal,
-            Some("cuda") => DevicePreference::Cuda,
-            _ => DevicePreference::Auto,
-        };
+        let named = args.settings.config.device.or(config.device);
+        let wanted = device_preference(named.unwrap_or(DeviceChoice::Auto));
         Ok(PlannedMachine {
             kind: predict_device_kind(wanted),
             device: device(sample.total_bytes, sample.device_limit_bytes),

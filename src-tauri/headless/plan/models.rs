@@ -12,17 +12,17 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
     }
     if let Some(model) = plan.text_model() {
         let mut sizes: Vec<TextSize> = TextSize::for_task(model_task(plan.task())).collect();
-        sizes.retain(|size| args.trained.model.is_none() || *size == model.size);
+        sizes.retain(|size| args.settings.config.model.is_none() || *size == model.size);
         sizes.sort_unstable();
         let sized = sizes.into_iter();
         let sized = sized.map(|size| ModelId::Text(TextModel { size, ..model }));
         return sized.map(|model| (model, plan.input_size)).collect();
     }
-    let models = match args.trained.model {
+    let models = match args.settings.config.model {
         Some(_) => vec![plan.model],
         None => ModelId::SMALL.to_vec(),
     };
-    let mut sizes: Vec<u32> = match args.trained.image_size {
+    let mut sizes: Vec<u32> = match args.settings.config.image_size {
         Some(_) => Vec::new(),
         None => IMAGE_SIZES.to_vec(),
     };
@@ -38,7 +38,7 @@ pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
 
 /// Networks that the table leaves out because they are large; none if the user named a network.
 pub(super) fn large_models(args: &Plan, plan: &trainer::Plan) -> Vec<&'static str> {
-    if args.trained.model.is_some()
+    if args.settings.config.model.is_some()
         || plan.pretrained.is_some()
         || plan.task() != Task::ImageClassification
     {

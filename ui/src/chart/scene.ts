@@ -1,72 +1,80 @@
-// What is drawn: one pull, prepared for three panels. Sums the stack; decides nothing and draws nothing.
-import type { AlignedData } from "uplot";
-import type { LevelSpan, Mark } from "../types";
+// One pull, prepared for drawing: values in the units of the axes, the stacked layers, and the
+// scales. Draws nothing.
+import type { LevelSpan, Mark, PullHeader } from "../types";
 import type { Pull } from "../wire";
-import type { Colours } from "./colours";
-import type { Stretch } from "./span";
-import { lossScale, memoryScale, microScale, type Scale } from "./ticks";
+import type { Colors } from "./colors";
+import { PANELS, perPanel, seriesOf, timesOf, type PanelId, type PanelRow, type SeriesRow } from "./series";
+import type { TimeRange } from "./span";
+import type { Scale } from "./ticks";
 
-export const GB = 2 ** 30;
+/** Numbers; `null` is a gap in the curve. */
+export type Values = Float64Array | (number | null)[];
 
-/** Highest values met since the reader last asked for another view: axes grow, and shrink only on request. */
-export interface Tops {
-  memory: number;
-  micro: number;
-  loss: number;
+/** One series, in the unit of its axis. A layer is drawn from `low` to `high`; other series at
+ * `high`, their value. */
+export interface Drawn {
+  at: Float64Array;
+  values: Values;
+  low: Values;
+  high: Values;
 }
 
-export const noTops = (): Tops => ({ memory: 0, micro: 0, loss: 0 });
+/** Highest values since the reader last chose a time range: axes grow by themselves, and shrink
+ * only on request. */
+export type Tops = Record<PanelId, number>;
+
+export const noTops = (): Tops => perPanel(() => 0);
 
 export interface Scene {
-  stretch: Stretch;
-  colours: Colours;
+  range: TimeRange;
+  colors: Colors;
   marks: Mark[];
   spans: LevelSpan[];
-  /** at; the stack's upper edges in GB: all, to Ebb's state, to other apps, system; the last two again as lines; budget line. */
-  memory: Float64Array[];
-  micro: Float64Array[];
-  /** at, raw, smoothed. */
-  loss: (number | null)[][];
-  evaluation: { at: Float64Array; loss: Float64Array };
-  scales: { memory: Scale; micro: Scale; loss: Scale };
+  series: Map<SeriesRow, Drawn>;
+  scales: Record<PanelId, Scale>;
 }
 
-export const aligned = (arrays: ArrayLike<number | null>[]) => arrays as unknown as AlignedData;
+/** A value that is not a finite number leaves a gap. */
+const withGaps = (values: Float64Array): Values =>
+  values.every(Number.isFinite) ? values : Array.from(values, (value) => (Number.isFinite(value) ? value : null));
 
-const highest = (values: ArrayLike<number | null>) => {
-  let top = 0;
-  for (let i = 0; i < values.length; i++) {
-    const value = values[i];
-    if (value !== null && value !== undefined && value > top && value < Number.POSITIVE_INFINITY) top = value;
+const addPanel = (panel: PanelId, pull: Pull, series: Scene["series"]) => {
+  let below = new Float64Array(0);
+  for (const row of seriesOf(panel).reverse()) {
+    if (!row.array) continue;
+    const at = pull.array(timesOf(row.array));
+    const raw = pull.array(row.array).map((value) => value / (row.per ?? 1));
+    const values = withGaps(raw);
+    if (row.drawing !== "layer") {
+      series.set(row, { at, values, low: values, high: values });
+      continue;
+    }
+    const low = below.length === 0 ? new Float64Array(raw.length) : below;
+    below = raw.map((value, i) => value + low[i]!);
+    series.set(row, { at, values, low, high: below });
   }
+};
+
+const highest = (values: Values) => {
+  let top = 0;
+  for (const value of values) if (value !== null && value > top) top = value;
   return top;
 };
 
-/** A loss that is no number leaves a gap. */
-const finite = (values: Float64Array) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
-
-const stacked = (pull: Pull): Float64Array[] => {
-  const bytes = ["system", "others", "state", "activations", "budget"].map((name) => pull.array(`memory.${name}`));
-  const [system, others, state, activations, budget] = bytes as [Float64Array, Float64Array, Float64Array, Float64Array, Float64Array];
-  const sum = (parts: Float64Array[]) => system.map((_, i) => parts.reduce((total, part) => total + part[i]!, 0) / GB);
-  const everybody = [system, others];
-  const edges = [sum(everybody), sum([system])];
-  return [pull.array("memory.at"), sum([...everybody, state, activations]), sum([...everybody, state]), ...edges, ...edges, sum([budget])];
+/** A single spike of a noisy series must not flatten the curves: it counts up to 1.5 times the
+ * others. */
+const panelTop = (panel: PanelRow, series: Scene["series"], header: PullHeader) => {
+  const top = (noisy: boolean) =>
+    Math.max(0, ...seriesOf(panel.id).filter((row) => (row.noisy ?? false) === noisy).map((row) => highest(series.get(row)?.high ?? [])));
+  const steady = top(false);
+  const drawn = Math.max(steady, Math.min(top(true), steady * 1.5));
+  return panel.top ? panel.top(drawn, header) : drawn;
 };
 
-const lossTop = (raw: (number | null)[], smoothed: (number | null)[], evaluation: Float64Array) => {
-  const steady = Math.max(highest(smoothed), highest(evaluation));
-  return Math.max(steady, Math.min(highest(raw), steady * 1.5)); // one wild step must not flatten the curve
-};
-
-export const scene = (pull: Pull, stretch: Stretch, colours: Colours, tops: Tops): Scene => {
-  const memory = stacked(pull);
-  const micro = [pull.array("micro.at"), pull.array("micro.value")];
-  const loss = [Array.from(pull.array("loss.at")), finite(pull.array("loss.raw")), finite(pull.array("loss.smoothed"))];
-  const evaluation = { at: pull.array("evaluation.at"), loss: pull.array("evaluation.loss") };
-  tops.memory = Math.max(tops.memory, (pull.header.started?.total_bytes ?? 0) / GB, Math.ceil(highest(memory[1]!)));
-  tops.micro = Math.max(tops.micro, highest(micro[1]!));
-  tops.loss = Math.max(tops.loss, lossTop(loss[1]!, loss[2]!, evaluation.loss));
-  const scales = { memory: memoryScale(tops.memory), micro: microScale(tops.micro), loss: lossScale(tops.loss) };
-  return { stretch, colours, marks: pull.header.marks, spans: pull.header.spans, memory, micro, loss, evaluation, scales };
+export const prepareScene = (pull: Pull, range: TimeRange, colors: Colors, tops: Tops): Scene => {
+  const series: Scene["series"] = new Map();
+  for (const panel of PANELS) addPanel(panel.id, pull, series);
+  for (const panel of PANELS) tops[panel.id] = Math.max(tops[panel.id], panelTop(panel, series, pull.header));
+  const scales = perPanel((panel) => panel.scale(tops[panel.id]));
+  return { range, colors, marks: pull.header.marks, spans: pull.header.spans, series, scales };
 };

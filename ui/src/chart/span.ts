@@ -1,10 +1,11 @@
-// Which stretch of the run's clock is shown, and how it is moved: pure arithmetic in milliseconds.
-export const whole = Number.POSITIVE_INFINITY;
+// The time range that is shown, and how it moves. Times are milliseconds on the run's clock.
+export const wholeRun = Number.POSITIVE_INFINITY;
 
-/** Following: the last `lengthMs` (or the whole run) up to now. Fixed: what the reader chose. */
+/** Following: the last `lengthMs` up to now, or the whole run. Fixed: the range that the reader
+ * chose. */
 export type Span = { follow: true; lengthMs: number } | { follow: false; fromMs: number; toMs: number };
 
-export interface Stretch {
+export interface TimeRange {
   fromMs: number;
   toMs: number;
 }
@@ -12,34 +13,35 @@ export interface Stretch {
 export const ranges = [
   { name: "2 min", lengthMs: 120_000 },
   { name: "10 min", lengthMs: 600_000 },
-  { name: "Whole run", lengthMs: whole },
+  { name: "Whole run", lengthMs: wholeRun },
 ];
 
-const shortest = 10_000;
-/** A run that has just begun is drawn on this much time, so that its first seconds do not race over the panel. */
-const young = 30_000;
+const MIN_LENGTH_MS = 10_000;
+/** The axis of a young run is at least this long, so that its first seconds do not race
+ * across the panel. */
+const MIN_AXIS_MS = 30_000;
 
-export const stretch = (span: Span, nowMs: number): Stretch => {
+export const timeRange = (span: Span, nowMs: number): TimeRange => {
   if (!span.follow) return { fromMs: span.fromMs, toMs: span.toMs };
-  const toMs = Math.max(nowMs, Math.min(span.lengthMs, young));
+  const toMs = Math.max(nowMs, Math.min(span.lengthMs, MIN_AXIS_MS));
   return { fromMs: Math.max(0, toMs - span.lengthMs), toMs };
 };
 
 /** Zooms around `aroundMs`, or at the right edge while following. */
 export const zoom = (span: Span, factor: number, nowMs: number, aroundMs?: number): Span => {
-  const { fromMs, toMs } = stretch(span, nowMs);
-  const end = Math.max(nowMs, young);
-  const lengthMs = Math.min(Math.max((toMs - fromMs) * factor, shortest), end);
-  if (span.follow && aroundMs === undefined) return { follow: true, lengthMs: lengthMs >= end ? whole : lengthMs };
+  const { fromMs, toMs } = timeRange(span, nowMs);
+  const end = Math.max(nowMs, MIN_AXIS_MS);
+  const lengthMs = Math.min(Math.max((toMs - fromMs) * factor, MIN_LENGTH_MS), end);
+  if (span.follow && aroundMs === undefined) return { follow: true, lengthMs: lengthMs >= end ? wholeRun : lengthMs };
   const middle = aroundMs ?? (fromMs + toMs) / 2;
   const share = (middle - fromMs) / (toMs - fromMs);
   return inside(middle - lengthMs * share, lengthMs, end);
 };
 
-/** Moves the shown stretch; this ends following. */
+/** Moves the range and stops following. */
 export const pan = (span: Span, byMs: number, nowMs: number): Span => {
-  const { fromMs, toMs } = stretch(span, nowMs);
-  return inside(fromMs + byMs, toMs - fromMs, Math.max(nowMs, young));
+  const { fromMs, toMs } = timeRange(span, nowMs);
+  return inside(fromMs + byMs, toMs - fromMs, Math.max(nowMs, MIN_AXIS_MS));
 };
 
 const inside = (fromMs: number, lengthMs: number, endMs: number): Span => {

@@ -1,4 +1,5 @@
-// The pressure level behind all panels: a tint, and above the memory panel a strip with its glyph and word.
+// Pressure levels: a tint behind every panel, and above the memory panel a strip with glyph and
+// word.
 import type { LevelSpan } from "../types";
 import type { Plot } from "./panel";
 
@@ -7,33 +8,33 @@ const glyphs = {
   critical: { outline: new Path2D("M5.2 1.2h5.6l4 4v5.6l-4 4H5.2l-4-4V5.2z"), bar: new Path2D("M8 4.4v4.2"), dot: 11.4 },
 };
 
-type Bad = keyof typeof glyphs;
+type Elevated = keyof typeof glyphs;
 
-const bad = (span: LevelSpan): Bad | null => (span.level === "normal" ? null : span.level);
+const elevated = (span: LevelSpan): Elevated | null => (span.level === "normal" ? null : span.level);
 
-/** Fills the spans from `top` to `bottom` of the panel's canvas. */
+/** Fills the spans from `top` to `bottom`, in CSS pixels of the panel's canvas. */
 export const tint = (plot: Plot, top: number, bottom: number) => {
   for (const span of plot.scene.spans) {
-    const level = bad(span);
+    const level = elevated(span);
     if (!level) continue;
     const left = plot.x(span.from_ms);
-    plot.ctx.fillStyle = plot.scene.colours[`level-${level}-wash`];
+    plot.ctx.fillStyle = plot.scene.colors[`level-${level}-wash`];
     plot.ctx.fillRect(left, top, Math.max(plot.x(span.to_ms) - left, 1), bottom - top);
   }
 };
 
-const glyph = (plot: Plot, level: Bad, left: number, top: number) => {
+const glyph = (plot: Plot, level: Elevated, left: number, top: number) => {
   const { ctx, scene } = plot;
   const shape = glyphs[level];
   ctx.save();
   ctx.translate(left, top);
   ctx.scale(12 / 16, 12 / 16);
-  ctx.fillStyle = ctx.strokeStyle = scene.colours[`level-${level}`];
+  ctx.fillStyle = ctx.strokeStyle = scene.colors[`level-${level}`];
   ctx.lineJoin = ctx.lineCap = "round";
   ctx.lineWidth = 1.4;
   ctx.fill(shape.outline);
   if (level === "warning") ctx.stroke(shape.outline);
-  ctx.fillStyle = ctx.strokeStyle = scene.colours.bg;
+  ctx.fillStyle = ctx.strokeStyle = scene.colors.bg;
   ctx.lineWidth = 1.7;
   ctx.stroke(shape.bar);
   ctx.beginPath();
@@ -42,25 +43,26 @@ const glyph = (plot: Plot, level: Bad, left: number, top: number) => {
   ctx.restore();
 };
 
-/** The strip with glyph and word. A word that would meet the next span's is left out; shape and colour stay. */
-export const strip = (plot: Plot) => {
+/** The strip with glyph and word. A word is left out if it would overlap the next span; the
+ * glyph stays if it fits. */
+export const levelStrip = (plot: Plot) => {
   const { ctx, scene } = plot;
-  const spans = scene.spans.filter((span) => bad(span) && span.to_ms >= scene.stretch.fromMs && span.from_ms <= scene.stretch.toMs);
-  ctx.font = scene.colours.strong;
+  const spans = scene.spans.filter((span) => elevated(span) && span.to_ms >= scene.range.fromMs && span.from_ms <= scene.range.toMs);
+  ctx.font = scene.colors.strong;
   ctx.textAlign = "left";
   ctx.textBaseline = "alphabetic";
   spans.forEach((span, i) => {
-    const level = bad(span);
+    const level = elevated(span);
     if (!level) return;
     const left = plot.x(span.from_ms);
     const width = Math.max(plot.x(span.to_ms) - left, 1);
     const next = spans[i + 1];
     const room = (next ? plot.x(next.from_ms) : plot.left + plot.width + 40) - left;
-    ctx.fillStyle = scene.colours[`level-${level}`];
+    ctx.fillStyle = scene.colors[`level-${level}`];
     ctx.fillRect(left, plot.top - 4, width, 4);
     if (room > 14) glyph(plot, level, left - 1, plot.top - 19);
     if (room < 22 + ctx.measureText(level).width) return;
-    ctx.fillStyle = scene.colours[`level-${level}-text`];
+    ctx.fillStyle = scene.colors[`level-${level}-text`];
     ctx.fillText(level, left + 15, plot.top - 9);
   });
 };

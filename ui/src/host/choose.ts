@@ -1,4 +1,4 @@
-// Picks the host. In the app this folds to Tauri alone: the replaying host is left out of a production bundle.
+// Selects the host. A production bundle contains only the Tauri host.
 import type { Host } from "./host";
 import { host as app } from "./tauri";
 

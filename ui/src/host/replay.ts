@@ -1,36 +1,62 @@
-// The window in a plain browser: a recorded run is played again. `?at=SECONDS` says where on its clock to begin,
-// `?speed=0` holds it there, `?theme=light|dark` overrides the system. Never part of a production bundle.
-import type { RunEvent, RunRequest, RunStatus, StatusLine } from "../types";
-import { refusal, type Host } from "./host";
-import { pullAt } from "./replay/fold";
-import { forecast, inspection, machine, published, refused, rows, weights, welcome } from "./replay/views";
+// The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
+// begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system. Never part of a
+// production bundle.
+import type { PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
+import { pack } from "../wire";
+import { toCommandError, type Host } from "./host";
+import { estimate, inspection, machine, planWith, refused, rows, weights, welcome } from "./replay/views";
+
+/** Written by crates/runlog/tests/recorded_pulls.rs: pulls of the whole run so far, one every
+ * two seconds of its clock. */
+interface Recording {
+  /** The values of each array. */
+  pools: [string, number[]][];
+  /** `header` lists the fields that changed since the previous pull; `slices` are offset and
+   * length in each pool. */
+  pulls: { header: Partial<PullHeader>; slices: [number, number][] }[];
+}
 
 const query = new URLSearchParams(location.search);
 const number = (name: string, otherwise: number) => Number(query.get(name) ?? otherwise);
 const theme = query.get("theme");
 if (theme) document.documentElement.dataset.theme = theme;
 
-const events = (await (await fetch("/recorded.jsonl")).text()).trim().split("\n").map((line) => JSON.parse(line) as RunEvent);
-const endMs = events.at(-1)!.at_ms;
+const recording = (await (await fetch("/recorded.json")).json()) as Recording;
+let header = {} as PullHeader;
+const pulls = recording.pulls.map((pull) => ({ header: (header = { ...header, ...pull.header }), slices: pull.slices }));
+
+const endMs = header.now_ms;
 let baseMs = number("at", 0) * 1000;
 let begun = performance.now();
 let speed = number("speed", 1);
 let status: RunStatus = "training";
-let last: StatusLine | undefined;
-let drillEnds = 0;
+let lastLine: StatusLine | undefined;
+let stressTestEnds = 0;
 
 const nowMs = () => Math.min(endMs, Math.round(baseMs + (performance.now() - begun) * speed));
 
-const turn = (next: RunStatus, nextSpeed: number, message?: string) => {
-  baseMs = nowMs();
-  [begun, speed, status] = [performance.now(), nextSpeed, next];
-  last = message ? { at_ms: baseMs, message, detail: "Nothing is lost. Resume continues from here.", level: "normal" } : undefined;
+const pullAt = (ms: number, seen: number): ArrayBuffer => {
+  const recorded = pulls.findLast((pull) => pull.header.now_ms <= ms) ?? pulls[0]!;
+  const version = recorded.header.version + (lastLine ? 1 : 0);
+  const unchanged = version === seen;
+  const arrays = recorded.slices.map(([offset, length], i): [string, number[]] => {
+    const [name, values] = recording.pools[i]!;
+    return [name, values.slice(offset, offset + length)];
+  });
+  const header = { ...recorded.header, version, unchanged, status, status_line: lastLine ?? recorded.header.status_line };
+  return pack(header, unchanged ? {} : Object.fromEntries(arrays));
 };
 
-const asked: Record<Exclude<RunRequest, object>, () => void> = {
-  stop: () => turn("stopped", 0, "Stopped. Checkpoint saved in 0.8 s"),
-  pause: () => turn("paused", 0, "Paused by you"),
-  continue: () => turn("training", number("speed", 1)),
+const setStatus = (next: RunStatus, nextSpeed: number, message?: string) => {
+  baseMs = nowMs();
+  [begun, speed, status] = [performance.now(), nextSpeed, next];
+  lastLine = message ? { at_ms: baseMs, message, detail: "Nothing is lost. Resume continues from here.", level: "normal" } : undefined;
+};
+
+const requests: Record<Exclude<RunRequest, object>, () => void> = {
+  stop: () => setStatus("stopped", 0, "Stopped. Checkpoint saved in 0.8 s"),
+  pause: () => setStatus("paused", 0, "Paused by you"),
+  continue: () => setStatus("training", number("speed", 1)),
   checkpoint: () => {},
 };
 
@@ -46,26 +72,26 @@ export const host: Host = {
     if (id === "reading") return { ...inspection, id, reading: true, plans: [], skipped: [], notes: [], samples: 600, files_seen: 602 };
     return id === "refused" ? refused : inspection;
   },
-  beginWith: async (_inspection, _weights, trains) => published(trains ?? "all"),
-  forecast: async () => forecast,
+  planWith: async (_inspection, _weights, trains) => planWith(trains ?? "all"),
+  estimate: async () => estimate,
   train: async () => {
-    if (query.has("refuse")) throw { code: "busy", message: "One run is training already. Stop it first, then train this folder." };
+    if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };
     baseMs = 0;
-    turn("training", number("speed", 1));
+    setStatus("training", number("speed", 1));
     return "demo";
   },
-  resume: async () => turn("training", number("speed", 1)),
+  resume: async () => setStatus("training", number("speed", 1)),
   control: async (_, request) => {
-    if (typeof request === "string") asked[request]();
+    if (typeof request === "string") requests[request]();
   },
-  drill: async (request) => {
-    if (request === "begin") drillEnds = performance.now() + 20_000;
-    if (request === "end") drillEnds = 0;
-    const seconds_left = Math.max(0, drillEnds - performance.now()) / 1000;
+  stressTest: async (request) => {
+    if (request === "begin") stressTestEnds = performance.now() + 20_000;
+    if (request === "end") stressTestEnds = 0;
+    const seconds_left = Math.max(0, stressTestEnds - performance.now()) / 1000;
     return { bytes: seconds_left > 0 ? 4 * 2 ** 30 : 0, seconds_left };
   },
-  pull: async ({ fromMs, toMs, columns, seen }) => pullAt(events, { nowMs: nowMs(), status, last }, fromMs, toMs, columns, seen),
-  reportError: async (message) => console.error(refusal(message).message),
+  pull: async ({ seen }) => pullAt(nowMs(), seen),
+  reportError: async (message) => console.error(toCommandError(message).message),
   onShow: () => {},
   onDrag: (listener) => {
     if (query.has("drag")) setTimeout(() => listener({ name: "img_caltech101_20" }));

@@ -1,4 +1,5 @@
-// The app's host: the only file that knows Tauri. Commands answer with views; one rare event says what to show.
+// The app's host: the only file that knows Tauri. Commands return views; the event `show` names a
+// view to open.
 import { invoke } from "@tauri-apps/api/core";
 import { listen, TauriEvent } from "@tauri-apps/api/event";
 import type { Show } from "../types";
@@ -14,17 +15,17 @@ export const host: Host = {
   chooseWeights: () => invoke("choose_weights"),
   openSample: () => invoke("open_sample"),
   inspection: (id, seen) => invoke("inspection", { id, seen }),
-  beginWith: (inspection, weights, trains) => invoke("begin_with", { inspection, weights, trains }),
-  forecast: (inspection, settings) => invoke("forecast", { inspection, settings }),
+  planWith: (inspection, weights, trains) => invoke("begin_with", { inspection, weights, trains }),
+  estimate: (inspection, settings) => invoke("forecast", { inspection, settings }),
   train: (inspection, settings) => invoke("train", { inspection, settings }),
   resume: (run) => invoke("resume", { run }),
   control: (run, request) => invoke("control", { run, request }),
-  drill: (request) => invoke("drill", { request }),
+  stressTest: (request) => invoke("drill", { request }),
   pull: (query) => invoke("pull", { ...query }),
   reportError: (message) => invoke("report_error", { message }),
   onShow: (listener) => void listen<Show>("show", (event) => listener(event.payload)),
   onDrag: (listener) => {
-    // The path is taken by Rust; the page only says that it may be let go here.
+    // Rust takes the path of what is dropped; the page only shows that it can be dropped here.
     void listen<{ paths: string[] }>(TauriEvent.DRAG_ENTER, ({ payload }) => listener({ name: lastName(payload.paths[0] ?? "") }));
     void listen(TauriEvent.DRAG_LEAVE, () => listener(null));
     void listen(TauriEvent.DRAG_DROP, () => listener(null));

@@ -1,18 +1,19 @@
-// What is left to other apps, in bytes, and the max_system_fraction that means. Numbers in, numbers out.
+// Converts between the bytes left to other apps and `max_system_fraction`.
 import type { PlanView } from "../types";
 
-/** The most that may be left, as a share of all memory; Rust checks the same. */
-export const MOST_LEFT = 0.5;
-const LEAST_LEFT = 0.05;
-/** 0.1 GB. */
+/** Largest and smallest share of memory that can be left to other apps. Rust checks the same
+ * limits. */
+export const MAX_LEFT = 0.5;
+const MIN_LEFT = 0.05;
+/** Step of the slider: 0.1 GB. */
 export const STEP_BYTES = 2 ** 30 / 10;
 
-/** However impolite, a machine keeps some room. */
+/** Never less than the machine needs. */
 export const leftBytes = (plan: PlanView, totalBytes: number, max_system_fraction: number) => Math.max((1 - max_system_fraction) * totalBytes, plan.leave_least_bytes);
 
-export const politenessOf = (plan: PlanView, totalBytes: number, leave: number) => {
-  const bytes = Math.min(MOST_LEFT * totalBytes, Math.max(plan.leave_least_bytes, leave));
-  return 1 - Math.min(MOST_LEFT, Math.max(LEAST_LEFT, bytes / totalBytes));
+export const fractionOf = (plan: PlanView, totalBytes: number, leave: number) => {
+  const bytes = Math.min(MAX_LEFT * totalBytes, Math.max(plan.leave_least_bytes, leave));
+  return 1 - Math.min(MAX_LEFT, Math.max(MIN_LEFT, bytes / totalBytes));
 };
 
 export interface Tick {
@@ -20,7 +21,8 @@ export interface Tick {
   x: number;
 }
 
-/** Where the line must stand for each micro-batch, from the largest down, where the numbers have room beside each other. */
+/** For each micro-batch size, the position of the budget line at which it fits. Sizes that would
+ * overlap a larger one are left out. */
 export const ticks = (peaks: [number, number][], x: (peak: number) => number, left: number, right: number): Tick[] => {
   const placed: Tick[] = [];
   for (const [size, peak] of [...peaks].sort((a, b) => b[0] - a[0])) {

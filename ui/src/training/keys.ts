@@ -1,15 +1,17 @@
-// Keys of the charts: arrows move the cursor, shift by ten, + and - zoom, L follows, Escape clears.
-import { stretch, zoom } from "../chart/span";
+// Keys of the charts: arrows move the cursor (with shift, ten times as far), + and - zoom, L
+// follows live, Escape removes the cursor.
+import { timeRange, zoom } from "../chart/span";
 import type { Live } from "./live.svelte";
 
 const arrows: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1 };
 const zooms: Record<string, number> = { "+": 0.5, "=": 0.5, "-": 2 };
 
-/** Where the cursor stands after the key; `undefined` when the key is none of these. */
+/** The position of the cursor after the key; `null` for no cursor, `undefined` if the key is not
+ * one of these. */
 export const chartKey = (event: KeyboardEvent, live: Live, cursorMs: number | null): number | null | undefined => {
   if (event.metaKey || event.ctrlKey || event.altKey) return undefined;
   if (event.target instanceof HTMLElement && event.target.closest("input, select, textarea")) return undefined;
-  const { fromMs, toMs } = stretch(live.span, live.nowMs);
+  const { fromMs, toMs } = timeRange(live.span, live.nowMs);
   const arrow = arrows[event.key];
   if (arrow !== undefined) {
     const by = Math.max(1000, Math.round((toMs - fromMs) / 300_000) * 1000) * arrow * (event.shiftKey ? 10 : 1);

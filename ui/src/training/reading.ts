@@ -1,16 +1,19 @@
-// What stood under the cursor: the values last known at that instant, and why the micro-batch changed nearby.
+// The values under the cursor: the last known at that time, and the reason for a change nearby.
 import type { Scene } from "../chart/scene";
-import { count, loss, missing } from "../format";
+import { SERIES } from "../chart/series";
+import { missing } from "../format";
 import type { Level } from "../types";
 
 export interface Reading {
   level: Level;
+  /** Label and value. */
   rows: [string, string][];
+  /** The change nearby; empty if there is none. */
   reason: string;
 }
 
 /** Index of the last time at or before `ms`; -1 before the first. */
-export const indexAt = (times: ArrayLike<number | null>, ms: number): number => {
+export const indexAt = (times: ArrayLike<number>, ms: number): number => {
   let [low, high] = [0, times.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -20,22 +23,23 @@ export const indexAt = (times: ArrayLike<number | null>, ms: number): number => 
   return low - 1;
 };
 
-const gb = (value: number | undefined) => (value === undefined ? missing : `${value.toFixed(1)} GB`);
+/** Sums of the series by the rows of the cursor's box that they belong to. */
+const rowsAt = (scene: Scene, ms: number): Reading["rows"] => {
+  const sums = new Map<string, { total: number; text: string }>();
+  for (const row of SERIES) {
+    const drawn = scene.series.get(row);
+    const value = drawn?.values[indexAt(drawn.at, ms)] ?? Number.NaN;
+    for (const label of row.cursor ?? []) {
+      const total = (sums.get(label)?.total ?? 0) + value;
+      sums.set(label, { total, text: Number.isFinite(total) ? row.format(total) + (row.suffix ?? "") : missing });
+    }
+  }
+  return [...sums].map(([label, { text }]) => [label, text]);
+};
 
+/** `nearMs` is how far a change may be from the cursor. */
 export const readingAt = (scene: Scene, ms: number, nearMs: number): Reading => {
-  const i = indexAt(scene.memory[0]!, ms);
-  const [used, others, line] = [scene.memory[1]![i], scene.memory[3]![i], scene.memory.at(-1)![i]];
   const mark = scene.marks.findLast((one) => Math.abs(one.at_ms - ms) <= nearMs);
   const span = scene.spans.find((one) => one.from_ms <= ms && ms <= one.to_ms);
-  return {
-    level: span?.level ?? "normal",
-    rows: [
-      ["Budget line", gb(line)],
-      ["In use", gb(used)],
-      ["Ebb", gb(used === undefined || others === undefined ? undefined : used - others)],
-      ["Micro-batch", count(scene.micro[1]![indexAt(scene.micro[0]!, ms)])],
-      ["Loss, smoothed", loss(scene.loss[2]![indexAt(scene.loss[0]!, ms)])],
-    ],
-    reason: mark ? `${mark.short}: ${mark.reason}` : "",
-  };
+  return { level: span?.level ?? "normal", rows: rowsAt(scene, ms), reason: mark ? `${mark.short}: ${mark.reason}` : "" };
 };

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::ops::Range;
 use tape::Parameters;
 use tape::inplace::to_f64;
-use trainer::{EffectiveBatch, MicroBatchResult, Result, AccumulatedBatch};
+use trainer::{AccumulatedBatch, EffectiveBatch, MicroBatchResult, Result};
 
 /// Largest difference of one parameter's gradient, or of the loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]

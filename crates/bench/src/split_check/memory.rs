@@ -2,7 +2,7 @@
 //! computed first, and the counting allocator measures it. On a GPU, and in a binary without that
 //! allocator, nothing is refused here.
 
-use pressure::{Policy, ControllerState, budget_bytes};
+use pressure::{ControllerState, Policy, budget_bytes};
 use runlog::format_bytes;
 use std::ops::Range;
 use tape::Parameters;
@@ -28,7 +28,12 @@ pub fn check_memory(
     drop(gradients(0..1)?);
     let sample_bytes = take_peak_bytes().saturating_sub(before);
     let sample = machine.open()?.sample()?;
-    let budget = budget_bytes(&Policy::default(), &ControllerState::default(), &sample, HORIZON_MS);
+    let budget = budget_bytes(
+        &Policy::default(),
+        &ControllerState::default(),
+        &sample,
+        HORIZON_MS,
+    );
     let free = budget.saturating_sub(sample.own_bytes);
     let most = fitting_samples(sample_bytes, parameters.bytes(), free, samples);
     if most >= samples {

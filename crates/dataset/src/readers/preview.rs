@@ -232,15 +232,15 @@ impl TablePreview {
                 && self.mean_chars(*index) <= MAX_LABEL_CHARS
                 && self.mean_chars(*index) < self.mean_chars(text)
         };
-        let fewest = (0..self.names.len())
+        let column = (0..self.names.len())
             .filter(is_label)
             .min_by_key(|index| distinct(*index))?;
         let reason = format!(
             "it repeats {} in the first {} rows",
-            values(distinct(fewest)),
+            values(distinct(column)),
             self.rows
         );
-        Some(self.choose(fewest, reason))
+        Some(self.choose(column, reason))
     }
 
     /// Chooses the columns that make up a document: one by its name, or else all that contain text.

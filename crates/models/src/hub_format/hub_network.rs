@@ -35,8 +35,8 @@ pub(crate) trait HubNetwork {
         0
     }
 
-    /// Whether it gets a new head for other classes. A language model does not: its output weights are
-    /// its embeddings.
+    /// Whether it gets a new head for other classes. A language model does not: its output weights
+    /// are its embeddings.
     fn has_new_head(&self) -> bool {
         true
     }

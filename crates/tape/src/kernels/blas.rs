@@ -1,6 +1,7 @@
 //! Matrix products by cuBLAS on candle's own handle and stream, or on tensor cores if that is
 //! faster. cuBLAS is column-major, so a row-major product is computed as `cᵀ = bᵀ aᵀ`.
 
+use super::cuda_error::failed;
 use super::tensor_cores;
 use super::tiling::{Side, Work};
 use super::uninit;
@@ -32,10 +33,6 @@ impl Operand {
             turned: self.turned,
         }
     }
-}
-
-pub(super) fn failed(error: impl std::fmt::Display) -> TapeError {
-    TapeError::from(candle_core::Error::Msg(error.to_string()))
 }
 
 fn refused(tensor: &Tensor) -> TapeError {

@@ -132,8 +132,8 @@ fn library() -> &'static libloading::Library {
                 .args([&to, &from])
                 .output()
                 .expect("the system has a C++ compiler");
-            let said = String::from_utf8_lossy(&outcome.stderr);
-            assert!(outcome.status.success(), "{said}");
+            let output = String::from_utf8_lossy(&outcome.stderr);
+            assert!(outcome.status.success(), "{output}");
             std::fs::rename(&to, &made).expect("the target folder can be written to");
         }
         // SAFETY: the library is our own source and has no initializers with effects.

@@ -3,7 +3,7 @@
 //! instructions. On other GPUs, and for small or odd shapes, cuBLAS computes the product. The
 //! shapes alone decide (`tiling`).
 
-use super::blas::failed;
+use super::cuda_error::failed;
 use super::tiling::{ROWS, SHARED_TILES, WIDTHS, Work, each};
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute};

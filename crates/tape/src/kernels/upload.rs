@@ -61,8 +61,8 @@ pub(crate) fn upload(values: &[f32], shape: &[usize], device: &CudaDevice) -> Re
                 read.synchronize().map_err(failed)?;
             }
             let there = &mut locked.memory.as_mut_slice().map_err(failed)?[..part.len()];
-            let pieces = there.par_chunks_mut(COPIED).zip(part.par_chunks(COPIED));
-            pieces.for_each(|(to, from)| to.copy_from_slice(from));
+            let chunks = there.par_chunks_mut(COPIED).zip(part.par_chunks(COPIED));
+            chunks.for_each(|(to, from)| to.copy_from_slice(from));
             let at = address + (i * STEP * size_of::<f32>()) as u64;
             // SAFETY: the copy stays inside the new tensor and the pinned memory, which is reused
             // or freed only after the event that follows it.

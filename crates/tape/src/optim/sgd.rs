@@ -2,6 +2,7 @@
 //! pass. State: one momentum buffer with the shape and type of the parameter.
 
 use super::multi_tensor::{Member, sgd_together};
+use super::step_rules::SgdStep;
 use super::{CHUNK, Element, Optimizer, StateTensor, Step, StepMember, unexpected_state};
 use crate::cpu::{Float, View, with_float};
 use crate::error::Result;
@@ -77,19 +78,6 @@ impl Optimizer for Sgd {
             None => Ok(false),
         }
     }
-}
-
-/// The numbers of one SGD step on one parameter.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SgdStep {
-    /// Learning rate of this step.
-    pub learning_rate: f64,
-    /// Decay of the momentum buffer.
-    pub momentum: f64,
-    /// Weight decay, added to the gradient; 0 for norms and biases.
-    pub weight_decay: f64,
-    /// Factor on the gradient, as in [`AdamWStep`](super::AdamWStep).
-    pub gradient_factor: f64,
 }
 
 /// One SGD step on a parameter with its momentum buffer.

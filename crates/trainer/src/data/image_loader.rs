@@ -3,10 +3,9 @@
 
 use super::{EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::{Augmentation, Plan};
-use crate::task::ImageSample;
 use dataset::{
-    Augment, CachedOrder, ImageDataset, ImageInspection, ImageOptions, Loader, LoaderOptions, Mix,
-    Order, Split,
+    Augment, CachedOrder, ImageDataset, ImageInspection, ImageOptions, ImageSample, Loader,
+    LoaderOptions, Mix, Order, Split,
 };
 use pressure::Prefetch;
 use std::path::Path;

@@ -5,7 +5,8 @@
 use super::Target;
 use super::heap::HeapProfile;
 use crate::error::Result;
-use crate::plan::{Compression, Plan, dataset_task};
+use crate::model_task::dataset_task;
+use crate::plan::{Compression, Plan};
 use crate::precision::Precision;
 use crate::task::{ForwardContext, MicroBatchResult, Task, with_task};
 use crate::threads::on_threads;

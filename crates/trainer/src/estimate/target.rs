@@ -14,11 +14,13 @@ const CUDA_RESIDENT_FACTOR: f64 = 1.03;
 const UNREUSED_FRACTION: f64 = 0.4;
 
 /// What the process takes more once steps have run: pages of kernels and of the allocator's own
-/// data, and packed panels of matrix products, which dry runs leave out. SelectedDevice over the workloads.
+/// data, and packed panels of matrix products, which dry runs leave out. SelectedDevice over the
+/// workloads.
 const KERNELS_BYTES: u64 = 36 << 20;
 
 /// What a training takes besides its steps: threads that decode, watch, record and write, with what
-/// the allocator holds for each, and evaluations between steps. SelectedDevice over trainings on images.
+/// the allocator holds for each, and evaluations between steps. SelectedDevice over trainings on
+/// images.
 const BESIDES_STEPS_BYTES: u64 = 8 << 20;
 
 /// The device that will train, as far as memory depends on it.

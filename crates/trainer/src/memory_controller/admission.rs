@@ -6,8 +6,8 @@ use super::usage::Usage;
 use super::workload::Workload;
 use crate::error::TrainError;
 use pressure::{
-    Action, Change, Decision, MemoryModel, MemorySample, Monitor, Phase, MicroBatchKind, Policy, ControllerState,
-    Shortage, cheapest_setting, settings_that_help,
+    Action, Change, ControllerState, Decision, MemoryModel, MemorySample, MicroBatchKind, Monitor,
+    Phase, Policy, Shortage, cheapest_setting, settings_that_help,
 };
 use runlog::format_bytes;
 

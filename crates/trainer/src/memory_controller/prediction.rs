@@ -1,6 +1,6 @@
 //! The error of the memory model for one micro-batch.
 
-use pressure::{MemoryModel, Phase, MicroBatchRecord, ControllerState};
+use pressure::{ControllerState, MemoryModel, MicroBatchRecord, Phase};
 
 /// A micro-batch whose peak was predicted and then measured. Both peaks exclude prefetched samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,7 +22,11 @@ pub struct Prediction {
 impl Prediction {
     /// Compares a measurement with `model`, which must not have learned from it yet. `None` if the
     /// model cannot predict this kind of micro-batch.
-    pub(super) fn new(state: &ControllerState, model: &MemoryModel, measured: &MicroBatchRecord) -> Option<Self> {
+    pub(super) fn new(
+        state: &ControllerState,
+        model: &MemoryModel,
+        measured: &MicroBatchRecord,
+    ) -> Option<Self> {
         Some(Prediction {
             phase: measured.kind.phase,
             steady_micro_batch: state.micro_batch(measured.kind),

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use dataset::Task;
-use pressure::{Phase, MicroBatchKind};
+use pressure::{MicroBatchKind, Phase};
 
 /// Rough bytes per pixel of a sample in f32: twice what Ebb's networks save.
 const BYTES_PER_PIXEL: u64 = 2048;

@@ -1,14 +1,16 @@
 //! Checks a config against a dataset and fills in what the user left open.
 
+use super::dataset_defaults::task_choice;
 use super::hyperparameters::{self, warmup_steps};
+use super::refusal::invalid_setting;
 use super::{Augmentation, Compression, DatasetRef, Plan};
-use crate::error::{Result, TrainError};
+use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
 use crate::pretrained;
 use dataset::Task;
 use models::{ModelId, Pretrained};
-use runlog::{Blocks, Interval, RunConfig};
+use runlog::{Blocks, DeviceChoice, Interval, OptimizerChoice, PrecisionChoice, RunConfig};
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
 
@@ -21,41 +23,35 @@ struct NamedChoices {
 }
 
 impl NamedChoices {
-    fn parse(config: &RunConfig) -> Result<Self> {
-        let optimizer = find_by_name(
-            "optimizer",
-            config.optimizer.as_deref().unwrap_or("adamw"),
-            &OptimizerKind::ALL.map(|o| (o.name(), o)),
-        )?;
-        let augments = Augmentation::ALL.map(|a| (a.name(), a));
-        let augment = config.augment.as_deref();
-        let augment = augment.map(|augment| find_by_name("augment", augment, &augments));
-        let augment = augment.transpose()?;
-        let precision = find_by_name(
-            "precision",
-            config.precision.as_deref().unwrap_or("f32"),
-            &Precision::ALL.map(|p| (p.name(), p)),
-        )?;
+    fn from_config(config: &RunConfig) -> Result<Self> {
+        let precision = Precision::from(config.precision.unwrap_or(PrecisionChoice::F32));
         let is_double = precision == Precision::F64;
-        let devices = [
-            ("auto", DevicePreference::Auto),
-            ("metal", DevicePreference::Metal),
-            ("cuda", DevicePreference::Cuda),
-            ("cpu", DevicePreference::Cpu),
-        ];
-        let default = if is_double { "cpu" } else { "auto" };
-        let device = config.device.as_deref().unwrap_or(default);
-        let device = find_by_name("device", device, &devices)?;
+        let default = if is_double {
+            DeviceChoice::Cpu
+        } else {
+            DeviceChoice::Auto
+        };
+        let device = device_preference(config.device.unwrap_or(default));
         if is_double && device != DevicePreference::Cpu {
             let allowed = "f64 runs on the CPU only; add --device cpu";
             return Err(invalid_setting("precision", precision.name(), allowed));
         }
         Ok(NamedChoices {
-            optimizer,
-            augment,
+            optimizer: config.optimizer.unwrap_or(OptimizerChoice::AdamW).into(),
+            augment: config.augment,
             precision,
             device,
         })
+    }
+}
+
+/// The tape's name for a choice of device.
+pub fn device_preference(choice: DeviceChoice) -> DevicePreference {
+    match choice {
+        DeviceChoice::Auto => DevicePreference::Auto,
+        DeviceChoice::Metal => DevicePreference::Metal,
+        DeviceChoice::Cuda => DevicePreference::Cuda,
+        DeviceChoice::Cpu => DevicePreference::Cpu,
     }
 }
 
@@ -76,7 +72,7 @@ impl Plan {
         let data = data.into();
         data.expect_trainable()?;
         let task = data.configured_task(config)?;
-        let choices = NamedChoices::parse(config)?;
+        let choices = NamedChoices::from_config(config)?;
         let pretrained = pretrained::open(config)?;
         if let Some(pretrained) = &pretrained {
             pretrained::check_task(pretrained, data.task())?;
@@ -129,7 +125,7 @@ impl Plan {
             optimizer: choices.optimizer,
             learning_rate: config.learning_rate.unwrap_or(rate),
             weight_decay: config.weight_decay.unwrap_or(0.05),
-            lr_schedule: hyperparameters::lr_schedule(config)?,
+            lr_schedule: hyperparameters::lr_schedule(config),
             warmup_steps: warmup_steps(steps, warmup_fraction(config)),
             label_smoothing: config.label_smoothing.unwrap_or(defaults.label_smoothing),
             clip_norm: config.clip_norm.unwrap_or(1.0),
@@ -169,29 +165,29 @@ impl Plan {
         let compression = self.compression;
         RunConfig {
             folder: Some(self.folder.clone()),
-            task: Some(task.name().to_owned()),
+            task: Some(task_choice(task)),
             model: Some(self.model.name().to_owned()),
             image_size: self.image_side(),
             tokens: (self.task() != Task::ImageClassification).then_some(self.input_size),
             train_only: tuning.map(|tuning| tuning.trained.name()),
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             vocabulary: self.learned_vocabulary(),
-            policy: compression.map(|c| c.policy.name().to_owned()),
-            policy_learning: compression.map(|c| c.learning.name().to_owned()),
+            policy: compression.and_then(|c| c.policy.name().parse().ok()),
+            policy_training: compression.map(|c| c.learning),
             keep_fraction: compression.and_then(|c| c.keep_fraction),
             keep_cost: compression.map(|c| c.keep_cost),
             temperature: compression.map(|c| c.temperature.0),
             final_temperature: compression.map(|c| c.temperature.1),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
-            optimizer: Some(self.optimizer.name().to_owned()),
+            optimizer: Some(self.optimizer.into()),
             learning_rate: Some(self.learning_rate),
             weight_decay: Some(self.weight_decay),
             warmup_fraction: Some(warmup_fraction(asked)),
             label_smoothing: Some(self.label_smoothing),
             clip_norm: Some(self.clip_norm),
-            augment: Some(self.augment.name().to_owned()),
-            precision: Some(self.precision.name().to_owned()),
+            augment: Some(self.augment),
+            precision: Some(self.precision.into()),
             checkpoint_blocks: Some(Blocks::Count(self.checkpoint_blocks)),
             seed: Some(self.seed),
             checkpoint_every: Some(checkpoint_every(asked).to_owned()),
@@ -221,32 +217,6 @@ fn warmup_fraction(config: &RunConfig) -> f64 {
 
 fn checkpoint_every(config: &RunConfig) -> &str {
     config.checkpoint_every.as_deref().unwrap_or("10min")
-}
-
-/// The error for a setting with a value that does not work.
-pub(super) fn invalid_setting(
-    key: &'static str,
-    value: impl ToString,
-    allowed: impl ToString,
-) -> TrainError {
-    TrainError::Setting {
-        key,
-        value: value.to_string(),
-        allowed: allowed.to_string(),
-    }
-}
-
-/// The choice with the name `value`.
-pub(super) fn find_by_name<T: Copy>(
-    key: &'static str,
-    value: &str,
-    choices: &[(&str, T)],
-) -> Result<T> {
-    let found = choices.iter().find(|(name, _)| *name == value);
-    found.map(|(_, choice)| *choice).ok_or_else(|| {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        invalid_setting(key, value, format!("choose {}", names.join(" or ")))
-    })
 }
 
 fn checkpoint_blocks(asked: Option<Blocks>, model: ModelId, blocks: u32) -> Result<u32> {

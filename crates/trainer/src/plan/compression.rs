@@ -1,45 +1,27 @@
 //! The options of token compression: which policy chooses the tokens to keep, how many, and how the
 //! policy is learned.
 
-use super::checks::{find_by_name, invalid_setting};
+use super::refusal::invalid_setting;
 use crate::error::Result;
 use models::DropPolicy;
-use runlog::RunConfig;
+use runlog::{DropPolicyChoice, PolicyTraining, RunConfig};
 
-/// How a policy is learned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Learning {
-    /// By the gradient of the loss through the choice, straight through a relaxation (Jang et al.
-    /// 2016).
-    Gumbel,
-    /// By the advantage over a learned baseline times the gradient of the log probability (Williams
-    /// 1992).
-    PolicyGradient,
-    /// Both.
-    Joint,
+/// True if the gradient flows through the choice of tokens.
+pub fn relaxes_choice(training: PolicyTraining) -> bool {
+    training != PolicyTraining::PolicyGradient
 }
 
-impl Learning {
-    /// All of them.
-    pub const ALL: [Learning; 3] = [Learning::Gumbel, Learning::PolicyGradient, Learning::Joint];
+/// True if the log probability of the choice has a gradient.
+pub fn scores_choice(training: PolicyTraining) -> bool {
+    training != PolicyTraining::Gumbel
+}
 
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Learning::Gumbel => "gumbel",
-            Learning::PolicyGradient => "policy-gradient",
-            Learning::Joint => "joint",
-        }
-    }
-
-    /// True if the gradient flows through the choice.
-    pub fn relaxes(self) -> bool {
-        self != Learning::PolicyGradient
-    }
-
-    /// True if the log probability has a gradient.
-    pub fn scores(self) -> bool {
-        self != Learning::Gumbel
+fn drop_policy(choice: DropPolicyChoice) -> DropPolicy {
+    match choice {
+        DropPolicyChoice::Learned => DropPolicy::Learned,
+        DropPolicyChoice::Random => DropPolicy::Random,
+        DropPolicyChoice::EveryKth => DropPolicy::EveryKth,
+        DropPolicyChoice::Frequency => DropPolicy::Frequency,
     }
 }
 
@@ -49,7 +31,7 @@ pub struct Compression {
     /// Which policy chooses the tokens to keep.
     pub policy: DropPolicy,
     /// How the policy is learned.
-    pub learning: Learning,
+    pub learning: PolicyTraining,
     /// Fraction of the tokens of every window that is kept, rounded to whole tokens; absent, the
     /// policy keeps the tokens that are worth their cost.
     pub keep_fraction: Option<f64>,
@@ -76,14 +58,8 @@ impl Compression {
     /// # Errors
     /// A policy that is not learned has a cost but no fraction to keep.
     pub(super) fn from_config(config: &RunConfig, seed: u64) -> Result<Self> {
-        let policy = config.policy.as_deref().unwrap_or("learned");
-        let policy = find_by_name("policy", policy, &DropPolicy::ALL.map(|p| (p.name(), p)))?;
-        let learning = config.policy_learning.as_deref().unwrap_or("joint");
-        let learning = find_by_name(
-            "policy_learning",
-            learning,
-            &Learning::ALL.map(|l| (l.name(), l)),
-        )?;
+        let policy = drop_policy(config.policy.unwrap_or(DropPolicyChoice::Learned));
+        let learning = config.policy_training.unwrap_or(PolicyTraining::Joint);
         // A cost alone leaves the fraction to the policy.
         let keep_fraction = match (config.keep_fraction, config.keep_cost) {
             (None, Some(cost)) if policy != DropPolicy::Learned => {

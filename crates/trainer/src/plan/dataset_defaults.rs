@@ -2,7 +2,7 @@
 
 mod texts;
 
-use super::checks::{find_by_name, invalid_setting};
+use super::refusal::{find_by_name, invalid_setting};
 use super::{Augmentation, Compression};
 use crate::error::{Result, TrainError};
 use dataset::{
@@ -10,9 +10,19 @@ use dataset::{
     TextInspection,
 };
 use models::{ModelId, Pretrained};
-use runlog::RunConfig;
+use runlog::{RunConfig, TaskChoice};
 use std::path::PathBuf;
 use texts::texts;
+
+/// The config's name for a task.
+pub(super) fn task_choice(task: Task) -> TaskChoice {
+    match task {
+        Task::ImageClassification => TaskChoice::ImageClassification,
+        Task::TextClassification => TaskChoice::TextClassification,
+        Task::LanguageModel => TaskChoice::LanguageModel,
+        Task::TokenCompression => TaskChoice::TokenCompression,
+    }
+}
 
 /// A borrowed inspection of a dataset folder.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +101,7 @@ impl DatasetRef<'_> {
     /// # Errors
     /// The dataset cannot be used for the named task.
     pub(super) fn configured_task(self, config: &RunConfig) -> Result<Task> {
-        let asked = config.task.as_deref().unwrap_or(self.task().name());
+        let asked = config.task.map_or(self.task().name(), TaskChoice::name);
         let tasks: Vec<_> = self.tasks().into_iter().map(|t| (t.name(), t)).collect();
         find_by_name("task", asked, &tasks)
     }

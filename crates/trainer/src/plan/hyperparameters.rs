@@ -1,32 +1,29 @@
 //! Default hyperparameters, and those that depend on the dataset.
 
-use super::augmentation::MIXES;
-use super::checks::{find_by_name, invalid_setting};
+use super::augmentation;
+use super::refusal::invalid_setting;
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::schedule::LrSchedule;
-use crate::task::Balance;
 use dataset::{Mix, TargetColumn, Task};
-use models::Pretrained;
 use models::hub_format::TrainedLayers;
-use runlog::RunConfig;
+use models::{Balance, Pretrained};
+use runlog::{LossBalance, MixChoice, RunConfig, ScheduleChoice};
 
 /// How the learning rate changes over the run.
-pub(super) fn lr_schedule(config: &RunConfig) -> Result<LrSchedule> {
-    let asked = config.schedule.as_deref().unwrap_or("cosine");
-    let choices = [
-        ("cosine", LrSchedule::Cosine),
-        ("rising", LrSchedule::Rising),
-    ];
-    find_by_name("schedule", asked, &choices)
+pub(super) fn lr_schedule(config: &RunConfig) -> LrSchedule {
+    match config.schedule.unwrap_or(ScheduleChoice::Cosine) {
+        ScheduleChoice::Cosine => LrSchedule::Cosine,
+        ScheduleChoice::Rising => LrSchedule::Rising,
+    }
 }
 
 /// How images are mixed. A mixed image has shares of two classes, but no meaningful regression
 /// targets.
 pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> Result<Mix> {
-    let asked = config.mix.as_deref().unwrap_or("none");
-    let mix = find_by_name("mix", asked, &MIXES)?;
-    let why = match (mix, task) {
+    let asked = config.mix.unwrap_or(MixChoice::None);
+    let mix = augmentation::mix(asked);
+    let problem = match (mix, task) {
         (Mix::None, _) => return Ok(mix),
         (_, Task::ImageClassification) if columns.is_empty() => return Ok(mix),
         (_, Task::ImageClassification) => {
@@ -36,29 +33,24 @@ pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> R
             "it is for images; leave it out for texts"
         }
     };
-    Err(invalid_setting("mix", asked, why))
+    Err(invalid_setting("mix", asked, problem))
 }
 
 /// How the losses of regression targets are weighed.
 pub(super) fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Balance> {
-    let asked = config.loss_balance.as_deref();
-    if columns.is_empty() && (asked.is_some() || config.target_weight.is_some()) {
-        let why = "the folder has no table with regression targets; leave it out";
-        return Err(match asked {
-            Some(asked) => invalid_setting("loss_balance", asked, why),
-            None => invalid_setting(
-                "target_weight",
-                config.target_weight.unwrap_or_default(),
-                why,
-            ),
-        });
+    if columns.is_empty() {
+        let problem = "the folder has no table with regression targets; leave it out";
+        if let Some(asked) = config.loss_balance {
+            return Err(invalid_setting("loss_balance", asked, problem));
+        }
+        if let Some(weight) = config.target_weight {
+            return Err(invalid_setting("target_weight", weight, problem));
+        }
     }
-    let weight = config.target_weight.unwrap_or(1.0);
-    let choices = [
-        ("fixed", Balance::Fixed(weight)),
-        ("uncertainty", Balance::Uncertainty),
-    ];
-    find_by_name("loss_balance", asked.unwrap_or("fixed"), &choices)
+    Ok(match config.loss_balance.unwrap_or(LossBalance::Fixed) {
+        LossBalance::Fixed => Balance::Fixed(config.target_weight.unwrap_or(1.0)),
+        LossBalance::Uncertainty => Balance::Uncertainty,
+    })
 }
 
 /// The default peak learning rate. Pretrained weights take a lower one, a new head alone a higher

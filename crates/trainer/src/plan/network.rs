@@ -4,30 +4,9 @@
 use super::Plan;
 use crate::error::Result;
 use candle_core::Device;
-use dataset::Task;
 use models::pretrained::BuildOptions;
-use models::{ModelId, ModelTask, Network, PixelNormalization};
+use models::{ModelId, Network, PixelNormalization};
 use tape::Parameters;
-
-/// The dataset's name for a task of the catalog.
-pub fn dataset_task(task: ModelTask) -> Task {
-    match task {
-        ModelTask::ImageClassification => Task::ImageClassification,
-        ModelTask::TextClassification => Task::TextClassification,
-        ModelTask::LanguageModel => Task::LanguageModel,
-        ModelTask::TokenCompression => Task::TokenCompression,
-    }
-}
-
-/// The catalog's name for a task of a dataset.
-pub fn model_task(task: Task) -> ModelTask {
-    match task {
-        Task::ImageClassification => ModelTask::ImageClassification,
-        Task::TextClassification => ModelTask::TextClassification,
-        Task::LanguageModel => ModelTask::LanguageModel,
-        Task::TokenCompression => ModelTask::TokenCompression,
-    }
-}
 
 impl Plan {
     /// The network and its initial parameters.

@@ -14,7 +14,11 @@ pub fn started_event<T: Task>(session: &Session<'_, T>) -> RunEvent {
         process: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         name: plan.name.clone(),
-        task: plan.config.task.clone().unwrap_or_default(),
+        task: plan
+            .config
+            .task
+            .map(|task| task.name().to_owned())
+            .unwrap_or_default(),
         model: plan.model.name().to_owned(),
         classes: plan.classes.clone(),
         targets: plan.columns.iter().map(|c| c.name.clone()).collect(),

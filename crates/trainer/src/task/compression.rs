@@ -16,14 +16,14 @@ use crate::data::{
     DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, token_frequencies,
 };
 use crate::error::Result;
-use crate::plan::{Compression, Learning, Plan, SampleCounts};
+use crate::plan::{Compression, Plan, SampleCounts, relaxes_choice, scores_choice};
 use advantages::Outcome;
 use baselines::Purpose;
 use candle_core::Tensor;
 use dataset::{DetectedDataset, Documents};
 use models::{Compressor, KeepScores, Network};
 use padded::PaddedBatch;
-use runlog::RunFolder;
+use runlog::{PolicyTraining, RunFolder};
 use std::sync::Arc;
 use tape::inplace::to_f64;
 use tape::{Choice, KeepRule, Loss, NoiseKey, Positions, RegressionTargets, Tape, Value};
@@ -107,7 +107,7 @@ impl Task for CompressionTask {
     fn gradients(context: &ForwardContext, sequences: &[Sequence]) -> Result<MicroBatchResult> {
         let pass = Pass::new(context, context.training_tape(), sequences)?;
         let choice = pass.choose(Purpose::Train)?;
-        let input = if pass.rule.learning.relaxes() {
+        let input = if relaxes_choice(pass.rule.learning) {
             choice.kept.clone()
         } else {
             Value::constant(choice.kept.tensor().clone())
@@ -382,7 +382,7 @@ impl<'a, 'c> Pass<'a, 'c> {
     ) -> Result<Vec<(Value, f64)>> {
         let slopes = self.policy_slopes(choice, judgement, losses, metrics)?;
         let mut roots = vec![(self.weighted_sum(slopes.score, &judgement.logits)?, 1.0)];
-        if self.rule.learning.relaxes() {
+        if relaxes_choice(self.rule.learning) {
             roots.push((self.weighted_sum(slopes.direct, &choice.kept)?, 1.0));
         }
         // A loss that is not finite would spoil the baseline; the step is skipped anyway.
@@ -411,8 +411,8 @@ impl<'a, 'c> Pass<'a, 'c> {
         let temperature = self.rule.temperature_at(self.step());
         // Learning both ways doubles the gradient of the losses, so the entropy counts twice too.
         let terms = match self.rule.learning {
-            Learning::Joint => 2.0,
-            Learning::Gumbel | Learning::PolicyGradient => 1.0,
+            PolicyTraining::Joint => 2.0,
+            PolicyTraining::Gumbel | PolicyTraining::PolicyGradient => 1.0,
         };
         let expected = to_f64(judgement.costs.tensor())?;
         let (mut score, mut direct) = (vec![0.0; logits.len()], vec![0.0; logits.len()]);
@@ -435,7 +435,7 @@ impl<'a, 'c> Pass<'a, 'c> {
             for (slot, slope) in score[range.clone()].iter_mut().zip(outcome.entropy_slope()) {
                 *slot = entropy_weight * slope;
             }
-            if self.rule.learning.scores() {
+            if scores_choice(self.rule.learning) {
                 let slots = score[range.clone()].iter_mut();
                 slots
                     .zip(outcome.score())

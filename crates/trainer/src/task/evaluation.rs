@@ -1,8 +1,9 @@
 //! Sums over the micro-batches of an evaluation, and the metrics they come to.
 
-use super::images::Ranking;
-use super::{ConfusionEntry, Heads, MetricSums, RegressionErrors, regression};
+use super::ranking::Ranking;
+use super::{Heads, MetricSums, RegressionErrors, regression};
 use dataset::TargetColumn;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The result of one micro-batch of an evaluation: sums, not means.
@@ -55,6 +56,17 @@ impl EvaluatedMicroBatch {
     pub(super) fn top_5_accuracy(&self) -> f64 {
         self.in_top_5 as f64 / self.samples.max(1) as f64
     }
+}
+
+/// One cell of the confusion matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ConfusionEntry {
+    /// Index of the correct class.
+    pub class: u32,
+    /// Index of the predicted class.
+    pub predicted: u32,
+    /// Number of samples.
+    pub count: u64,
 }
 
 /// The number of samples for each pair of correct and predicted class.

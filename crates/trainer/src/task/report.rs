@@ -1,7 +1,7 @@
 //! The report of an evaluation: metrics for each class and each regression target, with confidence
 //! intervals.
 
-use super::{EvaluatedMicroBatch, Metrics, RegressionReport};
+use super::{ConfusionEntry, EvaluatedMicroBatch, Metrics, RegressionReport};
 use crate::durable::publish;
 use crate::error::{Result, at};
 use dataset::{Split, TargetColumn};
@@ -25,17 +25,6 @@ pub struct ClassReport {
     pub recall: Option<f64>,
     /// Harmonic mean of the two; absent if the class is neither a label nor a prediction.
     pub f1: Option<f64>,
-}
-
-/// One cell of the confusion matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct ConfusionEntry {
-    /// Index of the correct class.
-    pub class: u32,
-    /// Index of the predicted class.
-    pub predicted: u32,
-    /// Number of samples.
-    pub count: u64,
 }
 
 /// A complete evaluation.

@@ -1,6 +1,6 @@
 //! Text classification: texts of a micro-batch are padded to its longest one.
 
-use super::images::{class_probabilities, rank};
+use super::ranking::{class_probabilities, rank};
 use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
     Prediction, Sample, Task, Text,

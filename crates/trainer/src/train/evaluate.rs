@@ -3,10 +3,10 @@
 use super::finish::stop_for_shortage;
 use super::requests::handle_requests;
 use super::suspend::suspend;
+use crate::data::EvalLoader;
 use crate::error::Result;
 use crate::sample_queue::SampleQueue;
 use crate::session::Session;
-use crate::data::EvalLoader;
 use crate::task::{
     EvaluatedMicroBatch, EvaluationReport, MetricInputs, ReportInputs, Task, split_name,
 };

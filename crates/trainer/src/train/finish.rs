@@ -9,7 +9,10 @@ use runlog::{CheckpointReason, RunEvent, StopReason, format_count};
 use std::time::Instant;
 
 /// The memory controller ends the run. Stores the cause for the last event.
-pub(super) fn stop_for_shortage<T: Task>(session: &mut Session<'_, T>, decision: &Decision) -> StopReason {
+pub(super) fn stop_for_shortage<T: Task>(
+    session: &mut Session<'_, T>,
+    decision: &Decision,
+) -> StopReason {
     let (reason, advice) = match decision.cause {
         Component::Disk => (StopReason::Disk, None),
         _ => {
@@ -27,7 +30,10 @@ pub(super) fn stop_for_shortage<T: Task>(session: &mut Session<'_, T>, decision:
 }
 
 /// Saves the last step and emits the end of a run that ended without an error.
-pub(super) fn finish<T: Task>(session: &mut Session<'_, T>, reason: StopReason) -> Result<RunOutcome> {
+pub(super) fn finish<T: Task>(
+    session: &mut Session<'_, T>,
+    reason: StopReason,
+) -> Result<RunOutcome> {
     let started = Instant::now();
     if !session.checkpointer.is_saved(session.state.step) {
         match reason {
@@ -72,7 +78,10 @@ fn message<T: Task>(session: &Session<'_, T>, reason: StopReason, seconds: f64) 
             format!("Stopped at step {step}, checkpoint saved: {cause}")
         }
         StopReason::Finished => match session.state.best {
-            Some((score, _)) => format!("Finished at step {step}: {}", T::describe_best(score, session.plan)),
+            Some((score, _)) => format!(
+                "Finished at step {step}: {}",
+                T::describe_best(score, session.plan)
+            ),
             None => format!("Finished at step {step}. Checkpoint saved in {seconds:.1} s"),
         },
     }

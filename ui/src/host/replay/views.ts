@@ -1,4 +1,5 @@
-// Plausible answers for the views that no recorded run holds: the welcome page's rows and a folder's inspection.
+// Made-up views that a recorded run does not contain: the rows of the welcome page, and the
+// inspection of a folder.
 import type { ForecastView, InspectionView, MachineView, PlanView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
 
 const GB = 2 ** 30;
@@ -28,31 +29,31 @@ export const rows: RunRow[] = [
   row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished today 14:20", { result: ["93.4 %", "accuracy"] }),
   row("r4", "grocery shelves", `${image}, ConvNet`, "stopped", "Stopped by you at step 1,180", { can_resume: true }),
   row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished 12 November", { result: ["78.1 %", "accuracy"] }),
-  row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early; step 400 is safe", { can_resume: true }),
+  row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early; the checkpoint of step 400 is saved", { can_resume: true }),
 ];
 
 const counts: [string, number][] = [["airplanes", 90], ["Motorbikes", 75], ["watch", 70]];
-const sixty = ["bonsai", "butterfly", "chandelier", "dalmatian", "grand_piano", "hawksbill", "kangaroo", "ketch", "laptop", "Leopards",
+const classesOf60 = ["bonsai", "butterfly", "chandelier", "dalmatian", "grand_piano", "hawksbill", "kangaroo", "ketch", "laptop", "Leopards",
   "menorah", "scorpion", "starfish", "sunflower", "trilobite"];
-const classes = [...counts, ...sixty.map((name): [string, number] => [name, 60]), ["ibis", 40] as const, ["llama", 40] as const]
+const classes = [...counts, ...classesOf60.map((name): [string, number] => [name, 60]), ["ibis", 40] as const, ["llama", 40] as const]
   .map(([name, count]) => ({ name, count, small: count < 45 }));
 
 export const inspection: InspectionView = {
   id: "demo", version: 1, name: "img_caltech101_20", path: "~/Pictures/img_caltech101_20", files_seen: 1218, reading: false,
   refusal: null, task: "image classification", sample: "image", classes, samples: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
   skipped: [
-    { file: "ibis/image_0031.jpg", reason: "Ends after 12 of 48 kB. Copy it again to use it." },
-    { file: "watch/banner.png", reason: "72 times wider than high; the limit is 50." },
-    { file: "laptop/notes.heic", reason: "HEIC cannot be read. Save it as JPEG or PNG." },
+    { file: "ibis/image_0031.jpg", reason: "The file is cut off after 12 of 48 kB. Copy it again to use it." },
+    { file: "watch/banner.png", reason: "It is 72 times wider than high; the limit is 50." },
+    { file: "laptop/notes.heic", reason: "Ebb cannot read HEIC. Save it as JPEG or PNG." },
   ],
-  notes: ["The two smallest classes have 40: fewer than half of the largest."],
+  notes: ["The two smallest classes have 40 images each, less than half of the largest."],
   split: "20 % of each class, 243 images, chosen by seed 7",
   plans: [{
     settings: {
       task: "image-classification", from: null, trains: "all", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
       checkpoint_every: "10min", max_system_fraction: 0.9, seed: 7,
     },
-    task: "Image classification", asks: "One sub-folder per class.", sample: "image", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]],
+    task: "Image classification", asks: "One subfolder per class.", sample: "image", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]],
     can_begin: true, trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   }],
@@ -60,23 +61,23 @@ export const inspection: InspectionView = {
 
 export const weights: WeightsView = { id: "weights-1", name: "vit-tiny-patch16-224" };
 
-/** The same plan where it begins with them. */
-export const published = (trains: string): PlanView => {
+/** The plan for fine-tuning the weights. */
+export const planWith = (trains: string): PlanView => {
   const [plan] = inspection.plans;
   return {
     ...plan!,
     settings: { ...plan!.settings, from: weights.id, trains, model: "vit", learning_rate: trains === "all" ? 1e-4 : 3e-4 },
-    models: [["vit", "ViT, 5.7 M numbers"]],
-    trains: [["all", "Everything"], ["last:4", "The last 4 blocks"], ["adapter:8", "Adapters of rank 8 (LoRA)"], ["head", "A new head alone"]],
+    models: [["vit", "ViT, 5.7 M parameters"]],
+    trains: [["all", "Everything"], ["last:4", "The last 4 blocks"], ["adapter:8", "Adapters of rank 8 (LoRA)"], ["head", "Only a new head"]],
   };
 };
 
-export const forecast: ForecastView = {
+export const estimate: ForecastView = {
   parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, micro_batch: 16, accumulation: 4,
   checkpoint_blocks: 0, peaks: [1, 2, 4, 8, 11, 16, 22, 32, 64].map((m): [number, number] => [m, 1.7 * GB + 0.3 * m * GB]), refusal: null,
 };
 
 export const refused: InspectionView = {
   ...inspection, id: "refused", name: "butterflies", classes: [{ name: "butterfly", count: 60, small: false }], samples: 60, skipped: [],
-  notes: [], refusal: { code: "not_trainable", message: "This folder has one class, butterfly. Add a second sub-folder to train." }, plans: [],
+  notes: [], refusal: { code: "not_trainable", message: "This folder has one class, butterfly. Add a second subfolder to train." }, plans: [],
 };

@@ -70,7 +70,7 @@ struct Operands {
 
 impl Block {
     /// Turns scores into weights.
-    fn weigh(self, s: &Sizes, p: &Tensor, lengths: Option<&Tensor>) -> Result<()> {
+    fn weights(self, s: &Sizes, p: &Tensor, lengths: Option<&Tensor>) -> Result<()> {
         let seen = AttentionMask {
             scale: s.scale(),
             queries: (self.rows, self.from),
@@ -113,7 +113,7 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
         for (block, q, y, at) in operands {
             let (rows, keys, width) = (block.rows, block.keys, s.head());
             table.multiply([rows, keys, width], (q, k.t()), (at, 0.0))?;
-            block.weigh(&part, &p, lengths.as_ref())?;
+            block.weights(&part, &p, lengths.as_ref())?;
             table.multiply([rows, width, keys], (at, v), (y, 0.0))?;
         }
     }
@@ -157,7 +157,7 @@ pub(super) fn backward(s: &Sizes, qkv: &Tensor, dy: &Tensor) -> Result<Tensor> {
             // to.
             let keep = if i == 0 { 0.0 } else { 1.0 };
             table.multiply([rows, keys, width], (o.q, k.t()), (o.p, 0.0))?;
-            o.block.weigh(&part, &p, lengths.as_ref())?;
+            o.block.weights(&part, &p, lengths.as_ref())?;
             table.multiply([keys, width, rows], (o.p.t(), o.y), (dv, keep))?;
             table.multiply([rows, keys, width], (o.y, v.t()), (o.dp, 0.0))?;
             softmax_backward(&o.block.of(&p)?, &o.block.of(&dp)?, s.scale())?;

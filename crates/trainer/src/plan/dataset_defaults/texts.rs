@@ -1,13 +1,14 @@
 //! The defaults of a plan for labeled texts or documents. Reads no file.
 
-use super::super::checks::{find_by_name, invalid_setting};
-use super::super::{Compression, model_task};
+use super::super::Compression;
+use super::super::refusal::{find_by_name, invalid_setting};
 use super::{DatasetDefaults, DatasetRef, SAMPLES_SEEN, pretrained_model, refuse, seed};
 use crate::error::Result;
+use crate::model_task::model_task;
 use crate::plan::Augmentation;
 use dataset::{Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
-use runlog::RunConfig;
+use runlog::{ClassWeights, RunConfig};
 
 /// Windows processed in a default run of a language model.
 const WINDOWS_SEEN: u64 = 12_000;
@@ -85,7 +86,7 @@ pub(super) fn texts(
         input_size: tokens,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
         columns: Vec::new(),
-        class_weights: class_weights(config, found)?,
+        class_weights: class_weights(config, found),
         train_samples,
         held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
@@ -215,14 +216,12 @@ fn windows(found: &TextInspection, part: Split, tokens: u32) -> u64 {
 
 /// Balanced class weights, if the config asks for them: `N / (K n)` for a class with n of N texts
 /// in K classes. The mean over texts is 1.
-fn class_weights(config: &RunConfig, found: &TextInspection) -> Result<Option<Vec<f64>>> {
-    let choices = [("none", false), ("balanced", true)];
-    let asked = config.class_weights.as_deref().unwrap_or("none");
-    if !find_by_name("class_weights", asked, &choices)? {
-        return Ok(None);
+fn class_weights(config: &RunConfig, found: &TextInspection) -> Option<Vec<f64>> {
+    if config.class_weights != Some(ClassWeights::Balanced) {
+        return None;
     }
     let all: u32 = found.classes.iter().map(|class| class.train).sum();
     let mean = f64::from(all) / found.classes.len().max(1) as f64;
     let weight = |class: &dataset::Class| mean / f64::from(class.train.max(1));
-    Ok(Some(found.classes.iter().map(weight).collect()))
+    Some(found.classes.iter().map(weight).collect())
 }

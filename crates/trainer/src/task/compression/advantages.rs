@@ -30,8 +30,8 @@ const NEIGHBOR_DECAY: f64 = 0.5;
 pub fn price(chances: &[f64], expected: &[f64]) -> f64 {
     let open = |p: &f64| p * (1.0 - p);
     let all: f64 = chances.iter().map(open).sum();
-    let weighed: f64 = chances.iter().zip(expected).map(|(p, v)| open(p) * v).sum();
-    if all > 1e-9 { weighed / all } else { 0.0 }
+    let weighted: f64 = chances.iter().zip(expected).map(|(p, v)| open(p) * v).sum();
+    if all > 1e-9 { weighted / all } else { 0.0 }
 }
 
 impl Outcome<'_> {

@@ -57,13 +57,13 @@ fn largest(scores: Vec<f64>, count: usize) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Learning;
+    use runlog::PolicyTraining;
     use std::sync::Arc;
 
     fn rule(policy: DropPolicy) -> Compression {
         Compression {
             policy,
-            learning: Learning::Joint,
+            learning: PolicyTraining::Joint,
             keep_fraction: Some(0.5),
             keep_cost: 1.0,
             temperature: (1.0, 0.1),

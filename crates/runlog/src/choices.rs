@@ -1,0 +1,201 @@
+//! Settings that are one of a few words: each is an enum whose variants carry the word that a user
+//! writes.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// An enum of words, with its list of variants, `Display`, `FromStr` and serde, all from one list.
+macro_rules! choice {
+    ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $word:literal,)+ }) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[doc = $help])+ #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// Every choice, the default one first.
+            pub const ALL: &[$name] = &[$($name::$variant),+];
+            /// The word of every choice, in the same order.
+            pub const WORDS: &[&str] = &[$($word),+];
+
+            /// The word that a user writes.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)+
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$name, String> {
+                let known = $name::ALL.iter().find(|choice| choice.name() == text);
+                known.copied().ok_or_else(|| format!("write one of {}", $name::WORDS.join(", ")))
+            }
+        }
+    };
+}
+
+choice! {
+    /// What a training learns.
+    TaskChoice {
+        /// Classes of images, regression targets, or both.
+        ImageClassification = "image-classification",
+        /// Classes of texts.
+        TextClassification = "text-classification",
+        /// The next token of documents.
+        LanguageModel = "language-model",
+        /// Which tokens of documents can be left out.
+        TokenCompression = "token-compression",
+    }
+}
+
+choice! {
+    /// How weights are updated.
+    OptimizerChoice {
+        /// Adam with decoupled weight decay (Loshchilov and Hutter 2019).
+        AdamW = "adamw",
+        /// AdamW with moments of 8 bits: a quarter of the state.
+        AdamW8bit = "adamw8bit",
+        /// Stochastic gradient descent with momentum 0.9.
+        Sgd = "sgd",
+    }
+}
+
+choice! {
+    /// Random changes to images during training.
+    Augmentation {
+        /// Random crop, mirror and colour.
+        Standard = "standard",
+        /// Smaller crops, and RandAugment (Cubuk et al. 2020).
+        RandAugment = "randaugment",
+        /// Center crop only.
+        None = "none",
+    }
+}
+
+choice! {
+    /// How two images of a batch are mixed.
+    MixChoice {
+        /// Not at all.
+        None = "none",
+        /// Weighted mean of two images (Zhang et al. 2018).
+        Mixup = "mixup",
+        /// A rectangle of one image in the other (Yun et al. 2019).
+        CutMix = "cutmix",
+        /// One of the two, chosen per sample.
+        Both = "both",
+    }
+}
+
+choice! {
+    /// How much each class counts in the loss.
+    ClassWeights {
+        /// Every sample counts the same.
+        None = "none",
+        /// Every class counts the same, however many samples it has.
+        Balanced = "balanced",
+    }
+}
+
+choice! {
+    /// How the losses of classes and regression targets are weighted against each other.
+    LossBalance {
+        /// By `target_weight`.
+        Fixed = "fixed",
+        /// By learned uncertainties (Kendall et al. 2018).
+        Uncertainty = "uncertainty",
+    }
+}
+
+choice! {
+    /// The course of the learning rate.
+    ScheduleChoice {
+        /// Linear warm-up, then cosine decay.
+        Cosine = "cosine",
+        /// Grows by the same factor every step, to find a learning rate.
+        Rising = "rising",
+    }
+}
+
+choice! {
+    /// Which device trains.
+    DeviceChoice {
+        /// A GPU if there is one that passed its check, else the CPU.
+        Auto = "auto",
+        /// Apple's GPU.
+        Metal = "metal",
+        /// An NVIDIA GPU.
+        Cuda = "cuda",
+        /// The CPU.
+        Cpu = "cpu",
+    }
+}
+
+choice! {
+    /// The number type that micro-batches are computed in. Weights, moments and sums stay f32.
+    PrecisionChoice {
+        /// 32 bits.
+        F32 = "f32",
+        /// 16 bits with the range of f32.
+        Bf16 = "bf16",
+        /// 16 bits with a loss scale.
+        F16 = "f16",
+        /// 64 bits, CPU only.
+        F64 = "f64",
+    }
+}
+
+choice! {
+    /// Who chooses the tokens that a token compression keeps.
+    DropPolicyChoice {
+        /// A network that is trained with the language model.
+        Learned = "learned",
+        /// Chance.
+        Random = "random",
+        /// Every k-th token.
+        EveryKth = "every-kth",
+        /// The rarest tokens.
+        Frequency = "frequency",
+    }
+}
+
+choice! {
+    /// How the policy of a token compression is trained.
+    PolicyTraining {
+        /// The sum of both gradients.
+        Joint = "joint",
+        /// Straight-through Gumbel gradient.
+        Gumbel = "gumbel",
+        /// REINFORCE with a learned baseline.
+        PolicyGradient = "policy-gradient",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_read_as_it_is_written() {
+        for choice in Augmentation::ALL {
+            assert_eq!(choice.name().parse(), Ok(*choice));
+            let json = serde_json::to_value(choice).expect("it is a word");
+            assert_eq!(json, choice.name());
+        }
+        let wrong = "flip".parse::<Augmentation>();
+        assert_eq!(
+            wrong,
+            Err("write one of standard, randaugment, none".into())
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! Every setting of a training, declared once: key, type, allowed values, default, help and group.
+//! The run config, its checks, the command line's flags, the page of settings and the window's
+//! limits all come from this table.
+//!
+//! To add a setting, add a row. A row whose help, default or range is missing fails a test.
+
+use crate::choices::{
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
+    OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
+};
+use crate::{Blocks, Tier};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The values that a setting accepts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Allowed {
+    /// A path.
+    Path,
+    /// A name.
+    Name,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// A whole number between two, both included.
+    Integer(u64, u64),
+    /// A number between two, both included.
+    Number(f64, f64),
+    /// `10min`, `2epochs` or `500steps`.
+    Interval,
+    /// A number of blocks, or `all`.
+    Blocks,
+    /// A number of bytes of at least this many, or a size such as `8GB`.
+    Bytes(u64),
+}
+
+/// Headings under which `--help` and the page of settings list them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// What is trained, and from which weights.
+    Model,
+    /// What the samples are.
+    Data,
+    /// How the weights change.
+    Training,
+    /// What computes.
+    Compute,
+    /// How much memory may be used.
+    Memory,
+    /// Token compression.
+    Compression,
+    /// What is saved and when.
+    Run,
+}
+
+impl Group {
+    /// Every group, in the order in which they are shown.
+    pub const ALL: [Group; 7] = [
+        Group::Model,
+        Group::Data,
+        Group::Training,
+        Group::Compute,
+        Group::Memory,
+        Group::Compression,
+        Group::Run,
+    ];
+
+    /// The heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::Model => "Model",
+            Group::Data => "Data",
+            Group::Training => "Training",
+            Group::Compute => "Device",
+            Group::Memory => "Memory",
+            Group::Compression => "Token compression",
+            Group::Run => "Run",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Key in a config file.
+    pub key: &'static str,
+    /// Keys of earlier versions, still read.
+    pub old_keys: &'static [&'static str],
+    /// Flag on the command line without its dashes; empty if there is none.
+    pub flag: &'static str,
+    /// Flags of earlier versions, still accepted.
+    pub old_flags: &'static [&'static str],
+    /// Placeholder of the value in `--help`.
+    pub value: &'static str,
+    /// The values that it accepts.
+    pub allowed: Allowed,
+    /// What happens if it is not set.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Heading.
+    pub group: Group,
+}
+
+/// Counts in the window are plain numbers, which are exact up to here.
+pub(crate) const EXACT: u64 = (1 << 53) - 1;
+
+macro_rules! settings {
+    ($($(#[doc = $help:literal])+ $key:ident: $kind:ty = {
+        $allowed:expr, $group:ident, flag: $flag:literal $value:literal, default: $default:literal
+        $(, key_was: $old:literal)* $(, flag_was: $old_flag:literal)*
+    };)+) => {
+        /// A run's configuration. Every key may be absent; Ebb then chooses.
+        #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct RunConfig {
+            $($(#[doc = $help])+
+            #[serde(skip_serializing_if = "Option::is_none" $(, alias = $old)*)]
+            pub $key: Option<$kind>,)+
+            /// Values that depend on the machine's memory; see [`RunConfig::for_memory`].
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            pub by_memory: Vec<Tier>,
+        }
+
+        /// Every setting, in the order of a config file.
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            key: stringify!($key),
+            old_keys: &[$($old),*],
+            flag: $flag,
+            old_flags: &[$($old_flag),*],
+            value: $value,
+            allowed: $allowed,
+            default: $default,
+            help: concat!($($help),+),
+            group: Group::$group,
+        }),+];
+
+        impl RunConfig {
+            /// Each field of this config, or the one of `base` if it is absent here.
+            fn filled_from(self, base: RunConfig) -> RunConfig {
+                RunConfig {
+                    $($key: self.$key.or(base.$key),)+
+                    by_memory: if self.by_memory.is_empty() { base.by_memory } else { self.by_memory },
+                }
+            }
+        }
+    };
+}
+
+settings! {
+    /// Folder or file to train on
+    folder: PathBuf = { Allowed::Path, Data, flag: "" "FOLDER", default: "given on the command line" };
+    /// What is learned: image-classification, text-classification, language-model or
+    /// token-compression
+    task: TaskChoice = { Allowed::Words(TaskChoice::WORDS), Model, flag: "task" "TASK", default: "what the folder suggests" };
+    /// Network to train; `ebb models` lists them
+    model: String = { Allowed::Name, Model, flag: "model" "NAME", default: "the smallest network for the task" };
+    /// Start from pretrained weights: a Hugging Face folder, or org/name to download them from the
+    /// hub that HF_ENDPOINT names
+    from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|ORG/NAME", default: "random weights" };
+    /// Part of the network that trains: head, last:N blocks, or all
+    train_only: String = { Allowed::Name, Model, flag: "train-only" "head|last:N|all", default: "all" };
+    /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
+    adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
+    /// Scale of the adapters is this value divided by their rank
+    adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
+    /// Store frozen weights in 8 or 4 bits: less memory, slightly less exact
+    quantize: u32 = { Allowed::Integer(4, 8), Model, flag: "quantize" "8|4", default: "not quantized" };
+    /// Side of the square input image in pixels
+    image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size" };
+    /// Longest text, or length of a window of documents, in tokens
+    tokens: u32 = { Allowed::Integer(8, 4096), Data, flag: "tokens" "TOKENS", default: "chosen from the texts" };
+    /// Size of the vocabulary that is learned from the texts
+    vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; bytes for documents" };
+    /// Weight of each class of texts: none, or balanced, which counts all classes the same
+    class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
+    /// Column that holds the texts, by name or by number from 1
+    text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from its content" };
+    /// Column that holds the labels, by name or by number from 1
+    label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from its content" };
+    /// Who chooses the tokens that are kept: learned, random, every-kth or frequency
+    policy: DropPolicyChoice = { Allowed::Words(DropPolicyChoice::WORDS), Compression, flag: "policy" "POLICY", default: "learned" };
+    /// How the policy is trained: joint, gumbel or policy-gradient
+    policy_training: PolicyTraining = { Allowed::Words(PolicyTraining::WORDS), Compression, flag: "policy-training" "METHOD", default: "joint", key_was: "policy_learning", flag_was: "policy-learning" };
+    /// Fraction of the tokens of each window that is kept
+    keep_fraction: f64 = { Allowed::Number(0.01, 0.99), Compression, flag: "keep-fraction" "FRACTION", default: "0.5; with keep_cost alone, the policy decides", key_was: "kept_fraction", flag_was: "kept-fraction" };
+    /// Cost of a kept token in nats
+    keep_cost: f64 = { Allowed::Number(0.0, 100.0), Compression, flag: "keep-cost" "NATS", default: "no cost", key_was: "kept_cost", flag_was: "kept-cost" };
+    /// Temperature of the policy's choices at the first step
+    temperature: f64 = { Allowed::Number(0.01, 100.0), Compression, flag: "temperature" "TEMPERATURE", default: "1" };
+    /// Temperature of the policy's choices at the last step
+    final_temperature: f64 = { Allowed::Number(0.01, 100.0), Compression, flag: "final-temperature" "TEMPERATURE", default: "0.1", key_was: "last_temperature", flag_was: "last-temperature" };
+    /// Columns with regression targets in a table beside the images, separated by commas
+    targets: String = { Allowed::Name, Data, flag: "targets" "COLUMNS", default: "every column of numbers" };
+    /// Weight of the regression targets' loss relative to the class loss
+    target_weight: f64 = { Allowed::Number(0.001, 1000.0), Training, flag: "target-weight" "WEIGHT", default: "1" };
+    /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the
+    /// weights
+    loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
+    /// Column whose equal values stay on one side of the split; none splits every image alone
+    group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "times in file names, if there are any" };
+    /// Number of passes over the training samples
+    epochs: u64 = { Allowed::Integer(1, 100_000), Training, flag: "epochs" "EPOCHS", default: "chosen from the number of samples" };
+    /// Number of optimizer steps; overrides epochs
+    steps: u64 = { Allowed::Integer(1, 100_000_000), Training, flag: "steps" "STEPS", default: "follows from epochs" };
+    /// Samples per optimizer step; memory pressure never changes it
+    effective_batch: u32 = { Allowed::Integer(1, 65_536), Training, flag: "effective-batch" "SAMPLES", default: "chosen from the number of samples" };
+    /// Fixed number of samples that are processed at once
+    micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "micro-batch" "auto|SAMPLES", default: "automatic: follows the free memory" };
+    /// First micro-batch to try; measurements replace it
+    first_micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "" "SAMPLES", default: "1" };
+    /// Optimizer: adamw, adamw8bit (a quarter of the state) or sgd
+    optimizer: OptimizerChoice = { Allowed::Words(OptimizerChoice::WORDS), Training, flag: "optimizer" "NAME", default: "adamw" };
+    /// Peak learning rate
+    learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "chosen from the network and the optimizer" };
+    /// Decoupled weight decay
+    weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "chosen from the network" };
+    /// Fraction of all steps in which the learning rate warms up
+    warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "chosen from the network" };
+    /// Course of the learning rate: cosine, or rising, which grows by the same factor every step
+    schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
+    /// Fraction of each target that is spread over all classes
+    label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0" };
+    /// Largest norm of all gradients; larger ones are scaled down
+    clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
+    /// Evaluate a moving average of the weights with this decay, such as 0.999
+    ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "no average" };
+    /// Augmentation of images: standard (crop, mirror, color), randaugment, or none
+    augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "standard" };
+    /// Mix pairs of images: none, mixup, cutmix or both
+    mix: MixChoice = { Allowed::Words(MixChoice::WORDS), Training, flag: "mix" "NAME", default: "none" };
+    /// Fraction of each class that is held out for evaluation if the folder has no split
+    held_out_fraction: f64 = { Allowed::Number(0.0, 0.99), Data, flag: "" "FRACTION", default: "0.2" };
+    /// Device that trains: auto, metal, cuda or cpu
+    device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
+    /// Number type of activations and gradients: f32, bf16, f16, or f64 on the CPU
+    precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
+    /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or
+    /// all
+    checkpoint_blocks: Blocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
+    /// Threads of the CPU kernels
+    threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
+    /// Threads that decode images ahead; 0 decodes in the training thread
+    workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "chosen by device" };
+    /// Largest memory footprint of Ebb, such as 8GB
+    memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "what other apps leave" };
+    /// Largest memory footprint of Ebb as a fraction of all memory; the smaller of the two caps
+    /// counts
+    memory_cap_fraction: f64 = { Allowed::Number(0.1, 0.95), Memory, flag: "memory-target" "FRACTION", default: "no cap" };
+    /// Fraction of all memory that Ebb and all other apps may use together; a smaller one leaves
+    /// more to other apps
+    max_system_fraction: f64 = { Allowed::Number(0.5, 0.95), Memory, flag: "max-system-fraction" "FRACTION", default: "0.9", key_was: "politeness", flag_was: "politeness" };
+    /// Minutes that a run may stay suspended before it ends with a checkpoint
+    max_suspended_minutes: u64 = { Allowed::Integer(1, 100_000), Memory, flag: "" "MINUTES", default: "120", key_was: "parked_most_minutes" };
+    /// Seed of everything random
+    seed: u64 = { Allowed::Integer(0, EXACT), Run, flag: "seed" "SEED", default: "0" };
+    /// Train on this many samples only
+    dev_samples: u64 = { Allowed::Integer(1, EXACT), Run, flag: "dev-samples" "SAMPLES", default: "all samples" };
+    /// Time between checkpoints: 10min, 2epochs or 500steps
+    checkpoint_every: String = { Allowed::Interval, Run, flag: "checkpoint-every" "INTERVAL", default: "10min" };
+    /// Epochs between evaluations
+    evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "chosen from the length of an epoch" };
+}
+
+/// The setting with this key or with this former key.
+pub fn setting(key: &str) -> Option<&'static Setting> {
+    SETTINGS
+        .iter()
+        .find(|setting| setting.key == key || setting.old_keys.contains(&key))
+}
+
+impl RunConfig {
+    /// The config for a machine with this much memory: of `by_memory` the largest tier that it
+    /// reaches, else the smallest. Values outside the tiers win. A machine that reports a little
+    /// less than its memory, as virtual ones do, still reaches its tier.
+    pub fn for_memory(self, total_bytes: u64) -> RunConfig {
+        let total_bytes = total_bytes + total_bytes / 16;
+        let reached = self.by_memory.iter();
+        let reached = reached.filter(|tier| tier.at_least <= total_bytes);
+        let smallest = self.by_memory.iter().min_by_key(|tier| tier.at_least);
+        let tier = reached.max_by_key(|tier| tier.at_least).or(smallest);
+        let tier = tier.copied().unwrap_or_default();
+        RunConfig {
+            effective_batch: self.effective_batch.or(tier.effective_batch),
+            first_micro_batch: self.first_micro_batch.or(tier.first_micro_batch),
+            by_memory: Vec::new(),
+            ..self
+        }
+    }
+
+    /// This config over `base`: a value given here wins. `epochs` given here also replaces `steps`
+    /// given there.
+    pub fn over(self, base: RunConfig) -> RunConfig {
+        let steps = base.steps.filter(|_| self.epochs.is_none());
+        self.filled_from(RunConfig { steps, ..base })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What is wrong with a row of the table.
+    fn faults(setting: &Setting) -> Vec<String> {
+        let mut faults = Vec::new();
+        let named = |what: &str| format!("{}: {what}", setting.key);
+        if setting.help.trim().len() < 10 {
+            faults.push(named("has no help"));
+        }
+        if setting.help.trim_end().ends_with('.') {
+            faults.push(named("its help ends in a full stop"));
+        }
+        if setting.default.is_empty() {
+            faults.push(named("has no default"));
+        }
+        if setting.value.is_empty() {
+            faults.push(named("has no placeholder"));
+        }
+        let empty = match setting.allowed {
+            Allowed::Words(words) => words.is_empty(),
+            Allowed::Integer(least, most) => least >= most,
+            Allowed::Number(least, most) => least >= most,
+            _ => false,
+        };
+        if empty {
+            faults.push(named("allows nothing"));
+        }
+        faults
+    }
+
+    #[test]
+    fn every_setting_has_help_a_default_and_a_range() {
+        let faults: Vec<String> = SETTINGS.iter().flat_map(faults).collect();
+        assert!(faults.is_empty(), "{faults:#?}");
+        let bare = Setting {
+            help: "",
+            default: "",
+            allowed: Allowed::Integer(2, 2),
+            ..SETTINGS[0]
+        };
+        assert_eq!(super::tests::faults(&bare).len(), 3);
+    }
+
+    #[test]
+    fn no_key_or_flag_means_two_settings() {
+        let keys = SETTINGS
+            .iter()
+            .flat_map(|s| s.old_keys.iter().chain([&s.key]));
+        let flags = SETTINGS
+            .iter()
+            .flat_map(|s| s.old_flags.iter().chain([&s.flag]));
+        let flags = flags.filter(|flag| !flag.is_empty());
+        for all in [keys.collect::<Vec<_>>(), flags.collect()] {
+            assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        }
+    }
+
+    #[test]
+    fn every_setting_is_a_key_of_the_config() {
+        let config: RunConfig = serde_json::from_str("{}").expect("every key may be absent");
+        assert_eq!(config, RunConfig::default());
+        for setting in SETTINGS {
+            for key in setting.old_keys.iter().chain([&setting.key]) {
+                let unknown = serde_json::from_str::<RunConfig>(&format!("{{\"{key}\":null}}"));
+                assert!(unknown.is_ok(), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_given_here_wins_and_epochs_replace_steps() {
+        let base = RunConfig {
+            steps: Some(9),
+            seed: Some(1),
+            ..RunConfig::default()
+        };
+        let typed = RunConfig {
+            epochs: Some(2),
+            seed: Some(3),
+            ..RunConfig::default()
+        };
+        let both = typed.over(base);
+        assert_eq!(
+            (both.epochs, both.steps, both.seed),
+            (Some(2), None, Some(3))
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! Checks the entries of a config against the table of settings, and translates keys of earlier
+//! versions.
+
+use crate::settings::{Allowed, EXACT, RunConfig, SETTINGS, Setting, setting};
+use crate::words::{format_bytes, nearest, parse_bytes};
+use crate::{Blocks, Interval, RunlogError};
+use serde_json::{Map, Value};
+
+/// The one key that is no setting: values by the machine's memory.
+const TIERS: &str = "by_memory";
+
+/// The checked entries of a config under today's keys.
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    /// Key and value, as the config holds them.
+    pub entries: Map<String, Value>,
+    /// Sentences about keys that have another name today.
+    pub notes: Vec<String>,
+}
+
+impl Allowed {
+    /// "16 to 1024", as the end of "must be …".
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Allowed::Path => "a path in quotes".into(),
+            Allowed::Name => "a name in quotes".into(),
+            Allowed::Words([one]) => format!("`{one}`"),
+            Allowed::Words(words) => format!("one of `{}`", words.join("`, `")),
+            Allowed::Integer(least, EXACT) => format!("a whole number of at least {least}"),
+            Allowed::Integer(least, most) => format!("a whole number from {least} to {most}"),
+            Allowed::Number(least, most) => format!("a number from {least} to {most}"),
+            Allowed::Blocks => "a number of blocks, or `all`".into(),
+            Allowed::Interval => "an interval such as `10min`, `2epochs` or `500steps`".into(),
+            Allowed::Bytes(least) => format!(
+                "a size of at least {}, such as \"8GB\" or a number of bytes",
+                format_bytes(*least)
+            ),
+        }
+    }
+
+    /// The value as the config holds it, or `None` if it is not allowed.
+    fn accept(&self, value: &Value) -> Option<Value> {
+        let fits = match self {
+            Allowed::Path | Allowed::Name => value.is_string(),
+            Allowed::Words(words) => value.as_str().is_some_and(|v| words.contains(&v)),
+            Allowed::Integer(least, most) => {
+                value.as_u64().is_some_and(|v| (least..=most).contains(&&v))
+            }
+            Allowed::Number(least, most) => {
+                value.as_f64().is_some_and(|v| (least..=most).contains(&&v))
+            }
+            Allowed::Blocks => serde_json::from_value::<Blocks>(value.clone()).is_ok(),
+            Allowed::Interval => value.as_str().is_some_and(|v| Interval::parse(v).is_ok()),
+            Allowed::Bytes(least) => {
+                let bytes = match value {
+                    Value::String(text) => parse_bytes(text).ok()?,
+                    number => number.as_u64()?,
+                };
+                return (bytes >= *least).then(|| Value::from(bytes));
+            }
+        };
+        fits.then(|| value.clone())
+    }
+}
+
+impl RunConfig {
+    /// Refuses the first value that is out of its range.
+    ///
+    /// # Errors
+    /// The key, its value, and what would be allowed.
+    pub fn validate(&self) -> Result<(), RunlogError> {
+        let written = serde_json::to_value(self).expect("a config is plain data with text keys");
+        let entries = written.as_object().cloned().unwrap_or_default();
+        check(entries, |_| "the run config".into()).map(drop)
+    }
+}
+
+impl Setting {
+    /// Reads a value as it is typed on the command line. `auto`, if the setting has it, is `Null`:
+    /// not set.
+    ///
+    /// # Errors
+    /// What would be allowed, as the end of a sentence.
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        if text == "auto" && self.value.starts_with("auto|") {
+            return Ok(Value::Null);
+        }
+        let number = text.parse::<u64>().map(Value::from);
+        let number = number.or_else(|_| text.parse::<f64>().map(Value::from));
+        let value = match self.allowed {
+            Allowed::Integer(..) | Allowed::Number(..) | Allowed::Blocks => number.ok(),
+            _ => None,
+        };
+        let value = value.unwrap_or_else(|| Value::from(text));
+        let accepted = self.allowed.accept(&value);
+        accepted.ok_or_else(|| format!("must be {}", self.allowed.describe()))
+    }
+}
+
+/// Checks each entry. `place` says where a key is: "run.toml, line 3".
+///
+/// # Errors
+/// The first key that is unknown or has a value that is not allowed.
+pub(crate) fn check(
+    entries: Map<String, Value>,
+    place: impl Fn(&str) -> String,
+) -> Result<Checked, RunlogError> {
+    let mut checked = Checked::default();
+    for (key, value) in entries {
+        let refused = |allowed: String| RunlogError::ConfigValue {
+            place: place(&key),
+            key: key.clone(),
+            found: found(&value, &key),
+            allowed,
+        };
+        if key == TIERS {
+            let tiers = value
+                .as_array()
+                .map(|tiers| tiers.iter().map(tier).collect());
+            let tiers = tiers.flatten().ok_or_else(|| refused(tier_help()))?;
+            checked.entries.insert(key, tiers);
+            continue;
+        }
+        let Some(setting) = setting(&key) else {
+            return Err(RunlogError::UnknownKey {
+                place: place(&key),
+                hint: hint(&key),
+                key,
+            });
+        };
+        let accepted = setting.allowed.accept(&value);
+        let accepted = accepted.ok_or_else(|| refused(setting.allowed.describe()))?;
+        if setting.key != key {
+            let (place, now) = (place(&key), setting.key);
+            checked
+                .notes
+                .push(format!("{place}: `{key}` is now called `{now}`"));
+        }
+        if checked
+            .entries
+            .insert(setting.key.to_owned(), accepted)
+            .is_some()
+        {
+            let twice = format!("a key that is set once: `{key}` and its other name are both set");
+            return Err(refused(twice));
+        }
+    }
+    Ok(checked)
+}
+
+fn tier_help() -> String {
+    "a list of tables with `at_least`, a size of memory, and `effective_batch` or `first_micro_batch`".into()
+}
+
+/// One table of `by_memory` as the config holds it.
+fn tier(value: &Value) -> Option<Value> {
+    let accept = |(key, value): (&String, &Value)| {
+        let allowed = match key.as_str() {
+            "at_least" => Allowed::Bytes(1),
+            "effective_batch" | "first_micro_batch" => Allowed::Integer(1, 65_536),
+            _ => return None,
+        };
+        Some((key.clone(), allowed.accept(value)?))
+    };
+    let table = value.as_object()?;
+    let accepted: Map<String, Value> = table.iter().map(accept).collect::<Option<_>>()?;
+    accepted
+        .contains_key("at_least")
+        .then_some(Value::Object(accepted))
+}
+
+fn hint(key: &str) -> String {
+    let known = SETTINGS.iter().map(|setting| setting.key).chain([TIERS]);
+    match nearest(key, known.clone()) {
+        Some(near) => format!("Did you mean `{near}`?"),
+        None => format!("The keys are {}.", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// A value as a message shows it; a number of bytes also with its unit.
+fn found(value: &Value, key: &str) -> String {
+    let is_size = setting(key).is_some_and(|known| matches!(known.allowed, Allowed::Bytes(_)));
+    if let (true, Some(bytes)) = (is_size, value.as_u64()) {
+        return format!("{bytes} ({})", format_bytes(bytes));
+    }
+    match value {
+        Value::Null => "not a number".into(),
+        Value::String(text) => format!("`{text}`"),
+        Value::Array(_) => "a list".into(),
+        Value::Object(_) => "a table".into(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn checked(entries: Value) -> Result<Checked, String> {
+        let entries = entries.as_object().cloned().unwrap_or_default();
+        check(entries, |_| "here".into()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_renamed_key_is_read_and_names_its_successor() {
+        let read = checked(json!({"politeness": 0.8})).expect("it is still read");
+        assert_eq!(read.entries["max_system_fraction"], 0.8);
+        assert_eq!(
+            read.notes,
+            ["here: `politeness` is now called `max_system_fraction`"]
+        );
+        let twice = checked(json!({"politeness": 0.8, "max_system_fraction": 0.9}));
+        assert!(twice.is_err_and(|message| message.contains("both set")));
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_one() {
+        let message = checked(json!({"learning_rat": 0.1})).expect_err("it is unknown");
+        assert!(
+            message.contains("Did you mean `learning_rate`?"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_flag_is_read_like_a_key_of_a_file() {
+        let parse = |key: &str, text: &str| setting(key).expect("it is known").parse(text);
+        assert_eq!(parse("epochs", "3"), Ok(json!(3)));
+        assert_eq!(parse("checkpoint_blocks", "all"), Ok(json!("all")));
+        assert_eq!(parse("memory_cap_bytes", "8GB"), Ok(json!(8u64 << 30)));
+        let wrong = parse("max_system_fraction", "2");
+        assert_eq!(wrong, Err("must be a number from 0.5 to 0.95".into()));
+    }
+}

@@ -1,0 +1,85 @@
+//! What is wrong with a plan is said at its place, is never sent, and goes when it is mended.
+
+use crate::support::home::Home;
+use crate::support::window::Window;
+use serde_json::{Value, json};
+
+const FIGURES: &str = "const peak = document.querySelector('#peak')?.textContent.trim() ?? '–'; \
+                       return document.querySelector('.figures.stale') || peak.startsWith('–') ? null : peak";
+
+/// The sample's plan with its forecast; the page notes every banner that it shows from then on.
+fn planned(home: &Home) -> Window {
+    let window = Window::open(&["app"], home.path());
+    window.click("#open-sample");
+    window.wait_for("a forecast", FIGURES);
+    window.run(
+        "window.banners = []; new MutationObserver(() => { const said = document.querySelector('[role=alert] p')?.textContent; \
+         if (said) window.banners.push(said) }).observe(document.body, {subtree: true, childList: true, characterData: true})",
+    );
+    window
+}
+
+/// Long enough that whatever the page meant to ask was asked: a forecast of the test's own comes
+/// back.
+fn forecast_comes_back(window: &Window) {
+    let view = window.invoke("inspection", &json!({"id": "folder-1", "seen": 0}));
+    let settings = view.expect("it is open")["plans"][0]["settings"].clone();
+    let asked = json!({"inspection": "folder-1", "settings": settings});
+    window.invoke("forecast", &asked).expect("it is foreseen");
+}
+
+#[test]
+fn a_wrong_number_is_objected_to_at_its_field_alone() {
+    let home = Home::new();
+    let window = planned(&home);
+    for (field, wrong, right) in [
+        ("learning-rate", "abc", "0.001"),
+        ("learning-rate", "1e-12", "0.002"),
+        ("seed", "abc", "7"),
+        ("epochs", "1.5", "3"),
+        ("effective-batch", "99999999", "16"),
+    ] {
+        window.set(&[(field, wrong)]);
+        let objection = format!(
+            "return document.querySelector('#hint-{field}.wrong') && document.querySelector('#train').disabled || null"
+        );
+        window.wait_for("a word at the field", &objection);
+        forecast_comes_back(&window);
+        assert_eq!(window.run("return window.banners"), json!([]), "{field}");
+        if field == "learning-rate" {
+            window.screenshot("wrong-learning-rate");
+        }
+        window.set(&[(field, right)]);
+        window.wait_for(
+            "the word goes",
+            "return document.querySelector('.wrong') ? null : true",
+        );
+        window.wait_for("the forecast stands", FIGURES);
+        let ready = window.run("return !document.querySelector('#train').disabled");
+        assert_eq!(ready, json!(true), "{field}");
+    }
+}
+
+#[test]
+fn a_refused_plan_cannot_be_trained_and_keeps_no_figures() {
+    let home = Home::new();
+    let window = planned(&home);
+    window.run(
+        "const option = document.createElement('option'); option.value = 'planted'; document.querySelector('#setting-model').append(option)",
+    );
+    window.set(&[("model", "planted")]);
+    let refused = window.wait_for(
+        "the refusal",
+        "return document.querySelector('.basis.wrong')?.textContent ?? null",
+    );
+    assert!(refused.to_string().contains("planted"), "{refused}");
+    let left = window.run(
+        "return [document.querySelector('#train').disabled, document.querySelector('#peak').textContent.trim()]",
+    );
+    assert_eq!(left, json!([true, "–"]));
+    window.screenshot("refused-plan");
+    window.set(&[("model", "convnet")]);
+    window.wait_for("the forecast is back", FIGURES);
+    let left = window.run("return [document.querySelector('#train').disabled, document.querySelector('.basis.wrong')]");
+    assert_eq!(left, json!([false, Value::Null]));
+}

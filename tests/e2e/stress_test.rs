@@ -1,0 +1,42 @@
+//! The drill's button: takes memory beside a training, says so, and gives it back.
+
+use crate::support::home::Home;
+use crate::support::until;
+use crate::{SOON, training};
+use serde_json::json;
+
+#[test]
+fn a_drill_is_begun_and_ended_by_its_button() {
+    let home = Home::new();
+    let (window, run, _) = training(&home);
+    until("it trains", SOON, || (home.step(&run) >= 2).then_some(()));
+    let alone = window.processes("ebb").len();
+    window.click("#stress-test");
+    window.wait_for(
+        "the button offers to give memory back",
+        "return /^Give .* back/.test(document.querySelector('#stress-test').textContent.trim()) || null",
+    );
+    assert_eq!(
+        window.processes("ebb").len(),
+        alone + 1,
+        "a process of its own takes it"
+    );
+    window.screenshot("drill");
+    let again = window.invoke("drill", &json!({"request": "begin"}));
+    let again = again.expect("asking twice is no error");
+    assert!(again["bytes"].as_u64() > Some(0), "{again}");
+    assert_eq!(
+        window.processes("ebb").len(),
+        alone + 1,
+        "there is one drill"
+    );
+    window.click("#stress-test");
+    window.wait_for(
+        "the button offers a drill",
+        "return document.querySelector('#stress-test').textContent.trim() === 'Stress test' || null",
+    );
+    until("its process has ended", SOON, || {
+        (window.processes("ebb").len() == alone).then_some(())
+    });
+    assert!(home.step(&run) >= 2, "and the training went on");
+}

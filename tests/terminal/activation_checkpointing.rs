@@ -1,0 +1,66 @@
+//! Checkpointed blocks cost time and save memory; the training is the same to the bit.
+
+use crate::support::{TestHome, draw_classes, losses};
+use runlog::RunEvent;
+use std::collections::BTreeMap;
+
+const PLAN: &str = "{birds} --model vit_micro --image-size 64 --effective-batch 16 --steps";
+
+fn place() -> TestHome {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 16);
+    place.file(
+        "script",
+        r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":1000000000}"#,
+    );
+    place
+}
+
+#[test]
+fn checkpointed_blocks_change_no_loss_and_are_reported() {
+    let place = place();
+    let trained = |blocks: &str| {
+        let line = format!("{PLAN} 4 --micro-batch 5 --checkpoint-blocks {blocks}");
+        place.train(&line).ended(0).events()
+    };
+    let whole = trained("0");
+    for (blocks, output) in [("2", 2), ("all", 6)] {
+        let events = trained(blocks);
+        let Some(RunEvent::Started(started)) = events.first() else {
+            panic!("{:?}", events.first());
+        };
+        assert_eq!(started.checkpoint_blocks, output);
+        assert_eq!(losses(&events), losses(&whole), "{blocks}");
+    }
+}
+
+/// The newest predicted peak by micro-batch, of sizes that were not a guess, in bytes.
+fn predicted(place: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
+    let line = format!(
+        "{PLAN} 12 --checkpoint-blocks {blocks} --memory-script {{script}} --memory-script-by piece"
+    );
+    let events = place.train(&line).ended(0).events();
+    let peak = |event: &RunEvent| match event {
+        RunEvent::Decision { decision, .. } if decision.predicted_peak_bytes > 0 => {
+            Some((decision.micro_batch, decision.predicted_peak_bytes))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(peak).collect()
+}
+
+#[test]
+fn the_predicted_peak_falls_with_every_checkpointed_block() {
+    let place = place();
+    let [none, some, all] = ["0", "3", "all"].map(|blocks| predicted(&place, blocks));
+    let size = none
+        .keys()
+        .rev()
+        .find(|size| some.contains_key(size) && all.contains_key(size));
+    let size = *size.expect("all three grew to some size in common");
+    assert!(size >= 4, "{none:?}, {some:?}, {all:?}");
+    assert!(
+        none[&size] > some[&size] && some[&size] > all[&size],
+        "pieces of {size}: {none:?}, {some:?}, {all:?}"
+    );
+}

@@ -1,0 +1,139 @@
+//! A run that was killed: `ebb runs show` reports its last two minutes from its events.
+
+use crate::support::{TestHome, draw_classes};
+use pressure::Phase;
+use runlog::RunEvent;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Other apps take 3 of 16 GB after a second and a half: a warning, but the training can go on.
+const SCRIPT: &str = r#"{"at_ms":0,"total_bytes":17179869184,"others_bytes":11381663335}
+{"at_ms":1500,"total_bytes":17179869184,"others_bytes":14602888807}
+"#;
+
+/// Milliseconds of the run's life after which it is killed.
+const KILLED_MS: u64 = 3_500;
+
+fn killed() -> (TestHome, String) {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+    place.file("script", SCRIPT);
+    let line = "train {birds} --image-size 32 --effective-batch 16 --steps 100000 --checkpoint-every 2steps --memory-script {script}";
+    let mut live = place.start(line);
+    live.until(|event| matches!(event, RunEvent::Step { at_ms, .. } if *at_ms > KILLED_MS));
+    live.signal("KILL");
+    let (code, _) = live.end();
+    assert_eq!(code, None, "it was killed");
+    let id = place.only_run().id();
+    (place, id)
+}
+
+/// The number in "0.4 s before the end".
+fn seconds_before_the_end(text: &str) -> f64 {
+    let (before, _) = text
+        .split_once(" s before the end")
+        .unwrap_or_else(|| panic!("{text}"));
+    let word = before.rsplit(' ').next().expect("there is a number");
+    word.parse().expect("it is a number")
+}
+
+#[test]
+fn a_killed_run_reports_what_happened() {
+    let (place, id) = killed();
+    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    println!("{shown}");
+    for part in [
+        "Ended early at step ",
+        " while memory was ",
+        ": the process exited",
+        "The last two minutes:\n  The last memory sample was taken at ",
+        "other apps had taken 3.0 GB in the last ",
+        "Ebb used ",
+        ", its budget was ",
+        "The highest pressure of the last two minutes was 0.",
+    ] {
+        assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
+    }
+    // Memory events are one second apart, plus one micro-batch.
+    assert!(seconds_before_the_end(&shown) <= 2.0, "{shown}");
+
+    let json = place.run(&format!("runs show {id} --json")).ended(0).out;
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json["status"], "ended_early");
+    let report = &json["crash_report"];
+    let (end, sample) = (&report["end_unix_ms"], &report["sample_unix_ms"]);
+    let apart = end
+        .as_u64()
+        .zip(sample.as_u64())
+        .map(|(end, sample)| end - sample);
+    assert!(apart.is_some_and(|ms| ms <= 2_000), "{report}");
+    assert!(report["highest_pressure"].as_f64() > Some(0.5), "{report}");
+
+    // Without memory samples there is no report, but the run has still ended. An old training
+    // recorder is ignored.
+    let events = place.only_run().events_path();
+    let text = fs::read_to_string(&events).expect("it can be read");
+    let lines = text
+        .lines()
+        .filter(|line| !line.contains("\"kind\":\"memory\""));
+    let rest: String = lines.map(|line| format!("{line}\n")).collect();
+    fs::write(&events, rest).expect("it can be written");
+    fs::write(place.only_run().path.join("training.ring"), "old").expect("it can be written");
+    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    assert!(
+        shown.contains(": the process exited") && !shown.contains("The last two"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_run_that_is_at_work_or_finished_has_no_last_minutes() {
+    let (place, id) = killed();
+    let mut live = place.start(&format!("resume {id} --memory-script {{script}}"));
+    live.until(|event| matches!(event, RunEvent::Step { .. }));
+    let shown = place.run(&format!("runs show {id} --json")).ended(0).out;
+    let json: Value = serde_json::from_str(&shown).expect("it is JSON");
+    assert_eq!(json["status"], "training", "{shown}");
+    assert_eq!(json["crash_report"], Value::Null);
+    live.signal("INT");
+    assert_eq!(live.end().0, Some(0));
+    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    assert!(!shown.contains("The last two minutes"), "{shown}");
+}
+
+#[test]
+fn predicted_peaks_are_reported_now_and_then_and_shown() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
+    let line = "{birds} --image-size 32 --effective-batch 16 --steps 60";
+    let events = place.train(line).ended(0).events();
+    let mut messages: BTreeMap<Phase, Vec<u64>> = BTreeMap::new();
+    for event in &events {
+        if let RunEvent::Prediction {
+            at_ms,
+            phase,
+            predicted_peak_bytes,
+            measured_peak_bytes,
+            error_fraction,
+            ..
+        } = event
+        {
+            let error = *predicted_peak_bytes as f64 / *measured_peak_bytes as f64 - 1.0;
+            assert!((error - error_fraction).abs() < 1e-9, "{event:?}");
+            assert!(error.abs() < 1.0, "{event:?}");
+            messages.entry(*phase).or_default().push(*at_ms);
+        }
+    }
+    let times: Vec<u64> = messages.into_values().flatten().collect();
+    let last_ms = events.last().expect("it ended").at_ms();
+    assert!(
+        !times.is_empty() && times.len() as u64 <= 1 + last_ms / 10_000,
+        "{times:?}"
+    );
+    let shown = place
+        .run(&format!("runs show {}", place.only_run().id()))
+        .ended(0)
+        .out;
+    assert!(shown.contains("Predicted peaks:\n  "), "{shown}");
+}

@@ -1,0 +1,137 @@
+//! What is found is said, and a training is a stream of events in order.
+
+use crate::support::{TestHome, draw_classes, losses};
+use runlog::{RunEvent, StopReason};
+
+#[test]
+fn a_folder_is_reported_in_words_and_in_json() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 10);
+    let words = place.run("inspect {birds}").ended(0).out;
+    for part in [
+        "birds: 30 photographs in 3 classes",
+        "32 x 32 px",
+        "owl",
+        "20 % of each class, 6 images",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    let json = place.run("inspect {birds} --json").ended(0).out;
+    let found: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(found["photographs"], 30);
+    assert_eq!(found["classes"][1]["name"], "owl");
+    assert_eq!(found["classes"][1]["train"], 8);
+    assert_eq!(found["typical_size"], serde_json::json!([32, 32]));
+    assert!(found["refusal"].is_null() && place.left_behind().is_empty());
+}
+
+#[test]
+fn every_line_of_a_training_is_an_event_in_order() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 10);
+    let output = place
+        .train("{birds} --image-size 16 --steps 6 --effective-batch 8")
+        .ended(0);
+    let events = output.events();
+    let Some(RunEvent::Started(started)) = events.first() else {
+        panic!("{:?}", events.first());
+    };
+    assert_eq!((started.steps, started.effective_batch), (6, 8));
+    assert_eq!(started.device, "cpu");
+    assert!(!started.device_reason.is_empty() && started.loader.contains("workers"));
+    let Some(RunEvent::Stopped {
+        step: 6,
+        reason: StopReason::Finished,
+        ..
+    }) = events.last()
+    else {
+        panic!("{:?}", events.last());
+    };
+    let steps: Vec<(u64, u32)> = events.iter().filter_map(step_and_samples).collect();
+    assert_eq!(steps, [(1, 8), (2, 8), (3, 8), (4, 8), (5, 8), (6, 8)]);
+    assert!(events.is_sorted_by_key(RunEvent::at_ms), "{events:#?}");
+    let kinds = |wanted: fn(&RunEvent) -> bool| events.iter().filter(|e| wanted(e)).count();
+    assert!(kinds(|e| matches!(e, RunEvent::Decision { .. })) > 0);
+    assert!(kinds(|e| matches!(e, RunEvent::Memory { .. })) > 0);
+    assert!(kinds(|e| matches!(e, RunEvent::Evaluation { .. })) > 0);
+    let kept = runlog::read_events(&place.only_run().events_path()).expect("they can be read");
+    assert_eq!(kept, events, "what is printed is what is kept");
+}
+
+fn step_and_samples(event: &RunEvent) -> Option<(u64, u32)> {
+    match event {
+        RunEvent::Step {
+            step,
+            micro_batches: micro_batches,
+            ..
+        } => Some((*step, micro_batches.iter().sum())),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_is_held_without_a_micro_batch_is_reported_apart_from_what_a_micro_batch_takes() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 20);
+    let line = "{birds} --image-size 32 --steps 30 --effective-batch 8";
+    let events = place.train(line).ended(0).events();
+    let Some(RunEvent::Started(started)) = events.first() else {
+        panic!("{:?}", events.first());
+    };
+    let newest = events.iter().rev().find_map(|event| match event {
+        RunEvent::Memory {
+            sample,
+            state_bytes,
+            ..
+        } => Some((*state_bytes, sample.own_bytes)),
+        _ => None,
+    });
+    let (state, own) = newest.expect("memory is told");
+    // Weights, gradients and two moments of f32; the program takes more than that.
+    let network = 16 * started.parameters;
+    assert!(2 * network < state && state < own, "{state} bytes of {own}");
+}
+
+#[test]
+fn a_training_reports_its_device_with_the_reason_and_its_loader() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    let output = place
+        .run("train {birds} --image-size 16 --steps 2 --effective-batch 8")
+        .ended(0);
+    for part in [
+        "Device: cpu (",
+        "Loader: ",
+        "Memory: ",
+        "Plan: 2 steps of 8 samples",
+        "Finished at step 2",
+    ] {
+        assert!(output.err.contains(part), "{part}: {}", output.err);
+    }
+    assert!(
+        output.out.contains("birds: 12 photographs"),
+        "{}",
+        output.out
+    );
+}
+
+#[test]
+fn colours_are_learned_and_the_loss_falls() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 20);
+    let events = place
+        .train("{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none")
+        .ended(0)
+        .events();
+    let losses = losses(&events);
+    let (first, last) = (losses[0], losses[losses.len() - 1]);
+    assert!(last < 0.7 * first, "{first} to {last}");
+    let accuracy = events.iter().rev().find_map(|event| match event {
+        RunEvent::Evaluation { metrics, .. } => metrics.get("accuracy").copied(),
+        _ => None,
+    });
+    assert!(
+        accuracy.is_some_and(|accuracy| accuracy > 0.9),
+        "{accuracy:?}"
+    );
+}

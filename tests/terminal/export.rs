@@ -1,0 +1,110 @@
+//! A run's weights leave as a folder for other programs.
+
+#[path = "../support/python.rs"]
+mod python;
+
+use crate::support::{TestHome, draw_classes, run_command};
+use python::python;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn a_run_is_exported_once_and_never_over_something() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    let line = "{birds} --image-size 16 --steps 2 --effective-batch 8 --model vit_micro";
+    place.train(line).ended(0);
+    let out = place.run("export birds {out} --json").ended(0).out;
+    let output: Value = serde_json::from_str(&out).expect("a line of JSON");
+    assert_eq!(
+        output["files"],
+        serde_json::json!([
+            "config.json",
+            "model.safetensors",
+            "preprocessor_config.json"
+        ])
+    );
+    let config = fs::read(place.path("out").join("config.json")).expect("it was written");
+    let config: Value = serde_json::from_slice(&config).expect("it is JSON");
+    assert_eq!(config["architectures"][0], "ViTForImageClassification");
+    assert_eq!(config["id2label"]["1"], "owl");
+    let again = place.run("export birds {out}").ended(1);
+    assert!(again.err.contains("new or empty"), "{again:?}");
+}
+
+/// Exports the only run to ONNX, and asks onnxruntime and `ebb predict` the same.
+fn check_onnx(place: &TestHome, python: &str, asked: &[String], classes: &[&str]) {
+    let run = place.only_run().id();
+    let out = place
+        .run(&format!("export {run} {{out}} --format onnx"))
+        .ended(0)
+        .out;
+    assert!(
+        out.contains("model.onnx") && out.contains("onnxruntime"),
+        "{out}"
+    );
+    let config = fs::read(place.path("out").join("config.json")).expect("it was written");
+    let config: Value = serde_json::from_slice(&config).expect("it is JSON");
+    let names: Vec<&str> = (0..classes.len())
+        .filter_map(|label| config["id2label"][label.to_string()].as_str())
+        .collect();
+    assert_eq!(names, classes);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = here.join("crates/models/tests/fixtures/export/onnx_predict.py");
+    let mut theirs = Command::new(python);
+    theirs.arg(script).arg(place.path("out")).args(asked);
+    let theirs = run_command(&mut theirs).ended(0).out;
+    let top = classes.len().to_string();
+    let words = ["predict", &run, "--json", "--top", &top].map(str::to_owned);
+    let own = run_command(&mut place.ebb(words.iter().chain(asked)))
+        .ended(0)
+        .out;
+    assert_eq!(own.lines().count(), asked.len());
+    for (own, theirs) in own.lines().zip(theirs.lines()) {
+        let own: Value = serde_json::from_str(own).expect("a line of JSON");
+        let theirs: Vec<f64> = serde_json::from_str(theirs).expect("a line of JSON");
+        for class in own["classes"].as_array().expect("it lists classes") {
+            let label = classes.iter().position(|name| class["class"] == *name);
+            let theirs = theirs[label.expect("a class that it knows")];
+            let share = class["probability"].as_f64().expect("a number");
+            assert!((share - theirs).abs() < 1e-4, "{own} {theirs}");
+        }
+    }
+}
+
+#[test]
+fn onnxruntime_answers_about_images_as_ebb_does() {
+    let Some(python) = python("numpy, onnxruntime, PIL") else {
+        return;
+    };
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 8);
+    // The photographs have 32 px: nothing is resized on either side.
+    place
+        .train("{birds} --image-size 32 --steps 6 --effective-batch 8 --ema-decay 0.9")
+        .ended(0);
+    let image = |name: &str| place.path("birds").join(name).display().to_string();
+    let asked = ["jay/000.png", "owl/000.png", "owl/002.png"].map(image);
+    check_onnx(&place, &python, &asked, &["jay", "owl"]);
+}
+
+#[test]
+fn onnxruntime_answers_about_texts_as_ebb_does() {
+    let Some(python) = python("numpy, onnxruntime, tokenizers") else {
+        return;
+    };
+    let place = TestHome::new();
+    let row = |i: usize| match i % 3 {
+        0 => format!("spam\twin {i} cash now\n"),
+        _ => format!("ham\tsee you at home at {i}\n"),
+    };
+    place.file("sms.tsv", (0..90).map(row).collect::<String>());
+    let line = "{sms.tsv} --tokens 16 --vocabulary 300 --effective-batch 10 --steps 8";
+    place.train(line).ended(0);
+    let asked = ["win cash now", "see you", "at home at 7 o'clock"].map(str::to_owned);
+    check_onnx(&place, &python, &asked, &["ham", "spam"]);
+    let refused = place.run("export sms {out} --format onnx").ended(1).err;
+    assert!(refused.contains("new or empty"), "{refused}");
+}

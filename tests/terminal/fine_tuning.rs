@@ -1,0 +1,293 @@
+//! Published weights, from the folder to the answer: trained from, stopped and gone on with when
+//! the folder has gone, evaluated, asked, written on; and what does not fit refused before anything
+//! trains.
+
+use crate::support::{TestHome, draw_classes, losses};
+use runlog::{RunEvent, RunFolder, read_events};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// A published folder of the trainer's tests: tiny and random, in the exact format that is
+/// published.
+fn published(place: &TestHome, name: &str) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let from = here
+        .join("crates/models/tests/fixtures/published")
+        .join(name);
+    let to = place.path(name);
+    fs::create_dir(&to).expect("a folder can be made");
+    for entry in fs::read_dir(from).expect("the fixture is there") {
+        let entry = entry.expect("it can be listed");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("it can be copied");
+    }
+}
+
+/// A vocabulary of whole words, as a `tokenizer.json`.
+fn vocabulary(place: &TestHome, name: &str, special: &[&str], words: &str) {
+    let all = special.iter().copied().chain(words.split(' '));
+    let ids: serde_json::Map<String, Value> = all
+        .enumerate()
+        .map(|(id, word)| (word.to_owned(), json!(id)))
+        .collect();
+    let added: Vec<Value> = (0..special.len())
+        .map(|id| {
+            json!({"id": id, "content": special[id], "special": true, "single_word": false, "lstrip": false,
+                   "rstrip": false, "normalized": false})
+        })
+        .collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+        "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": ids, "unk_token": special[0]},
+    });
+    place.file(&format!("{name}/tokenizer.json"), tokenizer.to_string());
+}
+
+/// Messages of two classes that differ by a few words among many, and an encoder that knows their
+/// words.
+fn messages() -> TestHome {
+    let place = TestHome::new();
+    let fillers = [
+        "today", "train", "home", "town", "Ann", "maybe", "again", "soon",
+    ];
+    let row = |i: usize| {
+        let filler = |n: usize| fillers[(i * n + i / 7) % fillers.len()];
+        match i % 4 {
+            0 => format!("spam\twin {} cash {} now\n", filler(3), filler(5)),
+            _ => format!("ham\tsee you {} {}\n", filler(3), filler(5)),
+        }
+    };
+    place.file("sms.tsv", (0..160).map(row).collect::<String>());
+    published(&place, "bert");
+    let words = format!("win cash now see you {}", fillers.join(" "));
+    vocabulary(&place, "bert", &["[UNK]"], &words);
+    place
+}
+
+/// Documents of one sentence each, and a language model that knows its words.
+fn book() -> TestHome {
+    let place = TestHome::new();
+    fs::create_dir(place.path("book")).expect("a folder can be made");
+    for i in 0..12 {
+        let text = "It rained all day and we stayed in . ".repeat(20 + i);
+        place.file(&format!("book/{i:02}.txt"), text);
+    }
+    published(&place, "gpt2");
+    let words = "It rained all day and we stayed in .";
+    vocabulary(&place, "gpt2", &["<unk>", "<|endoftext|>"], words);
+    place
+}
+
+const SMS: &str =
+    "{sms.tsv} --from {bert} --tokens 12 --effective-batch 10 --micro-batch 4 --learning-rate 0.01";
+const BOOK: &str =
+    "{book} --from {gpt2} --tokens 10 --effective-batch 6 --micro-batch 4 --learning-rate 0.01";
+
+fn parsed(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
+    let found = |event: &RunEvent| match event {
+        RunEvent::Evaluation { metrics, .. } => metrics.get(wanted).copied(),
+        _ => None,
+    };
+    events.iter().filter_map(found).collect()
+}
+
+fn bits(run: &RunFolder) -> Vec<u64> {
+    let mut by_step = std::collections::BTreeMap::new();
+    for event in read_events(&run.events_path()).expect("they can be read") {
+        if let RunEvent::Step { step, loss, .. } = event {
+            by_step.insert(step, loss.to_bits());
+        }
+    }
+    by_step.into_values().collect()
+}
+
+#[test]
+fn messages_are_reported_apart_by_published_weights_that_are_missing_when_they_are_asked() {
+    let place = messages();
+    for more in ["", "--train-only last:1", "--adapter 4 --quantize 8"] {
+        let line = format!("{SMS} {more} --epochs 12 --out {{runs}}");
+        let events = place.train(&line).ended(0).events();
+        let accuracy = metric(&events, "accuracy");
+        let best = accuracy.iter().copied().fold(0.0, f64::max);
+        assert!(best > 0.95, "{more}: {accuracy:?}");
+        let started = events.iter().find_map(|event| match event {
+            RunEvent::Started(started) => Some(started),
+            _ => None,
+        });
+        assert_eq!(started.map(|s| s.model.as_str()), Some("bert"));
+    }
+    fs::remove_dir_all(place.path("bert")).expect("it can be removed");
+    for run in runlog::RunStore::open(place.path("runs"))
+        .list()
+        .expect("it can be listed")
+    {
+        let run = run.path.display().to_string();
+        let words = |words: &[&str]| {
+            let mut command = place.ebb(words);
+            crate::support::run_command(&mut command).ended(0).out
+        };
+        let sms = place.path("sms.tsv").display().to_string();
+        let found = parsed(&words(&["evaluate", &run, &sms, "--json"]));
+        assert!(found["accuracy"].as_f64() > Some(0.95), "{found}");
+        let out = words(&[
+            "predict",
+            &run,
+            "win home cash town now",
+            "see you home Ann",
+            "--json",
+        ]);
+        let best: Vec<Value> = out
+            .lines()
+            .map(|line| parsed(line)["classes"][0]["class"].clone())
+            .collect();
+        assert_eq!(best, ["spam", "ham"], "{out}");
+        let out = words(&["verify-split", &run, "--json"]);
+        assert_eq!(parsed(&out)["holds"], true, "{out}");
+    }
+}
+
+#[test]
+fn documents_are_learned_and_written_on_by_published_weights() {
+    let place = book();
+    for more in ["", "--adapter 4 --quantize 4", "--train-only last:1"] {
+        let line = format!("{BOOK} {more} --epochs 3 --out {{runs}}");
+        let events = place.train(&line).ended(0).events();
+        let found = metric(&events, "bits_per_byte");
+        // Nine words of 37 bytes: drawn at random they take 0.8 bits a byte.
+        assert!(found.last() < Some(&0.5), "{more}: {found:?}");
+        // An epoch is what the documents come to in tokens, not in bytes.
+        let started = events.iter().find_map(|event| match event {
+            RunEvent::Started(started) => Some(started),
+            _ => None,
+        });
+        let windows = started.map_or(0, |started| started.train_samples);
+        assert!((150..300).contains(&windows), "{windows}");
+    }
+    fs::remove_dir_all(place.path("gpt2")).expect("it can be removed");
+    let runs = runlog::RunStore::open(place.path("runs")).list();
+    for run in runs.expect("it can be listed") {
+        let run = run.path.display();
+        let line = format!("generate {run} --tokens 9 --temperature 0 --prompt rained");
+        let text = place.run(&line).ended(0).out;
+        assert!(text.contains("all day"), "{text}");
+        let found = place
+            .run(&format!("evaluate {run} {{book}} --json"))
+            .ended(0);
+        assert!(parsed(&found.out)["bits_per_byte"].as_f64() < Some(0.5));
+    }
+}
+
+/// Trains to the end, and again with a kill in the middle after which the folder is gone: the
+/// losses are the same to the bit.
+#[track_caller]
+fn check_resume(place: &TestHome, line: &str, folder: &str) {
+    let line = format!("{line} --steps 24 --checkpoint-every 5steps");
+    let whole = place.train(&format!("{line} --out {{whole}}")).ended(0);
+    let whole: Vec<u64> = losses(&whole.events())
+        .into_iter()
+        .map(f64::to_bits)
+        .collect();
+    let mut live = place.start(&format!("train {line} --out {{killed}}"));
+    live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
+    live.signal("KILL");
+    live.end();
+    fs::remove_dir_all(place.path(folder)).expect("it can be removed");
+    let killed = runlog::RunStore::open(place.path("killed"))
+        .list()
+        .expect("it can be listed");
+    let (code, events) = place
+        .start(&format!("resume {}", killed[0].path.display()))
+        .end();
+    assert_eq!(code, Some(0), "{events:#?}");
+    assert_eq!(whole.len(), 24);
+    assert_eq!(bits(&killed[0]), whole);
+}
+
+#[test]
+fn a_killed_fine_tune_goes_on_when_its_folder_has_missing() {
+    check_resume(
+        &messages(),
+        &format!("{SMS} --adapter 4 --quantize 8"),
+        "bert",
+    );
+    check_resume(&book(), &format!("{BOOK} --train-only last:1"), "gpt2");
+}
+
+#[test]
+fn a_run_whose_weights_were_changed_is_not_missing_on_with() {
+    let place = messages();
+    place
+        .train(&format!("{SMS} --train-only head --steps 2 --out {{runs}}"))
+        .ended(0);
+    let runs = runlog::RunStore::open(place.path("runs")).list();
+    let run = runs.expect("it can be listed").remove(0).path;
+    let kept = run.join("published/model.safetensors");
+    let mut bytes = fs::read(&kept).expect("it was kept");
+    *bytes.last_mut().expect("it is not empty") ^= 1;
+    fs::write(&kept, bytes).expect("it can be written");
+    let output = place
+        .run(&format!("predict {} rain", run.display()))
+        .ended(1)
+        .err;
+    assert!(output.contains("model.safetensors"), "{output}");
+    assert!(output.contains("not the file that was copied"), "{output}");
+}
+
+#[test]
+fn weights_that_do_not_fit_the_task_are_refused_with_what_would() {
+    let place = messages();
+    published(&place, "vit");
+    let output = place.run("train {sms.tsv} --from {vit}").ended(2).err;
+    for word in ["ViT", "text classification", "bert"] {
+        assert!(output.contains(word), "{word}: {output}");
+    }
+    let output = place.run("train {sms.tsv} --adapter 4").ended(2).err;
+    assert!(output.contains("--from"), "{output}");
+    let output = place
+        .run("train {sms.tsv} --from {bert} --model text_mini")
+        .ended(2)
+        .err;
+    assert!(
+        output.contains("BERT") && output.contains("leave --from out"),
+        "{output}"
+    );
+    fs::remove_file(place.path("bert/tokenizer.json")).expect("it is there");
+    let output = place
+        .run("train {sms.tsv} --from {bert} --tokens 12")
+        .ended(1)
+        .err;
+    assert!(output.contains("no tokenizer.json"), "{output}");
+}
+
+#[test]
+fn images_are_planned_and_reported_apart_by_a_published_transformer() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+    published(&place, "vit");
+    let line = "{birds} --from {vit} --train-only head";
+    let planned = place
+        .run(&format!("plan {line} --device cpu --json"))
+        .ended(0);
+    let planned = parsed(&planned.out);
+    let of = |more: &str| {
+        let out = place.run(&format!(
+            "plan {{birds}} --from {{vit}} {more} --device cpu --json"
+        ));
+        parsed(&out.ended(0).out)["models"][0]["baseline"].clone()
+    };
+    assert_eq!(planned["chosen"]["model"], "vit");
+    assert_eq!(planned["chosen"]["resolution"], 16);
+    assert!(of("--train-only head")["moments_bytes"].as_u64() < of("")["moments_bytes"].as_u64());
+    let events = place
+        .train(&format!("{line} --epochs 30 --effective-batch 6"))
+        .ended(0);
+    let best = metric(&events.events(), "accuracy")
+        .into_iter()
+        .fold(0.0, f64::max);
+    assert!(best > 0.9, "{best}");
+}

@@ -1,0 +1,310 @@
+//! Published weights by name: fetched from the hub that was named, gone on with where the network
+//! broke off, checked, kept, and never fetched unasked. The hub of these tests is a few lines of
+//! this file.
+
+use crate::support::{CommandOutput, TestHome, draw_classes, run_command};
+use serde_json::{Value, json};
+use sha1::{Digest, Sha1};
+use sha2::Sha256;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+const TRAIN: &str = "train {birds} --from tiny/vit --steps 2 --effective-batch 8 --device cpu";
+
+/// A hub with one repository, `tiny/vit`.
+struct Hub {
+    address: String,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    files: BTreeMap<String, Vec<u8>>,
+    /// The next answers with weights break off after so many bytes.
+    breaks: Vec<usize>,
+    /// What the list says of the weights' sum, where that is not the truth.
+    sum: Option<String>,
+    /// First lines of requests, and the range that was asked for.
+    received: Vec<(String, Option<String>)>,
+}
+
+impl Hub {
+    /// With the tiny transformer of the trainer's tests.
+    fn open() -> Hub {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let fixture = here.join("crates/models/tests/fixtures/published/vit");
+        let names = [
+            "config.json",
+            "model.safetensors",
+            "preprocessor_config.json",
+        ];
+        let files = names.map(|name| (name.to_owned(), fs::read(fixture.join(name))));
+        let there = files
+            .into_iter()
+            .filter_map(|(name, read)| Some((name, read.ok()?)));
+        let state = State {
+            files: there.collect(),
+            ..State::default()
+        };
+        let state = Arc::new(Mutex::new(state));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+        let address = format!(
+            "http://{}",
+            listener.local_addr().expect("it has an address")
+        );
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = answer(stream, &shared);
+            }
+        });
+        Hub { address, state }
+    }
+
+    fn change(&self, how: impl FnOnce(&mut State)) {
+        how(&mut self.state.lock().expect("nobody panics with it"));
+    }
+
+    /// Requests for weights since the last time: the ranges that were asked for.
+    fn ranges(&self) -> Vec<Option<String>> {
+        let mut state = self.state.lock().expect("nobody panics with it");
+        let received = std::mem::take(&mut state.received);
+        let weights = received
+            .into_iter()
+            .filter(|(line, _)| line.contains(".safetensors "));
+        weights.map(|(_, range)| range).collect()
+    }
+
+    /// Runs a line with this hub as the one that is named.
+    fn run(&self, place: &TestHome, line: &str) -> CommandOutput {
+        let words = line.split_whitespace().map(|word| match word {
+            "{birds}" => place.path("birds"),
+            word => word.into(),
+        });
+        run_command(place.ebb(words).env("HF_ENDPOINT", &self.address))
+    }
+}
+
+fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    let mut range = None;
+    for line in lines {
+        let line = line?.to_ascii_lowercase();
+        match line.strip_prefix("range: ") {
+            Some(found) => range = Some(found.to_owned()),
+            None if line.is_empty() => break,
+            None => {}
+        }
+    }
+    let mut state = state.lock().expect("nobody panics with it");
+    state.received.push((first.clone(), range.clone()));
+    let path = first.split(' ').nth(1).unwrap_or_default();
+    let resolve = format!("/tiny/vit/resolve/{COMMIT}/");
+    if path == "/api/models/tiny/vit/revision/main" {
+        return give(
+            &mut stream,
+            "200 OK",
+            json!({"sha": COMMIT}).to_string().as_bytes(),
+            None,
+        );
+    }
+    if path.starts_with(&format!("/api/models/tiny/vit/tree/{COMMIT}")) {
+        return give(
+            &mut stream,
+            "200 OK",
+            listed(&state).to_string().as_bytes(),
+            None,
+        );
+    }
+    let Some((name, bytes)) = path
+        .strip_prefix(&resolve)
+        .and_then(|name| Some((name, state.files.get(name)?.clone())))
+    else {
+        return give(&mut stream, "404 Not Found", b"no", None);
+    };
+    let breaks = match name.ends_with(".safetensors") && !state.breaks.is_empty() {
+        true => Some(state.breaks.remove(0)),
+        false => None,
+    };
+    let from = range.and_then(|range| {
+        range
+            .strip_prefix("bytes=")?
+            .strip_suffix('-')?
+            .parse()
+            .ok()
+    });
+    match from {
+        Some(from) => give(&mut stream, "206 Partial Content", &bytes[from..], breaks),
+        None => give(&mut stream, "200 OK", &bytes, breaks),
+    }
+}
+
+/// An answer, broken off after so many bytes where that is said.
+fn give(
+    to: &mut TcpStream,
+    status: &str,
+    body: &[u8],
+    breaks: Option<usize>,
+) -> std::io::Result<()> {
+    let length = body.len();
+    write!(
+        to,
+        "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    to.write_all(&body[..breaks.unwrap_or(length).min(length)])
+}
+
+/// The list of files as a hub gives it: sha256 for weights, git's sum for what is small.
+fn listed(state: &State) -> Value {
+    let hex = |sum: &[u8]| {
+        sum.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let entry = |(path, bytes): (&String, &Vec<u8>)| {
+        let blob = [format!("blob {}\0", bytes.len()).as_bytes(), bytes].concat();
+        let mut entry = json!({
+            "type": "file", "path": path, "size": bytes.len(), "oid": hex(&Sha1::digest(blob)),
+        });
+        if path.ends_with(".safetensors") {
+            let sum = state
+                .sum
+                .clone()
+                .unwrap_or_else(|| hex(&Sha256::digest(bytes)));
+            entry["lfs"] = json!({"oid": sum, "size": bytes.len(), "pointerSize": 132});
+        }
+        entry
+    };
+    let folder = json!({"type": "directory", "path": "onnx", "oid": "0", "size": 0});
+    [folder]
+        .into_iter()
+        .chain(state.files.iter().map(entry))
+        .collect()
+}
+
+fn birds() -> TestHome {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    place
+}
+
+#[test]
+fn weights_are_fetched_by_name_once_and_only_when_asked_for() {
+    let (hub, place) = (Hub::open(), birds());
+    let first = hub.run(&place, TRAIN).ended(0);
+    assert!(
+        first.err.contains("Fetching model.safetensors"),
+        "{first:?}"
+    );
+    assert_eq!(hub.ranges(), [None]);
+    // What is there serves again, and no hub is needed for it.
+    let again = place.run(TRAIN).ended(0);
+    assert!(again.err.contains("was fetched before"), "{again:?}");
+    assert_eq!(hub.ranges(), []);
+    hub.run(
+        &place,
+        "train {birds} --steps 1 --effective-batch 8 --image-size 16",
+    )
+    .ended(0);
+    let state = hub.state.lock().expect("nobody panics with it");
+    assert_eq!(state.received, [], "nothing is fetched unasked");
+}
+
+#[test]
+fn a_file_goes_on_where_the_network_broke_off() {
+    let (hub, place) = (Hub::open(), birds());
+    hub.change(|state| state.breaks = vec![5000, 3000]);
+    hub.run(&place, TRAIN).ended(0);
+    let at = |from: &str| Some(format!("bytes={from}-"));
+    assert_eq!(hub.ranges(), [None, at("5000"), at("8000")]);
+    // The network stays away: what came is kept for the next time.
+    let place = birds();
+    hub.change(|state| state.breaks = vec![1000; 5]);
+    let broken = hub.run(&place, TRAIN).ended(1);
+    assert!(
+        broken.err.contains("what is there already is kept"),
+        "{broken:?}"
+    );
+    assert_eq!(hub.ranges().len(), 5);
+    let on = hub.run(&place, TRAIN).ended(0);
+    assert!(on.err.contains("of which 5 kB are there"), "{on:?}");
+    assert_eq!(hub.ranges(), [at("5000")]);
+}
+
+#[test]
+fn what_did_not_arrive_as_it_was_published_is_thrown_away() {
+    let (hub, place) = (Hub::open(), birds());
+    hub.change(|state| state.sum = Some("00".repeat(32)));
+    let refused = hub.run(&place, TRAIN).ended(1);
+    assert!(
+        refused
+            .err
+            .contains("model.safetensors of tiny/vit did not arrive as it was published")
+            && refused.err.contains(&"00".repeat(32)),
+        "{refused:?}"
+    );
+    assert!(place.runs().is_empty(), "nothing was begun");
+    hub.change(|state| state.sum = None);
+    hub.ranges();
+    hub.run(&place, TRAIN).ended(0);
+    assert_eq!(hub.ranges(), [None], "all of it again");
+    // A file of the folder was changed since: it is fetched again, the others are not.
+    let folder = place.path("home/hub/tiny/vit").join(COMMIT);
+    fs::write(folder.join("config.json"), "{}").expect("it can be written");
+    hub.run(&place, TRAIN).ended(0);
+    assert_eq!(hub.ranges(), []);
+}
+
+#[test]
+fn what_cannot_be_fetched_is_reported_with_what_would_help() {
+    let (hub, place) = (Hub::open(), birds());
+    let check = |output: CommandOutput, code: i32, parts: &[&str]| {
+        let output = output.ended(code);
+        for part in parts {
+            assert!(output.err.contains(part), "{part}: {output:?}");
+        }
+        assert!(place.runs().is_empty(), "nothing was begun");
+    };
+    check(
+        place.run(TRAIN),
+        2,
+        &["set HF_ENDPOINT", "or give a folder"],
+    );
+    let none = Hub {
+        address: "http://127.0.0.1:9".to_owned(),
+        state: Arc::default(),
+    };
+    check(
+        none.run(&place, TRAIN),
+        1,
+        &["tiny/vit could not be fetched from http://127.0.0.1:9"],
+    );
+    let other = TRAIN.replace("tiny/vit", "tiny/vat");
+    check(
+        hub.run(&place, &other),
+        1,
+        &["answers 404 for tiny/vat", "spelling"],
+    );
+    let change = |how: fn(&mut State)| hub.change(how);
+    change(|state| {
+        let weights = state.files.remove("model.safetensors").unwrap_or_default();
+        state.files.insert("pytorch_model.bin".to_owned(), weights);
+    });
+    check(
+        hub.run(&place, TRAIN),
+        1,
+        &["pickled files (pytorch_model.bin)", "runs a program"],
+    );
+    change(|state| {
+        state.files.remove("config.json");
+    });
+    check(hub.run(&place, TRAIN), 1, &["there is no config.json"]);
+    let planned = hub.run(&place, "plan {birds} --from tiny/vit --device cpu");
+    check(planned, 1, &["there is no config.json"]);
+}

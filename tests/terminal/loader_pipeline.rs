@@ -1,0 +1,66 @@
+//! Samples are decoded ahead on other threads: the training hardly waits for them, and they never
+//! change it.
+
+use crate::support::{TestHome, draw_classes, losses};
+use runlog::RunEvent;
+
+#[test]
+fn workers_never_change_a_loss_and_are_reported() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 16);
+    let trained = |workers: u32| {
+        let line = format!(
+            "{{birds}} --image-size 16 --steps 9 --effective-batch 8 --micro-batch 3 --workers {workers}"
+        );
+        place.train(&line).ended(0).events()
+    };
+    let in_line = trained(0);
+    assert_eq!(losses(&in_line).len(), 9);
+    for (workers, output) in [
+        (0, "Loader: on the training thread, cache "),
+        (1, "Loader: 1 worker, 16 samples ahead, cache "),
+        (4, "Loader: 4 workers, 16 samples ahead, cache "),
+    ] {
+        let events = trained(workers);
+        let Some(RunEvent::Started(started)) = events.first() else {
+            panic!("{:?}", events.first());
+        };
+        assert!(started.loader.starts_with(output), "{}", started.loader);
+        assert_eq!(losses(&events), losses(&in_line), "{workers} workers");
+    }
+}
+
+/// Milliseconds waited for data and milliseconds worked, over all steps after the first.
+fn waited(events: &[RunEvent]) -> (f64, f64) {
+    let step = |event: &RunEvent| match event {
+        RunEvent::Step {
+            wait_ms,
+            samples_per_second,
+            micro_batches: micro_batches,
+            ..
+        } => {
+            let samples: u32 = micro_batches.iter().sum();
+            Some((*wait_ms, 1000.0 * f64::from(samples) / samples_per_second))
+        }
+        _ => None,
+    };
+    events
+        .iter()
+        .filter_map(step)
+        .skip(1)
+        .fold((0.0, 0.0), |sum, (wait, all)| (sum.0 + wait, sum.1 + all))
+}
+
+#[test]
+fn the_training_waits_for_data_at_most_a_twentieth_of_its_time_on_the_sample() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
+    let line = format!("{sample} --steps 30");
+    let events = TestHome::new().train(&line).ended(0).events();
+    let (wait_ms, step_ms) = waited(&events);
+    let share = wait_ms / step_ms;
+    println!(
+        "waited {wait_ms:.0} of {step_ms:.0} ms: {:.2} %",
+        100.0 * share
+    );
+    assert!(share <= 0.05, "waited {wait_ms:.0} of {step_ms:.0} ms");
+}

@@ -1,0 +1,191 @@
+//! A trained run put to use: evaluated, asked, listed, drawn. And the machine's own commands.
+
+use crate::support::{TestHome, draw_classes};
+use serde_json::Value;
+
+fn trained() -> TestHome {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 16);
+    let line = "{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none";
+    place.train(line).ended(0);
+    place
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+#[test]
+fn a_run_is_evaluated_and_asked() {
+    let place = trained();
+    let out = place.run("evaluate birds {birds} --json").ended(0).out;
+    let found = json(&out);
+    assert_eq!(
+        (&found["samples"], &found["skipped"]),
+        (&9.into(), &0.into()),
+        "{out}"
+    );
+    assert!(
+        found["accuracy"]
+            .as_f64()
+            .is_some_and(|accuracy| accuracy > 0.8),
+        "{out}"
+    );
+    let words = place.run("evaluate birds {birds}").ended(0).out;
+    assert!(
+        words.contains("9 images of the part held-out, checkpoint of step"),
+        "{words}"
+    );
+
+    draw_classes(&place.path("others"), &["jay", "owl"], 10);
+    let found = json(&place.run("evaluate birds {others} --json").ended(0).out);
+    assert_eq!(
+        (&found["samples"], &found["part"]),
+        (&20.into(), &"whole".into()),
+        "{found}"
+    );
+
+    let line = "predict birds {birds/jay/000.png} {birds/owl/001.jpg} --top 2 --json";
+    let out = place.run(line).ended(0).out;
+    let best: Vec<Value> = out
+        .lines()
+        .map(|line| json(line)["classes"][0]["class"].clone())
+        .collect();
+    assert_eq!(best, ["jay", "owl"], "{out}");
+    assert_eq!(
+        json(out.lines().next().unwrap_or_default())["classes"]
+            .as_array()
+            .map(Vec::len),
+        Some(2)
+    );
+    let words = place.run("predict birds {birds/wren/002.png}").ended(0).out;
+    assert!(words.contains("002.png: wren "), "{words}");
+}
+
+#[test]
+fn an_unreadable_file_is_reported_and_the_others_are_answered() {
+    let place = trained();
+    place.file("note.jpg", "not a photograph");
+    let output = place
+        .run("predict birds {note.jpg} {missing.png} {birds/jay/000.png}")
+        .ended(1);
+    assert!(output.out.contains("000.png: jay "), "{output:?}");
+    for part in [
+        "note.jpg: ",
+        "missing.png: ",
+        "2 of 3 files could not be read",
+    ] {
+        assert!(output.err.contains(part), "{part}: {output:?}");
+    }
+}
+
+#[test]
+fn an_unknown_class_is_named_beside_those_most_like_it() {
+    let place = TestHome::new();
+    let known = ["ant", "bee", "cat", "dog", "jay", "owl", "wren"];
+    draw_classes(&place.path("animals"), &known, 4);
+    place
+        .train("{animals} --image-size 16 --steps 1 --effective-batch 4")
+        .ended(0);
+    draw_classes(&place.path("more"), &["ant", "wrens"], 2);
+    let output = place.run("evaluate animals {more}").ended(1).err;
+    assert!(
+        output.contains("the class wrens of more is unknown to this run, which knows 7 classes, most like it wren, "),
+        "{output}"
+    );
+    let named = known.iter().filter(|name| output.contains(**name)).count();
+    assert!(named < known.len(), "not all are listed: {output}");
+}
+
+#[test]
+fn runs_are_listed_and_an_unknown_one_is_refused() {
+    let place = TestHome::new();
+    assert!(place.run("runs").ended(0).out.contains("No runs yet"));
+    assert_eq!(place.run("runs --json").ended(0).out, "");
+    let place = trained();
+    let run = place.only_run();
+    let listed = place.run("runs").ended(0).out;
+    assert!(
+        listed.contains(&run.id()) && listed.lines().count() == 1,
+        "{listed}"
+    );
+    let listed = json(&place.run("runs --json").ended(0).out);
+    assert_eq!(listed["run"], run.id());
+    for line in [
+        "resume bords",
+        "report bords",
+        "predict bords x.png",
+        "evaluate bords {birds}",
+    ] {
+        let output = place.run(line).ended(1);
+        assert!(
+            output.err.contains("there is no run `bords`"),
+            "{line}: {output:?}"
+        );
+    }
+}
+
+#[test]
+fn a_report_is_one_page_as_svg_and_png() {
+    let place = trained();
+    let out = place.run("report birds").ended(0).out;
+    let files: Vec<&str> = out.lines().collect();
+    let [svg, png] = files[..] else {
+        panic!("{out}");
+    };
+    let drawn = std::fs::read_to_string(svg).expect("it can be read");
+    assert!(drawn.contains("<svg") && drawn.contains("birds"));
+    let page = image::open(png).expect("the PNG decodes").to_rgb8();
+    assert!(
+        page.width() >= 800 && page.height() >= 400,
+        "{:?}",
+        page.dimensions()
+    );
+    let first = *page.get_pixel(0, 0);
+    assert!(
+        page.pixels().any(|pixel| *pixel != first),
+        "the page is not empty"
+    );
+}
+
+#[test]
+fn memory_is_read_once() {
+    let place = TestHome::new();
+    let words = place.run("memory --once").ended(0).out;
+    assert!(
+        words.contains("Reading ") && words.contains(" in use: system "),
+        "{words}"
+    );
+    let found = json(&place.run("memory --once --json").ended(0).out);
+    let total = found["sample"]["total_bytes"].as_u64().unwrap_or(0);
+    let available = found["sample"]["available_bytes"].as_u64().unwrap_or(0);
+    assert!(
+        total > 1 << 28 && available > 0 && available <= total,
+        "{found}"
+    );
+    place.file(
+        "script",
+        r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":7900000000}"#,
+    );
+    let scripted = place
+        .run("memory --once --json --memory-script {script}")
+        .ended(0)
+        .out;
+    assert_eq!(json(&scripted)["level"], "critical", "{scripted}");
+}
+
+#[test]
+fn the_doctor_passes_on_the_cpu() {
+    let out = TestHome::new().run("doctor --device cpu").ended(0).out;
+    assert!(
+        out.contains("Device: cpu (") && out.contains("checks passed"),
+        "{out}"
+    );
+    for half in ["In bf16: ", "In f16: "] {
+        assert!(out.contains(half), "{out}");
+    }
+    let checks = out.split(": ").last().unwrap_or_default();
+    let numbers: Vec<&str> = checks.split([' ']).collect();
+    assert!(numbers.len() > 2 && numbers[0] == numbers[2], "{out}");
+    assert_ne!(numbers[0], "0", "{out}");
+}

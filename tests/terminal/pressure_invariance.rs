@@ -1,0 +1,133 @@
+//! Other apps come and go during a training: the micro-batch follows in time, and the losses do not
+//! notice.
+
+use crate::support::{TestHome, draw_classes, losses, memory_script};
+use pressure::{Change, Level};
+use runlog::RunEvent;
+
+const GB: f64 = 1e9;
+const TOTAL_BYTES: u64 = 8_000_000_000;
+/// Script lines are so far apart: calm is measured on their clock.
+const LINE_MS: u64 = 250;
+
+/// What other apps use, in GB, at one line a decision: low, rising over the critical line, low
+/// again.
+fn wave() -> Vec<f64> {
+    let calm = std::iter::repeat_n(2.0, 20);
+    let rise = (0..32).map(|line| 2.0 + 5.6 * f64::from(line) / 31.0);
+    let high = std::iter::repeat_n(7.6, 12);
+    let fall = (0..8).map(|line| 7.6 - 5.6 * f64::from(line) / 7.0);
+    calm.chain(rise)
+        .chain(high)
+        .chain(fall)
+        .chain([2.0; 2])
+        .collect()
+}
+
+/// One hundred steps of 32 samples, with other apps as scripted.
+fn trained(others: &[f64], how: &str) -> Vec<RunEvent> {
+    let place = TestHome::new();
+    // Enough for the wave to break over the training, not over the evaluation that ends each epoch.
+    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 120);
+    let others = others.iter().map(|gigabytes| (gigabytes * GB) as u64);
+    place.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
+    let line = format!(
+        "{{birds}} --image-size 16 --steps 100 --effective-batch 32 {how} \
+         --memory-script {{script}} --memory-script-by piece"
+    );
+    place.train(&line).ended(0).events()
+}
+
+/// Where the first event of this kind stands, from `after` on.
+#[track_caller]
+fn first(events: &[RunEvent], after: usize, wanted: impl Fn(&RunEvent) -> bool) -> usize {
+    let found = events.iter().skip(after).position(wanted);
+    after + found.unwrap_or_else(|| panic!("{:#?}", changes(events)))
+}
+
+fn changes(events: &[RunEvent]) -> Vec<&str> {
+    events.iter().filter_map(sentence).collect()
+}
+
+fn sentence(event: &RunEvent) -> Option<&str> {
+    match event {
+        RunEvent::Decision {
+            message: sentence, ..
+        } => Some(sentence),
+        _ => None,
+    }
+}
+
+fn is_change(wanted: Change) -> impl Fn(&RunEvent) -> bool {
+    move |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == wanted)
+}
+
+#[track_caller]
+fn the_wave_is_followed(events: &[RunEvent]) {
+    let critical = |event: &RunEvent| {
+        matches!(
+            event,
+            RunEvent::Memory {
+                level: Level::Critical,
+                ..
+            }
+        )
+    };
+    let critical = first(events, 0, critical);
+    let shrunk = first(events, 0, is_change(Change::Shrink));
+    assert!(shrunk < critical, "{:#?}", changes(events));
+    let shortened = first(events, 0, is_change(Change::Prefetch));
+    assert!(shortened < shrunk, "{:#?}", changes(events));
+    let messages = sentence(&events[shortened]).unwrap_or_default();
+    assert!(
+        messages.starts_with("Decoding fewer samples ahead: "),
+        "{messages}"
+    );
+    let grown = first(events, critical, is_change(Change::Grow));
+    let size = |index: usize| match &events[index] {
+        RunEvent::Decision {
+            decision,
+            previous_micro_batch,
+            ..
+        } => (*previous_micro_batch, decision.micro_batch),
+        other => panic!("{other:?}"),
+    };
+    let (from, to) = size(shrunk);
+    assert!(from > to, "{from} to {to}");
+    let (from, to) = size(grown);
+    assert!(from < to, "{from} to {to}");
+}
+
+/// The largest difference of two runs' losses, and the first step at which it is over `allowed`.
+fn difference(one: &[f64], other: &[f64], allowed: f64) -> (f64, Option<usize>) {
+    assert_eq!((one.len(), other.len()), (100, 100));
+    let differences: Vec<f64> = one.iter().zip(other).map(|(a, b)| (a - b).abs()).collect();
+    let over = differences.iter().position(|d| d > &allowed);
+    let largest = differences.into_iter().fold(0.0, f64::max);
+    (largest, over.map(|index| index + 1))
+}
+
+#[track_caller]
+fn a_wave_changes_nothing(how: &str, allowed: f64) {
+    let (calm, wavy) = (trained(&[2.0], how), trained(&wave(), how));
+    the_wave_is_followed(&wavy);
+    let (largest, over) = difference(&losses(&calm), &losses(&wavy), allowed);
+    println!("{how}: the losses of 100 steps differ by at most {largest:.2e}");
+    println!("{:#?}", changes(&wavy));
+    assert!(
+        largest <= allowed,
+        "{how}: {largest:.3e}, over {allowed:.0e} from step {over:?}"
+    );
+}
+
+#[test]
+fn a_wave_of_memory_changes_no_loss_in_f64() {
+    a_wave_changes_nothing("--model convnet --precision f64", 1e-10);
+}
+
+#[test]
+fn a_wave_of_memory_changes_no_loss_in_f32() {
+    for model in ["convnet", "vit_micro"] {
+        a_wave_changes_nothing(&format!("--model {model} --precision f32"), 1e-5);
+    }
+}

@@ -1,0 +1,97 @@
+//! A limit set on the process ends no training by force: pieces get smaller, or a sentence refuses.
+
+use crate::support::{CommandOutput, EBB, STEADY, TestHome, run_command};
+use std::process::Command;
+
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
+
+/// Trains three steps on the sample under a limit in kB.
+fn under(limit: &str, how: &str) -> CommandOutput {
+    let place = TestHome::new();
+    let steady = STEADY.join(" ");
+    let train = format!("exec \"$EBB\" train {SAMPLE} --steps 3 {steady} {how}");
+    let mut shell = Command::new("bash");
+    shell.args([
+        "-c",
+        &format!("ulimit -c 0; ulimit {limit} || exit 99; {train}"),
+    ]);
+    run_command(shell.env("EBB", EBB).env("EBB_HOME", place.path("home")))
+}
+
+/// Who is told what a piece needs and what is there sees that the one is more than the other.
+fn is_short(output: &CommandOutput) {
+    let Some((_, rest)) = output.err.split_once(" needs ") else {
+        return;
+    };
+    let (needed, rest) = rest.split_once(", but only ").expect("what is available");
+    let (there, _) = rest.split_once(" is available").expect("what is available");
+    let bytes = |text| runlog::parse_bytes(text).expect("a size");
+    assert!(bytes(needed) > bytes(there), "{output:#?}");
+    assert!(!counts_one_in_the_plural(&output.err), "{output:#?}");
+}
+
+/// Whether a text says "1 samples". "61 samples" is right, and "1 samples/s" is a speed.
+fn counts_one_in_the_plural(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_plural = |word: &str| word.trim_end_matches([',', '.', ';', ':', ')']) == "samples";
+    words
+        .windows(2)
+        .any(|pair| pair[0] == "1" && is_plural(pair[1]))
+}
+
+#[test]
+fn one_sample_is_not_counted_in_the_plural() {
+    for wrong in ["needs 1 samples", "of 1 samples, and"] {
+        assert!(counts_one_in_the_plural(wrong), "{wrong}");
+    }
+    for right in ["1 sample", "at 61 samples/s", "1 samples/s", "61 samples"] {
+        assert!(!counts_one_in_the_plural(right), "{right}");
+    }
+}
+
+#[test]
+fn a_limited_process_trains_in_smaller_micro_batches_or_refuses_in_a_sentence() {
+    if cfg!(target_os = "macos") {
+        return println!("left out: this system does not count these limits");
+    }
+    let (mut trained, mut refused) = (0, 0);
+    // Under half a gigabyte of addresses or 200 MB of data the window's libraries end the process
+    // before Ebb begins.
+    for limit in [
+        "-v 600000",
+        "-v 900000",
+        "-v 1500000",
+        "-d 250000",
+        "-d 300000",
+        "-d 600000",
+        "-d 900000",
+    ] {
+        for how in ["", "--micro-batch 32"] {
+            let output = under(limit, how);
+            println!(
+                "{limit} {how}: {:?} {}",
+                output.code,
+                output.err.lines().last().unwrap_or("")
+            );
+            // Nobody else has what this process may not take.
+            assert!(!output.err.contains("other apps"), "{output:#?}");
+            is_short(&output);
+            match output.code {
+                Some(0) => trained += 1,
+                Some(1) => {
+                    refused += 1;
+                    let helps = ["ulimit", "--micro-batch"];
+                    assert!(
+                        helps.iter().any(|word| output.err.contains(word)),
+                        "{output:#?}"
+                    );
+                }
+                _ => panic!("{limit} {how}: {output:#?}"),
+            }
+        }
+    }
+    assert!(
+        trained > 0 && refused > 0,
+        "{trained} trained, {refused} were refused"
+    );
+}

@@ -1,0 +1,183 @@
+//! What somebody meets who tries everything in the first hour: every model that is named, a wrong
+//! number, a folder that goes, a name that steers terminals, a stop too early, no display, no room
+//! for the answer.
+
+use crate::support::{TestHome, draw_classes};
+use runlog::RunEvent;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn birds() -> TestHome {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+    place
+}
+
+#[test]
+fn the_larger_networks_that_help_names_are_trained() {
+    for model in ["resnet18", "vit_tiny"] {
+        let place = birds();
+        let line =
+            format!("{{birds}} --model {model} --image-size 32 --steps 1 --effective-batch 2");
+        let events = place.train(&line).ended(0).events();
+        let stepped = |event: &RunEvent| matches!(event, RunEvent::Step { step: 1, .. });
+        assert!(events.iter().any(stepped), "{model}: {events:?}");
+    }
+}
+
+#[test]
+fn a_run_folder_that_goes_is_missed_and_not_made_anew() {
+    let place = birds();
+    let mut live = place.start("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
+    live.until(|event| matches!(event, RunEvent::Step { step: 3, .. }));
+    let run = place.only_run().path;
+    fs::remove_dir_all(&run).expect("it can be removed");
+    live.signal("INT");
+    assert_eq!(live.wait(), Some(1));
+    let output = fs::read_to_string(place.path("stderr")).expect("it was kept");
+    assert!(output.contains("is no longer there"), "{output}");
+    assert!(!run.exists(), "half a run is worse than none");
+}
+
+/// Waits until a process has worked for `seconds` of processor time, however busy the machine is.
+/// Where the system has no `/proc`, waits twice as long by the clock.
+fn until_worked(process: u32, seconds: u64) {
+    let worked = || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // Behind the name in parentheses, fields 12 and 13 are user and system time in ticks of 10
+        // ms.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        ticks
+            .map(|word| word.parse::<u64>().ok())
+            .sum::<Option<u64>>()
+    };
+    if worked().is_none() {
+        return std::thread::sleep(Duration::from_secs(2 * seconds));
+    }
+    while worked().is_some_and(|ticks| ticks < 100 * seconds) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a command says on stdout and stderr that is interrupted while it works; it ends well.
+fn interrupted(place: &TestHome, line: &str) -> [String; 2] {
+    let mut command = place.ebb(line.split(' '));
+    let command = command.current_dir(place.path("."));
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = child.expect("ebb starts");
+    until_worked(child.id(), 1);
+    let id = child.id().to_string();
+    let asked = Command::new("kill").args(["-INT", &id]).status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    let ended = child.wait_with_output().expect("it ends");
+    let output = [ended.stdout, ended.stderr];
+    let output = output.map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(ended.status.code(), Some(0), "{line}: {output:?}");
+    output
+}
+
+#[test]
+fn what_tries_settings_and_is_stopped_early_claims_nothing() {
+    let place = birds();
+    let small = "--image-size 16 --device cpu --threads 2";
+    let [out, err] = interrupted(&place, &format!("find-lr birds --steps 10000 {small}"));
+    assert!(err.contains("too early to suggest"), "{err}");
+    assert!(!out.contains("Suggestion"), "{out}");
+    let [out, err] = interrupted(&place, &format!("tune birds --epochs 10000 {small}"));
+    assert!(err.contains("stopped by request"), "{err}");
+    assert!(!out.contains("Best"), "{out}");
+    let [out, err] = interrupted(
+        &place,
+        &format!("sweep-batch birds --controller --batches 4,8 --steps 10000 {small}"),
+    );
+    assert!(err.contains("stopped by request"), "{err}");
+    assert!(!out.contains("best fixed"), "{out}");
+}
+
+#[test]
+fn what_is_no_image_is_counted_and_texts_have_a_way_of_their_own() {
+    let place = birds();
+    place.file("birds/notes.odt", "of another kind");
+    let output = place.run("inspect {birds}").ended(0).out;
+    assert!(
+        output.contains("Passed over: 1 file of another kind"),
+        "{output}"
+    );
+    place.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
+    let output = place.run("verify-split {sms.tsv}").ended(2).err;
+    assert!(output.contains("holds texts"), "{output}");
+}
+
+#[test]
+fn a_number_below_nothing_is_answered_by_what_is_allowed() {
+    let output = birds().run("train {birds} --learning-rate -1").ended(2);
+    assert!(output.err.contains("learning_rate"), "{output:?}");
+    assert!(!output.err.contains("unexpected argument"), "{output:?}");
+}
+
+#[test]
+fn a_task_that_the_folder_is_not_for_is_refused_by_inspect_too() {
+    let output = birds()
+        .run("inspect {birds} --task text-classification")
+        .ended(2);
+    assert!(output.err.contains("image-classification"), "{output:?}");
+}
+
+#[test]
+fn a_name_cannot_steer_the_terminal() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["\u{1b}[2Jjay", "owl"], 6);
+    let output = place.run("inspect {birds}").ended(0);
+    assert!(
+        !output.out.contains('\u{1b}') && output.out.contains("jay"),
+        "{output:?}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+mod on_linux {
+    use super::birds;
+    use crate::support::{TestHome, run_command};
+    use std::fs::File;
+
+    #[test]
+    fn an_answer_that_finds_no_room_is_no_success() {
+        let place = birds();
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("it is there");
+        let path = place.path("birds");
+        let ended = place
+            .ebb(["inspect".as_ref(), path.as_os_str()])
+            .stdout(full)
+            .output();
+        let ended = ended.expect("ebb starts");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{err}");
+        assert!(err.contains("could not be written"), "{err}");
+    }
+
+    #[test]
+    #[cfg(feature = "desktop")]
+    fn without_a_display_the_window_is_refused_in_a_sentence() {
+        let place = TestHome::new();
+        for display in [None, Some(":4711")] {
+            let mut window = place.ebb(Vec::<&str>::new());
+            window.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+            if let Some(display) = display {
+                window.env("DISPLAY", display);
+            }
+            let output = run_command(&mut window).ended(1);
+            assert!(
+                output.err.contains("Train in the terminal instead"),
+                "{output:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Numbers beside photographs, from the table to the answer: trained, gone on with, measured in
+//! their units, asked.
+
+use crate::support::{TestHome, draw_classes, losses};
+use runlog::{RunEvent, RunFolder, RunStore, read_events};
+use serde_json::Value;
+use std::fs;
+
+/// Photographs of three birds in one folder, and a table that knows what each weighs; two weights
+/// are missing.
+fn probed() -> TestHome {
+    let place = TestHome::new();
+    let birds = [("jay", 160), ("owl", 480), ("wren", 10)];
+    draw_classes(&place.path("drawn"), &birds.map(|(name, _)| name), 16);
+    fs::create_dir_all(place.path("plates/images")).expect("a folder can be made");
+    let mut table = "image,mass_g,length_cm\n".to_owned();
+    for (bird, mass) in birds {
+        let folder = fs::read_dir(place.path("drawn").join(bird)).expect("it is there");
+        let mut files: Vec<_> = folder
+            .map(|entry| entry.expect("it can be read").path())
+            .collect();
+        files.sort();
+        for (i, file) in files.iter().enumerate() {
+            let name = format!(
+                "{bird}_{}",
+                file.file_name().unwrap_or_default().to_string_lossy()
+            );
+            fs::copy(file, place.path("plates/images").join(&name)).expect("it can be copied");
+            let mass = if i == 3 {
+                String::new()
+            } else {
+                (mass + i).to_string()
+            };
+            table += &format!("images/{name},{mass},{}\n", 10 + i % 3);
+        }
+    }
+    table += "../../etc/passwd,1,1\n";
+    place.file("plates/labels.csv", table);
+    place
+}
+
+const LINE: &str = "{plates} --image-size 16 --effective-batch 12 --augment none";
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn metric(events: &[RunEvent], wanted: &str) -> f64 {
+    let found = |event: &RunEvent| match event {
+        RunEvent::Evaluation { metrics, .. } => metrics.get(wanted).copied(),
+        _ => None,
+    };
+    events
+        .iter()
+        .filter_map(found)
+        .next_back()
+        .unwrap_or(f64::NAN)
+}
+
+#[test]
+fn numbers_are_learned_measured_and_reported_in_their_units() {
+    let place = probed();
+    let events = place.train(&format!("{LINE} --steps 90")).ended(0).events();
+    let started = events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some(started),
+        _ => None,
+    });
+    let started = started.expect("it said what it trains");
+    assert_eq!(started.targets, ["mass_g", "length_cm"]);
+    assert!(started.classes.is_empty());
+    let (error, of_mean) = (
+        metric(&events, "mae.mass_g"),
+        metric(&events, "mae_of_mean.mass_g"),
+    );
+    assert!(
+        error < 0.5 * of_mean && of_mean > 50.0,
+        "{error} g, the mean {of_mean} g"
+    );
+
+    let found = json(&place.run("evaluate plates --json").ended(0).out);
+    let mass = &found["numbers"][0];
+    assert_eq!(
+        (&mass["name"], &found["part"]),
+        (&"mass_g".into(), &"held-out".into())
+    );
+    let again = mass["mean_absolute_error"].as_f64().unwrap_or(f64::NAN);
+    assert!(again < 0.5 * of_mean, "{found}");
+    let better = mass["improvement_interval"][0].as_f64().unwrap_or(f64::NAN);
+    assert!(better > 0.0, "{found}");
+    let kept =
+        fs::read_to_string(place.only_run().path.join("metrics-held-out.json")).unwrap_or_default();
+    assert_eq!(json(&kept)["numbers"][0]["name"], "mass_g");
+    let words = place.run("evaluate plates").ended(0).out;
+    assert!(
+        words.contains("mass_g") && words.contains("of the mean"),
+        "{words}"
+    );
+
+    let line = "predict plates {plates/images/owl_000.png} {plates/images/wren_002.png} --json";
+    let out = place.run(line).ended(0).out;
+    let masses: Vec<f64> = out
+        .lines()
+        .filter_map(|line| json(line)["numbers"]["mass_g"].as_f64())
+        .collect();
+    assert!(masses.len() == 2 && masses[0] > masses[1] + 100.0, "{out}");
+    let words = place
+        .run("predict plates {plates/images/owl_000.png}")
+        .ended(0)
+        .out;
+    assert!(words.contains("owl_000.png: mass_g "), "{words}");
+
+    let out = place.run("verify-split plates --json").ended(0).out;
+    assert_eq!(json(&out)["holds"], true, "{out}");
+    let output = place.run("inspect {plates}").ended(0).out;
+    assert!(
+        output.contains("48 photographs with 2 numbers and no classes"),
+        "{output}"
+    );
+    assert!(
+        output.contains("Line 50: ../../etc/passwd is outside the folder"),
+        "{output}"
+    );
+}
+
+fn bits(run: &RunFolder) -> Vec<u64> {
+    let mut by_step = std::collections::BTreeMap::new();
+    for event in read_events(&run.events_path()).expect("they can be read") {
+        if let RunEvent::Step { step, loss, .. } = event {
+            by_step.insert(step, loss.to_bits());
+        }
+    }
+    by_step.into_values().collect()
+}
+
+#[test]
+fn a_killed_run_goes_on_with_the_same_numbers_and_weights_of_losses() {
+    let place = probed();
+    let line = format!(
+        "{LINE} --loss-balance uncertainty --steps 24 --checkpoint-every 5steps --micro-batch 5"
+    );
+    let whole = losses(
+        &place
+            .train(&format!("{line} --out {{whole}}"))
+            .ended(0)
+            .events(),
+    );
+    let mut live = place.start(&format!("train {line} --out {{killed}}"));
+    live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
+    live.signal("KILL");
+    live.end();
+    let killed = RunStore::open(place.path("killed"))
+        .list()
+        .expect("it can be listed");
+    // A table changed meanwhile is not this run's.
+    place.file("plates/labels.csv", "image,mass_g\nimages/jay_000.png,1\n");
+    let (code, events) = place
+        .start(&format!("resume {}", killed[0].path.display()))
+        .end();
+    assert_eq!(code, Some(0), "{events:#?}");
+    let whole: Vec<u64> = whole.into_iter().map(f64::to_bits).collect();
+    assert_eq!((whole.len(), bits(&killed[0])), (24, whole));
+}
+
+#[test]
+fn what_numbers_cannot_be_asked_is_refused_with_the_next_move() {
+    let place = probed();
+    for (line, output) in [
+        ("--mix mixup", "a mixed photograph has none"),
+        ("--targets fat_g", "there are image, mass_g, length_cm"),
+        ("--group-by plate", "there are image, mass_g, length_cm"),
+    ] {
+        let refused = place.train(&format!("{LINE} {line}"));
+        assert!(
+            refused.code != Some(0) && refused.err.contains(output),
+            "{line}: {refused:?}"
+        );
+    }
+    draw_classes(&place.path("birds"), &["jay", "owl"], 4);
+    let refused = place.run("train {birds} --target-weight 2").ended(2).err;
+    assert!(
+        refused.contains("no table with regression targets"),
+        "{refused}"
+    );
+}

@@ -1,0 +1,107 @@
+//! Ctrl-C: once stops and checkpoints, twice aborts. Resume goes on at that step.
+
+use crate::support::{TestHome, draw_classes};
+use runlog::{CheckpointReason, RunEvent, StopReason};
+use std::time::{Duration, Instant};
+
+/// Longest time from the request to a durable checkpoint.
+const STOP_MOST: Duration = Duration::from_secs(2);
+/// A training that writes nothing for so long, some hundred steps, waits for its reader.
+const STALLED: Duration = Duration::from_millis(500);
+
+fn is_step(wanted: u64) -> impl Fn(&RunEvent) -> bool {
+    move |event| matches!(event, RunEvent::Step { step, .. } if *step == wanted)
+}
+
+#[test]
+fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
+    let place = TestHome::new();
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
+    let mut live = place.start(&format!("train {sample} --steps 500"));
+    live.until(is_step(3));
+    let asked = Instant::now();
+    live.signal("INT");
+    let last = live.until(|event| matches!(event, RunEvent::Stopped { .. }));
+    let took = asked.elapsed();
+    println!(
+        "from request to durable checkpoint: {} ms",
+        took.as_millis()
+    );
+    assert!(took < STOP_MOST, "{took:?}");
+    assert_eq!(live.end().0, Some(0));
+    let Some(RunEvent::Stopped {
+        step,
+        reason: StopReason::Requested,
+        ..
+    }) = last.last()
+    else {
+        panic!("{:?}", last.last());
+    };
+    let (step, run) = (*step, place.only_run());
+    let newest = run.checkpoints().expect("they can be listed").pop();
+    assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(step));
+
+    let mut live = place.start(&format!("resume {}", run.id()));
+    let again = live.until(is_step(step + 1));
+    assert!(
+        matches!(again[0], RunEvent::Resumed { step: at, .. } if at == step),
+        "{again:#?}"
+    );
+    live.signal("INT");
+    let (code, rest) = live.end();
+    let saved =
+        |event: &RunEvent| matches!(event, RunEvent::Checkpoint { step: at, .. } if *at > step);
+    assert!(
+        code == Some(0) && rest.iter().any(saved),
+        "{code:?} {rest:#?}"
+    );
+}
+
+#[test]
+fn asked_twice_it_aborts_and_the_last_checkpoint_is_good() {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 4);
+    let line = "train {birds} --image-size 16 --steps 100000 --effective-batch 2 --checkpoint-every 50steps";
+    let mut live = place.start(line);
+    live.until(|event| {
+        matches!(
+            event,
+            RunEvent::Checkpoint {
+                reason: CheckpointReason::Periodic,
+                ..
+            }
+        )
+    });
+    // Nobody reads on: the training waits for its reader, so that the first request cannot be done
+    // yet.
+    let events = place.only_run().events_path();
+    while !has_stalled(|| std::fs::metadata(&events).map_or(0, |events| events.len())) {}
+    live.signal("INT");
+    while !live.complaints().contains("Ctrl-C again aborts") {
+        std::thread::yield_now();
+    }
+    live.signal("INT");
+    assert_eq!(live.wait(), Some(1));
+    let run = place.only_run();
+    let saved = run.checkpoints().expect("they can be listed").pop();
+    let saved = saved.expect("one was written").step;
+    let mut live = place.start(&format!("resume {}", run.id()));
+    let again = live.until(is_step(saved + 1));
+    assert!(
+        matches!(again[0], RunEvent::Resumed { step, .. } if step == saved),
+        "{again:#?}"
+    );
+    live.signal("KILL");
+    live.end();
+}
+
+fn has_stalled(len: impl Fn() -> u64) -> bool {
+    let (before, begun) = (len(), Instant::now());
+    while begun.elapsed() < STALLED {
+        if len() != before {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}

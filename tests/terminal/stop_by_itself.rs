@@ -1,0 +1,108 @@
+//! A run that is parked for longer than it may be, or whose disk fills up, ends by itself: with a
+//! reason, a checkpoint and code 0, and resume goes on from there.
+
+use crate::support::{TestHome, draw_classes};
+use pressure::{Action, Change};
+use runlog::{RunEvent, StopReason};
+use std::fmt::Write;
+
+const PLAN: &str = "{birds} --image-size 16 --steps 40 --effective-batch 8";
+
+/// A line a second: calm for so many lines, then as the rest of the line says.
+fn script(calm: u64, then: &str) -> String {
+    let mut text = String::new();
+    for line in 0..=calm {
+        let (at_ms, rest) = (line * 1_000, if line < calm { CALM } else { then });
+        writeln!(
+            text,
+            r#"{{"at_ms":{at_ms},"total_bytes":8000000000,{rest}}}"#
+        )
+        .expect("text can be written to");
+    }
+    text
+}
+
+const CALM: &str = r#""others_bytes":1000000000,"disk_free_bytes":50000000000"#;
+
+fn place() -> TestHome {
+    let place = TestHome::new();
+    draw_classes(&place.path("birds"), &["jay", "owl"], 14);
+    place
+}
+
+fn losses(events: &[RunEvent]) -> Vec<u64> {
+    let bits = |event: &RunEvent| match event {
+        RunEvent::Step { loss, .. } => Some(loss.to_bits()),
+        _ => None,
+    };
+    events.iter().filter_map(bits).collect()
+}
+
+/// Trains until the script ends the run, then resumes it to its last step.
+#[track_caller]
+fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) -> Vec<RunEvent> {
+    let place = place();
+    place.file("script", script(30, then));
+    place.file("limit.toml", config);
+    let line = format!(
+        "{PLAN} --config {{limit.toml}} --memory-script {{script}} --memory-script-by piece"
+    );
+    let events = place.train(&line).ended(0).events();
+    let Some(RunEvent::Stopped {
+        step,
+        reason: output,
+        message: sentence,
+        ..
+    }) = events.last()
+    else {
+        panic!("{:#?}", events.last());
+    };
+    assert_eq!(*output, why);
+    let expected = format!("Stopped at step {step}, checkpoint saved: {reason}");
+    assert!(
+        sentence.starts_with(&expected),
+        "{sentence}, not {expected}"
+    );
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, RunEvent::Decision { decision, .. }
+            if (decision.action, decision.change) == (Action::Stop, Change::Stop))),
+        "the decision is told"
+    );
+    let run = place.only_run();
+    let newest = run.checkpoints().expect("they can be listed").pop();
+    assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(*step));
+    assert!(*step > 0 && *step < 40, "{step}");
+
+    let (code, again) = place.start(&format!("resume {}", run.id())).end();
+    assert_eq!(code, Some(0), "{again:#?}");
+    let mut both = losses(&events);
+    both.extend(losses(&again));
+    assert_eq!(both.len(), 40);
+    events
+}
+
+#[test]
+fn a_run_suspended_for_longer_than_its_limit_ends_with_a_checkpoint() {
+    let full = r#""others_bytes":8000000000"#;
+    let events = it_ends_and_goes_on(
+        full,
+        // Parked in the middle of the training, not of an evaluation.
+        "max_suspended_minutes = 1\nevaluate_every_epochs = 1000",
+        StopReason::Memory,
+        "other apps have needed the memory for 60 s",
+    );
+    let suspended = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend);
+    assert!(events.iter().any(suspended));
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_run_while_a_checkpoint_fits() {
+    it_ends_and_goes_on(
+        r#""others_bytes":1000000000,"disk_free_bytes":1900000000"#,
+        "micro_batch = 4",
+        StopReason::Disk,
+        "only 1.8 GB of disk space is left for checkpoints",
+    );
+}

@@ -1,0 +1,190 @@
+//! Other apps need even what the model itself takes: the run parks, in training and in evaluation
+//! alike, on a checkpoint that was written while that was cheap. It comes back by itself, and
+//! nothing of it shows in what was trained.
+
+use crate::support::{TestHome, draw_classes, memory_script};
+use pressure::{Change, Phase};
+use runlog::{CheckpointReason, RunEvent, StopReason};
+use std::collections::BTreeMap;
+use std::fs;
+
+const TOTAL_BYTES: u64 = 8_000_000_000;
+const CALM: u64 = 1_000_000_000;
+/// Script lines are so far apart, on the script's clock: a checkpoint ahead is due again after six
+/// of them.
+const LINE_MS: u64 = 5_000;
+/// Sums of other splits of the same batch.
+const ALLOWED: f64 = 1e-10;
+
+fn trained(others: &[u64], steps: u64, evaluate_every_epochs: u32) -> Vec<RunEvent> {
+    let place = TestHome::new();
+    let config = format!("evaluate_every_epochs = {evaluate_every_epochs}");
+    place.file("config.toml", config);
+    draw_classes(&place.path("birds"), &["jay", "owl"], 20);
+    let script = memory_script(TOTAL_BYTES, LINE_MS, others.iter().copied());
+    place.file("script", script);
+    let line = format!(
+        "{{birds}} --image-size 16 --steps {steps} --effective-batch 8 --precision f64 \
+         --config {{config.toml}} --memory-script {{script}} --memory-script-by piece"
+    );
+    place.train(&line).ended(0).events()
+}
+
+/// Where decisions of this kind stand.
+fn changes(events: &[RunEvent], wanted: Change, of: Phase) -> Vec<usize> {
+    let is = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, phase, .. } if decision.change == wanted && *phase == of);
+    (0..events.len()).filter(|&at| is(&events[at])).collect()
+}
+
+/// Where checkpoints stand that were written for a park, each with its step.
+fn written_ahead(events: &[RunEvent]) -> Vec<(usize, u64)> {
+    let step = |event: &RunEvent| match event {
+        RunEvent::Checkpoint {
+            step,
+            reason: CheckpointReason::Pressure,
+            ..
+        } => Some(*step),
+        _ => None,
+    };
+    let all = events.iter().enumerate();
+    all.filter_map(|(at, event)| Some((at, step(event)?)))
+        .collect()
+}
+
+/// Loss of every step and of every evaluation; where it was worked again, the last one's.
+fn results(events: &[RunEvent]) -> [BTreeMap<u64, f64>; 2] {
+    let mut results = [BTreeMap::new(), BTreeMap::new()];
+    for event in events {
+        match event {
+            RunEvent::Step { step, loss, .. } => results[0].insert(*step, *loss),
+            RunEvent::Evaluation { step, loss, .. } => results[1].insert(*step, *loss),
+            _ => None,
+        };
+    }
+    results
+}
+
+#[track_caller]
+fn the_same_was_trained(events: &[RunEvent], calm: &[RunEvent]) {
+    let (one, other) = (results(events), results(calm));
+    assert!(!one[0].is_empty());
+    for (one, other) in one.iter().zip(&other) {
+        assert_eq!(one.len(), other.len());
+        for ((step, a), (of, b)) in one.iter().zip(other) {
+            assert!(
+                step == of && (a - b).abs() <= ALLOWED,
+                "{step} {of}: {a} {b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_suspend_rests_on_a_checkpoint_that_was_written_before() {
+    let rise = (0..70).map(|line| CALM + 100_000_000 * line);
+    let others: Vec<u64> = std::iter::repeat_n(CALM, 20)
+        .chain(rise)
+        .chain([TOTAL_BYTES; 30])
+        .chain([CALM; 2])
+        .collect();
+    let events = trained(&others, 150, 1000);
+    let suspends = changes(&events, Change::Suspend, Phase::Train);
+    assert_eq!(suspends.len(), 1, "one rise, one park");
+    let back = changes(&events, Change::Continue, Phase::Train);
+    let back = back.into_iter().find(|at| *at > suspends[0]);
+    let back = back.expect("it comes back by itself");
+    let ahead = written_ahead(&events);
+    println!("parked at event {}, written ahead: {ahead:?}", suspends[0]);
+    assert!(
+        ahead.first().is_some_and(|(at, _)| *at < suspends[0]),
+        "before memory was short"
+    );
+    let steps: Vec<u64> = ahead.iter().map(|(_, step)| *step).collect();
+    assert!(steps.is_sorted_by(|a, b| a < b), "once a step: {steps:?}");
+    // Parking writes, quickly here, only where the newest is of an earlier step.
+    let RunEvent::Decision { step, .. } = &events[suspends[0]] else {
+        panic!("{:?}", events[suspends[0]]);
+    };
+    let before = ahead.iter().rev().find(|(at, _)| *at < suspends[0]);
+    let is_newest = before.is_some_and(|(_, of)| of == step);
+    let meanwhile = ahead
+        .iter()
+        .filter(|(at, _)| (suspends[0]..back).contains(at));
+    assert_eq!(meanwhile.count(), usize::from(!is_newest));
+    the_same_was_trained(&events, &trained(&[CALM], 150, 1000));
+}
+
+#[test]
+fn an_evaluation_suspends_too_and_begins_again_when_memory_is_back() {
+    let calm = trained(&[CALM], 40, 1);
+    let (mut training, mut evaluating) = (0, 0);
+    for seed in 0..3u64 {
+        // Now and then there is nothing left for one line: some of them meet a training, some an
+        // evaluation.
+        let line = |line: u64| match (line + 101 * seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59 {
+            0 => TOTAL_BYTES,
+            _ => CALM,
+        };
+        let others: Vec<u64> = (0..150).map(line).collect();
+        let events = trained(&others, 40, 1);
+        training += changes(&events, Change::Suspend, Phase::Train).len();
+        evaluating += changes(&events, Change::Suspend, Phase::Evaluate).len();
+        the_same_was_trained(&events, &calm);
+    }
+    println!("parked {training} times in training, {evaluating} times in evaluation");
+    assert!(training > 0 && evaluating > 0);
+}
+
+/// A stop while everything is dropped ends the run where its checkpoint stands: here, where writing
+/// is slow, earlier than the run had come. What is resumed from there is the uninterrupted run.
+#[test]
+fn a_suspended_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_from_there() {
+    let place = TestHome::new();
+    place.file(
+        "book.txt",
+        "It rained all day and we stayed in. ".repeat(60),
+    );
+    place.file("config.toml", "evaluate_every_epochs = 100000");
+    let rise = (0..35).map(|line| CALM + 200_000_000 * line);
+    let others = std::iter::repeat_n(CALM, 10).chain(rise);
+    let script = memory_script(TOTAL_BYTES, 1_000, others.chain([TOTAL_BYTES]));
+    place.file("script", script);
+    // Ten million weights of eight bytes.
+    let line = "train {book.txt} --model gpt_mini --tokens 16 --steps 60 --effective-batch 2 --precision f64 --config {config.toml}";
+    let of_script = "--memory-script {script} --memory-script-by piece";
+    let mut live = place.start(&format!("{line} {of_script}"));
+    let mut events = live.until(
+        |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend),
+    );
+    live.signal("INT");
+    let (code, rest) = live.end();
+    let Some(RunEvent::Stopped {
+        step,
+        reason: StopReason::Requested,
+        ..
+    }) = rest.last().filter(|_| code == Some(0))
+    else {
+        panic!("{code:?} {rest:#?}");
+    };
+    let reached = results(&events)[0].keys().last().copied();
+    println!("parked after step {reached:?}, stopped at step {step}");
+    assert!(reached.is_some_and(|reached| reached > *step));
+    let run = place.only_run();
+    let newest = run.checkpoints().expect("they can be listed").pop();
+    let newest = newest.expect("one was written ahead");
+    assert_eq!(newest.step, *step);
+    let weights = fs::metadata(newest.path.join("model.safetensors"));
+    assert!(weights.is_ok_and(|file| file.len() > 80_000_000));
+
+    let (code, again) = place.start(&format!("resume {}", run.id())).end();
+    assert_eq!(code, Some(0), "{again:#?}");
+    assert!(
+        matches!(again.first(), Some(RunEvent::Resumed { step: at, .. }) if at == step),
+        "{again:#?}"
+    );
+    assert_eq!(results(&again)[0].keys().next(), Some(&(step + 1)));
+    events.extend(again);
+    let (code, calm) = place.start(line).end();
+    assert_eq!(code, Some(0), "{calm:#?}");
+    the_same_was_trained(&events, &calm);
+}

@@ -1,0 +1,348 @@
+//! Texts and documents, from the folder to the answer: trained, stopped and gone on with,
+//! evaluated, asked, written on.
+
+use crate::support::{TestHome, losses};
+use runlog::{RunEvent, RunFolder, read_events};
+use serde_json::Value;
+
+/// Messages of two classes that differ by a few words among many.
+fn messages() -> TestHome {
+    let place = TestHome::new();
+    let fillers = [
+        "today",
+        "the train",
+        "at home",
+        "in town",
+        "with Ann",
+        "maybe",
+        "again",
+        "soon",
+    ];
+    let row = |i: usize| {
+        let filler = |n: usize| fillers[(i * n + i / 7) % fillers.len()];
+        match i % 4 {
+            0 => format!("spam\twin {} cash {} now {i}\n", filler(3), filler(5)),
+            _ => format!("ham\tsee you {} {} at {i}\n", filler(3), filler(5)),
+        }
+    };
+    place.file("sms.tsv", (0..160).map(row).collect::<String>());
+    place
+}
+
+/// Documents of one sentence each, said in many ways.
+fn book() -> TestHome {
+    let place = TestHome::new();
+    std::fs::create_dir(place.path("book")).expect("a folder can be made");
+    for i in 0..12 {
+        let text = format!(
+            "Chapter {i}. {}",
+            "It rained all day and we stayed in. ".repeat(20 + i)
+        );
+        place.file(&format!("book/{i:02}.txt"), text);
+    }
+    place
+}
+
+const SMS: &str = "{sms.tsv} --tokens 16 --vocabulary 400 --effective-batch 10 --micro-batch 4";
+const BOOK: &str = "{book} --model gpt_micro --tokens 32 --effective-batch 6 --micro-batch 4";
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// The bits of the loss of every step, the last life's where a step was repeated.
+fn bits(run: &RunFolder) -> Vec<u64> {
+    let mut by_step = std::collections::BTreeMap::new();
+    for event in read_events(&run.events_path()).expect("they can be read") {
+        if let RunEvent::Step { step, loss, .. } = event {
+            by_step.insert(step, loss.to_bits());
+        }
+    }
+    by_step.into_values().collect()
+}
+
+fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
+    let found = |event: &RunEvent| match event {
+        RunEvent::Evaluation { metrics, .. } => metrics.get(wanted).copied(),
+        _ => None,
+    };
+    events.iter().filter_map(found).collect()
+}
+
+#[test]
+fn messages_are_reported_apart_from_the_folder_to_the_answer() {
+    let place = messages();
+    let events = place.train(&format!("{SMS} --epochs 6")).ended(0).events();
+    let started = events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some(started),
+        _ => None,
+    });
+    let started = started.expect("it said what it trains");
+    assert_eq!(
+        (
+            started.task.as_str(),
+            started.model.as_str(),
+            started.classes.len()
+        ),
+        ("text-classification", "text_micro", 2)
+    );
+    let (accuracy, f1) = (metric(&events, "accuracy"), metric(&events, "macro_f1"));
+    assert_eq!((accuracy.len(), f1.len()), (6, 6));
+    assert!(accuracy[5] > 0.95 && f1[5] > 0.95, "{accuracy:?} {f1:?}");
+
+    let found = json(&place.run("evaluate sms {sms.tsv} --json").ended(0).out);
+    assert_eq!(found["samples"], 32);
+    assert_eq!(
+        found["accuracy"].as_f64(),
+        accuracy.iter().copied().reduce(f64::max)
+    );
+    place.file("one.txt", "WINNER! claim your free prize now");
+    let output = place.run("predict sms {one.txt}").ended(0).out;
+    assert!(output.contains("one.txt: "), "{output}");
+    let output = place.run("predict sms {sms.tsv}").ended(2).err;
+    assert!(output.contains("ebb evaluate"), "{output}");
+    place.file("odd.txt", b"\xff\xfe".as_slice());
+    let output = place.run("predict sms {odd.txt}").ended(1).err;
+    assert!(output.contains("UTF-8"), "{output}");
+    let words = place.run("evaluate sms {sms.tsv}").ended(0).out;
+    assert!(
+        words.contains("32 texts") && words.contains("macro-F1"),
+        "{words}"
+    );
+
+    // Of a file that it has never seen nothing is held back, however the file is called.
+    for name in ["new.tsv", "test.tsv"] {
+        place.file(
+            name,
+            "spam\twin cash now\nham\tsee you at home\n".repeat(20),
+        );
+        let found = json(
+            &place
+                .run(&format!("evaluate sms {{{name}}} --json"))
+                .ended(0)
+                .out,
+        );
+        assert_eq!(
+            (&found["samples"], &found["part"]),
+            (&40.into(), &"whole".into())
+        );
+    }
+    let words = place.run("evaluate sms {new.tsv}").ended(0).out;
+    assert!(
+        words.contains("40 texts (all that is there), checkpoint of step"),
+        "{words}"
+    );
+
+    let mut ask = place.ebb([
+        "predict",
+        "sms",
+        "win cash now",
+        "see you at home",
+        "--json",
+    ]);
+    let out = crate::support::run_command(&mut ask).ended(0).out;
+    let best: Vec<Value> = out
+        .lines()
+        .map(|line| json(line)["classes"][0]["class"].clone())
+        .collect();
+    assert_eq!(best, ["spam", "ham"], "{out}");
+    assert_eq!(
+        json(out.lines().next().unwrap_or_default())["text"],
+        "win cash now"
+    );
+
+    let refused = place.run("generate sms --prompt win").ended(1).err;
+    assert!(refused.contains("is text classification"), "{refused}");
+    let out = place.run("verify-split sms --json").ended(0).out;
+    assert_eq!(json(&out)["holds"], true, "{out}");
+}
+
+#[test]
+fn documents_are_learned_measured_in_bits_and_written_on() {
+    let place = book();
+    let events = place.train(&format!("{BOOK} --steps 60")).ended(0).events();
+    let bits = metric(&events, "bits_per_byte");
+    let last = bits.last().copied().unwrap_or(f64::NAN);
+    // Bytes drawn at random take 8 bits; one sentence again and again soon takes far less.
+    assert!(last < 3.0, "{bits:?}");
+    let found = json(&place.run("evaluate book {book} --json").ended(0).out);
+    let again = found["bits_per_byte"].as_f64().unwrap_or(f64::NAN);
+    let best = bits.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!((again - best).abs() < 1e-9, "{again} {bits:?}");
+    let words = place.run("evaluate book {book}").ended(0).out;
+    assert!(words.contains("bits per byte"), "{words}");
+
+    // One document that it has never seen is measured from its first byte to its last.
+    let one = "It rained all day and we stayed in.\n".repeat(30);
+    place.file("one.txt", &one);
+    let found = json(&place.run("evaluate book {one.txt} --json").ended(0).out);
+    assert_eq!(found["part"], "whole", "{found}");
+    assert_eq!(found["samples"], (one.len() + 1).div_ceil(32), "{found}");
+
+    // More tokens than there is room for: 32.
+    let long = place
+        .run("generate book --prompt It --tokens 90 --seed 3")
+        .ended(0)
+        .out;
+    assert!(long.len() > 80, "{long}");
+    let write = |more: &str| {
+        place
+            .run(&format!("generate book --prompt It --tokens 24 {more}"))
+            .ended(0)
+            .out
+    };
+    let (once, again) = (write("--seed 3"), write("--seed 3"));
+    assert_eq!(once, again);
+    assert!(once.starts_with("It"), "{once}");
+    let hot = write("--seed 3 --temperature 5");
+    assert_ne!(hot, write("--seed 4 --temperature 5"));
+    assert_eq!(
+        write("--seed 3 --temperature 0"),
+        write("--seed 4 --temperature 0")
+    );
+    assert_eq!(
+        write("--seed 3 --top-k 1"),
+        write("--seed 4 --temperature 0")
+    );
+
+    let refused = place.run("predict book rain").ended(1).err;
+    assert!(refused.contains("is language model"), "{refused}");
+    let out = place.run("verify-split book --json").ended(0).out;
+    assert_eq!(json(&out)["holds"], true, "{out}");
+}
+
+#[test]
+fn documents_are_learned_by_byte_pairs_of_their_own() {
+    let place = book();
+    let line = format!("{BOOK} --vocabulary 300 --epochs 8");
+    let events = place.train(&line).ended(0).events();
+    let started = events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some(started),
+        _ => None,
+    });
+    let started = started.expect("it said what it trains");
+    // Bytes would make some 380 windows of 32; an epoch is what the documents come to in pairs,
+    // which few bytes share.
+    assert!(started.train_samples < 200, "{}", started.train_samples);
+    let per_epoch = started.train_samples.div_ceil(6);
+    assert_eq!(
+        (started.steps_per_epoch, started.steps),
+        (per_epoch, 8 * per_epoch)
+    );
+    let bits = metric(&events, "bits_per_byte");
+    let best = bits.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(best < 3.0, "{bits:?}");
+    assert!(place.only_run().path.join("tokenizer.json").is_file());
+    let found = json(&place.run("evaluate book {book} --json").ended(0).out);
+    let again = found["bits_per_byte"].as_f64().unwrap_or(f64::NAN);
+    assert!((again - best).abs() < 1e-9, "{again} {bits:?}");
+    let text = place
+        .run("generate book --prompt It --tokens 12")
+        .ended(0)
+        .out;
+    assert!(text.starts_with("It"), "{text}");
+    check_resume(&book(), &format!("{BOOK} --vocabulary 300"));
+}
+
+/// Trains to the end, and again with a kill in the middle: the losses are the same to the bit.
+#[track_caller]
+fn check_resume(place: &TestHome, line: &str) {
+    let line = format!("{line} --steps 24 --checkpoint-every 5steps");
+    let whole = losses(
+        &place
+            .train(&format!("{line} --out {{whole}}"))
+            .ended(0)
+            .events(),
+    );
+    let mut live = place.start(&format!("train {line} --out {{killed}}"));
+    live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
+    live.signal("KILL");
+    live.end();
+    let killed = runlog::RunStore::open(place.path("killed"))
+        .list()
+        .expect("it can be listed");
+    // A file added meanwhile is none of this run's.
+    place.file("book/new.txt", "Something else. ".repeat(40));
+    let (code, events) = place
+        .start(&format!("resume {}", killed[0].path.display()))
+        .end();
+    assert_eq!(code, Some(0), "{events:#?}");
+    assert!(
+        matches!(events[0], RunEvent::Resumed { step: 10..24, .. }),
+        "{:?}",
+        events[0]
+    );
+    let whole: Vec<u64> = whole.into_iter().map(f64::to_bits).collect();
+    assert_eq!(whole.len(), 24);
+    assert_eq!(bits(&killed[0]), whole);
+}
+
+#[test]
+fn texts_go_on_exactly_after_a_kill() {
+    let place = messages();
+    std::fs::create_dir(place.path("book")).expect("a folder can be made");
+    check_resume(&place, SMS);
+}
+
+#[test]
+fn documents_go_on_exactly_after_a_kill() {
+    check_resume(&book(), BOOK);
+}
+
+#[test]
+fn what_texts_have_no_use_for_is_refused_before_anything_trains() {
+    let place = messages();
+    let check = |line: &str, part: &str| {
+        let output = place.run(line);
+        assert!(
+            output.code != Some(0) && output.err.contains(part),
+            "{line}: {output:?}"
+        );
+        assert!(place.left_behind().is_empty(), "{line}");
+    };
+    check(
+        "train {sms.tsv} --image-size 64",
+        "image_size = 64 does not work: it is for images",
+    );
+    check(
+        "train {sms.tsv} --model convnet",
+        "choose text_micro or text_mini",
+    );
+    check(
+        "train {sms.tsv} --task image-classification",
+        "is a file, not a folder",
+    );
+    check(
+        "train {sms.tsv} --class-weights some",
+        "must be one of `none`, `balanced`",
+    );
+    check(
+        "train {sms.tsv} --label-column mood",
+        "No table here has a column mood",
+    );
+    check(
+        "train {sms.tsv} --vocabulary 300 --tokens 2",
+        "`tokens` is 2",
+    );
+}
+
+#[test]
+fn fewer_texts_are_trained_on_where_that_is_asked() {
+    let place = messages();
+    let events = place
+        .train(&format!("{SMS} --steps 2 --dev-samples 40"))
+        .ended(0)
+        .events();
+    let counts = events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some((started.train_samples, started.held_out_samples)),
+        _ => None,
+    });
+    assert_eq!(counts, Some((40, 32)));
+}
+
+#[test]
+fn texts_are_planned() {
+    let place = messages();
+    let planned = json(&place.run("plan {sms.tsv} --device cpu --json").ended(0).out);
+    assert_eq!(planned["chosen"]["model"], "text_micro", "{planned}");
+}

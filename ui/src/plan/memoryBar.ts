@@ -1,0 +1,51 @@
+// The parts of the memory bar and the positions of their names. Bytes in, pixels out.
+import type { ForecastView, MachineView } from "../types";
+
+export interface Part {
+  name: string;
+  bytes: number;
+  fill: string;
+}
+
+export const parts = (lineBytes: number, estimate: ForecastView | null, machine: MachineView): Part[] => {
+  const [state, activations] = [estimate?.state_bytes ?? 0, estimate?.activations_bytes ?? 0];
+  const ebb = state + activations;
+  const free = lineBytes - machine.system_bytes - machine.others_bytes - ebb;
+  const all: Part[] = [
+    { name: "System", bytes: machine.system_bytes, fill: "var(--series-system)" },
+    { name: "Other apps", bytes: machine.others_bytes, fill: "var(--series-others)" },
+    { name: "Ebb state", bytes: state, fill: "var(--series-state)" },
+    { name: "Ebb activations", bytes: activations, fill: "var(--series-activations)" },
+    { name: "Free", bytes: Math.max(0, free), fill: "var(--series-free)" },
+    { name: "Reserve", bytes: Math.max(0, machine.total_bytes - lineBytes + Math.min(0, free)), fill: "url(#hatch)" },
+  ];
+  return all.filter((part) => part.bytes > 0);
+};
+
+export interface Placed extends Part {
+  left: number;
+  width: number;
+  /** Left edge of the name; `null` if there is no space for it. */
+  text: number | null;
+}
+
+const nameWidth = (name: string) => Math.max(46, name.length * 5.8);
+
+/** Parts from the left. A name moves right so as not to overlap the one before it; one that
+ * would pass the end of the bar is left out. */
+export const place = (all: Part[], totalBytes: number, width: number): Placed[] => {
+  let left = 0;
+  let taken = -8;
+  return all.map((part) => {
+    const share = (part.bytes / totalBytes) * width;
+    const wanted = Math.max(left + (part.name === "Reserve" ? 7 : 0), taken + 8);
+    const fits = wanted + nameWidth(part.name) <= width + 4 && (wanted < left + share || part.name !== "Free");
+    const placed = { ...part, left, width: share, text: fits ? wanted : null };
+    left += share;
+    if (fits) taken = wanted + nameWidth(part.name);
+    return placed;
+  });
+};
+
+/** "× 4 per step". */
+export const perStep = (accumulation: number) => `× ${accumulation.toLocaleString("en-US")} per step`;
