@@ -298,7 +298,7 @@ fn two_hundred_split_steps_agree_for_the_text_encoder() {
 }
 
 #[test]
-fn training_on_texts_gives_the_same_bits_on_any_number_of_threads() {
+fn texts_give_the_same_bits_on_any_number_of_threads() {
     for kind in [Gpt, TextEncoder] {
         let bits = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();

@@ -119,7 +119,7 @@ fn a_split_changes_a_half_by_no_more_than_its_rounding() {
 }
 
 #[test]
-fn weights_and_moments_stay_f32_and_the_rounded_copy_follows_every_step() {
+fn weights_stay_f32_and_their_rounded_copy_follows_every_step() {
     for dtype in HALVES {
         let mut plan = plan(ModelId::VIT_MICRO, ADAMW, dtype, 10);
         plan.learning_rate = 1e-6;
@@ -187,7 +187,7 @@ fn scale(learner: &TrainState) -> f64 {
 }
 
 #[test]
-fn an_overflow_in_f16_changes_nothing_but_the_scale_until_it_has_come_to_its_floor() {
+fn an_overflow_in_f16_only_halves_the_scale_down_to_its_floor() {
     let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F16, 10));
     let good = whole(
         &learner.forward_context(Cancel::default()),

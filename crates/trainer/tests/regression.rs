@@ -127,7 +127,7 @@ fn no_split_changes_gradients_of_targets_with_gaps() {
 }
 
 #[test]
-fn the_loss_adds_the_class_loss_and_the_mean_over_present_targets() {
+fn the_loss_sums_the_class_loss_and_the_mean_over_targets() {
     let plan = regression_plan(DType::F64, Balance::Fixed(0.5), support::CLASSES);
     let learner = shaken(&plan);
     let samples = masked(BATCH, 4);

@@ -177,9 +177,10 @@ impl Model {
                     for i in 0..TOKENS as u64 {
                         samples.ids.push(token);
                         let random = own.at(2).uniform(2 * i) < 0.2;
-                        token = match random {
-                            true => (own.at(2).uniform(2 * i + 1) * f64::from(VOCABULARY)) as u32,
-                            false => (token * 5 + class) % VOCABULARY,
+                        token = if random {
+                            (own.at(2).uniform(2 * i + 1) * f64::from(VOCABULARY)) as u32
+                        } else {
+                            (token * 5 + class) % VOCABULARY
                         };
                         if matches!(self.network, Network::Gpt(_)) {
                             samples.targets.push(token);

@@ -72,7 +72,7 @@ fn a_single_sample_is_not_cancelled_for_what_may_come() {
 }
 
 #[test]
-fn a_refused_allocation_halves_and_the_size_is_not_tried_again_soon() {
+fn a_refused_size_is_halved_and_not_retried_soon() {
     let mut simulation = Simulation::settled();
     simulation.end(64, Outcome::Memory);
     let retry = simulation.step();
