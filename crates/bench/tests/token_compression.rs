@@ -93,7 +93,7 @@ fn samples(plan: &Plan, data: &Data, step: u64) -> Vec<Sequence> {
         .collect()
 }
 
-fn learner(plan: &Plan) -> TrainState {
+fn train_state(plan: &Plan) -> TrainState {
     TrainState::new(plan, &candle_core::Device::Cpu).unwrap()
 }
 
@@ -105,20 +105,20 @@ fn steps(
     split: impl Fn(u64, usize) -> Vec<usize>,
 ) -> Vec<AccumulatedBatch> {
     let (plan, data) = opened;
-    let mut learner = learner(plan);
+    let mut train_state = train_state(plan);
     let step = |step: u64| {
         let samples = samples(plan, data, step);
         let mut batch = EffectiveBatch::<Sequence>::new(samples.len());
         let sizes = split(step, samples.len());
         batch.pending.deliver(samples.into_iter().map(Ok).collect());
         for size in sizes {
-            let result = learner
+            let result = train_state
                 .gradients(Cancel::default(), batch.pending.micro_batch(size))
                 .unwrap();
             batch.add(result).unwrap();
         }
         let whole = batch.finish().unwrap();
-        assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
+        assert_eq!(train_state.update(&whole, step).unwrap().skipped, None);
         whole
     };
     (0..count).map(step).collect()
@@ -134,12 +134,12 @@ fn check(name: &str, config: &RunConfig) {
     let last = plan.steps_per_epoch - 1;
     let (first, short) = (samples(plan, data, 0), samples(plan, data, last));
     assert!(short.len() < first.len(), "the last batch is short");
-    let learner = learner(plan);
+    let train_state = train_state(plan);
     for batch in [&first, &short] {
         let splits = Splits::Standard { random: 4 };
         let splits = splits.for_batch(batch.len(), Rng::new(2)).unwrap();
-        let gradients = |range| learner.gradients(Cancel::default(), &batch[range]);
-        let found = compare(&learner.parameters, batch.len(), splits, gradients).unwrap();
+        let gradients = |range| train_state.gradients(Cancel::default(), &batch[range]);
+        let found = compare(&train_state.parameters, batch.len(), splits, gradients).unwrap();
         let worst = found.worst();
         println!(
             "{name}: gradients differ by {:.1e} ({})",
@@ -213,10 +213,10 @@ fn every_policy_keeps_the_requested_fraction() {
                 ..config(policy)
             };
             let (plan, data) = opened(&folder, &config);
-            let learner = learner(&plan);
+            let train_state = train_state(&plan);
             let samples = samples(&plan, &data, 0);
-            let trained = learner.gradients(Cancel::default(), &samples).unwrap();
-            let evaluated = learner.evaluate(Cancel::default(), &samples).unwrap();
+            let trained = train_state.gradients(Cancel::default(), &samples).unwrap();
+            let evaluated = train_state.evaluate(Cancel::default(), &samples).unwrap();
             for sums in [trained.metrics, evaluated.metrics] {
                 let found = sums.means()["kept_fraction"];
                 assert!(
@@ -269,11 +269,11 @@ fn a_learned_policy_beats_a_random_one() {
 fn one_backward_pass_trains_both_networks() {
     let folder = book();
     let (plan, data) = opened(&folder, &learning("joint"));
-    let learner = learner(&plan);
-    let result = learner.gradients(Cancel::default(), &samples(&plan, &data, 0));
+    let train_state = train_state(&plan);
+    let result = train_state.gradients(Cancel::default(), &samples(&plan, &data, 0));
     let result = result.unwrap();
     for part in ["model.", "policy."] {
-        let of_part = learner.parameters.iter().zip(&result.gradients);
+        let of_part = train_state.parameters.iter().zip(&result.gradients);
         let mut of_part = of_part.filter(|(p, _)| p.name.starts_with(part));
         assert!(of_part.all(|(_, g)| to_f64(g).unwrap().iter().any(|v| *v != 0.0)));
     }

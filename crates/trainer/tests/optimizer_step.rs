@@ -9,7 +9,7 @@ mod support;
 use candle_core::{DType, Device, Tensor};
 use dataset::{ImageSample, Order, SampleError};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::{build, learner, plan, samples, task, values, whole};
+use support::{build, plan, samples, task, train_state, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape, TapeError, Value};
 use trainer::internals::{EffectiveBatch, OptimizerState, SampleQueue, Schedule};
@@ -119,15 +119,15 @@ fn gradients_are_clipped_by_their_global_norm() {
     let moved = |clip_norm| {
         let mut plan = plan(ModelId::CONV_NET, OptimizerKind::Sgd, DType::F64, 10);
         (plan.clip_norm, plan.weight_decay) = (clip_norm, 0.0);
-        let mut learner = learner(&plan);
-        let before = values(&learner.parameters).concat();
+        let mut train_state = train_state(&plan);
+        let before = values(&train_state.parameters).concat();
         let batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             &samples(4, 8),
             &[4],
         );
-        let update = learner.update(&batch, 0).unwrap();
-        let way = support::distance(&values(&learner.parameters).concat(), &before);
+        let update = train_state.update(&batch, 0).unwrap();
+        let way = support::distance(&values(&train_state.parameters).concat(), &before);
         (way / update.learning_rate, update.gradient_norm)
     };
     let (way, norm) = moved(1e9);
@@ -144,28 +144,28 @@ fn gradients_are_clipped_by_their_global_norm() {
 
 #[test]
 fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
-    let mut learner = learner(&plan(
+    let mut train_state = train_state(&plan(
         ModelId::CONV_NET,
         OptimizerKind::AdamW,
         DType::F32,
         10,
     ));
-    let before = values(&learner.parameters);
+    let before = values(&train_state.parameters);
     let moments = |l: &trainer::internals::TrainState| {
         let named = l.optimizer.named(&l.parameters).unwrap();
         let values = named.into_iter().map(|(n, t)| (n, to_f64(&t).unwrap()));
         values.collect::<std::collections::BTreeMap<_, _>>()
     };
-    let still = moments(&learner);
-    let name = learner.parameters.at(2).name.clone();
+    let still = moments(&train_state);
+    let name = train_state.parameters.at(2).name.clone();
     for times in 1..=5 {
         let mut batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             &samples(2, 8),
             &[2],
         );
         batch.gradients[2] = (&batch.gradients[2] * f64::NAN).unwrap();
-        match learner.update(&batch, 3) {
+        match train_state.update(&batch, 3) {
             Ok(update) => {
                 assert!(times < 5);
                 let skipped = update.skipped.unwrap();
@@ -178,7 +178,7 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
                     (&found.parameter, found.nan, found.infinite),
                     (&name, count, 0)
                 );
-                assert!(learner.is_skipping());
+                assert!(train_state.is_skipping());
             }
             Err(TrainError::Diverged {
                 step,
@@ -191,8 +191,8 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
             }
             Err(other) => panic!("{other}"),
         }
-        assert!(values(&learner.parameters) == before);
-        assert!(moments(&learner) == still);
+        assert!(values(&train_state.parameters) == before);
+        assert!(moments(&train_state) == still);
     }
 }
 

@@ -88,21 +88,21 @@ fn losses<T: Task>(
     data: &T::Data,
     split: impl Fn(u64, usize) -> Vec<usize>,
 ) -> Vec<(f64, f64)> {
-    let mut learner = TrainState::new(plan, &candle_core::Device::Cpu).unwrap();
+    let mut train_state = TrainState::new(plan, &candle_core::Device::Cpu).unwrap();
     let mut loader = T::train_loader(plan, data, PrefetchOptions::new(plan, 0, 0), 0);
     let step = |step: u64| {
         let count = loader.begin(step);
         let mut batch = EffectiveBatch::<T::Sample>::new(count);
         assert!(batch.pending.deliver(loader.fetch(count)).is_empty());
         for size in split(step, count) {
-            let result = learner
+            let result = train_state
                 .gradients(Cancel::default(), batch.pending.micro_batch(size))
                 .unwrap();
             batch.add(result).unwrap();
         }
         assert_eq!(batch.pending.remaining(), 0);
         let whole = batch.finish().unwrap();
-        assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
+        assert_eq!(train_state.update(&whole, step).unwrap().skipped, None);
         (whole.loss, whole.weight)
     };
     (0..STEPS).map(step).collect()

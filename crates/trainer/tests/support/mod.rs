@@ -162,7 +162,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
 }
 
 /// The state of such a plan before the first step.
-pub fn learner(plan: &Plan) -> TrainState {
+pub fn train_state(plan: &Plan) -> TrainState {
     TrainState::new(plan, &Device::Cpu).unwrap()
 }
 
