@@ -1,7 +1,7 @@
 //! The split check over every model, in f32 and f64, with and without checkpointed blocks. It must
 //! fail if anything depends on the split.
 
-// A helper that panics fails its test.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod small_models;
@@ -205,7 +205,7 @@ fn an_error_of_a_micro_batch_ends_the_check() {
 
 const STEPS: u64 = 200;
 const PER_STEP: usize = 6;
-/// Different samples of the run: ten batches per epoch.
+/// Samples of the run: ten batches per epoch.
 const SAMPLES: usize = 60;
 
 /// The parameters after `STEPS` steps of AdamW, and the mean loss of each step. `split` gives the

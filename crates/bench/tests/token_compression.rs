@@ -1,7 +1,7 @@
 //! Token compression: no split changes the training, including hard decisions and noise, and a
 //! policy learns.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use bench::split_check::{Splits, compare};

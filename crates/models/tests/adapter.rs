@@ -2,7 +2,7 @@
 //! parameters, merge into one map with the same outputs, have the same gradient for every split,
 //! and are saved separately.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -44,7 +44,7 @@ fn adapted(bits: Option<Bits>, dtype: DType) -> (AdaptedLinear, Parameters) {
     (layer, parameters)
 }
 
-/// As after some training: no tensor of the adapter is zero.
+/// Parameters as after some training: no tensor of the adapter is zero.
 fn trained(parameters: &mut Parameters) {
     for index in 0..parameters.len() {
         let like = parameters.at(index).tensor.clone();

@@ -1,7 +1,7 @@
 //! A trained network is exported as a folder from which PyTorch computes the same scores, from its
 //! tensors alone and with transformers, and so does Ebb when it reads the folder back.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod exports;

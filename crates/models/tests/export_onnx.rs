@@ -1,7 +1,7 @@
 //! A trained network is exported as an ONNX file. onnxruntime computes the same scores from it,
 //! for any number of samples.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod exports;
@@ -101,7 +101,7 @@ fn regression_targets_are_exported_in_their_units() {
         let theirs: Vec<f64> = serde_json::from_value(output["numbers"].clone()).unwrap();
         assert_eq!(theirs.len(), values.len());
         for (own, theirs) in values.iter().zip(&theirs) {
-            // A float of some hundreds.
+            // The values are f32 of some hundreds.
             assert!((own - theirs).abs() < 1e-2, "{values:?} {theirs:?}");
         }
     }

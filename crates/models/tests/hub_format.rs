@@ -2,7 +2,7 @@
 //! The folders are tiny and random, in the published format
 //! (`fixtures/published/make_fixtures.py`).
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod folders;

@@ -1,7 +1,7 @@
 //! A folder that does not fit is refused with all its problems; pickled files are never opened,
 //! and no file outside the folder is read.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod folders;
@@ -85,7 +85,7 @@ fn pickled_files_are_refused() {
         assert_error_contains(loaded(copy.path()), &words);
         assert_error_contains(loaded(&copy.path().join(file)), &words);
     }
-    // Beside safetensors they are not looked at.
+    // Beside safetensors, pickled files are ignored.
     let copy = copied("vit");
     fs::write(copy.path().join("pytorch_model.bin"), b"\x80\x02.").unwrap();
     assert!(loaded(copy.path()).is_ok());

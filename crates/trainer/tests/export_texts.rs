@@ -1,7 +1,7 @@
 //! transformers opens exported text networks with the same scores and the same tokens of a text,
 //! and Ebb reads its own language model back as pretrained weights.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../models/tests/exports/mod.rs"]

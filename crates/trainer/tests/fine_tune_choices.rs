@@ -1,7 +1,7 @@
 //! Choices of what to train in a pretrained model: every offered choice is accepted, any other is
 //! refused.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../models/tests/folders/mod.rs"]

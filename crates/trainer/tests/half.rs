@@ -1,7 +1,7 @@
 //! Half precision: bf16 and f16 learn as f32 does, on weights that stay f32. An overflow costs one
 //! step and halves the loss scale.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -165,7 +165,7 @@ fn weights_stay_f32_and_their_rounded_copy_follows_every_step() {
             .map(|p| &p.tensor)
             .chain(moments.values());
         assert!(tensors.all(|t| t.dtype() == DType::F32));
-        // Steps too small for the half are kept by the weights.
+        // The f32 weights add up steps that are too small for the half precision.
         let moved = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(a, b)| a != b).count();
         let all = moved(&values(&train_state.parameters).concat(), &before);
         let seen = moved(&computed(&train_state).concat(), &computed_before);

@@ -1,6 +1,6 @@
 //! The KV cache changes no generated token and saves most of the time.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};

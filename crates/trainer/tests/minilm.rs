@@ -3,7 +3,7 @@
 //! verified by its checksum and unzipped; nothing in it is imported. If it cannot be downloaded,
 //! the tests print why and pass.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};

@@ -1,7 +1,7 @@
 //! One optimizer step: it matches a readable reference, is skipped if a gradient is not finite,
 //! and is not changed by a micro-batch that fails. Also the queue of samples behind it.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;

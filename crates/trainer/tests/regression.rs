@@ -1,7 +1,7 @@
 //! Regression targets besides classes or alone: missing targets never count, and no split changes
 //! the training.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -14,7 +14,7 @@ use tape::{Cancel, Rng};
 use trainer::internals::{ImageTask, MicroBatchResult, Task, TrainState};
 use trainer::{Balance, MetricInputs, ModelId, OptimizerKind, Plan};
 
-/// Samples of the effective batch: no power of two, so that most splits do not divide it.
+/// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
 /// Regression targets per sample.
 const TARGETS: usize = 4;

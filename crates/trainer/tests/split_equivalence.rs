@@ -1,7 +1,7 @@
 //! Split equivalence: the split into micro-batches never changes the training. Compares gradients,
 //! weights after many steps, and the bits of repeated runs.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -16,7 +16,7 @@ use tape::{Cancel, Rng};
 use trainer::internals::TrainState;
 use trainer::{ModelId, OptimizerKind};
 
-/// Samples of the effective batch: no power of two, so that most splits do not divide it.
+/// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Split equivalence for texts and documents: losses do not depend on the micro-batches.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};

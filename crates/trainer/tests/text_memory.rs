@@ -1,6 +1,6 @@
 //! Texts stay in memory as tokens for the whole run: a plan and an estimate count their bytes.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use dataset::{InspectOptions, TextOptions, detect};
@@ -120,7 +120,7 @@ fn texts_in_memory_are_counted() {
         std::fs::write(folder.path().join("sms.tsv"), rows).unwrap();
         text_bytes::<TextTask>(folder.path(), &config("text_micro"))
     };
-    // Let the library allocate what it keeps for the whole process, a third of a megabyte.
+    // Let the library allocate its buffers for the whole process, a third of a megabyte.
     labelled(300);
     // The learned vocabulary and the words that its library caches per thread are freed by now;
     // only tokens stay.

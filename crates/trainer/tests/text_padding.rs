@@ -1,7 +1,7 @@
 //! Texts of different lengths in one micro-batch: each has the loss and the gradient that it has
 //! alone, whatever its padding.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -2,7 +2,7 @@
 //! split changes the training; resuming from a checkpoint gives the same bits; the estimate counts
 //! only trained parameters.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod exported;
@@ -158,7 +158,7 @@ fn only_trained_parameters_change_and_have_moments() {
         };
         assert!(all.iter().all(|name| expected(name)), "{way:?}: {all:?}");
         assert!(before.iter().all(|(name, _)| !expected(name)), "{way:?}");
-        // First and second moment of what trains, and of nothing else.
+        // First and second moment of the trained parameters only.
         assert_eq!(
             train_state.optimizer.bytes(),
             2 * train_state.parameters.bytes()
@@ -174,7 +174,7 @@ fn only_trained_parameters_change_and_have_moments() {
         assert_eq!(
             frozen(&train_state),
             before,
-            "{way:?}: what is frozen moved"
+            "{way:?}: a frozen parameter moved"
         );
         for (name, (a, b)) in all
             .iter()

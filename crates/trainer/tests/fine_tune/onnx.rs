@@ -60,7 +60,7 @@ fn onnxruntime_computes_the_same_scores() {
     ] {
         let copy = copied(way.from);
         if way.from == "bert" {
-            // The fixture has no tokenizer; one is copied if there is one.
+            // The export copies a tokenizer if there is one; the fixture has none.
             fs::write(copy.path().join("tokenizer.json"), "{}").unwrap();
         }
         written(&python, way, copy.path());

@@ -15,7 +15,7 @@ use trainer::{
 
 /// Side of the images in pixels: twice the smallest that every model accepts.
 pub const SIDE: usize = 16;
-/// Classes.
+/// Number of classes.
 pub const CLASSES: usize = 5;
 
 /// Noise with a brightness that depends on the class.
