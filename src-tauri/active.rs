@@ -1,8 +1,9 @@
-//! The one running training: a thread of its own, folded into memory as it speaks. It lives and ends without the page;
-//! its thread may die while the window lives. Refuses to know folders, settings and widgets.
+//! The one running training: a thread of its own, folded into memory as it speaks. It lives and
+//! ends without the page; its thread may die while the window lives. Refuses to know folders,
+//! settings and widgets.
 
-use crate::held::held;
-use crate::readings::Told;
+use crate::lock::lock;
+use crate::machine_readings::Reported;
 use crate::view::{CommandError, RunRequest};
 use runlog::{Run, RunEvent, RunFolder, RunStatus};
 use std::sync::mpsc::{Sender, channel};
@@ -42,7 +43,7 @@ pub struct Training {
     pub folder: RunFolder,
     control: Control,
     run: Mutex<Run>,
-    told: Mutex<Option<Told>>,
+    messages: Mutex<Option<Reported>>,
     /// Length of the events file when the life ended, in bytes; nothing while it lasts.
     ended: Mutex<Option<u64>>,
     ending: Condvar,
@@ -59,20 +60,21 @@ impl Active {
 
     /// The training at work.
     pub fn running(&self) -> Option<Arc<Training>> {
-        let last = held(&self.last).clone();
+        let last = lock(&self.last).clone();
         last.filter(|training| training.is_running())
     }
 
     /// The training of this run, at work or ended, as long as no other process has gone on with it.
     pub fn of(&self, id: &str) -> Option<Arc<Training>> {
-        let last = held(&self.last).clone();
+        let last = lock(&self.last).clone();
         last.filter(|training| training.id == id && training.is_newest())
     }
 
-    /// Starts `work` on a thread and waits for its first word: an event, or the reason why there is none.
+    /// Starts `work` on a thread and waits for its first word: an event, or the reason why there is
+    /// none.
     pub fn begin(&self, id: &str, folder: RunFolder, work: impl Work) -> Result<(), CommandError> {
         let training = {
-            let mut last = held(&self.last);
+            let mut last = lock(&self.last);
             if let Some(busy) = last.as_ref().filter(|training| training.is_running()) {
                 return Err(busy.in_the_way());
             }
@@ -80,7 +82,7 @@ impl Active {
             *last = Some(Arc::clone(&training));
             training
         };
-        let (first_word, heard) = channel();
+        let (first_word, received) = channel();
         let flight = RunContext {
             control: training.control.clone(),
             machine: self.machine.clone(),
@@ -92,7 +94,7 @@ impl Active {
             .stack_size(STACK_BYTES)
             .spawn(move || there.live(flight, work, &first_word));
         let begun = match spawned {
-            Ok(_) => heard.recv().unwrap_or_else(|_| Err(silent_end())),
+            Ok(_) => received.recv().unwrap_or_else(|_| Err(silent_end())),
             Err(error) => {
                 training.end();
                 let why = format!(
@@ -102,7 +104,7 @@ impl Active {
             }
         };
         if begun.is_err() {
-            *held(&self.last) = None;
+            *lock(&self.last) = None;
         }
         begun
     }
@@ -125,7 +127,7 @@ impl Training {
             folder,
             control: Control::default(),
             run: Mutex::new(run),
-            told: Mutex::default(),
+            messages: Mutex::default(),
             ended: Mutex::default(),
             ending: Condvar::new(),
         })
@@ -142,7 +144,7 @@ impl Training {
         let _end = Ended(self);
         let mut spoke = false;
         let ending = work(flight, &mut |event| {
-            self.hear(event);
+            self.receive(event);
             if !std::mem::replace(&mut spoke, true) {
                 // Fails only when nobody waits any more.
                 let _ = first_word.send(Ok(()));
@@ -155,7 +157,7 @@ impl Training {
         }
     }
 
-    fn hear(&self, event: &RunEvent) {
+    fn receive(&self, event: &RunEvent) {
         if let RunEvent::Memory {
             sample,
             level,
@@ -163,18 +165,18 @@ impl Training {
             ..
         } = event
         {
-            *held(&self.told) = Some(Told {
+            *lock(&self.messages) = Some(Reported {
                 sample: *sample,
                 level: *level,
                 pressure: *pressure,
             });
         }
-        held(&self.run).apply(event);
+        lock(&self.run).apply(event);
     }
 
     /// The last word where the run folder could not take it: a full disk, for instance.
     fn fail(&self, error: &TrainError) {
-        let mut run = held(&self.run);
+        let mut run = lock(&self.run);
         if run.status() != RunStatus::Failed {
             let failed = RunEvent::Failed {
                 at_ms: run.now_ms(),
@@ -187,7 +189,7 @@ impl Training {
     }
 
     fn end(&self) {
-        *held(&self.ended) = Some(self.written_bytes());
+        *lock(&self.ended) = Some(self.written_bytes());
         self.ending.notify_all();
     }
 
@@ -197,23 +199,23 @@ impl Training {
 
     /// It is at work.
     pub fn is_running(&self) -> bool {
-        held(&self.ended).is_none()
+        lock(&self.ended).is_none()
     }
 
     /// Nobody wrote into the run after this life.
     fn is_newest(&self) -> bool {
-        let ended = *held(&self.ended);
+        let ended = *lock(&self.ended);
         ended.is_none_or(|bytes| bytes == self.written_bytes())
     }
 
     /// The run as folded so far. The training waits while this is held: milliseconds, not more.
     pub fn run(&self) -> MutexGuard<'_, Run> {
-        held(&self.run)
+        lock(&self.run)
     }
 
     /// What it said last about memory.
-    pub fn told(&self) -> Option<Told> {
-        *held(&self.told)
+    pub fn messages(&self) -> Option<Reported> {
+        *lock(&self.messages)
     }
 
     /// Passes a wish on.
@@ -232,7 +234,7 @@ impl Training {
     /// Asks for a stop and waits until the checkpoint is durable.
     pub fn stop_and_wait(&self) {
         self.ask(RunRequest::Stop);
-        let ended = held(&self.ended);
+        let ended = lock(&self.ended);
         let _ended = self
             .ending
             .wait_while(ended, |ended| ended.is_none())
@@ -299,8 +301,8 @@ mod tests {
         let first = active.begin(
             "a",
             folder.clone(),
-            move |_: RunContext, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
-                tell(&started());
+            move |_: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
+                report(&started());
                 let _ = wait.recv();
                 Ok(ending())
             },
@@ -311,8 +313,8 @@ mod tests {
             training.run().started().map(|s| s.name.clone()),
             Some("birds".into())
         );
-        let work = |_: RunContext, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
-            tell(&started());
+        let work = |_: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
+            report(&started());
             Ok(ending())
         };
         assert_eq!(code(active.begin("b", folder.clone(), work)), "busy");
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_training_that_never_begins_says_why_and_leaves_room() {
+    fn a_training_that_never_begins_reports_why_and_leaves_room() {
         let (_home, folder) = folder();
         let active = Active::on(Machine::default());
         let refused = |_: RunContext, _: &mut (dyn FnMut(&RunEvent) + Send)| {
@@ -348,8 +350,8 @@ mod tests {
         let begun = active.begin(
             "a",
             folder.clone(),
-            |_: RunContext, tell: &mut (dyn FnMut(&RunEvent) + Send)| {
-                tell(&started());
+            |_: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
+                report(&started());
                 Err(TrainError::Panicked("a bug".into()))
             },
         );

@@ -1,15 +1,16 @@
-//! Declares the window's commands to the desktop shell, so that the capability file decides which of them the window may
-//! call, and tells the program which commit and features it was built from.
+//! Declares the window's commands to the desktop shell, so that the capability file decides which
+//! of them the window may call, and tells the program which commit and features it was built from.
 
 use std::process::Command;
 
 fn main() {
-    tell_build();
+    report_build();
     declare_commands();
 }
 
-/// Sets `EBB_COMMIT`, the short hash of the commit (`unknown` outside a git checkout), and `EBB_FEATURES`.
-fn tell_build() {
+/// Sets `EBB_COMMIT`, the short hash of the commit (`unknown` outside a git checkout), and
+/// `EBB_FEATURES`.
+fn report_build() {
     println!("cargo::rerun-if-changed=.git/HEAD");
     println!("cargo::rerun-if-changed=.git/logs/HEAD");
     let output = Command::new("git")

@@ -1,11 +1,11 @@
-//! What the window may ask. Ids come in, views go out; a path of the user's disk is never taken from the page. Each
-//! command is a line or two: the work is in the rooms behind it.
+//! What the window may ask. Ids come in, views go out; a path of the user's disk is never taken
+//! from the page. Each command is a line or two: the work is in the rooms behind it.
 
 use crate::desktop::Shell;
 use crate::inspections::SEED;
-use crate::row;
+use crate::run_row;
 use crate::runs::Stretch;
-use crate::suggestion;
+use crate::plan_view;
 use crate::view::{
     CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
@@ -28,7 +28,7 @@ fn valid(config: &RunConfig) -> Answer<()> {
 }
 
 /// Runs what reads disks on a thread that may wait.
-async fn aside<T: Send + 'static>(
+async fn status<T: Send + 'static>(
     shell: State<'_, Arc<Shell>>,
     work: impl FnOnce(&Shell) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
@@ -45,14 +45,14 @@ async fn aside<T: Send + 'static>(
 /// What the window needs at its start and after a reload.
 #[tauri::command]
 pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
-    aside(shell, |shell| Ok(shell.welcome())).await
+    status(shell, |shell| Ok(shell.welcome())).await
 }
 
 /// The status bar's numbers.
 #[tauri::command]
 pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
-    aside(shell, |shell| {
-        let training = shell.active.running().and_then(|training| training.told());
+    status(shell, |shell| {
+        let training = shell.active.running().and_then(|training| training.messages());
         Ok(training.unwrap_or_else(|| shell.readings.now()).view())
     })
     .await
@@ -61,10 +61,10 @@ pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
 /// The list of runs, newest first.
 #[tauri::command]
 pub async fn runs(shell: State<'_, Arc<Shell>>) -> Answer<Vec<RunRow>> {
-    aside(shell, |shell| {
+    status(shell, |shell| {
         shell.runs.rows(|id| {
             let training = shell.active.of(id)?;
-            Some(row::here(id, &training.folder, &training.run()))
+            Some(run_row::here(id, &training.folder, &training.run()))
         })
     })
     .await
@@ -77,7 +77,7 @@ pub async fn choose_folder(
     shell: State<'_, Arc<Shell>>,
 ) -> Answer<Option<Show>> {
     let choose = dialog(&window, "Choose a folder of photographs or texts");
-    aside(shell, move |shell| {
+    status(shell, move |shell| {
         Ok(choose().map(|path| shell.open(&path)))
     })
     .await
@@ -89,20 +89,22 @@ fn dialog(window: &WebviewWindow, title: &str) -> impl FnOnce() -> Option<PathBu
     move || dialog.blocking_pick_folder()?.into_path().ok()
 }
 
-/// Lets the user choose a folder of published weights in the system's dialog; nothing when it was cancelled.
+/// Lets the user choose a folder of published weights in the system's dialog; nothing when it was
+/// cancelled.
 #[tauri::command]
 pub async fn choose_weights(
     window: WebviewWindow,
     shell: State<'_, Arc<Shell>>,
 ) -> Answer<Option<WeightsView>> {
     let choose = dialog(&window, "Choose a model that was published");
-    aside(shell, move |shell| {
+    status(shell, move |shell| {
         Ok(choose().map(|path| shell.weights.open(&path)))
     })
     .await
 }
 
-/// What Ebb suggests where training begins with these weights and `trains` says what of them trains; as usual where it is absent.
+/// What Ebb suggests where training begins with these weights and `trains` says what of them
+/// trains; as usual where it is absent.
 #[tauri::command]
 pub async fn begin_with(
     shell: State<'_, Arc<Shell>>,
@@ -110,11 +112,11 @@ pub async fn begin_with(
     weights: String,
     trains: Option<String>,
 ) -> Answer<PlanView> {
-    aside(shell, move |shell| {
+    status(shell, move |shell| {
         let found = shell.inspections.take(&inspection, SEED)?;
         let from = (&*weights, shell.weights.folder(&weights)?);
         let machine = shell.readings.now();
-        Ok(suggestion::begun(
+        Ok(plan_view::begun(
             &found,
             from,
             trains.as_deref(),
@@ -127,7 +129,7 @@ pub async fn begin_with(
 /// Opens the bundled sample.
 #[tauri::command]
 pub async fn open_sample(shell: State<'_, Arc<Shell>>) -> Answer<String> {
-    aside(shell, |shell| match crate::sample::find() {
+    status(shell, |shell| match crate::sample::find() {
         Some(folder) => Ok(shell.inspections.open(&folder)),
         None => {
             let why =
@@ -145,7 +147,7 @@ pub async fn inspection(
     id: String,
     seen: u64,
 ) -> Answer<Option<InspectionView>> {
-    aside(shell, move |shell| shell.inspections.view(&id, seen)).await
+    status(shell, move |shell| shell.inspections.view(&id, seen)).await
 }
 
 /// What these settings will need.
@@ -155,12 +157,12 @@ pub async fn forecast(
     inspection: String,
     settings: PlanSettings,
 ) -> Answer<ForecastView> {
-    aside(shell, move |shell| {
+    status(shell, move |shell| {
         // Which samples are held out decides nothing about memory.
         let found = shell.inspections.take(&inspection, SEED)?;
-        let config = suggestion::config(&settings, &found, shell.weights.of(&settings)?);
+        let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
-        Ok(suggestion::forecast(
+        Ok(plan_view::forecast(
             &config,
             &found,
             &shell.readings.now(),
@@ -176,18 +178,18 @@ pub async fn train(
     inspection: String,
     settings: PlanSettings,
 ) -> Answer<String> {
-    aside(shell, move |shell| {
+    status(shell, move |shell| {
         shell.is_free()?;
         let found = shell.inspections.take(&inspection, settings.seed)?;
-        let config = suggestion::config(&settings, &found, shell.weights.of(&settings)?);
+        let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
         let plan = Plan::check(&config, &found)?;
         plan.check_precision()?;
         let folder = shell.runs.store().create(&plan.name)?;
         let (id, place) = (folder.id(), folder.path.clone());
         let run = folder.clone();
-        let begun = shell.active.begin(&id, folder, move |flight, tell| {
-            trainer::start(plan, found, &run, flight, tell)
+        let begun = shell.active.begin(&id, folder, move |flight, report| {
+            trainer::start(plan, found, &run, flight, report)
         });
         match begun {
             Ok(()) => shell.inspections.rest(&inspection),
@@ -202,12 +204,12 @@ pub async fn train(
 /// Goes on with a run from its newest checkpoint.
 #[tauri::command]
 pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
-    aside(shell, move |shell| {
+    status(shell, move |shell| {
         shell.is_free()?;
         let folder = shell.runs.folder(&run)?;
         let there = folder.clone();
-        shell.active.begin(&run, folder, move |flight, tell| {
-            trainer::resume(&there, flight, tell)
+        shell.active.begin(&run, folder, move |flight, report| {
+            trainer::resume(&there, flight, report)
         })
     })
     .await
@@ -242,7 +244,7 @@ pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -
 /// Begins, looks at or ends a drill.
 #[tauri::command]
 pub async fn drill(shell: State<'_, Arc<Shell>>, request: DrillRequest) -> Answer<DrillView> {
-    aside(shell, move |shell| shell.drill(request)).await
+    status(shell, move |shell| shell.drill(request)).await
 }
 
 /// A stretch of a run as raw bytes, see `PullHeader`.
@@ -261,7 +263,7 @@ pub async fn pull(
         columns,
         seen,
     };
-    aside(shell, move |shell| {
+    status(shell, move |shell| {
         let pull = match shell.active.of(&run) {
             Some(training) => stretch.of(&training.run()),
             None => shell.runs.pull(&run, stretch)?,

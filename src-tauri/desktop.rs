@@ -1,12 +1,12 @@
-//! The window: builds it, hands dropped folders to the inspections, and asks before a training is cut short.
-//! Refuses to know how anything is read, trained or drawn.
+//! The window: builds it, hands dropped folders to the inspections, and asks before a training is
+//! cut short. Refuses to know how anything is read, trained or drawn.
 
 use crate::active::Active;
 use crate::commands;
-use crate::drill::{Drill, SECONDS};
-use crate::held::held;
+use crate::stress_test::{Drill, SECONDS};
+use crate::lock::lock;
 use crate::inspections::Inspections;
-use crate::readings::Readings;
+use crate::machine_readings::Readings;
 use crate::runs::Runs;
 use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
 use crate::weights::Weights;
@@ -44,7 +44,8 @@ pub struct Shell {
     asking: AtomicBool,
 }
 
-/// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder or id to show.
+/// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder
+/// or id to show.
 pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
     if !crate::page::has_display() {
         return no_window("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)");
@@ -52,7 +53,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
     crate::page::prepare();
     let shell = Arc::new(Shell::new(machine));
     let first = target.map(|target| shell.open(&target));
-    *held(&shell.first) = first;
+    *lock(&shell.first) = first;
     let build = || {
         tauri::Builder::default()
             .plugin(tauri_plugin_dialog::init())
@@ -80,7 +81,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
                     shell.page_listens.store(false, Ordering::Relaxed);
                 }
             })
-            .on_window_event(heed)
+            .on_window_event(handle)
             .setup(|app| {
                 stop_on_signal(app.handle().clone())?;
                 for window in app.webview_windows().values() {
@@ -119,7 +120,7 @@ fn no_window(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn heed(window: &Window, event: &WindowEvent) {
+fn handle(window: &Window, event: &WindowEvent) {
     let app = window.app_handle();
     let shell = app.state::<Arc<Shell>>();
     match event {
@@ -205,7 +206,7 @@ impl Shell {
     /// What the page needs at its start. From now on it hears what to show.
     pub fn welcome(&self) -> Welcome {
         self.page_listens.store(true, Ordering::Relaxed);
-        let first = held(&self.first).take();
+        let first = lock(&self.first).take();
         let active = || {
             let id = self.active.running()?.id.clone();
             Some(Show::Run { id })
@@ -229,7 +230,7 @@ impl Shell {
 
     /// Begins, looks at or ends the one drill of this window. It ends with the window too.
     pub fn drill(&self, request: DrillRequest) -> Result<DrillView, CommandError> {
-        let mut drill = held(&self.drill);
+        let mut drill = lock(&self.drill);
         let over = drill
             .as_mut()
             .is_some_and(|drill| drill.seconds_left().is_none());
@@ -273,21 +274,21 @@ impl Shell {
         if self.page_listens.load(Ordering::Relaxed) && app.emit(SHOW, &show).is_ok() {
             return;
         }
-        *held(&self.first) = Some(show);
+        *lock(&self.first) = Some(show);
     }
 }
 
 fn sample_view(folder: &Path) -> SampleView {
     let inside = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut view = SampleView {
-        photographs: 0,
+        images: 0,
         classes: 0,
         bytes: 0,
     };
     for class in inside(folder).filter(|entry| entry.path().is_dir()) {
         view.classes += 1;
         for file in inside(&class.path()) {
-            view.photographs += 1;
+            view.images += 1;
             view.bytes += file.metadata().map_or(0, |about| about.len());
         }
     }

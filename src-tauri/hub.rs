@@ -1,8 +1,9 @@
-//! Published weights by name: `--from org/name` is looked up at the hub that `HF_ENDPOINT` names, fetched once into Ebb's home,
-//! and from then on a folder like any other. Nothing is fetched that was not asked for by such a name, no host stands in
-//! Ebb, and no port is opened.
+//! Published weights by name: `--from org/name` is looked up at the hub that `HF_ENDPOINT` names,
+//! fetched once into Ebb's home, and from then on a folder like any other. Nothing is fetched that
+//! was not asked for by such a name, no host stands in Ebb, and no port is opened.
 //!
-//! Refuses to know what weights are for, and accounts: what a hub gives only to some is downloaded by hand.
+//! Refuses to know what weights are for, and accounts: what a hub gives only to some is downloaded
+//! by hand.
 
 mod listing;
 mod fetch;
@@ -109,7 +110,8 @@ struct Fetched {
     files: Vec<Listed>,
 }
 
-/// True for what can only be the name of a repository: `org/name`, and nothing of that name lies here.
+/// True for what can only be the name of a repository: `org/name`, and nothing of that name lies
+/// here.
 pub fn is_name(from: &Path) -> bool {
     let plain = |part: &str| {
         !part.is_empty()
@@ -122,14 +124,15 @@ pub fn is_name(from: &Path) -> bool {
     !from.exists() && parts.is_some_and(|parts| parts.len() == 2 && parts.into_iter().all(plain))
 }
 
-/// The folder of a repository of that name, below `home`: the one that is there, else fetched. `say` is told what goes on.
+/// The folder of a repository of that name, below `home`: the one that is there, else fetched.
+/// `say` is told what goes on.
 ///
 /// # Errors
 /// No hub is named, or it does not give what is needed.
-pub fn folder(name: &str, home: &Path, say: &dyn Fn(&str)) -> Result<PathBuf, HubError> {
+pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, HubError> {
     let place = home.join(name);
     if let Some(folder) = whole(&place) {
-        say(&format!("{name} was fetched before: {}", folder.display()));
+        print(&format!("{name} was fetched before: {}", folder.display()));
         return Ok(folder);
     }
     let endpoint = std::env::var(ENDPOINT).unwrap_or_default();
@@ -144,11 +147,11 @@ pub fn folder(name: &str, home: &Path, say: &dyn Fn(&str)) -> Result<PathBuf, Hu
     let folder = place.join(&listing.commit);
     let mut files = listing.wanted(name)?;
     for file in &files {
-        hub.fetch(&listing.commit, file, &folder, say)?;
+        hub.fetch(&listing.commit, file, &folder, print)?;
     }
     let parts = listing.parts(name, &folder)?;
     for file in &parts {
-        hub.fetch(&listing.commit, file, &folder, say)?;
+        hub.fetch(&listing.commit, file, &folder, print)?;
     }
     files.extend(parts);
     let fetched = Fetched {
@@ -159,7 +162,7 @@ pub fn folder(name: &str, home: &Path, say: &dyn Fn(&str)) -> Result<PathBuf, Hu
     let path = folder.join(WHOLE);
     let text = serde_json::to_vec_pretty(&fetched).map_err(|error| disk(&path)(error.into()))?;
     fs::write(&path, text).map_err(disk(&path))?;
-    say(&format!("{name} is there: {}", folder.display()));
+    print(&format!("{name} is there: {}", folder.display()));
     Ok(folder)
 }
 

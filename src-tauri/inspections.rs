@@ -1,10 +1,10 @@
-//! The folders that were dropped or chosen, by id. Each is read on a thread of its own and followed on disk until it is
-//! trained. Refuses to know what a plan or a run does with them.
+//! The folders that were dropped or chosen, by id. Each is read on a thread of its own and followed
+//! on disk until it is trained. Refuses to know what a plan or a run does with them.
 
-use crate::held::held;
-use crate::readings::Readings;
-use crate::shown::shown;
-use crate::suggestion;
+use crate::lock::lock;
+use crate::machine_readings::Readings;
+use crate::inspection_view::shown;
+use crate::plan_view;
 use crate::view::{CommandError, InspectionView};
 use dataset::{
     DatasetError, DetectedDataset, InspectOptions, Task, TextOptions, Watch, detect, watch,
@@ -59,7 +59,7 @@ impl Inspections {
     pub fn open(&self, path: &Path) -> String {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = {
-            let mut folders = held(&self.folders);
+            let mut folders = lock(&self.folders);
             let known = folders.iter().find(|folder| folder.path == path).cloned();
             known.unwrap_or_else(|| {
                 let folder = Arc::new(Folder {
@@ -82,16 +82,16 @@ impl Inspections {
             // Looked at anew, perhaps after a training: it may have changed meanwhile.
             self.follow(&folder);
         }
-        let state = held(&folder.state);
+        let state = lock(&folder.state);
         Ok(state.view.clone().filter(|view| view.version != seen))
     }
 
     /// What was found, for a training with this seed. The folder is followed no longer.
     pub fn take(&self, id: &str, seed: u64) -> Result<DetectedDataset, CommandError> {
         let folder = self.folder(id)?;
-        let found = held(&folder.state).found.clone();
+        let found = lock(&folder.state).found.clone();
         let Some(found) = found else {
-            let view = held(&folder.state).view.clone();
+            let view = lock(&folder.state).view.clone();
             return Err(view.and_then(|view| view.refusal).unwrap_or_else(|| {
                 let why =
                     "The folder is still being read. Train when every file has been looked at.";
@@ -111,13 +111,13 @@ impl Inspections {
         let watch = self
             .folder(id)
             .ok()
-            .and_then(|folder| held(&folder.state).watch.take());
+            .and_then(|folder| lock(&folder.state).watch.take());
         // Dropped without the lock: it waits for a thread that may be waiting for it.
         drop(watch);
     }
 
     fn folder(&self, id: &str) -> Result<Arc<Folder>, CommandError> {
-        let found = held(&self.folders)
+        let found = lock(&self.folders)
             .iter()
             .find(|folder| folder.id == id)
             .cloned();
@@ -125,7 +125,7 @@ impl Inspections {
     }
 
     fn follow(&self, folder: &Arc<Folder>) {
-        let mut state = held(&folder.state);
+        let mut state = lock(&folder.state);
         if std::mem::replace(&mut state.following, true) {
             return;
         }
@@ -149,7 +149,7 @@ impl Inspections {
         let (folder, readings) = (Arc::clone(folder), Arc::clone(&self.readings));
         thread::spawn(move || {
             read_on(&folder, &readings, unwatched.as_deref(), &changed);
-            held(&folder.state).following = false;
+            lock(&folder.state).following = false;
         });
     }
 }
@@ -175,7 +175,7 @@ fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, change
         view.reading = false;
         view.notes.extend(unwatched.map(str::to_owned));
         if let (Ok(found), None) = (&found, &view.refusal) {
-            match suggestion::all(found, &machine) {
+            match plan_view::all(found, &machine) {
                 Ok(plans) => view.plans = plans,
                 Err(error) => view.refusal = refused(error.to_string()),
             }
@@ -191,7 +191,7 @@ fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, change
 impl Folder {
     /// Files seen so far, while there is nothing else to show.
     fn progress(&self, files: u64) {
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         if let Some(view) = state.view.as_mut().filter(|view| view.reading) {
             view.version += 1;
             view.files_seen = files;
@@ -199,7 +199,7 @@ impl Folder {
     }
 
     fn show(&self, mut view: InspectionView, found: Option<DetectedDataset>) {
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         view.id.clone_from(&self.id);
         view.version = state.view.as_ref().map_or(0, |old| old.version) + 1;
         view.files_seen = match found {

@@ -1,10 +1,11 @@
-//! Ebb: with a subcommand it works in the terminal, without one it opens the window. Refuses to know what training is.
+//! Ebb: with a subcommand it works in the terminal, without one it opens the window. Refuses to
+//! know what training is.
 
 mod allocator;
-mod drill;
-mod headless;
+mod stress_test;
+mod cli;
 mod hub;
-mod learnt;
+mod task_labels;
 
 #[cfg(feature = "desktop")]
 mod active;
@@ -13,25 +14,25 @@ mod commands;
 #[cfg(feature = "desktop")]
 mod desktop;
 #[cfg(feature = "desktop")]
-mod held;
+mod lock;
 #[cfg(feature = "desktop")]
 mod inspections;
 #[cfg(feature = "desktop")]
 mod page;
 #[cfg(feature = "desktop")]
-mod readings;
+mod machine_readings;
 #[cfg(feature = "desktop")]
 mod refusal;
 #[cfg(feature = "desktop")]
-mod row;
+mod run_row;
 #[cfg(feature = "desktop")]
 mod runs;
 #[cfg(feature = "desktop")]
 mod sample;
 #[cfg(feature = "desktop")]
-mod shown;
+mod inspection_view;
 #[cfg(feature = "desktop")]
-mod suggestion;
+mod plan_view;
 #[cfg(feature = "desktop")]
 mod view;
 #[cfg(feature = "desktop")]
@@ -44,5 +45,5 @@ static ALLOCATOR: trainer::Counting<allocator::Chosen> = trainer::Counting(alloc
 
 fn main() -> ExitCode {
     allocator::keep_freed();
-    headless::run()
+    cli::run()
 }

@@ -1,8 +1,8 @@
-//! The runs of app and terminal: the store, watched, and run folders opened by hand. Each run is folded from its events as
-//! they appear. Opening a run reads its folder only and starts nothing.
+//! The runs of app and terminal: the store, watched, and run folders opened by hand. Each run is
+//! folded from its events as they appear. Opening a run reads its folder only and starts nothing.
 
-use crate::held::held;
-use crate::row;
+use crate::lock::lock;
+use crate::run_row;
 use crate::view::{CommandError, RunRow};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use runlog::{Pull, Run, RunFolder, RunStatus, RunStore, RunlogError, Tail};
@@ -86,7 +86,7 @@ impl Runs {
         if folder.path.parent() == Some(&root) {
             return Ok(folder.id());
         }
-        let mut opened = held(&self.opened);
+        let mut opened = lock(&self.opened);
         if let Some((id, _)) = opened.iter().find(|(_, known)| *known == folder) {
             return Ok(id.clone());
         }
@@ -97,7 +97,7 @@ impl Runs {
 
     /// The folder behind an id.
     pub fn folder(&self, id: &str) -> Result<RunFolder, CommandError> {
-        if let Some((_, folder)) = held(&self.opened).iter().find(|(known, _)| known == id) {
+        if let Some((_, folder)) = lock(&self.opened).iter().find(|(known, _)| known == id) {
             return Ok(folder.clone());
         }
         // An id is one name: whatever looks like a path leads nowhere.
@@ -113,7 +113,7 @@ impl Runs {
     /// A stretch of a run.
     pub fn pull(&self, id: &str, stretch: Stretch) -> Result<Pull, CommandError> {
         let followed = self.followed(id)?;
-        let mut followed = held(&followed);
+        let mut followed = lock(&followed);
         followed.refresh();
         match &followed.trouble {
             Some(trouble) => Err(CommandError::new("failed", trouble.to_string())),
@@ -121,9 +121,10 @@ impl Runs {
         }
     }
 
-    /// All runs, newest first, those opened by hand on top. `here` gives the rows of runs that train in this process.
+    /// All runs, newest first, those opened by hand on top. `here` gives the rows of runs that
+    /// train in this process.
     pub fn rows(&self, here: impl Fn(&str) -> Option<RunRow>) -> Result<Vec<RunRow>, CommandError> {
-        let opened: Vec<String> = held(&self.opened)
+        let opened: Vec<String> = lock(&self.opened)
             .iter()
             .map(|(id, _)| id.clone())
             .collect();
@@ -140,13 +141,13 @@ impl Runs {
     /// Nothing for a folder that vanished or has no word of its own yet.
     fn row(&self, id: &str) -> Option<RunRow> {
         let followed = self.followed(id).ok()?;
-        let mut followed = held(&followed);
-        if self.may_have_changed(id) || !row::has_ended(followed.run.status()) {
+        let mut followed = lock(&followed);
+        if self.may_have_changed(id) || !run_row::has_ended(followed.run.status()) {
             followed.refresh();
         }
         let followed = &*followed;
         followed.run.started()?;
-        let mut row = row::of(id, &followed.folder, &followed.run);
+        let mut row = run_row::of(id, &followed.folder, &followed.run);
         if let Some(trouble) = &followed.trouble {
             (row.status, row.line) = (RunStatus::Failed, trouble.to_string());
         }
@@ -155,13 +156,13 @@ impl Runs {
 
     fn may_have_changed(&self, id: &str) -> bool {
         self.watcher.is_none()
-            || held(&self.changed.0).remove(id)
-            || held(&self.opened).iter().any(|(known, _)| known == id)
+            || lock(&self.changed.0).remove(id)
+            || lock(&self.opened).iter().any(|(known, _)| known == id)
     }
 
     fn followed(&self, id: &str) -> Result<Arc<Mutex<Followed>>, CommandError> {
         let folder = self.folder(id)?;
-        let mut followed = held(&self.followed);
+        let mut followed = lock(&self.followed);
         let found = followed.entry(id.to_owned()).or_insert_with(|| {
             Arc::new(Mutex::new(Followed {
                 tail: Tail::new(folder.events_path()),
@@ -202,7 +203,7 @@ fn watch(root: &Path, changed: Arc<Changed>) -> notify::Result<RecommendedWatche
             .iter()
             .filter_map(|path| path.strip_prefix(&place).ok()?.iter().next());
         let ids = names.map(|name| name.to_string_lossy().into_owned());
-        held(&changed.0).extend(ids);
+        lock(&changed.0).extend(ids);
     })?;
     watcher.watch(&root, RecursiveMode::Recursive)?;
     Ok(watcher)
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_process_is_gone_ended_early() {
+    fn a_run_whose_process_is_missing_ended_early() {
         let (_home, runs) = runs();
         let (folder, _writer) = begun(runs.store());
         let pull = runs.pull(&folder.id(), everything()).expect("it is there");

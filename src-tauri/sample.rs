@@ -1,5 +1,5 @@
-//! Where the bundled sample lies: in the bundle, or up the tree from the executable while developing. Refuses to know
-//! what is in it.
+//! Where the bundled sample lies: in the bundle, or up the tree from the executable while
+//! developing. Refuses to know what is in it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 const OVERRIDE: &str = "EBB_SAMPLE";
 /// The sample inside the bundle's resources, and inside the checkout.
 const SAMPLE: &str = "sample/groceries";
-/// Where a bundle keeps its resources, from a folder above the executable: a checkout, a Mac's `Contents`, `/usr`.
+/// Where a bundle keeps its resources, from a folder above the executable: a checkout, a Mac's
+/// `Contents`, `/usr`.
 const RESOURCES: [&str; 3] = ["", "Resources", "lib/Ebb"];
 
 /// The folder of the bundled sample, or nothing where it is missing.

@@ -1,5 +1,5 @@
-//! What the commands answer: types only, exported to the window. Ids go in, views come out; a path of the user's disk
-//! is shown but never taken from the page.
+//! What the commands answer: types only, exported to the window. Ids go in, views come out; a path
+//! of the user's disk is shown but never taken from the page.
 
 use pressure::Level;
 use runlog::RunStatus;
@@ -17,7 +17,8 @@ pub struct Welcome {
     pub device: String,
     /// What the bundled sample holds, or nothing where it is missing.
     pub sample: Option<SampleView>,
-    /// What to show first: something given on the command line, dropped before the page was ready, or the active run.
+    /// What to show first: something given on the command line, dropped before the page was ready,
+    /// or the active run.
     pub show: Option<Show>,
 }
 
@@ -29,7 +30,8 @@ pub enum Show {
     Inspection {
         /// Its id.
         id: String,
-        /// The same as weights to begin with, where it holds a model: for whoever has a plan before him.
+        /// The same as weights to begin with, where it holds a model: for whoever has a plan before
+        /// him.
         weights: Option<WeightsView>,
     },
     /// A run.
@@ -52,7 +54,7 @@ pub struct WeightsView {
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct SampleView {
     /// Photographs in it.
-    pub photographs: u32,
+    pub images: u32,
     /// Classes in it.
     pub classes: u32,
     /// Its size on disk.
@@ -103,7 +105,8 @@ pub struct InspectionView {
     pub reading: bool,
     /// Why it cannot be trained, with the next move.
     pub refusal: Option<CommandError>,
-    /// What it is for: "image classification", "numbers of photographs", "text classification", "language model"; empty while reading.
+    /// What it is for: "image classification", "numbers of photographs", "text classification",
+    /// "language model"; empty while reading.
     pub task: String,
     /// What one sample is called: "image", "text", "document".
     pub sample: String,
@@ -121,7 +124,8 @@ pub struct InspectionView {
     pub notes: Vec<String>,
     /// "20 % of each class, 243 images, chosen by seed 7" or "folders train, val, test".
     pub split: String,
-    /// What can be learnt from it, each with the settings Ebb suggests, the usual first; empty where it cannot be trained.
+    /// What can be learnt from it, each with the settings Ebb suggests, the usual first; empty
+    /// where it cannot be trained.
     pub plans: Vec<PlanView>,
 }
 

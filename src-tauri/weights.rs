@@ -1,6 +1,7 @@
-//! The folders of published weights that were chosen or dropped, by id. Refuses to know what is in them and what begins with them.
+//! The folders of published weights that were chosen or dropped, by id. Refuses to know what is in
+//! them and what begins with them.
 
-use crate::held::held;
+use crate::lock::lock;
 use crate::view::{CommandError, PlanSettings, WeightsView};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -17,7 +18,7 @@ impl Weights {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let name = path.file_name().unwrap_or(path.as_os_str());
         let name = name.to_string_lossy().into_owned();
-        let mut folders = held(&self.folders);
+        let mut folders = lock(&self.folders);
         let known = folders.iter().position(|folder| *folder == path);
         let place = known.unwrap_or_else(|| {
             folders.push(path);
@@ -33,7 +34,7 @@ impl Weights {
             .strip_prefix("weights-")
             .and_then(|place| place.parse::<usize>().ok());
         let place = place.and_then(|place| place.checked_sub(1));
-        let folder = place.and_then(|place| held(&self.folders).get(place).cloned());
+        let folder = place.and_then(|place| lock(&self.folders).get(place).cloned());
         folder.ok_or_else(|| CommandError::unknown("folder of weights"))
     }
 

@@ -77,7 +77,7 @@ impl<'a> Hub<'a> {
         commit: &str,
         file: &Listed,
         folder: &Path,
-        say: &dyn Fn(&str),
+        print: &dyn Fn(&str),
     ) -> Result<(), HubError> {
         let path = folder.join(&file.path);
         if file.fits(&path).is_ok() {
@@ -92,7 +92,7 @@ impl<'a> Hub<'a> {
             there => format!(", of which {} are there", format_bytes(there)),
         };
         let (endpoint, size) = (self.repository.endpoint, format_bytes(file.size));
-        say(&format!(
+        print(&format!(
             "Fetching {} ({size}{rest}) from {endpoint}",
             file.path
         ));

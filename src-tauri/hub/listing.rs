@@ -1,5 +1,5 @@
-//! What a repository holds, by the hub's own list: which of its files Ebb needs, how large they are, and the sums that they are
-//! checked by. Large files have a sha256, small ones git's own sum.
+//! What a repository holds, by the hub's own list: which of its files Ebb needs, how large they
+//! are, and the sums that they are checked by. Large files have a sha256, small ones git's own sum.
 
 use super::fetch::Hub;
 use super::{HubError, disk};

@@ -1,12 +1,12 @@
-//! WebKitGTK tells when its web process ended and leaves the rest to the app. Without a GPU it would draw through a software
-//! renderer that costs ten times the memory of the page itself.
+//! WebKitGTK tells when its web process ended and leaves the rest to the app. Without a GPU it
+//! would draw through a software renderer that costs ten times the memory of the page itself.
 
 use std::path::Path;
 use tauri::WebviewWindow;
 use webkit2gtk::WebViewExt;
 
-/// Makes WebKitGTK draw without buffers shared with a GPU. Measured without one, the charts live for a minute: 67 MB in
-/// place of 340 MB, and rising.
+/// Makes WebKitGTK draw without buffers shared with a GPU. Measured without one, the charts live
+/// for a minute: 67 MB in place of 340 MB, and rising.
 const PLAIN_BUFFERS: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
 /// Where the kernel offers its GPUs.
 const GPUS: &str = "/dev/dri";

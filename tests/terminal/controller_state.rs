@@ -46,7 +46,7 @@ fn steps(events: &[RunEvent]) -> Vec<(u64, f64, Vec<u32>)> {
         RunEvent::Step {
             step,
             loss,
-            micro_batches: micro_batches,
+            micro_batches,
             ..
         } => Some((*step, *loss, micro_batches.clone())),
         _ => None,

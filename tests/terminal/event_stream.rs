@@ -62,7 +62,7 @@ fn step_and_samples(event: &RunEvent) -> Option<(u64, u32)> {
     match event {
         RunEvent::Step {
             step,
-            micro_batches: micro_batches,
+            micro_batches,
             ..
         } => Some((*step, micro_batches.iter().sum())),
         _ => None,

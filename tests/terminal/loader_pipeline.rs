@@ -36,7 +36,7 @@ fn waited(events: &[RunEvent]) -> (f64, f64) {
         RunEvent::Step {
             wait_ms,
             samples_per_second,
-            micro_batches: micro_batches,
+            micro_batches,
             ..
         } => {
             let samples: u32 = micro_batches.iter().sum();

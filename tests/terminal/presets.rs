@@ -49,10 +49,7 @@ fn a_presets_guess_is_overruled_by_the_first_measurements() {
         .events()
         .into_iter()
         .filter_map(|e| match e {
-            RunEvent::Step {
-                micro_batches: micro_batches,
-                ..
-            } => Some(micro_batches),
+            RunEvent::Step { micro_batches, .. } => Some(micro_batches),
             _ => None,
         })
         .collect();

@@ -28,7 +28,7 @@ fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
     for event in runlog::read_events(&run.events_path()).expect("they can be read") {
         if let RunEvent::Step {
             step,
-            micro_batches: micro_batches,
+            micro_batches,
             checkpoint_blocks: blocks,
             ..
         } = event

@@ -7,7 +7,7 @@ export type SampleView = {
 /**
  * Photographs in it.
  */
-photographs: number, 
+images: number, 
 /**
  * Classes in it.
  */

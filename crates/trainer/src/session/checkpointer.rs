@@ -115,8 +115,8 @@ impl Checkpointer {
             step: state.step,
             path: written.path,
             bytes: written.bytes,
-            duration_ms: duration_ms,
-            reason: reason,
+            duration_ms,
+            reason,
         })?;
         match checkpoint::remove_old(&self.run, state.best.map(|(_, step)| step)) {
             Err(error) => log.warn("old_checkpoints", error.to_string()),

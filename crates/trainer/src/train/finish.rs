@@ -51,7 +51,7 @@ pub(super) fn finish<T: Task>(
     session.log.emit(RunEvent::Stopped {
         at_ms: session.log.now_ms(),
         step: session.state.step,
-        reason: reason,
+        reason,
         message: sentence,
     })?;
     let has_classes = !session.plan.classes.is_empty();

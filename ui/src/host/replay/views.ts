@@ -6,7 +6,7 @@ const GB = 2 ** 30;
 
 export const welcome: Welcome = {
   version: "0.1.0", platform: "macos", device: "Metal on M4 Pro, 16 operations checked on this Mac",
-  sample: { photographs: 320, classes: 8, bytes: 2.6 * 2 ** 20 }, show: null,
+  sample: { images: 320, classes: 8, bytes: 2.6 * 2 ** 20 }, show: null,
 };
 
 export const machine: MachineView = {

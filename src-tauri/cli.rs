@@ -1,0 +1,92 @@
+//! Ebb in the terminal: reads the command line, does one thing, answers by exit code. 0 done or
+//! stopped by request, 1 failure, 2 wrong usage.
+
+mod output;
+mod args;
+mod doctor;
+mod completions;
+mod stress_test;
+mod trial;
+mod bench;
+mod download;
+mod compare_controller;
+mod evaluate;
+mod export;
+mod failure;
+mod find_lr;
+mod generate;
+mod inspect;
+mod interrupt;
+mod memory;
+mod plan;
+mod controller;
+mod predict;
+mod progress;
+mod runs;
+mod show;
+mod sweep_batch;
+mod texts;
+mod train;
+mod tune;
+mod verify_split;
+
+use args::{Command, Ebb};
+use std::process::ExitCode;
+
+/// The top-level entry point of the terminal; the window opens from here too.
+pub fn run() -> ExitCode {
+    let ebb = Ebb::parse_args();
+    let done = match ebb.command {
+        None => return app(args::App::default()),
+        Some(Command::App(app_args)) => return app(app_args),
+        Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Plan(args)) => plan::run(&args),
+        Some(Command::Train(args)) => train::start(*args),
+        Some(Command::Resume(args)) => train::resume(args),
+        Some(Command::Evaluate(args)) => evaluate::run(&args),
+        Some(Command::Predict(args)) => predict::run(&args),
+        Some(Command::Generate(args)) => generate::run(&args),
+        Some(Command::Export(args)) => export::run(&args),
+        Some(Command::Runs(args)) => match args.command {
+            None => runs::list(&args),
+            Some(args::RunsCommand::Show(args)) => show::run(&args),
+        },
+        Some(Command::Report(args)) => runs::report(&args),
+        Some(Command::Memory(args)) => memory::run(&args),
+        Some(Command::Controller(args)) => controller::run(&args),
+        Some(Command::Stress(args)) => stress_test::run(&args),
+        Some(Command::StressHold(args)) => stress_test::hold_memory(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::VerifySplit(args)) => verify_split::run(&args),
+        Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::SweepBatch(args)) => sweep_batch::run(&args),
+        Some(Command::FindLr(args)) => find_lr::run(&args),
+        Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Completions(args)) => completions::completions(&args),
+        Some(Command::Man) => completions::man(),
+    };
+    let lost = || match output::lost() {
+        Some(error) => Err(failure::Failure::new(format!(
+            "what was said could not be written: {error}"
+        ))),
+        None => Ok(()),
+    };
+    match done.and_then(|()| lost()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.print(),
+    }
+}
+
+#[cfg(feature = "desktop")]
+fn app(args: args::App) -> ExitCode {
+    let machine = train::machine(&args.script);
+    crate::desktop::run(args.target, machine)
+}
+
+#[cfg(not(feature = "desktop"))]
+fn app(_args: args::App) -> ExitCode {
+    failure::Failure::usage(
+        "this build has no window; train with `ebb train FOLDER`, or see `ebb --help`",
+    )
+    .print()
+}

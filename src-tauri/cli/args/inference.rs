@@ -1,0 +1,61 @@
+//! Arguments of the commands that use a trained run: `ebb evaluate`, `ebb predict` and `ebb
+//! generate`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Evaluate {
+    /// Id, beginning of its name, or path of a run
+    pub run: String,
+    /// Folder or file of new samples [default: the run's test samples, or its held-out ones]
+    pub folder: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Predict {
+    /// Id, beginning of its name, or path of a run
+    pub run: String,
+    /// Images; or texts, for a run that was trained on texts; or texts or files, for a token
+    /// compression
+    #[arg(required = true, value_name = "IMAGE|TEXT")]
+    pub files: Vec<PathBuf>,
+    /// Number of classes to print for each
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub top: u32,
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Generate {
+    /// Id, beginning of its name, or path of a run
+    pub run: String,
+    /// Text to continue
+    #[arg(long, default_value = "")]
+    pub prompt: String,
+    /// Largest number of tokens to generate
+    #[arg(long, default_value_t = 200)]
+    pub tokens: usize,
+    /// Sampling temperature; 0 always takes the most probable token
+    #[arg(long, default_value_t = 0.8, value_parser = temperature)]
+    pub temperature: f64,
+    /// Sample only from this many of the most probable tokens
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top_k: Option<u32>,
+    /// Seed of the sampling
+    #[arg(long, default_value_t = 7)]
+    pub seed: u64,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let value = text
+        .parse()
+        .ok()
+        .filter(|value| (0.0..=10.0).contains(value));
+    value.ok_or_else(|| "write a number from 0 to 10, such as 0.8".to_owned())
+}

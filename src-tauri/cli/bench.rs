@@ -1,0 +1,355 @@
+//! `ebb bench`: seconds per step, memory, and the fraction of the machine's matrix-product rate,
+//! for fixed workloads. Every case has its own process, because the peak footprint is a process's
+//! and a warm allocator would favour later cases.
+
+use super::args;
+use super::doctor::wanted;
+use super::failure::Failure;
+use super::output::{status, out};
+use super::verify_split::workload;
+use bench::{
+    Case, GradientComparison, KinkDivergence, Measurement, RelativeDifference, Workload,
+    gradients_against_f64, kink_tolerance, measure, measure_kernels, peak_gflops,
+};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use trainer::{LossScale, Precision, default_threads, on_threads, select_device};
+
+/// Runs `ebb bench`.
+pub fn run(args: &args::Bench) -> Result<(), Failure> {
+    if args.kernels {
+        return kernels(args);
+    }
+    let cases = cases(args)?;
+    let threads = args.threads.unwrap_or(default_threads());
+    if args.gradients {
+        // All are compared, even after one that is wrong.
+        let each = cases.into_iter().map(|case| gradients(case, args, threads));
+        return each.collect::<Vec<_>>().into_iter().collect();
+    }
+    match cases.as_slice() {
+        [case] => measure_case(*case, args, threads),
+        cases => measure_in_own_processes(cases, args, threads),
+    }
+}
+
+/// Prints each kernel's bandwidth, and its fraction of the copy's.
+fn kernels(args: &args::Bench) -> Result<(), Failure> {
+    let device = wanted(Some(&args.device))?;
+    let readings = on_threads(default_threads(), || {
+        Ok(measure_kernels(&select_device(device)?.device)?)
+    })?;
+    let mut copy = f64::NAN;
+    for reading in readings {
+        if reading.name == "copy" {
+            copy = reading.rate();
+        }
+        let (name, precision) = (reading.name, reading.precision);
+        let (ms, gb_per_s) = (reading.seconds * 1e3, reading.rate() / 1e9);
+        if args.json {
+            out!(
+                "{}",
+                json!({
+                    "kernel": name, "precision": precision, "bytes": reading.bytes, "ms": ms,
+                    "gb_per_s": gb_per_s, "share_of_copy": reading.rate() / copy,
+                })
+            );
+        } else {
+            let percent = 100.0 * reading.rate() / copy;
+            out!(
+                "{name:24} {precision:5} {ms:8.3} ms {gb_per_s:7.0} GB/s {percent:4.0} % of the copy"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Compares the gradients of one micro-batch with the CPU's in f64.
+fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
+    let device = wanted(Some(&args.device))?;
+    let (kind, comparison) = on_threads(threads, || {
+        let chosen = select_device(device)?;
+        trainer::allow_kernels(!args.composed);
+        trainer::allow_tensor_cores(!args.plain_products);
+        Ok((
+            chosen.kind.name(),
+            gradients_against_f64(case, &chosen.device)?,
+        ))
+    })?;
+    if args.json {
+        out!("{}", gradients_as_json(case, kind, &comparison));
+    } else {
+        print_gradients(case, kind, &comparison);
+    }
+    match comparison.unexplained(case.precision) {
+        Some(parting) => Err(unexplained(&case, &parting)),
+        None => Ok(()),
+    }
+}
+
+fn gradients_as_json(case: Case, kind: &str, comparison: &GradientComparison) -> Value {
+    let plain = &comparison.plain;
+    let mut line = json!({
+        "workload": case.workload.name(), "batch": case.batch, "precision": case.precision.name(), "device": kind,
+        "loss": plain.loss, "gradients": plain.all, "largest": plain.largest, "largest_of": plain.name,
+    });
+    if let Some((difference, parting)) = &comparison.same_kinks {
+        line["same_branches"] = json!({
+            "loss": difference.loss, "gradients": difference.all, "largest": difference.largest,
+            "largest_of": difference.name, "branches": parting.compared, "other": parting.differing,
+            "farthest": finite(parting.farthest), "farthest_at": parting.farthest_at,
+            "near": kink_tolerance(case.precision),
+        });
+    }
+    line
+}
+
+fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
+    let describe = |difference: &RelativeDifference| {
+        format!(
+            "gradients differ by {:.1e}, most that of {} by {:.1e}; the loss by {:.1e}",
+            difference.all, difference.name, difference.largest, difference.loss
+        )
+    };
+    let (name, precision) = (case.workload.name(), case.precision.name());
+    out!(
+        "{name:10} {precision} batch {:>3} on {kind} against f64: {}",
+        case.batch,
+        describe(&comparison.plain)
+    );
+    if let Some((difference, parting)) = &comparison.same_kinks {
+        let KinkDivergence {
+            compared: taken,
+            differing: other,
+            ..
+        } = parting;
+        out!(
+            "           on the same sides of the kinks: {}",
+            describe(difference)
+        );
+        out!(
+            "           f64 took another side at {other} of {taken} kinks, at most {:.1e} of its operation's scale from the kink",
+            parting.farthest
+        );
+    }
+}
+
+/// The error for a value so far from its kink that rounding does not explain its side. Comparing on
+/// the same sides would hide a fault.
+fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
+    Failure::new(format!(
+        "{} at batch {}: a value of operation {} with kinks is on another side than in f64, {:.1e} of the operation's scale from the kink, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
+        case.workload.name(),
+        case.batch,
+        parting.farthest_at + 1,
+        parting.farthest,
+        kink_tolerance(case.precision)
+    ))
+}
+
+/// A number as in events, since JSON has no infinity.
+fn finite(number: f64) -> Value {
+    if number.is_finite() {
+        number.into()
+    } else {
+        "inf".into()
+    }
+}
+
+fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
+    let workloads = match args.workload.as_slice() {
+        [all] if all == "all" => Workload::ALL.to_vec(),
+        names => names
+            .iter()
+            .map(|name| workload(name))
+            .collect::<Result<_, _>>()?,
+    };
+    if args.batch.contains(&0) || args.steps == 0 || args.micro == Some(0) {
+        return Err(Failure::usage(
+            "--batch, --micro and --steps need at least 1",
+        ));
+    }
+    let offered = [
+        Precision::F32,
+        Precision::Bf16,
+        Precision::F16(LossScale::START),
+    ];
+    let named = offered.into_iter().find(|p| p.name() == args.precision);
+    let precision = named.ok_or_else(|| {
+        Failure::usage(format!(
+            "`{}` cannot be measured as a precision; choose f32, bf16 or f16",
+            args.precision
+        ))
+    })?;
+    let case = |workload: Workload, batch| Case {
+        workload,
+        batch,
+        micro: args.micro.unwrap_or(batch).min(batch),
+        checkpointed: args.checkpoint_blocks.min(workload.blocks()),
+        steps: args.steps,
+        precision,
+        moments_in_file: args.moments_in_file,
+    };
+    let batches = |workload| args.batch.iter().map(move |&batch| case(workload, batch));
+    Ok(workloads.into_iter().flat_map(batches).collect())
+}
+
+/// Measures a case in this process.
+fn measure_case(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
+    let device = wanted(Some(&args.device))?;
+    let result = on_threads(threads, || {
+        let chosen = select_device(device)?;
+        trainer::allow_kernels(!args.composed);
+        trainer::allow_tensor_cores(!args.plain_products);
+        let measurement = measure(case, &chosen.device)?;
+        // Read before the matrices that measure the machine.
+        let (peak_rss_bytes, peak_heap_bytes) = (peak_rss_bytes(), trainer::take_peak_bytes());
+        Ok(CaseResult {
+            case,
+            measurement,
+            threads,
+            kind: chosen.kind.name(),
+            peak_rss_bytes,
+            peak_heap_bytes,
+            peak_gflops: peak_gflops(&chosen.device)?,
+        })
+    })?;
+    if args.json {
+        out!("{}", result.as_json());
+    } else {
+        out!("{}", result.as_text());
+    }
+    Ok(())
+}
+
+/// Runs this binary once per case, with its output on this process's. A case that fails does not
+/// keep the others from running.
+fn measure_in_own_processes(
+    cases: &[Case],
+    args: &args::Bench,
+    threads: usize,
+) -> Result<(), Failure> {
+    let ebb = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
+    let mut failed = Vec::new();
+    for case in cases {
+        let name = format!("{} at batch {}", case.workload.name(), case.batch);
+        match command(&ebb, case, args, threads).status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => {
+                status!("{name} failed: {status}");
+                failed.push(name);
+            }
+            Err(error) => {
+                status!("{name} could not be started: {error}");
+                failed.push(name);
+            }
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "not measured: {}; a smaller --micro or more --checkpoint-blocks needs less memory",
+        failed.join(", ")
+    )))
+}
+
+/// The command that measures one case.
+fn command(ebb: &Path, case: &Case, args: &args::Bench, threads: usize) -> Command {
+    let mut command = Command::new(ebb);
+    command.args(["bench", "--workload", case.workload.name()]);
+    for (key, value) in [
+        ("--batch", case.batch),
+        ("--micro", case.micro),
+        ("--checkpoint-blocks", case.checkpointed),
+        ("--steps", case.steps),
+        ("--threads", threads),
+    ] {
+        command.arg(key).arg(value.to_string());
+    }
+    command.args(["--device", &args.device]);
+    command.args(["--precision", &args.precision]);
+    command.args(args.json.then_some("--json"));
+    command.args(args.composed.then_some("--composed"));
+    command.args(args.moments_in_file.then_some("--moments-in-file"));
+    command.args(args.plain_products.then_some("--plain-products"));
+    command
+}
+
+/// A case and its figures.
+struct CaseResult {
+    case: Case,
+    measurement: Measurement,
+    threads: usize,
+    kind: &'static str,
+    peak_rss_bytes: u64,
+    peak_heap_bytes: u64,
+    peak_gflops: f64,
+}
+
+const MB: f64 = 1024.0 * 1024.0;
+
+impl CaseResult {
+    fn samples_per_s(&self) -> f64 {
+        self.case.batch as f64 / self.measurement.s_per_step.median
+    }
+
+    fn gflops(&self) -> f64 {
+        self.measurement.flops / self.measurement.s_per_step.median / 1e9
+    }
+
+    /// The keys that the other trainers' benchmarks print, then Ebb's own.
+    fn as_json(&self) -> Value {
+        let (case, measured) = (self.case, &self.measurement);
+        let mut line = json!({
+            "peer": "ebb", "version": env!("CARGO_PKG_VERSION"), "workload": case.workload.name(), "batch": case.batch,
+            "micro": case.micro, "threads": self.threads, "ckpt": case.checkpointed > 0, "device": self.kind,
+            "params": measured.parameters, "steps": case.steps, "s_per_step": measured.s_per_step,
+            "warmup_s": measured.warmup_s, "samples_per_s": self.samples_per_s(),
+            "state_mb": measured.state_bytes as f64 / MB, "peak_rss_mb": self.peak_rss_bytes as f64 / MB,
+            "peak_heap_mb": self.peak_heap_bytes as f64 / MB, "loss": measured.losses,
+            "precision": case.precision.name(), "skipped_steps": measured.skipped_steps,
+            "checkpoint_blocks": case.checkpointed, "moments_in_file": case.moments_in_file,
+            "saved_mb": measured.saved_bytes as f64 / MB,
+            "peak_device_mb": measured.peak_device_bytes as f64 / MB, "kernels": trainer::kernels_allowed(),
+            "tensor_cores": trainer::tensor_cores_allowed(), "gflop_per_step": measured.flops / 1e9,
+            "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
+            "peak_fraction": self.gflops() / self.peak_gflops,
+            "weights": measured.fingerprint.map(|weights| format!("{weights:016x}")),
+        });
+        if case.workload.tokens() > 0 {
+            let tokens = case.workload.tokens() as f64;
+            line["tokens_per_s"] = (self.samples_per_s() * tokens).into();
+        }
+        line
+    }
+
+    fn as_text(&self) -> String {
+        let (case, measured) = (self.case, &self.measurement);
+        format!(
+            "{:10} {} batch {:>3} in micro-batches of {:>3}: {:.3} s per step ({:.3} to {:.3}), {:.1} samples/s, {:.0} GFLOP/s ({:.0} % of {:.0}), peak {:.0} MB, state {:.0} MB, saved {:.0} MB",
+            case.workload.name(),
+            case.precision.name(),
+            case.batch,
+            case.micro,
+            measured.s_per_step.median,
+            measured.s_per_step.min,
+            measured.s_per_step.max,
+            self.samples_per_s(),
+            self.gflops(),
+            100.0 * self.gflops() / self.peak_gflops,
+            self.peak_gflops,
+            self.peak_rss_bytes as f64 / MB,
+            measured.state_bytes as f64 / MB,
+            measured.saved_bytes as f64 / MB
+        )
+    }
+}
+
+/// Highest footprint of this process, which is a case's figure only if the case has its own
+/// process.
+fn peak_rss_bytes() -> u64 {
+    pressure::take_own_peak_bytes().unwrap_or_else(pressure::own_footprint_bytes)
+}

@@ -1,0 +1,131 @@
+//! `ebb sweep-batch --controller`: what the memory controller costs while no other app needs
+//! memory. The automatic micro-batch and fixed ones train the same batches, taking turns step by
+//! step.
+
+use super::args::SweepBatch;
+use super::trial;
+use super::download::with_downloaded_weights;
+use super::failure::Failure;
+use super::interrupt::AtWork;
+use super::output::out;
+use bench::{AfterStep, StepTimes, compare_controller, total_steps};
+use dataset::DetectedDataset;
+use runlog::{RunConfig, RunEvent, RunStore};
+use serde_json::json;
+use trainer::Request;
+
+/// Trains with the automatic micro-batch and with each fixed one, and prints their throughput as a
+/// fraction of the best fixed one's.
+pub fn run(args: &SweepBatch) -> Result<(), Failure> {
+    let batch = args.batches.iter().copied().max().unwrap_or(1);
+    let steps = total_steps(args.steps);
+    let config = RunConfig {
+        effective_batch: Some(batch),
+        // One more than is measured, since the last step of a run is evaluated.
+        steps: Some(steps + 1),
+        evaluate_every_epochs: Some(100_000),
+        ..with_downloaded_weights(args.tried.config()?)?
+    };
+    config.validate()?;
+    let folder = std::env::temp_dir().join(format!("ebb-compare-{}", std::process::id()));
+    let trial = Trial {
+        found: trial::inspect(&config, &args.tried.folder)?,
+        config,
+        store: RunStore::open(&folder),
+        at_work: AtWork::handled()?,
+    };
+    let times = compare_controller(
+        &args.batches,
+        args.steps,
+        &|fixed, after_step| trial.train(fixed, after_step),
+        || Failure::new("a training ended unexpectedly"),
+    );
+    // A model trained for a few steps is of no use.
+    let _ = std::fs::remove_dir_all(&folder);
+    let times = times?;
+    if times.iter().any(|one| one.seconds.len() < steps as usize) {
+        return Err(Failure::stopped(
+            "stopped by request before there was anything to compare",
+        ));
+    }
+    print(&times, batch, args.tried.json);
+    Ok(())
+}
+
+/// What is trained, and where its runs are stored.
+struct Trial {
+    config: RunConfig,
+    found: DetectedDataset,
+    store: RunStore,
+    at_work: AtWork,
+}
+
+impl Trial {
+    /// Trains once with this micro-batch, or with the automatic one. Calls `after_step` after each
+    /// step.
+    fn train(
+        &self,
+        fixed: Option<u32>,
+        after_step: &mut (dyn FnMut(u64, &[u32]) -> AfterStep + Send),
+    ) -> Result<(), Failure> {
+        let config = RunConfig {
+            micro_batch: fixed,
+            ..self.config.clone()
+        };
+        let place = trial::Place {
+            store: &self.store,
+            name: None,
+        };
+        let tried = trial::train(
+            &config,
+            &self.found,
+            place,
+            &self.at_work,
+            |event, control| {
+                if let RunEvent::Step {
+                    step,
+                    micro_batches,
+                    ..
+                } = event
+                    && after_step(*step, micro_batches) == AfterStep::Stop
+                {
+                    control.send(Request::Stop);
+                }
+            },
+        )?;
+        tried.failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+fn print(times: &[StepTimes], batch: u32, json: bool) {
+    let fixed = times.iter().filter(|one| one.fixed.is_some());
+    let Some(best) = fixed.min_by(|a, b| a.mean().total_cmp(&b.mean())) else {
+        return;
+    };
+    if !json {
+        out!("{:>11}  Samples/s  Of the best fixed one", "Micro-batch");
+    }
+    for one in times {
+        let name = one
+            .fixed
+            .map_or_else(|| "auto".to_owned(), |size| size.to_string());
+        let samples_per_second = f64::from(batch) / one.mean();
+        let (fraction, error) = one.fraction_of(best);
+        if json {
+            out!(
+                "{}",
+                json!({
+                    "micro_batch": name, "samples_per_second": samples_per_second, "of_best_fixed": fraction,
+                    "standard_error": error, "steps": one.steady().len(), "micro_batches": one.micro_batches,
+                    "seconds": one.seconds,
+                })
+            );
+        } else {
+            let sizes: Vec<String> = one.micro_batches.iter().map(u32::to_string).collect();
+            out!(
+                "{name:>11}  {samples_per_second:>9.1}  {fraction:.3}, standard error {error:.3}; last step in micro-batches of {}",
+                sizes.join(", ")
+            );
+        }
+    }
+}

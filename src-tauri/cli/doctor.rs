@@ -1,0 +1,172 @@
+//! `ebb doctor`: prints facts about the machine, then compares the chosen device with the CPU in
+//! f64: every operation and the small models in f32, and every operation in the half precisions.
+
+use super::args;
+use super::failure::Failure;
+use super::output::out;
+use super::train::device_check_path;
+use pressure::{MemorySource, Monitor};
+use runlog::format_bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use trainer::{
+    DeviceCheck, DevicePreference, Finding, Machine, SelectedDevice, default_threads, select_device,
+};
+
+/// How long the cost of the monitor is measured.
+const MONITORED: Duration = Duration::from_secs(2);
+
+/// Runs `ebb doctor`. Exit code 1 if an operation is wrong: Ebb then refuses the device, or the
+/// precision on it.
+pub fn run(args: &args::Doctor) -> Result<(), Failure> {
+    let wanted = wanted(args.device.as_deref())?;
+    let chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
+    print_machine(&chosen)?;
+    check_device(&chosen)
+}
+
+fn print_machine(chosen: &SelectedDevice) -> Result<(), Failure> {
+    let mut source = Machine::default().open()?;
+    let sample = source.sample()?;
+    out!(
+        "Ebb {} on {} {}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    );
+    out!("Device: {} ({})", chosen.kind, chosen.reason);
+    out!("CPU threads: {}", default_threads());
+    out!(
+        "Memory: {} of {} available, read from {}",
+        format_bytes(sample.available_bytes),
+        format_bytes(sample.total_bytes),
+        source.describe()
+    );
+    let cost = monitor_cost(source);
+    out!(
+        "Reading memory costs {:.3} % of a core at {:.0} readings per second",
+        100.0 * cost.core_fraction,
+        cost.readings_per_second
+    );
+    Ok(())
+}
+
+fn check_device(chosen: &SelectedDevice) -> Result<(), Failure> {
+    out!(
+        "Comparing {} in f32, bf16 and f16 with the CPU in f64, forward and gradient",
+        chosen.kind
+    );
+    let start = Instant::now();
+    let (check, findings) = DeviceCheck::run(chosen, &mut |finding| {
+        if !finding.passed {
+            out!("  {}", describe(finding));
+        }
+    })?;
+    if !chosen.device.is_cpu() {
+        check.save(&device_check_path());
+    }
+    if let Some(what) = check.failed_kernel() {
+        out!("Ebb's own kernels are not used here: {what} is wrong with them");
+    }
+    for precision in ["f32", "bf16", "f16"] {
+        let findings: Vec<&Finding> = findings
+            .iter()
+            .filter(|finding| finding.precision == precision)
+            .collect();
+        out!("In {precision}: {}{}", passed(&findings), worst(&findings));
+    }
+    out!(
+        "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
+        check.operations(),
+        start.elapsed().as_secs_f64(),
+        passed(&findings.iter().collect::<Vec<_>>())
+    );
+    match findings.iter().find(|finding| !finding.passed) {
+        None => Ok(()),
+        Some(first) if first.precision == "f32" => Err(Failure::new(format!(
+            "{} must not be used here: {} is wrong",
+            chosen.kind, first.what
+        ))),
+        Some(first) => Err(Failure::new(format!(
+            "{} on {} must not be used here: {} is wrong",
+            first.precision, chosen.kind, first.what
+        ))),
+    }
+}
+
+struct MonitorCost {
+    /// CPU time of the monitor's thread, as a fraction of one core.
+    core_fraction: f64,
+    readings_per_second: f64,
+}
+
+fn monitor_cost(source: Box<dyn MemorySource>) -> MonitorCost {
+    let readings = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&readings);
+    let (monitor, start) = (Monitor::start(source, Arc::default()), Instant::now());
+    monitor.set_observer(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    std::thread::sleep(MONITORED);
+    let seconds = start.elapsed().as_secs_f64();
+    let readings = f64::from(readings.load(Ordering::Relaxed));
+    MonitorCost {
+        core_fraction: monitor.cpu_ms() / 1000.0 / seconds,
+        readings_per_second: readings / seconds,
+    }
+}
+
+fn passed(findings: &[&Finding]) -> String {
+    let right = findings.iter().filter(|finding| finding.passed);
+    let worst = right
+        .clone()
+        .fold(0.0f64, |worst, f| worst.max(f.difference));
+    format!(
+        "{} of {} checks passed, largest difference {worst:.1e}",
+        right.count(),
+        findings.len()
+    )
+}
+
+/// The operation and the model that differ most from f64, after a colon.
+fn worst(findings: &[&Finding]) -> String {
+    let (models, operations): (Vec<&Finding>, Vec<&Finding>) = findings
+        .iter()
+        .partition(|finding| finding.what.starts_with("model "));
+    let worst = |some: Vec<&Finding>| {
+        let most = some
+            .into_iter()
+            .max_by(|a, b| a.difference.total_cmp(&b.difference))?;
+        Some(format!(
+            "{} {:.1e} ({})",
+            most.what, most.difference, most.detail
+        ))
+    };
+    let named: Vec<String> = [operations, models].into_iter().filter_map(worst).collect();
+    if named.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", named.join(", "))
+    }
+}
+
+fn describe(finding: &Finding) -> String {
+    format!(
+        "{} in {} at micro-batch {}: {} differs by {:.1e}",
+        finding.what, finding.precision, finding.micro_batch, finding.detail, finding.difference
+    )
+}
+
+/// Parses the name of a device; `auto` if there is none.
+pub fn wanted(name: Option<&str>) -> Result<DevicePreference, Failure> {
+    match name {
+        None | Some("auto") => Ok(DevicePreference::Auto),
+        Some("metal") => Ok(DevicePreference::Metal),
+        Some("cuda") => Ok(DevicePreference::Cuda),
+        Some("cpu") => Ok(DevicePreference::Cpu),
+        Some(other) => Err(Failure::usage(format!(
+            "there is no device `{other}`; choose auto, metal, cuda or cpu"
+        ))),
+    }
+}

@@ -1,0 +1,26 @@
+//! Pretrained weights that a config names by their name at a hub: downloaded before anything is planned with them.
+
+use super::failure::Failure;
+use super::output::status;
+use crate::hub::{self, HubError};
+use runlog::{RunConfig, RunStore};
+
+/// The config with a folder where it has the name of a repository.
+pub fn with_downloaded_weights(mut config: RunConfig) -> Result<RunConfig, Failure> {
+    let Some(name) = config.from.as_deref().filter(|from| hub::is_name(from)) else {
+        return Ok(config);
+    };
+    let home = RunStore::default_root().with_file_name("hub");
+    let name = name.to_string_lossy().into_owned();
+    config.from = Some(hub::folder(&name, &home, &|line| status!("{line}"))?);
+    Ok(config)
+}
+
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Self {
+        match error {
+            HubError::NoEndpoint { .. } => Failure::usage(error.to_string()),
+            error => Failure::new(error.to_string()),
+        }
+    }
+}

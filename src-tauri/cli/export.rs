@@ -1,0 +1,70 @@
+//! `ebb export`: a run's best weights as a folder that PyTorch and transformers open, or as an ONNX
+//! file.
+
+use super::failure::Failure;
+use super::output::out;
+use super::train::{device_check_path, find};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::path::PathBuf;
+use trainer::{DevicePreference, ExportFormat, TrainedModel};
+
+/// Words after `ebb export`.
+#[derive(Args)]
+pub struct Export {
+    /// Id, beginning of a name, or path of a run
+    pub run: String,
+    /// New or empty folder to write to
+    pub folder: PathBuf,
+    /// hugging-face: settings and weights that transformers opens; onnx: one file that onnxruntime
+    /// runs
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Form,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// In what form a run leaves.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Form {
+    #[default]
+    HuggingFace,
+    Onnx,
+}
+
+/// The top-level entry point of `ebb export`.
+pub fn run(args: &Export) -> Result<(), Failure> {
+    let saved = TrainedModel::load(
+        &find(&args.run)?,
+        DevicePreference::Cpu,
+        Some(&device_check_path()),
+    )?;
+    let exported = saved.export(
+        &args.folder,
+        match args.format {
+            Form::HuggingFace => ExportFormat::HuggingFace,
+            Form::Onnx => ExportFormat::Onnx,
+        },
+    )?;
+    if args.json {
+        out!(
+            "{}",
+            json!({
+                "folder": exported.folder,
+                "files": exported.files,
+                "bytes": exported.bytes,
+                "opened_by": exported.opened_by,
+            })
+        );
+        return Ok(());
+    }
+    out!(
+        "{}: {} ({})",
+        exported.folder.display(),
+        exported.files.join(", "),
+        runlog::format_bytes(exported.bytes)
+    );
+    out!("opens with {}", exported.opened_by);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! A failure on its way out: one sentence on stderr and an exit code.
+
+use super::output::status;
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked.
+pub struct Failure {
+    sentence: String,
+    code: u8,
+}
+
+impl Failure {
+    /// Something went wrong: exit code 1.
+    pub fn new(sentence: impl Into<String>) -> Self {
+        Failure {
+            sentence: sentence.into(),
+            code: 1,
+        }
+    }
+
+    /// The command cannot mean this: exit code 2.
+    pub fn usage(sentence: impl Into<String>) -> Self {
+        Failure {
+            sentence: sentence.into(),
+            code: 2,
+        }
+    }
+
+    /// The user stopped it before there was an answer: said, and exit code 0, as that of a training
+    /// that was stopped.
+    pub fn stopped(sentence: impl Into<String>) -> Self {
+        Failure {
+            sentence: sentence.into(),
+            code: 0,
+        }
+    }
+
+    /// Says it.
+    pub fn print(self) -> ExitCode {
+        status!("ebb: {}", self.sentence);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<trainer::TrainError> for Failure {
+    fn from(error: trainer::TrainError) -> Self {
+        match error {
+            trainer::TrainError::Setting { .. } => Failure::usage(error.to_string()),
+            trainer::TrainError::Run(error) => error.into(),
+            error => Failure::new(error.to_string()),
+        }
+    }
+}
+
+impl From<runlog::RunlogError> for Failure {
+    fn from(error: runlog::RunlogError) -> Self {
+        use runlog::RunlogError as E;
+        let sentence = error.to_string();
+        match error {
+            E::ConfigSyntax { .. }
+            | E::ConfigFormat { .. }
+            | E::UnknownKey { .. }
+            | E::ConfigValue { .. }
+            | E::InvalidInterval { .. } => Failure::usage(sentence),
+            _ => Failure::new(sentence),
+        }
+    }
+}
+
+impl From<dataset::DatasetError> for Failure {
+    fn from(error: dataset::DatasetError) -> Self {
+        Failure::new(error.to_string())
+    }
+}
+
+impl From<pressure::PressureError> for Failure {
+    fn from(error: pressure::PressureError) -> Self {
+        Failure::new(error.to_string())
+    }
+}

@@ -1,0 +1,235 @@
+//! `ebb find-lr`: a range test (Smith 2017). The rate rises by the same factor every step; where
+//! the loss falls fastest is a rate to train with, where it rises again is too much.
+
+use super::args::FindLr;
+use super::trial::{self, Attempt};
+use super::download::with_downloaded_weights;
+use super::failure::Failure;
+use super::interrupt::AtWork;
+use super::output::{status, out};
+use runlog::{RunConfig, RunEvent, RunStore};
+use serde_json::json;
+use trainer::Request;
+
+/// Weight of the past in the smoothed loss.
+const PAST: f64 = 0.9;
+/// The test ends where the smoothed loss is so many times the lowest one.
+const TOO_MUCH: f64 = 3.0;
+/// Steps before a rise can end it.
+const LEAST_STEPS: usize = 10;
+/// The plot, in characters.
+const PLOT: (usize, usize) = (64, 14);
+
+/// The top-level entry point of `ebb find-lr`.
+pub fn run(args: &FindLr) -> Result<(), Failure> {
+    let config = RunConfig {
+        steps: Some(args.steps),
+        learning_rate: Some(args.highest),
+        schedule: Some(runlog::ScheduleChoice::Rising),
+        evaluate_every_epochs: Some(100_000),
+        checkpoint_every: Some("1000epochs".to_owned()),
+        ..with_downloaded_weights(args.tried.config()?)?
+    };
+    config.validate()?;
+    let found = trial::inspect(&config, &args.tried.folder)?;
+    let (mut curve, mut whole) = (Curve::default(), false);
+    // Nothing of value is in there: weights that a rate too high has spoilt.
+    let place = std::env::temp_dir().join(format!("ebb-find-lr-{}", std::process::id()));
+    let store = RunStore::open(&place);
+    let steps = args.steps;
+    let tried = trial::train(
+        &config,
+        &found,
+        trial::Place {
+            store: &store,
+            name: None,
+        },
+        &AtWork::handled()?,
+        |event, control| {
+            if let RunEvent::Step {
+                step,
+                loss,
+                learning_rate,
+                ..
+            } = event
+            {
+                curve.take(*learning_rate, *loss);
+                // The last step would be evaluated.
+                if curve.is_over() || *step + 1 >= steps {
+                    whole = true;
+                    control.send(Request::Stop);
+                }
+            }
+        },
+    );
+    let _ = std::fs::remove_dir_all(&place);
+    let Attempt { plan, failed, .. } = tried?;
+    if let Some(error) = failed {
+        status!("Ended by the rate itself: {error}");
+    } else if !whole {
+        return Err(Failure::stopped(format!(
+            "stopped by request at a rate of {:.1e}, before the loss had risen: too early to suggest one",
+            curve.points.last().map_or(0.0, |point| point.0)
+        )));
+    }
+    let Some(suggestion) = curve.suggestion() else {
+        return Err(Failure::new(
+            "the loss did not fall at any rate; look at the folder with `ebb inspect`, or take more --steps",
+        ));
+    };
+    if args.tried.json {
+        out!(
+            "{}",
+            json!({
+                "model": plan.model.name(), "effective_batch": plan.effective_batch,
+                "suggestion": suggestion, "lowest_loss_at": curve.lowest().map(|at| curve.points[at].0),
+                "points": curve.points.iter().map(|(rate, loss, smooth)| json!({"learning_rate": rate, "loss": loss, "smoothed": smooth})).collect::<Vec<_>>(),
+            })
+        );
+        return Ok(());
+    }
+    for line in curve.plot(suggestion) {
+        out!("{line}");
+    }
+    out!(
+        "Suggestion for {} at {} samples a step: --learning-rate {suggestion:.1e}",
+        plan.model.name(),
+        plan.effective_batch
+    );
+    Ok(())
+}
+
+/// Rate, loss and smoothed loss of every step.
+#[derive(Default)]
+struct Curve {
+    points: Vec<(f64, f64, f64)>,
+    mean: f64,
+}
+
+impl Curve {
+    fn take(&mut self, rate: f64, loss: f64) {
+        if !loss.is_finite() {
+            return;
+        }
+        self.mean = PAST * self.mean + (1.0 - PAST) * loss;
+        let corrected = self.mean / (1.0 - PAST.powi(self.points.len() as i32 + 1));
+        self.points.push((rate, loss, corrected));
+    }
+
+    fn lowest(&self) -> Option<usize> {
+        (0..self.points.len()).min_by(|a, b| self.points[*a].2.total_cmp(&self.points[*b].2))
+    }
+
+    fn is_over(&self) -> bool {
+        let lowest = self.lowest().map_or(f64::INFINITY, |at| self.points[at].2);
+        let newest = self.points.last().map_or(0.0, |point| point.2);
+        self.points.len() >= LEAST_STEPS && newest > TOO_MUCH * lowest
+    }
+
+    /// The rate at which the smoothed loss falls fastest by the logarithm of the rate, before it is
+    /// lowest.
+    fn suggestion(&self) -> Option<f64> {
+        let lowest = self.lowest()?;
+        let reach = 2;
+        let slope = |at: &usize| {
+            let (low, high) = (&self.points[at - reach], &self.points[at + reach]);
+            (high.2 - low.2) / (high.0 / low.0).ln()
+        };
+        let steepest =
+            (reach..lowest.saturating_sub(reach)).min_by(|a, b| slope(a).total_cmp(&slope(b)))?;
+        (slope(&steepest) < 0.0).then(|| self.points[steepest].0)
+    }
+
+    /// The smoothed loss over the rate, and where the suggestion stands.
+    fn plot(&self, suggestion: f64) -> Vec<String> {
+        let (width, height) = PLOT;
+        let shown = self.points.iter().map(|point| point.2);
+        let low = shown.clone().fold(f64::INFINITY, f64::min);
+        // The rise at the end would leave no room for the fall.
+        let first = self.points.first().map_or(low, |point| point.2);
+        let high = low + 1.25 * (first - low).max(1e-6);
+        let rates = (self.points.first(), self.points.last());
+        let (Some(&(from, ..)), Some(&(to, ..))) = rates else {
+            return Vec::new();
+        };
+        let span = (to / from).ln().max(1e-9);
+        let column =
+            |rate: f64| (((rate / from).ln() / span) * (width - 1) as f64).round() as usize;
+        let mut rows = vec![vec![' '; width]; height];
+        for &(rate, _, loss) in &self.points {
+            let down = ((high - loss) / (high - low) * (height - 1) as f64).round();
+            let row = (down.max(0.0) as usize).min(height - 1);
+            rows[row][column(rate).min(width - 1)] = '•';
+        }
+        let at = column(suggestion).min(width - 1);
+        let label = |row: usize| match row {
+            0 => format!("{high:8.3}"),
+            row if row == height - 1 => format!("{low:8.3}"),
+            _ => " ".repeat(8),
+        };
+        let mut lines: Vec<String> = rows
+            .iter()
+            .enumerate()
+            .map(|(row, cells)| {
+                format!(
+                    "{} │{}",
+                    label(row),
+                    cells.iter().collect::<String>().trim_end()
+                )
+            })
+            .collect();
+        lines.push(format!("{} └{}▲", " ".repeat(8), "─".repeat(at)));
+        let (from, to) = (format!("{from:.0e}"), format!("{to:.0e}"));
+        let gap = width.saturating_sub(from.len() + to.len());
+        lines.push(format!("{} {from}{}{to}", " ".repeat(9), " ".repeat(gap)));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loss that stays, falls around a rate of 1e-3, and rises above 1e-1.
+    fn curve() -> Curve {
+        let mut curve = Curve::default();
+        for step in 0..100 {
+            let rate = 1e-6 * 10f64.powf(step as f64 * 6.0 / 99.0);
+            let fall = 1.0 / (1.0 + (rate / 1e-3).powi(2));
+            curve.take(rate, 0.5 + 1.8 * fall + 40.0 * (rate - 0.1).max(0.0));
+        }
+        curve
+    }
+
+    #[test]
+    fn the_suggestion_stands_where_the_loss_falls_fastest() {
+        let curve = curve();
+        let found = curve.suggestion().unwrap_or(f64::NAN);
+        // Smoothing looks back by some ten steps.
+        assert!((5e-4..1e-2).contains(&found), "{found}");
+        assert!(curve.is_over());
+        let lowest = curve.points[curve.lowest().unwrap_or(0)].0;
+        assert!(found < lowest, "{found} and {lowest}");
+    }
+
+    #[test]
+    fn a_loss_that_never_falls_suggests_nothing() {
+        let mut curve = Curve::default();
+        (0..50).for_each(|step| curve.take(1e-6 * 1.3f64.powi(step), 2.0 + f64::from(step)));
+        assert_eq!(curve.suggestion(), None);
+        curve.take(1.0, f64::NAN);
+        assert_eq!(curve.points.len(), 50);
+    }
+
+    #[test]
+    fn the_plot_has_its_size_and_marks_the_suggestion() {
+        let curve = curve();
+        let lines = curve.plot(1e-3);
+        assert_eq!(lines.len(), PLOT.1 + 2);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= PLOT.0 + 12),
+            "{lines:#?}"
+        );
+        assert!(lines[PLOT.1].ends_with('▲') && lines[PLOT.1].chars().count() > 30);
+    }
+}

@@ -1,0 +1,146 @@
+//! `ebb inspect`: what a folder is, in words or JSON. Exit code 1 when something in it stands in
+//! the way of a training.
+
+use super::args;
+use super::failure::Failure;
+use super::output::out;
+use super::texts;
+use dataset::{DetectedDataset, ImageInspection, InspectOptions, Task, TextOptions, detect};
+use runlog::{counted, format_bytes, format_count};
+use serde_json::json;
+
+/// The top-level entry point of `ebb inspect`.
+pub fn run(args: &args::Inspect) -> Result<(), Failure> {
+    let config = &args.settings.config;
+    let task = config.task.map(super::train::dataset_task);
+    let options = TextOptions {
+        task,
+        text_column: config.text_column.clone(),
+        label_column: config.label_column.clone(),
+    };
+    let split = InspectOptions {
+        table: trainer::table_options(config),
+        ..InspectOptions::default()
+    };
+    let found = detect(&args.folder, &split, &options, &|_| {})?;
+    if let Some(task) = task
+        && task.detected_as() != found.task()
+    {
+        return Err(Failure::usage(format!(
+            "--task {} does not fit what is there: {} is for {}",
+            task.name(),
+            args.folder.display(),
+            found.task().name()
+        )));
+    }
+    let refusal = match &found {
+        DetectedDataset::Images(inspection) if args.json => {
+            out!("{}", as_json(inspection));
+            &inspection.refusal
+        }
+        DetectedDataset::Images(inspection) => {
+            describe(inspection);
+            &inspection.refusal
+        }
+        DetectedDataset::Texts(inspection) if args.json => {
+            out!("{}", texts::as_json(inspection));
+            &inspection.refusal
+        }
+        DetectedDataset::Texts(inspection) => {
+            texts::describe(inspection, inspection.task);
+            &inspection.refusal
+        }
+    };
+    match refusal {
+        Some(refusal) => Err(Failure::new(refusal.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Says what was found.
+pub fn describe(inspection: &ImageInspection) {
+    let classes = counted(inspection.classes.len() as u64, "class", "classes");
+    let numbers = counted(inspection.targets.len() as u64, "number", "numbers");
+    let learned = match (inspection.classes.len(), inspection.targets.len()) {
+        (_, 0) => format!("in {classes}"),
+        (0, _) => format!("with {numbers} and no classes"),
+        (_, _) => format!("in {classes}, with {numbers}"),
+    };
+    out!(
+        "{}: {} {learned}, {}",
+        inspection.name,
+        counted(inspection.image_count(), "photograph", "photographs"),
+        format_bytes(inspection.bytes)
+    );
+    if let Some((width, height)) = inspection.typical_size {
+        out!("Typical photograph: {width} x {height} px");
+    }
+    let longest = inspection
+        .classes
+        .iter()
+        .map(|class| class.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    for class in &inspection.classes {
+        out!(
+            "  {:longest$}  {:>6}",
+            class.name,
+            format_count(u64::from(class.samples()))
+        );
+    }
+    if inspection.refusal.is_none() {
+        out!("Held out: {}", inspection.describe_split());
+    }
+    for note in &inspection.notes {
+        out!("{note}");
+    }
+    if inspection.is_grouped_by_time() {
+        out!("--group-by COLUMN groups by a column, --group-by none not at all.");
+    }
+    if !inspection.skipped.is_empty() {
+        out!("Skipped {}:", format_count(inspection.skipped.len() as u64));
+    }
+    for file in &inspection.skipped {
+        out!("  {}: {}", file.path.display(), file.reason);
+    }
+    if inspection.ignored.other > 0 {
+        out!(
+            "Passed over: {}, no photographs by name or content",
+            counted(
+                inspection.ignored.other,
+                "file of another kind",
+                "files of other kinds"
+            )
+        );
+    }
+}
+
+fn as_json(inspection: &ImageInspection) -> serde_json::Value {
+    let classes: Vec<_> = inspection
+        .classes
+        .iter()
+        .map(|c| json!({"name": c.name, "train": c.train, "held_out": c.held_out, "test": c.test}))
+        .collect();
+    let skipped: Vec<_> = inspection
+        .skipped
+        .iter()
+        .map(|s| json!({"file": s.path.to_string_lossy(), "reason": s.reason}))
+        .collect();
+    json!({
+        "task": Task::ImageClassification.name(),
+        "name": inspection.name,
+        "folder": inspection.folder.to_string_lossy(),
+        "photographs": inspection.image_count(),
+        "bytes": inspection.bytes,
+        "typical_size": inspection.typical_size,
+        "classes": classes,
+        "table": inspection.table,
+        "targets": inspection.targets,
+        "groups": inspection.groups,
+        "split": inspection.describe_split(),
+        "skipped": skipped,
+        "passed_over": inspection.ignored.other,
+        "notes": inspection.notes,
+        "refusal": inspection.refusal,
+    })
+}

@@ -1,0 +1,107 @@
+//! `ebb memory`: this machine's memory as Ebb sees it, once a second.
+
+use super::args;
+use super::failure::Failure;
+use super::output::{status, out};
+use super::train::machine;
+use pressure::{Level, LevelTracker, MemorySample, Thermal, pressure};
+use runlog::format_bytes;
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+/// Distance of two readings.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The top-level entry point of `ebb memory`. Runs until Ctrl-C unless asked for one reading.
+pub fn run(args: &args::Memory) -> Result<(), Failure> {
+    let mut source = machine(&args.script).open()?;
+    let mut levels = LevelTracker::default();
+    if !args.json {
+        out!("Reading {}", source.describe());
+    }
+    loop {
+        show(&source.sample()?, &mut levels, args);
+        if let Some(notice) = source.take_notice() {
+            status!("ebb: {notice}");
+        }
+        if args.once {
+            break;
+        }
+        std::thread::sleep(EVERY);
+    }
+    Ok(())
+}
+
+fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
+    let reading = pressure(sample);
+    let level = levels.update(sample.at_ms, reading.value);
+    if args.json {
+        out!(
+            "{}",
+            json!({"sample": sample, "pressure": reading.value, "level": level, "cause": reading.cause})
+        );
+        return;
+    }
+    let word = match level {
+        Level::Normal => "● normal",
+        Level::Warning => "▲ warning",
+        Level::Critical => "⬣ critical",
+    };
+    let used = sample.total_bytes.saturating_sub(sample.available_bytes);
+    let line = format!(
+        "{word} {:>3.0} %  {} of {} in use: system {}, other apps {}, Ebb {}; swap {}{}",
+        100.0 * reading.value,
+        format_bytes(used),
+        format_bytes(sample.total_bytes),
+        format_bytes(sample.system_bytes),
+        format_bytes(sample.others_bytes()),
+        format_bytes(sample.own_bytes),
+        format_bytes(sample.swap_used_bytes),
+        condition(sample)
+    );
+    if args.once || !std::io::stdout().is_terminal() {
+        out!("{line}");
+    } else {
+        print!("\r\x1b[2K{line}");
+        let _ = std::io::stdout().flush();
+    }
+}
+
+/// What slows the machine beside memory, where it says so: "; hot: the processors are slowed;
+/// saving power".
+fn condition(sample: &MemorySample) -> String {
+    let heat = match sample.thermal {
+        None | Some(Thermal::Nominal) => "",
+        Some(Thermal::Fair) => "; warm",
+        Some(Thermal::Serious) => "; hot: the processors are slowed",
+        Some(Thermal::Critical) => "; too hot: it must cool down",
+    };
+    let saving = match sample.low_power {
+        Some(true) => "; saving power",
+        _ => "",
+    };
+    format!("{heat}{saving}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heat_and_power_are_shown_where_they_matter() {
+        let shown = |thermal, low_power| {
+            condition(&MemorySample {
+                thermal,
+                low_power,
+                ..MemorySample::default()
+            })
+        };
+        assert_eq!(shown(None, None), "");
+        assert_eq!(shown(Some(Thermal::Nominal), Some(false)), "");
+        assert_eq!(
+            shown(Some(Thermal::Serious), Some(true)),
+            "; hot: the processors are slowed; saving power"
+        );
+    }
+}

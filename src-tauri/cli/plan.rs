@@ -1,0 +1,277 @@
+//! `ebb plan`: what fits, before anything trains. Prints footprints by micro-batch, a config to
+//! begin with, its headroom, and the time of an epoch.
+//!
+//! Refuses to know how memory is estimated.
+
+mod answer;
+mod machine;
+mod models;
+mod table;
+mod threads;
+mod time_limit;
+
+use super::args::{Planned, Script, Settings};
+use super::failure::Failure;
+use super::output::out;
+use super::train::{base_config, with_downloaded_weights};
+use super::verify_split::workload;
+use answer::{Answer, Row, Time};
+use bench::{estimate_workload, seconds_per_step};
+use clap::Args;
+use machine::PlannedMachine;
+use models::{large_models, listed, unit};
+use pressure::DataNeed;
+use runlog::{Blocks, DeviceChoice, RunConfig};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+use time_limit::{TimeLimit, by_cost};
+use trainer::estimate::{Prefetched, Requirement, Target, Variants, seconds_per_sample};
+use trainer::{Estimate, ModelBuilder, default_threads};
+
+/// Arguments of `ebb plan`.
+#[derive(Args)]
+pub struct Plan {
+    /// Folder of images or texts, or a file of texts
+    #[arg(required_unless_present_any = ["workload", "config"])]
+    pub folder: Option<PathBuf>,
+    /// Plan a workload of `ebb bench` instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini
+    #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
+    pub workload: Option<String>,
+    #[command(flatten)]
+    pub settings: Settings<Planned>,
+    /// Number of such trainings at the same time, which share the memory equally
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub processes: u32,
+    /// Plan for a Mac with this much memory, such as 16GB
+    #[arg(long = "for", value_name = "SIZE", value_parser = machine::parse_mac)]
+    pub mac: Option<u64>,
+    /// Plan as if other apps used this much memory, such as 4GB
+    #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
+    pub what_if: Option<u64>,
+    /// A preset of the folder configs, such as quick or low_memory
+    #[arg(long)]
+    pub preset: Option<String>,
+    /// A config file, TOML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Time for the list of models; those that take longer are left out
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = machine::parse_seconds)]
+    pub within: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Micro-batches of the table.
+const LISTED_MICRO_BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Samples of the micro-batch whose time is measured: enough for matrix products at full speed.
+const TIMED_SAMPLES: usize = 4;
+/// Samples per step of a workload by default.
+const WORKLOAD_BATCH: u32 = 32;
+
+/// Runs `ebb plan`.
+pub fn run(args: &Plan) -> Result<(), Failure> {
+    threads::run_stock_operations_on_one_thread();
+    let answer = match &args.workload {
+        Some(name) => plan_workload(args, name),
+        None => plan_folder(args),
+    }?;
+    if args.json {
+        out!("{}", answer.as_json());
+    } else {
+        table::print(&answer);
+    }
+    match &answer.chosen().suggested {
+        Ok(_) => Ok(()),
+        Err(no) => Err(answer.refusal(no)),
+    }
+}
+
+fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
+    let (workload, start) = (workload(name)?, Instant::now());
+    let machine = PlannedMachine::new(args, &RunConfig::default())?;
+    let target = target(args.settings.config.threads, &machine);
+    let blocks = args
+        .settings
+        .config
+        .checkpoint_blocks
+        .unwrap_or(Blocks::Count(0));
+    let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
+        Failure::usage(format!(
+            "{name} has {} blocks; write 0 to {0}, or all",
+            workload.blocks()
+        ))
+    })?;
+    let effective_batch = args
+        .settings
+        .config
+        .effective_batch
+        .unwrap_or(WORKLOAD_BATCH);
+    let variants = min_checkpointing(&machine, effective_batch, None);
+    let memory = estimate_workload(workload, blocks, target, variants)?;
+    let data = DataNeed {
+        effective_batch,
+        fixed_micro_batch: None,
+    };
+    let row = Row::new(Estimate::new(memory, data), &machine);
+    let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
+    let seconds = match (&row.suggested, args.mac) {
+        (Ok(config), None) => {
+            seconds_per_step(workload, effective_batch, config.checkpoint_blocks, target)?
+        }
+        _ => None,
+    };
+    Ok(Answer {
+        subject: name.to_owned(),
+        machine,
+        effective_batch,
+        optimizer: "adamw".to_owned(),
+        unit: if workload.tokens() == 0 {
+            "px"
+        } else {
+            "tokens"
+        },
+        rows: vec![row],
+        chosen: 0,
+        left_out: Vec::new(),
+        large_models: Vec::new(),
+        time: seconds.map(|seconds| Time {
+            seconds,
+            of: "step",
+            from: "its operations at the machine's measured matrix-product rate",
+        }),
+        estimate_ms,
+    })
+}
+
+fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
+    let config = config(args)?;
+    let folder = config.folder.clone().ok_or_else(|| {
+        Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or set one in the config")
+    })?;
+    let found = super::train::look_at(&folder, &config)?;
+    let builder = ModelBuilder::from_config(&config, &found)?;
+    let plan = builder.plan();
+    if args.mac.is_none() {
+        plan.check_precision()?;
+    }
+    let start = Instant::now();
+    let machine = PlannedMachine::new(args, &config)?;
+    let target = target(Some(plan.threads), &machine);
+    let list = estimate_list(args, &builder, &machine, target, start)?;
+    let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
+    let seconds = match &list.rows[list.chosen].suggested {
+        Ok(found) if args.mac.is_none() && target.kind == trainer::DeviceKind::Cpu => {
+            let samples = TIMED_SAMPLES.min(found.micro_batch as usize);
+            let per_sample = seconds_per_sample(plan, samples, found.checkpoint_blocks)?;
+            Some(per_sample * plan.train_samples as f64)
+        }
+        _ => None,
+    };
+    Ok(Answer {
+        subject: plan.name.clone(),
+        machine,
+        effective_batch: plan.effective_batch,
+        optimizer: plan.optimizer.name().to_owned(),
+        unit: unit(plan.task()),
+        rows: list.rows,
+        chosen: list.chosen,
+        left_out: list.left_out,
+        large_models: large_models(args, plan),
+        time: seconds.map(|seconds| Time {
+            seconds,
+            of: "epoch",
+            from: "a measured micro-batch",
+        }),
+        estimate_ms,
+    })
+}
+
+/// The rows of the table.
+struct List {
+    rows: Vec<Row>,
+    /// Index of the row of the plan.
+    chosen: usize,
+    /// Models and resolutions for which there was no time.
+    left_out: Vec<(String, u32)>,
+}
+
+/// Estimates the plan's model first, then the others as long as there is time.
+fn estimate_list(
+    args: &Plan,
+    builder: &ModelBuilder,
+    machine: &PlannedMachine,
+    target: Target,
+    start: Instant,
+) -> Result<List, Failure> {
+    let plan = builder.plan();
+    let listed = listed(args, plan);
+    let planned = listed
+        .iter()
+        .position(|row| *row == (plan.model, plan.input_size));
+    let limit = TimeLimit::new(start, args.within);
+    let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
+    for place in by_cost(&listed, planned.unwrap_or(0)) {
+        let (model, side) = listed[place];
+        let is_first = rows.is_empty();
+        if !is_first && !limit.has_time_for(side) {
+            left_out.push((model.name().to_owned(), side));
+            continue;
+        }
+        let variants = if is_first {
+            min_checkpointing(machine, plan.effective_batch, plan.fixed_micro_batch)
+        } else {
+            Variants::Planned
+        };
+        let estimate = limit.timed(side, || builder.estimate_as(model, side, target, variants))?;
+        rows.insert(place, Row::new(estimate, machine));
+    }
+    let chosen = rows.keys().position(|place| Some(*place) == planned);
+    Ok(List {
+        chosen: chosen.unwrap_or(0),
+        rows: rows.into_values().collect(),
+        left_out,
+    })
+}
+
+/// Estimates the smallest number of checkpointed blocks with which the smallest micro-batch fits.
+fn min_checkpointing(
+    machine: &PlannedMachine,
+    effective_batch: u32,
+    fixed_micro_batch: Option<u32>,
+) -> Variants {
+    Variants::MinCheckpointing(Requirement {
+        budget_bytes: machine.budget_bytes(),
+        micro_batch: fixed_micro_batch.unwrap_or(1).min(effective_batch),
+        effective_batch,
+        prefetched: Prefetched::Included,
+    })
+}
+
+fn target(threads: Option<u32>, machine: &PlannedMachine) -> Target {
+    let threads = threads.map_or_else(default_threads, |n| n as usize);
+    let cap = machine.device.memory_cap_bytes.unwrap_or(u64::MAX);
+    // Memory that inspecting the folder has left with the allocator is not part of the program.
+    crate::allocator::purge();
+    Target::new(machine.kind, threads, machine.device.total_bytes.min(cap))
+}
+
+fn config(args: &Plan) -> Result<RunConfig, Failure> {
+    let total_bytes = || match args.mac {
+        Some(bytes) => bytes,
+        None => super::train::total_bytes(&super::train::machine(&Script::default())),
+    };
+    let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
+    let folder = args.folder.clone().or(base.folder.clone());
+    let mut config = RunConfig {
+        folder,
+        ..args.settings.over(base)
+    };
+    // Another Mac trains on Metal.
+    if args.settings.config.device.is_none() && args.mac.is_some() {
+        config.device = Some(DeviceChoice::Metal);
+    }
+    config.validate()?;
+    with_downloaded_weights(config)
+}

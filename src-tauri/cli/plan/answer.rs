@@ -1,0 +1,138 @@
+//! The answer of `ebb plan`, and how it is printed as JSON.
+
+use super::LISTED_MICRO_BATCHES;
+use super::machine::PlannedMachine;
+use crate::cli::failure::Failure;
+use pressure::{DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
+use serde_json::{Value, json};
+use trainer::estimate::{MemoryEstimate, alignment, does_not_fit};
+use trainer::{Estimate, Parts};
+
+/// One model at one resolution, and whether it fits.
+pub(super) struct Row {
+    pub memory: MemoryEstimate,
+    pub need: ModelNeed,
+    pub parts: Parts,
+    pub suggested: Result<SuggestedConfig, DoesNotFit>,
+}
+
+/// How long an epoch or a step takes.
+pub(super) struct Time {
+    pub seconds: f64,
+    /// "epoch" or "step".
+    pub of: &'static str,
+    /// Such as "a measured micro-batch".
+    pub from: &'static str,
+}
+
+/// Everything that `ebb plan` prints.
+pub(super) struct Answer {
+    /// Name of the folder or workload.
+    pub subject: String,
+    pub machine: PlannedMachine,
+    pub effective_batch: u32,
+    pub optimizer: String,
+    /// Unit of the resolutions: "px" or "tokens".
+    pub unit: &'static str,
+    pub rows: Vec<Row>,
+    /// Index of the row that is to be trained.
+    pub chosen: usize,
+    /// Models and resolutions for which there was no time.
+    pub left_out: Vec<(String, u32)>,
+    /// Networks that are only planned if they are named.
+    pub large_models: Vec<&'static str>,
+    /// `None` if it is not known.
+    pub time: Option<Time>,
+    pub estimate_ms: f64,
+}
+
+impl Row {
+    pub fn new(estimate: Estimate, machine: &PlannedMachine) -> Self {
+        Row {
+            suggested: estimate.suggest_config(
+                &machine.device,
+                &machine.processes,
+                machine.trainings,
+            ),
+            need: estimate.need(&LISTED_MICRO_BATCHES),
+            parts: estimate.parts(&LISTED_MICRO_BATCHES),
+            memory: estimate.memory,
+        }
+    }
+
+    /// Checkpointed blocks of the suggested config, or as planned if nothing fits.
+    pub fn blocks(&self) -> u32 {
+        let planned = self.need.variants.first();
+        let planned = planned.map_or(0, |variant| variant.checkpoint_blocks);
+        self.suggested
+            .as_ref()
+            .map_or(planned, |config| config.checkpoint_blocks)
+    }
+
+    fn as_json(&self) -> Value {
+        let mut line = json!({
+            "model": self.memory.model, "resolution": self.memory.resolution, "parameters": self.memory.parameters,
+            "state_bytes": self.need.state_bytes, "baseline": self.memory.baseline, "precision": self.need.precision,
+            "variants": self.need.variants, "parts": self.parts,
+        });
+        match &self.suggested {
+            Ok(found) => line["suggested"] = json!(found),
+            Err(no) => {
+                line["does_not_fit"] = json!(no);
+                let offers = options_needing_consent(&self.memory.stuck(no)).into_iter();
+                line["offered"] = offers.map(|(recovery, bytes)| json!({"step": recovery.step, "description": recovery.description, "frees_bytes": bytes})).collect();
+            }
+        }
+        line
+    }
+}
+
+impl Answer {
+    /// The row that is to be trained.
+    pub fn chosen(&self) -> &Row {
+        &self.rows[self.chosen]
+    }
+
+    /// Notes on the sizes of the row that is to be trained, without full stops.
+    pub fn notes(&self) -> Vec<String> {
+        let row = self.chosen();
+        match &row.suggested {
+            Ok(found) => alignment(
+                &row.memory,
+                row.blocks(),
+                found.micro_batch,
+                self.effective_batch,
+            ),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The error for a training that does not fit.
+    pub fn refusal(&self, no: &DoesNotFit) -> Failure {
+        does_not_fit(
+            &self.chosen().memory,
+            no,
+            self.machine.device.memory_cap_bytes,
+        )
+        .into()
+    }
+
+    pub fn as_json(&self) -> Value {
+        let chosen = &self.chosen().memory;
+        let machine = &self.machine;
+        let mut line = json!({
+            "subject": self.subject, "effective_batch": self.effective_batch, "optimizer": self.optimizer,
+            "device": machine.kind.name(), "device_limits": machine.device, "processes": machine.processes,
+            "trainings": machine.trainings, "assumed": machine.assumed, "budget_bytes": machine.budget_bytes(),
+            "models": self.rows.iter().map(Row::as_json).collect::<Vec<_>>(),
+            "chosen": {"model": chosen.model, "resolution": chosen.resolution},
+            "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
+            "by_name": self.large_models, "notes": self.notes(), "estimate_ms": self.estimate_ms,
+        });
+        if let Some(time) = &self.time {
+            line[format!("seconds_per_{}", time.of)] = time.seconds.into();
+            line["seconds_from"] = time.from.into();
+        }
+        line
+    }
+}

@@ -1,0 +1,179 @@
+//! Prints the answer of `ebb plan` as a table of footprints and a config to begin with.
+
+use super::LISTED_MICRO_BATCHES;
+use super::answer::{Answer, Row};
+use crate::cli::output::out;
+use pressure::{RecoveryOption, Shortage, options_needing_consent};
+use runlog::{format_bytes, format_count, format_duration};
+
+/// Prints the answer.
+pub(super) fn print(answer: &Answer) {
+    print_machine(answer);
+    out!("");
+    print_rows(answer);
+    out!("");
+    print_chosen(answer);
+    for note in answer.notes() {
+        out!("{note}.");
+    }
+    out!(
+        "Estimated in {:.1} s. The training measures its own memory and corrects the estimate.",
+        answer.estimate_ms / 1e3
+    );
+}
+
+fn print_machine(answer: &Answer) {
+    let machine = &answer.machine;
+    out!(
+        "{}: effective batch {}, {}, {}",
+        answer.subject,
+        format_count(u64::from(answer.effective_batch)),
+        answer.optimizer,
+        answer.chosen().need.precision
+    );
+    out!(
+        "{} memory, {} used by others: Ebb may use {} on {}",
+        format_bytes(machine.device.total_bytes),
+        format_bytes(machine.processes.others_bytes),
+        format_bytes(machine.budget_bytes()),
+        machine.kind
+    );
+    if machine.trainings > 1 {
+        out!(
+            "That is the part of each of {} trainings",
+            machine.trainings
+        );
+    }
+    for assumed in &machine.assumed {
+        out!("Assumed: {assumed}");
+    }
+}
+
+fn print_rows(answer: &Answer) {
+    out!("Estimated footprint by micro-batch");
+    let sizes = LISTED_MICRO_BATCHES
+        .map(|size| format!("{size:>8}"))
+        .concat();
+    out!(
+        "  {:<14} {:>6} {:>10}{sizes}  fits",
+        "model",
+        answer.unit,
+        "parameters"
+    );
+    for row in &answer.rows {
+        out!("{}", table_row(row));
+    }
+    if !answer.left_out.is_empty() {
+        let left_out = answer.left_out.iter();
+        let left_out: Vec<String> = left_out
+            .map(|(model, side)| format!("{model} {side}"))
+            .collect();
+        out!(
+            "  Not estimated in time: {}; allow more with --within SECONDS, or choose one with --model and --image-size",
+            left_out.join(", ")
+        );
+    }
+    if !answer.large_models.is_empty() {
+        out!("  By name, --model: {}", answer.large_models.join(", "));
+    }
+}
+
+fn table_row(row: &Row) -> String {
+    let (blocks, memory) = (row.blocks(), &row.memory);
+    let form = row
+        .need
+        .variants
+        .iter()
+        .find(|form| form.checkpoint_blocks == blocks);
+    let peak = |size: u32| {
+        form.and_then(|form| form.peak_bytes(size))
+            .map_or_else(String::new, format_bytes)
+    };
+    let peaks = LISTED_MICRO_BATCHES
+        .map(|size| format!("{:>8}", peak(size)))
+        .concat();
+    let fits = match &row.suggested {
+        Ok(found) if found.checkpoint_blocks > 0 => format!(
+            "{}, {} checkpointed blocks",
+            found.micro_batch, found.checkpoint_blocks
+        ),
+        Ok(found) => found.micro_batch.to_string(),
+        Err(_) => "no".to_owned(),
+    };
+    format!(
+        "  {:<14} {:>6} {:>10}{peaks}  {fits}",
+        memory.model,
+        memory.resolution,
+        format_count(memory.parameters)
+    )
+}
+
+/// Prints the settings that would help if nothing fits. They change the result, so the user
+/// chooses.
+fn print_offers(stuck: &Shortage) {
+    out!(
+        "Nothing fits: {} are missing. These settings would help, but they change the result (bytes are estimates):",
+        format_bytes(stuck.missing_bytes)
+    );
+    for (recovery, freed) in options_needing_consent(stuck) {
+        out!("  {}", offer(&recovery, freed, stuck.missing_bytes));
+    }
+}
+
+/// Such as "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB,
+/// enough".
+fn offer(recovery: &RecoveryOption, freed_bytes: u64, missing_bytes: u64) -> String {
+    let how = recovery.step.setting();
+    let how = how.map_or_else(String::new, |how| format!(" ({how})"));
+    let frees = match freed_bytes {
+        0 => "frees nothing on its own".to_owned(),
+        bytes if bytes >= missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
+        bytes => format!("frees {}", format_bytes(bytes)),
+    };
+    format!("{}{how}: {frees}", recovery.description)
+}
+
+fn print_chosen(answer: &Answer) {
+    let row = answer.chosen();
+    let found = match &row.suggested {
+        Ok(found) => found,
+        Err(no) => return print_offers(&row.memory.stuck(no)),
+    };
+    out!(
+        "To begin with: {} at {} {}, micro-batch {}, {} per step, {}, {}",
+        row.memory.model,
+        row.memory.resolution,
+        answer.unit,
+        found.micro_batch,
+        match found.accumulation {
+            1 => "1 micro-batch".to_owned(),
+            count => format!("{} micro-batches", format_count(u64::from(count))),
+        },
+        match found.checkpoint_blocks {
+            0 => "no checkpointed blocks".to_owned(),
+            blocks => format!(
+                "{blocks} checkpointed blocks ({:.0} % more time)",
+                100.0 * found.extra_time_fraction
+            ),
+        },
+        found.precision
+    );
+    out!(
+        "Peak footprint {}, {} of it between steps; headroom {}",
+        format_bytes(found.predicted_peak_bytes),
+        format_bytes(row.need.state_bytes),
+        format_bytes(found.headroom_bytes)
+    );
+    match &answer.time {
+        Some(time) if time.seconds < 10.0 => {
+            out!("One {}: {:.2} s, from {}", time.of, time.seconds, time.from)
+        }
+        Some(time) => out!(
+            "One {}: {}, from {}",
+            time.of,
+            format_duration(time.seconds),
+            time.from
+        ),
+        None => out!("The time of an epoch is known after the first seconds of training"),
+    }
+}

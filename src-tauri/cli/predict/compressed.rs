@@ -1,0 +1,102 @@
+//! What a token compression makes of a text: what it keeps, where the gaps are, and what it fills
+//! them with. An argument that names a file stands for the text in it. Refuses to know how anything
+//! is chosen.
+
+use super::super::args;
+use super::super::failure::Failure;
+use super::super::output::{status, out};
+use runlog::format_count;
+use serde_json::{Value, json};
+use std::path::Path;
+use trainer::{CompressedText, TrainedModel};
+
+/// What is kept of each text, and what the gaps are filled with. A file that cannot be read is said
+/// and makes the exit code 1.
+pub fn run(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
+    let mut unread = 0;
+    for argument in &args.files {
+        let file = argument.is_file().then_some(argument.as_path());
+        let text = match super::text(argument) {
+            Ok(text) => text,
+            Err(why) => {
+                unread += 1;
+                status!("{why}");
+                continue;
+            }
+        };
+        let found = saved.compress(&text)?;
+        match args.json {
+            true => out!("{}", line(file, &text, &found)),
+            false => out!("{}", words(file, &found)),
+        }
+    }
+    super::all_read(unread, args)
+}
+
+fn line(file: Option<&Path>, text: &str, found: &CompressedText) -> Value {
+    let mut line = json!({
+        "text": text, "kept": found.kept, "marked": found.marked, "gap": found.gap, "filled": found.filled,
+        "tokens": found.tokens, "kept_places": found.kept_places,
+        "kept_fraction": found.kept_fraction(), "right_fraction": found.correct_fraction(),
+    });
+    if let Some(file) = file {
+        line["file"] = json!(file.to_string_lossy());
+    }
+    line
+}
+
+/// Three versions of the text under each other, each with what it is.
+fn words(file: Option<&Path>, found: &CompressedText) -> String {
+    let count = |n: usize| format_count(n as u64);
+    let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
+    let named = file.map_or(String::new(), |file| format!("{}, ", file.display()));
+    let kept = format!(
+        "{named}kept {} of {} tokens ({})",
+        count(found.kept_places.len()),
+        count(found.tokens),
+        percent(found.kept_fraction())
+    );
+    let filled = format!(
+        "filled in, {} of {} gaps right ({})",
+        count(found.correct),
+        count(found.dropped()),
+        percent(found.correct_fraction())
+    );
+    let gaps = format!("with gaps ({})", found.gap);
+    let parts = [
+        (kept, &found.kept),
+        (gaps, &found.marked),
+        (filled, &found.filled),
+    ];
+    parts.map(|(what, text)| block(&what, text)).join("\n")
+}
+
+/// A short text on the line of what it is; lines of one below it, set in.
+fn block(what: &str, text: &str) -> String {
+    match text.contains('\n') {
+        false => format!("{what}: {text}"),
+        true => format!("{what}:\n    {}", text.trim_end().replace('\n', "\n    ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_shown_as_kept_with_gaps_and_filled_in() {
+        let found = CompressedText {
+            kept: "a c\nd".to_owned(),
+            marked: "a·c\nd·".to_owned(),
+            gap: '·',
+            filled: "a c de".to_owned(),
+            tokens: 6,
+            kept_places: vec![0, 2, 3, 4],
+            correct: 1,
+        };
+        assert_eq!(
+            words(Some(Path::new("b.txt")), &found),
+            "b.txt, kept 4 of 6 tokens (66.7 %):\n    a c\n    d\nwith gaps (·):\n    a·c\n    d·\nfilled in, 1 of 2 gaps right (50.0 %): a c de"
+        );
+    }
+}

@@ -1,0 +1,32 @@
+//! `ebb drill`: takes memory for a while, so that a training elsewhere can be watched making room.
+
+use super::args;
+use super::failure::Failure;
+use super::output::out;
+use crate::stress_test::{Drill, hold};
+use runlog::format_bytes;
+
+/// The top-level entry point of `ebb drill`.
+pub fn run(args: &args::Stress) -> Result<(), Failure> {
+    let mut drill = Drill::begin(args.size, args.seconds).map_err(Failure::new)?;
+    let size = format_bytes(drill.bytes);
+    out!(
+        "Taking {size} for {} s: watch a training make room. Ctrl-C gives it back at once.",
+        args.seconds
+    );
+    match drill.wait() {
+        true => out!("Gave {size} back."),
+        false => out!("Gave it back early, because memory got short for everybody."),
+    }
+    Ok(())
+}
+
+/// The process that holds the memory.
+pub fn hold_memory(args: &args::StressHold) -> Result<(), Failure> {
+    match hold(args.bytes, args.seconds) {
+        true => Ok(()),
+        false => Err(Failure::new(
+            "the drill ended early: memory got short for everybody",
+        )),
+    }
+}

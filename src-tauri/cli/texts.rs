@@ -1,0 +1,160 @@
+//! What a folder of texts is, in words or JSON. Refuses to know how it was found out.
+
+use super::output::out;
+use dataset::{Task, TextInspection};
+use runlog::{format_bytes, format_count};
+use serde_json::{Value, json};
+
+/// Classes listed; JSON has them all.
+const CLASSES_SHOWN: usize = 100;
+
+/// Says what was found, and what is to be learnt from it.
+pub fn describe(found: &TextInspection, task: Task) {
+    let samples = found.source_count();
+    let classes = match found.classes.len() {
+        0 => String::new(),
+        1 => " in 1 class".to_owned(),
+        n => format!(" in {n} classes"),
+    };
+    out!(
+        "{}: {} {}{classes}, {}",
+        found.name,
+        format_count(samples),
+        found.sample_noun(samples),
+        format_bytes(found.bytes)
+    );
+    out!("A {}: {}", task.label(), found.reason);
+    for column in &found.columns {
+        out!(
+            "The {} is {}: {}.",
+            column.role.name(),
+            column.name,
+            column.reason
+        );
+    }
+    if is_by_folders(found) {
+        out!("If the sub-folders are no classes, say --task language-model.");
+    }
+    if samples > 0 {
+        out!(
+            "Characters of a {}: median {}, 95 % at most {}, longest {}",
+            found.task.sample_noun(),
+            format_count(u64::from(found.lengths.median_characters)),
+            format_count(u64::from(found.lengths.p95_characters)),
+            format_count(u64::from(found.lengths.longest_characters))
+        );
+    }
+    describe_classes(found);
+    if found.refusal.is_none() {
+        out!("Held out: {}", found.describe_split());
+    }
+    for note in &found.notes {
+        out!("{note}");
+    }
+    describe_skipped(found);
+}
+
+/// Whether sub-folders of files tell the classes, and no column does.
+fn is_by_folders(found: &TextInspection) -> bool {
+    found.columns.is_empty() && found.classes.len() > 1
+}
+
+fn describe_classes(found: &TextInspection) {
+    let shown = &found.classes[..found.classes.len().min(CLASSES_SHOWN)];
+    let longest = shown
+        .iter()
+        .map(|class| class.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    for class in shown {
+        let count = format_count(u64::from(class.samples()));
+        out!("  {:longest$}  {count:>6}", class.name);
+    }
+    let more = found.classes.len() - shown.len();
+    if more > 0 {
+        out!("  and {more} more");
+    }
+}
+
+fn describe_skipped(found: &TextInspection) {
+    if !found.skipped.is_empty() {
+        out!("Skipped {}:", format_count(found.skipped.len() as u64));
+    }
+    for file in &found.skipped {
+        out!("  {}: {}", file.path.display(), file.reason);
+    }
+    let rows: u64 = found.skipped_rows.iter().map(|skipped| skipped.rows).sum();
+    if rows > 0 {
+        out!(
+            "Skipped {} row{}:",
+            format_count(rows),
+            if rows == 1 { "" } else { "s" }
+        );
+    }
+    for skipped in &found.skipped_rows {
+        out!(
+            "  {}, {}: {}",
+            skipped.path.display(),
+            skipped.describe_lines(),
+            skipped.reason
+        );
+    }
+}
+
+/// The same for programs.
+pub fn as_json(found: &TextInspection) -> Value {
+    let classes: Vec<_> = found
+        .classes
+        .iter()
+        .map(|c| json!({"name": c.name, "train": c.train, "held_out": c.held_out, "test": c.test}))
+        .collect();
+    let columns: Vec<_> = found
+        .columns
+        .iter()
+        .map(|c| json!({"role": c.role.name(), "name": c.name, "why": c.reason}))
+        .collect();
+    let encodings: Vec<_> = found
+        .encodings
+        .iter()
+        .map(|e| {
+            json!({"name": e.name, "files": e.files, "marked_files": e.marked_files,
+                "guessed_bytes": e.guessed_bytes, "replaced_bytes": e.replaced_bytes})
+        })
+        .collect();
+    let skipped: Vec<_> = found
+        .skipped
+        .iter()
+        .map(|s| json!({"file": s.path.to_string_lossy(), "reason": s.reason}))
+        .collect();
+    let skipped_rows: Vec<_> = found
+        .skipped_rows
+        .iter()
+        .map(|s| json!({"file": s.path.to_string_lossy(), "reason": s.reason, "rows": s.rows, "lines": s.lines}))
+        .collect();
+    let part = |part| found.count(part);
+    json!({
+        "task": found.task.name(),
+        "why": found.reason,
+        "name": found.name,
+        "folder": found.folder.to_string_lossy(),
+        "files": found.files.iter().map(|f| f.path.to_string_lossy()).collect::<Vec<_>>(),
+        "columns": columns,
+        "samples": found.source_count(),
+        "train": part(dataset::Split::Train),
+        "held_out": part(dataset::Split::HeldOut),
+        "test": part(dataset::Split::Test),
+        "bytes": found.bytes,
+        "characters": {
+            "median": found.lengths.median_characters,
+            "p95": found.lengths.p95_characters,
+            "longest": found.lengths.longest_characters,
+        },
+        "classes": classes,
+        "split": found.describe_split(),
+        "encodings": encodings,
+        "skipped": skipped,
+        "skipped_rows": skipped_rows,
+        "notes": found.notes,
+        "refusal": found.refusal,
+    })
+}

@@ -1,0 +1,256 @@
+//! The plan that Ebb suggests for a folder, and the config that the page's settings make. Only
+//! known numbers: what is not measured or counted is absent.
+
+#[cfg(test)]
+mod tests;
+
+use crate::task_labels::{asks, capital, learned};
+use crate::machine_readings::Reported;
+use crate::view::{ForecastView, PlanSettings, PlanView};
+use dataset::{DetectedDataset, Task};
+use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
+use runlog::{RunConfig, format_count};
+use std::path::PathBuf;
+use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
+use trainer::{
+    DatasetRef, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize, model_task,
+    predict_device_kind,
+};
+
+/// Lengths of texts that can be chosen, in tokens, beside the suggested one.
+const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
+/// The word for training everything.
+const ALL: &str = "all";
+
+/// What Ebb would do with this folder if nobody said anything, and for each other task that it is
+/// good for.
+pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<PlanView>> {
+    let tasks = DatasetRef::from(found).tasks();
+    let suggested = |task: Task| {
+        let wanted = RunConfig {
+            task: task.name().parse().ok(),
+            ..RunConfig::default()
+        };
+        Ok(view(&Plan::check(&wanted, found)?, None, machine))
+    };
+    tasks.into_iter().map(suggested).collect()
+}
+
+/// The same where it begins with published weights, an id and its folder: what they learn, and all
+/// of them unless `trains` says less. Refused like in the terminal: weights that are not there, do
+/// not fit each other or the folder, or were pickled.
+pub fn begun(
+    found: &DetectedDataset,
+    (id, from): (&str, PathBuf),
+    trains: Option<&str>,
+    machine: &Reported,
+) -> trainer::Result<PlanView> {
+    let wanted = RunConfig {
+        from: Some(from),
+        ..RunConfig::default()
+    };
+    let plan = Plan::check(
+        &trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted),
+        found,
+    )?;
+    // Every tensor is asked for, none is read.
+    plan.trained_parameters()?;
+    Ok(view(&plan, Some(id), machine))
+}
+
+fn view(plan: &Plan, from: Option<&str>, machine: &Reported) -> PlanView {
+    let task = plan.task();
+    let (classes, numbers) = (plan.classes.len(), plan.columns.len());
+    let everything = || (ALL.to_owned(), "Everything".to_owned());
+    PlanView {
+        settings: PlanSettings {
+            task: task.name().to_owned(),
+            from: from.map(str::to_owned),
+            trains: plan
+                .pretrained
+                .as_ref()
+                .map_or(ALL.to_owned(), |pretrained| pretrained.current_choice()),
+            model: plan.model.name().to_owned(),
+            resolution: plan.input_size,
+            effective_batch: plan.effective_batch,
+            epochs: plan.epochs(),
+            learning_rate: plan.learning_rate,
+            augment: (task == Task::ImageClassification).then(|| plan.augment.name().to_owned()),
+            checkpoint_every: plan.config.checkpoint_every.clone().unwrap_or_default(),
+            max_system_fraction: plan
+                .max_system_fraction
+                .unwrap_or(Policy::default().max_system_fraction),
+            seed: plan.seed,
+        },
+        task: capital(&learned(task.name(), classes, numbers)),
+        asks: asks(task, classes, numbers).to_owned(),
+        sample: match task {
+            // Documents are packed into windows, and these are what a step counts.
+            Task::LanguageModel | Task::TokenCompression => "window".to_owned(),
+            task => task.sample_noun().to_owned(),
+        },
+        models: models(plan),
+        can_begin: PretrainedFamily::for_task(model_task(task))
+            .next()
+            .is_some(),
+        trains: match &plan.pretrained {
+            None => vec![everything()],
+            Some(pretrained) => {
+                let choices = pretrained.choices().into_iter();
+                choices.map(|choice| (choice.word, choice.label)).collect()
+            }
+        },
+        resolutions: resolutions(plan),
+        train_samples: plan.train_samples,
+        held_out_samples: plan.held_out_samples,
+        machine: machine.view(),
+        budget_line_bytes: machine.budget_line_bytes(),
+        leave_least_bytes: Policy::default().min_reserve_bytes(machine.sample.total_bytes),
+    }
+}
+
+/// The networks that learn what the plan learns, value and label, the suggested one first;
+/// published weights are one.
+fn models(plan: &Plan) -> Vec<(String, String)> {
+    let named = |model: ModelId| (model.name().to_owned(), model.label().to_owned());
+    match (&plan.pretrained, plan.text_model()) {
+        (Some(pretrained), _) => {
+            let numbers = format_count(pretrained.folder().count_values());
+            let label = format!("{}, {numbers} numbers", plan.model.label());
+            vec![(plan.model.name().to_owned(), label)]
+        }
+        (None, None) => ModelId::image_models().map(named).collect(),
+        (None, Some(model)) => {
+            let sizes = TextSize::for_task(model_task(plan.task()));
+            sizes
+                .map(|size| named(ModelId::Text(TextModel { size, ..model })))
+                .collect()
+        }
+    }
+}
+
+fn resolutions(plan: &Plan) -> Vec<u32> {
+    let usual = match plan.task() {
+        Task::ImageClassification => IMAGE_SIZES.to_vec(),
+        _ => TOKENS.to_vec(),
+    };
+    let reads = |size: &u32| {
+        plan.pretrained
+            .as_ref()
+            .is_none_or(|pretrained| pretrained.accepts_input_size(*size))
+    };
+    let usual = usual.into_iter().filter(reads);
+    let mut all: Vec<u32> = usual.chain([plan.input_size]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// What a config will need on this machine as it is now. Takes about a second: it rehearses pieces.
+pub fn forecast(
+    config: &RunConfig,
+    found: &DetectedDataset,
+    machine: &Reported,
+) -> trainer::Result<ForecastView> {
+    let builder = ModelBuilder::from_config(config, found)?;
+    let plan = builder.plan();
+    let sample = &machine.sample;
+    let device = DeviceLimits {
+        total_bytes: sample.total_bytes,
+        limit_bytes: sample.device_limit_bytes,
+        memory_cap_bytes: None,
+        max_system_fraction: config
+            .max_system_fraction
+            .unwrap_or(Policy::default().max_system_fraction),
+    };
+    let others_bytes = sample.system_bytes + sample.others_bytes();
+    let kind = predict_device_kind(plan.device);
+    // What an earlier forecast left with the allocator is no part of the program.
+    crate::allocator::purge();
+    let target = Target::new(kind, plan.threads as usize, sample.total_bytes);
+    let processes = Processes { others_bytes };
+    let forms = Variants::MinCheckpointing(Requirement {
+        budget_bytes: device.budget_bytes(&processes),
+        micro_batch: 1,
+        effective_batch: plan.effective_batch,
+        prefetched: Prefetched::Included,
+    });
+    let estimate = builder.estimate(target, forms)?;
+    let (need, memory) = (estimate.need(&[]), &estimate.memory);
+    let suggested = estimate.suggest_config(&device, &processes, 1);
+    let view = ForecastView {
+        parameters: memory.parameters,
+        state_bytes: need.state_bytes,
+        activations_bytes: 0,
+        peak_bytes: need.state_bytes,
+        micro_batch: 0,
+        accumulation: 0,
+        checkpoint_blocks: 0,
+        peaks: Vec::new(),
+        refusal: None,
+    };
+    Ok(match suggested {
+        Ok(fits) => ForecastView {
+            activations_bytes: fits.predicted_peak_bytes.saturating_sub(need.state_bytes),
+            peak_bytes: fits.predicted_peak_bytes,
+            micro_batch: fits.micro_batch,
+            accumulation: fits.accumulation,
+            checkpoint_blocks: fits.checkpoint_blocks,
+            peaks: peaks(&need, fits.checkpoint_blocks),
+            ..view
+        },
+        Err(no) => ForecastView {
+            refusal: Some(does_not_fit(memory, &no, None).to_string()),
+            ..view
+        },
+    })
+}
+
+/// What the pieces of this form reach, smallest first.
+fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
+    let form = need
+        .variants
+        .iter()
+        .find(|form| form.checkpoint_blocks == checkpoint_blocks);
+    let peaks = form.into_iter().flat_map(|form| &form.peaks);
+    let mut peaks: Vec<_> = peaks
+        .map(|peak| (peak.micro_batch, peak.peak_bytes))
+        .collect();
+    peaks.sort_unstable();
+    peaks
+}
+
+/// The config that these settings make for what was found, where they begin with the weights in
+/// `from` or anew; what the page cannot set is Ebb's choice.
+pub fn config(
+    settings: &PlanSettings,
+    found: &DetectedDataset,
+    from: Option<PathBuf>,
+) -> RunConfig {
+    let (side, tokens) = match found.task() {
+        Task::ImageClassification => (Some(settings.resolution), None),
+        _ => (None, Some(settings.resolution)),
+    };
+    let config = RunConfig {
+        task: settings.task.parse().ok(),
+        model: Some(settings.model.clone()),
+        image_size: side,
+        tokens,
+        effective_batch: Some(settings.effective_batch),
+        epochs: Some(settings.epochs),
+        learning_rate: Some(settings.learning_rate),
+        augment: settings
+            .augment
+            .as_deref()
+            .and_then(|augment| augment.parse().ok()),
+        checkpoint_every: Some(settings.checkpoint_every.clone()),
+        max_system_fraction: Some(settings.max_system_fraction),
+        seed: Some(settings.seed),
+        from,
+        ..RunConfig::default()
+    };
+    match config.from {
+        Some(_) => trainer::pretrained::with_choice(&settings.trains, config),
+        None => config,
+    }
+}

@@ -1,0 +1,119 @@
+//! A drill: a process of Ebb's own takes memory for a while and gives it back, so that a user can
+//! watch Ebb react. It ends with its time, with whoever began it, and before the machine suffers.
+//! Refuses to know who trains.
+
+use pressure::{MemorySample, source, stress_test_bytes, stress_test_is_full, stress_test_is_over};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The hidden subcommand of the process that takes the memory.
+pub const HOLD: &str = "stress-hold";
+/// A drill lasts this long unless told otherwise, seconds.
+pub const SECONDS: u64 = 20;
+/// Taken at once; in between it is looked whether there is still enough for everybody. Bytes.
+const BITE_BYTES: u64 = 16 << 20;
+/// Distance of two looks while it holds.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A drill at work. Dropping it ends it.
+pub struct Drill {
+    child: Child,
+    /// What it takes.
+    pub bytes: u64,
+    ends: Instant,
+}
+
+impl Drill {
+    /// Begins one that takes `wished` bytes, or a quarter of what is available, for `seconds`.
+    ///
+    /// # Errors
+    /// A sentence: what would endanger the machine is refused.
+    pub fn begin(wished: Option<u64>, seconds: u64) -> Result<Drill, String> {
+        let bytes = stress_test_bytes(&reading()?, wished).map_err(|error| error.to_string())?;
+        let failed =
+            |error: std::io::Error| format!("the drill could not be started: {error}. Try again.");
+        let ebb = std::env::current_exe().map_err(failed)?;
+        let child = Command::new(ebb)
+            .args([HOLD, &bytes.to_string(), &seconds.to_string()])
+            .stdin(Stdio::piped()) // open as long as we live: the child ends when it closes
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let ends = Instant::now() + Duration::from_secs(seconds);
+        Ok(Drill { child, bytes, ends })
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> bool {
+        // `Child::wait` would close stdin and so end it.
+        while self.seconds_left().is_some() {
+            std::thread::sleep(LOOK);
+        }
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+
+    /// Seconds until it gives everything back; nothing once it has.
+    pub fn seconds_left(&mut self) -> Option<f64> {
+        match self.child.try_wait() {
+            Ok(None) => Some((self.ends - Instant::now()).as_secs_f64().max(0.0)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Drill {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn reading() -> Result<MemorySample, String> {
+    let mut source = source::open(Default::default());
+    source.sample().map_err(|error| error.to_string())
+}
+
+/// What the hidden process does: takes, holds, looks. True when it held to the end of its time.
+pub fn hold(bytes: u64, seconds: u64) -> bool {
+    std::thread::spawn(|| {
+        // Ends when whoever began the drill closes it or dies.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let ends = Instant::now() + Duration::from_secs(seconds);
+    let mut source = source::open(Default::default());
+    let mut held: Vec<Vec<u64>> = Vec::new();
+    let mut taken = 0;
+    while Instant::now() < ends {
+        let Ok(sample) = source.sample() else {
+            return false;
+        };
+        if stress_test_is_over(&sample) {
+            return false;
+        }
+        if taken < bytes && !stress_test_is_full(&sample) {
+            let bite = BITE_BYTES.min(bytes - taken);
+            held.push(noise(bite, taken));
+            taken += bite;
+        } else {
+            std::thread::sleep(LOOK.min(ends.saturating_duration_since(Instant::now())));
+        }
+    }
+    drop(std::hint::black_box(held));
+    true
+}
+
+/// Every page written, with numbers that no system can compress.
+fn noise(bytes: u64, seed: u64) -> Vec<u64> {
+    let mut state = seed | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    std::iter::repeat_with(next)
+        .take(bytes.div_ceil(8) as usize)
+        .collect()
+}
