@@ -6,7 +6,10 @@
 
 use bench::split_check::{Splits, compare};
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
-use runlog::{RunConfig, RunFolder};
+use runlog::{
+    DeviceChoice, DropPolicyChoice, PolicyTraining, PrecisionChoice, RunConfig, RunFolder,
+    TaskChoice,
+};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
@@ -39,25 +42,25 @@ fn book() -> TempDir {
     folder
 }
 
-fn config(policy: &str) -> RunConfig {
+fn config(policy: DropPolicyChoice) -> RunConfig {
     RunConfig {
-        task: Some(dataset::Task::TokenCompression.name().to_owned()),
+        task: Some(TaskChoice::TokenCompression),
         model: Some("compress_micro".to_owned()),
-        policy: Some(policy.to_owned()),
-        precision: Some("f64".to_owned()),
+        policy: Some(policy),
+        precision: Some(PrecisionChoice::F64),
         steps: Some(STEPS),
         effective_batch: Some(BATCH),
         tokens: Some(30),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         ..RunConfig::default()
     }
 }
 
-fn learning(how: &str) -> RunConfig {
+fn learning(training: PolicyTraining) -> RunConfig {
     RunConfig {
-        policy_learning: Some(how.to_owned()),
-        ..config("learned")
+        policy_training: Some(training),
+        ..config(DropPolicyChoice::Learned)
     }
 }
 
@@ -176,37 +179,37 @@ fn check(name: &str, config: &RunConfig) {
 
 #[test]
 fn no_split_changes_a_relaxed_policy() {
-    check("gumbel", &learning("gumbel"));
+    check("gumbel", &learning(PolicyTraining::Gumbel));
 }
 
 #[test]
 fn no_split_changes_a_policy_gradient() {
-    check("policy gradient", &learning("policy-gradient"));
+    check("policy gradient", &learning(PolicyTraining::PolicyGradient));
 }
 
 #[test]
 fn no_split_changes_a_jointly_learned_policy() {
-    check("joint", &learning("joint"));
+    check("joint", &learning(PolicyTraining::Joint));
 }
 
 #[test]
 fn no_split_changes_a_policy_with_a_cost() {
     let config = RunConfig {
         keep_cost: Some(1.0),
-        ..learning("joint")
+        ..learning(PolicyTraining::Joint)
     };
     check("cost", &config);
 }
 
 #[test]
 fn no_split_changes_a_random_policy() {
-    check("random", &config("random"));
+    check("random", &config(DropPolicyChoice::Random));
 }
 
 #[test]
 fn every_policy_keeps_the_requested_fraction() {
     let folder = book();
-    for policy in ["learned", "random", "every-kth", "frequency"] {
+    for &policy in DropPolicyChoice::ALL {
         for fraction in [0.5, 0.2] {
             let config = RunConfig {
                 keep_fraction: Some(fraction),
@@ -234,7 +237,7 @@ fn a_higher_cost_keeps_fewer_tokens() {
     let fraction = |cost| {
         let config = RunConfig {
             keep_cost: Some(cost),
-            ..learning("joint")
+            ..learning(PolicyTraining::Joint)
         };
         let steps = steps(&opened(&folder, &config), 40, |_, count| vec![count]);
         steps[39].metrics.means()["kept_fraction"]
@@ -247,28 +250,31 @@ fn a_higher_cost_keeps_fewer_tokens() {
 fn a_learned_policy_beats_a_random_one() {
     let folder = book();
     let config = RunConfig {
-        precision: Some("f32".to_owned()),
+        precision: Some(PrecisionChoice::F32),
         keep_fraction: Some(0.2),
         steps: Some(200),
         learning_rate: Some(3e-3),
-        ..learning("joint")
+        ..learning(PolicyTraining::Joint)
     };
-    let loss = |policy: &str| {
+    let loss = |policy| {
         let config = RunConfig {
-            policy: Some(policy.to_owned()),
+            policy: Some(policy),
             ..config.clone()
         };
         let steps = steps(&opened(&folder, &config), 200, |_, count| vec![count]);
         steps[190..].iter().map(|step| step.loss).sum::<f64>() / 10.0
     };
-    let (learned, random) = (loss("learned"), loss("random"));
+    let (learned, random) = (
+        loss(DropPolicyChoice::Learned),
+        loss(DropPolicyChoice::Random),
+    );
     assert!(learned < 0.8 * random, "{learned} {random}");
 }
 
 #[test]
 fn one_backward_pass_trains_both_networks() {
     let folder = book();
-    let (plan, data) = opened(&folder, &learning("joint"));
+    let (plan, data) = opened(&folder, &learning(PolicyTraining::Joint));
     let train_state = train_state(&plan);
     let result = train_state.gradients(Cancel::default(), &samples(&plan, &data, 0));
     let result = result.unwrap();

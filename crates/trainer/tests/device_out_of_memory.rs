@@ -8,7 +8,7 @@ mod support;
 
 use candle_core::{DType, Device, Tensor};
 use pressure::Change;
-use runlog::{RunConfig, RunEvent, RunStore};
+use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
 use std::path::Path;
 use support::{SIDE, build};
@@ -64,16 +64,15 @@ fn trained(
     }
     let path = folder.path().join("script");
     std::fs::write(&path, script).unwrap();
-    let some = |text: &str| Some(text.to_owned());
     let config = RunConfig {
         folder: Some(images.clone()),
-        model: some("vit_micro"),
+        model: Some("vit_micro".to_owned()),
         image_size: Some(SIDE as u32),
         effective_batch: Some(10),
         micro_batch: fixed,
         steps: Some(STEPS),
-        precision: some("f64"),
-        device: some("cpu"),
+        precision: Some(PrecisionChoice::F64),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         ..RunConfig::default()
     };

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::InspectOptions;
-use runlog::{RunConfig, RunEvent, RunFolder, RunStore};
+use runlog::{DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use tape::Rng;
 use trainer::{Plan, RunContext, TrainError};
@@ -38,7 +38,7 @@ fn config(images: &Path) -> RunConfig {
         steps: Some(100),
         learning_rate: Some(10.0),
         weight_decay: Some(10.0),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         checkpoint_every: Some("1steps".to_owned()),
         ..RunConfig::default()

@@ -6,7 +6,7 @@
 
 mod support;
 
-use runlog::{RunConfig, RunEvent, RunFolder};
+use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder};
 use std::path::Path;
 use support::CLASSES;
 use trainer::internals::checkpoint;
@@ -48,8 +48,8 @@ fn test_run() -> TestRun {
         steps: Some(8),
         effective_batch: Some(6),
         micro_batch: Some(4),
-        precision: some("f16"),
-        device: some("cpu"),
+        precision: Some(PrecisionChoice::F16),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(1),
         checkpoint_every: some("2steps"),
         evaluate_every_epochs: Some(100),

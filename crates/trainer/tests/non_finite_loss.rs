@@ -7,7 +7,7 @@ mod support;
 
 use candle_core::{DType, Device};
 use dataset::{InspectOptions, inspect_images};
-use runlog::RunConfig;
+use runlog::{Augmentation, DeviceChoice, RunConfig};
 use std::path::Path;
 use support::{SIDE, train_state, whole};
 use tape::Cancel;
@@ -47,8 +47,8 @@ fn the_image_with_a_non_finite_loss_is_named() {
     let config = RunConfig {
         model: Some("vit_micro".to_owned()),
         image_size: Some(SIDE as u32),
-        augment: Some("none".to_owned()),
-        device: Some("cpu".to_owned()),
+        augment: Some(Augmentation::None),
+        device: Some(DeviceChoice::Cpu),
         effective_batch: Some(8),
         ..RunConfig::default()
     };

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
-use runlog::{RunConfig, RunFolder};
+use runlog::{ClassWeights, DeviceChoice, RunConfig, RunFolder};
 use std::path::Path;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
@@ -75,7 +75,7 @@ fn config(effective_batch: u32, tokens: u32) -> RunConfig {
         steps: Some(STEPS),
         effective_batch: Some(effective_batch),
         tokens: Some(tokens),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         ..RunConfig::default()
     }
@@ -153,7 +153,7 @@ fn a_random_split_of_texts_keeps_the_losses() {
 fn a_random_split_of_weighted_texts_keeps_the_losses() {
     let folder = messages();
     let config = RunConfig {
-        class_weights: Some("balanced".to_owned()),
+        class_weights: Some(ClassWeights::Balanced),
         ..config(11, 24)
     };
     let opened = opened::<TextTask>(folder.path(), config);

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::{InspectOptions, TextOptions, detect};
-use runlog::{RunConfig, RunFolder};
+use runlog::{DeviceChoice, RunConfig, RunFolder};
 use std::path::Path;
 use tape::Rng;
 use tape::memory::{Counting, live_bytes};
@@ -110,7 +110,7 @@ fn texts_in_memory_are_counted() {
         model: Some(model.to_owned()),
         tokens: Some(64),
         effective_batch: Some(8),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         ..RunConfig::default()
     };
     let labelled = |texts: usize| {
