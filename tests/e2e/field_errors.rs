@@ -29,7 +29,7 @@ fn forecast_comes_back(window: &Window) {
 }
 
 #[test]
-fn a_wrong_number_is_objected_to_at_its_field_alone() {
+fn an_invalid_value_is_reported_at_its_field_only() {
     let home = Home::new();
     let window = planned(&home);
     for (field, wrong, right) in [
@@ -61,7 +61,7 @@ fn a_wrong_number_is_objected_to_at_its_field_alone() {
 }
 
 #[test]
-fn a_refused_plan_cannot_be_trained_and_keeps_no_figures() {
+fn a_refused_plan_disables_train_and_clears_its_figures() {
     let home = Home::new();
     let window = planned(&home);
     window.run(

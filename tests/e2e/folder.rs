@@ -7,7 +7,7 @@ use crate::support::window::Window;
 use serde_json::json;
 
 #[test]
-fn a_folder_dragged_onto_the_window_is_inspected() {
+fn a_dropped_folder_is_inspected() {
     let home = Home::new();
     let folder = home.path().join("my data set é");
     for (class, count) in [("apple", 12), ("lemon", 9)] {
@@ -52,7 +52,7 @@ fn a_folder_dragged_onto_the_window_is_inspected() {
 }
 
 #[test]
-fn what_is_no_folder_is_answered_by_a_sentence() {
+fn files_and_missing_folders_are_refused() {
     let home = Home::new();
     let file = home.path().join("notes.pdf");
     std::fs::write(&file, "plain").expect("it can be written");

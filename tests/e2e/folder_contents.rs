@@ -15,7 +15,7 @@ const OVERLAPS: &str = "const rect = (e) => e.getBoundingClientRect(); const fie
        && parts(one).some((part) => part.bottom > Math.min(...parts(other).map((next) => next.top)))))";
 
 #[test]
-fn names_that_end_or_begin_alike_can_be_reported_apart() {
+fn similar_class_names_stay_distinguishable() {
     let home = Home::new();
     let labels = [
         "card_payment_fee_charged_twice_over",
@@ -45,7 +45,7 @@ fn names_that_end_or_begin_alike_can_be_reported_apart() {
 }
 
 #[test]
-fn numbers_without_classes_are_called_numbers() {
+fn regression_targets_are_described_without_classes() {
     let home = Home::new();
     let folder = home.path().join("plates");
     std::fs::create_dir_all(folder.join("images")).expect("it can be made");

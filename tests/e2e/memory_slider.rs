@@ -12,7 +12,7 @@ fn budget_bytes(home: &Home, run: &str) -> Option<u64> {
 }
 
 #[test]
-fn the_slider_moves_the_budget_of_a_running_training() {
+fn the_slider_changes_the_budget_of_a_running_training() {
     let home = Home::new();
     let (window, run, _) = training(&home);
     let before = until("it trains", SOON, || {

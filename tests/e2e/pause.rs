@@ -6,7 +6,7 @@ use crate::{SOON, training};
 use serde_json::Value;
 
 #[test]
-fn a_pause_by_hand_waits_for_continue_and_an_end_is_over() {
+fn a_manual_pause_waits_and_a_stopped_run_has_ended() {
     let home = Home::new();
     let (window, run, _) = training(&home);
     until("it trains", SOON, || (home.step(&run) >= 2).then_some(()));

@@ -17,7 +17,7 @@ fn figures(window: &Window, before: &str) -> String {
 }
 
 #[test]
-fn the_forecast_follows_what_is_chosen() {
+fn the_estimate_follows_the_settings() {
     let home = Home::new();
     let window = Window::open(&["app"], home.path());
     window.click("#open-sample");

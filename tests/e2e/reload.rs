@@ -8,7 +8,7 @@ use serde_json::json;
 use std::process::Command;
 
 #[test]
-fn a_page_loaded_anew_in_the_middle_of_a_run_loses_nothing() {
+fn reloading_the_page_during_a_run_loses_nothing() {
     let home = Home::new();
     let (window, run, _) = training(&home);
     until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
@@ -77,7 +77,7 @@ fn a_killed_page_does_not_stop_the_training() {
 }
 
 #[test]
-fn what_the_capabilities_do_not_list_is_refused() {
+fn commands_outside_the_capabilities_are_refused() {
     let home = Home::new();
     let window = Window::open(&["app"], home.path());
     for (command, args) in [

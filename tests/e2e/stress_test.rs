@@ -6,7 +6,7 @@ use crate::{SOON, training};
 use serde_json::json;
 
 #[test]
-fn a_drill_is_begun_and_ended_by_its_button() {
+fn the_button_starts_and_ends_a_stress_test() {
     let home = Home::new();
     let (window, run, _) = training(&home);
     until("it trains", SOON, || (home.step(&run) >= 2).then_some(()));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 
 #[test]
-fn a_run_of_the_terminal_appears_live() {
+fn a_terminal_run_appears_live() {
     let home = Home::new();
     let window = Window::open(&["app"], home.path());
     window.wait_for(
@@ -56,7 +56,7 @@ fn a_run_of_the_terminal_appears_live() {
 }
 
 #[test]
-fn a_killed_run_reports_what_happened_in_its_last_minutes() {
+fn a_killed_run_shows_its_crash_report() {
     let home = Home::new();
     let mut terminal = Command::new(env!("CARGO_BIN_EXE_ebb"))
         .arg("train")

@@ -84,7 +84,7 @@ fn check(started: &Value, task: &str, model: &str) {
 }
 
 #[test]
-fn labelled_texts_are_found_and_trained() {
+fn labeled_texts_are_detected_and_trained() {
     let home = Home::new();
     let window = open_on_messages(&home);
     assert_eq!(
@@ -104,7 +104,7 @@ fn labelled_texts_are_found_and_trained() {
 }
 
 #[test]
-fn a_book_is_found_and_trained() {
+fn a_book_is_detected_and_trained() {
     let home = Home::new();
     let window = open_on_book(&home);
     window.set(&[
@@ -125,7 +125,7 @@ fn a_book_is_found_and_trained() {
 /// Documents can also be compressed: the page offers it, suggests a plan of its own for it, and
 /// says what is kept.
 #[test]
-fn a_book_is_compressed_when_that_is_chosen() {
+fn a_book_can_be_compressed() {
     let home = Home::new();
     let window = open_on_book(&home);
     window.set(&[("task", "token-compression")]);

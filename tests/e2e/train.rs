@@ -111,7 +111,7 @@ fn settings(window: &Window) -> Value {
 }
 
 #[test]
-fn closing_asks_while_it_trains() {
+fn closing_during_a_training_asks_first() {
     let home = Home::new();
     let _manager = x11::manager();
     let (window, run, _) = training(&home);

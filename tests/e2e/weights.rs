@@ -67,7 +67,7 @@ fn begins(window: &Window) -> [String; 4] {
 const TITLE: &str = "Choose a model that was published";
 
 #[test]
-fn a_training_begins_with_weights_that_were_chosen() {
+fn a_training_starts_from_chosen_weights() {
     let home = Home::new();
     let weights = published(&home);
     let _manager = x11::manager();
@@ -117,7 +117,7 @@ fn a_training_begins_with_weights_that_were_chosen() {
 }
 
 #[test]
-fn a_model_that_is_dropped_on_a_plan_is_what_it_begins_with() {
+fn a_model_dropped_on_a_plan_is_fine_tuned() {
     let home = Home::new();
     let weights = published(&home);
     let window = Window::open(&["app", &sample().display().to_string()], home.path());
@@ -153,7 +153,7 @@ fn a_model_that_is_dropped_on_a_plan_is_what_it_begins_with() {
 }
 
 #[test]
-fn a_model_without_data_is_reported_apart() {
+fn a_model_folder_is_not_a_dataset() {
     let home = Home::new();
     let weights = published(&home);
     let window = Window::open(&["app", &weights.display().to_string()], home.path());

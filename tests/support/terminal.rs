@@ -12,7 +12,7 @@ use tempfile::TempDir;
 pub const EBB: &str = env!("CARGO_BIN_EXE_ebb");
 
 /// What every training of these tests has in common: the same on every machine.
-pub const STEADY: [&str; 6] = ["--device", "cpu", "--threads", "2", "--seed", "7"];
+pub const COMMON_ARGS: [&str; 6] = ["--device", "cpu", "--threads", "2", "--seed", "7"];
 
 /// A temporary folder that holds Ebb's home and the photographs of one test.
 pub struct TestHome(TempDir);
@@ -33,7 +33,7 @@ impl CommandOutput {
 
     /// It ended with this code; else everything it said is shown.
     #[track_caller]
-    pub fn ended(self, code: i32) -> CommandOutput {
+    pub fn expect_code(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
@@ -124,7 +124,7 @@ impl TestHome {
     fn training(&self, line: &str) -> Command {
         let mut command = self.ebb(self.words(line));
         if line.starts_with("train ") {
-            command.args(STEADY);
+            command.args(COMMON_ARGS);
         }
         command.arg("--json");
         command
@@ -150,7 +150,7 @@ impl TestHome {
     }
 
     /// Everything that stands in the folder of all runs, whatever it is.
-    pub fn left_behind(&self) -> Vec<PathBuf> {
+    pub fn leftover_files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path("home/runs"));
         entries.map_or_else(
             |_| Vec::new(),
@@ -188,7 +188,7 @@ impl RunningTraining {
         }
         panic!(
             "the training ended first: {events:#?}\n{}",
-            self.complaints()
+            self.stderr()
         );
     }
 
@@ -205,7 +205,7 @@ impl RunningTraining {
     }
 
     /// What it has said on stderr so far.
-    pub fn complaints(&self) -> String {
+    pub fn stderr(&self) -> String {
         fs::read_to_string(&self.received).unwrap_or_default()
     }
 
@@ -215,7 +215,7 @@ impl RunningTraining {
     }
 
     /// Listens to its end: exit code and the remaining whole events.
-    pub fn end(mut self) -> (Option<i32>, Vec<RunEvent>) {
+    pub fn finish(mut self) -> (Option<i32>, Vec<RunEvent>) {
         let rest = self.lines.by_ref().map_while(Result::ok);
         // The last line of a killed process may be torn.
         let events = rest

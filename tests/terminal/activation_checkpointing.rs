@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 
 const PLAN: &str = "{birds} --model vit_micro --image-size 64 --effective-batch 16 --steps";
 
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 16);
-    place.file(
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 16);
+    home.file(
         "script",
         r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":1000000000}"#,
     );
-    place
+    home
 }
 
 #[test]
-fn checkpointed_blocks_change_no_loss_and_are_reported() {
-    let place = place();
+fn checkpointing_changes_no_loss_and_is_reported() {
+    let home = birds();
     let trained = |blocks: &str| {
         let line = format!("{PLAN} 4 --micro-batch 5 --checkpoint-blocks {blocks}");
-        place.train(&line).ended(0).events()
+        home.train(&line).expect_code(0).events()
     };
     let whole = trained("0");
     for (blocks, output) in [("2", 2), ("all", 6)] {
@@ -35,11 +35,11 @@ fn checkpointed_blocks_change_no_loss_and_are_reported() {
 }
 
 /// The newest predicted peak by micro-batch, of sizes that were not a guess, in bytes.
-fn predicted(place: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
+fn predicted(home: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
     let line = format!(
-        "{PLAN} 12 --checkpoint-blocks {blocks} --memory-script {{script}} --memory-script-by piece"
+        "{PLAN} 12 --checkpoint-blocks {blocks} --memory-script {{script}} --memory-script-by decision"
     );
-    let events = place.train(&line).ended(0).events();
+    let events = home.train(&line).expect_code(0).events();
     let peak = |event: &RunEvent| match event {
         RunEvent::Decision { decision, .. } if decision.predicted_peak_bytes > 0 => {
             Some((decision.micro_batch, decision.predicted_peak_bytes))
@@ -51,8 +51,8 @@ fn predicted(place: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
 
 #[test]
 fn the_predicted_peak_falls_with_every_checkpointed_block() {
-    let place = place();
-    let [none, some, all] = ["0", "3", "all"].map(|blocks| predicted(&place, blocks));
+    let home = birds();
+    let [none, some, all] = ["0", "3", "all"].map(|blocks| predicted(&home, blocks));
     let size = none
         .keys()
         .rev()

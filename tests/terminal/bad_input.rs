@@ -1,23 +1,23 @@
 //! What cannot be trained is refused in a sentence that says what, where and the next move, with
 //! the right exit code, and nothing half-written is left.
 
-use crate::support::{CommandOutput, EBB, STEADY, TestHome, draw_classes, run_command};
+use crate::support::{CommandOutput, EBB, COMMON_ARGS, TestHome, draw_classes, run_command};
 use std::fs;
 use std::process::Command;
 
 const QUICK: &str = "--image-size 16 --steps 4 --effective-batch 4";
 
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 5);
-    place
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 5);
+    home
 }
 
 /// The command is refused with this code and all of these parts, in one sentence on stderr, and
 /// leaves nothing behind.
 #[track_caller]
-fn check(place: &TestHome, line: &str, code: i32, parts: &[&str]) {
-    let output = place.run(line).ended(code);
+fn check(home: &TestHome, line: &str, code: i32, parts: &[&str]) {
+    let output = home.run(line).expect_code(code);
     for part in parts {
         assert!(
             output.err.contains(part),
@@ -26,25 +26,25 @@ fn check(place: &TestHome, line: &str, code: i32, parts: &[&str]) {
         );
     }
     assert_eq!(
-        place.left_behind(),
+        home.leftover_files(),
         Vec::<std::path::PathBuf>::new(),
         "{line}"
     );
 }
 
 #[test]
-fn a_folder_that_cannot_be_trained_is_refused() {
-    let place = place();
-    fs::create_dir(place.path("empty")).expect("a folder can be made");
-    place.file("photo.jpg", "not a folder");
-    draw_classes(&place.path("single"), &["jay"], 5);
+fn untrainable_folders_are_refused() {
+    let home = birds();
+    fs::create_dir(home.path("empty")).expect("a folder can be made");
+    home.file("photo.jpg", "not a folder");
+    draw_classes(&home.path("single"), &["jay"], 5);
     for class in ["jay", "owl"] {
-        fs::create_dir_all(place.path("broken").join(class)).expect("a folder can be made");
-        place.file(&format!("broken/{class}/1.jpg"), "not a photograph");
+        fs::create_dir_all(home.path("broken").join(class)).expect("a folder can be made");
+        home.file(&format!("broken/{class}/1.jpg"), "not a photograph");
     }
     for command in ["inspect", "train"] {
         let check = |folder: &str, parts: &[&str]| {
-            check(&place, &format!("{command} {{{folder}}}"), 1, parts);
+            check(&home, &format!("{command} {{{folder}}}"), 1, parts);
         };
         check(
             "nowhere",
@@ -68,16 +68,16 @@ fn a_folder_that_cannot_be_trained_is_refused() {
 }
 
 #[test]
-fn a_config_that_cannot_be_meant_is_refused_by_line() {
-    let place = place();
-    place.file("key.toml", "steps = 4\nepoch = 3\n");
-    place.file("range.toml", "steps = 4\n\nimage_size = 5\n");
-    place.file("type.json", "{\n \"steps\": \"many\"\n}");
-    place.file("torn.toml", "steps = \n");
-    place.file("config.yaml", "steps: 4");
+fn invalid_configs_are_refused_by_line() {
+    let home = birds();
+    home.file("key.toml", "steps = 4\nepoch = 3\n");
+    home.file("range.toml", "steps = 4\n\nimage_size = 5\n");
+    home.file("type.json", "{\n \"steps\": \"many\"\n}");
+    home.file("torn.toml", "steps = \n");
+    home.file("config.yaml", "steps: 4");
     let check = |config: &str, code: i32, parts: &[&str]| {
         check(
-            &place,
+            &home,
             &format!("train {{birds}} --config {{{config}}}"),
             code,
             parts,
@@ -116,9 +116,9 @@ fn a_config_that_cannot_be_meant_is_refused_by_line() {
 }
 
 #[test]
-fn a_command_that_cannot_be_meant_is_refused() {
-    let place = place();
-    let check = |line: &str, parts: &[&str]| check(&place, line, 2, parts);
+fn invalid_arguments_are_refused() {
+    let home = birds();
+    let check = |line: &str, parts: &[&str]| check(&home, line, 2, parts);
     for (arguments, parts) in [
         (
             "--preset fast",
@@ -172,17 +172,17 @@ fn a_command_that_cannot_be_meant_is_refused() {
 }
 
 #[test]
-fn a_memory_script_that_cannot_be_used_is_refused() {
-    let place = place();
-    place.file(
+fn invalid_memory_scripts_are_refused() {
+    let home = birds();
+    home.file(
         "torn",
         "{\"at_ms\":0,\"total_bytes\":8,\"others_bytes\":2}\n{\"at_ms\":\n",
     );
     let line = |at_ms: u64| format!("{{\"at_ms\":{at_ms},\"total_bytes\":8,\"others_bytes\":2}}\n");
-    place.file("hole", format!("{}\n{}", line(0), line(9)));
-    place.file("back", [0, 9, 8].map(line).concat());
-    place.file("again", [0, 9, 9].map(line).concat());
-    place.file("empty", "");
+    home.file("hole", format!("{}\n{}", line(0), line(9)));
+    home.file("back", [0, 9, 8].map(line).concat());
+    home.file("again", [0, 9, 9].map(line).concat());
+    home.file("empty", "");
     for (script, parts) in [
         ("torn", &["torn", "line 2"][..]),
         ("hole", &["hole", "line 2", "no holes"]),
@@ -192,18 +192,18 @@ fn a_memory_script_that_cannot_be_used_is_refused() {
         ("nowhere", &["nowhere"]),
     ] {
         let line = format!("train {{birds}} {QUICK} --memory-script {{{script}}}");
-        check(&place, &line, 1, parts);
+        check(&home, &line, 1, parts);
     }
 }
 
 #[test]
-fn a_device_that_is_not_there_is_refused() {
+fn a_missing_device_is_refused() {
     if cfg!(target_os = "macos") {
         return println!("left out: this machine has Metal");
     }
-    let place = place();
+    let home = birds();
     check(
-        &place,
+        &home,
         &format!("train {{birds}} {QUICK} --device metal"),
         1,
         &["metal cannot be used", "choose --device cpu or auto"],
@@ -211,12 +211,12 @@ fn a_device_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn what_is_refused_is_never_announced_as_a_run() {
+fn refused_trainings_announce_no_run() {
     if cfg!(target_os = "macos") {
         return println!("left out: this machine has Metal");
     }
-    let place = place();
-    place.file("torn", "{\"at_ms\":\n");
+    let home = birds();
+    home.file("torn", "{\"at_ms\":\n");
     for (flags, code, part) in [
         ("--precision bf16", 2, "choose f32, or add --device cpu"),
         ("--precision f16", 2, "precision = f16 does not work"),
@@ -224,20 +224,20 @@ fn what_is_refused_is_never_announced_as_a_run() {
         ("--memory-script {torn}", 1, "line 1"),
     ] {
         let line = format!("train {{birds}} {QUICK} {flags}");
-        check(&place, &line, code, &[part]);
-        let output = place.run(&line).ended(code);
+        check(&home, &line, code, &[part]);
+        let output = home.run(&line).expect_code(code);
         assert!(!output.err.contains("Run: "), "{output:?}");
     }
-    check(&place, "plan {birds} --precision bf16", 2, &["choose f32"]);
+    check(&home, "plan {birds} --precision bf16", 2, &["choose f32"]);
     let line = format!("train {{birds}} {QUICK} --precision bf16");
-    let output = place.run(&line).ended(2);
+    let output = home.run(&line).expect_code(2);
     let words = output.out + &output.err;
     assert!(!words.contains("photographs"), "nothing was begun: {words}");
 }
 
 /// Runs a shell line with `$EBB` and the folders of a place. As root permissions bind only without
 /// two capabilities.
-fn bound_by_permissions(place: &TestHome, line: &str) -> Option<CommandOutput> {
+fn bound_by_permissions(home: &TestHome, line: &str) -> Option<CommandOutput> {
     let script = format!("umask 022; {line}");
     let drop = ["--bounding-set", "-dac_override,-dac_read_search"];
     let mut command = if is_root() {
@@ -249,8 +249,8 @@ fn bound_by_permissions(place: &TestHome, line: &str) -> Option<CommandOutput> {
         command.args(["-c", &script]);
         command
     };
-    command.env("EBB", EBB).env("EBB_HOME", place.path("home"));
-    let probe = place.path("probe");
+    command.env("EBB", EBB).env("EBB_HOME", home.path("home"));
+    let probe = home.path("probe");
     fs::create_dir(&probe).expect("a folder can be made");
     close(&probe);
     let mut attempt = Command::new(command.get_program());
@@ -276,35 +276,35 @@ fn close(folder: &std::path::Path) {
 
 #[test]
 fn a_folder_without_permission_is_refused() {
-    let place = place();
-    close(&place.path("birds"));
+    let home = birds();
+    close(&home.path("birds"));
     let line = format!(
         "exec \"$EBB\" train {} {QUICK}",
-        place.path("birds").display()
+        home.path("birds").display()
     );
-    let Some(output) = bound_by_permissions(&place, &line) else {
+    let Some(output) = bound_by_permissions(&home, &line) else {
         return;
     };
-    let output = output.ended(1);
+    let output = output.expect_code(1);
     for part in ["no permission to read", "birds", "Allow it"] {
         assert!(output.err.contains(part), "{output:?}");
     }
-    assert_eq!(place.left_behind(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(home.leftover_files(), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]
 fn a_store_without_permission_is_refused() {
-    let place = place();
-    fs::create_dir(place.path("home")).expect("a folder can be made");
-    close(&place.path("home"));
+    let home = birds();
+    fs::create_dir(home.path("home")).expect("a folder can be made");
+    close(&home.path("home"));
     let line = format!(
         "exec \"$EBB\" train {} {QUICK}",
-        place.path("birds").display()
+        home.path("birds").display()
     );
-    let Some(output) = bound_by_permissions(&place, &line) else {
+    let Some(output) = bound_by_permissions(&home, &line) else {
         return;
     };
-    let output = output.ended(1);
+    let output = output.expect_code(1);
     for part in ["runs could not be created", "home", "allow Ebb to use it"] {
         assert!(output.err.contains(part), "{output:?}");
     }
@@ -312,13 +312,13 @@ fn a_store_without_permission_is_refused() {
 
 /// A training whose runs lie on a disk of 4 MB that lives as long as its process; the checkpoint
 /// needs 15.
-fn on_a_small_disk(place: &TestHome) -> CommandOutput {
-    let disk = place.path("disk");
+fn on_a_small_disk(home: &TestHome) -> CommandOutput {
+    let disk = home.path("disk");
     fs::create_dir(&disk).expect("a folder can be made");
     let train = format!(
         "\"$EBB\" train {} {QUICK} --out {disk}/runs {}; code=$?; find {disk}; exit $code",
-        place.path("birds").display(),
-        STEADY.join(" "),
+        home.path("birds").display(),
+        COMMON_ARGS.join(" "),
         disk = disk.display()
     );
     let mount = format!("mount -t tmpfs -o size=4m ebb {}", disk.display());
@@ -338,9 +338,9 @@ fn on_a_small_disk(place: &TestHome) -> CommandOutput {
 }
 
 #[test]
-fn without_space_the_checkpoint_reports_so_and_leaves_no_half() {
-    let place = place();
-    let output = on_a_small_disk(&place).ended(1);
+fn a_full_disk_fails_the_checkpoint_and_leaves_no_partial_file() {
+    let home = birds();
+    let output = on_a_small_disk(&home).expect_code(1);
     for part in ["checkpoint", "step-000004 could not be saved", "disk"] {
         assert!(output.err.contains(part), "{part}: {output:#?}");
     }

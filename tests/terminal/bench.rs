@@ -5,12 +5,12 @@ use serde_json::Value;
 
 #[test]
 fn gradients_are_measured_against_f64() {
-    let place = TestHome::new();
+    let home = TestHome::new();
     for (precision, least, most) in [("f32", 1e-9, 1e-5), ("bf16", 1e-4, 2e-2)] {
         let line = format!(
             "bench --gradients --workload bert_mini --batch 1 --device cpu --threads 2 --json --precision {precision}"
         );
-        let output = place.run(&line).ended(0).out;
+        let output = home.run(&line).expect_code(0).out;
         let line: Value = serde_json::from_str(&output).expect("JSON");
         let apart = line["gradients"].as_f64().expect("a number");
         assert!(apart > least && apart < most, "{line}");
@@ -22,13 +22,13 @@ fn gradients_are_measured_against_f64() {
 }
 
 #[test]
-fn a_network_with_kinks_is_judged_on_its_own_branches() {
-    let place = TestHome::new();
+fn gradients_near_kinks_are_compared_on_equal_branches() {
+    let home = TestHome::new();
     for (precision, plain, most) in [("f32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)] {
         let line = format!(
             "bench --gradients --workload resnet18 --batch 1 --device cpu --threads 2 --precision {precision}"
         );
-        let output = place.run(&format!("{line} --json")).ended(0).out;
+        let output = home.run(&format!("{line} --json")).expect_code(0).out;
         let line: Value = serde_json::from_str(&output).expect("JSON");
         let same = &line["same_branches"];
         let number = |of: &Value, key: &str| of[key].as_f64().expect("a number");
@@ -42,10 +42,10 @@ fn a_network_with_kinks_is_judged_on_its_own_branches() {
 }
 
 #[test]
-fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
-    let place = TestHome::new();
+fn each_case_runs_in_its_own_process() {
+    let home = TestHome::new();
     let line = "bench --workload bert_mini --batch 3,1 --micro 2 --steps 1 --device cpu --threads 2 --json";
-    let output = place.run(line).ended(0);
+    let output = home.run(line).expect_code(0);
     let lines: Vec<Value> = output
         .out
         .lines()
@@ -90,7 +90,7 @@ fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
         let line = format!(
             "bench --workload bert_mini --batch 1 --steps 1 --device cpu --threads 2 --precision {half} --json"
         );
-        let output = place.run(&line).ended(0).out;
+        let output = home.run(&line).expect_code(0).out;
         let line: Value = serde_json::from_str(&output).expect("JSON");
         assert_eq!(line["precision"], half);
         // Beside what f32 has lies the rounded copy; what is kept is about half as large.
@@ -102,22 +102,22 @@ fn a_bench_prints_one_line_a_case_from_a_process_of_its_own() {
         let loss = |line: &Value| line["loss"][0].as_f64().expect("a loss");
         assert!((loss(&line) - loss(one)).abs() < 0.02 * loss(one), "{line}");
     }
-    let ended = place.run("bench --precision f8").ended(2);
+    let ended = home.run("bench --precision f8").expect_code(2);
     assert!(
         ended.err.contains("f8") && ended.err.contains("bf16"),
         "{}",
         ended.err
     );
-    let ended = place.run("bench --workload bert_mini,nothing").ended(2);
+    let ended = home.run("bench --workload bert_mini,nothing").expect_code(2);
     assert!(ended.err.contains("nothing"), "{}", ended.err);
 }
 
 #[test]
-fn moments_in_a_file_take_no_memory_and_change_no_bit() {
-    let place = TestHome::new();
+fn moments_in_a_file_save_memory_and_change_no_loss() {
+    let home = TestHome::new();
     let line = "bench --workload gpt --batch 1 --steps 2 --device cpu --threads 2 --json";
     let [resident, filed] = ["", " --moments-in-file"].map(|flag| {
-        let output = place.run(&format!("{line}{flag}")).ended(0).out;
+        let output = home.run(&format!("{line}{flag}")).expect_code(0).out;
         serde_json::from_str::<Value>(&output).expect("JSON")
     });
     assert_eq!(filed["moments_in_file"], true);

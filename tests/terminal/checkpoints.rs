@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 const PLAN: &str = "train {birds} --image-size 16 --effective-batch 4 --checkpoint-every 1steps";
 
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 8);
-    place
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 8);
+    home
 }
 
 /// The instant of a kill is chosen, not waited for.
@@ -32,22 +32,22 @@ fn saved(events: &[RunEvent]) -> Option<u64> {
 }
 
 #[test]
-fn killed_at_any_instant_a_run_goes_on_from_a_whole_checkpoint() {
-    let place = place();
-    let mut live = place.start(&format!("{PLAN} --steps 5000"));
-    let mut before = saved(&live.until(|event| matches!(event, RunEvent::Checkpoint { .. })));
+fn a_run_killed_at_any_time_resumes_from_a_valid_checkpoint() {
+    let home = birds();
+    let mut training = home.start(&format!("{PLAN} --steps 5000"));
+    let mut before = saved(&training.until(|event| matches!(event, RunEvent::Checkpoint { .. })));
     // A step is told just before its checkpoint is written: later and later within that, and within
     // the next piece.
     for round in 0..8u32 {
-        let events = live.until(|event| matches!(event, RunEvent::Step { .. }));
+        let events = training.until(|event| matches!(event, RunEvent::Step { .. }));
         before = before.max(saved(&events));
         spin(Duration::from_micros(1_500) * round);
-        live.signal("KILL");
-        let (code, rest) = live.end();
+        training.signal("KILL");
+        let (code, rest) = training.finish();
         assert_eq!(code, None, "it was killed");
         before = before.max(saved(&rest));
-        live = place.start(&format!("resume {}", place.only_run().id()));
-        let again = live.until(|event| matches!(event, RunEvent::Resumed { .. }));
+        training = home.start(&format!("resume {}", home.only_run().id()));
+        let again = training.until(|event| matches!(event, RunEvent::Resumed { .. }));
         let [RunEvent::Resumed { step, .. }] = again[..] else {
             panic!("round {round}: {again:#?}");
         };
@@ -57,10 +57,10 @@ fn killed_at_any_instant_a_run_goes_on_from_a_whole_checkpoint() {
         );
         before = Some(step);
     }
-    live.until(|event| matches!(event, RunEvent::Checkpoint { .. }));
-    live.signal("INT");
-    assert_eq!(live.end().0, Some(0));
-    let folder = fs::read_dir(place.only_run().checkpoints_path()).expect("it can be listed");
+    training.until(|event| matches!(event, RunEvent::Checkpoint { .. }));
+    training.signal("INT");
+    assert_eq!(training.finish().0, Some(0));
+    let folder = fs::read_dir(home.only_run().checkpoints_path()).expect("it can be listed");
     let names: Vec<_> = folder.flatten().map(|entry| entry.file_name()).collect();
     let drafts = names
         .iter()
@@ -83,13 +83,13 @@ fn damage(run: &RunFolder, file: &str) -> u64 {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_reported_and_the_one_before_is_used() {
+fn a_damaged_checkpoint_falls_back_to_the_previous_one() {
     for file in ["model.safetensors", "optimizer.safetensors", "state.json"] {
-        let place = place();
-        place.train(&format!("{} --steps 4", &PLAN[6..])).ended(0);
-        let run = place.only_run();
+        let home = birds();
+        home.train(&format!("{} --steps 4", &PLAN[6..])).expect_code(0);
+        let run = home.only_run();
         let newest = damage(&run, file);
-        let (code, events) = place.start(&format!("resume {}", run.id())).end();
+        let (code, events) = home.start(&format!("resume {}", run.id())).finish();
         assert_eq!(code, Some(0), "{file}: {events:#?}");
         let output = events.iter().any(|event| {
             matches!(event, RunEvent::Warning { code, message, .. }
@@ -105,12 +105,12 @@ fn a_damaged_checkpoint_is_reported_and_the_one_before_is_used() {
 }
 
 #[test]
-fn without_a_whole_checkpoint_resume_reports_what_to_do() {
-    let place = place();
-    place.train(&format!("{} --steps 1", &PLAN[6..])).ended(0);
-    let run = place.only_run();
+fn resume_without_a_valid_checkpoint_suggests_a_new_run() {
+    let home = birds();
+    home.train(&format!("{} --steps 1", &PLAN[6..])).expect_code(0);
+    let run = home.only_run();
     damage(&run, "model.safetensors");
-    let output = place.run(&format!("resume {}", run.id())).ended(1);
+    let output = home.run(&format!("resume {}", run.id())).expect_code(1);
     assert!(
         output.err.contains("no usable checkpoint"),
         "{}",
@@ -120,18 +120,18 @@ fn without_a_whole_checkpoint_resume_reports_what_to_do() {
 }
 
 #[test]
-fn two_never_train_the_same_run() {
-    let place = place();
-    let mut live = place.start(&format!("{PLAN} --steps 5000"));
-    live.until(|event| matches!(event, RunEvent::Checkpoint { .. }));
-    let output = place
-        .run(&format!("resume {}", place.only_run().id()))
-        .ended(1);
+fn a_running_run_cannot_be_resumed() {
+    let home = birds();
+    let mut training = home.start(&format!("{PLAN} --steps 5000"));
+    training.until(|event| matches!(event, RunEvent::Checkpoint { .. }));
+    let output = home
+        .run(&format!("resume {}", home.only_run().id()))
+        .expect_code(1);
     assert!(
         output.err.contains("is being trained by process"),
         "{}",
         output.err
     );
-    live.signal("KILL");
-    live.end();
+    training.signal("KILL");
+    training.finish();
 }

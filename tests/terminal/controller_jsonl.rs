@@ -55,7 +55,7 @@ impl PressedTraining {
 }
 
 #[test]
-fn a_flight_by_lines_grows_shrinks_and_cancels() {
+fn the_controller_grows_shrinks_and_cancels() {
     let mut child = Command::new(EBB)
         .args(["pilot", "--max_system_fraction", "0.9"])
         .stdin(Stdio::piped())
@@ -85,8 +85,8 @@ fn a_flight_by_lines_grows_shrinks_and_cancels() {
 
 #[track_caller]
 fn check_refused(trace: &str, expected: &str) {
-    let place = TestHome::new();
-    let file = place.file("trace", trace);
+    let home = TestHome::new();
+    let file = home.file("trace", trace);
     let input = std::fs::File::open(file).expect("it was just written");
     let output = Command::new(EBB).arg("pilot").stdin(input).output();
     let output = output.expect("ebb starts");
@@ -96,7 +96,7 @@ fn check_refused(trace: &str, expected: &str) {
 }
 
 #[test]
-fn a_trace_with_a_hole_or_time_going_back_is_refused_by_line() {
+fn invalid_lines_are_refused_by_line_number() {
     let sample = |at_ms: u64| {
         json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 8, "available_bytes": 4, "own_bytes": 1}).to_string()
     };

@@ -11,19 +11,19 @@ use std::path::PathBuf;
 const STEPS: usize = 40;
 
 /// A machine where nothing happens, so that sizes follow from what is learnt alone.
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 30);
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 30);
     let calm = r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":2000000000}"#;
-    place.file("script", calm);
-    place
+    home.file("script", calm);
+    home
 }
 
 fn plan() -> String {
     format!("train {{birds}} --image-size 16 --effective-batch 32 --steps {STEPS} {SCRIPT}")
 }
 
-const SCRIPT: &str = "--memory-script {script} --memory-script-by piece";
+const SCRIPT: &str = "--memory-script {script} --memory-script-by decision";
 
 /// Sizes and reasons of the training's decisions.
 fn decided(events: &[RunEvent]) -> Vec<(u32, &str)> {
@@ -55,12 +55,12 @@ fn steps(events: &[RunEvent]) -> Vec<(u64, f64, Vec<u32>)> {
 }
 
 /// A run that was stopped after `steps` steps, and the size that it had come to.
-fn stopped_after(place: &TestHome, wanted: u64) -> (RunFolder, u32) {
-    let mut live = place.start(&plan());
+fn stopped_after(home: &TestHome, wanted: u64) -> (RunFolder, u32) {
+    let mut training = home.start(&plan());
     let mut events =
-        live.until(|event| matches!(event, RunEvent::Step { step, .. } if *step == wanted));
-    live.signal("INT");
-    let (code, rest) = live.end();
+        training.until(|event| matches!(event, RunEvent::Step { step, .. } if *step == wanted));
+    training.signal("INT");
+    let (code, rest) = training.finish();
     events.extend(rest);
     assert_eq!(code, Some(0), "{events:#?}");
     let sizes = decided(&events);
@@ -70,27 +70,27 @@ fn stopped_after(place: &TestHome, wanted: u64) -> (RunFolder, u32) {
     );
     let (last, _) = sizes[sizes.len() - 1];
     assert!(last > 2, "{sizes:?}");
-    (place.only_run(), last)
+    (home.only_run(), last)
 }
 
-fn resume(place: &TestHome, run: &RunFolder) -> RunningTraining {
-    place.start(&format!("resume {} {SCRIPT}", run.id()))
+fn resume(home: &TestHome, run: &RunFolder) -> RunningTraining {
+    home.start(&format!("resume {} {SCRIPT}", run.id()))
 }
 
 /// Events of a new life up to its first step; then it is killed, so that its checkpoint stays.
-fn first_step(place: &TestHome, run: &RunFolder) -> Vec<RunEvent> {
-    let mut live = resume(place, run);
-    let events = live.until(|event| matches!(event, RunEvent::Step { .. }));
-    live.signal("KILL");
-    live.end();
+fn first_step(home: &TestHome, run: &RunFolder) -> Vec<RunEvent> {
+    let mut training = resume(home, run);
+    let events = training.until(|event| matches!(event, RunEvent::Step { .. }));
+    training.signal("KILL");
+    training.finish();
     events
 }
 
 #[test]
-fn a_resumed_run_asks_for_its_earlier_micro_batch_from_the_first_micro_batch() {
-    let place = place();
-    let (run, size) = stopped_after(&place, 12);
-    let (code, events) = resume(&place, &run).end();
+fn a_resumed_run_starts_with_its_last_micro_batch_size() {
+    let home = birds();
+    let (run, size) = stopped_after(&home, 12);
+    let (code, events) = resume(&home, &run).finish();
     assert_eq!(code, Some(0), "{events:#?}");
     let (first, reason) = decided(&events)[0];
     assert_eq!(first, size, "{reason}");
@@ -101,7 +101,7 @@ fn a_resumed_run_asks_for_its_earlier_micro_batch_from_the_first_micro_batch() {
     // The same schedule in one go: the losses of the two lives are its losses, to the bit.
     let both = steps(&runlog::read_events(&run.events_path()).expect("they can be read"));
     let line = format!("{} --replay {}", &plan()[6..], run.id());
-    let whole = steps(&place.train(&line).ended(0).events());
+    let whole = steps(&home.train(&line).expect_code(0).events());
     assert_eq!(both.len(), STEPS);
     assert_eq!(both, whole);
 }
@@ -123,11 +123,11 @@ fn warning(event: &RunEvent) -> Option<&str> {
 }
 
 #[test]
-fn knowledge_that_is_damaged_missing_or_of_another_machine_is_left_out() {
-    let place = place();
-    let (run, size) = stopped_after(&place, 6);
+fn unusable_controller_state_is_ignored() {
+    let home = birds();
+    let (run, size) = stopped_after(&home, 6);
     let begins = |warned: &[&str], first: u32| {
-        let events = first_step(&place, &run);
+        let events = first_step(&home, &run);
         assert_eq!(warnings(&events), warned, "{events:#?}");
         assert_eq!(decided(&events)[0].0, first, "{events:#?}");
     };

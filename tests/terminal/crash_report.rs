@@ -16,17 +16,17 @@ const SCRIPT: &str = r#"{"at_ms":0,"total_bytes":17179869184,"others_bytes":1138
 const KILLED_MS: u64 = 3_500;
 
 fn killed() -> (TestHome, String) {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
-    place.file("script", SCRIPT);
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 12);
+    home.file("script", SCRIPT);
     let line = "train {birds} --image-size 32 --effective-batch 16 --steps 100000 --checkpoint-every 2steps --memory-script {script}";
-    let mut live = place.start(line);
-    live.until(|event| matches!(event, RunEvent::Step { at_ms, .. } if *at_ms > KILLED_MS));
-    live.signal("KILL");
-    let (code, _) = live.end();
+    let mut training = home.start(line);
+    training.until(|event| matches!(event, RunEvent::Step { at_ms, .. } if *at_ms > KILLED_MS));
+    training.signal("KILL");
+    let (code, _) = training.finish();
     assert_eq!(code, None, "it was killed");
-    let id = place.only_run().id();
-    (place, id)
+    let id = home.only_run().id();
+    (home, id)
 }
 
 /// The number in "0.4 s before the end".
@@ -39,9 +39,9 @@ fn seconds_before_the_end(text: &str) -> f64 {
 }
 
 #[test]
-fn a_killed_run_reports_what_happened() {
-    let (place, id) = killed();
-    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+fn runs_show_explains_the_crash_of_a_killed_run() {
+    let (home, id) = killed();
+    let shown = home.run(&format!("runs show {id}")).expect_code(0).out;
     println!("{shown}");
     for part in [
         "Ended early at step ",
@@ -58,7 +58,7 @@ fn a_killed_run_reports_what_happened() {
     // Memory events are one second apart, plus one micro-batch.
     assert!(seconds_before_the_end(&shown) <= 2.0, "{shown}");
 
-    let json = place.run(&format!("runs show {id} --json")).ended(0).out;
+    let json = home.run(&format!("runs show {id} --json")).expect_code(0).out;
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(json["status"], "ended_early");
     let report = &json["crash_report"];
@@ -72,15 +72,15 @@ fn a_killed_run_reports_what_happened() {
 
     // Without memory samples there is no report, but the run has still ended. An old training
     // recorder is ignored.
-    let events = place.only_run().events_path();
+    let events = home.only_run().events_path();
     let text = fs::read_to_string(&events).expect("it can be read");
     let lines = text
         .lines()
         .filter(|line| !line.contains("\"kind\":\"memory\""));
     let rest: String = lines.map(|line| format!("{line}\n")).collect();
     fs::write(&events, rest).expect("it can be written");
-    fs::write(place.only_run().path.join("training.ring"), "old").expect("it can be written");
-    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    fs::write(home.only_run().path.join("training.ring"), "old").expect("it can be written");
+    let shown = home.run(&format!("runs show {id}")).expect_code(0).out;
     assert!(
         shown.contains(": the process exited") && !shown.contains("The last two"),
         "{shown}"
@@ -88,26 +88,26 @@ fn a_killed_run_reports_what_happened() {
 }
 
 #[test]
-fn a_run_that_is_at_work_or_finished_has_no_last_minutes() {
-    let (place, id) = killed();
-    let mut live = place.start(&format!("resume {id} --memory-script {{script}}"));
-    live.until(|event| matches!(event, RunEvent::Step { .. }));
-    let shown = place.run(&format!("runs show {id} --json")).ended(0).out;
+fn running_and_stopped_runs_have_no_crash_report() {
+    let (home, id) = killed();
+    let mut training = home.start(&format!("resume {id} --memory-script {{script}}"));
+    training.until(|event| matches!(event, RunEvent::Step { .. }));
+    let shown = home.run(&format!("runs show {id} --json")).expect_code(0).out;
     let json: Value = serde_json::from_str(&shown).expect("it is JSON");
     assert_eq!(json["status"], "training", "{shown}");
     assert_eq!(json["crash_report"], Value::Null);
-    live.signal("INT");
-    assert_eq!(live.end().0, Some(0));
-    let shown = place.run(&format!("runs show {id}")).ended(0).out;
+    training.signal("INT");
+    assert_eq!(training.finish().0, Some(0));
+    let shown = home.run(&format!("runs show {id}")).expect_code(0).out;
     assert!(!shown.contains("The last two minutes"), "{shown}");
 }
 
 #[test]
-fn predicted_peaks_are_reported_now_and_then_and_shown() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
+fn predicted_peaks_are_logged_at_intervals_and_shown() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 24);
     let line = "{birds} --image-size 32 --effective-batch 16 --steps 60";
-    let events = place.train(line).ended(0).events();
+    let events = home.train(line).expect_code(0).events();
     let mut messages: BTreeMap<Phase, Vec<u64>> = BTreeMap::new();
     for event in &events {
         if let RunEvent::Prediction {
@@ -131,9 +131,9 @@ fn predicted_peaks_are_reported_now_and_then_and_shown() {
         !times.is_empty() && times.len() as u64 <= 1 + last_ms / 10_000,
         "{times:?}"
     );
-    let shown = place
-        .run(&format!("runs show {}", place.only_run().id()))
-        .ended(0)
+    let shown = home
+        .run(&format!("runs show {}", home.only_run().id()))
+        .expect_code(0)
         .out;
     assert!(shown.contains("Predicted peaks:\n  "), "{shown}");
 }

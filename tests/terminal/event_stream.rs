@@ -4,10 +4,10 @@ use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, StopReason};
 
 #[test]
-fn a_folder_is_reported_in_words_and_in_json() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 10);
-    let words = place.run("inspect {birds}").ended(0).out;
+fn inspect_prints_text_and_json() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 10);
+    let words = home.run("inspect {birds}").expect_code(0).out;
     for part in [
         "birds: 30 photographs in 3 classes",
         "32 x 32 px",
@@ -16,22 +16,22 @@ fn a_folder_is_reported_in_words_and_in_json() {
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
-    let json = place.run("inspect {birds} --json").ended(0).out;
+    let json = home.run("inspect {birds} --json").expect_code(0).out;
     let found: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(found["photographs"], 30);
     assert_eq!(found["classes"][1]["name"], "owl");
     assert_eq!(found["classes"][1]["train"], 8);
     assert_eq!(found["typical_size"], serde_json::json!([32, 32]));
-    assert!(found["refusal"].is_null() && place.left_behind().is_empty());
+    assert!(found["refusal"].is_null() && home.leftover_files().is_empty());
 }
 
 #[test]
-fn every_line_of_a_training_is_an_event_in_order() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 10);
-    let output = place
+fn train_json_prints_every_event_in_order() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 10);
+    let output = home
         .train("{birds} --image-size 16 --steps 6 --effective-batch 8")
-        .ended(0);
+        .expect_code(0);
     let events = output.events();
     let Some(RunEvent::Started(started)) = events.first() else {
         panic!("{:?}", events.first());
@@ -54,7 +54,7 @@ fn every_line_of_a_training_is_an_event_in_order() {
     assert!(kinds(|e| matches!(e, RunEvent::Decision { .. })) > 0);
     assert!(kinds(|e| matches!(e, RunEvent::Memory { .. })) > 0);
     assert!(kinds(|e| matches!(e, RunEvent::Evaluation { .. })) > 0);
-    let kept = runlog::read_events(&place.only_run().events_path()).expect("they can be read");
+    let kept = runlog::read_events(&home.only_run().events_path()).expect("they can be read");
     assert_eq!(kept, events, "what is printed is what is kept");
 }
 
@@ -70,11 +70,11 @@ fn step_and_samples(event: &RunEvent) -> Option<(u64, u32)> {
 }
 
 #[test]
-fn what_is_held_without_a_micro_batch_is_reported_apart_from_what_a_micro_batch_takes() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 20);
+fn memory_events_separate_the_state_from_the_footprint() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 20);
     let line = "{birds} --image-size 32 --steps 30 --effective-batch 8";
-    let events = place.train(line).ended(0).events();
+    let events = home.train(line).expect_code(0).events();
     let Some(RunEvent::Started(started)) = events.first() else {
         panic!("{:?}", events.first());
     };
@@ -93,12 +93,12 @@ fn what_is_held_without_a_micro_batch_is_reported_apart_from_what_a_micro_batch_
 }
 
 #[test]
-fn a_training_reports_its_device_with_the_reason_and_its_loader() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
-    let output = place
+fn train_prints_device_loader_memory_and_plan() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    let output = home
         .run("train {birds} --image-size 16 --steps 2 --effective-batch 8")
-        .ended(0);
+        .expect_code(0);
     for part in [
         "Device: cpu (",
         "Loader: ",
@@ -116,12 +116,12 @@ fn a_training_reports_its_device_with_the_reason_and_its_loader() {
 }
 
 #[test]
-fn colours_are_learned_and_the_loss_falls() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 20);
-    let events = place
+fn training_lowers_the_loss_and_learns_the_classes() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 20);
+    let events = home
         .train("{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none")
-        .ended(0)
+        .expect_code(0)
         .events();
     let losses = losses(&events);
     let (first, last) = (losses[0], losses[losses.len() - 1]);

@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn a_run_is_exported_once_and_never_over_something() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+fn export_refuses_a_folder_that_is_not_empty() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
     let line = "{birds} --image-size 16 --steps 2 --effective-batch 8 --model vit_micro";
-    place.train(line).ended(0);
-    let out = place.run("export birds {out} --json").ended(0).out;
+    home.train(line).expect_code(0);
+    let out = home.run("export birds {out} --json").expect_code(0).out;
     let output: Value = serde_json::from_str(&out).expect("a line of JSON");
     assert_eq!(
         output["files"],
@@ -26,26 +26,26 @@ fn a_run_is_exported_once_and_never_over_something() {
             "preprocessor_config.json"
         ])
     );
-    let config = fs::read(place.path("out").join("config.json")).expect("it was written");
+    let config = fs::read(home.path("out").join("config.json")).expect("it was written");
     let config: Value = serde_json::from_slice(&config).expect("it is JSON");
     assert_eq!(config["architectures"][0], "ViTForImageClassification");
     assert_eq!(config["id2label"]["1"], "owl");
-    let again = place.run("export birds {out}").ended(1);
+    let again = home.run("export birds {out}").expect_code(1);
     assert!(again.err.contains("new or empty"), "{again:?}");
 }
 
 /// Exports the only run to ONNX, and asks onnxruntime and `ebb predict` the same.
-fn check_onnx(place: &TestHome, python: &str, asked: &[String], classes: &[&str]) {
-    let run = place.only_run().id();
-    let out = place
+fn check_onnx(home: &TestHome, python: &str, asked: &[String], classes: &[&str]) {
+    let run = home.only_run().id();
+    let out = home
         .run(&format!("export {run} {{out}} --format onnx"))
-        .ended(0)
+        .expect_code(0)
         .out;
     assert!(
         out.contains("model.onnx") && out.contains("onnxruntime"),
         "{out}"
     );
-    let config = fs::read(place.path("out").join("config.json")).expect("it was written");
+    let config = fs::read(home.path("out").join("config.json")).expect("it was written");
     let config: Value = serde_json::from_slice(&config).expect("it is JSON");
     let names: Vec<&str> = (0..classes.len())
         .filter_map(|label| config["id2label"][label.to_string()].as_str())
@@ -54,12 +54,12 @@ fn check_onnx(place: &TestHome, python: &str, asked: &[String], classes: &[&str]
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = here.join("crates/models/tests/fixtures/export/onnx_predict.py");
     let mut theirs = Command::new(python);
-    theirs.arg(script).arg(place.path("out")).args(asked);
-    let theirs = run_command(&mut theirs).ended(0).out;
+    theirs.arg(script).arg(home.path("out")).args(asked);
+    let theirs = run_command(&mut theirs).expect_code(0).out;
     let top = classes.len().to_string();
     let words = ["predict", &run, "--json", "--top", &top].map(str::to_owned);
-    let own = run_command(&mut place.ebb(words.iter().chain(asked)))
-        .ended(0)
+    let own = run_command(&mut home.ebb(words.iter().chain(asked)))
+        .expect_code(0)
         .out;
     assert_eq!(own.lines().count(), asked.len());
     for (own, theirs) in own.lines().zip(theirs.lines()) {
@@ -75,36 +75,36 @@ fn check_onnx(place: &TestHome, python: &str, asked: &[String], classes: &[&str]
 }
 
 #[test]
-fn onnxruntime_answers_about_images_as_ebb_does() {
+fn onnxruntime_classifies_images_like_ebb() {
     let Some(python) = python("numpy, onnxruntime, PIL") else {
         return;
     };
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 8);
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 8);
     // The photographs have 32 px: nothing is resized on either side.
-    place
+    home
         .train("{birds} --image-size 32 --steps 6 --effective-batch 8 --ema-decay 0.9")
-        .ended(0);
-    let image = |name: &str| place.path("birds").join(name).display().to_string();
+        .expect_code(0);
+    let image = |name: &str| home.path("birds").join(name).display().to_string();
     let asked = ["jay/000.png", "owl/000.png", "owl/002.png"].map(image);
-    check_onnx(&place, &python, &asked, &["jay", "owl"]);
+    check_onnx(&home, &python, &asked, &["jay", "owl"]);
 }
 
 #[test]
-fn onnxruntime_answers_about_texts_as_ebb_does() {
+fn onnxruntime_classifies_texts_like_ebb() {
     let Some(python) = python("numpy, onnxruntime, tokenizers") else {
         return;
     };
-    let place = TestHome::new();
+    let home = TestHome::new();
     let row = |i: usize| match i % 3 {
         0 => format!("spam\twin {i} cash now\n"),
         _ => format!("ham\tsee you at home at {i}\n"),
     };
-    place.file("sms.tsv", (0..90).map(row).collect::<String>());
+    home.file("sms.tsv", (0..90).map(row).collect::<String>());
     let line = "{sms.tsv} --tokens 16 --vocabulary 300 --effective-batch 10 --steps 8";
-    place.train(line).ended(0);
+    home.train(line).expect_code(0);
     let asked = ["win cash now", "see you", "at home at 7 o'clock"].map(str::to_owned);
-    check_onnx(&place, &python, &asked, &["ham", "spam"]);
-    let refused = place.run("export sms {out} --format onnx").ended(1).err;
+    check_onnx(&home, &python, &asked, &["ham", "spam"]);
+    let refused = home.run("export sms {out} --format onnx").expect_code(1).err;
     assert!(refused.contains("new or empty"), "{refused}");
 }

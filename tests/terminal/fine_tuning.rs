@@ -10,12 +10,12 @@ use std::path::Path;
 
 /// A published folder of the trainer's tests: tiny and random, in the exact format that is
 /// published.
-fn published(place: &TestHome, name: &str) {
+fn published(home: &TestHome, name: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let from = here
         .join("crates/models/tests/fixtures/published")
         .join(name);
-    let to = place.path(name);
+    let to = home.path(name);
     fs::create_dir(&to).expect("a folder can be made");
     for entry in fs::read_dir(from).expect("the fixture is there") {
         let entry = entry.expect("it can be listed");
@@ -24,7 +24,7 @@ fn published(place: &TestHome, name: &str) {
 }
 
 /// A vocabulary of whole words, as a `tokenizer.json`.
-fn vocabulary(place: &TestHome, name: &str, special: &[&str], words: &str) {
+fn vocabulary(home: &TestHome, name: &str, special: &[&str], words: &str) {
     let all = special.iter().copied().chain(words.split(' '));
     let ids: serde_json::Map<String, Value> = all
         .enumerate()
@@ -41,13 +41,13 @@ fn vocabulary(place: &TestHome, name: &str, special: &[&str], words: &str) {
         "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
         "model": {"type": "WordLevel", "vocab": ids, "unk_token": special[0]},
     });
-    place.file(&format!("{name}/tokenizer.json"), tokenizer.to_string());
+    home.file(&format!("{name}/tokenizer.json"), tokenizer.to_string());
 }
 
 /// Messages of two classes that differ by a few words among many, and an encoder that knows their
 /// words.
 fn messages() -> TestHome {
-    let place = TestHome::new();
+    let home = TestHome::new();
     let fillers = [
         "today", "train", "home", "town", "Ann", "maybe", "again", "soon",
     ];
@@ -58,25 +58,25 @@ fn messages() -> TestHome {
             _ => format!("ham\tsee you {} {}\n", filler(3), filler(5)),
         }
     };
-    place.file("sms.tsv", (0..160).map(row).collect::<String>());
-    published(&place, "bert");
+    home.file("sms.tsv", (0..160).map(row).collect::<String>());
+    published(&home, "bert");
     let words = format!("win cash now see you {}", fillers.join(" "));
-    vocabulary(&place, "bert", &["[UNK]"], &words);
-    place
+    vocabulary(&home, "bert", &["[UNK]"], &words);
+    home
 }
 
 /// Documents of one sentence each, and a language model that knows its words.
 fn book() -> TestHome {
-    let place = TestHome::new();
-    fs::create_dir(place.path("book")).expect("a folder can be made");
+    let home = TestHome::new();
+    fs::create_dir(home.path("book")).expect("a folder can be made");
     for i in 0..12 {
         let text = "It rained all day and we stayed in . ".repeat(20 + i);
-        place.file(&format!("book/{i:02}.txt"), text);
+        home.file(&format!("book/{i:02}.txt"), text);
     }
-    published(&place, "gpt2");
+    published(&home, "gpt2");
     let words = "It rained all day and we stayed in .";
-    vocabulary(&place, "gpt2", &["<unk>", "<|endoftext|>"], words);
-    place
+    vocabulary(&home, "gpt2", &["<unk>", "<|endoftext|>"], words);
+    home
 }
 
 const SMS: &str =
@@ -107,11 +107,11 @@ fn bits(run: &RunFolder) -> Vec<u64> {
 }
 
 #[test]
-fn messages_are_reported_apart_by_published_weights_that_are_missing_when_they_are_asked() {
-    let place = messages();
+fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
+    let home = messages();
     for more in ["", "--train-only last:1", "--adapter 4 --quantize 8"] {
         let line = format!("{SMS} {more} --epochs 12 --out {{runs}}");
-        let events = place.train(&line).ended(0).events();
+        let events = home.train(&line).expect_code(0).events();
         let accuracy = metric(&events, "accuracy");
         let best = accuracy.iter().copied().fold(0.0, f64::max);
         assert!(best > 0.95, "{more}: {accuracy:?}");
@@ -121,17 +121,17 @@ fn messages_are_reported_apart_by_published_weights_that_are_missing_when_they_a
         });
         assert_eq!(started.map(|s| s.model.as_str()), Some("bert"));
     }
-    fs::remove_dir_all(place.path("bert")).expect("it can be removed");
-    for run in runlog::RunStore::open(place.path("runs"))
+    fs::remove_dir_all(home.path("bert")).expect("it can be removed");
+    for run in runlog::RunStore::open(home.path("runs"))
         .list()
         .expect("it can be listed")
     {
         let run = run.path.display().to_string();
         let words = |words: &[&str]| {
-            let mut command = place.ebb(words);
-            crate::support::run_command(&mut command).ended(0).out
+            let mut command = home.ebb(words);
+            crate::support::run_command(&mut command).expect_code(0).out
         };
-        let sms = place.path("sms.tsv").display().to_string();
+        let sms = home.path("sms.tsv").display().to_string();
         let found = parsed(&words(&["evaluate", &run, &sms, "--json"]));
         assert!(found["accuracy"].as_f64() > Some(0.95), "{found}");
         let out = words(&[
@@ -152,11 +152,11 @@ fn messages_are_reported_apart_by_published_weights_that_are_missing_when_they_a
 }
 
 #[test]
-fn documents_are_learned_and_written_on_by_published_weights() {
-    let place = book();
+fn fine_tuned_language_models_generate_text() {
+    let home = book();
     for more in ["", "--adapter 4 --quantize 4", "--train-only last:1"] {
         let line = format!("{BOOK} {more} --epochs 3 --out {{runs}}");
-        let events = place.train(&line).ended(0).events();
+        let events = home.train(&line).expect_code(0).events();
         let found = metric(&events, "bits_per_byte");
         // Nine words of 37 bytes: drawn at random they take 0.8 bits a byte.
         assert!(found.last() < Some(&0.5), "{more}: {found:?}");
@@ -168,16 +168,16 @@ fn documents_are_learned_and_written_on_by_published_weights() {
         let windows = started.map_or(0, |started| started.train_samples);
         assert!((150..300).contains(&windows), "{windows}");
     }
-    fs::remove_dir_all(place.path("gpt2")).expect("it can be removed");
-    let runs = runlog::RunStore::open(place.path("runs")).list();
+    fs::remove_dir_all(home.path("gpt2")).expect("it can be removed");
+    let runs = runlog::RunStore::open(home.path("runs")).list();
     for run in runs.expect("it can be listed") {
         let run = run.path.display();
         let line = format!("generate {run} --tokens 9 --temperature 0 --prompt rained");
-        let text = place.run(&line).ended(0).out;
+        let text = home.run(&line).expect_code(0).out;
         assert!(text.contains("all day"), "{text}");
-        let found = place
+        let found = home
             .run(&format!("evaluate {run} {{book}} --json"))
-            .ended(0);
+            .expect_code(0);
         assert!(parsed(&found.out)["bits_per_byte"].as_f64() < Some(0.5));
     }
 }
@@ -185,31 +185,31 @@ fn documents_are_learned_and_written_on_by_published_weights() {
 /// Trains to the end, and again with a kill in the middle after which the folder is gone: the
 /// losses are the same to the bit.
 #[track_caller]
-fn check_resume(place: &TestHome, line: &str, folder: &str) {
+fn check_resume(home: &TestHome, line: &str, folder: &str) {
     let line = format!("{line} --steps 24 --checkpoint-every 5steps");
-    let whole = place.train(&format!("{line} --out {{whole}}")).ended(0);
+    let whole = home.train(&format!("{line} --out {{whole}}")).expect_code(0);
     let whole: Vec<u64> = losses(&whole.events())
         .into_iter()
         .map(f64::to_bits)
         .collect();
-    let mut live = place.start(&format!("train {line} --out {{killed}}"));
-    live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
-    live.signal("KILL");
-    live.end();
-    fs::remove_dir_all(place.path(folder)).expect("it can be removed");
-    let killed = runlog::RunStore::open(place.path("killed"))
+    let mut training = home.start(&format!("train {line} --out {{killed}}"));
+    training.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
+    training.signal("KILL");
+    training.finish();
+    fs::remove_dir_all(home.path(folder)).expect("it can be removed");
+    let killed = runlog::RunStore::open(home.path("killed"))
         .list()
         .expect("it can be listed");
-    let (code, events) = place
+    let (code, events) = home
         .start(&format!("resume {}", killed[0].path.display()))
-        .end();
+        .finish();
     assert_eq!(code, Some(0), "{events:#?}");
     assert_eq!(whole.len(), 24);
     assert_eq!(bits(&killed[0]), whole);
 }
 
 #[test]
-fn a_killed_fine_tune_goes_on_when_its_folder_has_missing() {
+fn fine_tuning_resumes_exactly_without_the_pretrained_folder() {
     check_resume(
         &messages(),
         &format!("{SMS} --adapter 4 --quantize 8"),
@@ -219,73 +219,73 @@ fn a_killed_fine_tune_goes_on_when_its_folder_has_missing() {
 }
 
 #[test]
-fn a_run_whose_weights_were_changed_is_not_missing_on_with() {
-    let place = messages();
-    place
+fn changed_pretrained_weights_are_refused() {
+    let home = messages();
+    home
         .train(&format!("{SMS} --train-only head --steps 2 --out {{runs}}"))
-        .ended(0);
-    let runs = runlog::RunStore::open(place.path("runs")).list();
+        .expect_code(0);
+    let runs = runlog::RunStore::open(home.path("runs")).list();
     let run = runs.expect("it can be listed").remove(0).path;
     let kept = run.join("published/model.safetensors");
     let mut bytes = fs::read(&kept).expect("it was kept");
     *bytes.last_mut().expect("it is not empty") ^= 1;
     fs::write(&kept, bytes).expect("it can be written");
-    let output = place
+    let output = home
         .run(&format!("predict {} rain", run.display()))
-        .ended(1)
+        .expect_code(1)
         .err;
     assert!(output.contains("model.safetensors"), "{output}");
     assert!(output.contains("not the file that was copied"), "{output}");
 }
 
 #[test]
-fn weights_that_do_not_fit_the_task_are_refused_with_what_would() {
-    let place = messages();
-    published(&place, "vit");
-    let output = place.run("train {sms.tsv} --from {vit}").ended(2).err;
+fn pretrained_models_of_another_task_are_refused() {
+    let home = messages();
+    published(&home, "vit");
+    let output = home.run("train {sms.tsv} --from {vit}").expect_code(2).err;
     for word in ["ViT", "text classification", "bert"] {
         assert!(output.contains(word), "{word}: {output}");
     }
-    let output = place.run("train {sms.tsv} --adapter 4").ended(2).err;
+    let output = home.run("train {sms.tsv} --adapter 4").expect_code(2).err;
     assert!(output.contains("--from"), "{output}");
-    let output = place
+    let output = home
         .run("train {sms.tsv} --from {bert} --model text_mini")
-        .ended(2)
+        .expect_code(2)
         .err;
     assert!(
         output.contains("BERT") && output.contains("leave --from out"),
         "{output}"
     );
-    fs::remove_file(place.path("bert/tokenizer.json")).expect("it is there");
-    let output = place
+    fs::remove_file(home.path("bert/tokenizer.json")).expect("it is there");
+    let output = home
         .run("train {sms.tsv} --from {bert} --tokens 12")
-        .ended(1)
+        .expect_code(1)
         .err;
     assert!(output.contains("no tokenizer.json"), "{output}");
 }
 
 #[test]
-fn images_are_planned_and_reported_apart_by_a_published_transformer() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
-    published(&place, "vit");
+fn a_pretrained_vit_is_planned_and_fine_tuned() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 12);
+    published(&home, "vit");
     let line = "{birds} --from {vit} --train-only head";
-    let planned = place
+    let planned = home
         .run(&format!("plan {line} --device cpu --json"))
-        .ended(0);
+        .expect_code(0);
     let planned = parsed(&planned.out);
     let of = |more: &str| {
-        let out = place.run(&format!(
+        let out = home.run(&format!(
             "plan {{birds}} --from {{vit}} {more} --device cpu --json"
         ));
-        parsed(&out.ended(0).out)["models"][0]["baseline"].clone()
+        parsed(&out.expect_code(0).out)["models"][0]["baseline"].clone()
     };
     assert_eq!(planned["chosen"]["model"], "vit");
     assert_eq!(planned["chosen"]["resolution"], 16);
     assert!(of("--train-only head")["moments_bytes"].as_u64() < of("")["moments_bytes"].as_u64());
-    let events = place
+    let events = home
         .train(&format!("{line} --epochs 30 --effective-batch 6"))
-        .ended(0);
+        .expect_code(0);
     let best = metric(&events.events(), "accuracy")
         .into_iter()
         .fold(0.0, f64::max);

@@ -81,12 +81,12 @@ impl Hub {
     }
 
     /// Runs a line with this hub as the one that is named.
-    fn run(&self, place: &TestHome, line: &str) -> CommandOutput {
+    fn run(&self, home: &TestHome, line: &str) -> CommandOutput {
         let words = line.split_whitespace().map(|word| match word {
-            "{birds}" => place.path("birds"),
+            "{birds}" => home.path("birds"),
             word => word.into(),
         });
-        run_command(place.ebb(words).env("HF_ENDPOINT", &self.address))
+        run_command(home.ebb(words).env("HF_ENDPOINT", &self.address))
     }
 }
 
@@ -189,59 +189,59 @@ fn listed(state: &State) -> Value {
 }
 
 fn birds() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
-    place
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    home
 }
 
 #[test]
-fn weights_are_fetched_by_name_once_and_only_when_asked_for() {
-    let (hub, place) = (Hub::open(), birds());
-    let first = hub.run(&place, TRAIN).ended(0);
+fn weights_are_downloaded_once_and_only_on_request() {
+    let (hub, home) = (Hub::open(), birds());
+    let first = hub.run(&home, TRAIN).expect_code(0);
     assert!(
         first.err.contains("Fetching model.safetensors"),
         "{first:?}"
     );
     assert_eq!(hub.ranges(), [None]);
     // What is there serves again, and no hub is needed for it.
-    let again = place.run(TRAIN).ended(0);
+    let again = home.run(TRAIN).expect_code(0);
     assert!(again.err.contains("was fetched before"), "{again:?}");
     assert_eq!(hub.ranges(), []);
     hub.run(
-        &place,
+        &home,
         "train {birds} --steps 1 --effective-batch 8 --image-size 16",
     )
-    .ended(0);
+    .expect_code(0);
     let state = hub.state.lock().expect("nobody panics with it");
     assert_eq!(state.received, [], "nothing is fetched unasked");
 }
 
 #[test]
-fn a_file_goes_on_where_the_network_broke_off() {
-    let (hub, place) = (Hub::open(), birds());
+fn an_interrupted_download_resumes() {
+    let (hub, home) = (Hub::open(), birds());
     hub.change(|state| state.breaks = vec![5000, 3000]);
-    hub.run(&place, TRAIN).ended(0);
+    hub.run(&home, TRAIN).expect_code(0);
     let at = |from: &str| Some(format!("bytes={from}-"));
     assert_eq!(hub.ranges(), [None, at("5000"), at("8000")]);
     // The network stays away: what came is kept for the next time.
-    let place = birds();
+    let home = birds();
     hub.change(|state| state.breaks = vec![1000; 5]);
-    let broken = hub.run(&place, TRAIN).ended(1);
+    let broken = hub.run(&home, TRAIN).expect_code(1);
     assert!(
         broken.err.contains("what is there already is kept"),
         "{broken:?}"
     );
     assert_eq!(hub.ranges().len(), 5);
-    let on = hub.run(&place, TRAIN).ended(0);
+    let on = hub.run(&home, TRAIN).expect_code(0);
     assert!(on.err.contains("of which 5 kB are there"), "{on:?}");
     assert_eq!(hub.ranges(), [at("5000")]);
 }
 
 #[test]
-fn what_did_not_arrive_as_it_was_published_is_thrown_away() {
-    let (hub, place) = (Hub::open(), birds());
+fn files_with_a_wrong_checksum_are_discarded() {
+    let (hub, home) = (Hub::open(), birds());
     hub.change(|state| state.sum = Some("00".repeat(32)));
-    let refused = hub.run(&place, TRAIN).ended(1);
+    let refused = hub.run(&home, TRAIN).expect_code(1);
     assert!(
         refused
             .err
@@ -249,30 +249,30 @@ fn what_did_not_arrive_as_it_was_published_is_thrown_away() {
             && refused.err.contains(&"00".repeat(32)),
         "{refused:?}"
     );
-    assert!(place.runs().is_empty(), "nothing was begun");
+    assert!(home.runs().is_empty(), "nothing was begun");
     hub.change(|state| state.sum = None);
     hub.ranges();
-    hub.run(&place, TRAIN).ended(0);
+    hub.run(&home, TRAIN).expect_code(0);
     assert_eq!(hub.ranges(), [None], "all of it again");
     // A file of the folder was changed since: it is fetched again, the others are not.
-    let folder = place.path("home/hub/tiny/vit").join(COMMIT);
+    let folder = home.path("home/hub/tiny/vit").join(COMMIT);
     fs::write(folder.join("config.json"), "{}").expect("it can be written");
-    hub.run(&place, TRAIN).ended(0);
+    hub.run(&home, TRAIN).expect_code(0);
     assert_eq!(hub.ranges(), []);
 }
 
 #[test]
-fn what_cannot_be_fetched_is_reported_with_what_would_help() {
-    let (hub, place) = (Hub::open(), birds());
+fn failed_downloads_suggest_a_remedy() {
+    let (hub, home) = (Hub::open(), birds());
     let check = |output: CommandOutput, code: i32, parts: &[&str]| {
-        let output = output.ended(code);
+        let output = output.expect_code(code);
         for part in parts {
             assert!(output.err.contains(part), "{part}: {output:?}");
         }
-        assert!(place.runs().is_empty(), "nothing was begun");
+        assert!(home.runs().is_empty(), "nothing was begun");
     };
     check(
-        place.run(TRAIN),
+        home.run(TRAIN),
         2,
         &["set HF_ENDPOINT", "or give a folder"],
     );
@@ -281,13 +281,13 @@ fn what_cannot_be_fetched_is_reported_with_what_would_help() {
         state: Arc::default(),
     };
     check(
-        none.run(&place, TRAIN),
+        none.run(&home, TRAIN),
         1,
         &["tiny/vit could not be fetched from http://127.0.0.1:9"],
     );
     let other = TRAIN.replace("tiny/vit", "tiny/vat");
     check(
-        hub.run(&place, &other),
+        hub.run(&home, &other),
         1,
         &["answers 404 for tiny/vat", "spelling"],
     );
@@ -297,14 +297,14 @@ fn what_cannot_be_fetched_is_reported_with_what_would_help() {
         state.files.insert("pytorch_model.bin".to_owned(), weights);
     });
     check(
-        hub.run(&place, TRAIN),
+        hub.run(&home, TRAIN),
         1,
         &["pickled files (pytorch_model.bin)", "runs a program"],
     );
     change(|state| {
         state.files.remove("config.json");
     });
-    check(hub.run(&place, TRAIN), 1, &["there is no config.json"]);
-    let planned = hub.run(&place, "plan {birds} --from tiny/vit --device cpu");
+    check(hub.run(&home, TRAIN), 1, &["there is no config.json"]);
+    let planned = hub.run(&home, "plan {birds} --from tiny/vit --device cpu");
     check(planned, 1, &["there is no config.json"]);
 }

@@ -4,20 +4,20 @@ use crate::support::TestHome;
 use serde_json::{Value, json};
 
 fn messages() -> TestHome {
-    let place = TestHome::new();
+    let home = TestHome::new();
     let row = |i: usize| match i % 4 {
         0 => format!("spam\twin prize number {i}\n"),
         _ => format!("ham\tsee you at {i} o'clock\n"),
     };
     let rows: String = (0..40).map(row).collect();
-    place.file("sms.tsv", format!("{rows}ham\t\nno tab here\n"));
-    place
+    home.file("sms.tsv", format!("{rows}ham\t\nno tab here\n"));
+    home
 }
 
 #[test]
-fn a_table_is_reported_with_columns_lengths_and_lines_left_out() {
-    let place = messages();
-    let words = place.run("inspect {sms.tsv}").ended(0).out;
+fn inspect_prints_columns_lengths_and_skipped_rows() {
+    let home = messages();
+    let words = home.run("inspect {sms.tsv}").expect_code(0).out;
     for part in [
         "sms.tsv: 40 texts in 2 classes",
         "A text classification: sms.tsv has a column of texts and a column of labels.",
@@ -30,13 +30,13 @@ fn a_table_is_reported_with_columns_lengths_and_lines_left_out() {
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
-    assert!(place.left_behind().is_empty());
+    assert!(home.leftover_files().is_empty());
 }
 
 #[test]
-fn the_same_is_reported_to_programs() {
-    let place = messages();
-    let out = place.run("inspect {sms.tsv} --json").ended(0).out;
+fn inspect_prints_texts_as_json() {
+    let home = messages();
+    let out = home.run("inspect {sms.tsv} --json").expect_code(0).out;
     let found: Value = serde_json::from_str(&out).expect("it is JSON");
     let expected = json!({"task": "text-classification", "samples": 40, "train": 32, "held_out": 8, "test": 0});
     for (key, value) in expected.as_object().expect("it is an object") {
@@ -49,24 +49,24 @@ fn the_same_is_reported_to_programs() {
     assert_eq!(found["skipped_rows"][0]["lines"], json!([41]));
     assert_eq!(found["encodings"][0]["name"], "UTF-8");
     assert!(found["refusal"].is_null());
-    let images = place
+    let images = home
         .run("inspect {sms.tsv} --task image-classification")
-        .ended(1)
+        .expect_code(1)
         .err;
     assert!(images.contains("is a file, not a folder"), "{images}");
 }
 
 #[test]
-fn documents_are_a_language_model() {
-    let place = TestHome::new();
-    std::fs::create_dir(place.path("book")).expect("a folder can be made");
+fn documents_are_detected_as_language_modeling() {
+    let home = TestHome::new();
+    std::fs::create_dir(home.path("book")).expect("a folder can be made");
     for i in 0..10 {
-        place.file(
+        home.file(
             &format!("book/{i}.md"),
             format!("# Chapter {i}\n\n{}", "It rained all day. ".repeat(10 + i)),
         );
     }
-    let words = place.run("inspect {book}").ended(0).out;
+    let words = home.run("inspect {book}").expect_code(0).out;
     for part in [
         "book: 10 documents, ",
         "A language model: the files are texts without rows",
@@ -77,16 +77,16 @@ fn documents_are_a_language_model() {
 }
 
 #[test]
-fn what_no_table_or_task_is_called_is_refused() {
-    let place = messages();
-    let wrong = place
+fn unknown_columns_and_tasks_are_refused() {
+    let home = messages();
+    let wrong = home
         .run("inspect {sms.tsv} --label-column mood")
-        .ended(1)
+        .expect_code(1)
         .err;
     assert!(
         wrong.contains("No table here has a column mood; there are column 1, column 2."),
         "{wrong}"
     );
-    let task = place.run("inspect {sms.tsv} --task poetry").ended(2).err;
+    let task = home.run("inspect {sms.tsv} --task poetry").expect_code(2).err;
     assert!(task.contains("write one of image-classification"), "{task}");
 }

@@ -5,14 +5,14 @@ use crate::support::{TestHome, draw_classes, losses};
 use runlog::RunEvent;
 
 #[test]
-fn workers_never_change_a_loss_and_are_reported() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 16);
+fn the_number_of_workers_changes_no_loss() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 16);
     let trained = |workers: u32| {
         let line = format!(
             "{{birds}} --image-size 16 --steps 9 --effective-batch 8 --micro-batch 3 --workers {workers}"
         );
-        place.train(&line).ended(0).events()
+        home.train(&line).expect_code(0).events()
     };
     let in_line = trained(0);
     assert_eq!(losses(&in_line).len(), 9);
@@ -52,10 +52,10 @@ fn waited(events: &[RunEvent]) -> (f64, f64) {
 }
 
 #[test]
-fn the_training_waits_for_data_at_most_a_twentieth_of_its_time_on_the_sample() {
+fn training_waits_for_data_at_most_5_percent_of_its_time() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
     let line = format!("{sample} --steps 30");
-    let events = TestHome::new().train(&line).ended(0).events();
+    let events = TestHome::new().train(&line).expect_code(0).events();
     let (wait_ms, step_ms) = waited(&events);
     let share = wait_ms / step_ms;
     println!(

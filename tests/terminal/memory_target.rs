@@ -7,21 +7,21 @@ use runlog::RunEvent;
 const TOTAL_BYTES: u64 = 8_000_000_000;
 const CALM: u64 = 1_000_000_000;
 
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 14);
-    place
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 14);
+    home
 }
 
 /// The highest budget that a training named.
 fn budget_bytes(how: &str) -> u64 {
-    let place = place();
-    place.file("script", memory_script(TOTAL_BYTES, 250, [CALM]));
-    place.file("third.toml", "memory_cap_fraction = 0.33");
+    let home = birds();
+    home.file("script", memory_script(TOTAL_BYTES, 250, [CALM]));
+    home.file("third.toml", "memory_cap_fraction = 0.33");
     let line = format!(
-        "{{birds}} --image-size 16 --steps 6 --effective-batch 8 {how} --memory-script {{script}} --memory-script-by piece"
+        "{{birds}} --image-size 16 --steps 6 --effective-batch 8 {how} --memory-script {{script}} --memory-script-by decision"
     );
-    let events = place.train(&line).ended(0).events();
+    let events = home.train(&line).expect_code(0).events();
     let budgets = events.iter().filter_map(|event| match event {
         RunEvent::Memory { budget_bytes, .. } => Some(*budget_bytes),
         _ => None,
@@ -30,7 +30,7 @@ fn budget_bytes(how: &str) -> u64 {
 }
 
 #[test]
-fn a_training_keeps_to_its_share_of_all_memory() {
+fn the_memory_target_limits_the_budget() {
     let within = |share: f64| (share * TOTAL_BYTES as f64) as u64;
     assert!(budget_bytes("") > within(0.6));
     assert_eq!(budget_bytes("--memory-target 0.5"), within(0.5));
@@ -43,10 +43,10 @@ fn a_training_keeps_to_its_share_of_all_memory() {
 }
 
 #[test]
-fn a_plan_for_another_mac_counts_with_its_share() {
+fn plans_for_another_mac_use_the_memory_target() {
     let line =
         "plan {birds} --model convnet --image-size 32 --for 48GB --memory-target 0.25 --json";
-    let output = place().run(line).ended(0).out;
+    let output = birds().run(line).expect_code(0).out;
     let answer: serde_json::Value = serde_json::from_str(&output).expect("one JSON object");
     assert_eq!(answer["budget_bytes"], 12u64 << 30);
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 /// Forecasts may be so far off the measured peak.
 const BAR: f64 = 0.12;
 
-fn plan(place: &TestHome, line: &str) -> Value {
-    let output = place.run(&format!("plan {line} --json")).ended(0);
+fn plan(home: &TestHome, line: &str) -> Value {
+    let output = home.run(&format!("plan {line} --json")).expect_code(0);
     serde_json::from_str(&output.out).expect("one JSON object")
 }
 
@@ -39,16 +39,16 @@ fn close(what: &str, forecast: f64, measured: f64) {
 
 /// Steps of a workload in a process of its own against its plan.
 fn check_workload(workload: &str, batch: u64, micro: u64, checkpointed: u64) {
-    let place = TestHome::new();
+    let home = TestHome::new();
     let line = format!(
         "bench --workload {workload} --batch {batch} --micro {micro} --checkpoint-blocks {checkpointed} --steps 1 --threads 2 --device cpu --json"
     );
-    let measured = place.run(&line).ended(0);
+    let measured = home.run(&line).expect_code(0);
     let measured: Value = serde_json::from_str(&measured.out).expect("one JSON object");
     let line = format!(
         "--workload {workload} --effective-batch {batch} --checkpoint-blocks {checkpointed} --threads 2 --device cpu"
     );
-    let forecast = peak_bytes(&plan(&place, &line)["models"][0], checkpointed, micro);
+    let forecast = peak_bytes(&plan(&home, &line)["models"][0], checkpointed, micro);
     let what = format!("{workload} {batch} in pieces of {micro}, {checkpointed} blocks twice");
     close(
         &what,
@@ -58,31 +58,31 @@ fn check_workload(workload: &str, batch: u64, micro: u64, checkpointed: u64) {
 }
 
 #[test]
-fn a_vision_transformer_needs_what_was_estimated() {
+fn the_vit_estimate_matches_the_measured_peak() {
     check_workload("vit_tiny", 8, 8, 0);
     check_workload("vit_tiny", 4, 2, 0);
 }
 
 #[test]
-fn a_residual_network_needs_what_was_estimated() {
+fn the_resnet_estimate_matches_the_measured_peak() {
     check_workload("resnet18", 8, 8, 0);
 }
 
 #[test]
-fn a_text_encoder_needs_what_was_estimated() {
+fn the_text_encoder_estimate_matches_the_measured_peak() {
     check_workload("bert_mini", 32, 32, 0);
     check_workload("bert_mini", 32, 32, 4);
 }
 
 #[test]
-fn a_language_model_needs_what_was_estimated() {
+fn the_language_model_estimate_matches_the_measured_peak() {
     check_workload("gpt", 4, 4, 0);
     check_workload("gpt", 4, 2, 0);
 }
 
 /// Highest footprint of a training, read from the system until it ends.
 #[cfg(target_os = "linux")]
-fn trained_peak_bytes(place: &TestHome, line: &str) -> f64 {
+fn trained_peak_bytes(home: &TestHome, line: &str) -> f64 {
     use crate::support::EBB;
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -90,10 +90,10 @@ fn trained_peak_bytes(place: &TestHome, line: &str) -> f64 {
     let words = line.split_whitespace();
     let mut child = Command::new(EBB)
         .arg("train")
-        .arg(place.path("birds"))
+        .arg(home.path("birds"))
         .args(words)
-        .args(crate::support::STEADY)
-        .env("EBB_HOME", place.path("home"))
+        .args(crate::support::COMMON_ARGS)
+        .env("EBB_HOME", home.path("home"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -113,33 +113,33 @@ fn trained_peak_bytes(place: &TestHome, line: &str) -> f64 {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folders_training_needs_what_was_estimated() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
+fn the_training_estimate_matches_the_measured_peak() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 24);
     for (model, side) in [("convnet", 96), ("vit_micro", 96)] {
         let settings =
             format!("--model {model} --image-size {side} --effective-batch 32 --epochs 6");
-        let measured = trained_peak_bytes(&place, &settings);
+        let measured = trained_peak_bytes(&home, &settings);
         let line = format!(
             "{{birds}} --model {model} --image-size {side} --effective-batch 32 --threads 2 --device cpu"
         );
-        let forecast = peak_bytes(&plan(&place, &line)["models"][0], 0, 32);
+        let forecast = peak_bytes(&plan(&home, &line)["models"][0], 0, 32);
         close(&format!("{model} at {side} px"), forecast, measured);
     }
 }
 
 #[test]
-fn sizes_for_which_there_is_no_time_are_named_and_the_one_to_train_is_not_among_them() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
-    let found = plan(&place, "{birds} --for 8GB --within 0");
+fn sizes_not_estimated_in_time_are_listed() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 12);
+    let found = plan(&home, "{birds} --for 8GB --within 0");
     assert_eq!(found["models"].as_array().map(Vec::len), Some(1));
     assert_eq!(
         found["models"][0]["resolution"],
         found["chosen"]["resolution"]
     );
     assert_eq!(found["left_out"].as_array().map(Vec::len), Some(15));
-    let output = place.run("plan {birds} --for 8GB --within 0").ended(0).out;
+    let output = home.run("plan {birds} --for 8GB --within 0").expect_code(0).out;
     assert!(
         output.contains("Not estimated in time: convnet 32"),
         "{output}"
@@ -147,10 +147,10 @@ fn sizes_for_which_there_is_no_time_are_named_and_the_one_to_train_is_not_among_
 }
 
 #[test]
-fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
-    let found = plan(&place, "{birds} --device cpu --within 600");
+fn every_model_and_size_is_estimated() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 12);
+    let found = plan(&home, "{birds} --device cpu --within 600");
     let models = found["models"].as_array().expect("models");
     assert_eq!(found["left_out"], serde_json::json!([]));
     assert_eq!(models.len(), 16, "two models at eight sizes");
@@ -159,7 +159,7 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
     // Other tests run beside this one: the best of three counts.
     let one = || {
         plan(
-            &place,
+            &home,
             "{birds} --device cpu --model convnet --image-size 64",
         )
     };
@@ -179,9 +179,9 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
         ),
         (Some(16), Some(1))
     );
-    let words = place
+    let words = home
         .run("plan {birds} --device cpu --image-size 64")
-        .ended(0)
+        .expect_code(0)
         .out;
     for part in [
         "convnet",
@@ -197,15 +197,15 @@ fn every_model_and_size_is_listed_and_one_is_forecast_within_three_seconds() {
 }
 
 #[test]
-fn networks_for_documents_are_listed_by_size_in_tokens() {
-    let place = TestHome::new();
-    std::fs::create_dir(place.path("corpus")).expect("a folder can be made");
+fn language_models_are_listed_by_length_in_tokens() {
+    let home = TestHome::new();
+    std::fs::create_dir(home.path("corpus")).expect("a folder can be made");
     for part in ["train", "val"] {
         let text = "the cat and the hat. ".repeat(90);
-        place.file(&format!("corpus/{part}.txt"), text);
+        home.file(&format!("corpus/{part}.txt"), text);
     }
     let line = "plan {corpus} --device cpu --tokens 32 --effective-batch 4";
-    let words = place.run(line).ended(0).out;
+    let words = home.run(line).expect_code(0).out;
     let rows = words
         .lines()
         .skip_while(|line| !line.starts_with("  model"));
@@ -223,12 +223,12 @@ fn networks_for_documents_are_listed_by_size_in_tokens() {
 }
 
 #[test]
-fn other_machines_and_busier_ones_leave_less() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
+fn the_budget_depends_on_the_machine_and_other_apps() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 12);
     let budget = |line: &str| {
         let found = plan(
-            &place,
+            &home,
             &format!("{{birds}} --image-size 64 --model convnet {line}"),
         );
         (
@@ -243,9 +243,9 @@ fn other_machines_and_busier_ones_leave_less() {
     assert!(busy < small && small < large, "{busy} {small} {large}");
     let capped = budget("--for 48GB --memory-cap 2GB").0;
     assert_eq!(capped, (2u64 << 30) as f64);
-    let words = place
+    let words = home
         .run("plan {birds} --image-size 64 --for 16GB")
-        .ended(0)
+        .expect_code(0)
         .out;
     assert!(
         words.contains("Assumed: ") && words.contains("--what-if"),
@@ -254,9 +254,9 @@ fn other_machines_and_busier_ones_leave_less() {
 }
 
 #[test]
-fn nonsense_is_refused_with_what_would_do() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+fn invalid_arguments_are_refused() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
     for (line, code, parts) in [
         ("plan {nowhere}", 1, &["nowhere"][..]),
         ("plan {birds} --for much", 2, &["--for"][..]),
@@ -271,7 +271,7 @@ fn nonsense_is_refused_with_what_would_do() {
         ("plan --workload gtp", 2, &["gpt"][..]),
         ("plan", 2, &["<FOLDER>"][..]),
     ] {
-        let output = place.run(line).ended(code);
+        let output = home.run(line).expect_code(code);
         assert!(
             parts.iter().all(|part| output.err.contains(part)),
             "{line}: {}",
@@ -281,18 +281,18 @@ fn nonsense_is_refused_with_what_would_do() {
 }
 
 #[test]
-fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+fn a_cap_below_one_sample_is_refused_with_a_working_cap() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
     let train = "{birds} --image-size 224 --model vit_micro --steps 1";
-    let refused = place.train(&format!("{train} --memory-cap 64MB")).ended(2);
+    let refused = home.train(&format!("{train} --memory-cap 64MB")).expect_code(2);
     assert!(
         refused.err.contains("one sample of vit_micro at 224"),
         "{}",
         refused.err
     );
     assert!(
-        place.runs().is_empty(),
+        home.runs().is_empty(),
         "nothing is left of what never began"
     );
     let words = refused.err.split_whitespace();
@@ -300,23 +300,23 @@ fn a_cap_below_one_sample_is_refused_before_training_and_the_number_given_does()
         .into_iter()
         .find(|word| word.ends_with("MB") && word[..word.len() - 2].parse::<u32>().is_ok());
     let enough = enough.expect("a number that would do, as one writes it");
-    place
+    home
         .train(&format!("{train} --memory-cap {enough}"))
-        .ended(0);
+        .expect_code(0);
     let planned = run_command(
-        place
+        home
             .ebb(["plan", "--memory-cap", "64MB", "--image-size", "224"])
-            .arg(place.path("birds")),
+            .arg(home.path("birds")),
     );
-    assert!(planned.ended(2).err.contains("would be enough"));
+    assert!(planned.expect_code(2).err.contains("would be enough"));
 }
 
 #[test]
-fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
+fn a_plan_that_does_not_fit_lists_options_in_order() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
     let line = "plan {birds} --model vit_micro --image-size 224 --memory-cap 64MB";
-    let words = place.run(line).ended(2).out;
+    let words = home.run(line).expect_code(2).out;
     let offers: Vec<&str> = words
         .lines()
         .skip_while(|line| !line.starts_with("Nothing fits."))
@@ -333,7 +333,7 @@ fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order()
         assert!(offer.starts_with(begins), "{offer}, not {begins}");
     }
     assert_eq!(offers.len(), 5, "{words}");
-    let json = place.run(&format!("{line} --json")).ended(2).out;
+    let json = home.run(&format!("{line} --json")).expect_code(2).out;
     let answer: Value = serde_json::from_str(&json).expect("one JSON object");
     let row = &answer["models"][0];
     assert_eq!(row["offered"].as_array().map(Vec::len), Some(5));
@@ -341,16 +341,16 @@ fn where_nothing_fits_what_only_the_user_can_choose_follows_the_table_in_order()
 }
 
 #[test]
-fn no_more_blocks_are_checkpointed_than_a_cap_asks_for() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
+fn a_cap_checkpoints_no_more_blocks_than_needed() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 24);
     // Of one sample the gradients need the most, whatever is checkpointed: pieces of 32 do not.
-    place.file("fixed.toml", "micro_batch = 32\neffective_batch = 32");
+    home.file("fixed.toml", "micro_batch = 32\neffective_batch = 32");
     let planned = |how: &str| {
         let line = format!(
             "{{birds}} --config {{fixed.toml}} --model vit_micro --image-size 96 --threads 2 --device cpu {how}"
         );
-        plan(&place, &line)["models"][0].clone()
+        plan(&home, &line)["models"][0].clone()
     };
     let none = peak_bytes(&planned(""), 0, 32);
     let all = peak_bytes(&planned("--checkpoint-blocks all"), 6, 32);
@@ -368,13 +368,13 @@ fn no_more_blocks_are_checkpointed_than_a_cap_asks_for() {
 }
 
 #[test]
-fn several_trainings_share_what_is_left_and_each_part_is_reported() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 8);
+fn parallel_trainings_share_the_budget() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 8);
     let line = "{birds} --model convnet --image-size 32 --for 16GB --effective-batch 16";
     let (one, three) = (
-        plan(&place, line),
-        plan(&place, &format!("{line} --processes 3")),
+        plan(&home, line),
+        plan(&home, &format!("{line} --processes 3")),
     );
     let [one_bytes, three_bytes] =
         [&one, &three].map(|plan| plan["budget_bytes"].as_u64().expect("a number"));

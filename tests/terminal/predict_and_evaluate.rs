@@ -4,11 +4,11 @@ use crate::support::{TestHome, draw_classes};
 use serde_json::Value;
 
 fn trained() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 16);
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 16);
     let line = "{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none";
-    place.train(line).ended(0);
-    place
+    home.train(line).expect_code(0);
+    home
 }
 
 fn json(line: &str) -> Value {
@@ -16,9 +16,9 @@ fn json(line: &str) -> Value {
 }
 
 #[test]
-fn a_run_is_evaluated_and_asked() {
-    let place = trained();
-    let out = place.run("evaluate birds {birds} --json").ended(0).out;
+fn a_run_is_evaluated_and_predicts() {
+    let home = trained();
+    let out = home.run("evaluate birds {birds} --json").expect_code(0).out;
     let found = json(&out);
     assert_eq!(
         (&found["samples"], &found["skipped"]),
@@ -31,14 +31,14 @@ fn a_run_is_evaluated_and_asked() {
             .is_some_and(|accuracy| accuracy > 0.8),
         "{out}"
     );
-    let words = place.run("evaluate birds {birds}").ended(0).out;
+    let words = home.run("evaluate birds {birds}").expect_code(0).out;
     assert!(
         words.contains("9 images of the part held-out, checkpoint of step"),
         "{words}"
     );
 
-    draw_classes(&place.path("others"), &["jay", "owl"], 10);
-    let found = json(&place.run("evaluate birds {others} --json").ended(0).out);
+    draw_classes(&home.path("others"), &["jay", "owl"], 10);
+    let found = json(&home.run("evaluate birds {others} --json").expect_code(0).out);
     assert_eq!(
         (&found["samples"], &found["part"]),
         (&20.into(), &"whole".into()),
@@ -46,7 +46,7 @@ fn a_run_is_evaluated_and_asked() {
     );
 
     let line = "predict birds {birds/jay/000.png} {birds/owl/001.jpg} --top 2 --json";
-    let out = place.run(line).ended(0).out;
+    let out = home.run(line).expect_code(0).out;
     let best: Vec<Value> = out
         .lines()
         .map(|line| json(line)["classes"][0]["class"].clone())
@@ -58,17 +58,17 @@ fn a_run_is_evaluated_and_asked() {
             .map(Vec::len),
         Some(2)
     );
-    let words = place.run("predict birds {birds/wren/002.png}").ended(0).out;
+    let words = home.run("predict birds {birds/wren/002.png}").expect_code(0).out;
     assert!(words.contains("002.png: wren "), "{words}");
 }
 
 #[test]
-fn an_unreadable_file_is_reported_and_the_others_are_answered() {
-    let place = trained();
-    place.file("note.jpg", "not a photograph");
-    let output = place
+fn predict_reports_unreadable_files_and_continues() {
+    let home = trained();
+    home.file("note.jpg", "not a photograph");
+    let output = home
         .run("predict birds {note.jpg} {missing.png} {birds/jay/000.png}")
-        .ended(1);
+        .expect_code(1);
     assert!(output.out.contains("000.png: jay "), "{output:?}");
     for part in [
         "note.jpg: ",
@@ -80,15 +80,15 @@ fn an_unreadable_file_is_reported_and_the_others_are_answered() {
 }
 
 #[test]
-fn an_unknown_class_is_named_beside_those_most_like_it() {
-    let place = TestHome::new();
+fn an_unknown_class_is_reported_with_similar_ones() {
+    let home = TestHome::new();
     let known = ["ant", "bee", "cat", "dog", "jay", "owl", "wren"];
-    draw_classes(&place.path("animals"), &known, 4);
-    place
+    draw_classes(&home.path("animals"), &known, 4);
+    home
         .train("{animals} --image-size 16 --steps 1 --effective-batch 4")
-        .ended(0);
-    draw_classes(&place.path("more"), &["ant", "wrens"], 2);
-    let output = place.run("evaluate animals {more}").ended(1).err;
+        .expect_code(0);
+    draw_classes(&home.path("more"), &["ant", "wrens"], 2);
+    let output = home.run("evaluate animals {more}").expect_code(1).err;
     assert!(
         output.contains("the class wrens of more is unknown to this run, which knows 7 classes, most like it wren, "),
         "{output}"
@@ -99,17 +99,17 @@ fn an_unknown_class_is_named_beside_those_most_like_it() {
 
 #[test]
 fn runs_are_listed_and_an_unknown_one_is_refused() {
-    let place = TestHome::new();
-    assert!(place.run("runs").ended(0).out.contains("No runs yet"));
-    assert_eq!(place.run("runs --json").ended(0).out, "");
-    let place = trained();
-    let run = place.only_run();
-    let listed = place.run("runs").ended(0).out;
+    let home = TestHome::new();
+    assert!(home.run("runs").expect_code(0).out.contains("No runs yet"));
+    assert_eq!(home.run("runs --json").expect_code(0).out, "");
+    let home = trained();
+    let run = home.only_run();
+    let listed = home.run("runs").expect_code(0).out;
     assert!(
         listed.contains(&run.id()) && listed.lines().count() == 1,
         "{listed}"
     );
-    let listed = json(&place.run("runs --json").ended(0).out);
+    let listed = json(&home.run("runs --json").expect_code(0).out);
     assert_eq!(listed["run"], run.id());
     for line in [
         "resume bords",
@@ -117,7 +117,7 @@ fn runs_are_listed_and_an_unknown_one_is_refused() {
         "predict bords x.png",
         "evaluate bords {birds}",
     ] {
-        let output = place.run(line).ended(1);
+        let output = home.run(line).expect_code(1);
         assert!(
             output.err.contains("there is no run `bords`"),
             "{line}: {output:?}"
@@ -127,8 +127,8 @@ fn runs_are_listed_and_an_unknown_one_is_refused() {
 
 #[test]
 fn a_report_is_one_page_as_svg_and_png() {
-    let place = trained();
-    let out = place.run("report birds").ended(0).out;
+    let home = trained();
+    let out = home.run("report birds").expect_code(0).out;
     let files: Vec<&str> = out.lines().collect();
     let [svg, png] = files[..] else {
         panic!("{out}");
@@ -149,34 +149,34 @@ fn a_report_is_one_page_as_svg_and_png() {
 }
 
 #[test]
-fn memory_is_read_once() {
-    let place = TestHome::new();
-    let words = place.run("memory --once").ended(0).out;
+fn memory_once_prints_one_sample() {
+    let home = TestHome::new();
+    let words = home.run("memory --once").expect_code(0).out;
     assert!(
         words.contains("Reading ") && words.contains(" in use: system "),
         "{words}"
     );
-    let found = json(&place.run("memory --once --json").ended(0).out);
+    let found = json(&home.run("memory --once --json").expect_code(0).out);
     let total = found["sample"]["total_bytes"].as_u64().unwrap_or(0);
     let available = found["sample"]["available_bytes"].as_u64().unwrap_or(0);
     assert!(
         total > 1 << 28 && available > 0 && available <= total,
         "{found}"
     );
-    place.file(
+    home.file(
         "script",
         r#"{"at_ms":0,"total_bytes":8000000000,"others_bytes":7900000000}"#,
     );
-    let scripted = place
+    let scripted = home
         .run("memory --once --json --memory-script {script}")
-        .ended(0)
+        .expect_code(0)
         .out;
     assert_eq!(json(&scripted)["level"], "critical", "{scripted}");
 }
 
 #[test]
-fn the_doctor_passes_on_the_cpu() {
-    let out = TestHome::new().run("doctor --device cpu").ended(0).out;
+fn doctor_passes_on_the_cpu() {
+    let out = TestHome::new().run("doctor --device cpu").expect_code(0).out;
     assert!(
         out.contains("Device: cpu (") && out.contains("checks passed"),
         "{out}"

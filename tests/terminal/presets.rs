@@ -1,30 +1,30 @@
 //! Every preset that comes with Ebb loads and trains.
 
-use crate::support::{STEADY, TestHome, draw_classes, run_command};
+use crate::support::{COMMON_ARGS, TestHome, draw_classes, run_command};
 use runlog::{RunEvent, preset_names, preset_purpose};
 use std::path::Path;
 
 #[test]
 fn every_preset_trains() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
-    std::fs::create_dir(place.path("book")).expect("a folder can be made");
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    std::fs::create_dir(home.path("book")).expect("a folder can be made");
     for chapter in 0..3 {
         let text = format!("Chapter {chapter}. {}", "It rained all day. ".repeat(60));
-        place.file(&format!("book/{chapter}.txt"), text);
+        home.file(&format!("book/{chapter}.txt"), text);
     }
     for name in preset_names() {
         let task = runlog::preset(name).and_then(|preset| preset.task);
         let of_texts = task == Some(runlog::TaskChoice::TokenCompression);
         let (folder, smaller) = match of_texts {
-            true => (place.path("book"), ["--model", "compress_micro"]),
-            false => (place.path("birds"), ["--image-size", "32"]),
+            true => (home.path("book"), ["--model", "compress_micro"]),
+            false => (home.path("birds"), ["--image-size", "32"]),
         };
         let folder = folder.to_str().expect("a plain path");
         let args = [
             "train", folder, "--preset", name, "--steps", "2", smaller[0], smaller[1], "--json",
         ];
-        let output = run_command(&mut place.ebb(args.iter().chain(&STEADY)));
+        let output = run_command(&mut home.ebb(args.iter().chain(&COMMON_ARGS)));
         assert_eq!(output.code, Some(0), "{name}: {}", output.err);
         let steps = output
             .events()
@@ -35,16 +35,16 @@ fn every_preset_trains() {
 }
 
 #[test]
-fn a_presets_guess_is_overruled_by_the_first_measurements() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 24);
-    place.file(
+fn measurements_replace_the_first_micro_batch() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 24);
+    home.file(
         "guess.toml",
         "effective_batch = 32\nfirst_micro_batch = 8\n",
     );
-    let output = place
+    let output = home
         .train("{birds} --config {guess.toml} --image-size 32 --steps 8")
-        .ended(0);
+        .expect_code(0);
     let sizes: Vec<Vec<u32>> = output
         .events()
         .into_iter()
@@ -59,7 +59,7 @@ fn a_presets_guess_is_overruled_by_the_first_measurements() {
 }
 
 #[test]
-fn every_config_file_is_a_preset_that_reports_for_whom_it_is() {
+fn every_config_file_is_a_preset_with_a_purpose() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
     let entries = std::fs::read_dir(folder).expect("the presets can be listed");
     let stem = |path: &Path| path.file_stem()?.to_str().map(str::to_owned);

@@ -26,16 +26,16 @@ fn wave() -> Vec<f64> {
 
 /// One hundred steps of 32 samples, with other apps as scripted.
 fn trained(others: &[f64], how: &str) -> Vec<RunEvent> {
-    let place = TestHome::new();
+    let home = TestHome::new();
     // Enough for the wave to break over the training, not over the evaluation that ends each epoch.
-    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 120);
+    draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 120);
     let others = others.iter().map(|gigabytes| (gigabytes * GB) as u64);
-    place.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
+    home.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
     let line = format!(
         "{{birds}} --image-size 16 --steps 100 --effective-batch 32 {how} \
-         --memory-script {{script}} --memory-script-by piece"
+         --memory-script {{script}} --memory-script-by decision"
     );
-    place.train(&line).ended(0).events()
+    home.train(&line).expect_code(0).events()
 }
 
 /// Where the first event of this kind stands, from `after` on.
@@ -63,7 +63,7 @@ fn is_change(wanted: Change) -> impl Fn(&RunEvent) -> bool {
 }
 
 #[track_caller]
-fn the_wave_is_followed(events: &[RunEvent]) {
+fn assert_follows_the_wave(events: &[RunEvent]) {
     let critical = |event: &RunEvent| {
         matches!(
             event,
@@ -108,9 +108,9 @@ fn difference(one: &[f64], other: &[f64], allowed: f64) -> (f64, Option<usize>) 
 }
 
 #[track_caller]
-fn a_wave_changes_nothing(how: &str, allowed: f64) {
+fn check_wave(how: &str, allowed: f64) {
     let (calm, wavy) = (trained(&[2.0], how), trained(&wave(), how));
-    the_wave_is_followed(&wavy);
+    assert_follows_the_wave(&wavy);
     let (largest, over) = difference(&losses(&calm), &losses(&wavy), allowed);
     println!("{how}: the losses of 100 steps differ by at most {largest:.2e}");
     println!("{:#?}", changes(&wavy));
@@ -121,13 +121,13 @@ fn a_wave_changes_nothing(how: &str, allowed: f64) {
 }
 
 #[test]
-fn a_wave_of_memory_changes_no_loss_in_f64() {
-    a_wave_changes_nothing("--model convnet --precision f64", 1e-10);
+fn memory_pressure_changes_no_loss_in_f64() {
+    check_wave("--model convnet --precision f64", 1e-10);
 }
 
 #[test]
-fn a_wave_of_memory_changes_no_loss_in_f32() {
+fn memory_pressure_changes_no_loss_in_f32() {
     for model in ["convnet", "vit_micro"] {
-        a_wave_changes_nothing(&format!("--model {model} --precision f32"), 1e-5);
+        check_wave(&format!("--model {model} --precision f32"), 1e-5);
     }
 }

@@ -1,21 +1,21 @@
 //! A limit set on the process ends no training by force: pieces get smaller, or a sentence refuses.
 
-use crate::support::{CommandOutput, EBB, STEADY, TestHome, run_command};
+use crate::support::{CommandOutput, EBB, COMMON_ARGS, TestHome, run_command};
 use std::process::Command;
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
 
 /// Trains three steps on the sample under a limit in kB.
 fn under(limit: &str, how: &str) -> CommandOutput {
-    let place = TestHome::new();
-    let steady = STEADY.join(" ");
+    let home = TestHome::new();
+    let steady = COMMON_ARGS.join(" ");
     let train = format!("exec \"$EBB\" train {SAMPLE} --steps 3 {steady} {how}");
     let mut shell = Command::new("bash");
     shell.args([
         "-c",
         &format!("ulimit -c 0; ulimit {limit} || exit 99; {train}"),
     ]);
-    run_command(shell.env("EBB", EBB).env("EBB_HOME", place.path("home")))
+    run_command(shell.env("EBB", EBB).env("EBB_HOME", home.path("home")))
 }
 
 /// Who is told what a piece needs and what is there sees that the one is more than the other.
@@ -40,7 +40,7 @@ fn counts_one_in_the_plural(text: &str) -> bool {
 }
 
 #[test]
-fn one_sample_is_not_counted_in_the_plural() {
+fn the_plural_check_accepts_speeds_and_larger_counts() {
     for wrong in ["needs 1 samples", "of 1 samples, and"] {
         assert!(counts_one_in_the_plural(wrong), "{wrong}");
     }
@@ -50,7 +50,7 @@ fn one_sample_is_not_counted_in_the_plural() {
 }
 
 #[test]
-fn a_limited_process_trains_in_smaller_micro_batches_or_refuses_in_a_sentence() {
+fn a_limited_process_trains_or_fails_with_a_hint() {
     if cfg!(target_os = "macos") {
         return println!("left out: this system does not count these limits");
     }

@@ -3,7 +3,7 @@
 //! those of a calm run.
 
 use crate::memory_group::Group;
-use crate::support::{EBB, STEADY, TestHome, event};
+use crate::support::{EBB, COMMON_ARGS, TestHome, event};
 use pressure::{Change, Level};
 use runlog::RunEvent;
 use std::io::{BufRead, BufReader, Write};
@@ -52,15 +52,15 @@ struct PressedTraining {
 }
 
 impl PressedTraining {
-    fn of(place: &TestHome, mut command: Command) -> PressedTraining {
+    fn of(home: &TestHome, mut command: Command) -> PressedTraining {
         // At this size a piece of 32 is half as fast again as 32 pieces of one, so that growth pays
         // and is worth waiting for.
         let how = "--image-size 32 --model vit_micro --precision f64 --effective-batch 32 --steps 5000 --json";
         command
             .args(["train", SAMPLE])
-            .args(STEADY)
+            .args(COMMON_ARGS)
             .args(how.split(' '))
-            .env("EBB_HOME", place.path("home"))
+            .env("EBB_HOME", home.path("home"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut child = command.spawn().expect("ebb starts");
@@ -184,9 +184,9 @@ fn grown_back(known: usize) -> impl Fn(&[RunEvent]) -> Option<()> {
 
 /// The same training on a free machine has the same losses.
 #[track_caller]
-fn the_losses_are_those_of_a_calm_run(pressed: &[f64]) {
-    let place = TestHome::new();
-    let mut training = PressedTraining::of(&place, Command::new(EBB));
+fn assert_losses_of_a_calm_run(pressed: &[f64]) {
+    let home = TestHome::new();
+    let mut training = PressedTraining::of(&home, Command::new(EBB));
     let steps = pressed.len();
     training.until("as many steps", |events| {
         (losses(events).len() >= steps).then_some(())
@@ -245,13 +245,13 @@ impl Drop for Hog {
 }
 
 #[test]
-fn a_hog_in_the_same_group_makes_room_and_gets_room() {
+fn the_micro_batch_follows_memory_use_in_its_cgroup() {
     let Some(group) = Group::limited(512 * MB) else {
         return;
     };
-    let place = TestHome::new();
+    let home = TestHome::new();
     let mut hog = Hog::in_group(&group);
-    let mut training = PressedTraining::of(&place, group.command(EBB));
+    let mut training = PressedTraining::of(&home, group.command(EBB));
     let known = training.until("the whole batch in a piece", grown);
     hog.take(260 * MB);
     let smallest = training.until("a smaller piece", fallen(known, 8));
@@ -260,16 +260,16 @@ fn a_hog_in_the_same_group_makes_room_and_gets_room() {
     training.until("growth", grown_back(known));
     hog.take(0); // it lives: nobody was killed
     let pressed = training.stopped();
-    the_losses_are_those_of_a_calm_run(&pressed);
+    assert_losses_of_a_calm_run(&pressed);
 }
 
 #[test]
-fn a_limit_that_prlimit_moves_is_followed() {
+fn the_micro_batch_follows_a_changed_prlimit() {
     if !cfg!(target_os = "linux") {
         return println!("left out: this system does not count these limits");
     }
-    let place = TestHome::new();
-    let mut training = PressedTraining::of(&place, Command::new(EBB));
+    let home = TestHome::new();
+    let mut training = PressedTraining::of(&home, Command::new(EBB));
     let known = training.until("the whole batch in a piece", grown);
     let limit = |training: &PressedTraining, bytes: &str| {
         let mut prlimit = Command::new("prlimit");
@@ -286,19 +286,19 @@ fn a_limit_that_prlimit_moves_is_followed() {
     limit(&training, "unlimited");
     training.until("growth", grown_back(known));
     let pressed = training.stopped();
-    the_losses_are_those_of_a_calm_run(&pressed);
+    assert_losses_of_a_calm_run(&pressed);
 }
 
 #[test]
-fn a_group_that_thrashes_raises_the_level_and_shrinks_the_micro_batches() {
+fn a_thrashing_cgroup_shrinks_the_micro_batch() {
     if !Path::new("/proc/pressure/memory").exists() {
         return println!("left out: this kernel counts no memory stalls");
     }
     let Some(group) = Group::limited(96 * MB) else {
         return;
     };
-    let place = TestHome::new();
-    let mut training = PressedTraining::of(&place, Command::new(EBB));
+    let home = TestHome::new();
+    let mut training = PressedTraining::of(&home, Command::new(EBB));
     let known = training.until("the whole batch in a piece", grown);
     // On a disk: what lies in memory alone would be killed, not read again.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");

@@ -24,15 +24,15 @@ fn shortage() -> Vec<u64> {
 }
 
 fn trained(others: &[u64], how: &str) -> Vec<RunEvent> {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 20);
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 20);
     let others = others.iter().copied();
-    place.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
+    home.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
     let line = format!(
         "{{birds}} --image-size 32 --steps 150 --effective-batch 8 {how} \
-         --memory-script {{script}} --memory-script-by piece"
+         --memory-script {{script}} --memory-script-by decision"
     );
-    place.train(&line).ended(0).events()
+    home.train(&line).expect_code(0).events()
 }
 
 /// Change, blocks, moments and sentence of every rung, in order.
@@ -60,7 +60,7 @@ fn recovery_steps(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
 }
 
 #[track_caller]
-fn a_shortage_changes_nothing(how: &str, blocks: u32, allowed: f64) {
+fn check_shortage(how: &str, blocks: u32, allowed: f64) {
     let (calm, pressed) = (trained(&[PLENTY], how), trained(&shortage(), how));
     let messages = recovery_steps(&pressed);
     println!("{how}: {messages:#?}");
@@ -69,7 +69,7 @@ fn a_shortage_changes_nothing(how: &str, blocks: u32, allowed: f64) {
     let down = (0..blocks).rev();
     let down = down.map(|b| (Change::CheckpointLess, b, Moments::Resident));
     let moments = [Moments::Mapped, Moments::Resident];
-    let moments = moments.map(|place| (Change::Moments, blocks, place));
+    let moments = moments.map(|moments| (Change::Moments, blocks, moments));
     let expected: Vec<_> = up.chain(moments).chain(down).collect();
     assert_eq!(moved, expected, "{messages:#?}");
     let first = messages[0].3;
@@ -86,11 +86,11 @@ fn a_shortage_changes_nothing(how: &str, blocks: u32, allowed: f64) {
 }
 
 #[test]
-fn recovery_steps_taken_and_undone_change_no_loss_in_f64() {
-    a_shortage_changes_nothing("--model convnet --precision f64", 4, 1e-10);
+fn recovery_steps_change_no_loss_in_f64() {
+    check_shortage("--model convnet --precision f64", 4, 1e-10);
 }
 
 #[test]
-fn recovery_steps_taken_and_undone_change_no_loss_in_f32() {
-    a_shortage_changes_nothing("--model vit_micro --precision f32", 6, 1e-5);
+fn recovery_steps_change_no_loss_in_f32() {
+    check_shortage("--model vit_micro --precision f32", 6, 1e-5);
 }

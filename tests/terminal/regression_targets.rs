@@ -9,13 +9,13 @@ use std::fs;
 /// Photographs of three birds in one folder, and a table that knows what each weighs; two weights
 /// are missing.
 fn probed() -> TestHome {
-    let place = TestHome::new();
+    let home = TestHome::new();
     let birds = [("jay", 160), ("owl", 480), ("wren", 10)];
-    draw_classes(&place.path("drawn"), &birds.map(|(name, _)| name), 16);
-    fs::create_dir_all(place.path("plates/images")).expect("a folder can be made");
+    draw_classes(&home.path("drawn"), &birds.map(|(name, _)| name), 16);
+    fs::create_dir_all(home.path("plates/images")).expect("a folder can be made");
     let mut table = "image,mass_g,length_cm\n".to_owned();
     for (bird, mass) in birds {
-        let folder = fs::read_dir(place.path("drawn").join(bird)).expect("it is there");
+        let folder = fs::read_dir(home.path("drawn").join(bird)).expect("it is there");
         let mut files: Vec<_> = folder
             .map(|entry| entry.expect("it can be read").path())
             .collect();
@@ -25,7 +25,7 @@ fn probed() -> TestHome {
                 "{bird}_{}",
                 file.file_name().unwrap_or_default().to_string_lossy()
             );
-            fs::copy(file, place.path("plates/images").join(&name)).expect("it can be copied");
+            fs::copy(file, home.path("plates/images").join(&name)).expect("it can be copied");
             let mass = if i == 3 {
                 String::new()
             } else {
@@ -35,8 +35,8 @@ fn probed() -> TestHome {
         }
     }
     table += "../../etc/passwd,1,1\n";
-    place.file("plates/labels.csv", table);
-    place
+    home.file("plates/labels.csv", table);
+    home
 }
 
 const LINE: &str = "{plates} --image-size 16 --effective-batch 12 --augment none";
@@ -58,9 +58,9 @@ fn metric(events: &[RunEvent], wanted: &str) -> f64 {
 }
 
 #[test]
-fn numbers_are_learned_measured_and_reported_in_their_units() {
-    let place = probed();
-    let events = place.train(&format!("{LINE} --steps 90")).ended(0).events();
+fn targets_are_trained_and_evaluated_in_their_units() {
+    let home = probed();
+    let events = home.train(&format!("{LINE} --steps 90")).expect_code(0).events();
     let started = events.iter().find_map(|event| match event {
         RunEvent::Started(started) => Some(started),
         _ => None,
@@ -77,7 +77,7 @@ fn numbers_are_learned_measured_and_reported_in_their_units() {
         "{error} g, the mean {of_mean} g"
     );
 
-    let found = json(&place.run("evaluate plates --json").ended(0).out);
+    let found = json(&home.run("evaluate plates --json").expect_code(0).out);
     let mass = &found["numbers"][0];
     assert_eq!(
         (&mass["name"], &found["part"]),
@@ -88,30 +88,30 @@ fn numbers_are_learned_measured_and_reported_in_their_units() {
     let better = mass["improvement_interval"][0].as_f64().unwrap_or(f64::NAN);
     assert!(better > 0.0, "{found}");
     let kept =
-        fs::read_to_string(place.only_run().path.join("metrics-held-out.json")).unwrap_or_default();
+        fs::read_to_string(home.only_run().path.join("metrics-held-out.json")).unwrap_or_default();
     assert_eq!(json(&kept)["numbers"][0]["name"], "mass_g");
-    let words = place.run("evaluate plates").ended(0).out;
+    let words = home.run("evaluate plates").expect_code(0).out;
     assert!(
         words.contains("mass_g") && words.contains("of the mean"),
         "{words}"
     );
 
     let line = "predict plates {plates/images/owl_000.png} {plates/images/wren_002.png} --json";
-    let out = place.run(line).ended(0).out;
+    let out = home.run(line).expect_code(0).out;
     let masses: Vec<f64> = out
         .lines()
         .filter_map(|line| json(line)["numbers"]["mass_g"].as_f64())
         .collect();
     assert!(masses.len() == 2 && masses[0] > masses[1] + 100.0, "{out}");
-    let words = place
+    let words = home
         .run("predict plates {plates/images/owl_000.png}")
-        .ended(0)
+        .expect_code(0)
         .out;
     assert!(words.contains("owl_000.png: mass_g "), "{words}");
 
-    let out = place.run("verify-split plates --json").ended(0).out;
+    let out = home.run("verify-split plates --json").expect_code(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
-    let output = place.run("inspect {plates}").ended(0).out;
+    let output = home.run("inspect {plates}").expect_code(0).out;
     assert!(
         output.contains("48 photographs with 2 numbers and no classes"),
         "{output}"
@@ -133,50 +133,50 @@ fn bits(run: &RunFolder) -> Vec<u64> {
 }
 
 #[test]
-fn a_killed_run_goes_on_with_the_same_numbers_and_weights_of_losses() {
-    let place = probed();
+fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
+    let home = probed();
     let line = format!(
         "{LINE} --loss-balance uncertainty --steps 24 --checkpoint-every 5steps --micro-batch 5"
     );
     let whole = losses(
-        &place
+        &home
             .train(&format!("{line} --out {{whole}}"))
-            .ended(0)
+            .expect_code(0)
             .events(),
     );
-    let mut live = place.start(&format!("train {line} --out {{killed}}"));
-    live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
-    live.signal("KILL");
-    live.end();
-    let killed = RunStore::open(place.path("killed"))
+    let mut training = home.start(&format!("train {line} --out {{killed}}"));
+    training.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
+    training.signal("KILL");
+    training.finish();
+    let killed = RunStore::open(home.path("killed"))
         .list()
         .expect("it can be listed");
     // A table changed meanwhile is not this run's.
-    place.file("plates/labels.csv", "image,mass_g\nimages/jay_000.png,1\n");
-    let (code, events) = place
+    home.file("plates/labels.csv", "image,mass_g\nimages/jay_000.png,1\n");
+    let (code, events) = home
         .start(&format!("resume {}", killed[0].path.display()))
-        .end();
+        .finish();
     assert_eq!(code, Some(0), "{events:#?}");
     let whole: Vec<u64> = whole.into_iter().map(f64::to_bits).collect();
     assert_eq!((whole.len(), bits(&killed[0])), (24, whole));
 }
 
 #[test]
-fn what_numbers_cannot_be_asked_is_refused_with_the_next_move() {
-    let place = probed();
+fn unsupported_options_are_refused_with_a_remedy() {
+    let home = probed();
     for (line, output) in [
         ("--mix mixup", "a mixed photograph has none"),
         ("--targets fat_g", "there are image, mass_g, length_cm"),
         ("--group-by plate", "there are image, mass_g, length_cm"),
     ] {
-        let refused = place.train(&format!("{LINE} {line}"));
+        let refused = home.train(&format!("{LINE} {line}"));
         assert!(
             refused.code != Some(0) && refused.err.contains(output),
             "{line}: {refused:?}"
         );
     }
-    draw_classes(&place.path("birds"), &["jay", "owl"], 4);
-    let refused = place.run("train {birds} --target-weight 2").ended(2).err;
+    draw_classes(&home.path("birds"), &["jay", "owl"], 4);
+    let refused = home.run("train {birds} --target-weight 2").expect_code(2).err;
     assert!(
         refused.contains("no table with regression targets"),
         "{refused}"

@@ -6,10 +6,10 @@ use std::fs;
 
 const PLAN: &str = "{birds} --image-size 16 --steps 12 --effective-batch 8";
 
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 14);
-    place
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 14);
+    home
 }
 
 /// The last checkpoint of a run: weights and moments.
@@ -39,16 +39,16 @@ fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
     steps.into_values().collect()
 }
 
-fn run_in(place: &TestHome, out: &str) -> RunFolder {
-    let runs = runlog::RunStore::open(place.path(out))
+fn run_in(home: &TestHome, out: &str) -> RunFolder {
+    let runs = runlog::RunStore::open(home.path(out))
         .list()
         .expect("they can be listed");
     runs.into_iter().next().expect("one run")
 }
 
 #[track_caller]
-fn assert_same(place: &TestHome, one: &str, other: &str) {
-    let (one, other) = (run_in(place, one), run_in(place, other));
+fn assert_same(home: &TestHome, one: &str, other: &str) {
+    let (one, other) = (run_in(home, one), run_in(home, other));
     assert_eq!(schedule(&one), schedule(&other));
     let ((step, one), (other_step, other)) = (last_bytes(&one), last_bytes(&other));
     assert_eq!((step, other_step), (12, 12));
@@ -57,34 +57,34 @@ fn assert_same(place: &TestHome, one: &str, other: &str) {
 }
 
 #[test]
-fn a_replayed_run_ends_in_the_same_bytes() {
-    let place = place();
+fn a_replayed_run_has_identical_weights() {
+    let home = birds();
     // Pieces of three, which nothing but the replay would choose again.
     let first = format!("{PLAN} --micro-batch 3 --out {{first}}");
-    place.train(&first).ended(0);
-    let first = run_in(&place, "first").path;
+    home.train(&first).expect_code(0);
+    let first = run_in(&home, "first").path;
     let again = format!("{PLAN} --out {{again}} --replay {}", first.display());
-    place.train(&again).ended(0);
-    assert_same(&place, "first", "again");
+    home.train(&again).expect_code(0);
+    assert_same(&home, "first", "again");
 }
 
 #[test]
-fn a_replayed_run_computes_the_same_blocks_twice() {
-    let place = place();
+fn a_replayed_run_checkpoints_the_same_blocks() {
+    let home = birds();
     let blocks = format!("{PLAN} --model convnet --checkpoint-blocks");
     for count in [2, 0] {
-        place
+        home
             .train(&format!("{blocks} {count} --out {{by{count}}}"))
-            .ended(0);
+            .expect_code(0);
     }
-    let first = run_in(&place, "by2");
+    let first = run_in(&home, "by2");
     assert!(
         schedule(&first)
             .iter()
             .all(|(_, blocks)| blocks.contains(&2))
     );
     assert!(
-        schedule(&run_in(&place, "by0"))
+        schedule(&run_in(&home, "by0"))
             .iter()
             .all(|(_, blocks)| blocks.is_empty())
     );
@@ -92,20 +92,20 @@ fn a_replayed_run_computes_the_same_blocks_twice() {
         "{blocks} 0 --out {{again}} --replay {}",
         first.path.display()
     );
-    place.train(&again).ended(0);
-    assert_same(&place, "by2", "again");
+    home.train(&again).expect_code(0);
+    assert_same(&home, "by2", "again");
 }
 
 #[test]
-fn an_interrupted_run_ends_in_the_bytes_of_an_uninterrupted_one() {
-    let place = place();
-    let mut live = place.start(&format!("train {PLAN} --out {{broken}}"));
-    live.until(|event| matches!(event, RunEvent::Step { step: 5, .. }));
-    live.signal("INT");
-    let (code, rest) = live.end();
+fn an_interrupted_run_has_identical_weights() {
+    let home = birds();
+    let mut training = home.start(&format!("train {PLAN} --out {{broken}}"));
+    training.until(|event| matches!(event, RunEvent::Step { step: 5, .. }));
+    training.signal("INT");
+    let (code, rest) = training.finish();
     assert_eq!(code, Some(0), "{rest:#?}");
-    let broken = run_in(&place, "broken").path;
-    let (code, events) = place.start(&format!("resume {}", broken.display())).end();
+    let broken = run_in(&home, "broken").path;
+    let (code, events) = home.start(&format!("resume {}", broken.display())).finish();
     assert_eq!(code, Some(0), "{events:#?}");
     assert!(
         matches!(events[0], RunEvent::Resumed { step: 5..12, .. }),
@@ -113,18 +113,18 @@ fn an_interrupted_run_ends_in_the_bytes_of_an_uninterrupted_one() {
         events[0]
     );
     let whole = format!("{PLAN} --out {{whole}} --replay {}", broken.display());
-    place.train(&whole).ended(0);
-    assert_same(&place, "broken", "whole");
+    home.train(&whole).expect_code(0);
+    assert_same(&home, "broken", "whole");
 }
 
 #[test]
-fn another_seed_gives_other_bytes() {
-    let place = place();
+fn another_seed_gives_other_weights() {
+    let home = birds();
     let plan = PLAN.replace("12", "2");
     for (out, seed) in [("one", "1"), ("two", "2")] {
         let line = format!("train {plan} --device cpu --threads 2 --out {{{out}}} --seed {seed}");
-        place.run(&line).ended(0);
+        home.run(&line).expect_code(0);
     }
-    let [one, two] = ["one", "two"].map(|out| last_bytes(&run_in(&place, out)).1);
+    let [one, two] = ["one", "two"].map(|out| last_bytes(&run_in(&home, out)).1);
     assert!(one[0] != two[0]);
 }

@@ -4,9 +4,9 @@ use crate::support::{TestHome, draw_classes};
 use serde_json::Value;
 
 fn birds() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl", "wren"], 12);
-    place
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 12);
+    home
 }
 
 fn lines(text: &str) -> Vec<Value> {
@@ -18,14 +18,14 @@ fn lines(text: &str) -> Vec<Value> {
 const STEADY: &str = "--image-size 16 --device cpu --threads 2";
 
 #[test]
-fn each_batch_of_a_sweep_is_a_row_and_one_that_fails_is_too() {
-    let place = birds();
+fn sweep_batch_prints_a_row_per_batch() {
+    let home = birds();
     let rows = lines(
-        &place
+        &home
             .run(&format!(
                 "sweep-batch {{birds}} {STEADY} --batches 2,8 --steps 3 --json"
             ))
-            .ended(0)
+            .expect_code(0)
             .out,
     );
     assert_eq!(rows.len(), 2);
@@ -48,22 +48,22 @@ fn each_batch_of_a_sweep_is_a_row_and_one_that_fails_is_too() {
     }
     // At 512 px one sample needs more than the cap: a row, and the end of none.
     let line = "sweep-batch {birds} --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
-    let output = place.run(line);
+    let output = home.run(line);
     let table: Vec<&str> = output.out.lines().collect();
     assert!(table[0].starts_with(" Batch  Status"), "{output:?}");
     assert!(
         table[2].contains("16") && table[2].contains("refused") && table[2].contains("memory"),
         "{output:?}"
     );
-    assert!(place.runs().is_empty(), "a sweep leaves no run");
+    assert!(home.runs().is_empty(), "a sweep leaves no run");
 }
 
 #[test]
-fn the_automatic_size_is_measured_beside_fixed_ones_in_turn() {
-    let place = birds();
+fn sweep_batch_compares_the_controller_with_fixed_sizes() {
+    let home = birds();
     let line =
         format!("sweep-batch {{birds}} {STEADY} --controller --batches 4,8 --steps 3 --json");
-    let rows = lines(&place.run(&line).ended(0).out);
+    let rows = lines(&home.run(&line).expect_code(0).out);
     let sizes: Vec<_> = rows.iter().map(|row| row["micro_batch"].clone()).collect();
     assert_eq!(sizes, ["auto", "4", "8"]);
     for (row, micro_batches) in rows[1..].iter().zip([vec![4, 4], vec![8]]) {
@@ -74,16 +74,16 @@ fn the_automatic_size_is_measured_beside_fixed_ones_in_turn() {
     assert!(rows[1..].iter().any(|row| share(row) == 1.0), "{rows:?}");
     // A size that is refused ends all of them, and says why.
     let line = "sweep-batch {birds} --controller --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
-    let output = place.run(line).ended(2);
+    let output = home.run(line).expect_code(2);
     assert!(output.err.contains("memory"), "{output:?}");
-    assert!(place.runs().is_empty(), "it leaves no run");
+    assert!(home.runs().is_empty(), "it leaves no run");
 }
 
 #[test]
-fn a_rate_is_suggested_from_where_the_loss_falls() {
-    let place = birds();
+fn find_lr_suggests_a_learning_rate() {
+    let home = birds();
     let line = format!("find-lr {{birds}} {STEADY} --steps 60 --json");
-    let found = lines(&place.run(&line).ended(0).out);
+    let found = lines(&home.run(&line).expect_code(0).out);
     let rate = found[0]["suggestion"].as_f64().unwrap_or(f64::NAN);
     assert!((1e-5..0.3).contains(&rate), "{rate}");
     assert!(
@@ -91,21 +91,21 @@ fn a_rate_is_suggested_from_where_the_loss_falls() {
             .as_array()
             .is_some_and(|points| points.len() > 10)
     );
-    assert!(place.runs().is_empty(), "a test of rates leaves no run");
+    assert!(home.runs().is_empty(), "a test of rates leaves no run");
 }
 
 #[test]
-fn every_trial_of_a_search_is_a_run_and_the_better_ones_see_more() {
-    let place = birds();
+fn tune_trains_the_best_trials_longer() {
+    let home = birds();
     let line = format!("tune {{birds}} {STEADY} --trials 3 --epochs 1 --model convnet --json");
-    let rows = lines(&place.run(&line).ended(0).out);
+    let rows = lines(&home.run(&line).expect_code(0).out);
     let (trials, best) = rows.split_at(rows.len() - 1);
     let epochs: Vec<u64> = trials
         .iter()
         .filter_map(|row| row["epochs"].as_u64())
         .collect();
     assert_eq!(epochs, [1, 1, 1, 3], "{rows:?}");
-    assert_eq!(place.runs().len(), 4);
+    assert_eq!(home.runs().len(), 4);
     assert!(
         best[0]["arguments"]
             .as_str()

@@ -14,21 +14,21 @@ fn is_step(wanted: u64) -> impl Fn(&RunEvent) -> bool {
 }
 
 #[test]
-fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
-    let place = TestHome::new();
+fn a_stop_is_saved_within_two_seconds_and_resumes() {
+    let home = TestHome::new();
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
-    let mut live = place.start(&format!("train {sample} --steps 500"));
-    live.until(is_step(3));
+    let mut training = home.start(&format!("train {sample} --steps 500"));
+    training.until(is_step(3));
     let asked = Instant::now();
-    live.signal("INT");
-    let last = live.until(|event| matches!(event, RunEvent::Stopped { .. }));
+    training.signal("INT");
+    let last = training.until(|event| matches!(event, RunEvent::Stopped { .. }));
     let took = asked.elapsed();
     println!(
         "from request to durable checkpoint: {} ms",
         took.as_millis()
     );
     assert!(took < STOP_MOST, "{took:?}");
-    assert_eq!(live.end().0, Some(0));
+    assert_eq!(training.finish().0, Some(0));
     let Some(RunEvent::Stopped {
         step,
         reason: StopReason::Requested,
@@ -37,18 +37,18 @@ fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
     else {
         panic!("{:?}", last.last());
     };
-    let (step, run) = (*step, place.only_run());
+    let (step, run) = (*step, home.only_run());
     let newest = run.checkpoints().expect("they can be listed").pop();
     assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(step));
 
-    let mut live = place.start(&format!("resume {}", run.id()));
-    let again = live.until(is_step(step + 1));
+    let mut training = home.start(&format!("resume {}", run.id()));
+    let again = training.until(is_step(step + 1));
     assert!(
         matches!(again[0], RunEvent::Resumed { step: at, .. } if at == step),
         "{again:#?}"
     );
-    live.signal("INT");
-    let (code, rest) = live.end();
+    training.signal("INT");
+    let (code, rest) = training.finish();
     let saved =
         |event: &RunEvent| matches!(event, RunEvent::Checkpoint { step: at, .. } if *at > step);
     assert!(
@@ -58,12 +58,12 @@ fn a_stop_is_durable_within_two_seconds_and_resume_goes_on_there() {
 }
 
 #[test]
-fn asked_twice_it_aborts_and_the_last_checkpoint_is_good() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 4);
+fn a_second_interrupt_aborts_and_leaves_a_valid_checkpoint() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 4);
     let line = "train {birds} --image-size 16 --steps 100000 --effective-batch 2 --checkpoint-every 50steps";
-    let mut live = place.start(line);
-    live.until(|event| {
+    let mut training = home.start(line);
+    training.until(|event| {
         matches!(
             event,
             RunEvent::Checkpoint {
@@ -74,25 +74,25 @@ fn asked_twice_it_aborts_and_the_last_checkpoint_is_good() {
     });
     // Nobody reads on: the training waits for its reader, so that the first request cannot be done
     // yet.
-    let events = place.only_run().events_path();
+    let events = home.only_run().events_path();
     while !has_stalled(|| std::fs::metadata(&events).map_or(0, |events| events.len())) {}
-    live.signal("INT");
-    while !live.complaints().contains("Ctrl-C again aborts") {
+    training.signal("INT");
+    while !training.stderr().contains("Ctrl-C again aborts") {
         std::thread::yield_now();
     }
-    live.signal("INT");
-    assert_eq!(live.wait(), Some(1));
-    let run = place.only_run();
+    training.signal("INT");
+    assert_eq!(training.wait(), Some(1));
+    let run = home.only_run();
     let saved = run.checkpoints().expect("they can be listed").pop();
     let saved = saved.expect("one was written").step;
-    let mut live = place.start(&format!("resume {}", run.id()));
-    let again = live.until(is_step(saved + 1));
+    let mut training = home.start(&format!("resume {}", run.id()));
+    let again = training.until(is_step(saved + 1));
     assert!(
         matches!(again[0], RunEvent::Resumed { step, .. } if step == saved),
         "{again:#?}"
     );
-    live.signal("KILL");
-    live.end();
+    training.signal("KILL");
+    training.finish();
 }
 
 fn has_stalled(len: impl Fn() -> u64) -> bool {

@@ -24,10 +24,10 @@ fn script(calm: u64, then: &str) -> String {
 
 const CALM: &str = r#""others_bytes":1000000000,"disk_free_bytes":50000000000"#;
 
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 14);
-    place
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 14);
+    home
 }
 
 fn losses(events: &[RunEvent]) -> Vec<u64> {
@@ -40,14 +40,14 @@ fn losses(events: &[RunEvent]) -> Vec<u64> {
 
 /// Trains until the script ends the run, then resumes it to its last step.
 #[track_caller]
-fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) -> Vec<RunEvent> {
-    let place = place();
-    place.file("script", script(30, then));
-    place.file("limit.toml", config);
+fn check_stop_and_resume(then: &str, config: &str, why: StopReason, reason: &str) -> Vec<RunEvent> {
+    let home = birds();
+    home.file("script", script(30, then));
+    home.file("limit.toml", config);
     let line = format!(
-        "{PLAN} --config {{limit.toml}} --memory-script {{script}} --memory-script-by piece"
+        "{PLAN} --config {{limit.toml}} --memory-script {{script}} --memory-script-by decision"
     );
-    let events = place.train(&line).ended(0).events();
+    let events = home.train(&line).expect_code(0).events();
     let Some(RunEvent::Stopped {
         step,
         reason: output,
@@ -70,12 +70,12 @@ fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) 
             if (decision.action, decision.change) == (Action::Stop, Change::Stop))),
         "the decision is told"
     );
-    let run = place.only_run();
+    let run = home.only_run();
     let newest = run.checkpoints().expect("they can be listed").pop();
     assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(*step));
     assert!(*step > 0 && *step < 40, "{step}");
 
-    let (code, again) = place.start(&format!("resume {}", run.id())).end();
+    let (code, again) = home.start(&format!("resume {}", run.id())).finish();
     assert_eq!(code, Some(0), "{again:#?}");
     let mut both = losses(&events);
     both.extend(losses(&again));
@@ -84,9 +84,9 @@ fn it_ends_and_goes_on(then: &str, config: &str, why: StopReason, reason: &str) 
 }
 
 #[test]
-fn a_run_suspended_for_longer_than_its_limit_ends_with_a_checkpoint() {
+fn a_run_suspended_too_long_stops_with_a_checkpoint() {
     let full = r#""others_bytes":8000000000"#;
-    let events = it_ends_and_goes_on(
+    let events = check_stop_and_resume(
         full,
         // Parked in the middle of the training, not of an evaluation.
         "max_suspended_minutes = 1\nevaluate_every_epochs = 1000",
@@ -98,8 +98,8 @@ fn a_run_suspended_for_longer_than_its_limit_ends_with_a_checkpoint() {
 }
 
 #[test]
-fn a_disk_that_fills_up_ends_the_run_while_a_checkpoint_fits() {
-    it_ends_and_goes_on(
+fn a_run_stops_with_a_checkpoint_before_the_disk_is_full() {
+    check_stop_and_resume(
         r#""others_bytes":1000000000,"disk_free_bytes":1900000000"#,
         "micro_batch = 4",
         StopReason::Disk,

@@ -19,8 +19,8 @@ fn until<T>(what: &str, wanted: impl Fn() -> Option<T>) -> T {
     }
 }
 
-fn begun(place: &TestHome, args: &[&str]) -> Child {
-    let mut command = place.ebb(args);
+fn begun(home: &TestHome, args: &[&str]) -> Child {
+    let mut command = home.ebb(args);
     command.stdout(Stdio::null()).spawn().expect("ebb starts")
 }
 
@@ -38,12 +38,12 @@ fn resident_bytes(process: u32) -> Option<u64> {
 }
 
 #[test]
-fn a_drill_ends_with_who_began_it() {
+fn a_stress_test_ends_with_its_parent_process() {
     if !cfg!(target_os = "linux") {
         return println!("left out: processes are looked up in /proc");
     }
-    let place = TestHome::new();
-    let mut drill = begun(&place, &["drill", "--size", "200MB", "--seconds", "60"]);
+    let home = TestHome::new();
+    let mut drill = begun(&home, &["drill", "--size", "200MB", "--seconds", "60"]);
     let holder = until("the holder", || holder(&drill));
     until("200 MB taken", || {
         resident_bytes(holder).filter(|bytes| *bytes > 200 << 20)
@@ -56,10 +56,10 @@ fn a_drill_ends_with_who_began_it() {
 }
 
 #[test]
-fn a_drill_gives_back_after_its_time() {
-    let place = TestHome::new();
+fn a_stress_test_ends_after_its_time() {
+    let home = TestHome::new();
     let begun = Instant::now();
-    let output = place.run("drill --size 50MB --seconds 1").ended(0);
+    let output = home.run("drill --size 50MB --seconds 1").expect_code(0);
     assert!(
         output.out.contains("Taking") && output.out.contains("back"),
         "{output:#?}"
@@ -68,14 +68,14 @@ fn a_drill_gives_back_after_its_time() {
 }
 
 #[test]
-fn a_drill_that_would_endanger_the_machine_is_refused() {
-    let place = TestHome::new();
-    let output = place.run("drill --size 100000GB").ended(1);
+fn a_dangerous_stress_test_is_refused() {
+    let home = TestHome::new();
+    let output = home.run("drill --size 100000GB").expect_code(1);
     assert!(
         output
             .err
             .contains("would endanger this machine: choose 1 to"),
         "{output:#?}"
     );
-    place.run("drill --seconds 100000").ended(2);
+    home.run("drill --seconds 100000").expect_code(2);
 }

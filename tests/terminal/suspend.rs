@@ -17,17 +17,17 @@ const LINE_MS: u64 = 5_000;
 const ALLOWED: f64 = 1e-10;
 
 fn trained(others: &[u64], steps: u64, evaluate_every_epochs: u32) -> Vec<RunEvent> {
-    let place = TestHome::new();
+    let home = TestHome::new();
     let config = format!("evaluate_every_epochs = {evaluate_every_epochs}");
-    place.file("config.toml", config);
-    draw_classes(&place.path("birds"), &["jay", "owl"], 20);
+    home.file("config.toml", config);
+    draw_classes(&home.path("birds"), &["jay", "owl"], 20);
     let script = memory_script(TOTAL_BYTES, LINE_MS, others.iter().copied());
-    place.file("script", script);
+    home.file("script", script);
     let line = format!(
         "{{birds}} --image-size 16 --steps {steps} --effective-batch 8 --precision f64 \
-         --config {{config.toml}} --memory-script {{script}} --memory-script-by piece"
+         --config {{config.toml}} --memory-script {{script}} --memory-script-by decision"
     );
-    place.train(&line).ended(0).events()
+    home.train(&line).expect_code(0).events()
 }
 
 /// Where decisions of this kind stand.
@@ -37,7 +37,7 @@ fn changes(events: &[RunEvent], wanted: Change, of: Phase) -> Vec<usize> {
 }
 
 /// Where checkpoints stand that were written for a park, each with its step.
-fn written_ahead(events: &[RunEvent]) -> Vec<(usize, u64)> {
+fn saved_in_advance(events: &[RunEvent]) -> Vec<(usize, u64)> {
     let step = |event: &RunEvent| match event {
         RunEvent::Checkpoint {
             step,
@@ -65,7 +65,7 @@ fn results(events: &[RunEvent]) -> [BTreeMap<u64, f64>; 2] {
 }
 
 #[track_caller]
-fn the_same_was_trained(events: &[RunEvent], calm: &[RunEvent]) {
+fn assert_same_results(events: &[RunEvent], calm: &[RunEvent]) {
     let (one, other) = (results(events), results(calm));
     assert!(!one[0].is_empty());
     for (one, other) in one.iter().zip(&other) {
@@ -80,7 +80,7 @@ fn the_same_was_trained(events: &[RunEvent], calm: &[RunEvent]) {
 }
 
 #[test]
-fn a_suspend_rests_on_a_checkpoint_that_was_written_before() {
+fn a_run_suspends_on_a_checkpoint_saved_in_advance() {
     let rise = (0..70).map(|line| CALM + 100_000_000 * line);
     let others: Vec<u64> = std::iter::repeat_n(CALM, 20)
         .chain(rise)
@@ -93,7 +93,7 @@ fn a_suspend_rests_on_a_checkpoint_that_was_written_before() {
     let back = changes(&events, Change::Continue, Phase::Train);
     let back = back.into_iter().find(|at| *at > suspends[0]);
     let back = back.expect("it comes back by itself");
-    let ahead = written_ahead(&events);
+    let ahead = saved_in_advance(&events);
     println!("parked at event {}, written ahead: {ahead:?}", suspends[0]);
     assert!(
         ahead.first().is_some_and(|(at, _)| *at < suspends[0]),
@@ -111,11 +111,11 @@ fn a_suspend_rests_on_a_checkpoint_that_was_written_before() {
         .iter()
         .filter(|(at, _)| (suspends[0]..back).contains(at));
     assert_eq!(meanwhile.count(), usize::from(!is_newest));
-    the_same_was_trained(&events, &trained(&[CALM], 150, 1000));
+    assert_same_results(&events, &trained(&[CALM], 150, 1000));
 }
 
 #[test]
-fn an_evaluation_suspends_too_and_begins_again_when_memory_is_back() {
+fn an_evaluation_suspends_and_starts_again() {
     let calm = trained(&[CALM], 40, 1);
     let (mut training, mut evaluating) = (0, 0);
     for seed in 0..3u64 {
@@ -129,7 +129,7 @@ fn an_evaluation_suspends_too_and_begins_again_when_memory_is_back() {
         let events = trained(&others, 40, 1);
         training += changes(&events, Change::Suspend, Phase::Train).len();
         evaluating += changes(&events, Change::Suspend, Phase::Evaluate).len();
-        the_same_was_trained(&events, &calm);
+        assert_same_results(&events, &calm);
     }
     println!("parked {training} times in training, {evaluating} times in evaluation");
     assert!(training > 0 && evaluating > 0);
@@ -138,26 +138,26 @@ fn an_evaluation_suspends_too_and_begins_again_when_memory_is_back() {
 /// A stop while everything is dropped ends the run where its checkpoint stands: here, where writing
 /// is slow, earlier than the run had come. What is resumed from there is the uninterrupted run.
 #[test]
-fn a_suspended_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_from_there() {
-    let place = TestHome::new();
-    place.file(
+fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
+    let home = TestHome::new();
+    home.file(
         "book.txt",
         "It rained all day and we stayed in. ".repeat(60),
     );
-    place.file("config.toml", "evaluate_every_epochs = 100000");
+    home.file("config.toml", "evaluate_every_epochs = 100000");
     let rise = (0..35).map(|line| CALM + 200_000_000 * line);
     let others = std::iter::repeat_n(CALM, 10).chain(rise);
     let script = memory_script(TOTAL_BYTES, 1_000, others.chain([TOTAL_BYTES]));
-    place.file("script", script);
+    home.file("script", script);
     // Ten million weights of eight bytes.
     let line = "train {book.txt} --model gpt_mini --tokens 16 --steps 60 --effective-batch 2 --precision f64 --config {config.toml}";
-    let of_script = "--memory-script {script} --memory-script-by piece";
-    let mut live = place.start(&format!("{line} {of_script}"));
-    let mut events = live.until(
+    let of_script = "--memory-script {script} --memory-script-by decision";
+    let mut training = home.start(&format!("{line} {of_script}"));
+    let mut events = training.until(
         |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend),
     );
-    live.signal("INT");
-    let (code, rest) = live.end();
+    training.signal("INT");
+    let (code, rest) = training.finish();
     let Some(RunEvent::Stopped {
         step,
         reason: StopReason::Requested,
@@ -169,14 +169,14 @@ fn a_suspended_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_
     let reached = results(&events)[0].keys().last().copied();
     println!("parked after step {reached:?}, stopped at step {step}");
     assert!(reached.is_some_and(|reached| reached > *step));
-    let run = place.only_run();
+    let run = home.only_run();
     let newest = run.checkpoints().expect("they can be listed").pop();
     let newest = newest.expect("one was written ahead");
     assert_eq!(newest.step, *step);
     let weights = fs::metadata(newest.path.join("model.safetensors"));
     assert!(weights.is_ok_and(|file| file.len() > 80_000_000));
 
-    let (code, again) = place.start(&format!("resume {}", run.id())).end();
+    let (code, again) = home.start(&format!("resume {}", run.id())).finish();
     assert_eq!(code, Some(0), "{again:#?}");
     assert!(
         matches!(again.first(), Some(RunEvent::Resumed { step: at, .. }) if at == step),
@@ -184,7 +184,7 @@ fn a_suspended_run_that_is_stopped_ends_where_its_checkpoint_stands_and_goes_on_
     );
     assert_eq!(results(&again)[0].keys().next(), Some(&(step + 1)));
     events.extend(again);
-    let (code, calm) = place.start(line).end();
+    let (code, calm) = home.start(line).finish();
     assert_eq!(code, Some(0), "{calm:#?}");
-    the_same_was_trained(&events, &calm);
+    assert_same_results(&events, &calm);
 }

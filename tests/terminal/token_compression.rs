@@ -5,16 +5,16 @@ use runlog::RunEvent;
 use serde_json::Value;
 
 fn book() -> TestHome {
-    let place = TestHome::new();
-    std::fs::create_dir(place.path("book")).expect("a folder can be made");
+    let home = TestHome::new();
+    std::fs::create_dir(home.path("book")).expect("a folder can be made");
     for i in 0..12 {
         let text = format!(
             "Chapter {i}. {}",
             "It rained all day and we stayed in. ".repeat(20 + i)
         );
-        place.file(&format!("book/{i:02}.txt"), text);
+        home.file(&format!("book/{i:02}.txt"), text);
     }
-    place
+    home
 }
 
 const BOOK: &str = "{book} --task token-compression --model compress_micro --tokens 32 --effective-batch 6 --micro-batch 4";
@@ -24,11 +24,11 @@ fn json(line: &str) -> Value {
 }
 
 #[test]
-fn texts_are_compressed_from_the_folder_to_the_answer() {
-    let place = book();
-    let trained = place
+fn a_compression_is_trained_evaluated_and_used() {
+    let home = book();
+    let trained = home
         .run(&format!("train {BOOK} --steps 40 --threads 2"))
-        .ended(0);
+        .expect_code(0);
     let lines: Vec<&str> = trained
         .err
         .lines()
@@ -46,7 +46,7 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
         assert!(lines[1].contains(part), "{part}: {}", lines[1]);
     }
 
-    let found = json(&place.run("evaluate book {book} --json").ended(0).out);
+    let found = json(&home.run("evaluate book {book} --json").expect_code(0).out);
     assert!(
         (found["kept_fraction"].as_f64().unwrap_or(0.0) - 0.5).abs() < 0.01,
         "{found}"
@@ -55,12 +55,12 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
     let reward = found["reward"].as_f64().unwrap_or(f64::NAN);
     let kept = found["kept_fraction"].as_f64().unwrap_or(f64::NAN);
     assert!((reward + loss + kept).abs() < 1e-9, "{found}");
-    let words = place.run("evaluate book {book}").ended(0).out;
+    let words = home.run("evaluate book {book}").expect_code(0).out;
     assert!(words.contains("of the tokens kept"), "{words}");
 
     let text = "It rained all day and we stayed in. It rained all day.";
-    let mut ask = place.ebb(["predict", "book", text, "--json"]);
-    let found = json(&run_command(&mut ask).ended(0).out);
+    let mut ask = home.ebb(["predict", "book", text, "--json"]);
+    let found = json(&run_command(&mut ask).expect_code(0).out);
     let kept = found["kept"].as_str().unwrap_or_default().chars().count();
     assert_eq!((kept, found["text"].as_str()), (27, Some(text)));
     let marked = found["marked"].as_str().unwrap_or_default();
@@ -68,25 +68,25 @@ fn texts_are_compressed_from_the_folder_to_the_answer() {
         marked.chars().filter(|c| *c == '·').count(),
         text.len() - kept
     );
-    let shown = place.run("runs show book").ended(0).out;
+    let shown = home.run("runs show book").expect_code(0).out;
     assert!(
         shown.contains("held out: kept 50.0 %") && shown.contains("policy entropy"),
         "{shown}"
     );
-    let out = place.run("verify-split book --double --json").ended(0).out;
+    let out = home.run("verify-split book --double --json").expect_code(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
-    let refused = place.run("generate book --prompt It").ended(1).err;
+    let refused = home.run("generate book --prompt It").expect_code(1).err;
     for part in ["is token compression", "Try `ebb predict RUN \"a text\"`"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
 }
 
 #[test]
-fn what_is_kept_of_a_text_is_shown_beside_its_gaps_and_what_fills_them() {
-    let place = book();
-    let trained = place
+fn predict_shows_retained_tokens_and_gaps() {
+    let home = book();
+    let trained = home
         .run(&format!("train {BOOK} --steps 20 --threads 2"))
-        .ended(0);
+        .expect_code(0);
     assert!(
         trained.out.contains("\nA token compression: "),
         "{}",
@@ -107,7 +107,7 @@ fn what_is_kept_of_a_text_is_shown_beside_its_gaps_and_what_fills_them() {
         let words = ["predict", "book", text]
             .into_iter()
             .chain(more.iter().copied());
-        run_command(&mut place.ebb(words)).ended(0).out
+        run_command(&mut home.ebb(words)).expect_code(0).out
     };
     let shown = ask("It rained all day and we stayed in.", &[]);
     let lines: Vec<&str> = shown.lines().collect();
@@ -134,38 +134,38 @@ fn what_is_kept_of_a_text_is_shown_beside_its_gaps_and_what_fills_them() {
     );
 
     // A file stands for its text.
-    let file = place.file("two.txt", "It rained all day.\nWe stayed in.\n");
+    let file = home.file("two.txt", "It rained all day.\nWe stayed in.\n");
     let file = file.display().to_string();
     let shown = ask(&file, &[]);
     let first = format!("{file}, kept 17 of 33 tokens (51.5 %)");
     assert!(shown.starts_with(&first), "{shown}");
     let found = json(&ask(&file, &["--json"]));
     assert_eq!(found["text"], "It rained all day.\nWe stayed in.\n");
-    place.file("no.txt", b"\xff\xfe\x00");
-    let refused = place.run("predict book {no.txt}").ended(1).err;
+    home.file("no.txt", b"\xff\xfe\x00");
+    let refused = home.run("predict book {no.txt}").expect_code(1).err;
     assert!(refused.contains("give a file of UTF-8 text"), "{refused}");
 }
 
 #[test]
-fn a_killed_compression_goes_on_to_the_bit() {
+fn a_killed_compression_resumes_exactly() {
     for policy in ["learned", "random"] {
-        let place = book();
+        let home = book();
         let line = format!("{BOOK} --policy {policy} --steps 16 --checkpoint-every 5steps");
         let whole = losses(
-            &place
+            &home
                 .train(&format!("{line} --out {{whole}}"))
-                .ended(0)
+                .expect_code(0)
                 .events(),
         );
-        let mut live = place.start(&format!("train {line} --out {{killed}}"));
-        live.until(|event| matches!(event, RunEvent::Step { step: 8, .. }));
-        live.signal("KILL");
-        live.end();
-        let store = runlog::RunStore::open(place.path("killed"));
+        let mut training = home.start(&format!("train {line} --out {{killed}}"));
+        training.until(|event| matches!(event, RunEvent::Step { step: 8, .. }));
+        training.signal("KILL");
+        training.finish();
+        let store = runlog::RunStore::open(home.path("killed"));
         let killed = store.list().expect("it can be listed");
-        let (code, events) = place
+        let (code, events) = home
             .start(&format!("resume {}", killed[0].path.display()))
-            .end();
+            .finish();
         assert_eq!(code, Some(0), "{events:#?}");
         let again = losses(&events);
         assert!(again.len() >= 6, "{policy}");
@@ -175,18 +175,18 @@ fn a_killed_compression_goes_on_to_the_bit() {
 }
 
 #[test]
-fn a_plan_lists_every_size_of_a_compression() {
-    let place = book();
-    let out = place
+fn plan_lists_every_compression_model() {
+    let home = book();
+    let out = home
         .run("plan {book} --task token-compression --json")
-        .ended(0)
+        .expect_code(0)
         .out;
     for model in ["compress_micro", "compress_mini", "compress_small"] {
         assert!(out.contains(model), "{model}: {out}");
     }
-    let refused = place
+    let refused = home
         .run("train {book} --policy random --steps 1")
-        .ended(2)
+        .expect_code(2)
         .err;
     assert!(refused.contains("--task token-compression"), "{refused}");
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Messages of two classes that differ by a few words among many.
 fn messages() -> TestHome {
-    let place = TestHome::new();
+    let home = TestHome::new();
     let fillers = [
         "today",
         "the train",
@@ -25,22 +25,22 @@ fn messages() -> TestHome {
             _ => format!("ham\tsee you {} {} at {i}\n", filler(3), filler(5)),
         }
     };
-    place.file("sms.tsv", (0..160).map(row).collect::<String>());
-    place
+    home.file("sms.tsv", (0..160).map(row).collect::<String>());
+    home
 }
 
 /// Documents of one sentence each, said in many ways.
 fn book() -> TestHome {
-    let place = TestHome::new();
-    std::fs::create_dir(place.path("book")).expect("a folder can be made");
+    let home = TestHome::new();
+    std::fs::create_dir(home.path("book")).expect("a folder can be made");
     for i in 0..12 {
         let text = format!(
             "Chapter {i}. {}",
             "It rained all day and we stayed in. ".repeat(20 + i)
         );
-        place.file(&format!("book/{i:02}.txt"), text);
+        home.file(&format!("book/{i:02}.txt"), text);
     }
-    place
+    home
 }
 
 const SMS: &str = "{sms.tsv} --tokens 16 --vocabulary 400 --effective-batch 10 --micro-batch 4";
@@ -70,9 +70,9 @@ fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
 }
 
 #[test]
-fn messages_are_reported_apart_from_the_folder_to_the_answer() {
-    let place = messages();
-    let events = place.train(&format!("{SMS} --epochs 6")).ended(0).events();
+fn a_text_classifier_is_trained_and_used() {
+    let home = messages();
+    let events = home.train(&format!("{SMS} --epochs 6")).expect_code(0).events();
     let started = events.iter().find_map(|event| match event {
         RunEvent::Started(started) => Some(started),
         _ => None,
@@ -90,21 +90,21 @@ fn messages_are_reported_apart_from_the_folder_to_the_answer() {
     assert_eq!((accuracy.len(), f1.len()), (6, 6));
     assert!(accuracy[5] > 0.95 && f1[5] > 0.95, "{accuracy:?} {f1:?}");
 
-    let found = json(&place.run("evaluate sms {sms.tsv} --json").ended(0).out);
+    let found = json(&home.run("evaluate sms {sms.tsv} --json").expect_code(0).out);
     assert_eq!(found["samples"], 32);
     assert_eq!(
         found["accuracy"].as_f64(),
         accuracy.iter().copied().reduce(f64::max)
     );
-    place.file("one.txt", "WINNER! claim your free prize now");
-    let output = place.run("predict sms {one.txt}").ended(0).out;
+    home.file("one.txt", "WINNER! claim your free prize now");
+    let output = home.run("predict sms {one.txt}").expect_code(0).out;
     assert!(output.contains("one.txt: "), "{output}");
-    let output = place.run("predict sms {sms.tsv}").ended(2).err;
+    let output = home.run("predict sms {sms.tsv}").expect_code(2).err;
     assert!(output.contains("ebb evaluate"), "{output}");
-    place.file("odd.txt", b"\xff\xfe".as_slice());
-    let output = place.run("predict sms {odd.txt}").ended(1).err;
+    home.file("odd.txt", b"\xff\xfe".as_slice());
+    let output = home.run("predict sms {odd.txt}").expect_code(1).err;
     assert!(output.contains("UTF-8"), "{output}");
-    let words = place.run("evaluate sms {sms.tsv}").ended(0).out;
+    let words = home.run("evaluate sms {sms.tsv}").expect_code(0).out;
     assert!(
         words.contains("32 texts") && words.contains("macro-F1"),
         "{words}"
@@ -112,14 +112,14 @@ fn messages_are_reported_apart_from_the_folder_to_the_answer() {
 
     // Of a file that it has never seen nothing is held back, however the file is called.
     for name in ["new.tsv", "test.tsv"] {
-        place.file(
+        home.file(
             name,
             "spam\twin cash now\nham\tsee you at home\n".repeat(20),
         );
         let found = json(
-            &place
+            &home
                 .run(&format!("evaluate sms {{{name}}} --json"))
-                .ended(0)
+                .expect_code(0)
                 .out,
         );
         assert_eq!(
@@ -127,20 +127,20 @@ fn messages_are_reported_apart_from_the_folder_to_the_answer() {
             (&40.into(), &"whole".into())
         );
     }
-    let words = place.run("evaluate sms {new.tsv}").ended(0).out;
+    let words = home.run("evaluate sms {new.tsv}").expect_code(0).out;
     assert!(
         words.contains("40 texts (all that is there), checkpoint of step"),
         "{words}"
     );
 
-    let mut ask = place.ebb([
+    let mut ask = home.ebb([
         "predict",
         "sms",
         "win cash now",
         "see you at home",
         "--json",
     ]);
-    let out = crate::support::run_command(&mut ask).ended(0).out;
+    let out = crate::support::run_command(&mut ask).expect_code(0).out;
     let best: Vec<Value> = out
         .lines()
         .map(|line| json(line)["classes"][0]["class"].clone())
@@ -151,44 +151,44 @@ fn messages_are_reported_apart_from_the_folder_to_the_answer() {
         "win cash now"
     );
 
-    let refused = place.run("generate sms --prompt win").ended(1).err;
+    let refused = home.run("generate sms --prompt win").expect_code(1).err;
     assert!(refused.contains("is text classification"), "{refused}");
-    let out = place.run("verify-split sms --json").ended(0).out;
+    let out = home.run("verify-split sms --json").expect_code(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
 }
 
 #[test]
-fn documents_are_learned_measured_in_bits_and_written_on() {
-    let place = book();
-    let events = place.train(&format!("{BOOK} --steps 60")).ended(0).events();
+fn a_language_model_is_trained_and_generates_text() {
+    let home = book();
+    let events = home.train(&format!("{BOOK} --steps 60")).expect_code(0).events();
     let bits = metric(&events, "bits_per_byte");
     let last = bits.last().copied().unwrap_or(f64::NAN);
     // Bytes drawn at random take 8 bits; one sentence again and again soon takes far less.
     assert!(last < 3.0, "{bits:?}");
-    let found = json(&place.run("evaluate book {book} --json").ended(0).out);
+    let found = json(&home.run("evaluate book {book} --json").expect_code(0).out);
     let again = found["bits_per_byte"].as_f64().unwrap_or(f64::NAN);
     let best = bits.iter().copied().fold(f64::INFINITY, f64::min);
     assert!((again - best).abs() < 1e-9, "{again} {bits:?}");
-    let words = place.run("evaluate book {book}").ended(0).out;
+    let words = home.run("evaluate book {book}").expect_code(0).out;
     assert!(words.contains("bits per byte"), "{words}");
 
     // One document that it has never seen is measured from its first byte to its last.
     let one = "It rained all day and we stayed in.\n".repeat(30);
-    place.file("one.txt", &one);
-    let found = json(&place.run("evaluate book {one.txt} --json").ended(0).out);
+    home.file("one.txt", &one);
+    let found = json(&home.run("evaluate book {one.txt} --json").expect_code(0).out);
     assert_eq!(found["part"], "whole", "{found}");
     assert_eq!(found["samples"], (one.len() + 1).div_ceil(32), "{found}");
 
     // More tokens than there is room for: 32.
-    let long = place
+    let long = home
         .run("generate book --prompt It --tokens 90 --seed 3")
-        .ended(0)
+        .expect_code(0)
         .out;
     assert!(long.len() > 80, "{long}");
     let write = |more: &str| {
-        place
+        home
             .run(&format!("generate book --prompt It --tokens 24 {more}"))
-            .ended(0)
+            .expect_code(0)
             .out
     };
     let (once, again) = (write("--seed 3"), write("--seed 3"));
@@ -205,17 +205,17 @@ fn documents_are_learned_measured_in_bits_and_written_on() {
         write("--seed 4 --temperature 0")
     );
 
-    let refused = place.run("predict book rain").ended(1).err;
+    let refused = home.run("predict book rain").expect_code(1).err;
     assert!(refused.contains("is language model"), "{refused}");
-    let out = place.run("verify-split book --json").ended(0).out;
+    let out = home.run("verify-split book --json").expect_code(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
 }
 
 #[test]
-fn documents_are_learned_by_byte_pairs_of_their_own() {
-    let place = book();
+fn a_language_model_is_trained_on_byte_pairs() {
+    let home = book();
     let line = format!("{BOOK} --vocabulary 300 --epochs 8");
-    let events = place.train(&line).ended(0).events();
+    let events = home.train(&line).expect_code(0).events();
     let started = events.iter().find_map(|event| match event {
         RunEvent::Started(started) => Some(started),
         _ => None,
@@ -232,13 +232,13 @@ fn documents_are_learned_by_byte_pairs_of_their_own() {
     let bits = metric(&events, "bits_per_byte");
     let best = bits.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(best < 3.0, "{bits:?}");
-    assert!(place.only_run().path.join("tokenizer.json").is_file());
-    let found = json(&place.run("evaluate book {book} --json").ended(0).out);
+    assert!(home.only_run().path.join("tokenizer.json").is_file());
+    let found = json(&home.run("evaluate book {book} --json").expect_code(0).out);
     let again = found["bits_per_byte"].as_f64().unwrap_or(f64::NAN);
     assert!((again - best).abs() < 1e-9, "{again} {bits:?}");
-    let text = place
+    let text = home
         .run("generate book --prompt It --tokens 12")
-        .ended(0)
+        .expect_code(0)
         .out;
     assert!(text.starts_with("It"), "{text}");
     check_resume(&book(), &format!("{BOOK} --vocabulary 300"));
@@ -246,26 +246,26 @@ fn documents_are_learned_by_byte_pairs_of_their_own() {
 
 /// Trains to the end, and again with a kill in the middle: the losses are the same to the bit.
 #[track_caller]
-fn check_resume(place: &TestHome, line: &str) {
+fn check_resume(home: &TestHome, line: &str) {
     let line = format!("{line} --steps 24 --checkpoint-every 5steps");
     let whole = losses(
-        &place
+        &home
             .train(&format!("{line} --out {{whole}}"))
-            .ended(0)
+            .expect_code(0)
             .events(),
     );
-    let mut live = place.start(&format!("train {line} --out {{killed}}"));
-    live.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
-    live.signal("KILL");
-    live.end();
-    let killed = runlog::RunStore::open(place.path("killed"))
+    let mut training = home.start(&format!("train {line} --out {{killed}}"));
+    training.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
+    training.signal("KILL");
+    training.finish();
+    let killed = runlog::RunStore::open(home.path("killed"))
         .list()
         .expect("it can be listed");
     // A file added meanwhile is none of this run's.
-    place.file("book/new.txt", "Something else. ".repeat(40));
-    let (code, events) = place
+    home.file("book/new.txt", "Something else. ".repeat(40));
+    let (code, events) = home
         .start(&format!("resume {}", killed[0].path.display()))
-        .end();
+        .finish();
     assert_eq!(code, Some(0), "{events:#?}");
     assert!(
         matches!(events[0], RunEvent::Resumed { step: 10..24, .. }),
@@ -278,27 +278,27 @@ fn check_resume(place: &TestHome, line: &str) {
 }
 
 #[test]
-fn texts_go_on_exactly_after_a_kill() {
-    let place = messages();
-    std::fs::create_dir(place.path("book")).expect("a folder can be made");
-    check_resume(&place, SMS);
+fn a_killed_text_classifier_resumes_exactly() {
+    let home = messages();
+    std::fs::create_dir(home.path("book")).expect("a folder can be made");
+    check_resume(&home, SMS);
 }
 
 #[test]
-fn documents_go_on_exactly_after_a_kill() {
+fn a_killed_language_model_resumes_exactly() {
     check_resume(&book(), BOOK);
 }
 
 #[test]
-fn what_texts_have_no_use_for_is_refused_before_anything_trains() {
-    let place = messages();
+fn options_for_other_data_are_refused() {
+    let home = messages();
     let check = |line: &str, part: &str| {
-        let output = place.run(line);
+        let output = home.run(line);
         assert!(
             output.code != Some(0) && output.err.contains(part),
             "{line}: {output:?}"
         );
-        assert!(place.left_behind().is_empty(), "{line}");
+        assert!(home.leftover_files().is_empty(), "{line}");
     };
     check(
         "train {sms.tsv} --image-size 64",
@@ -327,11 +327,11 @@ fn what_texts_have_no_use_for_is_refused_before_anything_trains() {
 }
 
 #[test]
-fn fewer_texts_are_trained_on_where_that_is_asked() {
-    let place = messages();
-    let events = place
+fn dev_samples_limits_the_training_set() {
+    let home = messages();
+    let events = home
         .train(&format!("{SMS} --steps 2 --dev-samples 40"))
-        .ended(0)
+        .expect_code(0)
         .events();
     let counts = events.iter().find_map(|event| match event {
         RunEvent::Started(started) => Some((started.train_samples, started.held_out_samples)),
@@ -341,8 +341,8 @@ fn fewer_texts_are_trained_on_where_that_is_asked() {
 }
 
 #[test]
-fn texts_are_planned() {
-    let place = messages();
-    let planned = json(&place.run("plan {sms.tsv} --device cpu --json").ended(0).out);
+fn plan_suggests_a_text_model() {
+    let home = messages();
+    let planned = json(&home.run("plan {sms.tsv} --device cpu --json").expect_code(0).out);
     assert_eq!(planned["chosen"]["model"], "text_micro", "{planned}");
 }

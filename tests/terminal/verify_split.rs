@@ -5,10 +5,10 @@ use serde_json::Value;
 
 const STEADY: &str = "--device cpu";
 
-fn place() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 12);
-    place
+fn birds() -> TestHome {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 12);
+    home
 }
 
 /// The one JSON line of a receipt, whose largest difference is within the bound of its precision.
@@ -26,21 +26,21 @@ fn split_check(output: &CommandOutput) -> Value {
 }
 
 #[test]
-fn a_folder_and_a_run_have_their_split_check_in_both_precisions() {
-    let place = place();
+fn folders_and_runs_are_verified_in_f32_and_f64() {
+    let home = birds();
     let line = format!("verify-split {{birds}} {STEADY} --effective-batch 16 --json");
-    let fresh = split_check(&place.run(&line).ended(0));
+    let fresh = split_check(&home.run(&line).expect_code(0));
     assert_eq!(fresh["splits"][2], serde_json::json!([5, 5, 5, 1]));
     assert_eq!(
         (fresh["precision"].as_str(), fresh["samples"].as_u64()),
         (Some("f32"), Some(16))
     );
     let plan = "{birds} --image-size 16 --steps 4 --effective-batch 8 --model vit_micro";
-    place.train(plan).ended(0);
-    let id = place.only_run().id();
+    home.train(plan).expect_code(0);
+    let id = home.only_run().id();
     for (more, precision) in [("", "f32"), ("--double", "f64")] {
         let line = format!("verify-split {id} {STEADY} --json {more}");
-        let of_run = split_check(&place.run(&line).ended(0));
+        let of_run = split_check(&home.run(&line).expect_code(0));
         assert_eq!(of_run["precision"], precision);
         // As it trains: eight samples, the transformer, the weights of the last step.
         assert_eq!(of_run["samples"], 8);
@@ -61,10 +61,10 @@ fn a_folder_and_a_run_have_their_split_check_in_both_precisions() {
 }
 
 #[test]
-fn the_table_ends_with_the_worst_parameter_and_a_outcome() {
-    let place = place();
+fn the_table_ends_with_the_largest_difference() {
+    let home = birds();
     let line = format!("verify-split {{birds}} {STEADY} --effective-batch 5 --splits 2+3,1+4");
-    let output = place.run(&line).ended(0);
+    let output = home.run(&line).expect_code(0);
     let lines: Vec<&str> = output.out.lines().collect();
     assert!(
         lines[0].contains("5 samples in f32 on cpu, 2 splits"),
@@ -88,10 +88,10 @@ fn the_table_ends_with_the_worst_parameter_and_a_outcome() {
 }
 
 #[test]
-fn a_split_check_that_cannot_be_had_is_refused_with_the_next_move() {
-    let place = place();
+fn invalid_arguments_are_refused_with_a_remedy() {
+    let home = birds();
     let check = |line: &str, code: i32, parts: &[&str]| {
-        let output = place.run(&format!("verify-split {line}")).ended(code);
+        let output = home.run(&format!("verify-split {line}")).expect_code(code);
         for part in parts {
             assert!(
                 output.err.contains(part),

@@ -5,10 +5,10 @@ use runlog::{RunEvent, StopReason};
 use std::fs;
 
 fn skipped(events: &[RunEvent]) -> Vec<&str> {
-    events.iter().filter_map(what_was_skipped).collect()
+    events.iter().filter_map(skipped_item).collect()
 }
 
-fn what_was_skipped(event: &RunEvent) -> Option<&str> {
+fn skipped_item(event: &RunEvent) -> Option<&str> {
     match event {
         RunEvent::Skipped { item: what, .. } => Some(what),
         _ => None,
@@ -29,19 +29,19 @@ fn has_finished(events: &[RunEvent]) -> bool {
 }
 
 #[test]
-fn files_that_vanish_in_the_middle_of_a_run_are_skipped_and_reported() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 80);
+fn files_deleted_during_a_run_are_skipped() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 80);
     let line = "train {birds} --image-size 16 --steps 40 --effective-batch 4";
-    let mut live = place.start(line);
-    live.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
+    let mut training = home.start(line);
+    training.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
     // At most a few batches are fetched ahead: most of these were not read yet.
     let missing = 20..80;
     for number in missing.clone() {
         let end = if number % 2 == 0 { "png" } else { "jpg" };
-        fs::remove_file(place.path(&format!("birds/owl/{number:03}.{end}"))).expect("it is there");
+        fs::remove_file(home.path(&format!("birds/owl/{number:03}.{end}"))).expect("it is there");
     }
-    let (code, rest) = live.end();
+    let (code, rest) = training.finish();
     assert_eq!(code, Some(0), "{rest:#?}");
     assert!(has_finished(&rest));
     let skipped = skipped(&rest);
@@ -58,18 +58,18 @@ fn files_that_vanish_in_the_middle_of_a_run_are_skipped_and_reported() {
 }
 
 #[test]
-fn a_broken_image_is_skipped_by_name() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
-    let whole = fs::read(place.path("birds/jay/001.jpg")).expect("it is there");
-    place.file("birds/jay/no-photograph.jpg", "not a photograph");
+fn broken_images_are_skipped_by_name() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    let whole = fs::read(home.path("birds/jay/001.jpg")).expect("it is there");
+    home.file("birds/jay/no-photograph.jpg", "not a photograph");
     // Its head is good, so that only decoding finds out.
-    place.file("birds/owl/torn.jpg", &whole[..whole.len() / 2]);
-    let found = place.run("inspect {birds}").ended(0).out;
+    home.file("birds/owl/torn.jpg", &whole[..whole.len() / 2]);
+    let found = home.run("inspect {birds}").expect_code(0).out;
     assert!(found.contains("no-photograph.jpg: "), "{found}");
-    let events = place
+    let events = home
         .train("{birds} --image-size 16 --steps 6 --effective-batch 5")
-        .ended(0)
+        .expect_code(0)
         .events();
     let skipped = skipped(&events);
     assert!(has_finished(&events));
@@ -84,13 +84,13 @@ fn a_broken_image_is_skipped_by_name() {
 }
 
 #[test]
-fn a_folder_that_vanishes_whole_ends_the_run_with_a_sentence() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 80);
-    let mut live = place.start("train {birds} --image-size 16 --steps 500 --effective-batch 4");
-    live.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
-    fs::rename(place.path("birds"), place.path("flown")).expect("it can be moved");
-    let (code, rest) = live.end();
+fn a_missing_folder_ends_the_run_with_an_error() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 80);
+    let mut training = home.start("train {birds} --image-size 16 --steps 500 --effective-batch 4");
+    training.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
+    fs::rename(home.path("birds"), home.path("flown")).expect("it can be moved");
+    let (code, rest) = training.finish();
     let Some(RunEvent::Failed {
         code: why, message, ..
     }) = rest.last()

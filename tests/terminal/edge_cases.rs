@@ -9,33 +9,33 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn birds() -> TestHome {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["jay", "owl"], 6);
-    place
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    home
 }
 
 #[test]
-fn the_larger_networks_that_help_names_are_trained() {
+fn larger_models_can_be_trained() {
     for model in ["resnet18", "vit_tiny"] {
-        let place = birds();
+        let home = birds();
         let line =
             format!("{{birds}} --model {model} --image-size 32 --steps 1 --effective-batch 2");
-        let events = place.train(&line).ended(0).events();
+        let events = home.train(&line).expect_code(0).events();
         let stepped = |event: &RunEvent| matches!(event, RunEvent::Step { step: 1, .. });
         assert!(events.iter().any(stepped), "{model}: {events:?}");
     }
 }
 
 #[test]
-fn a_run_folder_that_goes_is_missed_and_not_made_anew() {
-    let place = birds();
-    let mut live = place.start("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
-    live.until(|event| matches!(event, RunEvent::Step { step: 3, .. }));
-    let run = place.only_run().path;
+fn a_deleted_run_folder_ends_the_run_and_stays_deleted() {
+    let home = birds();
+    let mut training = home.start("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
+    training.until(|event| matches!(event, RunEvent::Step { step: 3, .. }));
+    let run = home.only_run().path;
     fs::remove_dir_all(&run).expect("it can be removed");
-    live.signal("INT");
-    assert_eq!(live.wait(), Some(1));
-    let output = fs::read_to_string(place.path("stderr")).expect("it was kept");
+    training.signal("INT");
+    assert_eq!(training.wait(), Some(1));
+    let output = fs::read_to_string(home.path("stderr")).expect("it was kept");
     assert!(output.contains("is no longer there"), "{output}");
     assert!(!run.exists(), "half a run is worse than none");
 }
@@ -62,9 +62,9 @@ fn until_worked(process: u32, seconds: u64) {
 }
 
 /// What a command says on stdout and stderr that is interrupted while it works; it ends well.
-fn interrupted(place: &TestHome, line: &str) -> [String; 2] {
-    let mut command = place.ebb(line.split(' '));
-    let command = command.current_dir(place.path("."));
+fn interrupted(home: &TestHome, line: &str) -> [String; 2] {
+    let mut command = home.ebb(line.split(' '));
+    let command = command.current_dir(home.path("."));
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -82,17 +82,17 @@ fn interrupted(place: &TestHome, line: &str) -> [String; 2] {
 }
 
 #[test]
-fn what_tries_settings_and_is_stopped_early_claims_nothing() {
-    let place = birds();
+fn interrupted_searches_suggest_nothing() {
+    let home = birds();
     let small = "--image-size 16 --device cpu --threads 2";
-    let [out, err] = interrupted(&place, &format!("find-lr birds --steps 10000 {small}"));
+    let [out, err] = interrupted(&home, &format!("find-lr birds --steps 10000 {small}"));
     assert!(err.contains("too early to suggest"), "{err}");
     assert!(!out.contains("Suggestion"), "{out}");
-    let [out, err] = interrupted(&place, &format!("tune birds --epochs 10000 {small}"));
+    let [out, err] = interrupted(&home, &format!("tune birds --epochs 10000 {small}"));
     assert!(err.contains("stopped by request"), "{err}");
     assert!(!out.contains("Best"), "{out}");
     let [out, err] = interrupted(
-        &place,
+        &home,
         &format!("sweep-batch birds --controller --batches 4,8 --steps 10000 {small}"),
     );
     assert!(err.contains("stopped by request"), "{err}");
@@ -101,38 +101,38 @@ fn what_tries_settings_and_is_stopped_early_claims_nothing() {
 
 #[test]
 fn what_is_no_image_is_counted_and_texts_have_a_way_of_their_own() {
-    let place = birds();
-    place.file("birds/notes.odt", "of another kind");
-    let output = place.run("inspect {birds}").ended(0).out;
+    let home = birds();
+    home.file("birds/notes.odt", "of another kind");
+    let output = home.run("inspect {birds}").expect_code(0).out;
     assert!(
         output.contains("Passed over: 1 file of another kind"),
         "{output}"
     );
-    place.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
-    let output = place.run("verify-split {sms.tsv}").ended(2).err;
+    home.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
+    let output = home.run("verify-split {sms.tsv}").expect_code(2).err;
     assert!(output.contains("holds texts"), "{output}");
 }
 
 #[test]
-fn a_number_below_nothing_is_answered_by_what_is_allowed() {
-    let output = birds().run("train {birds} --learning-rate -1").ended(2);
+fn a_negative_learning_rate_is_refused_by_its_range() {
+    let output = birds().run("train {birds} --learning-rate -1").expect_code(2);
     assert!(output.err.contains("learning_rate"), "{output:?}");
     assert!(!output.err.contains("unexpected argument"), "{output:?}");
 }
 
 #[test]
-fn a_task_that_the_folder_is_not_for_is_refused_by_inspect_too() {
+fn inspect_refuses_a_task_for_other_data() {
     let output = birds()
         .run("inspect {birds} --task text-classification")
-        .ended(2);
+        .expect_code(2);
     assert!(output.err.contains("image-classification"), "{output:?}");
 }
 
 #[test]
-fn a_name_cannot_steer_the_terminal() {
-    let place = TestHome::new();
-    draw_classes(&place.path("birds"), &["\u{1b}[2Jjay", "owl"], 6);
-    let output = place.run("inspect {birds}").ended(0);
+fn file_names_cannot_control_the_terminal() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["\u{1b}[2Jjay", "owl"], 6);
+    let output = home.run("inspect {birds}").expect_code(0);
     assert!(
         !output.out.contains('\u{1b}') && output.out.contains("jay"),
         "{output:?}"
@@ -146,14 +146,14 @@ mod on_linux {
     use std::fs::File;
 
     #[test]
-    fn an_answer_that_finds_no_room_is_no_success() {
-        let place = birds();
+    fn a_full_disk_behind_stdout_is_an_error() {
+        let home = birds();
         let full = File::options()
             .write(true)
             .open("/dev/full")
             .expect("it is there");
-        let path = place.path("birds");
-        let ended = place
+        let path = home.path("birds");
+        let ended = home
             .ebb(["inspect".as_ref(), path.as_os_str()])
             .stdout(full)
             .output();
@@ -165,15 +165,15 @@ mod on_linux {
 
     #[test]
     #[cfg(feature = "desktop")]
-    fn without_a_display_the_window_is_refused_in_a_sentence() {
-        let place = TestHome::new();
+    fn the_window_without_a_display_fails_with_a_hint() {
+        let home = TestHome::new();
         for display in [None, Some(":4711")] {
-            let mut window = place.ebb(Vec::<&str>::new());
+            let mut window = home.ebb(Vec::<&str>::new());
             window.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
             if let Some(display) = display {
                 window.env("DISPLAY", display);
             }
-            let output = run_command(&mut window).ended(1);
+            let output = run_command(&mut window).expect_code(1);
             assert!(
                 output.err.contains("Train in the terminal instead"),
                 "{output:?}"
