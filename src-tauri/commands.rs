@@ -1,11 +1,11 @@
 //! What the window may ask. Ids come in, views go out; a path of the user's disk is never taken
 //! from the page. Each command is a line or two: the work is in the rooms behind it.
 
-use crate::shell::Shell;
 use crate::inspections::SEED;
+use crate::plan_view;
 use crate::run_row;
 use crate::runs::Stretch;
-use crate::plan_view;
+use crate::shell::Shell;
 use crate::view::{
     CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
@@ -52,7 +52,10 @@ pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
 #[tauri::command]
 pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
     status(shell, |shell| {
-        let training = shell.active.running().and_then(|training| training.messages());
+        let training = shell
+            .active
+            .running()
+            .and_then(|training| training.messages());
         Ok(training.unwrap_or_else(|| shell.readings.now()).view())
     })
     .await
@@ -116,12 +119,7 @@ pub async fn begin_with(
         let found = shell.inspections.take(&inspection, SEED)?;
         let from = (&*weights, shell.weights.folder(&weights)?);
         let machine = shell.readings.now();
-        Ok(plan_view::begun(
-            &found,
-            from,
-            trains.as_deref(),
-            &machine,
-        )?)
+        Ok(plan_view::begun(&found, from, trains.as_deref(), &machine)?)
     })
     .await
 }
@@ -162,11 +160,7 @@ pub async fn forecast(
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
-        Ok(plan_view::forecast(
-            &config,
-            &found,
-            &shell.readings.now(),
-        )?)
+        Ok(plan_view::forecast(&config, &found, &shell.readings.now())?)
     })
     .await
 }

@@ -1,9 +1,9 @@
 //! The folders that were dropped or chosen, by id. Each is read on a thread of its own and followed
 //! on disk until it is trained. Refuses to know what a plan or a run does with them.
 
+use crate::inspection_view::shown;
 use crate::lock::lock;
 use crate::machine_readings::Readings;
-use crate::inspection_view::shown;
 use crate::plan_view;
 use crate::view::{CommandError, InspectionView};
 use dataset::{

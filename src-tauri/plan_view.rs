@@ -4,8 +4,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::task_labels::{asks, capital, learned};
 use crate::machine_readings::Reported;
+use crate::task_labels::{asks, capital, learned};
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
 use pressure::{DeviceLimits, ModelNeed, Policy, Processes};

@@ -52,7 +52,7 @@ impl Shell {
             readings,
             drill: Mutex::default(),
             first: Mutex::default(),
-            pub page_listens: AtomicBool::new(false),
+            page_listens: AtomicBool::new(false),
             asking: AtomicBool::new(false),
         }
     }

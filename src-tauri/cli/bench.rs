@@ -5,7 +5,7 @@
 use super::args;
 use super::doctor::wanted;
 use super::failure::Failure;
-use super::output::{status, out};
+use super::output::{out, status};
 use super::verify_split::workload;
 use bench::{
     Case, GradientComparison, KinkDivergence, Measurement, RelativeDifference, Workload,

@@ -3,11 +3,11 @@
 //! step.
 
 use super::args::SweepBatch;
-use super::trial;
 use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::output::out;
+use super::trial;
 use bench::{AfterStep, StepTimes, compare_controller, total_steps};
 use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunStore};

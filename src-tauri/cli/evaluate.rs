@@ -2,7 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
-use super::output::{status, out};
+use super::output::{out, status};
 use super::train::{device_check_path, find};
 use dataset::Task;
 use runlog::format_count;

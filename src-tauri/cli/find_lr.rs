@@ -2,11 +2,11 @@
 //! the loss falls fastest is a rate to train with, where it rises again is too much.
 
 use super::args::FindLr;
-use super::trial::{self, Attempt};
 use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
-use super::output::{status, out};
+use super::output::{out, status};
+use super::trial::{self, Attempt};
 use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
 use trainer::Request;

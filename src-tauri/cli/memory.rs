@@ -2,7 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
-use super::output::{status, out};
+use super::output::{out, status};
 use super::train::machine;
 use pressure::{Level, LevelTracker, MemorySample, Thermal, pressure};
 use runlog::format_bytes;

@@ -66,7 +66,7 @@ macro_rules! status {
     ($($text:tt)*) => { $crate::cli::output::write_status(format_args!($($text)*)) };
 }
 
-pub(crate) use {status, out};
+pub(crate) use {out, status};
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ mod compressed;
 
 use super::args;
 use super::failure::Failure;
-use super::output::{status, out};
+use super::output::{out, status};
 use super::train::{device_check_path, find};
 use dataset::Task;
 use serde_json::json;

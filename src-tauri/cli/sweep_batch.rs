@@ -2,12 +2,12 @@
 //! one that does not fit is a row of the table and does not end the sweep.
 
 use super::args::SweepBatch;
-use super::trial::{self, Attempt};
-use super::download::with_downloaded_weights;
 use super::compare_controller;
+use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::output::out;
+use super::trial::{self, Attempt};
 use runlog::{RunConfig, RunEvent, RunStore, format_bytes, format_duration};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

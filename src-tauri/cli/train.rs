@@ -3,8 +3,8 @@
 use super::args::{self, Script};
 pub use super::download::with_downloaded_weights;
 use super::failure::Failure;
-use super::progress::Progress;
 use super::output::status;
+use super::progress::Progress;
 use super::{inspect, interrupt, texts};
 use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder, RunStore, TaskChoice, preset, preset_names, read_events};

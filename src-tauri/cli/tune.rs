@@ -2,11 +2,11 @@
 //! Talwalkar 2016). Every trial is a run in the store.
 
 use super::args::Tune;
-use super::trial;
 use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
-use super::output::{status, out};
+use super::output::{out, status};
+use super::trial;
 use dataset::{DetectedDataset, Task};
 use runlog::{RunConfig, RunEvent, RunStore, format_count};
 use serde_json::json;

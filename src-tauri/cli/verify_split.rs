@@ -4,7 +4,7 @@
 use super::args;
 use super::doctor::wanted;
 use super::failure::Failure;
-use super::output::{status, out};
+use super::output::{out, status};
 use super::train::{find, machine};
 use bench::Workload;
 use bench::split_check::{Difference, ElementType, Question, SplitCheck, Splits, rounding_bound};

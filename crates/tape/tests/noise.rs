@@ -242,8 +242,20 @@ fn a_hard_choice_passes_the_soft_gradient_back() {
     let samples = [4, 5, 6];
     let key = key(&samples, Positions::Counted);
     for kernels in FORMS {
-        let soft = run(OPERATIONS[2].1, kernels, micro_batch(&samples), TOKENS, &key);
-        let hard = run(OPERATIONS[3].1, kernels, micro_batch(&samples), TOKENS, &key);
+        let soft = run(
+            OPERATIONS[2].1,
+            kernels,
+            micro_batch(&samples),
+            TOKENS,
+            &key,
+        );
+        let hard = run(
+            OPERATIONS[3].1,
+            kernels,
+            micro_batch(&samples),
+            TOKENS,
+            &key,
+        );
         assert_eq!(hard.1, soft.1, "{kernels:?}");
         for (hard, soft) in hard.0.chunks(WIDTH).zip(soft.0.chunks(WIDTH)) {
             let largest = soft.iter().fold(0.0, |a: f64, &b| a.max(b));

@@ -4,7 +4,7 @@
 
 use super::super::args;
 use super::super::failure::Failure;
-use super::super::output::{status, out};
+use super::super::output::{out, status};
 use runlog::format_count;
 use serde_json::{Value, json};
 use std::path::Path;
