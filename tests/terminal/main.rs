@@ -1,40 +1,41 @@
-//! Ebb in the terminal: every test drives the built binary in a place of its own, one story a file.
-//! Refuses to know how Ebb does it.
+//! Ebb in the terminal: every test runs the built binary with its own home folder. One feature per
+//! file.
 
+mod activation_checkpointing;
 mod bad_input;
 mod bench;
-mod stop_by_itself;
-mod export;
-mod fine_tuning;
-mod recovery_steps;
-mod activation_checkpointing;
-mod token_compression;
-mod stress_test;
-mod files;
-mod refusals;
+mod checkpoints;
 mod controller_jsonl;
 mod controller_state;
-mod memory_group;
-mod hub_download;
-mod checkpoints;
 mod crash_report;
-mod process_limits;
-mod regression_targets;
-mod suspend;
-mod loader_pipeline;
-mod plan;
-mod presets;
-mod real_pressure;
-mod reproducibility;
-mod stop_and_resume;
+mod edge_cases;
 mod event_stream;
-mod memory_target;
+mod export;
+mod fine_tuning;
+mod hub_download;
 mod inspect_texts;
-mod train_texts;
-mod search_commands;
+mod loader_pipeline;
+mod memory_group;
+mod memory_target;
+mod old_names;
+mod plan;
 mod predict_and_evaluate;
-mod verify_split;
+mod presets;
 mod pressure_invariance;
+mod process_limits;
+mod real_pressure;
+mod recovery_steps;
+mod regression_targets;
+mod reproducibility;
+mod search_commands;
+mod stop_and_resume;
+mod stop_by_itself;
+mod stress_test;
+mod suspend;
+mod token_compression;
+mod train_texts;
+mod unreadable_files;
+mod verify_split;
 
 #[path = "../support/terminal.rs"]
 mod support;
