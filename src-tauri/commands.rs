@@ -1,7 +1,7 @@
 //! What the window may ask. Ids come in, views go out; a path of the user's disk is never taken
 //! from the page. Each command is a line or two: the work is in the rooms behind it.
 
-use crate::desktop::Shell;
+use crate::shell::Shell;
 use crate::inspections::SEED;
 use crate::run_row;
 use crate::runs::Stretch;

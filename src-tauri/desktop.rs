@@ -1,48 +1,18 @@
 //! The window: builds it, hands dropped folders to the inspections, and asks before a training is
 //! cut short. Refuses to know how anything is read, trained or drawn.
 
-use crate::active::Active;
 use crate::commands;
-use crate::stress_test::{Drill, SECONDS};
 use crate::lock::lock;
-use crate::inspections::Inspections;
-use crate::machine_readings::Readings;
-use crate::runs::Runs;
-use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
-use crate::weights::Weights;
-use dataset::is_model_folder;
-use runlog::RunStore;
-use std::path::{Path, PathBuf};
+use crate::shell::Shell;
+use crate::view::DrillRequest;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tauri::webview::PageLoadEvent;
-use tauri::{AppHandle, DragDropEvent, Emitter, Manager, RunEvent, Window, WindowEvent};
+use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Window, WindowEvent};
 use tauri_plugin_dialog::{DialogExt, MessageDialogButtons};
-use trainer::{Machine, predict_device};
-
-/// The event that tells the page what to show.
-const SHOW: &str = "show";
-
-/// Everything behind the window; the page may come and go.
-pub struct Shell {
-    /// Folders.
-    pub inspections: Inspections,
-    /// Published weights.
-    pub weights: Weights,
-    /// The training of this process.
-    pub active: Active,
-    /// Runs of app and terminal.
-    pub runs: Runs,
-    /// Memory, for the status bar.
-    pub readings: Arc<Readings>,
-    /// The drill at work.
-    drill: Mutex<Option<Drill>>,
-    /// What came before the page could hear.
-    first: Mutex<Option<Show>>,
-    page_listens: AtomicBool,
-    asking: AtomicBool,
-}
+use trainer::Machine;
 
 /// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder
 /// or id to show.
@@ -185,112 +155,4 @@ fn stop_on_signal(app: AppHandle) -> Result<(), ctrlc::Error> {
             app.exit(0);
         });
     })
-}
-
-impl Shell {
-    fn new(machine: Machine) -> Self {
-        let readings = Arc::new(Readings::of(machine.clone()));
-        Shell {
-            inspections: Inspections::new(Arc::clone(&readings)),
-            weights: Weights::default(),
-            active: Active::on(machine),
-            runs: Runs::watch(RunStore::open(RunStore::default_root())),
-            readings,
-            drill: Mutex::default(),
-            first: Mutex::default(),
-            page_listens: AtomicBool::new(false),
-            asking: AtomicBool::new(false),
-        }
-    }
-
-    /// What the page needs at its start. From now on it hears what to show.
-    pub fn welcome(&self) -> Welcome {
-        self.page_listens.store(true, Ordering::Relaxed);
-        let first = lock(&self.first).take();
-        let active = || {
-            let id = self.active.running()?.id.clone();
-            Some(Show::Run { id })
-        };
-        Welcome {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            platform: std::env::consts::OS.to_owned(),
-            device: predict_device(),
-            sample: crate::sample::find().map(|folder| sample_view(&folder)),
-            show: first.or_else(active),
-        }
-    }
-
-    /// Two trainings would be in each other's way.
-    pub fn is_free(&self) -> Result<(), CommandError> {
-        match self.active.running() {
-            Some(training) => Err(training.in_the_way()),
-            None => Ok(()),
-        }
-    }
-
-    /// Begins, looks at or ends the one drill of this window. It ends with the window too.
-    pub fn drill(&self, request: DrillRequest) -> Result<DrillView, CommandError> {
-        let mut drill = lock(&self.drill);
-        let over = drill
-            .as_mut()
-            .is_some_and(|drill| drill.seconds_left().is_none());
-        if over || request == DrillRequest::End {
-            *drill = None;
-        }
-        if request == DrillRequest::Begin && drill.is_none() {
-            let begun = Drill::begin(None, SECONDS);
-            *drill = Some(begun.map_err(|why| CommandError::new("failed", why))?);
-        }
-        let at_work = drill.as_mut().and_then(|drill| {
-            let seconds_left = drill.seconds_left()?;
-            Some(DrillView {
-                bytes: drill.bytes,
-                seconds_left,
-            })
-        });
-        Ok(at_work.unwrap_or_default())
-    }
-
-    /// Opens what stands at `path`: a run, else a folder to look at. Also takes the id of a run.
-    pub fn open(&self, path: &Path) -> Show {
-        let real = path.canonicalize().ok().filter(|real| real.is_dir());
-        let folder = real.clone().or_else(|| {
-            let run = self.runs.store().find(&path.to_string_lossy()).ok()?;
-            run.path.canonicalize().ok()
-        });
-        match folder.and_then(|folder| self.runs.open(&folder).ok()) {
-            Some(id) => Show::Run { id },
-            None => {
-                let model = real.as_deref().filter(|real| is_model_folder(real));
-                Show::Inspection {
-                    id: self.inspections.open(real.as_deref().unwrap_or(path)),
-                    weights: model.map(|model| self.weights.open(model)),
-                }
-            }
-        }
-    }
-
-    fn show(&self, app: &AppHandle, show: Show) {
-        if self.page_listens.load(Ordering::Relaxed) && app.emit(SHOW, &show).is_ok() {
-            return;
-        }
-        *lock(&self.first) = Some(show);
-    }
-}
-
-fn sample_view(folder: &Path) -> SampleView {
-    let inside = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut view = SampleView {
-        images: 0,
-        classes: 0,
-        bytes: 0,
-    };
-    for class in inside(folder).filter(|entry| entry.path().is_dir()) {
-        view.classes += 1;
-        for file in inside(&class.path()) {
-            view.images += 1;
-            view.bytes += file.metadata().map_or(0, |about| about.len());
-        }
-    }
-    view
 }

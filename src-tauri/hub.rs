@@ -6,9 +6,11 @@
 //! by hand.
 
 mod listing;
+mod remote_file;
 mod fetch;
 
-use listing::{Listed, Listing};
+use listing::Listing;
+use remote_file::RemoteFile;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -107,7 +109,7 @@ pub struct Repository<'a> {
 struct Fetched {
     name: String,
     commit: String,
-    files: Vec<Listed>,
+    files: Vec<RemoteFile>,
 }
 
 /// True for what can only be the name of a repository: `org/name`, and nothing of that name lies

@@ -30,6 +30,8 @@ mod runs;
 #[cfg(feature = "desktop")]
 mod sample;
 #[cfg(feature = "desktop")]
+mod shell;
+#[cfg(feature = "desktop")]
 mod inspection_view;
 #[cfg(feature = "desktop")]
 mod plan_view;

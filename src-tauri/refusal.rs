@@ -9,7 +9,7 @@ impl CommandError {
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         CommandError {
             code: code.into(),
-            message.into(),
+            message: message.into(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One conversation with a hub: small answers, and large files that go on where they broke off.
 
-use super::listing::Listed;
+use super::remote_file::RemoteFile;
 use super::{HubError, Repository, disk, remove};
 use indicatif::{ProgressBar, ProgressStyle};
 use runlog::format_bytes;
@@ -75,7 +75,7 @@ impl<'a> Hub<'a> {
     pub fn fetch(
         &self,
         commit: &str,
-        file: &Listed,
+        file: &RemoteFile,
         folder: &Path,
         print: &dyn Fn(&str),
     ) -> Result<(), HubError> {
@@ -118,7 +118,7 @@ impl<'a> Hub<'a> {
     }
 
     /// Asks for what is missing of a file.
-    fn attempt(&self, commit: &str, file: &Listed, draft: &Path) -> Result<Attempt, HubError> {
+    fn attempt(&self, commit: &str, file: &RemoteFile, draft: &Path) -> Result<Attempt, HubError> {
         let mut there = fs::metadata(draft).map_or(0, |found| found.len());
         if there > file.size {
             remove(draft)?;
@@ -159,7 +159,7 @@ impl<'a> Hub<'a> {
     fn receive(
         &self,
         answer: Response<ureq::Body>,
-        file: &Listed,
+        file: &RemoteFile,
         draft: &Path,
         there: u64,
     ) -> Result<Attempt, HubError> {

@@ -1,14 +1,11 @@
-//! What a repository holds, by the hub's own list: which of its files Ebb needs, how large they
-//! are, and the sums that they are checked by. Large files have a sha256, small ones git's own sum.
+//! The files of a repository at a hub, and which of them Ebb needs.
 
 use super::fetch::Hub;
+use super::remote_file::{RemoteFile, Sum};
 use super::{HubError, disk};
-use serde::{Deserialize, Serialize};
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::path::Path;
 
 const MODEL: &str = "model.safetensors";
@@ -23,32 +20,11 @@ const SMALL: [&str; 4] = [
 /// Endings of weights that are programs: reading one runs it.
 const PICKLED: [&str; 5] = [".bin", ".pt", ".pth", ".pkl", ".ckpt"];
 
-/// One file of a repository.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
-    /// Where it lies in the repository.
-    pub path: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// What it is checked by.
-    pub sum: Sum,
-}
-
-/// What a file is checked by, in hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sum {
-    /// Of its bytes.
-    Sha256(String),
-    /// Git's: sha1 of `blob`, its size, a zero and its bytes.
-    Git(String),
-}
-
 /// A repository at one commit.
 pub struct Listing {
     /// Which.
     pub commit: String,
-    files: Vec<Listed>,
+    files: Vec<RemoteFile>,
 }
 
 #[derive(Deserialize)]
@@ -92,12 +68,12 @@ impl Listing {
         let entries: Vec<Entry> = hub.json(&format!("tree/{sha}?recursive=true"))?;
         let files = entries.into_iter().filter(|entry| entry.kind == "file");
         let listed = files.map(|entry| match entry.lfs {
-            Some(large) => Listed {
+            Some(large) => RemoteFile {
                 path: entry.path,
                 size: large.size,
                 sum: Sum::Sha256(large.oid),
             },
-            None => Listed {
+            None => RemoteFile {
                 path: entry.path,
                 size: entry.size,
                 sum: Sum::Git(entry.oid),
@@ -113,7 +89,7 @@ impl Listing {
     ///
     /// # Errors
     /// It has no settings, or no weights but pickled ones.
-    pub fn wanted(&self, name: &str) -> Result<Vec<Listed>, HubError> {
+    pub fn wanted(&self, name: &str) -> Result<Vec<RemoteFile>, HubError> {
         let unfit = |reason: String| HubError::Unfit {
             name: name.to_owned(),
             reason,
@@ -144,7 +120,7 @@ impl Listing {
     ///
     /// # Errors
     /// The index names what the repository does not have.
-    pub fn parts(&self, name: &str, folder: &Path) -> Result<Vec<Listed>, HubError> {
+    pub fn parts(&self, name: &str, folder: &Path) -> Result<Vec<RemoteFile>, HubError> {
         if self.file(MODEL).is_some() {
             return Ok(Vec::new());
         }
@@ -175,49 +151,7 @@ impl Listing {
         each.collect()
     }
 
-    fn file(&self, path: &str) -> Option<Listed> {
+    fn file(&self, path: &str) -> Option<RemoteFile> {
         self.files.iter().find(|file| file.path == path).cloned()
     }
-}
-
-impl Listed {
-    /// Checks what lies at `path`: its size, and its sum.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn fits(&self, path: &Path) -> Result<(), String> {
-        let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
-        if size != self.size {
-            return Err(format!(
-                "it has {size} bytes, and {} were published",
-                self.size
-            ));
-        }
-        let (found, published) = match &self.sum {
-            Sum::Sha256(sum) => (summed(Sha256::new(), path), sum),
-            Sum::Git(sum) => {
-                let head = format!("blob {size}\0");
-                (summed(Sha1::new_with_prefix(head), path), sum)
-            }
-        };
-        let found = found.map_err(|error| error.to_string())?;
-        match found == published.to_ascii_lowercase() {
-            true => Ok(()),
-            false => Err(format!("its sum is {found}, and {published} was published")),
-        }
-    }
-}
-
-/// The sum of a file, in hexadecimal digits.
-fn summed<D: Digest>(mut sum: D, path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            read => sum.update(&buffer[..read]),
-        }
-    }
-    let digits = sum.finalize();
-    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
 }

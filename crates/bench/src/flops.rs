@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpointed_blocks_cost_one_more_forward_pass_without_unused_products() {
+    fn checkpointed_blocks_cost_one_more_forward_pass() {
         for workload in Workload::ALL {
             let (forward, all) = (workload.forward(), workload.blocks());
             assert_eq!(forward.blocks.len(), all);

@@ -1,7 +1,7 @@
 //! The split check over every model, in f32 and f64, with and without checkpointed blocks. It must
 //! fail if anything depends on the split.
 
-// A helper that panics fails its test.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod small_models;
@@ -13,19 +13,24 @@ use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Parameters, Rng};
 use trainer::internals::Schedule;
-use trainer::{EffectiveBatch, Optimizer, OptimizerKind, TrainError, MicroBatchResult};
+use trainer::{EffectiveBatch, MicroBatchResult, OptimizerKind, OptimizerState, TrainError};
 
 /// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
 /// Seeds of the samples and of the random splits.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-fn comparison(made: &small_models::Model, dtype: DType, checkpointed: usize, seed: u64) -> Comparison {
+fn comparison(
+    made: &small_models::Model,
+    dtype: DType,
+    checkpointed: usize,
+    seed: u64,
+) -> Comparison {
     let samples = made.samples(BATCH, seed);
     let splits = Splits::Standard { random: 3 }
         .for_batch(BATCH, Rng::new(seed))
         .unwrap();
-    let gradients = |range| Ok(made.piece(&samples, range, dtype, checkpointed));
+    let gradients = |range| Ok(made.micro_batch(&samples, range, dtype, checkpointed));
     compare(&made.parameters, BATCH, splits, gradients).unwrap()
 }
 
@@ -101,7 +106,7 @@ fn a_checkpointed_block_gives_the_same_bits() {
         let made = kind.build(DType::F32);
         let samples = made.samples(5, 4);
         let bits = |checkpointed| {
-            let sums = made.piece(&samples, 0..5, DType::F32, checkpointed);
+            let sums = made.micro_batch(&samples, 0..5, DType::F32, checkpointed);
             let gradients = sums.gradients.iter().map(|g| to_f64(g).unwrap());
             (
                 sums.loss.to_bits(),
@@ -126,7 +131,7 @@ fn broken(wrong: impl Fn(&mut MicroBatchResult, Range<usize>)) -> Comparison {
         .for_batch(BATCH, Rng::new(1))
         .unwrap();
     let gradients = |range: Range<usize>| {
-        let mut sums = made.piece(&samples, range.clone(), DType::F64, 0);
+        let mut sums = made.micro_batch(&samples, range.clone(), DType::F64, 0);
         wrong(&mut sums, range);
         Ok(sums)
     };
@@ -200,7 +205,7 @@ fn an_error_of_a_micro_batch_ends_the_check() {
 
 const STEPS: u64 = 200;
 const PER_STEP: usize = 6;
-/// Different samples of the run: ten batches per epoch.
+/// Samples of the run: ten batches per epoch.
 const SAMPLES: usize = 60;
 
 /// The parameters after `STEPS` steps of AdamW, and the mean loss of each step. `split` gives the
@@ -221,7 +226,7 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
         let mut batch = EffectiveBatch::default();
         for range in split(step).ranges() {
             let range = first + range.start..first + range.end;
-            let sums = made.piece(&samples, range, dtype, 1);
+            let sums = made.micro_batch(&samples, range, dtype, 1);
             batch.add(MicroBatchResult { samples: 0, ..sums }).unwrap();
         }
         let batch = batch.finish().unwrap();
@@ -293,7 +298,7 @@ fn two_hundred_split_steps_agree_for_the_text_encoder() {
 }
 
 #[test]
-fn training_on_texts_gives_the_same_bits_on_any_number_of_threads() {
+fn texts_give_the_same_bits_on_any_number_of_threads() {
     for kind in [Gpt, TextEncoder] {
         let bits = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();

@@ -1,11 +1,15 @@
 //! Token compression: no split changes the training, including hard decisions and noise, and a
 //! policy learns.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
-use runlog::{RunConfig, RunFolder};
+use bench::split_check::{Splits, compare};
+use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
+use runlog::{
+    DeviceChoice, DropPolicyChoice, PolicyTraining, PrecisionChoice, RunConfig, RunFolder,
+    TaskChoice,
+};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
@@ -14,7 +18,6 @@ use trainer::internals::{
     AccumulatedBatch, CompressionTask, EffectiveBatch, PrefetchOptions, Sequence, Task,
     TrainLoader, TrainState,
 };
-use trainer::receipt::{Splits, compare};
 
 type Data = <CompressionTask as Task>::Data;
 
@@ -39,25 +42,25 @@ fn book() -> TempDir {
     folder
 }
 
-fn config(policy: &str) -> RunConfig {
+fn config(policy: DropPolicyChoice) -> RunConfig {
     RunConfig {
-        task: Some(dataset::Task::TokenCompression.name().to_owned()),
+        task: Some(TaskChoice::TokenCompression),
         model: Some("compress_micro".to_owned()),
-        policy: Some(policy.to_owned()),
-        precision: Some("f64".to_owned()),
+        policy: Some(policy),
+        precision: Some(PrecisionChoice::F64),
         steps: Some(STEPS),
         effective_batch: Some(BATCH),
         tokens: Some(30),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         ..RunConfig::default()
     }
 }
 
-fn learning(how: &str) -> RunConfig {
+fn learning(training: PolicyTraining) -> RunConfig {
     RunConfig {
-        policy_learning: Some(how.to_owned()),
-        ..config("learned")
+        policy_training: Some(training),
+        ..config(DropPolicyChoice::Learned)
     }
 }
 
@@ -93,7 +96,7 @@ fn samples(plan: &Plan, data: &Data, step: u64) -> Vec<Sequence> {
         .collect()
 }
 
-fn learner(plan: &Plan) -> TrainState {
+fn train_state(plan: &Plan) -> TrainState {
     TrainState::new(plan, &candle_core::Device::Cpu).unwrap()
 }
 
@@ -105,20 +108,20 @@ fn steps(
     split: impl Fn(u64, usize) -> Vec<usize>,
 ) -> Vec<AccumulatedBatch> {
     let (plan, data) = opened;
-    let mut learner = learner(plan);
+    let mut train_state = train_state(plan);
     let step = |step: u64| {
         let samples = samples(plan, data, step);
         let mut batch = EffectiveBatch::<Sequence>::new(samples.len());
         let sizes = split(step, samples.len());
         batch.pending.deliver(samples.into_iter().map(Ok).collect());
         for size in sizes {
-            let result = learner
+            let result = train_state
                 .gradients(Cancel::default(), batch.pending.micro_batch(size))
                 .unwrap();
             batch.add(result).unwrap();
         }
         let whole = batch.finish().unwrap();
-        assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
+        assert_eq!(train_state.update(&whole, step).unwrap().skipped, None);
         whole
     };
     (0..count).map(step).collect()
@@ -134,12 +137,12 @@ fn check(name: &str, config: &RunConfig) {
     let last = plan.steps_per_epoch - 1;
     let (first, short) = (samples(plan, data, 0), samples(plan, data, last));
     assert!(short.len() < first.len(), "the last batch is short");
-    let learner = learner(plan);
+    let train_state = train_state(plan);
     for batch in [&first, &short] {
         let splits = Splits::Standard { random: 4 };
-        let splits = splits.of(batch.len(), Rng::new(2)).unwrap();
-        let piece = |range| learner.gradients(Cancel::default(), &batch[range]);
-        let found = compare(&learner.parameters, batch.len(), splits, piece).unwrap();
+        let splits = splits.for_batch(batch.len(), Rng::new(2)).unwrap();
+        let gradients = |range| train_state.gradients(Cancel::default(), &batch[range]);
+        let found = compare(&train_state.parameters, batch.len(), splits, gradients).unwrap();
         let worst = found.worst();
         println!(
             "{name}: gradients differ by {:.1e} ({})",
@@ -176,52 +179,52 @@ fn check(name: &str, config: &RunConfig) {
 
 #[test]
 fn no_split_changes_a_relaxed_policy() {
-    check("gumbel", &learning("gumbel"));
+    check("gumbel", &learning(PolicyTraining::Gumbel));
 }
 
 #[test]
 fn no_split_changes_a_policy_gradient() {
-    check("policy gradient", &learning("policy-gradient"));
+    check("policy gradient", &learning(PolicyTraining::PolicyGradient));
 }
 
 #[test]
 fn no_split_changes_a_jointly_learned_policy() {
-    check("joint", &learning("joint"));
+    check("joint", &learning(PolicyTraining::Joint));
 }
 
 #[test]
 fn no_split_changes_a_policy_with_a_cost() {
     let config = RunConfig {
         keep_cost: Some(1.0),
-        ..learning("joint")
+        ..learning(PolicyTraining::Joint)
     };
     check("cost", &config);
 }
 
 #[test]
 fn no_split_changes_a_random_policy() {
-    check("random", &config("random"));
+    check("random", &config(DropPolicyChoice::Random));
 }
 
 #[test]
 fn every_policy_keeps_the_requested_fraction() {
     let folder = book();
-    for policy in ["learned", "random", "every-kth", "frequency"] {
+    for &policy in DropPolicyChoice::ALL {
         for fraction in [0.5, 0.2] {
             let config = RunConfig {
                 keep_fraction: Some(fraction),
                 ..config(policy)
             };
             let (plan, data) = opened(&folder, &config);
-            let learner = learner(&plan);
+            let train_state = train_state(&plan);
             let samples = samples(&plan, &data, 0);
-            let trained = learner.gradients(Cancel::default(), &samples).unwrap();
-            let evaluated = learner.evaluate(Cancel::default(), &samples).unwrap();
+            let trained = train_state.gradients(Cancel::default(), &samples).unwrap();
+            let evaluated = train_state.evaluate(Cancel::default(), &samples).unwrap();
             for sums in [trained.metrics, evaluated.metrics] {
-                let kept = sums.means()["kept_fraction"];
+                let found = sums.means()["kept_fraction"];
                 assert!(
-                    (kept - fraction).abs() < 0.01,
-                    "{policy} {fraction}: {kept}"
+                    (found - fraction).abs() < 0.01,
+                    "{policy} {fraction}: {found}"
                 );
             }
         }
@@ -231,15 +234,15 @@ fn every_policy_keeps_the_requested_fraction() {
 #[test]
 fn a_higher_cost_keeps_fewer_tokens() {
     let folder = book();
-    let kept = |cost| {
+    let fraction = |cost| {
         let config = RunConfig {
             keep_cost: Some(cost),
-            ..learning("joint")
+            ..learning(PolicyTraining::Joint)
         };
         let steps = steps(&opened(&folder, &config), 40, |_, count| vec![count]);
         steps[39].metrics.means()["kept_fraction"]
     };
-    let (cheap, dear) = (kept(0.1), kept(6.0));
+    let (cheap, dear) = (fraction(0.1), fraction(6.0));
     assert!(cheap > 0.7 && dear < 0.3, "{cheap} {dear}");
 }
 
@@ -247,33 +250,36 @@ fn a_higher_cost_keeps_fewer_tokens() {
 fn a_learned_policy_beats_a_random_one() {
     let folder = book();
     let config = RunConfig {
-        precision: Some("f32".to_owned()),
+        precision: Some(PrecisionChoice::F32),
         keep_fraction: Some(0.2),
         steps: Some(200),
         learning_rate: Some(3e-3),
-        ..learning("joint")
+        ..learning(PolicyTraining::Joint)
     };
-    let loss = |policy: &str| {
+    let loss = |policy| {
         let config = RunConfig {
-            policy: Some(policy.to_owned()),
+            policy: Some(policy),
             ..config.clone()
         };
         let steps = steps(&opened(&folder, &config), 200, |_, count| vec![count]);
         steps[190..].iter().map(|step| step.loss).sum::<f64>() / 10.0
     };
-    let (learned, random) = (loss("learned"), loss("random"));
+    let (learned, random) = (
+        loss(DropPolicyChoice::Learned),
+        loss(DropPolicyChoice::Random),
+    );
     assert!(learned < 0.8 * random, "{learned} {random}");
 }
 
 #[test]
 fn one_backward_pass_trains_both_networks() {
     let folder = book();
-    let (plan, data) = opened(&folder, &learning("joint"));
-    let learner = learner(&plan);
-    let result = learner.gradients(Cancel::default(), &samples(&plan, &data, 0));
+    let (plan, data) = opened(&folder, &learning(PolicyTraining::Joint));
+    let train_state = train_state(&plan);
+    let result = train_state.gradients(Cancel::default(), &samples(&plan, &data, 0));
     let result = result.unwrap();
     for part in ["model.", "policy."] {
-        let of_part = learner.parameters.iter().zip(&result.gradients);
+        let of_part = train_state.parameters.iter().zip(&result.gradients);
         let mut of_part = of_part.filter(|(p, _)| p.name.starts_with(part));
         assert!(of_part.all(|(_, g)| to_f64(g).unwrap().iter().any(|v| *v != 0.0)));
     }

@@ -1,8 +1,8 @@
 //! Low-rank adapters start without effect on a frozen map of any width, are the only trained
-//! parameters, merge into one map with the same outputs, have the same gradient for every split, and
-//! are saved separately.
+//! parameters, merge into one map with the same outputs, have the same gradient for every split,
+//! and are saved separately.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
@@ -44,7 +44,7 @@ fn adapted(bits: Option<Bits>, dtype: DType) -> (AdaptedLinear, Parameters) {
     (layer, parameters)
 }
 
-/// As after some training: no tensor of the adapter is zero.
+/// Parameters as after some training: no tensor of the adapter is zero.
 fn trained(parameters: &mut Parameters) {
     for index in 0..parameters.len() {
         let like = parameters.at(index).tensor.clone();
@@ -101,7 +101,7 @@ fn merging_keeps_the_output() {
                 apart(y.tensor(), frozen.tensor()) > 0.1,
                 "the adapter says something"
             );
-            // A quantized weight stands for numbers in f32.
+            // A quantized weight has the precision of f32.
             let bar = if bits.is_some() { 1e-5 } else { 1e-12 };
             let distance = apart(y.tensor(), z.unwrap().tensor());
             assert!(distance < bar, "{bits:?} {kernels:?}: {distance:e}");
@@ -188,12 +188,12 @@ fn adapters_are_saved_and_loaded() {
     .map(|(name, tensor)| (name.to_owned(), tensor))
     .into();
     candle_core::safetensors::save(&strange, &file).unwrap();
-    let said = load_adapters(&mut other, &file).unwrap_err().to_string();
+    let message = load_adapters(&mut other, &file).unwrap_err().to_string();
     for word in [
         "query.lora_A.weight is [2, 70] and must be [4, 70]",
         "query.lora_B.weight is missing",
         "value.lora_A.weight is not known",
     ] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
 }

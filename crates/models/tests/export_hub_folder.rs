@@ -1,7 +1,7 @@
 //! A trained network is exported as a folder from which PyTorch computes the same scores, from its
 //! tensors alone and with transformers, and so does Ebb when it reads the folder back.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod exports;
@@ -58,16 +58,16 @@ fn pytorch_computes_the_same_scores() {
         let folder = tempfile::tempdir().unwrap();
         let (network, parameters) = trained(kind);
         written(kind, &parameters, folder.path());
-        let said = answer(&python, "scores.py", folder.path(), &[]);
+        let output = answer(&python, "scores.py", folder.path(), &[]);
         let own = scores(&network, &parameters, SIDE);
         for loader in ["plain", "transformers"] {
-            if said[loader].is_null() {
-                println!("{kind:?}: transformers is not there, and not asked");
+            if output[loader].is_null() {
+                println!("{kind:?}: transformers is not installed");
                 continue;
             }
-            assert_close(&format!("{kind:?} by {loader}"), &own, &said[loader]);
+            assert_close(&format!("{kind:?} by {loader}"), &own, &output[loader]);
             if loader == "transformers" {
-                let names: Vec<String> = serde_json::from_value(said["classes"].clone()).unwrap();
+                let names: Vec<String> = serde_json::from_value(output["classes"].clone()).unwrap();
                 assert_eq!(names, classes());
             }
         }
@@ -112,13 +112,13 @@ fn a_folder_that_is_not_empty_is_left_alone() {
         pretrained: None,
         tokenizer: None,
     };
-    let said = export_hub_folder(&trained, folder.path())
+    let message = export_hub_folder(&trained, folder.path())
         .unwrap_err()
         .to_string();
-    assert!(said.contains("new or empty"), "{said}");
+    assert!(message.contains("new or empty"), "{message}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    let said = export_hub_folder(&trained, &folder.path().join("notes.txt"));
-    assert!(said.unwrap_err().to_string().contains("new or empty"));
+    let refused = export_hub_folder(&trained, &folder.path().join("notes.txt"));
+    assert!(refused.unwrap_err().to_string().contains("new or empty"));
     // No temporary folder remains if the folder cannot be created.
     let nowhere = folder.path().join("notes.txt").join("out");
     assert!(export_hub_folder(&trained, &nowhere).is_err());

@@ -1,7 +1,7 @@
-//! A trained network is exported as an ONNX file from which onnxruntime computes the same scores, for
-//! any number of samples.
+//! A trained network is exported as an ONNX file. onnxruntime computes the same scores from it,
+//! for any number of samples.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod exports;
@@ -56,8 +56,8 @@ fn onnxruntime_computes_the_same_scores() {
             tokenizer: Some(&tokenizer),
         };
         let own = scores(&network, &parameters, SIDE);
-        let said = check(&python, &format!("{kind:?}"), &trained, &own);
-        let names: Vec<String> = serde_json::from_value(said["classes"].clone()).unwrap();
+        let output = check(&python, &format!("{kind:?}"), &trained, &own);
+        let names: Vec<String> = serde_json::from_value(output["classes"].clone()).unwrap();
         assert_eq!(names, classes);
     }
 }
@@ -89,20 +89,20 @@ fn regression_targets_are_exported_in_their_units() {
             tokenizer: None,
         };
         let own = scores(&network, &parameters, SIDE);
-        let (mut logits, mut numbers) = (Vec::new(), Vec::new());
+        let (mut logits, mut values) = (Vec::new(), Vec::new());
         for sample in own.chunks_exact(outputs) {
             let (scores, deviations) = sample.split_at(classes.len());
             logits.extend_from_slice(scores);
             let each = deviations.iter().zip(&columns);
-            numbers.extend(each.map(|(value, c)| c.mean + value * c.deviation));
+            values.extend(each.map(|(value, c)| c.mean + value * c.deviation));
         }
-        let said = check(&python, "numbers", &trained, &logits);
-        assert_eq!(said["logits"].is_null(), classes.is_empty());
-        let theirs: Vec<f64> = serde_json::from_value(said["numbers"].clone()).unwrap();
-        assert_eq!(theirs.len(), numbers.len());
-        for (own, theirs) in numbers.iter().zip(&theirs) {
-            // A float of some hundreds.
-            assert!((own - theirs).abs() < 1e-2, "{numbers:?} {theirs:?}");
+        let output = check(&python, "numbers", &trained, &logits);
+        assert_eq!(output["logits"].is_null(), classes.is_empty());
+        let theirs: Vec<f64> = serde_json::from_value(output["numbers"].clone()).unwrap();
+        assert_eq!(theirs.len(), values.len());
+        for (own, theirs) in values.iter().zip(&theirs) {
+            // The values are f32 of some hundreds.
+            assert!((own - theirs).abs() < 1e-2, "{values:?} {theirs:?}");
         }
     }
 }
@@ -122,9 +122,12 @@ fn networks_without_classes_are_refused_and_leave_no_files() {
             tokenizer: None,
         };
         let place = tempfile::tempdir().unwrap();
-        let said = export_onnx(&trained, &place.path().join("out")).unwrap_err();
-        let said = said.to_string();
-        assert!(said.contains("classifiers of images and texts"), "{said}");
+        let error = export_onnx(&trained, &place.path().join("out")).unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains("classifiers of images and texts"),
+            "{message}"
+        );
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
 }

@@ -1,13 +1,14 @@
-//! Networks from pretrained folders compute the same scores as transformers, and can be trained. The
-//! folders are tiny and random, in the published format (`fixtures/published/make_fixtures.py`).
+//! Networks from pretrained folders compute the same scores as transformers, and can be trained.
+//! The folders are tiny and random, in the published format
+//! (`fixtures/published/make_fixtures.py`).
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod folders;
 
 use candle_core::{DType, Device, Tensor};
-use folders::{assert_says, fixture, make, opened};
+use folders::{assert_error_contains, fixture, make, opened};
 use models::hub_format::Head;
 use serde_json::Value as Json;
 use std::fs;
@@ -23,7 +24,8 @@ const IMAGES: [&str; 7] = [
     "resnet-bottleneck",
     "resnet-early",
 ];
-/// Largest distance between two scores of size 1 due to rounding in f32 and references of six digits.
+/// Largest distance between two scores of size 1 due to rounding in f32 and references of six
+/// digits.
 const APART: f64 = 1e-5;
 /// Every implementation of the operations.
 const FORMS: [(DType, Kernels); 3] = [
@@ -203,5 +205,5 @@ fn a_new_head_is_random_and_the_body_is_pretrained() {
     assert_eq!(labels, ["ant", "bee", "cat", "dog", "eel"]);
     assert_eq!(opened("vit-body").classes(), None);
     let refused = opened("vit-body").image_classifier(None, &make(Head::Pretrained, DType::F32));
-    assert_says(refused, &["published without a head"]);
+    assert_error_contains(refused, &["published without a head"]);
 }

@@ -1,13 +1,13 @@
-//! A folder that does not fit is refused with all its problems; pickled files are never opened, and
-//! no file outside the folder is read.
+//! A folder that does not fit is refused with all its problems; pickled files are never opened,
+//! and no file outside the folder is read.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod folders;
 
 use candle_core::{DType, Device, Tensor};
-use folders::{assert_says, copied, make};
+use folders::{assert_error_contains, copied, make};
 use models::ModelError;
 use models::hub_format::{Head, HubFolder, Loaded};
 use serde_json::{Value as Json, json};
@@ -49,7 +49,7 @@ fn all_missing_unknown_and_misshaped_tensors_are_named() {
         let stranger = tensors["classifier.bias"].clone();
         tensors.insert("vit.encoder.layer.2.output.dense.bias".to_owned(), stranger);
     });
-    assert_says(
+    assert_error_contains(
         loaded(copy.path()),
         &[
             "vit.layernorm.bias [24] is missing",
@@ -64,7 +64,7 @@ fn all_missing_unknown_and_misshaped_tensors_are_named() {
             .remove("resnet.embedder.embedder.normalization.running_var")
             .unwrap();
     });
-    assert_says(
+    assert_error_contains(
         loaded(copy.path()),
         &["normalization.running_var [8] is missing"],
     );
@@ -82,10 +82,10 @@ fn pickled_files_are_refused() {
             "runs whatever program is in it",
             "safetensors",
         ];
-        assert_says(loaded(copy.path()), &words);
-        assert_says(loaded(&copy.path().join(file)), &words);
+        assert_error_contains(loaded(copy.path()), &words);
+        assert_error_contains(loaded(&copy.path().join(file)), &words);
     }
-    // Beside safetensors they are not looked at.
+    // Beside safetensors, pickled files are ignored.
     let copy = copied("vit");
     fs::write(copy.path().join("pytorch_model.bin"), b"\x80\x02.").unwrap();
     assert!(loaded(copy.path()).is_ok());
@@ -106,20 +106,20 @@ fn errors_of_a_damaged_folder_name_the_problem() {
         (length(16), "header is damaged"),
     ] {
         fs::write(copy.path().join(model), bytes).unwrap();
-        assert_says(loaded(copy.path()), &[word, model]);
+        assert_error_contains(loaded(copy.path()), &[word, model]);
     }
     let copy = copied("vit");
     with_tensors(copy.path(), |tensors| {
         let norm = &tensors["vit.layernorm.bias"] * f64::NAN;
         tensors.insert("vit.layernorm.bias".to_owned(), norm.unwrap());
     });
-    assert_says(loaded(copy.path()), &["vit.layernorm.bias", "not finite"]);
+    assert_error_contains(loaded(copy.path()), &["vit.layernorm.bias", "not finite"]);
     let copy = copied("vit");
     fs::write(copy.path().join("config.json"), "{").unwrap();
-    assert_says(loaded(copy.path()), &["config.json", "not valid JSON"]);
+    assert_error_contains(loaded(copy.path()), &["config.json", "not valid JSON"]);
     fs::remove_file(copy.path().join("config.json")).unwrap();
-    assert_says(loaded(copy.path()), &["no config.json"]);
-    assert_says(
+    assert_error_contains(loaded(copy.path()), &["no config.json"]);
+    assert_error_contains(
         loaded(&copy.path().join("nowhere")),
         &["nowhere", "no config.json"],
     );
@@ -133,7 +133,7 @@ fn errors_of_a_damaged_folder_name_the_problem() {
     for shard in &shards[..2] {
         fs::remove_file(copy.path().join(shard)).unwrap();
     }
-    assert_says(HubFolder::open(copy.path()), &[&shards[0], &shards[1]]);
+    assert_error_contains(HubFolder::open(copy.path()), &[&shards[0], &shards[1]]);
 }
 
 #[test]
@@ -153,10 +153,11 @@ fn an_index_cannot_name_files_outside_the_folder() {
             json!({ "wte.weight": stranger }),
         );
         let words = [stranger, "not a safetensors file in this folder"];
-        assert_says(HubFolder::open(copy.path()), &words);
+        assert_error_contains(HubFolder::open(copy.path()), &words);
     }
 }
 
+// tidy: table
 #[test]
 fn unsupported_configs_are_refused_by_key() {
     for (name, key, value, word) in [
@@ -218,7 +219,7 @@ fn unsupported_configs_are_refused_by_key() {
     ] {
         let copy = copied(name);
         with_setting(copy.path(), "config.json", key, value);
-        assert_says(HubFolder::open(copy.path()), &["config.json", word]);
+        assert_error_contains(HubFolder::open(copy.path()), &["config.json", word]);
     }
 }
 
@@ -244,5 +245,5 @@ fn preprocessors_are_read() {
     let cropped = read(copy.path());
     assert_eq!((cropped.side, cropped.shorter_side), (Some(224), Some(256)));
     with_setting(copy.path(), file, "image_std", json!([0.5, 0.0, 0.5]));
-    assert_says(HubFolder::open(copy.path()), &["image_std", "above 0"]);
+    assert_error_contains(HubFolder::open(copy.path()), &["image_std", "above 0"]);
 }

@@ -1,6 +1,6 @@
 //! Shape errors name the operation, the parameter and both shapes, in every model.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};

@@ -40,6 +40,20 @@ struct Machine {
     allocator: Allocator,
 }
 
+impl Machine {
+    /// The costs of the samples of one effective batch.
+    fn effective_batch(&self) -> Vec<SampleCost> {
+        let cost = |i: usize| {
+            if self.uniform {
+                1000
+            } else {
+                500 + (i as u64 * 7919) % 1000
+            }
+        };
+        (0..self.batch).map(|i| SampleCost(cost(i))).collect()
+    }
+}
+
 fn machine() -> impl Strategy<Value = Machine> {
     (
         4.0..64.0,
@@ -111,92 +125,114 @@ struct Observed {
     outcome: Option<Outcome>,
 }
 
-fn play(machine: &Machine, steps: &[Step]) -> Vec<Observed> {
-    let policy = Policy {
-        memory_cap_bytes: machine.cap.map(|cap| (cap * GB) as u64),
-        ..Policy::default()
-    };
-    let (mut state, mut model) = (
-        ControllerState::default(),
-        MemoryModel::new(machine.allocator),
-    );
-    let (mut at_ms, mut own) = (0, machine.state);
-    let mut costs: Vec<SampleCost> = Vec::new();
-    let mut observed = Vec::new();
-    for step in steps {
-        at_ms += step.pause_ms;
-        if costs.is_empty() {
-            let cost = |i: usize| {
-                if machine.uniform {
-                    1000
-                } else {
-                    500 + (i as u64 * 7919) % 1000
-                }
-            };
-            costs = (0..machine.batch).map(|i| SampleCost(cost(i))).collect();
+/// A controller on a random machine. `own` is in GB.
+struct Run<'a> {
+    machine: &'a Machine,
+    policy: Policy,
+    state: ControllerState,
+    model: MemoryModel,
+    own: f64,
+    at_ms: u64,
+    /// The samples left of the effective batch.
+    costs: Vec<SampleCost>,
+}
+
+impl<'a> Run<'a> {
+    fn new(machine: &'a Machine) -> Self {
+        Run {
+            machine,
+            policy: Policy {
+                memory_cap_bytes: machine.cap.map(|cap| (cap * GB) as u64),
+                ..Policy::default()
+            },
+            state: ControllerState::default(),
+            model: MemoryModel::new(machine.allocator),
+            own: machine.state,
+            at_ms: 0,
+            costs: Vec::new(),
         }
-        let others = step.others * machine.ram;
-        let sample = MemorySample {
-            at_ms,
-            total_bytes: (machine.ram * GB) as u64,
-            available_bytes: ((machine.ram - others - own).max(0.0) * GB) as u64,
-            own_bytes: (own * GB) as u64,
-            kernel_level: step.level,
-            device_limit_bytes: machine.device.map_or(0, |limit| (limit * GB) as u64),
-            device_allocated_bytes: machine.device.map_or(0, |_| (own * GB) as u64),
-            device_live_bytes: machine.device.map_or(0, |_| (machine.state * GB) as u64),
-            ..MemorySample::default()
-        };
-        let size_before = state.micro_batch(KIND);
+    }
+
+    /// Asks for a decision and applies it.
+    fn step(&mut self, step: &Step) -> Observed {
+        self.at_ms += step.pause_ms;
+        if self.costs.is_empty() {
+            self.costs = self.machine.effective_batch();
+        }
+        let sample = self.sample(step);
+        let (size_before, remaining) = (self.state.micro_batch(KIND), self.costs.len() as u32);
         let ask = Ask {
             spare_bytes: 0,
             sample,
-            remaining: &costs,
+            remaining: &self.costs,
             kind: KIND,
         };
-        let (next, decision) = decide(&policy, state, &ask, &model);
-        state = next;
+        let state = std::mem::take(&mut self.state);
+        let (next, decision) = decide(&self.policy, state, &ask, &self.model);
+        self.state = next;
         if decision.release_caches {
-            own = machine.state;
+            self.own = self.machine.state;
         }
-        let remaining = costs.len() as u32;
-        if decision.action == Action::Run {
-            let micro_batch = decision.micro_batch;
-            let cost: u64 = costs[..micro_batch as usize]
-                .iter()
-                .map(|cost| cost.0)
-                .sum();
-            let samples = match machine.allocator {
-                Allocator::Exact => cost as f64 / 1000.0,
-                Allocator::PowerOfTwo => (cost as f64 / 1000.0).log2().ceil().exp2(),
-            };
-            let peak = (machine.state + machine.sample * samples) * (1.0 + step.noise);
-            own = own.max(peak);
-            let record = MicroBatchRecord {
-                at_ms,
-                kind: KIND,
-                micro_batch,
-                cost,
-                peak_bytes: (peak * GB) as u64,
-                ms: 20.0 + 5.0 * f64::from(micro_batch),
-                outcome: step.outcome,
-            };
-            (state, model) = observe(&policy, state, model, &record);
-            if step.outcome == Outcome::Ok {
-                costs.drain(..micro_batch as usize);
-            }
+        let runs = decision.action == Action::Run;
+        if runs {
+            self.process(decision.micro_batch, step);
         }
-        let critical = reading(&sample).level() == Level::Critical;
-        observed.push(Observed {
-            at_ms,
-            critical,
+        Observed {
+            at_ms: self.at_ms,
+            critical: reading(&sample).level() == Level::Critical,
             size_before,
             remaining,
-            outcome: (decision.action == Action::Run).then_some(step.outcome),
+            outcome: runs.then_some(step.outcome),
             decision,
-        });
+        }
     }
-    observed
+
+    fn sample(&self, step: &Step) -> MemorySample {
+        let Machine { ram, device, .. } = *self.machine;
+        let others = step.others * ram;
+        MemorySample {
+            at_ms: self.at_ms,
+            total_bytes: (ram * GB) as u64,
+            available_bytes: ((ram - others - self.own).max(0.0) * GB) as u64,
+            own_bytes: (self.own * GB) as u64,
+            kernel_level: step.level,
+            device_limit_bytes: device.map_or(0, |limit| (limit * GB) as u64),
+            device_allocated_bytes: device.map_or(0, |_| (self.own * GB) as u64),
+            device_live_bytes: device.map_or(0, |_| (self.machine.state * GB) as u64),
+            ..MemorySample::default()
+        }
+    }
+
+    fn process(&mut self, micro_batch: u32, step: &Step) {
+        let costs = &self.costs[..micro_batch as usize];
+        let cost: u64 = costs.iter().map(|cost| cost.0).sum();
+        let samples = match self.machine.allocator {
+            Allocator::Exact => cost as f64 / 1000.0,
+            Allocator::PowerOfTwo => (cost as f64 / 1000.0).log2().ceil().exp2(),
+        };
+        let peak = (self.machine.state + self.machine.sample * samples) * (1.0 + step.noise);
+        self.own = self.own.max(peak);
+        let record = MicroBatchRecord {
+            at_ms: self.at_ms,
+            kind: KIND,
+            micro_batch,
+            cost,
+            peak_bytes: (peak * GB) as u64,
+            ms: 20.0 + 5.0 * f64::from(micro_batch),
+            outcome: step.outcome,
+        };
+        let state = std::mem::take(&mut self.state);
+        let model = std::mem::take(&mut self.model);
+        (self.state, self.model) = observe(&self.policy, state, model, &record);
+        if step.outcome == Outcome::Ok {
+            self.costs.drain(..micro_batch as usize);
+        }
+    }
+}
+
+fn play(machine: &Machine, steps: &[Step]) -> Vec<Observed> {
+    let mut run = Run::new(machine);
+    steps.iter().map(|step| run.step(step)).collect()
 }
 
 proptest! {
@@ -239,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn a_critical_sample_is_answered_before_the_next_piece(machine in machine(), steps in steps()) {
+    fn a_critical_sample_is_answered_before_the_next_micro_batch(machine in machine(), steps in steps()) {
         let mut answered_ms: Option<u64> = None;
         for Observed { at_ms, critical, decision, size_before, .. } in play(&machine, &steps) {
             if !critical {

@@ -9,7 +9,7 @@ use random::Random;
 
 const GB: f64 = (1u64 << 30) as f64;
 /// Micro-batches before predictions count, and those that count.
-const TAUGHT: usize = 12;
+const TRAINED: usize = 12;
 const COUNTED: usize = 60;
 const MACHINES: u32 = 400;
 /// Errors: their middle, what 95 % of them are within, and the share of those more than 3 % too
@@ -50,7 +50,7 @@ impl Machine {
     }
 }
 
-/// Relative errors of all predictions after the twelfth piece of every machine.
+/// Relative errors of all predictions after the twelfth record of every machine.
 fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
     let mut errors = Vec::new();
     for seed in 0..MACHINES {
@@ -58,15 +58,15 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
         let machine = Machine::draw(allocator, fine, &mut random);
         let mut model = MemoryModel::new(allocator);
         let mut largest = 1;
-        for i in 0..TAUGHT + COUNTED {
+        for i in 0..TRAINED + COUNTED {
             // Two probes, then now and then another size, as far as growth may reach.
             let micro_batch = match i {
                 0 => 1,
                 1 => 2,
                 _ if i < 6 || random.unit() < 0.2 => {
                     let most = (4 * largest).min(64);
-                    let pieces = random.between(64.0 / f64::from(most), 33.0);
-                    64u32.div_ceil(pieces as u32)
+                    let count = random.between(64.0 / f64::from(most), 33.0);
+                    64u32.div_ceil(count as u32)
                 }
                 _ => largest,
             };
@@ -77,7 +77,7 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
             }
             let peak =
                 machine.need(f64::from(micro_batch) * length) * (1.0 + 0.01 * random.normal());
-            let piece = MicroBatchRecord {
+            let record = MicroBatchRecord {
                 at_ms: 0,
                 kind: MicroBatchKind::default(),
                 micro_batch,
@@ -86,14 +86,14 @@ fn errors(allocator: Allocator, fine: f64) -> Vec<f64> {
                 ms: 100.0,
                 outcome: Outcome::Ok,
             };
-            if i >= TAUGHT {
+            if i >= TRAINED {
                 errors.push(
                     model
-                        .error_fraction(&piece)
+                        .error_fraction(&record)
                         .expect("two sizes were measured"),
                 );
             }
-            model.learn(&piece);
+            model.learn(&record);
         }
     }
     errors

@@ -47,86 +47,132 @@ struct Observed {
     decision: Decision,
 }
 
-/// A decision every half second; others change by at most 0.2 GB between two.
+/// A run on a machine between two decisions. Amounts are GB.
+struct Run<'a> {
+    world: &'a World,
+    reserve: RecoveryReserve,
+    state: ControllerState,
+    model: MemoryModel,
+    blocks: u32,
+    moments: Moments,
+    others: f64,
+    own: f64,
+    at_ms: u64,
+    /// Samples left of the effective batch.
+    left: usize,
+}
+
+impl<'a> Run<'a> {
+    fn new(world: &'a World) -> Self {
+        let reserve = RecoveryReserve {
+            blocks: world.blocks,
+            moments_bytes: (world.moments * GB) as u64,
+        };
+        Run {
+            world,
+            reserve,
+            state: ControllerState::default().with_reserve(reserve),
+            model: MemoryModel::default(),
+            blocks: ASKED.checkpoint_blocks,
+            moments: Moments::Resident,
+            others: 2.0,
+            own: world.state,
+            at_ms: 0,
+            left: BATCH,
+        }
+    }
+
+    /// Moves other apps towards `to`, asks for a decision and applies it.
+    fn decide(&mut self, to: f64) -> Observed {
+        self.others += (to - self.others).clamp(-0.2, 0.2);
+        self.at_ms += 500;
+        let costs = vec![SampleCost(100); self.left];
+        let sample = MemorySample {
+            at_ms: self.at_ms,
+            total_bytes: (RAM * GB) as u64,
+            available_bytes: ((RAM - self.others - self.own).max(0.0) * GB) as u64,
+            own_bytes: (self.own * GB) as u64,
+            ..MemorySample::default()
+        };
+        let ask = Ask {
+            sample,
+            remaining: &costs,
+            kind: ASKED,
+            spare_bytes: 0,
+        };
+        let state = std::mem::take(&mut self.state);
+        let (next, decision) = decide(&Policy::default(), state, &ask, &self.model);
+        self.state = next;
+        let observed = Observed {
+            at_ms: self.at_ms,
+            blocks_before: self.blocks,
+            moments_before: self.moments,
+            decision,
+        };
+        self.apply(&observed);
+        observed
+    }
+
+    fn apply(&mut self, observed: &Observed) {
+        let decision = &observed.decision;
+        (self.blocks, self.moments) = (decision.checkpoint_blocks, decision.moments);
+        let bytes = self.reserve.moments_bytes;
+        match (observed.moments_before, self.moments) {
+            (Moments::Resident, Moments::Mapped) => self.model.state_shrank(bytes),
+            (Moments::Mapped, Moments::Resident) => self.model.state_grew(bytes),
+            _ => {}
+        }
+        let held = match self.moments {
+            Moments::Resident => self.world.state,
+            Moments::Mapped => self.world.state - self.world.moments,
+        };
+        self.own = match decision.action {
+            Action::Run if !decision.release_caches => self.own,
+            Action::Run | Action::Pause => held,
+            Action::Suspend | Action::Stop => 0.1,
+        };
+        if decision.action == Action::Run {
+            self.process(decision.micro_batch, held);
+        }
+    }
+
+    /// Processes a micro-batch with `held` GB of state.
+    fn process(&mut self, micro_batch: u32, held: f64) {
+        let World { sample, blocks, .. } = self.world;
+        let each = sample * (1.0 - 0.8 * f64::from(self.blocks) / f64::from(*blocks));
+        let peak = held + each * f64::from(micro_batch);
+        self.own = self.own.max(peak);
+        let record = MicroBatchRecord {
+            at_ms: self.at_ms,
+            kind: MicroBatchKind {
+                checkpoint_blocks: self.blocks,
+                ..ASKED
+            },
+            micro_batch,
+            cost: 100 * u64::from(micro_batch),
+            peak_bytes: (peak * GB) as u64,
+            ms: 20.0 + 30.0 * f64::from(micro_batch),
+            outcome: Outcome::Ok,
+        };
+        let state = std::mem::take(&mut self.state);
+        let model = std::mem::take(&mut self.model);
+        (self.state, self.model) = observe(&Policy::default(), state, model, &record);
+        self.left -= micro_batch as usize;
+        if self.left == 0 {
+            self.left = BATCH;
+        }
+    }
+}
+
+/// A decision every half second until one stops the run. Others change by at most 0.2 GB between
+/// two.
 fn play(world: &World) -> Vec<Observed> {
-    let policy = Policy::default();
-    let reserve = RecoveryReserve {
-        blocks: world.blocks,
-        moments_bytes: (world.moments * GB) as u64,
-    };
-    let mut state = ControllerState::default().with_reserve(reserve);
-    let mut model = MemoryModel::default();
-    let (mut blocks, mut moments) = (ASKED.checkpoint_blocks, Moments::Resident);
-    let (mut others, mut at_ms, mut left) = (2.0, 0, BATCH);
-    let mut own = world.state;
-    let mut observed = Vec::new();
+    let (mut run, mut observed) = (Run::new(world), Vec::new());
     for &(to, count) in &world.others {
         for _ in 0..count {
-            others += (to - others).clamp(-0.2, 0.2);
-            at_ms += 500;
-            let costs = vec![SampleCost(100); left];
-            let sample = MemorySample {
-                at_ms,
-                total_bytes: (RAM * GB) as u64,
-                available_bytes: ((RAM - others - own).max(0.0) * GB) as u64,
-                own_bytes: (own * GB) as u64,
-                ..MemorySample::default()
-            };
-            let ask = Ask {
-                sample,
-                remaining: &costs,
-                kind: ASKED,
-                spare_bytes: 0,
-            };
-            let (next, decision) = decide(&policy, state, &ask, &model);
-            state = next;
-            let before = (blocks, moments);
-            (blocks, moments) = (decision.checkpoint_blocks, decision.moments);
-            match (before.1, moments) {
-                (Moments::Resident, Moments::Mapped) => model.state_shrank(reserve.moments_bytes),
-                (Moments::Mapped, Moments::Resident) => model.state_grew(reserve.moments_bytes),
-                _ => {}
-            }
-            let held = match moments {
-                Moments::Resident => world.state,
-                Moments::Mapped => world.state - world.moments,
-            };
-            own = match decision.action {
-                Action::Run if !decision.release_caches => own,
-                Action::Run | Action::Pause => held,
-                Action::Suspend | Action::Stop => 0.1,
-            };
-            if decision.action == Action::Run {
-                let m = decision.micro_batch;
-                let each = world.sample * (1.0 - 0.8 * f64::from(blocks) / f64::from(world.blocks));
-                let peak = held + each * f64::from(m);
-                own = own.max(peak);
-                let record = MicroBatchRecord {
-                    at_ms,
-                    kind: MicroBatchKind {
-                        checkpoint_blocks: blocks,
-                        ..ASKED
-                    },
-                    micro_batch: m,
-                    cost: 100 * u64::from(m),
-                    peak_bytes: (peak * GB) as u64,
-                    ms: 20.0 + 30.0 * f64::from(m),
-                    outcome: Outcome::Ok,
-                };
-                (state, model) = observe(&policy, state, model, &record);
-                left -= m as usize;
-                if left == 0 {
-                    left = BATCH;
-                }
-            }
-            let stopped = decision.action == Action::Stop;
-            observed.push(Observed {
-                at_ms,
-                blocks_before: before.0,
-                moments_before: before.1,
-                decision,
-            });
-            if stopped {
+            observed.push(run.decide(to));
+            let last = observed.last();
+            if last.is_some_and(|last| last.decision.action == Action::Stop) {
                 return observed;
             }
         }

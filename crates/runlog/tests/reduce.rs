@@ -239,7 +239,7 @@ fn a_nan_loss_leaves_a_gap() {
 }
 
 #[test]
-fn every_end_has_a_status_and_tells_how_to_resume() {
+fn every_end_has_a_status_and_a_way_to_resume() {
     let check = |event: Option<RunEvent>, status: RunStatus, detail: &str| {
         let mut run = fold(&demo::events());
         match &event {

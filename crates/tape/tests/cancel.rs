@@ -17,8 +17,8 @@ const SHAPE: Conv2dShape = Conv2dShape {
     groups: 1,
 };
 
-/// Runs a convolution, and its backward pass if `back`; the flag is raised `after` that part began.
-/// Returns the duration of the part.
+/// Runs a convolution, and its backward pass if `back`; the flag is raised `after` that part
+/// began. Returns the duration of the part.
 fn convolved(back: bool, after: Option<Duration>) -> (Duration, Result<()>) {
     let (cancel, parameters) = (Cancel::default(), Parameters::default());
     let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);
@@ -47,7 +47,8 @@ fn convolved(back: bool, after: Option<Duration>) -> (Duration, Result<()>) {
     (begun.elapsed(), ended)
 }
 
-/// Other tests share the processors, so only the best of a few runs shows the operation's own time.
+/// Other tests share the processors, so only the best of a few runs shows the operation's own
+/// time.
 fn best(back: bool, after: Option<Duration>) -> Duration {
     (0..3)
         .map(|_| {

@@ -100,11 +100,11 @@ fn furthest(a: &[f64], b: &[f64]) -> f64 {
 #[test]
 fn chunks_of_eight_samples_give_the_same_gradients() {
     for kernels in [Kernels::Fused, Kernels::Composed] {
-        let (kept, expected) = run(kernels, Checkpointed::Nothing);
+        let (whole, expected) = run(kernels, Checkpointed::Nothing);
         for how in [Checkpointed::Each, Checkpointed::Within] {
             let (output, gradients) = run(kernels, how);
             let case = format!("{kernels:?}, {how:?}");
-            assert!(furthest(&output, &kept) <= 1e-12, "{case}: the output");
+            assert!(furthest(&output, &whole) <= 1e-12, "{case}: the output");
             let names = parameters().0;
             for (i, (found, expected)) in gradients.iter().zip(&expected).enumerate() {
                 let error = furthest(found, expected);

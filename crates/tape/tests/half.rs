@@ -1,5 +1,5 @@
-//! Half precision: every composed form runs in bf16 and f16 and stays close to f64, operations that
-//! should lose only one rounding do, and half types are accumulated in f32.
+//! Half precision: every composed form runs in bf16 and f16 and stays close to f64, operations
+//! that should lose only one rounding do, and half types are accumulated in f32.
 
 // A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
 //! A run that follows the kinks of another one has the gradient of the same linear piece of the
-//! network, and reports where it would have diverged.
+//! network, and reports the values at which it would have diverged.
 
 // A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]

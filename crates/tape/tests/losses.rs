@@ -185,10 +185,10 @@ fn a_split_does_not_change_a_loss_or_its_weight() {
         smoothing: 0.1,
         class_weights: Some(&WEIGHTS),
     };
-    let pieces: [&[usize]; 4] = [&[0, 7], &[0, 3, 7], &[0, 1, 2, 6, 7], &[0, 2, 5, 6, 7]];
+    let splits: [&[usize]; 4] = [&[0, 7], &[0, 3, 7], &[0, 1, 2, 6, 7], &[0, 2, 5, 6, 7]];
     for kernels in FORMS {
         for kind in 0..4 {
-            let totals = pieces.map(|ends| {
+            let totals = splits.map(|ends| {
                 let (mut sum, mut weight, mut gradients) = (0.0, 0.0, Vec::new());
                 for ends in ends.windows(2) {
                     let (a, b) = (ends[0], ends[1]);

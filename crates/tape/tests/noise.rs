@@ -37,13 +37,14 @@ fn key<'a>(samples: &'a [u64], positions: Positions<'a>) -> NoiseKey<'a> {
     }
 }
 
-/// A stand-in for the model's output for one token of a sample, which does not depend on its place.
+/// A stand-in for the model's output for one token of a sample, which does not depend on its
+/// place.
 fn token(sample: u64, position: u64) -> Vec<f64> {
     let stream = Rng::new(1).at(sample).at(position);
     (0..WIDTH as u64).map(|i| stream.uniform(i) + 0.5).collect()
 }
 
-fn piece(samples: &[u64]) -> Vec<f64> {
+fn micro_batch(samples: &[u64]) -> Vec<f64> {
     let tokens = samples
         .iter()
         .flat_map(|&sample| (0..TOKENS as u64).map(move |position| (sample, position)));
@@ -86,7 +87,7 @@ fn order_and_split_do_not_change_random_numbers() {
             let whole = run(
                 operation,
                 kernels,
-                piece(&all),
+                micro_batch(&all),
                 TOKENS,
                 &key(&all, Positions::Counted),
             );
@@ -97,7 +98,7 @@ fn order_and_split_do_not_change_random_numbers() {
                 &[5, 1 << 40, 31, 2, 77],
             ] {
                 let key = key(part, Positions::Counted);
-                let (output, gradient) = run(operation, kernels, piece(part), TOKENS, &key);
+                let (output, gradient) = run(operation, kernels, micro_batch(part), TOKENS, &key);
                 for (i, sample) in part.iter().enumerate() {
                     let at = all.iter().position(|other| other == sample).unwrap();
                     let (here, there) = (i * each..(i + 1) * each, at * each..(at + 1) * each);
@@ -119,7 +120,7 @@ fn padding_does_not_change_random_numbers() {
     for (name, operation) in OPERATIONS {
         for kernels in FORMS {
             let plain = key(&samples, Positions::Counted);
-            let (plain, _) = run(operation, kernels, piece(&samples), TOKENS, &plain);
+            let (plain, _) = run(operation, kernels, micro_batch(&samples), TOKENS, &plain);
             // The second sample's tokens are two places later: padded at the front, the first one
             // at the end.
             let places = |begin: u64| (0..7).map(move |i: u64| i.wrapping_sub(begin));
@@ -197,8 +198,8 @@ fn dropout_drops_its_fraction_and_keeps_the_mean() {
     let values = many(|t, x, key| t.dropout(x, 0.3, key), 2_000, &[1.0; 50]);
     let zeros = values.iter().filter(|v| **v == 0.0).count();
     check_share(zeros, values.len(), 0.3, "dropped");
-    let kept = values.iter().find(|v| **v != 0.0).unwrap();
-    assert!((kept - 1.0 / 0.7).abs() < 1e-6);
+    let remaining = values.iter().find(|v| **v != 0.0).unwrap();
+    assert!((remaining - 1.0 / 0.7).abs() < 1e-6);
     for column in 0..50 {
         let column: Vec<_> = values.iter().skip(column).step_by(50).collect();
         let zeros = column.iter().filter(|v| ***v == 0.0).count();
@@ -241,8 +242,8 @@ fn a_hard_choice_passes_the_soft_gradient_back() {
     let samples = [4, 5, 6];
     let key = key(&samples, Positions::Counted);
     for kernels in FORMS {
-        let soft = run(OPERATIONS[2].1, kernels, piece(&samples), TOKENS, &key);
-        let hard = run(OPERATIONS[3].1, kernels, piece(&samples), TOKENS, &key);
+        let soft = run(OPERATIONS[2].1, kernels, micro_batch(&samples), TOKENS, &key);
+        let hard = run(OPERATIONS[3].1, kernels, micro_batch(&samples), TOKENS, &key);
         assert_eq!(hard.1, soft.1, "{kernels:?}");
         for (hard, soft) in hard.0.chunks(WIDTH).zip(soft.0.chunks(WIDTH)) {
             let largest = soft.iter().fold(0.0, |a: f64, &b| a.max(b));
@@ -258,7 +259,7 @@ fn both_forms_draw_the_same_random_numbers() {
     let key = key(&samples, Positions::Counted);
     for (name, operation) in OPERATIONS {
         let [fused, composed] =
-            FORMS.map(|form| run(operation, form, piece(&samples), TOKENS, &key));
+            FORMS.map(|form| run(operation, form, micro_batch(&samples), TOKENS, &key));
         let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
         assert!(
             near(&fused.0, &composed.0) && near(&fused.1, &composed.1),
@@ -277,8 +278,8 @@ fn a_checkpointed_block_draws_the_same_random_numbers_again() {
         })
     };
     let key = key(&samples, Positions::Counted);
-    let expected = run(plain, Kernels::Fused, piece(&samples), TOKENS, &key);
-    let found = run(again, Kernels::Fused, piece(&samples), TOKENS, &key);
+    let expected = run(plain, Kernels::Fused, micro_batch(&samples), TOKENS, &key);
+    let found = run(again, Kernels::Fused, micro_batch(&samples), TOKENS, &key);
     assert_eq!(found, expected);
 }
 

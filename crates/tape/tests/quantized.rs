@@ -157,14 +157,14 @@ fn a_quantized_linear_layer_equals_the_decoded_one() {
 fn a_frozen_weight_gives_the_input_gradient_of_a_trained_one() {
     let weight = matrix(4, 6, 9).to_dtype(DType::F64).unwrap();
     for kernels in FORMS {
-        let (frozen, kept) = mapped(kernels, 6, 9, |t, x, b| {
+        let (frozen, saved) = mapped(kernels, 6, 9, |t, x, b| {
             t.linear(&t.scale(x, 2.0)?, &Value::constant(weight.clone()), Some(b))
         });
         let (trained, more) = mapped(kernels, 6, 9, |t, x, b| {
             t.linear(&t.scale(x, 2.0)?, &t.variable(weight.clone()), Some(b))
         });
         check_alike(&frozen, &trained, "frozen");
-        assert_eq!(kept, 8 * 6 * 9, "the weight alone");
+        assert_eq!(saved, 8 * 6 * 9, "the weight alone");
         assert_eq!(more, 8 * (6 * 9 + 6 * 9), "the weight and the input");
     }
 }

@@ -113,14 +113,14 @@ fn attention_saves_its_input_and_weights() {
 #[test]
 fn attention_over_many_tokens_saves_no_weights() {
     let (parameters, _) = parameters(&[]);
-    let kept = |kernels| {
+    let saved = |kernels| {
         let tape = Tape::record(&parameters, Cancel::default(), kernels);
         let _y = tape.attention(&tape.variable(tensor("x", &[3, 9, 12])), HEADS);
         tape.saved_bytes()
     };
     let (qkv, y, sums) = (3 * 9 * 12, 3 * 9 * 4, 3 * 9 * 2);
-    assert_eq!(kept(Kernels::Fused), 8 * (qkv + y + sums));
-    assert_eq!(kept(Kernels::Composed), 8 * qkv);
+    assert_eq!(saved(Kernels::Fused), 8 * (qkv + y + sums));
+    assert_eq!(saved(Kernels::Composed), 8 * qkv);
 }
 
 #[test]
@@ -271,7 +271,8 @@ fn a_gradient_held_by_another_value_is_never_written_to() {
         to_f64(gradients[2].as_ref().unwrap()).unwrap()
     };
     let one = gradient(1);
-    // Softmax minus target: each sample's gradient sums to zero unless something has written to it.
+    // Softmax minus target: each sample's gradient sums to zero unless something has written to
+    // it.
     assert!(one.iter().sum::<f64>().abs() < 1e-12, "{one:?}");
 }
 
@@ -336,8 +337,8 @@ fn a_cancelled_micro_batch_leaves_the_parameters_unchanged() {
         .iter()
         .map(|p| to_f64(&p.tensor).unwrap())
         .collect();
-    // Run 0 is forward, run 1 is the second run within backward; the flag is raised before or after
-    // the block's work.
+    // Run 0 is forward, run 1 is the second run within backward; the flag is raised before or
+    // after the block's work.
     for (run, after) in [(0, false), (0, true), (1, false), (1, true), (9, false)] {
         let cancel = Cancel::default();
         let tape = Tape::record(&parameters, cancel.clone(), Kernels::Fused);

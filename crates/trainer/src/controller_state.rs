@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn state_reads_back_as_written_and_is_valid_in_its_environment_only() {
+    fn saved_state_is_valid_in_its_own_environment_only() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = StateFile::new(&here(), PersistedState::default());
         file.write(folder.path()).expect("it can be written");

@@ -6,8 +6,7 @@
 mod support;
 
 use candle_core::{DType, Device, Tensor};
-use models::Network;
-use support::{SIDE, build, learner, plan, samples, values, whole};
+use support::{SIDE, build, plan, samples, train_state, values, whole};
 use tape::{Cancel, Kernels, Tape, Value};
 use trainer::{ModelId, OptimizerKind};
 
@@ -19,18 +18,18 @@ fn blocks(kind: ModelId) -> u32 {
 fn trained(kind: ModelId, dtype: DType, checkpointed: u32) -> (Vec<u64>, Vec<Vec<f64>>) {
     let mut plan = plan(kind, OptimizerKind::AdamW, dtype, 3);
     plan.checkpoint_blocks = checkpointed;
-    let (mut learner, samples) = (learner(&plan), samples(7, 11));
+    let (mut train_state, samples) = (train_state(&plan), samples(7, 11));
     let mut losses = Vec::new();
     for step in 0..3 {
         let batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             &samples,
             &[3, 3, 1],
         );
         losses.push(batch.loss.to_bits());
-        assert_eq!(learner.update(&batch, step).unwrap().skipped, None);
+        assert_eq!(train_state.update(&batch, step).unwrap().skipped, None);
     }
-    (losses, values(&learner.parameters))
+    (losses, values(&train_state.parameters))
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Checkpoints restore every bit, reject other models by tensor name, retain the newest two and the
-//! best, and survive crashes and damage.
+//! Checkpoints restore every bit, reject other models by tensor name, retain the newest two and
+//! the best, and survive crashes and damage.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use candle_core::DType;
 use runlog::{RunConfig, RunFolder};
 use std::collections::BTreeMap;
 use std::fs;
-use support::{learner, plan, samples, values, whole};
+use support::{plan, samples, train_state, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::internals::TrainState;
@@ -26,24 +26,27 @@ fn run() -> (tempfile::TempDir, RunFolder) {
     (folder, run)
 }
 
-fn moments(learner: &TrainState) -> BTreeMap<String, Vec<u64>> {
+fn moments(train_state: &TrainState) -> BTreeMap<String, Vec<u64>> {
     let bits = |t| to_f64(&t).unwrap().into_iter().map(f64::to_bits).collect();
-    let named = learner.optimizer.named(&learner.parameters).unwrap();
+    let named = train_state
+        .optimizer
+        .named(&train_state.parameters)
+        .unwrap();
     named.into_iter().map(|(n, t)| (n, bits(t))).collect()
 }
 
-fn averages(learner: &TrainState) -> Option<Vec<Vec<f64>>> {
-    let average = learner.average.as_ref();
+fn averages(train_state: &TrainState) -> Option<Vec<Vec<f64>>> {
+    let average = train_state.average.as_ref();
     average.map(|average| values(&average.parameters))
 }
 
-fn step(learner: &mut TrainState, step: u64) {
+fn step(train_state: &mut TrainState, step: u64) {
     let batch = whole(
-        &learner.forward_context(Cancel::default()),
+        &train_state.forward_context(Cancel::default()),
         &samples(4, step),
         &[3, 1],
     );
-    learner.update(&batch, step).unwrap();
+    train_state.update(&batch, step).unwrap();
 }
 
 fn at(step: u64) -> RunState {
@@ -67,7 +70,7 @@ fn a_restored_checkpoint_continues_bit_for_bit() {
                 let (_folder, run) = run();
                 let mut plan = plan(kind, optimizer, dtype, 10);
                 plan.ema_decay = (dtype == DType::F32).then_some(0.9);
-                let mut first = learner(&plan);
+                let mut first = train_state(&plan);
                 (0..2).for_each(|i| step(&mut first, i));
                 let state = RunState {
                     step: 2,
@@ -86,7 +89,7 @@ fn a_restored_checkpoint_continues_bit_for_bit() {
                 assert_eq!(written.path, "checkpoints/step-000002");
                 assert!(run.path.join(&written.path).is_dir());
                 assert!(written.bytes > first.parameters.bytes() + first.optimizer.bytes());
-                let mut second = learner(&plan);
+                let mut second = train_state(&plan);
                 assert_ne!(values(&second.parameters), values(&first.parameters));
                 let (loaded, damaged) = checkpoint::newest(&run).unwrap();
                 assert_eq!((&loaded.state, damaged.len()), (&state, 0));
@@ -112,12 +115,12 @@ fn a_restored_checkpoint_continues_bit_for_bit() {
 fn a_checkpoint_of_another_model_is_rejected_by_tensor_name() {
     let (_folder, run) = run();
     let convnet = plan(ModelId::CONV_NET, ADAMW, DType::F32, 10);
-    checkpoint::write(&run, &learner(&convnet), &at(1)).unwrap();
+    checkpoint::write(&run, &train_state(&convnet), &at(1)).unwrap();
     let (loaded, _) = checkpoint::newest(&run).unwrap();
     let check = |change: &dyn Fn(&mut trainer::Plan), parts: &[&str]| {
         let mut plan = convnet.clone();
         change(&mut plan);
-        let result = checkpoint::load(&loaded, &mut learner(&plan), OptimizerState::Load);
+        let result = checkpoint::load(&loaded, &mut train_state(&plan), OptimizerState::Load);
         let error = result.expect_err("another model does not fit");
         assert_eq!(error.code(), "weights_mismatch");
         for part in parts {
@@ -150,9 +153,9 @@ fn a_checkpoint_of_another_model_is_rejected_by_tensor_name() {
 #[test]
 fn the_newest_two_and_the_best_are_retained() {
     let (_folder, run) = run();
-    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3, 4, 5] {
-        checkpoint::write(&run, &learner, &at(step)).unwrap();
+        checkpoint::write(&run, &train_state, &at(step)).unwrap();
     }
     assert_eq!(steps(&run), [1, 2, 3, 4, 5]);
     // The temporary folder of a crash during step 6, as `write` names it.
@@ -172,11 +175,11 @@ fn the_newest_two_and_the_best_are_retained() {
 #[test]
 fn a_failed_write_leaves_no_temporary_folder() {
     let (_folder, run) = run();
-    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
-    checkpoint::write(&run, &learner, &at(1)).unwrap();
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    checkpoint::write(&run, &train_state, &at(1)).unwrap();
     let last = run.path.join(RunFolder::checkpoint_name(2));
     fs::write(&last, b"in the way").unwrap();
-    let error = checkpoint::write(&run, &learner, &at(2)).err().unwrap();
+    let error = checkpoint::write(&run, &train_state, &at(2)).err().unwrap();
     assert_eq!(error.code(), "checkpoint_write");
     assert!(error.to_string().contains("step-000002"), "{error}");
     assert_eq!(
@@ -194,9 +197,9 @@ fn drafts_are_ignored_and_damaged_checkpoints_reported() {
         checkpoint::newest(&run).err().map(|e| e.code()),
         Some("no_checkpoint")
     );
-    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3] {
-        checkpoint::write(&run, &learner, &at(step)).unwrap();
+        checkpoint::write(&run, &train_state, &at(step)).unwrap();
     }
     let parent = run.checkpoints_path();
     fs::rename(parent.join("step-000003"), parent.join(".draft-3.4711")).unwrap();
@@ -227,9 +230,9 @@ fn a_damaged_average_invalidates_its_checkpoint() {
     let (_folder, run) = run();
     let mut plan = plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10);
     plan.ema_decay = Some(0.99);
-    let learner = learner(&plan);
-    checkpoint::write(&run, &learner, &at(1)).unwrap();
-    checkpoint::write(&run, &learner, &at(2)).unwrap();
+    let train_state = train_state(&plan);
+    checkpoint::write(&run, &train_state, &at(1)).unwrap();
+    checkpoint::write(&run, &train_state, &at(2)).unwrap();
     let newest = run.path.join(RunFolder::checkpoint_name(2));
     fs::write(newest.join("average.safetensors"), b"torn").unwrap();
     let (loaded, messages) = checkpoint::newest(&run).unwrap();
@@ -240,13 +243,13 @@ fn a_damaged_average_invalidates_its_checkpoint() {
 #[test]
 fn the_best_is_found_among_newer_checkpoints() {
     let (_folder, run) = run();
-    let learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
     for step in [1, 2, 3] {
         let state = RunState {
             is_best: step == 2,
             ..at(step)
         };
-        checkpoint::write(&run, &learner, &state).unwrap();
+        checkpoint::write(&run, &train_state, &state).unwrap();
     }
     assert_eq!(checkpoint::best(&run).unwrap().state.step, 2);
     fs::remove_dir_all(run.path.join(RunFolder::checkpoint_name(2))).unwrap();
@@ -260,18 +263,18 @@ fn the_best_is_found_among_newer_checkpoints() {
 fn saving_a_step_again_leaves_its_weights_in_place() {
     use std::os::unix::fs::MetadataExt;
     let (_folder, run) = run();
-    let mut learner = learner(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
-    checkpoint::write(&run, &learner, &at(1)).unwrap();
+    let mut train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    checkpoint::write(&run, &train_state, &at(1)).unwrap();
     let file = run.path.join("checkpoints/step-000001/model.safetensors");
     let number = fs::metadata(&file).unwrap().ino();
     let later = RunState { at_ms: 9, ..at(1) };
-    checkpoint::write(&run, &learner, &later).unwrap();
+    checkpoint::write(&run, &train_state, &later).unwrap();
     assert_eq!(fs::metadata(&file).unwrap().ino(), number);
     assert_eq!(checkpoint::newest(&run).unwrap().0.state, later);
     assert_eq!(fs::read_dir(run.checkpoints_path()).unwrap().count(), 1);
     // Other weights of the same step are written again.
-    step(&mut learner, 0);
-    checkpoint::write(&run, &learner, &later).unwrap();
+    step(&mut train_state, 0);
+    checkpoint::write(&run, &train_state, &later).unwrap();
     assert_ne!(fs::metadata(&file).unwrap().ino(), number);
     assert_eq!(checkpoint::newest(&run).unwrap().0.state, later);
 }

@@ -8,7 +8,7 @@ mod support;
 
 use candle_core::{DType, Device, Tensor};
 use pressure::Change;
-use runlog::{RunConfig, RunEvent, RunStore};
+use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
 use std::path::Path;
 use support::{SIDE, build};
@@ -64,20 +64,19 @@ fn trained(
     }
     let path = folder.path().join("script");
     std::fs::write(&path, script).unwrap();
-    let some = |text: &str| Some(text.to_owned());
     let config = RunConfig {
         folder: Some(images.clone()),
-        model: some("vit_micro"),
+        model: Some("vit_micro".to_owned()),
         image_size: Some(SIDE as u32),
         effective_batch: Some(10),
         micro_batch: fixed,
         steps: Some(STEPS),
-        precision: some("f64"),
-        device: some("cpu"),
+        precision: Some(PrecisionChoice::F64),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         ..RunConfig::default()
     };
-    let inspection = dataset::inspect_images(&photographs, &Default::default(), &|_| {}).unwrap();
+    let inspection = dataset::inspect_images(&images, &Default::default(), &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")
@@ -106,17 +105,17 @@ fn steps(events: &[RunEvent]) -> Vec<(f64, Vec<u32>)> {
     let step = |event: &RunEvent| match event {
         RunEvent::Step {
             loss,
-            micro_batches: pieces,
+            micro_batches,
             ..
-        } => Some((*loss, pieces.clone())),
+        } => Some((*loss, micro_batches.clone())),
         _ => None,
     };
     events.iter().filter_map(step).collect()
 }
 
 fn largest(steps: &[(f64, Vec<u32>)]) -> u32 {
-    let pieces = steps.iter().flat_map(|(_, pieces)| pieces);
-    pieces.copied().max().unwrap()
+    let sizes = steps.iter().flat_map(|(_, micro_batches)| micro_batches);
+    sizes.copied().max().unwrap()
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::InspectOptions;
-use runlog::{RunConfig, RunEvent, RunStore};
+use runlog::{DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use tape::Rng;
 use trainer::{Plan, RunContext, TrainError};
@@ -27,43 +27,83 @@ fn draw(folder: &Path) {
     }
 }
 
-#[test]
-fn a_diverged_run_names_its_last_valid_checkpoint() {
-    let folder = tempfile::tempdir().unwrap();
-    let photographs = folder.path().join("birds");
-    draw(&photographs);
-    let inspection =
-        dataset::inspect_images(&photographs, &InspectOptions::default(), &|_| {}).unwrap();
-    // A decay of a hundred a step turns each weight round and grows it: some twenty steps to the end of f32.
-    let config = RunConfig {
-        folder: Some(images),
+/// A run that diverges. A decay factor of 100 per step flips the sign of each weight and grows it:
+/// it reaches the largest f32 after about twenty steps.
+fn config(images: &Path) -> RunConfig {
+    RunConfig {
+        folder: Some(images.to_owned()),
         image_size: Some(16),
         effective_batch: Some(4),
         micro_batch: Some(4),
         steps: Some(100),
         learning_rate: Some(10.0),
         weight_decay: Some(10.0),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         checkpoint_every: Some("1steps".to_owned()),
         ..RunConfig::default()
-    };
-    let plan = Plan::check(&config, &inspection).unwrap();
+    }
+}
+
+/// Trains until the run fails: the error and all events.
+fn diverged(images: &Path, run: &RunFolder) -> (TrainError, Vec<RunEvent>) {
+    draw(images);
+    let inspection = dataset::inspect_images(images, &InspectOptions::default(), &|_| {}).unwrap();
+    let plan = Plan::check(&config(images), &inspection).unwrap();
+    let (context, mut events) = (RunContext::default(), Vec::new());
+    let outcome = trainer::start(plan, inspection, run, context, &mut |event| {
+        events.push(event.clone());
+    });
+    (outcome.err().unwrap(), events)
+}
+
+/// The checkpoint is the newest one, older than the row of five skipped steps, and its weights are
+/// finite.
+fn check_checkpoint(run: &RunFolder, named: &str, step: u64) {
+    let newest = run.checkpoints().unwrap().pop().unwrap();
+    assert_eq!(newest.path, run.path.join(named));
+    assert!(newest.step + 5 <= step + 1, "{named} at step {step}");
+    let path = newest.path.join("model.safetensors");
+    let weights = candle_core::safetensors::load(path, &candle_core::Device::Cpu).unwrap();
+    for (name, tensor) in weights {
+        let values = tape::inplace::to_f64(&tensor).unwrap();
+        assert!(values.iter().all(|v| v.is_finite()), "{name}");
+    }
+}
+
+/// Each skipped step names a layer and its gradients, and the error names one of those layers.
+fn check_skipped(events: &[RunEvent], error: &TrainError) {
+    let skipped: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            RunEvent::Skipped {
+                item,
+                gradients,
+                reason,
+                ..
+            } => Some((item, gradients, reason)),
+            _ => None,
+        })
+        .collect();
+    // A single step may have been skipped before the row of five.
+    assert!(skipped.len() >= 4, "{}", skipped.len());
+    let message = error.to_string();
+    assert!(skipped.iter().any(|(item, ..)| message.contains(*item)));
+    for (item, gradients, reason) in skipped {
+        println!("{item}: {reason}");
+        assert!(gradients.iter().all(|g| g.nan + g.infinite > 0) && !gradients.is_empty());
+        assert!(item.contains('.'), "{item} names no layer");
+        assert!(reason.contains("gradients"), "{reason}");
+    }
+}
+
+#[test]
+fn a_diverged_run_names_its_last_valid_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")
         .unwrap();
-    let mut events = Vec::new();
-    let error = trainer::start(
-        plan,
-        inspection,
-        &run,
-        RunContext::default(),
-        &mut |event| {
-            events.push(event.clone());
-        },
-    )
-    .err()
-    .unwrap();
+    let (error, events) = diverged(&folder.path().join("birds"), &run);
     let TrainError::Diverged {
         step,
         checkpoint,
@@ -75,47 +115,10 @@ fn a_diverged_run_names_its_last_valid_checkpoint() {
     };
     assert_eq!(*times, 5);
     let named = checkpoint.clone().unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains(&format!("the last valid checkpoint is {named}")),
-        "{error}"
-    );
-    // It is the newest one, it is older than the row of skipped steps, and its weights are finite.
-    let newest = run.checkpoints().unwrap().pop().unwrap();
-    assert_eq!(newest.path, run.path.join(&named));
-    assert!(newest.step + 5 <= *step + 1, "{named} at step {step}");
-    let path = newest.path.join("model.safetensors");
-    let weights = candle_core::safetensors::load(path, &candle_core::Device::Cpu).unwrap();
-    for (name, tensor) in weights {
-        let values = tape::inplace::to_f64(&tensor).unwrap();
-        assert!(values.iter().all(|v| v.is_finite()), "{name}");
-    }
-    let skipped: Vec<_> = events
-        .iter()
-        .filter_map(|event| match event {
-            RunEvent::Skipped {
-                item: what,
-                gradients,
-                reason,
-                ..
-            } => Some((what, gradients, reason)),
-            _ => None,
-        })
-        .collect();
-    // A single step may have been skipped before the row of five.
-    assert!(skipped.len() >= 4, "{}", skipped.len());
-    assert!(
-        skipped
-            .iter()
-            .any(|(what, ..)| error.to_string().contains(*what))
-    );
-    for (what, gradients, reason) in skipped {
-        println!("{what}: {reason}");
-        assert!(gradients.iter().all(|g| g.nan + g.infinite > 0) && !gradients.is_empty());
-        assert!(what.contains('.'), "{what} names no layer");
-        assert!(reason.contains("gradients"), "{reason}");
-    }
+    let sentence = format!("the last valid checkpoint is {named}");
+    assert!(error.to_string().contains(&sentence), "{error}");
+    check_checkpoint(&run, &named, *step);
+    check_skipped(&events, &error);
     let last = events.last().unwrap();
     assert!(
         matches!(last, RunEvent::Failed { code, message, .. } if code == "diverged" && message.contains(&named))

@@ -1,7 +1,7 @@
-//! transformers opens exported text networks with the same scores and the same tokens of a text, and
-//! Ebb reads its own language model back as pretrained weights.
+//! transformers opens exported text networks with the same scores and the same tokens of a text,
+//! and Ebb reads its own language model back as pretrained weights.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../models/tests/exports/mod.rs"]
@@ -17,7 +17,7 @@ use runlog::RunConfig;
 use std::fs;
 use std::path::Path;
 use tape::Parameters;
-use trainer::{ModelId, Pretrained, TextModel, TextSize};
+use trainer::{ModelId, TextModel, TextSize};
 
 const TOKENS: u32 = 24;
 const TEXTS: [&str; 3] = [
@@ -81,27 +81,27 @@ fn check(python: &str, size: TextSize, tokenizer: &Tokenizer, input: &str) {
     let out = place.path().join("out");
     written(kind, &parameters, tokenizer, &out);
     let words = [&[input][..], &TEXTS].concat();
-    let said = answer(python, "own_texts.py", &out, &words);
+    let output = answer(python, "own_texts.py", &out, &words);
     let what = format!("{size:?} of {} tokens", tokenizer.vocabulary());
-    assert_close(&what, &scores(&network, &parameters, 0), &said["logits"]);
-    let ids: Vec<Vec<u32>> = serde_json::from_value(said["ids"].clone()).unwrap();
+    assert_close(&what, &scores(&network, &parameters, 0), &output["logits"]);
+    let ids: Vec<Vec<u32>> = serde_json::from_value(output["ids"].clone()).unwrap();
     let own = TEXTS.map(|text| tokenizer.encode_framed(text).unwrap());
     assert_eq!(ids, own, "{size:?}");
-    assert_eq!(said["most"], TOKENS);
+    assert_eq!(output["most"], TOKENS);
     match input {
         "texts" => {
             assert_eq!(
-                said["classes"],
+                output["classes"],
                 serde_json::json!(["ham", "spam", "\"else\""])
             );
             assert_eq!(
-                said["pad"].as_u64(),
+                output["pad"].as_u64(),
                 tokenizer.token("[PAD]").map(u64::from)
             );
         }
         _ => {
-            assert_eq!(said["eos"].as_u64(), tokenizer.boundary().map(u64::from));
-            assert_eq!(said["back"], serde_json::json!(TEXTS));
+            assert_eq!(output["eos"].as_u64(), tokenizer.boundary().map(u64::from));
+            assert_eq!(output["back"], serde_json::json!(TEXTS));
         }
     }
 }
@@ -177,10 +177,8 @@ fn a_token_compression_is_refused_and_leaves_no_files() {
         pretrained: None,
         tokenizer: None,
     };
-    let said = trained
-        .write(&place.path().join("out"))
-        .unwrap_err()
-        .to_string();
-    assert!(said.contains("two networks at once"), "{said}");
+    let error = export_hub_folder(&trained, &place.path().join("out")).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("two networks at once"), "{message}");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }

@@ -1,17 +1,16 @@
 //! Choices of what to train in a pretrained model: every offered choice is accepted, any other is
 //! refused.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../models/tests/folders/mod.rs"]
 mod folders;
 
-use folders::{assert_says, copied, fixture};
+use folders::{assert_error_contains, copied, fixture};
 use models::hub_format::{Head, HubFolder};
 use runlog::RunConfig;
 use std::fs;
-use trainer::Pretrained;
 
 fn named(name: &str) -> RunConfig {
     RunConfig {
@@ -28,7 +27,7 @@ fn words(name: &str) -> Vec<String> {
     for choice in &choices {
         let pretrained =
             trainer::pretrained::open(&trainer::pretrained::with_choice(&choice.word, named(name)));
-        assert_eq!(pretrained.unwrap().unwrap().chosen(), choice.word);
+        assert_eq!(pretrained.unwrap().unwrap().current_choice(), choice.word);
     }
     choices.into_iter().map(|choice| choice.word).collect()
 }
@@ -47,9 +46,10 @@ fn offered_choices_fit_the_architecture() {
 #[test]
 fn an_unknown_choice_is_refused() {
     for word in ["adapter:", "adapter:x", "last:99", "some"] {
-        let said = trainer::pretrained::open(&trainer::pretrained::with_choice(word, named("vit")));
-        assert_says(
-            said,
+        let refused =
+            trainer::pretrained::open(&trainer::pretrained::with_choice(word, named("vit")));
+        assert_error_contains(
+            refused,
             &["train_only", word, "write head, all, or last:1 to last:2"],
         );
     }
@@ -67,7 +67,7 @@ fn a_network_of_zeros_checks_every_tensor() {
     let zeros = HubFolder::open(copy.path())
         .unwrap()
         .with_zeros(None, &make);
-    assert_says(
+    assert_error_contains(
         zeros,
         &["intermediate.dense.weight is [40, 24] and must be [48, 24]"],
     );

@@ -8,7 +8,6 @@ mod support;
 
 use candle_core::{DType, Device};
 use models::{Builder, Network, ResNet, ResNetShape};
-use models::{Builder, Network, ResNet, ResNetShape};
 use pressure::own_footprint_bytes;
 use support::{plan, samples};
 use tape::memory::{Counting, live_bytes};
@@ -26,10 +25,10 @@ const READING: usize = 1_000;
 /// Growth of the footprint that is allowed between two readings.
 const MB: i64 = 1 << 20;
 
-/// A learner with a network so small that a micro-batch takes a millisecond.
+/// A train state with a network so small that a micro-batch takes a millisecond.
 fn tiny() -> TrainState {
     let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, 10_000);
-    let mut learner = TrainState::new(&plan, &Device::Cpu).unwrap();
+    let mut train_state = TrainState::new(&plan, &Device::Cpu).unwrap();
     let mut parameters = Parameters::default();
     let shape = ResNetShape {
         channels: 4,
@@ -39,16 +38,16 @@ fn tiny() -> TrainState {
     };
     let mut builder = Builder::new(&mut parameters, 7, DType::F32, &Device::Cpu);
     let network = ResNet::build(&mut builder, &shape, support::CLASSES).unwrap();
-    learner.optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
-    (learner.network, learner.parameters) = (Network::ResNet(network), parameters);
-    learner
+    train_state.optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
+    (train_state.network, train_state.parameters) = (Network::ResNet(network), parameters);
+    train_state
 }
 
 /// Growth of the counted heap and of the footprint, in bytes, between the readings of
-/// `micro_batches` micro-batches. Three make a step, and one more per step is cancelled. `see` gets
-/// each one before it is added.
+/// `micro_batches` micro-batches. Three make a step, and one more per step is cancelled. `see`
+/// gets each one before it is added.
 fn growth(micro_batches: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(i64, i64)> {
-    let (mut learner, samples) = (tiny(), samples(6, 2));
+    let (mut train_state, samples) = (tiny(), samples(6, 2));
     let (mut done, mut step, mut readings) = (0, 0, Vec::new());
     while done < micro_batches + READING {
         let mut batch = EffectiveBatch::new(samples.len());
@@ -57,14 +56,14 @@ fn growth(micro_batches: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(
             .deliver(samples.iter().cloned().map(Ok).collect());
         for size in [3, 1, 2] {
             let cancel = Cancel::new((size == 1).into());
-            let cancelled = learner
+            let cancelled = train_state
                 .forward_context(cancel)
                 .gradients(batch.pending.micro_batch(size));
             assert_eq!(
                 cancelled.is_err_and(|error| error.is_cancelled()),
                 size == 1
             );
-            let task = learner.forward_context(Cancel::default());
+            let task = train_state.forward_context(Cancel::default());
             let result = task.gradients(batch.pending.micro_batch(size)).unwrap();
             see(&result);
             batch.add(result).unwrap();
@@ -73,7 +72,7 @@ fn growth(micro_batches: usize, mut see: impl FnMut(&MicroBatchResult)) -> Vec<(
                 readings.push((live_bytes() as i64, own_footprint_bytes() as i64));
             }
         }
-        let update = learner.update(&batch.finish().unwrap(), step).unwrap();
+        let update = train_state.update(&batch.finish().unwrap(), step).unwrap();
         assert_eq!(update.skipped, None);
         step += 1;
     }
@@ -88,7 +87,8 @@ fn five_thousand_micro_batches_leak_nothing() {
     println!("heap and footprint: {flat:?}");
     assert_eq!(flat.len(), MICRO_BATCHES / READING);
     for (heap, footprint) in &flat {
-        // The heap is counted in bytes; the system counts pages and does not return all freed ones.
+        // The heap is counted in bytes; the system counts pages and does not return all freed
+        // ones.
         assert!(*heap <= MB / 16, "the heap grew by {heap} bytes: {flat:?}");
         assert!(
             *footprint <= MB,

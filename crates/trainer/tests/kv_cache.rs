@@ -1,10 +1,9 @@
 //! The KV cache changes no generated token and saves most of the time.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
-use models::Network;
 use models::Network;
 use std::time::Instant;
 use tape::inplace::to_f64;
@@ -44,13 +43,13 @@ fn written(
         panic!("it is a language model");
     };
     let mut ids: Vec<u32> = (0..12).map(|i| 37 * i % 257).collect();
-    let (mut past, mut all, start) = (network.new_cache(), Vec::new(), Instant::now());
+    let (mut cache, mut all, start) = (network.new_cache(), Vec::new(), Instant::now());
     while ids.len() < tokens {
         let tape = Tape::forward_only(parameters, Cancel::default(), Kernels::Fused);
-        let scores = match (keep, past.tokens()) {
+        let scores = match (keep, cache.tokens()) {
             (false, _) => network.next_scores(&tape, &ids),
-            (true, 0) => network.next_scores_cached(&tape, &ids, &mut past),
-            (true, _) => network.next_scores_cached(&tape, &ids[ids.len() - 1..], &mut past),
+            (true, 0) => network.next_scores_cached(&tape, &ids, &mut cache),
+            (true, _) => network.next_scores_cached(&tape, &ids[ids.len() - 1..], &mut cache),
         };
         let scores = to_f64(scores.unwrap().tensor()).unwrap();
         let best = (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
@@ -58,7 +57,7 @@ fn written(
         all.push(scores);
     }
     let expected = if keep { tokens - 1 } else { 0 };
-    assert_eq!(past.tokens(), expected);
+    assert_eq!(cache.tokens(), expected);
     (ids, all, start.elapsed().as_secs_f64())
 }
 
@@ -68,14 +67,14 @@ fn the_cache_changes_no_token_and_saves_most_of_the_time() {
         let model = model(TextSize::GptMicro, 256, dtype);
         let tokens = if dtype == DType::F64 { 64 } else { 256 };
         let (again, own, slow) = written(&model, tokens, false);
-        let (kept, theirs, quick) = written(&model, tokens, true);
+        let (cached, theirs, quick) = written(&model, tokens, true);
         let each = own.iter().flatten().zip(theirs.iter().flatten());
         let most = each.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         println!(
-            "{dtype:?}: {tokens} tokens in {slow:.2} s read again, {quick:.2} s kept ({:.1} times), scores {most:.1e} apart",
+            "{dtype:?}: {tokens} tokens in {slow:.2} s read again, {quick:.2} s with the cache ({:.1} times), scores {most:.1e} apart",
             slow / quick
         );
-        assert_eq!(again, kept);
+        assert_eq!(again, cached);
         let distinct: std::collections::BTreeSet<u32> = again.iter().copied().collect();
         assert!(
             distinct.len() > 12,
@@ -93,20 +92,20 @@ fn a_text_longer_than_the_context_is_refused() {
         panic!("it is a language model");
     };
     let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
-    let mut past = network.new_cache();
+    let mut cache = network.new_cache();
     network
-        .next_scores_cached(&tape, &[1; 16], &mut past)
+        .next_scores_cached(&tape, &[1; 16], &mut cache)
         .unwrap();
     // Keys and values: 4 blocks of 192, 4 bytes each.
-    assert_eq!(past.bytes(), 16 * 2 * 4 * 192 * 4);
-    for (ids, past) in [
-        (&[1][..], &mut past),
+    assert_eq!(cache.bytes(), 16 * 2 * 4 * 192 * 4);
+    for (ids, cache) in [
+        (&[1][..], &mut cache),
         (&[1; 17][..], &mut network.new_cache()),
     ] {
-        let said = network
-            .next_scores_cached(&tape, ids, past)
+        let message = network
+            .next_scores_cached(&tape, ids, cache)
             .unwrap_err()
             .to_string();
-        assert!(said.contains("at most 16 in all"), "{said}");
+        assert!(message.contains("at most 16 in all"), "{message}");
     }
 }

@@ -1,12 +1,12 @@
-//! The loss scale of a run in f16: a step that overflows is skipped and halves it, and a killed run
-//! resumes with the scale it had.
+//! The loss scale of a run in f16: a step that overflows is skipped and halves it, and a killed
+//! run resumes with the scale it had.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
-use runlog::{RunConfig, RunEvent, RunFolder};
+use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder};
 use std::path::Path;
 use support::CLASSES;
 use trainer::internals::checkpoint;
@@ -40,16 +40,16 @@ fn test_run() -> TestRun {
     draw(&folder.path().join("images"));
     let options = dataset::InspectOptions::default();
     let inspection =
-        dataset::inspect_images(&folder.path().join("photographs"), &options, &|_| {}).unwrap();
-    let word = |text: &str| Some(text.to_owned());
+        dataset::inspect_images(&folder.path().join("images"), &options, &|_| {}).unwrap();
+    let some = |text: &str| Some(text.to_owned());
     let config = RunConfig {
         model: some("vit_micro"),
         image_size: Some(16),
         steps: Some(8),
         effective_batch: Some(6),
         micro_batch: Some(4),
-        precision: some("f16"),
-        device: some("cpu"),
+        precision: Some(PrecisionChoice::F16),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(1),
         checkpoint_every: some("2steps"),
         evaluate_every_epochs: Some(100),

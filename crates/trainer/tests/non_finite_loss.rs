@@ -7,9 +7,9 @@ mod support;
 
 use candle_core::{DType, Device};
 use dataset::{InspectOptions, inspect_images};
-use runlog::RunConfig;
+use runlog::{Augmentation, DeviceChoice, RunConfig};
 use std::path::Path;
-use support::{SIDE, learner, whole};
+use support::{SIDE, train_state, whole};
 use tape::Cancel;
 use trainer::Plan;
 use trainer::internals::{EffectiveBatch, ImageLoader, PrefetchOptions, TrainLoader, TrainState};
@@ -31,13 +31,13 @@ fn draw(folder: &Path) {
 
 /// A vision transformer whose first weights are so large that only small inputs stay finite.
 fn overflowing(plan: &Plan) -> TrainState {
-    let mut learner = learner(plan);
-    let place = (0..learner.parameters.len())
-        .find(|&index| learner.parameters.at(index).name == "patch.weight")
+    let mut train_state = train_state(plan);
+    let place = (0..train_state.parameters.len())
+        .find(|&index| train_state.parameters.at(index).name == "patch.weight")
         .unwrap();
-    let weight = (&learner.parameters.at(place).tensor * 1e38).unwrap();
-    learner.parameters.set(place, weight).unwrap();
-    learner
+    let weight = (&train_state.parameters.at(place).tensor * 1e38).unwrap();
+    train_state.parameters.set(place, weight).unwrap();
+    train_state
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn the_image_with_a_non_finite_loss_is_named() {
     let config = RunConfig {
         model: Some("vit_micro".to_owned()),
         image_size: Some(SIDE as u32),
-        augment: Some("none".to_owned()),
-        device: Some("cpu".to_owned()),
+        augment: Some(Augmentation::None),
+        device: Some(DeviceChoice::Cpu),
         effective_batch: Some(8),
         ..RunConfig::default()
     };
@@ -59,11 +59,11 @@ fn the_image_with_a_non_finite_loss_is_named() {
     let inspection = inspect_images(folder.path(), &options, &|_| {}).unwrap();
     let plan = Plan::check(&config, &inspection).unwrap();
     let mut feed = ImageLoader::start(&plan, &inspection, PrefetchOptions::new(&plan, 1, 0), 0);
-    let learner = overflowing(&plan);
+    let train_state = overflowing(&plan);
     let mut batch = EffectiveBatch::new(feed.begin(0));
     assert!(batch.pending.deliver(feed.fetch(8)).is_empty());
     for _ in 0..4 {
-        let task = learner.forward_context(Cancel::default());
+        let task = train_state.forward_context(Cancel::default());
         let result = task.gradients(batch.pending.micro_batch(2)).unwrap();
         batch.add(result).unwrap();
     }
@@ -81,10 +81,10 @@ fn no_image_is_named_if_every_loss_is_non_finite() {
         DType::F32,
         1,
     );
-    let learner = overflowing(&plan);
-    assert!(learner.device().same_device(&Device::Cpu));
+    let train_state = overflowing(&plan);
+    assert!(train_state.device().same_device(&Device::Cpu));
     let batch = whole(
-        &learner.forward_context(Cancel::default()),
+        &train_state.forward_context(Cancel::default()),
         &support::samples(3, 1),
         &[2, 1],
     );

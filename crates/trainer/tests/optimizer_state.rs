@@ -7,7 +7,7 @@
 mod support;
 
 use candle_core::{DType, Device, Tensor};
-use support::{build, distance, learner, norm, plan, samples, values, whole};
+use support::{build, distance, norm, plan, samples, train_state, values, whole};
 use tape::{Cancel, Parameters};
 use trainer::internals::{OptimizerState, TrainState};
 use trainer::{ModelId, OptimizerKind};
@@ -17,15 +17,15 @@ const STEPS: u64 = 120;
 /// Trains on sixty samples in batches of six. Returns the mean loss of the first and of the last
 /// ten steps.
 fn losses(kind: ModelId, optimizer: OptimizerKind) -> (f64, f64) {
-    let mut learner = learner(&plan(kind, optimizer, DType::F32, STEPS));
+    let mut train_state = train_state(&plan(kind, optimizer, DType::F32, STEPS));
     let samples = samples(60, 3);
     let mut losses = Vec::new();
     for step in 0..STEPS {
         let first = step as usize * 6 % 60;
-        let task = learner.forward_context(Cancel::default());
+        let task = train_state.forward_context(Cancel::default());
         let batch = whole(&task, &samples[first..first + 6], &[6]);
         losses.push(batch.loss);
-        learner.update(&batch, step).unwrap();
+        train_state.update(&batch, step).unwrap();
     }
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     (mean(&losses[..10]), mean(&losses[losses.len() - 10..]))
@@ -104,37 +104,41 @@ fn norms_and_biases_do_not_decay() {
 fn averaging(decay: Option<f64>) -> TrainState {
     let mut plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
     plan.ema_decay = decay;
-    learner(&plan)
+    train_state(&plan)
 }
 
 #[test]
 fn the_average_follows_the_weights_and_is_evaluated() {
-    let mut learner = averaging(Some(0.9));
-    let mut expected = values(&learner.parameters);
+    let mut train_state = averaging(Some(0.9));
+    let mut expected = values(&train_state.parameters);
     let samples = samples(6, 5);
     for step in 0..12u64 {
-        let batch = whole(&learner.forward_context(Cancel::default()), &samples, &[6]);
-        learner.update(&batch, step).unwrap();
+        let batch = whole(
+            &train_state.forward_context(Cancel::default()),
+            &samples,
+            &[6],
+        );
+        train_state.update(&batch, step).unwrap();
         let t = step as f64 + 1.0;
         let decay = 0.9f64.min((1.0 + t) / (10.0 + t));
-        for (a, p) in expected.iter_mut().zip(values(&learner.parameters)) {
+        for (a, p) in expected.iter_mut().zip(values(&train_state.parameters)) {
             a.iter_mut()
                 .zip(p)
                 .for_each(|(a, p)| *a = decay * *a + (1.0 - decay) * p);
         }
     }
-    let average: &Parameters = &learner.average.as_ref().unwrap().parameters;
+    let average: &Parameters = &train_state.average.as_ref().unwrap().parameters;
     for (a, e) in values(average).iter().zip(&expected) {
         assert!(support::distance(a, e) <= 1e-12 * (1.0 + norm(e)));
     }
     let evaluated =
         |task: trainer::internals::ForwardContext| task.evaluate(&samples).unwrap().loss;
-    let by_average = evaluated(learner.evaluation_context(Cancel::default()));
-    let by_weights = evaluated(learner.forward_context(Cancel::default()));
+    let by_average = evaluated(train_state.evaluation_context(Cancel::default()));
+    let by_weights = evaluated(train_state.forward_context(Cancel::default()));
     assert_ne!(by_average, by_weights);
     let mut moved = averaging(None);
     assert_eq!(
-        learner.state_bytes(),
+        train_state.state_bytes(),
         moved.state_bytes() + moved.parameters.bytes()
     );
     for (index, parameter) in average.iter().enumerate() {
@@ -149,66 +153,71 @@ fn the_average_follows_the_weights_and_is_evaluated() {
 
 #[test]
 fn a_skipped_step_leaves_the_average() {
-    let mut learner = averaging(Some(0.5));
+    let mut train_state = averaging(Some(0.5));
     let mut batch = whole(
-        &learner.forward_context(Cancel::default()),
+        &train_state.forward_context(Cancel::default()),
         &samples(3, 5),
         &[3],
     );
-    learner.update(&batch, 0).unwrap();
-    let average = |learner: &TrainState| values(&learner.average.as_ref().unwrap().parameters);
-    let before = average(&learner);
+    train_state.update(&batch, 0).unwrap();
+    let average =
+        |train_state: &TrainState| values(&train_state.average.as_ref().unwrap().parameters);
+    let before = average(&train_state);
     let nan = vec![f64::NAN; batch.gradients[0].elem_count()];
     let shape = batch.gradients[0].shape().clone();
     batch.gradients[0] = Tensor::from_vec(nan, shape, &Device::Cpu).unwrap();
-    assert!(learner.update(&batch, 1).unwrap().skipped.is_some());
-    assert_eq!(average(&learner), before);
+    assert!(train_state.update(&batch, 1).unwrap().skipped.is_some());
+    assert_eq!(average(&train_state), before);
 }
 
 /// NaN compares as neither larger nor smaller: a NaN score must not count as a correct answer.
 #[test]
 fn nan_scores_are_never_correct() {
-    let mut learner = learner(&plan(
+    let mut train_state = train_state(&plan(
         ModelId::VIT_MICRO,
         OptimizerKind::AdamW,
         DType::F32,
         10,
     ));
-    let weight = (&learner.parameters.at(0).tensor * f64::NAN).unwrap();
-    learner.parameters.set(0, weight).unwrap();
-    let result = learner
+    let weight = (&train_state.parameters.at(0).tensor * f64::NAN).unwrap();
+    train_state.parameters.set(0, weight).unwrap();
+    let result = train_state
         .forward_context(Cancel::default())
         .evaluate(&samples(7, 3))
         .unwrap();
-    assert_eq!((result.samples, result.right, result.in_top_5), (7, 0, 0));
+    assert_eq!((result.samples, result.correct, result.in_top_5), (7, 0, 0));
 }
 
 /// The bias correction of the moments counts only steps that changed the weights.
 #[test]
 fn the_optimizer_does_not_count_skipped_steps() {
     let plan = plan(ModelId::VIT_MICRO, OptimizerKind::AdamW, DType::F64, 40);
-    // The change of the weights by one update, divided by its learning rate, after `skipped` steps.
+    // The change of the weights by one update, divided by its learning rate, after `skipped`
+    // steps.
     let moved = |skipped: u64| {
-        let mut learner = learner(&plan);
+        let mut train_state = train_state(&plan);
         let batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             &samples(8, 2),
             &[8],
         );
-        let before = values(&learner.parameters);
+        let before = values(&train_state.parameters);
         for _ in 0..skipped {
             let mut batch = whole(
-                &learner.forward_context(Cancel::default()),
+                &train_state.forward_context(Cancel::default()),
                 &samples(8, 2),
                 &[8],
             );
             batch.gradients[1] = (&batch.gradients[1] * f64::NAN).unwrap();
-            assert!(learner.update(&batch, 20).unwrap().skipped.is_some());
+            assert!(train_state.update(&batch, 20).unwrap().skipped.is_some());
         }
-        assert_eq!(learner.skipped().total, skipped);
-        let rate = learner.update(&batch, 20 + skipped).unwrap().learning_rate;
-        assert_eq!(learner.skipped().in_a_row, 0);
-        let after = values(&learner.parameters).into_iter().flatten();
+        assert_eq!(train_state.skipped().total, skipped);
+        let rate = train_state
+            .update(&batch, 20 + skipped)
+            .unwrap()
+            .learning_rate;
+        assert_eq!(train_state.skipped().in_a_row, 0);
+        let after = values(&train_state.parameters).into_iter().flatten();
         let pairs = after.zip(before.into_iter().flatten());
         pairs.map(|(a, b)| (a - b) / rate).collect::<Vec<_>>()
     };

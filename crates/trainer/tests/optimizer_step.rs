@@ -1,15 +1,15 @@
-//! One optimizer step: it matches a readable reference, is skipped if a gradient is not finite, and
-//! is not changed by a micro-batch that fails. Also the queue of samples behind it.
+//! One optimizer step: it matches a readable reference, is skipped if a gradient is not finite,
+//! and is not changed by a micro-batch that fails. Also the queue of samples behind it.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use candle_core::{DType, Device, Tensor};
-use dataset::{Order, Sample, SampleError};
+use dataset::{ImageSample, Order, SampleError};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::{build, learner, plan, samples, task, values, whole};
+use support::{build, plan, samples, task, train_state, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape, TapeError, Value};
 use trainer::internals::{EffectiveBatch, OptimizerState, SampleQueue, Schedule};
@@ -52,15 +52,7 @@ fn drawn(stream: Rng, deviation: f64) -> Vec<Vec<f64>> {
 }
 
 fn check_reference(kind: OptimizerKind) {
-    let start: Vec<Vec<f64>> = SHAPES
-        .iter()
-        .enumerate()
-        .map(|(i, shape)| {
-            Rng::new(1)
-                .at(i as u64)
-                .truncated_normal(shape.iter().product(), 1.0)
-        })
-        .collect();
+    let start = drawn(Rng::new(1), 1.0);
     let mut parameters = Parameters::default();
     for (i, (shape, values)) in SHAPES.iter().zip(&start).enumerate() {
         let name = format!("p{i}");
@@ -74,16 +66,7 @@ fn check_reference(kind: OptimizerKind) {
     let mut references: Vec<Vec<Reference>> = start.iter().map(references).collect();
     for step in 1..=50u64 {
         let (rate, factor) = (0.02 / step as f64, 0.125);
-        let gradients: Vec<Vec<f64>> = start
-            .iter()
-            .enumerate()
-            .map(|(i, values)| {
-                Rng::new(2)
-                    .at(step)
-                    .at(i as u64)
-                    .truncated_normal(values.len(), 3.0)
-            })
-            .collect();
+        let gradients = drawn(Rng::new(2).at(step), 3.0);
         for (i, gradient) in gradients.iter().enumerate() {
             // Norms and biases, which have one axis, do not decay.
             let decay = if SHAPES[i].len() > 1 { 0.05 } else { 0.0 };
@@ -136,15 +119,15 @@ fn gradients_are_clipped_by_their_global_norm() {
     let moved = |clip_norm| {
         let mut plan = plan(ModelId::CONV_NET, OptimizerKind::Sgd, DType::F64, 10);
         (plan.clip_norm, plan.weight_decay) = (clip_norm, 0.0);
-        let mut learner = learner(&plan);
-        let before = values(&learner.parameters).concat();
+        let mut train_state = train_state(&plan);
+        let before = values(&train_state.parameters).concat();
         let batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             &samples(4, 8),
             &[4],
         );
-        let update = learner.update(&batch, 0).unwrap();
-        let way = support::distance(&values(&learner.parameters).concat(), &before);
+        let update = train_state.update(&batch, 0).unwrap();
+        let way = support::distance(&values(&train_state.parameters).concat(), &before);
         (way / update.learning_rate, update.gradient_norm)
     };
     let (way, norm) = moved(1e9);
@@ -161,28 +144,28 @@ fn gradients_are_clipped_by_their_global_norm() {
 
 #[test]
 fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
-    let mut learner = learner(&plan(
+    let mut train_state = train_state(&plan(
         ModelId::CONV_NET,
         OptimizerKind::AdamW,
         DType::F32,
         10,
     ));
-    let before = values(&learner.parameters);
+    let before = values(&train_state.parameters);
     let moments = |l: &trainer::internals::TrainState| {
         let named = l.optimizer.named(&l.parameters).unwrap();
         let values = named.into_iter().map(|(n, t)| (n, to_f64(&t).unwrap()));
         values.collect::<std::collections::BTreeMap<_, _>>()
     };
-    let still = moments(&learner);
-    let name = learner.parameters.at(2).name.clone();
+    let still = moments(&train_state);
+    let name = train_state.parameters.at(2).name.clone();
     for times in 1..=5 {
         let mut batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             &samples(2, 8),
             &[2],
         );
         batch.gradients[2] = (&batch.gradients[2] * f64::NAN).unwrap();
-        match learner.update(&batch, 3) {
+        match train_state.update(&batch, 3) {
             Ok(update) => {
                 assert!(times < 5);
                 let skipped = update.skipped.unwrap();
@@ -195,21 +178,21 @@ fn a_non_finite_gradient_changes_nothing_and_five_end_the_run() {
                     (&found.parameter, found.nan, found.infinite),
                     (&name, count, 0)
                 );
-                assert!(learner.is_skipping());
+                assert!(train_state.is_skipping());
             }
             Err(TrainError::Diverged {
                 step,
-                times: said,
+                times: reported,
                 item: what,
                 ..
             }) => {
-                assert_eq!((times, said, step), (5, 5, 3));
+                assert_eq!((times, reported, step), (5, 5, 3));
                 assert!(what.contains(&name), "{what}");
             }
             Err(other) => panic!("{other}"),
         }
-        assert!(values(&learner.parameters) == before);
-        assert!(moments(&learner) == still);
+        assert!(values(&train_state.parameters) == before);
+        assert!(moments(&train_state) == still);
     }
 }
 
@@ -286,7 +269,7 @@ fn a_label_outside_the_classes_is_an_error() {
     assert_eq!(error.to_string(), "label 5 of sample 1 is outside 0..5");
 }
 
-fn lost(file: &str) -> Result<Sample, SampleError> {
+fn lost(file: &str) -> Result<ImageSample, SampleError> {
     Err(SampleError {
         file: file.into(),
         reason: "cut short".to_owned(),
@@ -339,7 +322,7 @@ fn the_short_last_batch_of_an_epoch_has_its_own_weight() {
     let model = build(ModelId::CONV_NET, DType::F64);
     let task = task(&model, DType::F64, Cancel::default());
     let all = samples(20, 4);
-    let short: Vec<Sample> = steps[2]
+    let short: Vec<ImageSample> = steps[2]
         .1
         .iter()
         .map(|&i| all[i as usize].clone())

@@ -7,13 +7,12 @@
 mod support;
 
 use candle_core::DType;
-use models::Network;
 use pressure::Moments;
 use runlog::{RunConfig, RunFolder};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use support::{learner, plan, samples, values};
+use support::{plan, samples, train_state, values};
 use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::internals::checkpoint::{self, RunState};
@@ -22,15 +21,18 @@ use trainer::{ModelId, OptimizerKind};
 
 const STEPS: u64 = 6;
 
-fn moments(learner: &TrainState) -> BTreeMap<String, Vec<u64>> {
+fn moments(train_state: &TrainState) -> BTreeMap<String, Vec<u64>> {
     let bits = |t| to_f64(&t).unwrap().into_iter().map(f64::to_bits).collect();
-    let named = learner.optimizer.named(&learner.parameters).unwrap();
+    let named = train_state
+        .optimizer
+        .named(&train_state.parameters)
+        .unwrap();
     named.into_iter().map(|(n, t)| (n, bits(t))).collect()
 }
 
 /// One step of seven samples in micro-batches of 3, 3 and 1. `before` runs before each of them.
 fn step(
-    learner: &mut TrainState,
+    train_state: &mut TrainState,
     step: u64,
     mut before: impl FnMut(&mut TrainState, usize),
 ) -> u64 {
@@ -38,24 +40,24 @@ fn step(
     let samples = samples(7, 11 + step).into_iter().map(Ok).collect();
     assert!(batch.pending.deliver(samples).is_empty());
     for (index, size) in [3, 3, 1].into_iter().enumerate() {
-        before(learner, index);
-        let task = learner.forward_context(Cancel::default());
+        before(train_state, index);
+        let task = train_state.forward_context(Cancel::default());
         let result = task.gradients(batch.pending.micro_batch(size)).unwrap();
         batch.add(result).unwrap();
     }
     let whole = batch.finish().unwrap();
-    assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
+    assert_eq!(train_state.update(&whole, step).unwrap().skipped, None);
     whole.loss.to_bits()
 }
 
-/// The tensor files in a checkpoint of this learner.
-fn files(learner: &TrainState) -> BTreeMap<String, Vec<u8>> {
+/// The tensor files in a checkpoint of this train state.
+fn files(train_state: &TrainState) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let run = RunFolder {
         path: folder.path().to_owned(),
     };
     run.write_config(&RunConfig::default()).unwrap();
-    let written = checkpoint::write(&run, learner, &RunState::default()).unwrap();
+    let written = checkpoint::write(&run, train_state, &RunState::default()).unwrap();
     let entries = fs::read_dir(run.path.join(written.path)).unwrap();
     entries
         .map(|entry| entry.unwrap().path())
@@ -76,7 +78,7 @@ fn moments_on_disk_change_no_bit_of_weights_and_checkpoints() {
     for optimizer in OptimizerKind::ALL {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(ModelId::CONV_NET, optimizer, dtype, STEPS);
-            let (mut calm, mut pressed) = (learner(&plan), learner(&plan));
+            let (mut calm, mut pressed) = (train_state(&plan), train_state(&plan));
             let name = format!("{} in {dtype:?}", optimizer.name());
             let folder = tempfile::tempdir().unwrap();
             let all = pressed.optimizer.bytes();
@@ -109,15 +111,15 @@ fn moments_on_disk_change_no_bit_of_weights_and_checkpoints() {
 #[test]
 fn moments_stay_in_memory_if_the_disk_fails() {
     let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, STEPS);
-    let mut learner = learner(&plan);
-    step(&mut learner, 0, |_, _| ());
-    let before = moments(&learner);
-    let error = learner.move_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
+    let mut train_state = train_state(&plan);
+    step(&mut train_state, 0, |_, _| ());
+    let before = moments(&train_state);
+    let error = train_state.move_moments(Moments::Mapped, Path::new("/nowhere/at/all"));
     let message = error.unwrap_err().to_string();
     assert!(message.contains("/nowhere/at/all"), "{message}");
-    assert!(!learner.optimizer.is_mapped());
-    assert!(before == moments(&learner));
-    step(&mut learner, 1, |_, _| ());
+    assert!(!train_state.optimizer.is_mapped());
+    assert!(before == moments(&train_state));
+    step(&mut train_state, 1, |_, _| ());
 }
 
 #[test]
@@ -128,7 +130,7 @@ fn a_checkpoint_loads_into_moments_on_disk() {
         DType::F32,
         STEPS,
     );
-    let (mut first, mut second) = (learner(&plan), learner(&plan));
+    let (mut first, mut second) = (train_state(&plan), train_state(&plan));
     let folder = tempfile::tempdir().unwrap();
     let run = RunFolder {
         path: folder.path().to_owned(),
@@ -148,14 +150,14 @@ fn changing_checkpointed_blocks_within_a_step_changes_no_bit() {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(kind, OptimizerKind::AdamW, dtype, STEPS);
             let all = kind.blocks();
-            let (mut calm, mut pressed) = (learner(&plan), learner(&plan));
+            let (mut calm, mut pressed) = (train_state(&plan), train_state(&plan));
             assert_eq!(pressed.reserve().blocks, all);
             for i in 0..STEPS {
                 let expected = step(&mut calm, i, |_, _| ());
                 // 0, 1, 2, … all, and down again.
-                let found = step(&mut pressed, i, |learner, index| {
+                let found = step(&mut pressed, i, |train_state, index| {
                     let at = (3 * i as u32 + index as u32) % (2 * all);
-                    learner.set_checkpoint_blocks(at.min(2 * all - at));
+                    train_state.set_checkpoint_blocks(at.min(2 * all - at));
                 });
                 assert_eq!(expected, found, "{} in {dtype:?}, step {i}", kind.name());
             }

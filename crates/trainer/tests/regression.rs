@@ -1,20 +1,20 @@
 //! Regression targets besides classes or alone: missing targets never count, and no split changes
 //! the training.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use candle_core::DType;
-use dataset::{Sample, TargetColumn};
-use support::{distance, learner, norm, plan, samples, splits, values, whole};
+use dataset::{ImageSample, TargetColumn};
+use support::{distance, norm, plan, samples, splits, train_state, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
-use trainer::internals::{TrainState, Work};
-use trainer::{Balance, Metrics, ModelId, OptimizerKind, Plan};
+use trainer::internals::{ImageTask, MicroBatchResult, Task, TrainState};
+use trainer::{Balance, MetricInputs, ModelId, OptimizerKind, Plan};
 
-/// Samples of the effective batch: no power of two, so that most splits do not divide it.
+/// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
 /// Regression targets per sample.
 const TARGETS: usize = 4;
@@ -44,7 +44,7 @@ fn regression_plan(dtype: DType, balance: Balance, classes: usize) -> Plan {
 
 /// Samples in which each target is missing in about a third, and target 3 in all but one; with the
 /// factors of the loader.
-fn masked(count: usize, seed: u64) -> Vec<Sample> {
+fn masked(count: usize, seed: u64) -> Vec<ImageSample> {
     let mut all = samples(count, seed);
     let stream = Rng::new(seed).site("numbers");
     for (i, sample) in all.iter_mut().enumerate() {
@@ -67,9 +67,9 @@ fn masked(count: usize, seed: u64) -> Vec<Sample> {
 
 /// Random head weights: the outputs must differ from the mean for a split to matter.
 fn shaken(plan: &Plan) -> TrainState {
-    let mut learner = learner(plan);
-    for index in 0..learner.parameters.len() {
-        let parameter = learner.parameters.at(index);
+    let mut train_state = train_state(plan);
+    for index in 0..train_state.parameters.len() {
+        let parameter = train_state.parameters.at(index);
         if parameter.name.starts_with("head") || parameter.name.starts_with("balance") {
             let stream = Rng::new(3).site(&parameter.name);
             let shake = stream.truncated_normal(parameter.tensor.elem_count(), 0.3);
@@ -77,13 +77,13 @@ fn shaken(plan: &Plan) -> TrainState {
             let dtype = parameter.tensor.dtype();
             let shaken =
                 candle_core::Tensor::from_vec(shake, shape, &candle_core::Device::Cpu).unwrap();
-            learner
+            train_state
                 .parameters
                 .set(index, shaken.to_dtype(dtype).unwrap())
                 .unwrap();
         }
     }
-    learner
+    train_state
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn no_split_changes_gradients_of_targets_with_gaps() {
     for balance in [Balance::Fixed(1.0), Balance::Uncertainty] {
         for classes in [0, support::CLASSES] {
             for (dtype, limit) in [(DType::F64, 1e-13), (DType::F32, 2e-5)] {
-                let learner = shaken(&regression_plan(dtype, balance, classes));
-                let task = learner.forward_context(Cancel::default());
+                let train_state = shaken(&regression_plan(dtype, balance, classes));
+                let task = train_state.forward_context(Cancel::default());
                 let samples = masked(BATCH, 2);
                 let expected = whole(&task, &samples, &[BATCH]);
                 let mut worst = (0.0, String::new());
@@ -108,7 +108,7 @@ fn no_split_changes_gradients_of_targets_with_gaps() {
                         if error.is_nan() || error > worst.0 {
                             worst = (
                                 error,
-                                format!("{} in {split:?}", learner.parameters.at(i).name),
+                                format!("{} in {split:?}", train_state.parameters.at(i).name),
                             );
                         }
                     }
@@ -127,16 +127,16 @@ fn no_split_changes_gradients_of_targets_with_gaps() {
 }
 
 #[test]
-fn the_loss_adds_the_class_loss_and_the_mean_over_present_targets() {
+fn the_loss_sums_the_class_loss_and_the_mean_over_targets() {
     let plan = regression_plan(DType::F64, Balance::Fixed(0.5), support::CLASSES);
-    let learner = shaken(&plan);
+    let train_state = shaken(&plan);
     let samples = masked(BATCH, 4);
     let trained = whole(
-        &learner.forward_context(Cancel::default()),
+        &train_state.forward_context(Cancel::default()),
         &samples,
         &[4, 7],
     );
-    let found = learner
+    let found = train_state
         .forward_context(Cancel::default())
         .evaluate(&samples)
         .unwrap();
@@ -160,12 +160,12 @@ fn the_loss_adds_the_class_loss_and_the_mean_over_present_targets() {
 
 #[test]
 fn a_missing_target_is_never_read() {
-    let learner = shaken(&regression_plan(DType::F64, Balance::Fixed(1.0), 0));
+    let train_state = shaken(&regression_plan(DType::F64, Balance::Fixed(1.0), 0));
     let mut nothing = masked(3, 1);
     for sample in &mut nothing {
         sample.targets = vec![None; TARGETS];
     }
-    let result: MicroBatchResult = learner.gradients(Cancel::default(), &nothing).unwrap();
+    let result: MicroBatchResult = train_state.gradients(Cancel::default(), &nothing).unwrap();
     assert_eq!(result.loss, 0.0);
     for gradient in &result.gradients {
         assert_eq!(norm(&to_f64(gradient).unwrap()), 0.0);
@@ -175,24 +175,24 @@ fn a_missing_target_is_never_read() {
 /// The gradient of each log variance equals a finite difference of the loss.
 #[test]
 fn learned_loss_weights_get_the_gradient_of_the_loss() {
-    let mut learner = shaken(&regression_plan(
+    let mut train_state = shaken(&regression_plan(
         DType::F64,
         Balance::Uncertainty,
         support::CLASSES,
     ));
     let samples = masked(BATCH, 6);
-    let place = learner
+    let place = train_state
         .parameters
         .iter()
         .position(|p| p.name == "balance.log_variances")
         .unwrap();
     let batch = whole(
-        &learner.forward_context(Cancel::default()),
+        &train_state.forward_context(Cancel::default()),
         &samples,
         &[BATCH],
     );
     let gradient = to_f64(&batch.gradients[place]).unwrap();
-    let at = values(&learner.parameters)[place].clone();
+    let at = values(&train_state.parameters)[place].clone();
     assert_eq!(gradient.len(), TARGETS + 1);
     let step = 1e-5;
     for (i, &expected) in gradient.iter().enumerate() {
@@ -200,9 +200,9 @@ fn learned_loss_weights_get_the_gradient_of_the_loss() {
             let mut moved = at.clone();
             moved[i] += shift;
             let moved = candle_core::Tensor::new(moved, &candle_core::Device::Cpu).unwrap();
-            learner.parameters.set(place, moved).unwrap();
+            train_state.parameters.set(place, moved).unwrap();
             whole(
-                &learner.forward_context(Cancel::default()),
+                &train_state.forward_context(Cancel::default()),
                 &samples,
                 &[BATCH],
             )
@@ -223,7 +223,7 @@ fn a_visible_target_is_learned_although_some_are_missing() {
         learning_rate: 3e-3,
         ..regression_plan(DType::F32, Balance::Uncertainty, 0)
     };
-    let mut learner = learner(&plan);
+    let mut train_state = train_state(&plan);
     let mut all = samples(48, 9);
     for (i, sample) in all.iter_mut().enumerate() {
         // The brightness of the class determines the target; some are missing.
@@ -231,23 +231,23 @@ fn a_visible_target_is_learned_although_some_are_missing() {
         let there = |k: usize| !(i + k).is_multiple_of(5);
         sample.targets = (0..TARGETS).map(|k| there(k).then_some(truth)).collect();
     }
-    let mean = |learner: &TrainState| {
-        let found = learner
+    let mean = |train_state: &TrainState| {
+        let found = train_state
             .forward_context(Cancel::default())
             .evaluate(&all)
             .unwrap();
         found.targets.iter().map(|n| n.mean_absolute()).sum::<f64>() / TARGETS as f64
     };
-    let before = mean(&learner);
+    let before = mean(&train_state);
     for step in 0..100 {
         let at = (step as usize * 12) % 48;
         let batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             &all[at..at + 12],
             &[5, 7],
         );
-        learner.update(&batch, step).unwrap();
+        train_state.update(&batch, step).unwrap();
     }
-    let after = mean(&learner);
+    let after = mean(&train_state);
     assert!(after < 0.5 * before, "{before} before, {after} after");
 }

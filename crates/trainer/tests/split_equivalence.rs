@@ -1,7 +1,7 @@
 //! Split equivalence: the split into micro-batches never changes the training. Compares gradients,
 //! weights after many steps, and the bits of repeated runs.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -9,14 +9,14 @@ mod support;
 use candle_core::DType;
 use dataset::ImageSample;
 use support::{
-    build, distance, learner, norm, plan, random_split, samples, splits, task, values, whole,
+    build, distance, norm, plan, random_split, samples, splits, task, train_state, values, whole,
 };
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
 use trainer::internals::TrainState;
 use trainer::{ModelId, OptimizerKind};
 
-/// Samples of the effective batch: no power of two, so that most splits do not divide it.
+/// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;
 
 #[test]
@@ -80,19 +80,19 @@ const SAMPLES: usize = 60;
 
 /// Trains `STEPS` steps of AdamW; `split` returns the micro-batch sizes of each step.
 fn trained(kind: ModelId, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> TrainState {
-    let mut learner = learner(&plan(kind, OptimizerKind::AdamW, dtype, STEPS));
+    let mut train_state = train_state(&plan(kind, OptimizerKind::AdamW, dtype, STEPS));
     let samples = samples(SAMPLES, 3);
     for step in 0..STEPS {
         let first = step as usize * PER_STEP % SAMPLES;
-        let batch: &[Sample] = &samples[first..first + PER_STEP];
+        let batch: &[ImageSample] = &samples[first..first + PER_STEP];
         let batch = whole(
-            &learner.forward_context(Cancel::default()),
+            &train_state.forward_context(Cancel::default()),
             batch,
             &split(step),
         );
-        assert_eq!(learner.update(&batch, step).unwrap().skipped, None);
+        assert_eq!(train_state.update(&batch, step).unwrap().skipped, None);
     }
-    learner
+    train_state
 }
 
 fn check_drift(kind: ModelId, dtype: DType, limit: f64) {
@@ -125,16 +125,16 @@ fn split_and_unsplit_vit_agree_after_200_steps() {
 fn bits(kind: ModelId, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, Vec<u64>) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
     pool.build().unwrap().install(|| {
-        let mut learner = learner(&plan(kind, optimizer, DType::F32, 5));
+        let mut train_state = train_state(&plan(kind, optimizer, DType::F32, 5));
         let (samples, mut losses) = (samples(BATCH, 4), Vec::new());
         for step in 0..5 {
-            let task = learner.forward_context(Cancel::default());
+            let task = train_state.forward_context(Cancel::default());
             let split = random_split(BATCH, Rng::new(6).at(step));
             let batch = whole(&task, &samples, &split);
             losses.push(batch.loss.to_bits());
-            learner.update(&batch, step).unwrap();
+            train_state.update(&batch, step).unwrap();
         }
-        let weights = values(&learner.parameters).concat();
+        let weights = values(&train_state.parameters).concat();
         (weights.into_iter().map(f64::to_bits).collect(), losses)
     })
 }

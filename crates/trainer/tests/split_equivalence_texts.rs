@@ -1,10 +1,10 @@
 //! Split equivalence for texts and documents: losses do not depend on the micro-batches.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
-use runlog::{RunConfig, RunFolder};
+use runlog::{ClassWeights, DeviceChoice, RunConfig, RunFolder};
 use std::path::Path;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
@@ -51,7 +51,7 @@ fn book() -> TempDir {
     folder
 }
 
-fn opened(folder: &Path, config: RunConfig) -> (Plan, Data) {
+fn opened<T: Task>(folder: &Path, config: RunConfig) -> (Plan, T::Data) {
     let found = detect(
         folder,
         &InspectOptions::default(),
@@ -75,34 +75,34 @@ fn config(effective_batch: u32, tokens: u32) -> RunConfig {
         steps: Some(STEPS),
         effective_batch: Some(effective_batch),
         tokens: Some(tokens),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         ..RunConfig::default()
     }
 }
 
-/// The loss and the weight of every step, processed in the micro-batches that `split` returns for a
-/// number of samples.
+/// The loss and the weight of every step, processed in the micro-batches that `split` returns for
+/// a number of samples.
 fn losses<T: Task>(
     plan: &Plan,
     data: &T::Data,
     split: impl Fn(u64, usize) -> Vec<usize>,
 ) -> Vec<(f64, f64)> {
-    let mut learner = TrainState::new(plan, &candle_core::Device::Cpu).unwrap();
+    let mut train_state = TrainState::new(plan, &candle_core::Device::Cpu).unwrap();
     let mut loader = T::train_loader(plan, data, PrefetchOptions::new(plan, 0, 0), 0);
     let step = |step: u64| {
         let count = loader.begin(step);
         let mut batch = EffectiveBatch::<T::Sample>::new(count);
         assert!(batch.pending.deliver(loader.fetch(count)).is_empty());
         for size in split(step, count) {
-            let result = learner
+            let result = train_state
                 .gradients(Cancel::default(), batch.pending.micro_batch(size))
                 .unwrap();
             batch.add(result).unwrap();
         }
         assert_eq!(batch.pending.remaining(), 0);
         let whole = batch.finish().unwrap();
-        assert_eq!(learner.update(&whole, step).unwrap().skipped, None);
+        assert_eq!(train_state.update(&whole, step).unwrap().skipped, None);
         (whole.loss, whole.weight)
     };
     (0..STEPS).map(step).collect()
@@ -153,7 +153,7 @@ fn a_random_split_of_texts_keeps_the_losses() {
 fn a_random_split_of_weighted_texts_keeps_the_losses() {
     let folder = messages();
     let config = RunConfig {
-        class_weights: Some("balanced".to_owned()),
+        class_weights: Some(ClassWeights::Balanced),
         ..config(11, 24)
     };
     let opened = opened::<TextTask>(folder.path(), config);

@@ -1,16 +1,16 @@
 //! Texts stay in memory as tokens for the whole run: a plan and an estimate count their bytes.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 use dataset::{InspectOptions, TextOptions, detect};
-use runlog::{RunConfig, RunFolder};
+use runlog::{DeviceChoice, RunConfig, RunFolder};
 use std::path::Path;
 use tape::Rng;
 use tape::memory::{Counting, live_bytes};
 use trainer::Plan;
 use trainer::estimate::{MemoryEstimate, Target, Variants};
-use trainer::internals::Data;
+use trainer::internals::{LanguageTask, Task, TextTask};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
@@ -57,7 +57,7 @@ fn sentences(count: usize) -> impl Iterator<Item = String> {
 /// The bytes that a plan counts for a folder's texts, and those that opening them takes on the
 /// heap.
 #[track_caller]
-fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
+fn text_bytes<T: Task>(folder: &Path, config: &RunConfig) -> Bytes {
     let look = detect(
         folder,
         &InspectOptions::default(),
@@ -76,13 +76,13 @@ fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
     drop(data);
     let counted = plan.texts_bytes as f64;
     println!("{}: counted {counted}, taken {taken}", folder.display());
-    let forecast = |plan: &Plan| {
+    let estimate = |plan: &Plan| {
         let target = Target::new(trainer::DeviceKind::Cpu, 2, 0);
-        let forecast =
+        let estimate =
             MemoryEstimate::for_plan(plan, plan.model, plan.input_size, target, Variants::Planned);
-        forecast
+        estimate
             .unwrap()
-            .without_waiting()
+            .without_prefetch()
             .heap_bytes(0, 1, 8)
             .unwrap()
     };
@@ -90,7 +90,7 @@ fn counted_and_taken(folder: &Path, config: &RunConfig) -> (f64, f64) {
         texts_bytes: 0,
         ..plan.clone()
     };
-    assert_eq!(forecast(&plan), forecast(&without) + plan.texts_bytes);
+    assert_eq!(estimate(&plan), estimate(&without) + plan.texts_bytes);
     Bytes { counted, taken }
 }
 
@@ -110,7 +110,7 @@ fn texts_in_memory_are_counted() {
         model: Some(model.to_owned()),
         tokens: Some(64),
         effective_batch: Some(8),
-        device: Some("cpu".to_owned()),
+        device: Some(DeviceChoice::Cpu),
         ..RunConfig::default()
     };
     let labelled = |texts: usize| {
@@ -120,7 +120,7 @@ fn texts_in_memory_are_counted() {
         std::fs::write(folder.path().join("sms.tsv"), rows).unwrap();
         text_bytes::<TextTask>(folder.path(), &config("text_micro"))
     };
-    // Let the library allocate what it keeps for the whole process, a third of a megabyte.
+    // Let the library allocate its buffers for the whole process, a third of a megabyte.
     labelled(300);
     // The learned vocabulary and the words that its library caches per thread are freed by now;
     // only tokens stay.

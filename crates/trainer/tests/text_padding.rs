@@ -1,13 +1,12 @@
 //! Texts of different lengths in one micro-batch: each has the loss and the gradient that it has
 //! alone, whatever its padding.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use candle_core::{DType, Device};
-use models::{Builder, SequenceShape, TextEncoder};
 use models::{Builder, SequenceShape, TextEncoder};
 use support::{distance, norm};
 use tape::inplace::to_f64;
@@ -103,13 +102,13 @@ fn padding_changes_no_bit() {
 fn texts_of_invalid_length_are_refused() {
     let (network, parameters) = built();
     let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
-    for (ids, lengths, said) in [
+    for (ids, lengths, reason) in [
         (vec![1; 40], vec![20, 20], "at most 19"),
         (vec![1; 7], vec![3, 3], "equal length"),
         (vec![1; 8], vec![4, 5], "lengths"),
         (Vec::new(), Vec::new(), "sequences"),
     ] {
         let refused = network.forward(&tape, &ids, &lengths, 0).unwrap_err();
-        assert!(refused.to_string().contains(said), "{refused}");
+        assert!(refused.to_string().contains(reason), "{refused}");
     }
 }

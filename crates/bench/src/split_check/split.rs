@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_splits_include_one_that_does_not_divide_the_batch() {
+    fn one_standard_split_does_not_divide_the_batch() {
         assert_eq!(standard(16, 0), ["16", "8+8", "5+5+5+1", "16 x 1"]);
         assert_eq!(standard(12, 0), ["12", "6+6", "5+5+2", "12 x 1"]);
         assert_eq!(standard(7, 0), ["7", "4+3", "2+2+2+1", "7 x 1"]);

@@ -1,6 +1,6 @@
 //! A class folder as users have it: each of its 122 files is used, or left out for the right
-//! reason. The folder is unpacked from `malformed/dirty_folder.tar` in `EBB_DATA`; without it, only
-//! the tests in `hostile_folders.rs` run.
+//! reason. The folder is unpacked from `malformed/dirty_folder.tar` in `EBB_DATA`; without it,
+//! only the tests in `hostile_folders.rs` run.
 
 use dataset::{ImageInspection, InspectOptions, inspect_images};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,38 +59,39 @@ fn every_file_is_used_or_left_out_for_the_right_reason() {
     check(&found, &rows);
 }
 
-fn check(found: &ImageInspection, rows: &[[String; 3]]) {
-    let used: BTreeSet<String> = found
-        .files
-        .iter()
-        .map(|file| composed(&file.path))
-        .collect();
-    let skipped: BTreeMap<String, &str> = found
-        .skipped
-        .iter()
-        .map(|file| (composed(&file.path), file.reason.as_str()))
-        .collect();
-    let (mut silent, mut hidden) = (BTreeSet::new(), BTreeSet::new());
-    for [path, expected, why] in rows {
-        let is_used = used.contains(path);
+/// The files of an inspection by what became of them.
+struct Outcomes<'a> {
+    used: BTreeSet<String>,
+    /// By path: the reason.
+    skipped: BTreeMap<String, &'a str>,
+    /// Files that systems leave behind.
+    hidden: BTreeSet<String>,
+    /// Files that are ignored without a reason.
+    silent: BTreeSet<String>,
+}
+
+impl Outcomes<'_> {
+    /// Checks one row of the expectations: a path, `use`, `skip` or `either`, and why.
+    fn check(&mut self, [path, expected, why]: &[String; 3]) {
+        let is_used = self.used.contains(path);
         match expected.as_str() {
             "use" => assert!(
                 is_used,
                 "{path} ({why}) is not used: {:?}",
-                skipped.get(path)
+                self.skipped.get(path)
             ),
             "skip" => assert!(!is_used, "{path} ({why}) is used"),
             "either" => assert!(
-                is_used || skipped.contains_key(path),
+                is_used || self.skipped.contains_key(path),
                 "{path} ({why}) is neither used nor reported"
             ),
             other => panic!("unknown expectation {other}"),
         }
         if is_used {
-            continue;
+            return;
         }
         let wanted = REASONS.iter().find(|(of, _)| why.contains(of));
-        match (skipped.get(path), wanted) {
+        match (self.skipped.get(path), wanted) {
             (Some(reason), Some((_, part))) => {
                 assert!(reason.contains(part), "{path} ({why}): {reason}")
             }
@@ -102,12 +103,31 @@ fn check(found: &ImageInspection, rows: &[[String; 3]]) {
                     name.starts_with('.') || *name == "__MACOSX" || *name == "Thumbs.db"
                 });
                 match top {
-                    Some(_) => hidden.insert(path.clone()),
-                    None => silent.insert(path.clone()),
+                    Some(_) => self.hidden.insert(path.clone()),
+                    None => self.silent.insert(path.clone()),
                 };
             }
         }
     }
+}
+
+fn check(found: &ImageInspection, rows: &[[String; 3]]) {
+    let used = found.files.iter().map(|file| composed(&file.path));
+    let skipped = found.skipped.iter();
+    let skipped = skipped.map(|file| (composed(&file.path), file.reason.as_str()));
+    let mut outcomes = Outcomes {
+        used: used.collect(),
+        skipped: skipped.collect(),
+        hidden: BTreeSet::new(),
+        silent: BTreeSet::new(),
+    };
+    rows.iter().for_each(|row| outcomes.check(row));
+    let Outcomes {
+        used,
+        skipped,
+        hidden,
+        silent,
+    } = outcomes;
     assert!(
         silent.iter().all(|path| path.ends_with(".txt")),
         "{silent:?}"

@@ -265,10 +265,10 @@ fn a_missing_or_broken_file_is_an_error_with_its_name() {
     fs::remove_file(folder.path().join("ant/2.jpg")).expect("it was there");
     folder.put("ant/3.jpg", b"no longer an image");
     assert!(dataset.sample(0, 0).is_ok());
-    let gone = dataset.sample(1, 0).expect_err("it is gone").to_string();
+    let missing = dataset.sample(1, 0).expect_err("it is gone").to_string();
     assert!(
-        gone.contains("2.jpg") && gone.contains("no longer there"),
-        "{gone}"
+        missing.contains("2.jpg") && missing.contains("no longer there"),
+        "{missing}"
     );
     let broken = dataset.sample(2, 0).expect_err("it is broken").to_string();
     assert!(

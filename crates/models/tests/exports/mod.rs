@@ -1,5 +1,5 @@
-//! Shared by tests of exports: the Python to run, networks with parameters as after some training, the
-//! samples of the scripts in `fixtures/export`, and the allowed distance between scores.
+//! Helpers for tests of exports: they find Python, change parameters as training would, compute
+//! the scores of the samples in the scripts of `fixtures/export`, and compare scores.
 
 #![allow(dead_code)]
 
@@ -72,11 +72,11 @@ pub fn answer(python: &str, script: &str, folder: &Path, words: &[&str]) -> Json
         .env("HF_HUB_OFFLINE", "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script} {words:?}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script} {words:?}: {errors}");
     // Libraries may print something before.
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    serde_json::from_str(said.lines().last().unwrap()).unwrap()
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
 /// Asserts that another program computed Ebb's scores.

@@ -15,16 +15,17 @@ pub fn check(python: &str, name: &str, trained: &TrainedNetwork, own: &[f64]) ->
     let out = place.path().join("out");
     let exported = export_onnx(trained, &out).unwrap();
     let of_texts = exported.files.contains(&"tokenizer.json".to_owned());
-    let beside = match of_texts {
-        true => "tokenizer.json",
-        false => "preprocessor_config.json",
+    let beside = if of_texts {
+        "tokenizer.json"
+    } else {
+        "preprocessor_config.json"
     };
     for file in ["config.json", "model.onnx", beside] {
         assert!(out.join(file).is_file(), "{name}: {:?}", exported.files);
     }
     let kind = if of_texts { "texts" } else { "images" };
     let words = [kind, &trained.input_size.to_string()];
-    let said = answer(python, "onnx_scores.py", &out, &words);
-    assert_close(&format!("{name} by onnxruntime"), own, &said["logits"]);
-    said
+    let output = answer(python, "onnx_scores.py", &out, &words);
+    assert_close(&format!("{name} by onnxruntime"), own, &output["logits"]);
+    output
 }

@@ -1,5 +1,5 @@
-//! Folders of pretrained weights for tests, tiny and random (`fixtures/published/make_fixtures.py`),
-//! and copies of them that may be changed.
+//! Folders of tiny, random pretrained weights (`fixtures/published/make_fixtures.py` makes them),
+//! and copies of them that tests may change.
 
 #![allow(dead_code)]
 
@@ -28,10 +28,10 @@ pub fn make(head: Head, dtype: DType) -> LoadOptions<'static> {
     }
 }
 
-pub fn assert_says<T, E: Display>(outcome: Result<T, E>, words: &[&str]) {
-    let said = outcome.err().expect("it is refused").to_string();
+pub fn assert_error_contains<T, E: Display>(outcome: Result<T, E>, words: &[&str]) {
+    let message = outcome.err().expect("it must be refused").to_string();
     for word in words {
-        assert!(said.contains(word), "{word:?} is missing in: {said}");
+        assert!(message.contains(word), "{word:?} is missing in: {message}");
     }
 }
 

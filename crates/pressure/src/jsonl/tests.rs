@@ -225,6 +225,6 @@ proptest! {
 fn the_former_name_of_a_micro_batch_line_is_accepted() {
     let mut controller = JsonlController::new(Policy::default());
     controller.handle_line(&sample_at(0)).expect("a good line");
-    let piece = r#"{"kind":"piece","size":1,"ms":5,"outcome":"ok"}"#;
-    assert_eq!(controller.handle_line(piece).ok(), Some(Vec::new()));
+    let line = r#"{"kind":"piece","size":1,"ms":5,"outcome":"ok"}"#;
+    assert_eq!(controller.handle_line(line).ok(), Some(Vec::new()));
 }

@@ -71,19 +71,19 @@ fn one_size_does_not_predict_a_larger_one() {
 }
 
 #[test]
-fn a_staircase_of_powers_of_two_is_learned() {
-    let stair = |m: u32| (1.0 + 0.1 * f64::from(m.next_power_of_two())) * GB;
-    let model = trained(Allocator::PowerOfTwo, stair, &[1, 2, 4, 8]);
+fn memory_that_grows_at_powers_of_two_is_learned() {
+    let rounded = |m: u32| (1.0 + 0.1 * f64::from(m.next_power_of_two())) * GB;
+    let model = trained(Allocator::PowerOfTwo, rounded, &[1, 2, 4, 8]);
     for m in [9u32, 12, 16, 17, 32] {
         let upper = upper(&model, m).expect("measured");
         assert!(
-            upper >= stair(m) / GB && upper < 1.03 * stair(m) / GB,
+            upper >= rounded(m) / GB && upper < 1.03 * rounded(m) / GB,
             "{m}: {upper}"
         );
     }
-    let naive = trained(Allocator::Exact, stair, &[1, 2, 4, 8]);
+    let naive = trained(Allocator::Exact, rounded, &[1, 2, 4, 8]);
     assert!(
-        super::tests::upper(&naive, 17).expect("measured") < stair(17) / GB,
+        super::tests::upper(&naive, 17).expect("measured") < rounded(17) / GB,
         "a straight line underestimates"
     );
 }

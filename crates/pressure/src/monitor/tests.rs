@@ -43,12 +43,12 @@ struct Bench {
 
 fn bench(first: MemorySample, stepped: bool) -> Bench {
     let (hand, next) = channel();
-    let (told, asked) = channel();
+    let (request, asked) = channel();
     let cancel = Arc::new(AtomicBool::new(false));
     let source = Controlled {
         next,
         last: first,
-        asked: told,
+        asked: request,
         stepped,
     };
     Bench {
@@ -172,13 +172,13 @@ fn dropping_the_monitor_ends_the_thread() {
 #[test]
 fn an_observer_gets_every_sample_and_cpu_time_is_counted() {
     let bench = bench(sample(5, 8, 20), false);
-    let (tell, heard) = channel();
+    let (report, observed) = channel();
     bench.monitor.set_observer(move |sample| {
         // The test may have ended already.
-        let _ = tell.send(*sample);
+        let _ = report.send(*sample);
     });
     for _ in 0..3 {
-        assert_eq!(heard.recv().expect("the thread reads"), sample(5, 8, 20));
+        assert_eq!(observed.recv().expect("the thread reads"), sample(5, 8, 20));
     }
     let used = bench.monitor.cpu_ms();
     assert!(used > 0.0 && used < 1_000.0, "{used}");
@@ -209,35 +209,35 @@ impl FastOrFull {
 
 #[test]
 fn nine_of_ten_samples_are_fast_in_calm_and_none_under_pressure() {
-    let (tell, told) = channel();
+    let (report, reported) = channel();
     let (use_percent, used) = channel();
-    let mut source = FastOrFull(tell, used, 10);
+    let mut source = FastOrFull(report, used, 10);
     let mut fast_left = 0;
     let mut beats = |count: usize| -> Vec<bool> {
         for _ in 0..count {
             take_sample(&mut source, &mut fast_left).expect("it never fails");
         }
-        told.try_iter().collect()
+        reported.try_iter().collect()
     };
-    let (full, glance) = (false, true);
-    let mut ten = [glance; 10];
+    let (full, fast) = (false, true);
+    let mut ten = [fast; 10];
     ten[0] = full;
     assert_eq!(beats(20), [ten, ten].concat());
-    assert_eq!(beats(2), [full, glance]);
+    assert_eq!(beats(2), [full, fast]);
     use_percent.send(90).expect("the source lives");
-    assert_eq!(beats(3), [glance, full, full, full], "made sure of at once");
+    assert_eq!(beats(3), [fast, full, full, full], "made sure of at once");
     use_percent.send(10).expect("the source lives");
     assert_eq!(beats(10), ten);
 }
 
 #[test]
 fn a_wake_up_takes_a_full_sample() {
-    let (tell, told) = channel();
+    let (report, reported) = channel();
     let (_use, used) = channel();
-    let monitor = Monitor::start(Box::new(FastOrFull(tell, used, 10)), Arc::default());
-    assert_eq!(told.recv(), Ok(false), "the first");
-    assert_eq!(told.recv(), Ok(true), "one interval later");
+    let monitor = Monitor::start(Box::new(FastOrFull(report, used, 10)), Arc::default());
+    assert_eq!(reported.recv(), Ok(false), "the first");
+    assert_eq!(reported.recv(), Ok(true), "one interval later");
     monitor.wake();
-    let next = [told.recv(), told.recv()];
+    let next = [reported.recv(), reported.recv()];
     assert!(next.contains(&Ok(false)), "{next:?}");
 }

@@ -76,8 +76,8 @@ fn run(machine: Machine, from: (ControllerState, MemoryModel)) -> (Vec<u32>, Per
     // The clock of each run starts anywhere.
     for number in 0..80 {
         let at_ms = 1_000_000 + 250 * number;
-        let (next, taught, decision) = step(machine, at_ms, state, model);
-        (state, model) = (next, taught);
+        let (next, learned, decision) = step(machine, at_ms, state, model);
+        (state, model) = (next, learned);
         sizes.push(decision.micro_batch);
     }
     (sizes, PersistedState::new(&state, &model))

@@ -61,12 +61,12 @@ fn steps_that_were_taken_are_not_suggested_again() {
         checkpointed_blocks: 6,
         ..SHORTAGE
     });
-    for rung in [
+    for step in [
         RecoveryStep::ShrinkMicroBatch,
         RecoveryStep::CancelMicroBatch,
         RecoveryStep::CheckpointBlocks,
     ] {
-        assert!(!used.contains(&rung), "{used:?}");
+        assert!(!used.contains(&step), "{used:?}");
     }
 }
 
@@ -81,7 +81,7 @@ fn eight_bit_moments_are_suggested_if_that_frees_enough() {
 }
 
 #[test]
-fn settings_that_help_say_how_much_each_frees() {
+fn settings_that_help_name_the_memory_they_free() {
     const MB: u64 = 1 << 20;
     let shortage = Shortage {
         missing_bytes: 300 * MB,

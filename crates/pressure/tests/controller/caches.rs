@@ -3,8 +3,8 @@
 use crate::fixture::{GB, Simulation, TRAIN};
 use pressure::{Ask, Change, Decision, MemorySample, SampleCost, decide};
 
-/// The next answer to a simulation whose device holds `allocated` of a working set of `limit`, with
-/// samples of this cost.
+/// The next answer to a simulation whose device holds `allocated` of a working set of `limit`,
+/// with samples of this cost.
 fn asked(simulation: &Simulation, allocated: u64, limit: u64, cost: u64) -> Decision {
     let costs = vec![SampleCost(cost); 64];
     let sample = MemorySample {

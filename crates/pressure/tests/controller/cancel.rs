@@ -1,10 +1,10 @@
-//! A piece that is stopped while it runs, or refused its memory, and how it is tried again.
+//! A micro-batch that is cancelled while it runs, or that gets no memory, is retried smaller.
 
 use crate::fixture::{GB, Simulation};
 use pressure::{Change, Outcome, record_sample, should_cancel};
 
 #[test]
-fn a_cancelled_piece_is_retried_smaller() {
+fn a_cancelled_micro_batch_is_retried_smaller() {
     let mut simulation = Simulation::settled();
     simulation.own = 18 * GB;
     simulation.others = 13 * GB;
@@ -17,7 +17,7 @@ fn a_cancelled_piece_is_retried_smaller() {
 }
 
 #[test]
-fn a_running_piece_within_its_budget_is_left_alone() {
+fn a_running_micro_batch_within_its_budget_is_left_alone() {
     let mut simulation = Simulation::settled();
     (simulation.own, simulation.others) = (18 * GB, 6 * GB);
     assert_eq!(
@@ -48,7 +48,7 @@ fn others_take_fast(simulation: &mut Simulation) {
 }
 
 #[test]
-fn a_piece_is_cancelled_before_the_last_memory_is_taken() {
+fn a_micro_batch_is_cancelled_before_the_last_memory_is_taken() {
     let mut simulation = Simulation::settled();
     others_take_fast(&mut simulation);
     let used = (simulation.own + simulation.others) as f64 / (32 * GB) as f64;
@@ -72,7 +72,7 @@ fn a_single_sample_is_not_cancelled_for_what_may_come() {
 }
 
 #[test]
-fn a_refused_allocation_halves_and_the_size_is_not_tried_again_soon() {
+fn a_refused_size_is_halved_and_not_retried_soon() {
     let mut simulation = Simulation::settled();
     simulation.end(64, Outcome::Memory);
     let retry = simulation.step();

@@ -73,7 +73,7 @@ const LESS: fn(u32) -> (Change, u32, Moments) =
     |blocks| (Change::CheckpointLess, blocks, Moments::Resident);
 
 #[test]
-fn blocks_are_checkpointed_one_by_one_after_half_a_minute_at_one_sample() {
+fn half_a_minute_at_one_sample_checkpoints_one_block_at_a_time() {
     let mut simulation = settled(2 * GB, 0);
     drift(&mut simulation, 23.0);
     let begun = simulation.at_ms;

@@ -4,7 +4,7 @@ use crate::fixture::{EVALUATE, Simulation, TRAIN};
 use pressure::Change;
 
 #[test]
-fn in_calm_the_final_size_is_reached_within_the_first_steps_and_kept() {
+fn in_calm_the_first_steps_reach_the_final_size() {
     let mut simulation = Simulation::default();
     let decisions = simulation.steps(60);
     let changes: Vec<_> = decisions
@@ -36,12 +36,12 @@ fn in_calm_the_final_size_is_reached_within_the_first_steps_and_kept() {
 }
 
 #[test]
-fn a_taught_model_starts_at_its_answer() {
-    let mut taught = Simulation {
+fn a_trained_model_starts_at_its_answer() {
+    let mut trained = Simulation {
         model: Simulation::settled().model,
         ..Simulation::default()
     };
-    let first = taught.step();
+    let first = trained.step();
     assert_eq!((first.change, first.micro_batch), (Change::Start, 64));
 }
 

@@ -83,7 +83,7 @@ fn a_disk_that_stays_short_ends_the_run_while_a_checkpoint_fits() {
 }
 
 #[test]
-fn a_run_that_begins_on_a_small_disk_ends_at_half_of_what_it_found() {
+fn a_run_that_starts_on_a_small_disk_stops_at_half_of_it() {
     for (left, expected) in [(6, Action::Run), (3, Action::Stop)] {
         let mut simulation = Simulation {
             disk: Some(GB),

@@ -1,6 +1,6 @@
 //! The controller on a simulated machine of 36 GB with other apps, ten minutes per run: nine
-//! patterns of other apps on twenty machines. The rules were tuned on machines 0 to 9; 10 to 19 are
-//! held out. The world is a model, not a Mac: work slows down above 0.92 of memory in use, the
+//! patterns of other apps on twenty machines. The rules were tuned on machines 0 to 9; 10 to 19
+//! are held out. The world is a model, not a Mac: work slows down above 0.92 of memory in use, the
 //! system kills at 1.06, and its own level is late.
 
 mod world;
@@ -178,8 +178,8 @@ fn the_held_out_machines_reach_their_targets() {
     check(HELD_OUT, Rounding::Exact);
 }
 
-/// The class edges of the allocator must be learned on the way and not forgotten. One straight line
-/// reached only 0.805.
+/// The class edges of the allocator must be learned on the way and not forgotten. One straight
+/// line reached only 0.805.
 #[test]
 fn a_power_of_two_allocator_reaches_the_targets() {
     check(0..3, Rounding::PowerOfTwo);
@@ -208,7 +208,7 @@ fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
         let truth = Truth::new(seed, Rounding::Exact);
         let calm = others(Trace::Calm, seed);
         let ebb = compare(Trace::Calm, seed, Rounding::Exact).ebb;
-        let fixed = (1..=64).rev().map(|pieces| 64u32.div_ceil(pieces));
+        let fixed = (1..=64).rev().map(|count| 64u32.div_ceil(count));
         let safe = fixed.filter_map(|size| {
             let fixed = run(Who::Strategy(&mut Fixed(size)), &truth, &calm, seed);
             let is_safe = fixed.refused == 0 && fixed.killed == 0 && fixed.over_s == 0.0;

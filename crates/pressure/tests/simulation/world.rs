@@ -1,6 +1,6 @@
 //! A machine with unified memory, other apps and a trainer, in steps of 50 ms. An independent
-//! implementation in Python uses the same random numbers. It differs only in checkpoints: here they
-//! are written between two micro-batches, as the trainer does. Amounts are GB as floats.
+//! implementation in Python uses the same random numbers. It differs only in checkpoints: here
+//! they are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
 mod outcome;
 mod random;
@@ -122,204 +122,319 @@ struct Checkpoints {
 }
 
 /// Ten minutes on this machine.
-pub fn run(mut who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
-    let mut random = Random::new(seed);
-    let mut out = Outcome::default();
-    let (mut pool, mut left, mut rest, mut over_kill) = (truth.state, 0.0, BATCH, 0.0);
-    let (mut suspended, mut dead_until, mut last_size) = (false, 0.0, None);
-    let (mut checkpoints, mut system) = (Checkpoints::default(), SystemLevel::default());
-    let mut over_since: Option<f64> = None;
-    let mut running: Option<Running> = None;
-    let mut seen = Reading::default();
+pub fn run(who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
+    let mut machine = Machine {
+        who,
+        truth,
+        others,
+        random: Random::new(seed),
+        pool: truth.state,
+        left: 0.0,
+        rest: BATCH,
+        over_kill: 0.0,
+        suspended: false,
+        dead_until: 0.0,
+        last_size: None,
+        over_since: None,
+        running: None,
+        seen: Reading::default(),
+        checkpoints: Checkpoints::default(),
+        system: SystemLevel::default(),
+        out: Outcome::default(),
+    };
+    (0..others.len()).for_each(|i| machine.tick(i));
+    let Machine {
+        mut out,
+        over_since,
+        ..
+    } = machine;
+    out.reactions_s.extend(over_since.map(|since| END - since));
+    out
+}
 
-    for (i, &theirs) in others.iter().enumerate() {
+/// The machine with its trainer. Amounts are GB, times are seconds.
+struct Machine<'a> {
+    who: Who<'a>,
+    truth: &'a Truth,
+    /// Memory of other apps in each tick.
+    others: &'a [f64],
+    random: Random,
+    /// Memory of the trainer.
+    pool: f64,
+    /// Time until the running work ends.
+    left: f64,
+    /// Samples left of the effective batch.
+    rest: u32,
+    /// Time since more memory is used than the system endures.
+    over_kill: f64,
+    suspended: bool,
+    dead_until: f64,
+    last_size: Option<u32>,
+    /// When the line was crossed.
+    over_since: Option<f64>,
+    running: Option<Running>,
+    seen: Reading,
+    checkpoints: Checkpoints,
+    system: SystemLevel,
+    out: Outcome,
+}
+
+impl Machine<'_> {
+    fn tick(&mut self, i: usize) {
         let t = i as f64 * TICK;
-        out.working.push(0);
-        if t < dead_until {
-            continue;
+        self.out.working.push(0);
+        if t < self.dead_until {
+            return;
         }
-        if suspended {
-            pool = SUSPENDED;
+        if self.suspended {
+            self.pool = SUSPENDED;
         }
-        let used = (theirs + pool) / RAM;
-        if used > 1.15 || used > 1.06 && over_kill >= 1.0 {
-            out.killed += 1;
-            (dead_until, pool, over_kill) = (t + RESTART, truth.state, 0.0);
-            (running, left, rest, over_since) = (None, 0.0, BATCH, None);
-            checkpoints.writing = None;
-            if let Who::Strategy(strategy) = &mut who {
+        let used = (self.others[i] + self.pool) / RAM;
+        if self.is_killed(t, used) {
+            return;
+        }
+        let level = self.system.update(t, used);
+        self.measure(t, used, self.others[i]);
+        if i.is_multiple_of(2) {
+            self.report(i, t, level);
+        }
+        if self.is_busy(i, used) {
+            return;
+        }
+        self.end_micro_batch(t);
+        self.end_checkpoint(t);
+        if self.rest == 0 {
+            (self.rest, self.left) = (BATCH, self.left + UPDATE);
+            self.checkpoints.steps += 1;
+            return;
+        }
+        let length = self.next_length();
+        let Some(choice) = self.choose(i, t, length) else {
+            (self.left, self.out.paused_s) = (0.0, self.out.paused_s + TICK);
+            return;
+        };
+        if self.is_ready(t, &choice) {
+            self.start(i, t, choice, length);
+        }
+    }
+
+    /// The system kills the trainer if too much memory is used for too long.
+    fn is_killed(&mut self, t: f64, used: f64) -> bool {
+        if used > 1.15 || used > 1.06 && self.over_kill >= 1.0 {
+            self.out.killed += 1;
+            self.dead_until = t + RESTART;
+            (self.pool, self.over_kill) = (self.truth.state, 0.0);
+            (self.left, self.rest) = (0.0, BATCH);
+            (self.running, self.over_since) = (None, None);
+            self.checkpoints.writing = None;
+            if let Who::Strategy(strategy) = &mut self.who {
                 strategy.killed();
             }
-            continue;
+            return true;
         }
-        over_kill = if used > 1.06 { over_kill + TICK } else { 0.0 };
-        let level = system.update(t, used);
-        let one = truth.one(running.as_ref().map(|micro_batch| micro_batch.length));
+        self.over_kill = if used > 1.06 {
+            self.over_kill + TICK
+        } else {
+            0.0
+        };
+        false
+    }
+
+    /// Counts the time above the line, unless a single sample would cross it.
+    fn measure(&mut self, t: f64, used: f64, theirs: f64) {
+        let running = self.running.as_ref();
+        let one = self
+            .truth
+            .one(running.map(|micro_batch| micro_batch.length));
         if used > LINE && theirs + one <= LINE * RAM {
-            out.over_s += TICK;
-            over_since.get_or_insert(t);
-        } else if let Some(since) = over_since.take() {
-            out.reactions_s.push(t - since);
+            self.out.over_s += TICK;
+            self.over_since.get_or_insert(t);
+        } else if let Some(since) = self.over_since.take() {
+            self.out.reactions_s.push(t - since);
         }
         if used > CRITICAL {
-            out.critical_s += TICK;
-            out.first_critical_s.get_or_insert(t);
+            self.out.critical_s += TICK;
+            self.out.first_critical_s.get_or_insert(t);
         }
-        if let Who::Strategy(strategy) = &mut who
-            && i % 2 == 0
+    }
+
+    /// Gives a strategy a reading, which may cancel the running micro-batch.
+    fn report(&mut self, i: usize, t: f64, level: Level) {
+        let Who::Strategy(strategy) = &mut self.who else {
+            return;
+        };
+        let running = self.running.as_ref();
+        self.seen = Reading {
+            t,
+            others: self.others[i.saturating_sub(2)] + 0.05 * self.random.normal(),
+            pool: self.pool,
+            live: running.map_or(self.truth.state, |micro_batch| micro_batch.needs),
+            level,
+        };
+        if strategy.tick(&self.seen, self.running.is_some())
+            && let Some(micro_batch) = self.running.take()
         {
-            seen = Reading {
-                t,
-                others: others[i.saturating_sub(2)] + 0.05 * random.normal(),
-                pool,
-                live: running
-                    .as_ref()
-                    .map_or(truth.state, |micro_batch| micro_batch.needs),
-                level,
-            };
-            if strategy.tick(&seen, running.is_some())
-                && let Some(micro_batch) = running.take()
-            {
-                strategy.ended(&micro_batch.ended(
-                    t,
-                    pool,
-                    t - micro_batch.began,
-                    Result::Cancelled,
-                ));
-                out.cancels += 1;
-                (left, pool) = (0.0, truth.state);
-            }
+            let seconds = t - micro_batch.began;
+            strategy.ended(&micro_batch.ended(t, self.pool, seconds, Result::Cancelled));
+            self.out.cancels += 1;
+            (self.left, self.pool) = (0.0, self.truth.state);
         }
+    }
+
+    /// Works for one tick, slower while the system swaps; true if the work has not ended.
+    fn is_busy(&mut self, i: usize, used: f64) -> bool {
         let slow = if used < 0.92 {
             1.0
         } else {
             1.0 / (1.0 + 45.0 * (used - 0.92))
         };
-        if let Some(micro_batch) = &mut running {
+        if let Some(micro_batch) = &mut self.running {
             micro_batch.slowed |= slow < 0.97;
         }
-        if left > 0.0 {
-            left -= TICK * slow;
+        if self.left > 0.0 {
+            self.left -= TICK * slow;
         }
-        if left > 0.0 {
-            out.working[i] = running
-                .as_ref()
-                .map_or(0, |micro_batch| micro_batch.choice.micro_batch);
-            continue;
+        if self.left > 0.0 {
+            let running = self.running.as_ref();
+            self.out.working[i] = running.map_or(0, |micro_batch| micro_batch.choice.micro_batch);
+            return true;
         }
-        if let Some(micro_batch) = running.take() {
-            out.done += f64::from(micro_batch.choice.micro_batch);
-            out.finished
-                .push((t, f64::from(micro_batch.choice.micro_batch)));
-            rest -= micro_batch.choice.micro_batch;
-            if let Who::Strategy(strategy) = &mut who {
-                let peak = micro_batch.needs * (1.0 + 0.01 * random.normal());
-                let seconds = if micro_batch.slowed {
-                    t - micro_batch.began
-                } else {
-                    truth.seconds(f64::from(micro_batch.choice.micro_batch) * micro_batch.length)
-                };
-                let seconds = seconds * (1.0 + 0.02 * random.normal());
-                strategy.ended(&micro_batch.ended(t, peak, seconds, Result::Ok));
-                out.peaks.push((micro_batch.choice.predicted, peak));
-            }
+        false
+    }
+
+    fn end_micro_batch(&mut self, t: f64) {
+        let Some(micro_batch) = self.running.take() else {
+            return;
+        };
+        let samples = f64::from(micro_batch.choice.micro_batch);
+        self.out.done += samples;
+        self.out.finished.push((t, samples));
+        self.rest -= micro_batch.choice.micro_batch;
+        if let Who::Strategy(strategy) = &mut self.who {
+            let peak = micro_batch.needs * (1.0 + 0.01 * self.random.normal());
+            let seconds = if micro_batch.slowed {
+                t - micro_batch.began
+            } else {
+                self.truth.seconds(samples * micro_batch.length)
+            };
+            let seconds = seconds * (1.0 + 0.02 * self.random.normal());
+            strategy.ended(&micro_batch.ended(t, peak, seconds, Result::Ok));
+            self.out.peaks.push((micro_batch.choice.predicted, peak));
         }
-        if let Some((since, suspends)) = checkpoints.writing.take() {
-            let done = out.done - f64::from(BATCH - rest);
-            (checkpoints.newest, suspended) = (Some((checkpoints.steps, done)), suspends);
-            if let Who::Strategy(strategy) = &mut who {
+    }
+
+    fn end_checkpoint(&mut self, t: f64) {
+        if let Some((since, suspends)) = self.checkpoints.writing.take() {
+            let done = self.out.done - f64::from(BATCH - self.rest);
+            self.checkpoints.newest = Some((self.checkpoints.steps, done));
+            self.suspended = suspends;
+            if let Who::Strategy(strategy) = &mut self.who {
                 strategy.checkpoint_written(t, t - since);
             }
         }
-        if rest == 0 {
-            (rest, left) = (BATCH, left + UPDATE);
-            checkpoints.steps += 1;
-            continue;
+    }
+
+    /// Length of the next samples, relative to an ordinary one.
+    fn next_length(&mut self) -> f64 {
+        let length = (0.08 * self.random.normal()).exp();
+        if self.random.unit() < 0.03 {
+            length * 1.35
+        } else {
+            length
         }
-        let mut length = (0.08 * random.normal()).exp();
-        if random.unit() < 0.03 {
-            length *= 1.35;
-        }
-        let choice = match &mut who {
+    }
+
+    /// The next micro-batch; `None` if the oracle pauses.
+    fn choose(&mut self, i: usize, t: f64, length: f64) -> Option<Choice> {
+        let rest = self.rest as usize;
+        match &mut self.who {
             Who::Oracle => {
-                pool = truth.state;
-                match oracle(truth, others, i, length) {
-                    Some(size) => Fixed(size).ask(&seen, rest as usize, length),
-                    None => {
-                        (left, out.paused_s) = (0.0, out.paused_s + TICK);
-                        continue;
-                    }
-                }
+                self.pool = self.truth.state;
+                let size = oracle(self.truth, self.others, i, length)?;
+                Some(Fixed(size).ask(&self.seen, rest, length))
             }
-            Who::Strategy(strategy) => strategy.ask(&Reading { t, ..seen }, rest as usize, length),
-        };
-        if choice.release && pool > truth.state {
-            (pool, left) = (truth.state, left + SYNC);
+            Who::Strategy(strategy) => {
+                Some(strategy.ask(&Reading { t, ..self.seen }, rest, length))
+            }
         }
-        out.sizes.push((t, choice.size));
-        let suspends = choice.action == Action::Suspend && !suspended;
+    }
+
+    /// Releases memory, suspends, resumes or writes a checkpoint, as chosen; true if a micro-batch
+    /// can start.
+    fn is_ready(&mut self, t: f64, choice: &Choice) -> bool {
+        let state = self.truth.state;
+        if choice.release && self.pool > state {
+            (self.pool, self.left) = (state, self.left + SYNC);
+        }
+        self.out.sizes.push((t, choice.size));
+        let suspends = choice.action == Action::Suspend && !self.suspended;
         if suspends {
             // Only complete steps are saved.
-            out.suspensions += 1;
-            out.done -= f64::from(BATCH - rest);
-            (pool, rest, left) = (truth.state, BATCH, 0.0);
+            self.out.suspensions += 1;
+            self.out.done -= f64::from(BATCH - self.rest);
+            (self.pool, self.rest, self.left) = (state, BATCH, 0.0);
         }
-        let newest = checkpoints.newest.filter(|_| !choice.checkpoint);
-        let whole = checkpoints
-            .newest
-            .is_some_and(|(step, _)| step == checkpoints.steps);
+        let saved = self.checkpoints.newest;
+        let newest = saved.filter(|_| !choice.checkpoint);
+        let whole = saved.is_some_and(|(step, _)| step == self.checkpoints.steps);
         match newest {
             // Later steps are repeated.
-            Some((_, done)) if suspends => (suspended, out.done) = (true, out.done.min(done)),
-            _ if whole => suspended |= suspends,
-            _ if suspends || choice.checkpoint && !suspended => {
-                out.checkpoints += 1;
-                checkpoints.writing = Some((t, suspends));
-                left += truth.state * SAVED / DISK;
-                continue;
+            Some((_, done)) if suspends => {
+                (self.suspended, self.out.done) = (true, self.out.done.min(done));
+            }
+            _ if whole => self.suspended |= suspends,
+            _ if suspends || choice.checkpoint && !self.suspended => {
+                self.out.checkpoints += 1;
+                self.checkpoints.writing = Some((t, suspends));
+                self.left += state * SAVED / DISK;
+                return false;
             }
             _ => {}
         }
         if choice.action != Action::Run {
-            out.paused_s += TICK;
-            continue;
+            self.out.paused_s += TICK;
+            return false;
         }
-        if std::mem::take(&mut suspended) {
-            (pool, left) = (truth.state, truth.state / DISK);
-            continue;
+        if std::mem::take(&mut self.suspended) {
+            (self.pool, self.left) = (state, state / DISK);
+            return false;
         }
-        out.changes += u32::from(last_size.is_some_and(|last| last != choice.size));
-        last_size = Some(choice.size);
+        true
+    }
+
+    /// Starts a micro-batch, unless the device refuses its memory.
+    fn start(&mut self, i: usize, t: f64, choice: Choice, length: f64) {
+        let changed = self.last_size.is_some_and(|last| last != choice.size);
+        self.out.changes += u32::from(changed);
+        self.last_size = Some(choice.size);
         if choice.voluntary {
-            out.voluntary.push(t);
+            self.out.voluntary.push(t);
         }
         let samples = f64::from(choice.micro_batch) * length;
         let micro_batch = Running {
             choice,
             length,
-            needs: truth.need(samples),
+            needs: self.truth.need(samples),
             began: t,
             slowed: false,
         };
         if micro_batch.needs > DEVICE {
-            out.refused += 1;
-            (pool, left) = (truth.state, REFUSED);
-            if let Who::Strategy(strategy) = &mut who {
+            self.out.refused += 1;
+            (self.pool, self.left) = (self.truth.state, REFUSED);
+            if let Who::Strategy(strategy) = &mut self.who {
                 strategy.ended(&micro_batch.ended(t, 0.0, 0.0, Result::Memory));
             }
-            continue;
+            return;
         }
-        let touched = match who {
+        let touched = match self.who {
             Who::Oracle => 0.0,
-            Who::Strategy(_) => (micro_batch.needs - pool).max(0.0) / FIRST_TOUCH,
+            Who::Strategy(_) => (micro_batch.needs - self.pool).max(0.0) / FIRST_TOUCH,
         };
-        pool = pool.max(micro_batch.needs);
-        left += truth.seconds(samples) + touched;
-        out.working[i] = micro_batch.choice.micro_batch;
-        running = Some(micro_batch);
+        self.pool = self.pool.max(micro_batch.needs);
+        self.left += self.truth.seconds(samples) + touched;
+        self.out.working[i] = micro_batch.choice.micro_batch;
+        self.running = Some(micro_batch);
     }
-    out.reactions_s.extend(over_since.map(|since| END - since));
-    out
 }
 
 impl Running {

@@ -106,7 +106,7 @@ fn a_crisis_is_reported_with_times_and_numbers() {
 }
 
 #[test]
-fn a_run_that_waited_is_not_told_that_memory_was_plentiful() {
+fn a_run_that_waited_is_not_reported_as_rich_in_memory() {
     let mut events: Vec<_> = (0..5).map(|i| memory(5_000 - 1_000 * i, 3.0)).collect();
     events.insert(1, decision(4_100, Action::Pause, 0, "Paused"));
     events.push(decision(90, Action::Run, 4, "Continued with 4"));

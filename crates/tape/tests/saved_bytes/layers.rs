@@ -3,6 +3,7 @@
 use crate::{LABELS, N, POOL, Row, T, V, W, row};
 
 /// Layers that save their inputs; the other tables have those that recompute.
+// tidy: table
 pub fn rows() -> Vec<Row> {
     let shape: &[&[usize]] = &[&[N, T, W]];
     let image: &[&[usize]] = &[&[N, V, T, W]];

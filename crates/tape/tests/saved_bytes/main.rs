@@ -70,7 +70,7 @@ fn constant(shape: &[usize]) -> Value {
     Value::constant(Tensor::ones(shape, DType::F64, &Device::Cpu).unwrap())
 }
 
-fn kept(row: &Row, dtype: DType, kernels: Kernels) -> u64 {
+fn saved(row: &Row, dtype: DType, kernels: Kernels) -> u64 {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), kernels);
     let variable = |shape: &Vec<usize>| {
@@ -95,7 +95,7 @@ fn every_operation_saves_exactly_the_documented_bytes() {
     ] {
         for row in table {
             for kernels in [Kernels::Fused, Kernels::Composed] {
-                let bytes = kept(&row, DType::F64, kernels);
+                let bytes = saved(&row, DType::F64, kernels);
                 let expected = 8 * row.numbers + row.bytes;
                 assert_eq!(bytes, expected as u64, "{} ({kernels:?})", row.operation);
             }
@@ -112,8 +112,8 @@ fn f32_saves_half_of_the_bytes_of_f64() {
     ] {
         for row in table {
             let (single, double) = (
-                kept(&row, DType::F32, Kernels::Fused),
-                kept(&row, DType::F64, Kernels::Fused),
+                saved(&row, DType::F32, Kernels::Fused),
+                saved(&row, DType::F64, Kernels::Fused),
             );
             assert_eq!(2 * single, double, "{}", row.operation);
         }

@@ -126,7 +126,7 @@ mod tests {
         };
         assert_eq!(checked(priced.clone()).kept(128), None);
         let baseline = RunConfig {
-            policy: Some("random".to_owned()),
+            policy: Some(DropPolicyChoice::Random),
             ..priced
         };
         assert!(Compression::from_config(&baseline, 7).is_err());

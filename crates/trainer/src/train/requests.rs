@@ -99,7 +99,7 @@ fn emit_user_decision<T: Task>(
         },
         budget_bytes: 0,
         cause: Component::User,
-        reason.to_owned(),
+        reason: reason.to_owned(),
         ..Decision::default()
     };
     session.log.decision(DecisionRecord {

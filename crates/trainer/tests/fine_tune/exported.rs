@@ -4,11 +4,12 @@ use crate::Tuned;
 use crate::exports::{answer, assert_close, classes, moved, python, scores};
 use crate::folders::{copied, fixture, opened};
 use candle_core::{DType, Device};
+use models::ModelTask;
 use models::export::{TrainedNetwork, export_hub_folder};
 use models::hub_format::{Head, HubFolder, LoadOptions};
 use std::fs;
 use std::path::Path;
-use trainer::{ModelId, Pretrained};
+use trainer::ModelId;
 
 const SIDE: usize = 16;
 
@@ -18,8 +19,8 @@ fn check(python: &str, way: Tuned, folder: &Path) {
         .unwrap();
     let kind = pretrained.family();
     let (wanted, input) = match kind.task() {
-        dataset::Task::LanguageModel => (Head::Pretrained, "documents"),
-        dataset::Task::TextClassification => (Head::New(3), "texts"),
+        ModelTask::LanguageModel => (Head::Pretrained, "documents"),
+        ModelTask::TextClassification => (Head::New(3), "texts"),
         _ => (Head::New(3), "images"),
     };
     let make = LoadOptions {
@@ -70,7 +71,8 @@ fn transformers_computes_the_same_scores() {
     ] {
         check(&python, way, &fixture(way.from));
     }
-    // Without a pooler, the mean token represents a text: the folder includes PyTorch code for that.
+    // Without a pooler, the mean token represents a text. The folder includes PyTorch code for
+    // that.
     let copy = copied("bert");
     let pooling = copy.path().join("1_Pooling");
     fs::create_dir(&pooling).unwrap();

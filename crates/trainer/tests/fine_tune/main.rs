@@ -1,8 +1,8 @@
-//! Fine-tuning: only trained parameters have gradients, moments and a place in checkpoints; no split
-//! changes the training; resuming from a checkpoint gives the same bits; the estimate counts only
-//! trained parameters.
+//! Fine-tuning: only trained parameters have gradients, moments and a place in checkpoints; no
+//! split changes the training; resuming from a checkpoint gives the same bits; the estimate counts
+//! only trained parameters.
 
-// Helpers of tests are tests: what fails here fails the claim.
+// A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod exported;
@@ -18,21 +18,19 @@ mod support;
 
 use candle_core::{DType, Device};
 use folders::fixture;
-use models::export::TrainedNetwork;
-use models::hub_format::{Classes, PublishedFolder};
+use models::export::{TrainedNetwork, export_hub_folder};
 use models::hub_format::{Head, HubFolder};
-use models::merged;
 use models::merged_parameters;
 use runlog::{RunConfig, RunFolder};
 use std::path::Path;
 use std::sync::Arc;
-use support::{learner, random_split, samples, values, whole};
+use support::{random_split, samples, train_state, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
 use trainer::estimate::{MemoryEstimate, Target, Variants};
 use trainer::internals::checkpoint::{self, OptimizerState, RunState};
-use trainer::internals::{TrainState, Trained};
-use trainer::{ModelId, OptimizerKind, Plan, Pretrained, PretrainedFamily};
+use trainer::internals::{ImageTask, TrainState};
+use trainer::{ModelId, OptimizerKind, Plan, PretrainedFamily};
 
 /// A way to fine-tune, as settings of a config.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,30 +113,38 @@ const WAYS: [Tuned; 9] = [
     },
 ];
 
-fn names(learner: &TrainState) -> Vec<String> {
-    learner.parameters.iter().map(|p| p.name.clone()).collect()
+fn names(train_state: &TrainState) -> Vec<String> {
+    train_state
+        .parameters
+        .iter()
+        .map(|p| p.name.clone())
+        .collect()
 }
 
-fn frozen(learner: &TrainState) -> Vec<(String, Vec<f64>)> {
+fn frozen(train_state: &TrainState) -> Vec<(String, Vec<f64>)> {
     let one = |(name, values): (&str, &tape::Frozen)| {
         (name.to_owned(), to_f64(&values.whole().unwrap()).unwrap())
     };
-    learner.parameters.frozen().map(one).collect()
+    train_state.parameters.frozen().map(one).collect()
 }
 
-/// One step on six samples in these pieces: its mean loss.
-fn step(learner: &mut TrainState, step: u64, split: &[usize]) -> f64 {
+/// One step on six samples in micro-batches of these sizes: its mean loss.
+fn step(train_state: &mut TrainState, step: u64, split: &[usize]) -> f64 {
     let samples = samples(6, 30 + step % 10);
-    let batch = whole(&learner.forward_context(Cancel::default()), &samples, split);
-    assert_eq!(learner.update(&batch, step).unwrap().skipped, None);
+    let batch = whole(
+        &train_state.forward_context(Cancel::default()),
+        &samples,
+        split,
+    );
+    assert_eq!(train_state.update(&batch, step).unwrap().skipped, None);
     batch.loss
 }
 
 #[test]
 fn only_trained_parameters_change_and_have_moments() {
     for way in WAYS {
-        let mut learner = learner(&way.plan(DType::F32));
-        let (all, before) = (names(&learner), frozen(&learner));
+        let mut train_state = train_state(&way.plan(DType::F32));
+        let (all, before) = (names(&train_state), frozen(&train_state));
         let expected = |name: &str| match (way.train_only, way.adapter) {
             (None, None) => true,
             (_, Some(_)) => name.starts_with("head.") || name.contains(".lora_"),
@@ -152,20 +158,27 @@ fn only_trained_parameters_change_and_have_moments() {
         };
         assert!(all.iter().all(|name| expected(name)), "{way:?}: {all:?}");
         assert!(before.iter().all(|(name, _)| !expected(name)), "{way:?}");
-        // First and second moment of what trains, and of nothing else.
-        assert_eq!(learner.optimizer.bytes(), 2 * learner.parameters.bytes());
+        // First and second moment of the trained parameters only.
         assert_eq!(
-            learner.state_bytes(),
-            4 * learner.parameters.bytes() + learner.parameters.frozen_bytes()
+            train_state.optimizer.bytes(),
+            2 * train_state.parameters.bytes()
         );
-        let start = values(&learner.parameters);
+        assert_eq!(
+            train_state.state_bytes(),
+            4 * train_state.parameters.bytes() + train_state.parameters.frozen_bytes()
+        );
+        let start = values(&train_state.parameters);
         for number in 0..3 {
-            step(&mut learner, number, &[4, 2]);
+            step(&mut train_state, number, &[4, 2]);
         }
-        assert_eq!(frozen(&learner), before, "{way:?}: what is frozen moved");
+        assert_eq!(
+            frozen(&train_state),
+            before,
+            "{way:?}: a frozen parameter moved"
+        );
         for (name, (a, b)) in all
             .iter()
-            .zip(start.iter().zip(values(&learner.parameters)))
+            .zip(start.iter().zip(values(&train_state.parameters)))
         {
             assert_ne!(*a, b, "{way:?}: {name} did not move");
         }
@@ -174,11 +187,11 @@ fn only_trained_parameters_change_and_have_moments() {
 
 #[test]
 fn fine_tuning_starts_from_the_pretrained_scores() {
-    let whole = learner(&vit(Some("head"), None, None).plan(DType::F32));
+    let whole = train_state(&vit(Some("head"), None, None).plan(DType::F32));
     let expected = frozen(&whole);
     for (quantize, bar) in [(None, 0.0), (Some(8), 1.0 / 127.0), (Some(4), 1.0 / 7.0)] {
         let way = vit(None, Some(2), quantize);
-        let found = learner(&way.plan(DType::F32));
+        let found = train_state(&way.plan(DType::F32));
         for ((name, a), (_, b)) in frozen(&found).iter().zip(&expected) {
             let largest = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             let apart = a
@@ -188,21 +201,21 @@ fn fine_tuning_starts_from_the_pretrained_scores() {
                 .fold(0.0, f64::max);
             assert!(apart <= 0.51 * bar * largest, "{way:?} {name}: {apart:e}");
         }
-        // Adapters add nothing yet: of the same head the same scores.
+        // Adapters add nothing yet, so the same head gives the same scores.
         let (a, b) = (scores(&found), scores(&whole));
         let apart = a
             .iter()
             .zip(&b)
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f64::max);
-        // What stands for itself differs by the rounding of a sum in two steps.
+        // Unquantized scores differ by the rounding of a sum in two steps.
         let bar = if quantize.is_none() { 1e-6 } else { 0.2 };
         assert!(apart < bar, "{quantize:?}: {apart:e}");
     }
 }
 
-fn scores(learner: &TrainState) -> Vec<f64> {
-    let context = learner.evaluation_context(Cancel::default());
+fn scores(train_state: &TrainState) -> Vec<f64> {
+    let context = train_state.evaluation_context(Cancel::default());
     let found = ImageTask::predict(&context, &samples(4, 1));
     let mut found: Vec<Vec<(u32, f64)>> = found.unwrap().into_iter().map(|p| p.classes).collect();
     found.iter_mut().for_each(|p| p.sort_by_key(|(c, _)| *c));
@@ -213,11 +226,11 @@ fn scores(learner: &TrainState) -> Vec<f64> {
         .collect()
 }
 
-/// The losses of fifty steps; `split` gives the pieces of each.
+/// The losses of fifty steps; `split` gives the micro-batch sizes of each.
 fn losses(way: Tuned, dtype: DType, split: impl Fn(u64) -> Vec<usize>) -> Vec<f64> {
-    let mut learner = learner(&way.plan(dtype));
+    let mut train_state = train_state(&way.plan(dtype));
     (0..50)
-        .map(|number| step(&mut learner, number, &split(number)))
+        .map(|number| step(&mut train_state, number, &split(number)))
         .collect()
 }
 
@@ -230,7 +243,7 @@ fn splitting_never_changes_fine_tuning() {
             let apart = split.iter().zip(&unsplit).map(|(a, b)| (a - b).abs() / b);
             let worst = apart.fold(0.0, f64::max);
             println!("{way:?} {dtype:?}: {worst:.1e}");
-            // Quantized weights stand for numbers in f32 whatever computes with them.
+            // Quantized weights have the precision of f32, whatever the element type.
             assert!(worst < bar, "{way:?} {dtype:?}: {worst:e}");
             assert!(unsplit[49] < unsplit[0], "{way:?} learns: {unsplit:?}");
         }
@@ -250,7 +263,7 @@ fn run() -> (tempfile::TempDir, RunFolder) {
 fn resuming_from_trained_parameters_gives_the_same_bits() {
     for way in WAYS {
         let ((_folder, run), plan) = (run(), way.plan(DType::F32));
-        let mut first = learner(&plan);
+        let mut first = train_state(&plan);
         (0..3).for_each(|number| {
             step(&mut first, number, &[6]);
         });
@@ -277,7 +290,7 @@ fn resuming_from_trained_parameters_gives_the_same_bits() {
             saved.sort();
         }
         assert_eq!(saved, expected, "{way:?}");
-        let mut second = learner(&plan);
+        let mut second = train_state(&plan);
         let (loaded, _) = checkpoint::newest(&run).unwrap();
         checkpoint::load(&loaded, &mut second, OptimizerState::Load).unwrap();
         for number in 3..6 {
@@ -294,13 +307,13 @@ fn resuming_from_trained_parameters_gives_the_same_bits() {
 fn merged_adapters_give_the_same_scores() {
     for quantize in [None, Some(8)] {
         let way = vit(None, Some(2), quantize);
-        let mut tuned = learner(&way.plan(DType::F32));
+        let mut tuned = train_state(&way.plan(DType::F32));
         (0..20).for_each(|number| {
             step(&mut tuned, number, &[6]);
         });
         let shape = way.plan(DType::F32).pretrained.unwrap().tuning().adapter;
         let all = merged_parameters(&tuned.parameters, shape).unwrap();
-        let mut plain = learner(&vit(None, None, None).plan(DType::F32));
+        let mut plain = train_state(&vit(None, None, None).plan(DType::F32));
         assert_eq!(all.len(), plain.parameters.len(), "no adapter is left");
         for index in 0..plain.parameters.len() {
             let name = plain.parameters.at(index).name.clone();
@@ -319,14 +332,14 @@ fn merged_adapters_give_the_same_scores() {
 fn an_exported_network_reads_back_with_the_same_scores() {
     for way in WAYS.into_iter().filter(|way| way.quantize.is_none()) {
         let plan = way.plan(DType::F32);
-        let mut tuned = learner(&plan);
+        let mut tuned = train_state(&plan);
         (0..20).for_each(|number| {
             step(&mut tuned, number, &[6]);
         });
         let place = tempfile::tempdir().unwrap();
-        let trained = Trained {
-            kind: plan.model,
-            side: plan.input_size,
+        let trained = TrainedNetwork {
+            model: plan.model,
+            input_size: plan.input_size,
             classes: &plan.classes,
             targets: &[],
             parameters: &tuned.parameters,
@@ -359,14 +372,14 @@ fn estimates_count_gradients_of_trained_parameters_only() {
         let (model, side) = (plan.model, plan.input_size);
         let found =
             MemoryEstimate::for_plan(&plan, model, side, target, Variants::Planned).unwrap();
-        let learner = learner(&plan);
+        let train_state = train_state(&plan);
         let baseline = found.baseline;
-        assert_eq!(found.parameters, learner.parameters.count() as u64);
-        assert_eq!(baseline.moments_bytes, learner.optimizer.bytes());
-        assert_eq!(baseline.gradients_bytes, learner.parameters.bytes());
+        assert_eq!(found.parameters, train_state.parameters.count() as u64);
+        assert_eq!(baseline.moments_bytes, train_state.optimizer.bytes());
+        assert_eq!(baseline.gradients_bytes, train_state.parameters.bytes());
         assert_eq!(
             baseline.weights_bytes,
-            learner.parameters.bytes() + learner.parameters.frozen_bytes(),
+            train_state.parameters.bytes() + train_state.parameters.frozen_bytes(),
             "{way:?}"
         );
         (baseline.weights_bytes, found.heap_bytes(0, 6, 6).unwrap())

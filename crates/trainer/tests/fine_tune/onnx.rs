@@ -9,7 +9,7 @@ use models::export::TrainedNetwork;
 use models::hub_format::{Head, HubFolder, LoadOptions};
 use std::fs;
 use std::path::Path;
-use trainer::{ModelId, Pretrained};
+use trainer::ModelId;
 
 const SIDE: usize = 16;
 
@@ -60,7 +60,7 @@ fn onnxruntime_computes_the_same_scores() {
     ] {
         let copy = copied(way.from);
         if way.from == "bert" {
-            // The fixture has no tokenizer; one is copied if there is one.
+            // The export copies a tokenizer if there is one; the fixture has none.
             fs::write(copy.path().join("tokenizer.json"), "{}").unwrap();
         }
         written(&python, way, copy.path());
@@ -70,8 +70,8 @@ fn onnxruntime_computes_the_same_scores() {
     for pooling in ["mean_tokens", "cls_token"] {
         let folder = copy.path().join("1_Pooling");
         fs::create_dir_all(&folder).unwrap();
-        let said = format!("{{\"pooling_mode_{pooling}\": true}}");
-        fs::write(folder.join("config.json"), said).unwrap();
+        let config = format!("{{\"pooling_mode_{pooling}\": true}}");
+        fs::write(folder.join("config.json"), config).unwrap();
         written(&python, of("bert", None), copy.path());
     }
     assert!(!fixture("bert").join("tokenizer.json").exists());

@@ -1,16 +1,16 @@
-//! Fine-tuning with conflicting settings or a damaged folder is refused, and the error says what works.
+//! Fine-tuning with conflicting settings or a damaged folder is refused, and the error names a
+//! setting that works.
 
-use crate::folders::{assert_says, copied, fixture};
+use crate::folders::{assert_error_contains, copied, fixture};
 use crate::{Tuned, vit};
 use candle_core::{DType, Device};
 use runlog::RunConfig;
-use trainer::Pretrained;
 use trainer::internals::TrainState;
 
 #[test]
 fn conflicting_settings_are_refused() {
     let check = |way: Tuned, words: &[&str]| {
-        assert_says(
+        assert_error_contains(
             trainer::pretrained::open(&way.config(&fixture(way.from))),
             words,
         )
@@ -43,7 +43,7 @@ fn conflicting_settings_are_refused() {
         adapter_rank: Some(4),
         ..RunConfig::default()
     };
-    assert_says(
+    assert_error_contains(
         trainer::pretrained::open(&none),
         &["adapter_rank", "--from"],
     );
@@ -51,7 +51,7 @@ fn conflicting_settings_are_refused() {
         from: Some("nowhere/at/all".into()),
         ..RunConfig::default()
     };
-    assert_says(
+    assert_error_contains(
         trainer::pretrained::open(&nowhere),
         &["no such folder", "config.json"],
     );
@@ -63,7 +63,7 @@ fn problems_of_a_folder_are_reported_before_training() {
     std::fs::remove_file(copy.path().join("model.safetensors")).unwrap();
     std::fs::write(copy.path().join("pytorch_model.bin"), b"\x80\x02}").unwrap();
     let way = vit(None, None, None);
-    assert_says(
+    assert_error_contains(
         trainer::pretrained::open(&way.config(copy.path())),
         &["pytorch_model.bin", "pickled"],
     );
@@ -74,6 +74,6 @@ fn problems_of_a_folder_are_reported_before_training() {
     )
     .unwrap();
     let plan = way.plan_from(copy.path(), DType::F32);
-    let said = TrainState::new(&plan, &Device::Cpu);
-    assert_says(said, &["is missing", "is not known", "layer_scale1"]);
+    let refused = TrainState::new(&plan, &Device::Cpu);
+    assert_error_contains(refused, &["is missing", "is not known", "layer_scale1"]);
 }

@@ -8,29 +8,29 @@ use models::Network;
 use runlog::{Interval, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng};
-use trainer::internals::{AccumulatedBatch, EffectiveBatch, ImageTask, TrainState};
+use trainer::internals::{AccumulatedBatch, EffectiveBatch, ForwardContext, TrainState};
 use trainer::{
     Augmentation, Balance, DevicePreference, Heads, ModelId, OptimizerKind, Plan, Precision,
 };
 
 /// Side of the images in pixels: twice the smallest that every model accepts.
 pub const SIDE: usize = 16;
-/// Classes.
+/// Number of classes.
 pub const CLASSES: usize = 5;
 
 /// Noise with a brightness that depends on the class.
-pub fn samples(count: usize, seed: u64) -> Vec<Sample> {
+pub fn samples(count: usize, seed: u64) -> Vec<ImageSample> {
     (0..count as u32)
         .map(|index| {
             let stream = Rng::new(seed).at(u64::from(index));
             let label = (stream.uniform(0) * CLASSES as f64) as u32;
             let pixel = |i| (stream.uniform(i + 1) * 155.0) as u8 + 20 * label as u8;
             let pixels = (0..(3 * SIDE * SIDE) as u64).map(pixel).collect();
-            Sample {
+            ImageSample {
                 index,
                 label,
                 pixels,
-                ..Sample::default()
+                ..ImageSample::default()
             }
         })
         .collect()
@@ -58,7 +58,11 @@ pub fn random_split(count: usize, stream: Rng) -> Vec<usize> {
 }
 
 /// Processes one effective batch in micro-batches of these sizes, as the training loop does.
-pub fn whole(context: &ForwardContext, samples: &[Sample], split: &[usize]) -> AccumulatedBatch {
+pub fn whole(
+    context: &ForwardContext,
+    samples: &[ImageSample],
+    split: &[usize],
+) -> AccumulatedBatch {
     let mut batch = EffectiveBatch::new(samples.len());
     let lost = batch
         .pending
@@ -158,7 +162,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
 }
 
 /// The state of such a plan before the first step.
-pub fn learner(plan: &Plan) -> TrainState {
+pub fn train_state(plan: &Plan) -> TrainState {
     TrainState::new(plan, &Device::Cpu).unwrap()
 }
 

@@ -36,7 +36,7 @@ pub struct Ended {
 #[derive(Debug, Clone, Copy)]
 pub struct Choice {
     pub action: Action,
-    /// The ended.
+    /// Samples of the micro-batch.
     pub micro_batch: u32,
     /// The size, which is larger if the rest of the batch is shorter.
     pub size: u32,

@@ -70,8 +70,8 @@ impl Truth {
     }
 
     /// Memory of one sample while those running have this length. If the allocator rounds, a
-    /// slightly longer sample may need twice as much as a slightly shorter one; otherwise all count
-    /// as ordinary.
+    /// slightly longer sample may need twice as much as a slightly shorter one; otherwise all
+    /// count as ordinary.
     pub fn one(&self, length: Option<f64>) -> f64 {
         match self.rounding {
             Rounding::Exact => self.need(1.0),

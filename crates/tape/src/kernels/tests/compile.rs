@@ -8,8 +8,8 @@ use std::process::Command;
 
 fn compile(what: &str, command: &mut Command) {
     let outcome = command.output().expect("the compiler was found");
-    let said = String::from_utf8_lossy(&outcome.stderr);
-    assert!(outcome.status.success(), "{what}: {said}");
+    let errors = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.status.success(), "{what}: {errors}");
 }
 
 /// NVIDIA's compiler, if its toolkit is installed.

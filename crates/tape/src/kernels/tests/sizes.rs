@@ -285,8 +285,8 @@ fn a_gradient_overwrites_a_value_that_nothing_else_reads() {
             let seed = drawn(&[5, 4], 9, DType::F32);
             tape.backward_from(vec![(y, seed)], &[]).expect("a walk");
         });
-        let kept = to_f64(x.tensor()).expect("numbers") == before;
-        assert_eq!(kept, !spent);
+        let unchanged = to_f64(x.tensor()).expect("numbers") == before;
+        assert_eq!(unchanged, !spent);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Every model in sizes that a test can train, with samples that it can learn from and a piece of
-//! them.
+//! Every model in sizes that a test can train, with samples that it can learn from and
+//! micro-batches of them.
 
 #![allow(dead_code)]
 
@@ -10,11 +10,9 @@ use models::{
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
-use models::{
-    Builder, Gpt, SequenceShape, ResNet, ResNetShape, ResNetStem, TextEncoder, SequenceShape, Vit, VitShape,
-};
+use trainer::MicroBatchResult;
 
-/// A model of this house.
+/// A small model of each architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
     ConvNet,
@@ -45,7 +43,7 @@ pub struct Model {
     pub parameters: Parameters,
 }
 
-/// Samples one after the other.
+/// Samples in one buffer per field.
 pub struct Samples {
     pixels: Vec<f64>,
     ids: Vec<u32>,
@@ -179,9 +177,10 @@ impl Model {
                     for i in 0..TOKENS as u64 {
                         samples.ids.push(token);
                         let random = own.at(2).uniform(2 * i) < 0.2;
-                        token = match random {
-                            true => (own.at(2).uniform(2 * i + 1) * f64::from(VOCABULARY)) as u32,
-                            false => (token * 5 + class) % VOCABULARY,
+                        token = if random {
+                            (own.at(2).uniform(2 * i + 1) * f64::from(VOCABULARY)) as u32
+                        } else {
+                            (token * 5 + class) % VOCABULARY
                         };
                         if matches!(self.network, Network::Gpt(_)) {
                             samples.targets.push(token);
@@ -200,7 +199,7 @@ impl Model {
     }
 
     /// Forward and backward over some of the samples.
-    pub fn piece(
+    pub fn micro_batch(
         &self,
         all: &Samples,
         range: Range<usize>,
