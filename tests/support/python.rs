@@ -1,17 +1,18 @@
-//! The Python that exports are asked with. The tests of the trainer take it from here too.
+//! Finds the Python interpreter that checks exported models. The tests of the trainer include this
+//! file too.
 
 use std::process::Command;
 
-/// A Python that has what it takes ("torch, transformers"); where there is none, says so and gives
-/// nothing.
-pub fn python(needs: &str) -> Option<String> {
+/// The Python interpreter that can import all of `modules`, such as "torch, transformers". Prints
+/// why the test is skipped if import is none.
+pub fn python(modules: &str) -> Option<String> {
     let python = std::env::var("EBB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let there = Command::new(&python)
-        .args(["-c", &format!("import {needs}")])
+    let import = Command::new(&python)
+        .args(["-c", &format!("import {modules}")])
         .output();
-    if there.is_ok_and(|output| output.status.success()) {
+    if import.is_ok_and(|output| output.status.success()) {
         return Some(python);
     }
-    println!("skipped: {python} has not all of {needs}; EBB_PYTHON names one that has");
+    println!("skipped: {python} cannot import {modules}; set EBB_PYTHON to one that can");
     None
 }

@@ -1,5 +1,4 @@
-//! Drives the built binary: a place of its own for each test, generated photographs, events read
-//! back. Refuses to know what any command should answer.
+//! Runs the built binary: each test has its own home folder, generated images and parsed events.
 
 use runlog::{RunEvent, RunFolder, RunStore};
 use std::fs::{self, File};
@@ -11,13 +10,13 @@ use tempfile::TempDir;
 /// The built binary.
 pub const EBB: &str = env!("CARGO_BIN_EXE_ebb");
 
-/// What every training of these tests has in common: the same on every machine.
+/// Arguments of every training, so that results are the same on every machine.
 pub const COMMON_ARGS: [&str; 6] = ["--device", "cpu", "--threads", "2", "--seed", "7"];
 
-/// A temporary folder that holds Ebb's home and the photographs of one test.
+/// A temporary folder with Ebb's home and the datasets of one test. Deleted on drop.
 pub struct TestHome(TempDir);
 
-/// What a command said, and how it ended.
+/// Exit code, stdout and stderr of a finished command. The code is `None` after a signal.
 #[derive(Debug)]
 pub struct CommandOutput {
     pub code: Option<i32>,
@@ -26,12 +25,12 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// The events of `--json`, every line one.
+    /// The events that `--json` printed, one per line.
     pub fn events(&self) -> Vec<RunEvent> {
         self.out.lines().map(event).collect()
     }
 
-    /// It ended with this code; else everything it said is shown.
+    /// Fails and shows the whole output if the exit code is another one.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -39,26 +38,26 @@ impl CommandOutput {
     }
 }
 
-/// One line of `--json`.
+/// Parses one line of `--json`.
 pub fn event(line: &str) -> RunEvent {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line} is no event: {error}"))
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line} is not an event: {error}"))
 }
 
-/// A memory script: a machine with `total_bytes`, and what others use of it, a line every
-/// `apart_ms`.
+/// A memory script for a machine with `total_bytes`: the memory of other apps, one line per
+/// `interval_ms`.
 pub fn memory_script(
     total_bytes: u64,
-    apart_ms: u64,
+    interval_ms: u64,
     others_bytes: impl IntoIterator<Item = u64>,
 ) -> String {
     let line = |(line, others): (u64, u64)| {
-        let at_ms = line * apart_ms;
+        let at_ms = line * interval_ms;
         format!("{{\"at_ms\":{at_ms},\"total_bytes\":{total_bytes},\"others_bytes\":{others}}}\n")
     };
     (0..).zip(others_bytes).map(line).collect()
 }
 
-/// The loss of every step, to be compared to the last bit.
+/// The loss of every step.
 pub fn losses(events: &[RunEvent]) -> Vec<f64> {
     let loss = |event: &RunEvent| match event {
         RunEvent::Step { loss, .. } => Some(*loss),
@@ -76,14 +75,14 @@ impl TestHome {
         self.0.path().join(name)
     }
 
-    /// Writes a file.
+    /// Writes a file and returns its path.
     pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
-        fs::write(&path, text).expect("a file can be written");
+        fs::write(&path, text).expect("the file can be written");
         path
     }
 
-    /// `ebb` with a home of its own.
+    /// A command that runs `ebb` with this home.
     pub fn ebb<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(EBB);
         command
@@ -93,35 +92,35 @@ impl TestHome {
         command
     }
 
-    /// Runs a line of words to its end. A word in braces is a name in this place: `{birds}`.
+    /// Runs `ebb` with a line of arguments. `{birds}` becomes the path of `birds` in this home.
     pub fn run(&self, line: &str) -> CommandOutput {
         run_command(&mut self.ebb(self.words(line)))
     }
 
-    /// Trains to the end on the CPU: `train LINE` with the steady arguments and `--json`.
+    /// Runs `ebb train LINE` with [`COMMON_ARGS`] and `--json`.
     pub fn train(&self, line: &str) -> CommandOutput {
-        run_command(&mut self.training(&format!("train {line}")))
+        run_command(&mut self.training_command(&format!("train {line}")))
     }
 
-    /// Begins a training, or a resume, and listens to its events.
+    /// Starts `ebb train …` or `ebb resume …` with `--json` in the background.
     pub fn start(&self, line: &str) -> RunningTraining {
-        let received = self.path("stderr");
-        let file = File::create(&received).expect("a file can be made");
+        let stderr_path = self.path("stderr");
+        let file = File::create(&stderr_path).expect("the file can be created");
         let mut child = self
-            .training(line)
+            .training_command(line)
             .stdout(Stdio::piped())
             .stderr(file)
             .spawn()
             .expect("ebb starts");
-        let out = child.stdout.take().expect("it is a pipe");
+        let out = child.stdout.take().expect("the stream is piped");
         RunningTraining {
             child,
             lines: BufReader::new(out).lines(),
-            received,
+            stderr_path,
         }
     }
 
-    fn training(&self, line: &str) -> Command {
+    fn training_command(&self, line: &str) -> Command {
         let mut command = self.ebb(self.words(line));
         if line.starts_with("train ") {
             command.args(COMMON_ARGS);
@@ -139,17 +138,17 @@ impl TestHome {
     /// All runs, newest first.
     pub fn runs(&self) -> Vec<RunFolder> {
         let store = RunStore::open(self.path("home/runs"));
-        store.list().expect("the store can be read")
+        store.list().expect("the runs can be listed")
     }
 
-    /// The run whose events begin with this.
+    /// The run, if there is exactly one.
     pub fn only_run(&self) -> RunFolder {
         let mut runs = self.runs();
         assert_eq!(runs.len(), 1, "{runs:?}");
         runs.remove(0)
     }
 
-    /// Everything that stands in the folder of all runs, whatever it is.
+    /// Every entry of the runs folder, also partial runs.
     pub fn leftover_files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path("home/runs"));
         entries.map_or_else(
@@ -159,7 +158,7 @@ impl TestHome {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for it.
 pub fn run_command(command: &mut Command) -> CommandOutput {
     let output = command.output().expect("the command starts");
     CommandOutput {
@@ -169,15 +168,15 @@ pub fn run_command(command: &mut Command) -> CommandOutput {
     }
 }
 
-/// A training at work.
+/// A training in the background. Killed on drop.
 pub struct RunningTraining {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    received: PathBuf,
+    stderr_path: PathBuf,
 }
 
 impl RunningTraining {
-    /// Listens until an event is the wanted one; all events up to it.
+    /// Reads events until one matches. Returns all events up to and including it.
     pub fn until(&mut self, wanted: impl Fn(&RunEvent) -> bool) -> Vec<RunEvent> {
         let mut events = Vec::new();
         for line in self.lines.by_ref() {
@@ -187,7 +186,7 @@ impl RunningTraining {
             }
         }
         panic!(
-            "the training ended first: {events:#?}\n{}",
+            "the training ended before the event: {events:#?}\n{}",
             self.stderr()
         );
     }
@@ -204,20 +203,20 @@ impl RunningTraining {
         );
     }
 
-    /// What it has said on stderr so far.
+    /// The text on stderr so far.
     pub fn stderr(&self) -> String {
-        fs::read_to_string(&self.received).unwrap_or_default()
+        fs::read_to_string(&self.stderr_path).unwrap_or_default()
     }
 
-    /// Waits for its end without listening.
+    /// Waits for the exit code without reading events.
     pub fn wait(mut self) -> Option<i32> {
-        self.child.wait().expect("it can be waited for").code()
+        self.child.wait().expect("the process can be waited for").code()
     }
 
-    /// Listens to its end: exit code and the remaining whole events.
+    /// Reads to the end. Returns the exit code and the remaining events.
     pub fn finish(mut self) -> (Option<i32>, Vec<RunEvent>) {
         let rest = self.lines.by_ref().map_while(Result::ok);
-        // The last line of a killed process may be torn.
+        // The last line of a killed process may be incomplete.
         let events = rest
             .filter_map(|line| serde_json::from_str(&line).ok())
             .collect();
@@ -225,30 +224,36 @@ impl RunningTraining {
     }
 }
 
-/// Draws class folders of seeded photographs that differ by colour and pattern, JPEG and PNG in
-/// turn.
+impl Drop for RunningTraining {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes `each` seeded images per class, PNG and JPEG in turn. Classes differ in color and pattern.
 pub fn draw_classes(folder: &Path, classes: &[&str], each: u32) {
     for (label, class) in classes.iter().enumerate() {
         let class_folder = folder.join(class);
-        fs::create_dir_all(&class_folder).expect("a folder can be made");
+        fs::create_dir_all(&class_folder).expect("the folder can be created");
         for number in 0..each {
-            let end = if number % 2 == 0 { "png" } else { "jpg" };
-            let path = class_folder.join(format!("{number:03}.{end}"));
+            let extension = if number % 2 == 0 { "png" } else { "jpg" };
+            let path = class_folder.join(format!("{number:03}.{extension}"));
             let image = draw(label as u32, number);
-            image.save(path).expect("a photograph can be written");
+            image.save(path).expect("the image can be saved");
         }
     }
 }
 
-/// A striped photograph of 32 x 32 px in the colour of its class, with seeded noise.
+/// A striped image of 32 x 32 px in the color of its class, with seeded noise.
 fn draw(label: u32, number: u32) -> image::RgbImage {
     let mut state = 0x9E37_79B9u32 ^ (label << 16) ^ number.wrapping_mul(2_654_435_761);
     let mut noise = move || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 26) as i32 - 32
     };
-    let colours = [[200, 60, 60], [60, 200, 60], [60, 60, 200], [200, 200, 60]];
-    let colour = colours[label as usize % colours.len()];
+    let colors = [[200, 60, 60], [60, 200, 60], [60, 60, 200], [200, 200, 60]];
+    let color = colors[label as usize % colors.len()];
     image::RgbImage::from_fn(32, 32, |x, y| {
         let along = if label.is_multiple_of(2) { x } else { y };
         let stripe = if ((along + number) / 4).is_multiple_of(2) {
@@ -256,6 +261,6 @@ fn draw(label: u32, number: u32) -> image::RgbImage {
         } else {
             -30
         };
-        image::Rgb(colour.map(|part: i32| (part + stripe + noise()).clamp(0, 255) as u8))
+        image::Rgb(color.map(|part: i32| (part + stripe + noise()).clamp(0, 255) as u8))
     })
 }

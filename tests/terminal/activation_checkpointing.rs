@@ -1,4 +1,4 @@
-//! Checkpointed blocks cost time and save memory; the training is the same to the bit.
+//! Activation checkpointing saves memory and leaves every loss identical.
 
 use crate::support::{TestHome, draw_classes, losses};
 use runlog::RunEvent;
@@ -24,17 +24,17 @@ fn checkpointing_changes_no_loss_and_is_reported() {
         home.train(&line).expect_code(0).events()
     };
     let whole = trained("0");
-    for (blocks, output) in [("2", 2), ("all", 6)] {
+    for (blocks, expected) in [("2", 2), ("all", 6)] {
         let events = trained(blocks);
         let Some(RunEvent::Started(started)) = events.first() else {
             panic!("{:?}", events.first());
         };
-        assert_eq!(started.checkpoint_blocks, output);
+        assert_eq!(started.checkpoint_blocks, expected);
         assert_eq!(losses(&events), losses(&whole), "{blocks}");
     }
 }
 
-/// The newest predicted peak by micro-batch, of sizes that were not a guess, in bytes.
+/// The newest predicted peak of each micro-batch that has a prediction, in bytes.
 fn predicted(home: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
     let line = format!(
         "{PLAN} 12 --checkpoint-blocks {blocks} --memory-script {{script}} --memory-script-by decision"
@@ -57,10 +57,10 @@ fn the_predicted_peak_falls_with_every_checkpointed_block() {
         .keys()
         .rev()
         .find(|size| some.contains_key(size) && all.contains_key(size));
-    let size = *size.expect("all three grew to some size in common");
+    let size = *size.expect("all three reach a common micro-batch");
     assert!(size >= 4, "{none:?}, {some:?}, {all:?}");
     assert!(
         none[&size] > some[&size] && some[&size] > all[&size],
-        "pieces of {size}: {none:?}, {some:?}, {all:?}"
+        "micro-batch {size}: {none:?}, {some:?}, {all:?}"
     );
 }

@@ -35,12 +35,12 @@ fn check(home: &TestHome, line: &str, code: i32, parts: &[&str]) {
 #[test]
 fn untrainable_folders_are_refused() {
     let home = birds();
-    fs::create_dir(home.path("empty")).expect("a folder can be made");
+    fs::create_dir(home.path("empty")).expect("the folder can be created");
     home.file("photo.jpg", "not a folder");
     draw_classes(&home.path("single"), &["jay"], 5);
     for class in ["jay", "owl"] {
-        fs::create_dir_all(home.path("broken").join(class)).expect("a folder can be made");
-        home.file(&format!("broken/{class}/1.jpg"), "not a photograph");
+        fs::create_dir_all(home.path("broken").join(class)).expect("the folder can be created");
+        home.file(&format!("broken/{class}/1.jpg"), "not an image");
     }
     for command in ["inspect", "train"] {
         let check = |folder: &str, parts: &[&str]| {
@@ -199,7 +199,7 @@ fn invalid_memory_scripts_are_refused() {
 #[test]
 fn a_missing_device_is_refused() {
     if cfg!(target_os = "macos") {
-        return println!("left out: this machine has Metal");
+        return println!("skipped: this machine has Metal");
     }
     let home = birds();
     check(
@@ -213,7 +213,7 @@ fn a_missing_device_is_refused() {
 #[test]
 fn refused_trainings_announce_no_run() {
     if cfg!(target_os = "macos") {
-        return println!("left out: this machine has Metal");
+        return println!("skipped: this machine has Metal");
     }
     let home = birds();
     home.file("torn", "{\"at_ms\":\n");
@@ -251,13 +251,13 @@ fn bound_by_permissions(home: &TestHome, line: &str) -> Option<CommandOutput> {
     };
     command.env("EBB", EBB).env("EBB_HOME", home.path("home"));
     let probe = home.path("probe");
-    fs::create_dir(&probe).expect("a folder can be made");
+    fs::create_dir(&probe).expect("the folder can be created");
     close(&probe);
     let mut attempt = Command::new(command.get_program());
     attempt.args(command.get_args().take(command.get_args().count() - 1));
     let binds = attempt.arg(format!("ls {}", probe.display())).output();
     if !binds.is_ok_and(|output| !output.status.success() && !output.stderr.is_empty()) {
-        println!("left out: this user may read everything and cannot give that up");
+        println!("skipped: this user may read everything and cannot give that up");
         return None;
     }
     Some(run_command(&mut command))
@@ -295,7 +295,7 @@ fn a_folder_without_permission_is_refused() {
 #[test]
 fn a_store_without_permission_is_refused() {
     let home = birds();
-    fs::create_dir(home.path("home")).expect("a folder can be made");
+    fs::create_dir(home.path("home")).expect("the folder can be created");
     close(&home.path("home"));
     let line = format!(
         "exec \"$EBB\" train {} {QUICK}",
@@ -314,7 +314,7 @@ fn a_store_without_permission_is_refused() {
 /// needs 15.
 fn on_a_small_disk(home: &TestHome) -> CommandOutput {
     let disk = home.path("disk");
-    fs::create_dir(&disk).expect("a folder can be made");
+    fs::create_dir(&disk).expect("the folder can be created");
     let train = format!(
         "\"$EBB\" train {} {QUICK} --out {disk}/runs {}; code=$?; find {disk}; exit $code",
         home.path("birds").display(),

@@ -11,7 +11,7 @@ fn gradients_are_measured_against_f64() {
             "bench --gradients --workload bert_mini --batch 1 --device cpu --threads 2 --json --precision {precision}"
         );
         let output = home.run(&line).expect_code(0).out;
-        let line: Value = serde_json::from_str(&output).expect("JSON");
+        let line: Value = serde_json::from_str(&output).expect("valid JSON");
         let apart = line["gradients"].as_f64().expect("a number");
         assert!(apart > least && apart < most, "{line}");
         assert!(
@@ -29,7 +29,7 @@ fn gradients_near_kinks_are_compared_on_equal_branches() {
             "bench --gradients --workload resnet18 --batch 1 --device cpu --threads 2 --precision {precision}"
         );
         let output = home.run(&format!("{line} --json")).expect_code(0).out;
-        let line: Value = serde_json::from_str(&output).expect("JSON");
+        let line: Value = serde_json::from_str(&output).expect("valid JSON");
         let same = &line["same_branches"];
         let number = |of: &Value, key: &str| of[key].as_f64().expect("a number");
         // This sample has values within rounding of a kink: without their branches the figure says
@@ -49,7 +49,7 @@ fn each_case_runs_in_its_own_process() {
     let lines: Vec<Value> = output
         .out
         .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .map(|line| serde_json::from_str(line).expect("valid JSON"))
         .collect();
     let [three, one] = lines.as_slice() else {
         panic!("{lines:?}");
@@ -91,7 +91,7 @@ fn each_case_runs_in_its_own_process() {
             "bench --workload bert_mini --batch 1 --steps 1 --device cpu --threads 2 --precision {half} --json"
         );
         let output = home.run(&line).expect_code(0).out;
-        let line: Value = serde_json::from_str(&output).expect("JSON");
+        let line: Value = serde_json::from_str(&output).expect("valid JSON");
         assert_eq!(line["precision"], half);
         // Beside what f32 has lies the rounded copy; what is kept is about half as large.
         assert!(number(&line, "state_mb") > number(one, "state_mb"));
@@ -118,7 +118,7 @@ fn moments_in_a_file_save_memory_and_change_no_loss() {
     let line = "bench --workload gpt --batch 1 --steps 2 --device cpu --threads 2 --json";
     let [resident, filed] = ["", " --moments-in-file"].map(|flag| {
         let output = home.run(&format!("{line}{flag}")).expect_code(0).out;
-        serde_json::from_str::<Value>(&output).expect("JSON")
+        serde_json::from_str::<Value>(&output).expect("valid JSON")
     });
     assert_eq!(filed["moments_in_file"], true);
     assert_eq!(resident["moments_in_file"], false);

@@ -1,5 +1,4 @@
-//! Nothing is lost: a run that is killed at any instant goes on from a whole checkpoint; a damaged
-//! one is passed over.
+//! A killed run resumes from its newest valid checkpoint, and damaged checkpoints are skipped.
 
 use crate::support::{TestHome, draw_classes};
 use runlog::{RunEvent, RunFolder};
@@ -14,15 +13,15 @@ fn birds() -> TestHome {
     home
 }
 
-/// The instant of a kill is chosen, not waited for.
+/// Waits without sleeping, because a sleep is less exact than a millisecond.
 fn spin(time: Duration) {
-    let begun = Instant::now();
-    while begun.elapsed() < time {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
         std::hint::spin_loop();
     }
 }
 
-/// The step up to which checkpoints were said to be on disk.
+/// The newest step whose checkpoint was reported as saved.
 fn saved(events: &[RunEvent]) -> Option<u64> {
     let step = |event: &RunEvent| match event {
         RunEvent::Checkpoint { step, .. } => Some(*step),
@@ -36,8 +35,8 @@ fn a_run_killed_at_any_time_resumes_from_a_valid_checkpoint() {
     let home = birds();
     let mut training = home.start(&format!("{PLAN} --steps 5000"));
     let mut before = saved(&training.until(|event| matches!(event, RunEvent::Checkpoint { .. })));
-    // A step is told just before its checkpoint is written: later and later within that, and within
-    // the next piece.
+    // A step event comes just before its checkpoint is written. Each round kills later: while the
+    // checkpoint is written, then during the next micro-batch.
     for round in 0..8u32 {
         let events = training.until(|event| matches!(event, RunEvent::Step { .. }));
         before = before.max(saved(&events));
@@ -60,7 +59,7 @@ fn a_run_killed_at_any_time_resumes_from_a_valid_checkpoint() {
     training.until(|event| matches!(event, RunEvent::Checkpoint { .. }));
     training.signal("INT");
     assert_eq!(training.finish().0, Some(0));
-    let folder = fs::read_dir(home.only_run().checkpoints_path()).expect("it can be listed");
+    let folder = fs::read_dir(home.only_run().checkpoints_path()).expect("the runs can be listed");
     let names: Vec<_> = folder.flatten().map(|entry| entry.file_name()).collect();
     let drafts = names
         .iter()
@@ -68,17 +67,18 @@ fn a_run_killed_at_any_time_resumes_from_a_valid_checkpoint() {
     assert_eq!(drafts.count(), 0, "{names:?}");
 }
 
+/// Flips a bit of a file of the newest checkpoint. Returns its step.
 fn damage(run: &RunFolder, file: &str) -> u64 {
     let newest = run
         .checkpoints()
-        .expect("they can be listed")
+        .expect("the checkpoints can be listed")
         .pop()
-        .expect("one");
+        .expect("there is a checkpoint");
     let path = newest.path.join(file);
-    let mut bytes = fs::read(&path).expect("it can be read");
+    let mut bytes = fs::read(&path).expect("the file can be read");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
-    fs::write(&path, bytes).expect("it can be written");
+    fs::write(&path, bytes).expect("the file can be written");
     newest.step
 }
 
@@ -91,11 +91,11 @@ fn a_damaged_checkpoint_falls_back_to_the_previous_one() {
         let newest = damage(&run, file);
         let (code, events) = home.start(&format!("resume {}", run.id())).finish();
         assert_eq!(code, Some(0), "{file}: {events:#?}");
-        let output = events.iter().any(|event| {
+        let warned = events.iter().any(|event| {
             matches!(event, RunEvent::Warning { code, message, .. }
                 if code == "checkpoint_damaged" && message.contains(&format!("step-{newest:06}")))
         });
-        assert!(output, "{file}: {events:#?}");
+        assert!(warned, "{file}: {events:#?}");
         let from = events.iter().find_map(|event| match event {
             RunEvent::Resumed { step, .. } => Some(*step),
             _ => None,

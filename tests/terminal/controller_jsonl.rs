@@ -1,5 +1,5 @@
-//! The pilot flown from outside by a recorded trace: a calm, an app that takes memory, its leaving;
-//! and traces that are refused.
+//! `ebb controller` answers memory samples and micro-batches over JSON lines, and refuses invalid
+//! lines.
 
 use crate::support::{EBB, TestHome};
 use serde_json::{Value, json};
@@ -8,37 +8,38 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 const GB: u64 = 1 << 30;
 
-/// Answers are read as they come: whoever asks waits for them.
-struct PressedTraining {
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
+/// `ebb controller` with its stdin and stdout.
+struct Controller {
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
     at_ms: u64,
 }
 
-impl PressedTraining {
-    fn print(&mut self, line: &Value) {
-        writeln!(self.ask, "{line}").expect("the pilot listens");
+impl Controller {
+    fn send(&mut self, line: &Value) {
+        writeln!(self.stdin, "{line}").expect("the controller reads its input");
     }
 
-    /// A machine of 16 GB where others use so much and Ebb `own_bytes`.
-    fn see(&mut self, others_bytes: u64, own_bytes: u64) {
+    /// Sends a sample of a machine of 16 GB.
+    fn send_sample(&mut self, others_bytes: u64, own_bytes: u64) {
         self.at_ms += 100;
         let available = 16 * GB - others_bytes - own_bytes;
         let at_ms = self.at_ms;
-        self.print(&json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 16 * GB, "available_bytes": available, "own_bytes": own_bytes}));
+        self.send(&json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 16 * GB, "available_bytes": available, "own_bytes": own_bytes}));
     }
 
-    fn answer(&mut self) -> Value {
+    fn read_answer(&mut self) -> Value {
         let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
+        self.stdout.read_line(&mut line).expect("an read_answer");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// Asks and works a piece of 1 GB and a quarter for each sample; its micro-batch.
-    fn work(&mut self, others_bytes: u64) -> u64 {
-        self.see(others_bytes, GB);
-        self.print(&json!({"kind": "ask", "remaining": 16}));
-        let decision = self.answer();
+    /// Asks for a micro-batch and reports that it needed 1 GB plus 0.25 GB per sample. Returns its
+    /// size.
+    fn run_micro_batch(&mut self, others_bytes: u64) -> u64 {
+        self.send_sample(others_bytes, GB);
+        self.send(&json!({"kind": "ask", "remaining": 16}));
+        let decision = self.read_answer();
         assert_eq!(decision["kind"], "decision");
         assert!(
             decision["reason"]
@@ -48,7 +49,7 @@ impl PressedTraining {
         let size = decision["micro_batch"].as_u64().expect("a number");
         let peak_bytes = GB + size * GB / 4;
         if decision["action"] == "run" {
-            self.print(&json!({"kind": "piece", "size": size, "peak_bytes": peak_bytes, "ms": 90, "outcome": "ok"}));
+            self.send(&json!({"kind": "micro_batch", "size": size, "peak_bytes": peak_bytes, "ms": 90, "outcome": "ok"}));
         }
         size
     }
@@ -57,28 +58,28 @@ impl PressedTraining {
 #[test]
 fn the_controller_grows_shrinks_and_cancels() {
     let mut child = Command::new(EBB)
-        .args(["pilot", "--max_system_fraction", "0.9"])
+        .args(["controller", "--max-system-fraction", "0.9"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("ebb starts");
-    let mut training = PressedTraining {
-        ask: child.stdin.take().expect("it is a pipe"),
-        answers: BufReader::new(child.stdout.take().expect("it is a pipe")),
+    let mut controller = Controller {
+        stdin: child.stdin.take().expect("the stream is piped"),
+        stdout: BufReader::new(child.stdout.take().expect("the stream is piped")),
         at_ms: 0,
     };
-    let calm = (0..30).map(|_| training.work(4 * GB)).last();
+    let calm = (0..30).map(|_| controller.run_micro_batch(4 * GB)).last();
     assert_eq!(calm, Some(16));
-    let pressed = (0..30).map(|_| training.work(11 * GB)).last();
+    let pressed = (0..30).map(|_| controller.run_micro_batch(11 * GB)).last();
     assert!(pressed < Some(8), "{pressed:?}");
-    training.print(&json!({"kind": "ask", "remaining": 16}));
-    training.answer();
-    training.see(13 * GB, 2 * GB + GB / 2);
-    let cancel = training.answer();
+    controller.send(&json!({"kind": "ask", "remaining": 16}));
+    controller.read_answer();
+    controller.send_sample(13 * GB, 2 * GB + GB / 2);
+    let cancel = controller.read_answer();
     assert_eq!(cancel["kind"], "cancel", "{cancel}");
-    drop(training);
+    drop(controller);
     assert_eq!(
-        child.wait().expect("it ends with its input").code(),
+        child.wait().expect("the process ends with its input").code(),
         Some(0)
     );
 }
@@ -88,7 +89,7 @@ fn check_refused(trace: &str, expected: &str) {
     let home = TestHome::new();
     let file = home.file("trace", trace);
     let input = std::fs::File::open(file).expect("it was just written");
-    let output = Command::new(EBB).arg("pilot").stdin(input).output();
+    let output = Command::new(EBB).arg("controller").stdin(input).output();
     let output = output.expect("ebb starts");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
@@ -102,7 +103,7 @@ fn invalid_lines_are_refused_by_line_number() {
     };
     check_refused(
         &format!("{}\n{}\n", sample(200), sample(100)),
-        "Line 2: time must go on",
+        "Line 2: time must not go back, but 100 ms follows 200 ms",
     );
     check_refused(
         &format!("{}\n\n{}\n", sample(0), sample(100)),
@@ -110,7 +111,7 @@ fn invalid_lines_are_refused_by_line_number() {
     );
     check_refused(
         &format!("{}\n{}\n", sample(0), sample(60_000)),
-        "Line 2: 60000 ms without a sample",
+        "Line 2: 60000 ms without a sample; the longest gap is ",
     );
     check_refused("tea\n", "Line 1: this is not JSON");
 }

@@ -1,5 +1,5 @@
-//! The pilot's knowledge is part of the run: a resumed run asks for its earlier micro-batch from
-//! its first piece, and its losses are those of a run that never stopped.
+//! The state of the memory controller is saved with every checkpoint: a resumed run starts with its
+//! last micro-batch size, and its losses are those of an uninterrupted run.
 
 use crate::support::{RunningTraining, TestHome, draw_classes};
 use pressure::Phase;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 const STEPS: usize = 40;
 
-/// A machine where nothing happens, so that sizes follow from what is learnt alone.
+/// Images, and a memory script without changes: sizes depend on the controller state only.
 fn birds() -> TestHome {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 30);
@@ -25,7 +25,7 @@ fn plan() -> String {
 
 const SCRIPT: &str = "--memory-script {script} --memory-script-by decision";
 
-/// Sizes and reasons of the training's decisions.
+/// Micro-batch sizes and reasons of the training decisions.
 fn decided(events: &[RunEvent]) -> Vec<(u32, &str)> {
     events.iter().filter_map(decision).collect()
 }
@@ -54,7 +54,7 @@ fn steps(events: &[RunEvent]) -> Vec<(u64, f64, Vec<u32>)> {
     events.iter().filter_map(step).collect()
 }
 
-/// A run that was stopped after `steps` steps, and the size that it had come to.
+/// A run that was stopped after the step `wanted`, and its last micro-batch size.
 fn stopped_after(home: &TestHome, wanted: u64) -> (RunFolder, u32) {
     let mut training = home.start(&plan());
     let mut events =
@@ -66,7 +66,7 @@ fn stopped_after(home: &TestHome, wanted: u64) -> (RunFolder, u32) {
     let sizes = decided(&events);
     assert!(
         sizes.first().is_some_and(|(size, _)| *size == 1),
-        "the first life measures: {sizes:?}"
+        "the run starts with measurements: {sizes:?}"
     );
     let (last, _) = sizes[sizes.len() - 1];
     assert!(last > 2, "{sizes:?}");
@@ -77,7 +77,8 @@ fn resume(home: &TestHome, run: &RunFolder) -> RunningTraining {
     home.start(&format!("resume {} {SCRIPT}", run.id()))
 }
 
-/// Events of a new life up to its first step; then it is killed, so that its checkpoint stays.
+/// Resumes the run and returns its events up to the first step. Then kills it, so that the
+/// checkpoint stays the same.
 fn first_step(home: &TestHome, run: &RunFolder) -> Vec<RunEvent> {
     let mut training = resume(home, run);
     let events = training.until(|event| matches!(event, RunEvent::Step { .. }));
@@ -98,8 +99,8 @@ fn a_resumed_run_starts_with_its_last_micro_batch_size() {
     let micro_batches = &steps(&events)[0].2;
     assert_eq!(micro_batches[0], size, "{micro_batches:?}");
 
-    // The same schedule in one go: the losses of the two lives are its losses, to the bit.
-    let both = steps(&runlog::read_events(&run.events_path()).expect("they can be read"));
+    // Without an interruption, the same schedule has bit-identical losses.
+    let both = steps(&runlog::read_events(&run.events_path()).expect("the events can be read"));
     let line = format!("{} --replay {}", &plan()[6..], run.id());
     let whole = steps(&home.train(&line).expect_code(0).events());
     assert_eq!(both.len(), STEPS);
@@ -107,8 +108,8 @@ fn a_resumed_run_starts_with_its_last_micro_batch_size() {
 }
 
 fn checkpoint(run: &RunFolder, file: &str) -> PathBuf {
-    let newest = run.checkpoints().expect("they can be listed").pop();
-    newest.expect("one").path.join(file)
+    let newest = run.checkpoints().expect("the checkpoints can be listed").pop();
+    newest.expect("there is a checkpoint").path.join(file)
 }
 
 fn warnings(events: &[RunEvent]) -> Vec<&str> {
@@ -126,43 +127,43 @@ fn warning(event: &RunEvent) -> Option<&str> {
 fn unusable_controller_state_is_ignored() {
     let home = birds();
     let (run, size) = stopped_after(&home, 6);
-    let begins = |warned: &[&str], first: u32| {
+    let check_first_size = |expected_warnings: &[&str], first: u32| {
         let events = first_step(&home, &run);
-        assert_eq!(warnings(&events), warned, "{events:#?}");
+        assert_eq!(warnings(&events), expected_warnings, "{events:#?}");
         assert_eq!(decided(&events)[0].0, first, "{events:#?}");
     };
-    begins(&[], size);
+    check_first_size(&[], size);
 
     let config = run.path.join("config.toml");
-    let two = fs::read_to_string(&config).expect("it can be read");
-    let one = two.replace("threads = 2", "threads = 1");
-    assert_ne!(one, two);
-    fs::write(&config, one).expect("it can be written");
-    begins(&[], 1);
-    fs::write(&config, two).expect("it can be written");
+    let two_threads = fs::read_to_string(&config).expect("the file can be read");
+    let one_thread = two_threads.replace("threads = 2", "threads = 1");
+    assert_ne!(one_thread, two_threads);
+    fs::write(&config, one_thread).expect("the file can be written");
+    check_first_size(&[], 1);
+    fs::write(&config, two_threads).expect("the file can be written");
 
     let file = checkpoint(&run, "controller.json");
-    let good = fs::read(&file).expect("it was written");
+    let good = fs::read(&file).expect("the file was written");
     let mut damaged = good.clone();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 0x10;
-    fs::write(&file, damaged).expect("it can be written");
-    begins(&["controller_state_unusable"], 1);
-    fs::remove_file(&file).expect("it is there");
-    begins(&["controller_state_unusable"], 1);
+    fs::write(&file, damaged).expect("the file can be written");
+    check_first_size(&["controller_state_unusable"], 1);
+    fs::remove_file(&file).expect("the file exists");
+    check_first_size(&["controller_state_unusable"], 1);
 
-    // As a version of Ebb wrote it that knew no such file.
+    // Early versions of Ebb saved no controller state.
     let path = checkpoint(&run, "state.json");
-    let text = fs::read(&path).expect("it can be read");
-    let mut state: Value = serde_json::from_slice(&text).expect("it is JSON");
+    let text = fs::read(&path).expect("the file can be read");
+    let mut state: Value = serde_json::from_slice(&text).expect("valid JSON");
     assert!(
         state
             .as_object_mut()
             .is_some_and(|state| state.remove("controller").is_some())
     );
-    fs::write(&path, state.to_string()).expect("it can be written");
-    begins(&[], 1);
-    fs::write(&path, text).expect("it can be written");
-    fs::write(&file, good).expect("it can be written");
-    begins(&[], size);
+    fs::write(&path, state.to_string()).expect("the file can be written");
+    check_first_size(&[], 1);
+    fs::write(&path, text).expect("the file can be written");
+    fs::write(&file, good).expect("the file can be written");
+    check_first_size(&[], size);
 }

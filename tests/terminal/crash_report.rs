@@ -1,4 +1,4 @@
-//! A run that was killed: `ebb runs show` reports its last two minutes from its events.
+//! `ebb runs show` explains the crash of a killed run from the last two minutes of its events.
 
 use crate::support::{TestHome, draw_classes};
 use pressure::Phase;
@@ -7,14 +7,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Other apps take 3 of 16 GB after a second and a half: a warning, but the training can go on.
+/// After 1.5 s, other apps take 3 of 16 GB: the level is a warning, but the training continues.
 const SCRIPT: &str = r#"{"at_ms":0,"total_bytes":17179869184,"others_bytes":11381663335}
 {"at_ms":1500,"total_bytes":17179869184,"others_bytes":14602888807}
 "#;
 
-/// Milliseconds of the run's life after which it is killed.
+/// The run is killed after this many milliseconds.
 const KILLED_MS: u64 = 3_500;
 
+/// A killed run and its id.
 fn killed() -> (TestHome, String) {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 12);
@@ -55,31 +56,31 @@ fn runs_show_explains_the_crash_of_a_killed_run() {
     ] {
         assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
     }
-    // Memory events are one second apart, plus one micro-batch.
+    // Memory events are one second gap_ms, plus one micro-batch.
     assert!(seconds_before_the_end(&shown) <= 2.0, "{shown}");
 
     let json = home.run(&format!("runs show {id} --json")).expect_code(0).out;
-    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    let json: Value = serde_json::from_str(&json).expect("valid JSON");
     assert_eq!(json["status"], "ended_early");
     let report = &json["crash_report"];
     let (end, sample) = (&report["end_unix_ms"], &report["sample_unix_ms"]);
-    let apart = end
+    let gap_ms = end
         .as_u64()
         .zip(sample.as_u64())
         .map(|(end, sample)| end - sample);
-    assert!(apart.is_some_and(|ms| ms <= 2_000), "{report}");
+    assert!(gap_ms.is_some_and(|ms| ms <= 2_000), "{report}");
     assert!(report["highest_pressure"].as_f64() > Some(0.5), "{report}");
 
-    // Without memory samples there is no report, but the run has still ended. An old training
-    // recorder is ignored.
+    // Without memory samples there is no report, but the run has still ended. The recorder file of
+    // early versions is ignored.
     let events = home.only_run().events_path();
-    let text = fs::read_to_string(&events).expect("it can be read");
+    let text = fs::read_to_string(&events).expect("the file can be read");
     let lines = text
         .lines()
         .filter(|line| !line.contains("\"kind\":\"memory\""));
     let rest: String = lines.map(|line| format!("{line}\n")).collect();
-    fs::write(&events, rest).expect("it can be written");
-    fs::write(home.only_run().path.join("training.ring"), "old").expect("it can be written");
+    fs::write(&events, rest).expect("the file can be written");
+    fs::write(home.only_run().path.join("flight.ring"), "old").expect("the file can be written");
     let shown = home.run(&format!("runs show {id}")).expect_code(0).out;
     assert!(
         shown.contains(": the process exited") && !shown.contains("The last two"),
@@ -93,7 +94,7 @@ fn running_and_stopped_runs_have_no_crash_report() {
     let mut training = home.start(&format!("resume {id} --memory-script {{script}}"));
     training.until(|event| matches!(event, RunEvent::Step { .. }));
     let shown = home.run(&format!("runs show {id} --json")).expect_code(0).out;
-    let json: Value = serde_json::from_str(&shown).expect("it is JSON");
+    let json: Value = serde_json::from_str(&shown).expect("valid JSON");
     assert_eq!(json["status"], "training", "{shown}");
     assert_eq!(json["crash_report"], Value::Null);
     training.signal("INT");
@@ -108,7 +109,7 @@ fn predicted_peaks_are_logged_at_intervals_and_shown() {
     draw_classes(&home.path("birds"), &["jay", "owl"], 24);
     let line = "{birds} --image-size 32 --effective-batch 16 --steps 60";
     let events = home.train(line).expect_code(0).events();
-    let mut messages: BTreeMap<Phase, Vec<u64>> = BTreeMap::new();
+    let mut times_by_phase: BTreeMap<Phase, Vec<u64>> = BTreeMap::new();
     for event in &events {
         if let RunEvent::Prediction {
             at_ms,
@@ -122,11 +123,11 @@ fn predicted_peaks_are_logged_at_intervals_and_shown() {
             let error = *predicted_peak_bytes as f64 / *measured_peak_bytes as f64 - 1.0;
             assert!((error - error_fraction).abs() < 1e-9, "{event:?}");
             assert!(error.abs() < 1.0, "{event:?}");
-            messages.entry(*phase).or_default().push(*at_ms);
+            times_by_phase.entry(*phase).or_default().push(*at_ms);
         }
     }
-    let times: Vec<u64> = messages.into_values().flatten().collect();
-    let last_ms = events.last().expect("it ended").at_ms();
+    let times: Vec<u64> = times_by_phase.into_values().flatten().collect();
+    let last_ms = events.last().expect("the run has events").at_ms();
     assert!(
         !times.is_empty() && times.len() as u64 <= 1 + last_ms / 10_000,
         "{times:?}"

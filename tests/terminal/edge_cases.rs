@@ -32,7 +32,7 @@ fn a_deleted_run_folder_ends_the_run_and_stays_deleted() {
     let mut training = home.start("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
     training.until(|event| matches!(event, RunEvent::Step { step: 3, .. }));
     let run = home.only_run().path;
-    fs::remove_dir_all(&run).expect("it can be removed");
+    fs::remove_dir_all(&run).expect("the folder can be removed");
     training.signal("INT");
     assert_eq!(training.wait(), Some(1));
     let output = fs::read_to_string(home.path("stderr")).expect("it was kept");
@@ -151,7 +151,7 @@ mod on_linux {
         let full = File::options()
             .write(true)
             .open("/dev/full")
-            .expect("it is there");
+            .expect("the file exists");
         let path = home.path("birds");
         let ended = home
             .ebb(["inspect".as_ref(), path.as_os_str()])

@@ -1,4 +1,4 @@
-//! What is found is said, and a training is a stream of events in order.
+//! `ebb inspect` describes a folder, and `ebb train --json` prints the events of a run in order.
 
 use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, StopReason};
@@ -7,17 +7,17 @@ use runlog::{RunEvent, StopReason};
 fn inspect_prints_text_and_json() {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 10);
-    let words = home.run("inspect {birds}").expect_code(0).out;
+    let text = home.run("inspect {birds}").expect_code(0).out;
     for part in [
         "birds: 30 photographs in 3 classes",
         "32 x 32 px",
         "owl",
         "20 % of each class, 6 images",
     ] {
-        assert!(words.contains(part), "{part}: {words}");
+        assert!(text.contains(part), "{part}: {text}");
     }
     let json = home.run("inspect {birds} --json").expect_code(0).out;
-    let found: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    let found: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
     assert_eq!(found["photographs"], 30);
     assert_eq!(found["classes"][1]["name"], "owl");
     assert_eq!(found["classes"][1]["train"], 8);
@@ -54,8 +54,8 @@ fn train_json_prints_every_event_in_order() {
     assert!(kinds(|e| matches!(e, RunEvent::Decision { .. })) > 0);
     assert!(kinds(|e| matches!(e, RunEvent::Memory { .. })) > 0);
     assert!(kinds(|e| matches!(e, RunEvent::Evaluation { .. })) > 0);
-    let kept = runlog::read_events(&home.only_run().events_path()).expect("they can be read");
-    assert_eq!(kept, events, "what is printed is what is kept");
+    let logged = runlog::read_events(&home.only_run().events_path()).expect("the events can be read");
+    assert_eq!(logged, events, "the event log has the printed events");
 }
 
 fn step_and_samples(event: &RunEvent) -> Option<(u64, u32)> {
@@ -86,8 +86,8 @@ fn memory_events_separate_the_state_from_the_footprint() {
         } => Some((*state_bytes, sample.own_bytes)),
         _ => None,
     });
-    let (state, own) = newest.expect("memory is told");
-    // Weights, gradients and two moments of f32; the program takes more than that.
+    let (state, own) = newest.expect("there are memory events");
+    // Weights, gradients and two moments in f32; the process needs more than that.
     let network = 16 * started.parameters;
     assert!(2 * network < state && state < own, "{state} bytes of {own}");
 }

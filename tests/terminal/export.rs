@@ -1,4 +1,4 @@
-//! A run's weights leave as a folder for other programs.
+//! `ebb export` writes a run's weights for other programs.
 
 #[path = "../support/python.rs"]
 mod python;
@@ -26,16 +26,16 @@ fn export_refuses_a_folder_that_is_not_empty() {
             "preprocessor_config.json"
         ])
     );
-    let config = fs::read(home.path("out").join("config.json")).expect("it was written");
-    let config: Value = serde_json::from_slice(&config).expect("it is JSON");
+    let config = fs::read(home.path("out").join("config.json")).expect("the file was written");
+    let config: Value = serde_json::from_slice(&config).expect("valid JSON");
     assert_eq!(config["architectures"][0], "ViTForImageClassification");
     assert_eq!(config["id2label"]["1"], "owl");
     let again = home.run("export birds {out}").expect_code(1);
     assert!(again.err.contains("new or empty"), "{again:?}");
 }
 
-/// Exports the only run to ONNX, and asks onnxruntime and `ebb predict` the same.
-fn check_onnx(home: &TestHome, python: &str, asked: &[String], classes: &[&str]) {
+/// Exports the only run to ONNX and compares the probabilities of onnxruntime with `ebb predict`.
+fn check_onnx(home: &TestHome, python: &str, samples: &[String], classes: &[&str]) {
     let run = home.only_run().id();
     let out = home
         .run(&format!("export {run} {{out}} --format onnx"))
@@ -45,8 +45,8 @@ fn check_onnx(home: &TestHome, python: &str, asked: &[String], classes: &[&str])
         out.contains("model.onnx") && out.contains("onnxruntime"),
         "{out}"
     );
-    let config = fs::read(home.path("out").join("config.json")).expect("it was written");
-    let config: Value = serde_json::from_slice(&config).expect("it is JSON");
+    let config = fs::read(home.path("out").join("config.json")).expect("the file was written");
+    let config: Value = serde_json::from_slice(&config).expect("valid JSON");
     let names: Vec<&str> = (0..classes.len())
         .filter_map(|label| config["id2label"][label.to_string()].as_str())
         .collect();
@@ -54,20 +54,20 @@ fn check_onnx(home: &TestHome, python: &str, asked: &[String], classes: &[&str])
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = here.join("crates/models/tests/fixtures/export/onnx_predict.py");
     let mut theirs = Command::new(python);
-    theirs.arg(script).arg(home.path("out")).args(asked);
+    theirs.arg(script).arg(home.path("out")).args(samples);
     let theirs = run_command(&mut theirs).expect_code(0).out;
     let top = classes.len().to_string();
     let words = ["predict", &run, "--json", "--top", &top].map(str::to_owned);
-    let own = run_command(&mut home.ebb(words.iter().chain(asked)))
+    let own = run_command(&mut home.ebb(words.iter().chain(samples)))
         .expect_code(0)
         .out;
-    assert_eq!(own.lines().count(), asked.len());
+    assert_eq!(own.lines().count(), samples.len());
     for (own, theirs) in own.lines().zip(theirs.lines()) {
         let own: Value = serde_json::from_str(own).expect("a line of JSON");
         let theirs: Vec<f64> = serde_json::from_str(theirs).expect("a line of JSON");
-        for class in own["classes"].as_array().expect("it lists classes") {
+        for class in own["classes"].as_array().expect("a list of classes") {
             let label = classes.iter().position(|name| class["class"] == *name);
-            let theirs = theirs[label.expect("a class that it knows")];
+            let theirs = theirs[label.expect("a known class")];
             let share = class["probability"].as_f64().expect("a number");
             assert!((share - theirs).abs() < 1e-4, "{own} {theirs}");
         }
@@ -81,13 +81,13 @@ fn onnxruntime_classifies_images_like_ebb() {
     };
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 8);
-    // The photographs have 32 px: nothing is resized on either side.
+    // The images have 32 px, so neither program resizes them.
     home
         .train("{birds} --image-size 32 --steps 6 --effective-batch 8 --ema-decay 0.9")
         .expect_code(0);
     let image = |name: &str| home.path("birds").join(name).display().to_string();
-    let asked = ["jay/000.png", "owl/000.png", "owl/002.png"].map(image);
-    check_onnx(&home, &python, &asked, &["jay", "owl"]);
+    let samples = ["jay/000.png", "owl/000.png", "owl/002.png"].map(image);
+    check_onnx(&home, &python, &samples, &["jay", "owl"]);
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn onnxruntime_classifies_texts_like_ebb() {
     home.file("sms.tsv", (0..90).map(row).collect::<String>());
     let line = "{sms.tsv} --tokens 16 --vocabulary 300 --effective-batch 10 --steps 8";
     home.train(line).expect_code(0);
-    let asked = ["win cash now", "see you", "at home at 7 o'clock"].map(str::to_owned);
-    check_onnx(&home, &python, &asked, &["ham", "spam"]);
+    let samples = ["win cash now", "see you", "at home at 7 o'clock"].map(str::to_owned);
+    check_onnx(&home, &python, &samples, &["ham", "spam"]);
     let refused = home.run("export sms {out} --format onnx").expect_code(1).err;
     assert!(refused.contains("new or empty"), "{refused}");
 }

@@ -1,6 +1,5 @@
-//! Published weights, from the folder to the answer: trained from, stopped and gone on with when
-//! the folder has gone, evaluated, asked, written on; and what does not fit refused before anything
-//! trains.
+//! Fine-tuning of pretrained models: they are planned, trained, resumed without their source folder,
+//! evaluated and used. Models that do not fit are refused before the training starts.
 
 use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, RunFolder, read_events};
@@ -8,23 +7,22 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// A published folder of the trainer's tests: tiny and random, in the exact format that is
-/// published.
-fn published(home: &TestHome, name: &str) {
+/// Copies a tiny model with random weights in the Hugging Face format into the home.
+fn copy_pretrained(home: &TestHome, name: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let from = here
         .join("crates/models/tests/fixtures/published")
         .join(name);
     let to = home.path(name);
-    fs::create_dir(&to).expect("a folder can be made");
-    for entry in fs::read_dir(from).expect("the fixture is there") {
-        let entry = entry.expect("it can be listed");
-        fs::copy(entry.path(), to.join(entry.file_name())).expect("it can be copied");
+    fs::create_dir(&to).expect("the folder can be created");
+    for entry in fs::read_dir(from).expect("the fixture exists") {
+        let entry = entry.expect("the runs can be listed");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("the file can be copied");
     }
 }
 
-/// A vocabulary of whole words, as a `tokenizer.json`.
-fn vocabulary(home: &TestHome, name: &str, special: &[&str], words: &str) {
+/// Writes a `tokenizer.json` with a vocabulary of whole words.
+fn write_tokenizer(home: &TestHome, name: &str, special: &[&str], words: &str) {
     let all = special.iter().copied().chain(words.split(' '));
     let ids: serde_json::Map<String, Value> = all
         .enumerate()
@@ -44,8 +42,7 @@ fn vocabulary(home: &TestHome, name: &str, special: &[&str], words: &str) {
     home.file(&format!("{name}/tokenizer.json"), tokenizer.to_string());
 }
 
-/// Messages of two classes that differ by a few words among many, and an encoder that knows their
-/// words.
+/// Messages of two classes that differ in a few words, and a text encoder with their vocabulary.
 fn messages() -> TestHome {
     let home = TestHome::new();
     let fillers = [
@@ -59,23 +56,23 @@ fn messages() -> TestHome {
         }
     };
     home.file("sms.tsv", (0..160).map(row).collect::<String>());
-    published(&home, "bert");
+    copy_pretrained(&home, "bert");
     let words = format!("win cash now see you {}", fillers.join(" "));
-    vocabulary(&home, "bert", &["[UNK]"], &words);
+    write_tokenizer(&home, "bert", &["[UNK]"], &words);
     home
 }
 
-/// Documents of one sentence each, and a language model that knows its words.
+/// Documents that repeat one sentence, and a language model with its vocabulary.
 fn book() -> TestHome {
     let home = TestHome::new();
-    fs::create_dir(home.path("book")).expect("a folder can be made");
+    fs::create_dir(home.path("book")).expect("the folder can be created");
     for i in 0..12 {
         let text = "It rained all day and we stayed in . ".repeat(20 + i);
         home.file(&format!("book/{i:02}.txt"), text);
     }
-    published(&home, "gpt2");
+    copy_pretrained(&home, "gpt2");
     let words = "It rained all day and we stayed in .";
-    vocabulary(&home, "gpt2", &["<unk>", "<|endoftext|>"], words);
+    write_tokenizer(&home, "gpt2", &["<unk>", "<|endoftext|>"], words);
     home
 }
 
@@ -84,7 +81,7 @@ const SMS: &str =
 const BOOK: &str =
     "{book} --from {gpt2} --tokens 10 --effective-batch 6 --micro-batch 4 --learning-rate 0.01";
 
-fn parsed(line: &str) -> Value {
+fn json_value(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
@@ -98,7 +95,7 @@ fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
 
 fn bits(run: &RunFolder) -> Vec<u64> {
     let mut by_step = std::collections::BTreeMap::new();
-    for event in read_events(&run.events_path()).expect("they can be read") {
+    for event in read_events(&run.events_path()).expect("the events can be read") {
         if let RunEvent::Step { step, loss, .. } = event {
             by_step.insert(step, loss.to_bits());
         }
@@ -109,22 +106,22 @@ fn bits(run: &RunFolder) -> Vec<u64> {
 #[test]
 fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
     let home = messages();
-    for more in ["", "--train-only last:1", "--adapter 4 --quantize 8"] {
-        let line = format!("{SMS} {more} --epochs 12 --out {{runs}}");
+    for options in ["", "--train-only last:1", "--adapter 4 --quantize 8"] {
+        let line = format!("{SMS} {options} --epochs 12 --out {{runs}}");
         let events = home.train(&line).expect_code(0).events();
         let accuracy = metric(&events, "accuracy");
         let best = accuracy.iter().copied().fold(0.0, f64::max);
-        assert!(best > 0.95, "{more}: {accuracy:?}");
+        assert!(best > 0.95, "{options}: {accuracy:?}");
         let started = events.iter().find_map(|event| match event {
             RunEvent::Started(started) => Some(started),
             _ => None,
         });
         assert_eq!(started.map(|s| s.model.as_str()), Some("bert"));
     }
-    fs::remove_dir_all(home.path("bert")).expect("it can be removed");
+    fs::remove_dir_all(home.path("bert")).expect("the folder can be removed");
     for run in runlog::RunStore::open(home.path("runs"))
         .list()
-        .expect("it can be listed")
+        .expect("the runs can be listed")
     {
         let run = run.path.display().to_string();
         let words = |words: &[&str]| {
@@ -132,7 +129,7 @@ fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
             crate::support::run_command(&mut command).expect_code(0).out
         };
         let sms = home.path("sms.tsv").display().to_string();
-        let found = parsed(&words(&["evaluate", &run, &sms, "--json"]));
+        let found = json_value(&words(&["evaluate", &run, &sms, "--json"]));
         assert!(found["accuracy"].as_f64() > Some(0.95), "{found}");
         let out = words(&[
             "predict",
@@ -143,24 +140,24 @@ fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
         ]);
         let best: Vec<Value> = out
             .lines()
-            .map(|line| parsed(line)["classes"][0]["class"].clone())
+            .map(|line| json_value(line)["classes"][0]["class"].clone())
             .collect();
         assert_eq!(best, ["spam", "ham"], "{out}");
         let out = words(&["verify-split", &run, "--json"]);
-        assert_eq!(parsed(&out)["holds"], true, "{out}");
+        assert_eq!(json_value(&out)["holds"], true, "{out}");
     }
 }
 
 #[test]
 fn fine_tuned_language_models_generate_text() {
     let home = book();
-    for more in ["", "--adapter 4 --quantize 4", "--train-only last:1"] {
-        let line = format!("{BOOK} {more} --epochs 3 --out {{runs}}");
+    for options in ["", "--adapter 4 --quantize 4", "--train-only last:1"] {
+        let line = format!("{BOOK} {options} --epochs 3 --out {{runs}}");
         let events = home.train(&line).expect_code(0).events();
         let found = metric(&events, "bits_per_byte");
-        // Nine words of 37 bytes: drawn at random they take 0.8 bits a byte.
-        assert!(found.last() < Some(&0.5), "{more}: {found:?}");
-        // An epoch is what the documents come to in tokens, not in bytes.
+        // Nine random words of 37 bytes in all would need 0.8 bits per byte.
+        assert!(found.last() < Some(&0.5), "{options}: {found:?}");
+        // The length of an epoch is counted in tokens, not in bytes.
         let started = events.iter().find_map(|event| match event {
             RunEvent::Started(started) => Some(started),
             _ => None,
@@ -168,9 +165,9 @@ fn fine_tuned_language_models_generate_text() {
         let windows = started.map_or(0, |started| started.train_samples);
         assert!((150..300).contains(&windows), "{windows}");
     }
-    fs::remove_dir_all(home.path("gpt2")).expect("it can be removed");
+    fs::remove_dir_all(home.path("gpt2")).expect("the folder can be removed");
     let runs = runlog::RunStore::open(home.path("runs")).list();
-    for run in runs.expect("it can be listed") {
+    for run in runs.expect("the runs can be listed") {
         let run = run.path.display();
         let line = format!("generate {run} --tokens 9 --temperature 0 --prompt rained");
         let text = home.run(&line).expect_code(0).out;
@@ -178,12 +175,12 @@ fn fine_tuned_language_models_generate_text() {
         let found = home
             .run(&format!("evaluate {run} {{book}} --json"))
             .expect_code(0);
-        assert!(parsed(&found.out)["bits_per_byte"].as_f64() < Some(0.5));
+        assert!(json_value(&found.out)["bits_per_byte"].as_f64() < Some(0.5));
     }
 }
 
-/// Trains to the end, and again with a kill in the middle after which the folder is gone: the
-/// losses are the same to the bit.
+/// Trains to the end, and again with a kill in the middle and without the pretrained folder. The
+/// losses must be bit-identical.
 #[track_caller]
 fn check_resume(home: &TestHome, line: &str, folder: &str) {
     let line = format!("{line} --steps 24 --checkpoint-every 5steps");
@@ -196,10 +193,10 @@ fn check_resume(home: &TestHome, line: &str, folder: &str) {
     training.until(|event| matches!(event, RunEvent::Step { step: 12, .. }));
     training.signal("KILL");
     training.finish();
-    fs::remove_dir_all(home.path(folder)).expect("it can be removed");
+    fs::remove_dir_all(home.path(folder)).expect("the folder can be removed");
     let killed = runlog::RunStore::open(home.path("killed"))
         .list()
-        .expect("it can be listed");
+        .expect("the runs can be listed");
     let (code, events) = home
         .start(&format!("resume {}", killed[0].path.display()))
         .finish();
@@ -225,11 +222,11 @@ fn changed_pretrained_weights_are_refused() {
         .train(&format!("{SMS} --train-only head --steps 2 --out {{runs}}"))
         .expect_code(0);
     let runs = runlog::RunStore::open(home.path("runs")).list();
-    let run = runs.expect("it can be listed").remove(0).path;
-    let kept = run.join("published/model.safetensors");
-    let mut bytes = fs::read(&kept).expect("it was kept");
-    *bytes.last_mut().expect("it is not empty") ^= 1;
-    fs::write(&kept, bytes).expect("it can be written");
+    let run = runs.expect("the runs can be listed").remove(0).path;
+    let saved = run.join("published/model.safetensors");
+    let mut bytes = fs::read(&saved).expect("the run has a copy");
+    *bytes.last_mut().expect("the file is not empty") ^= 1;
+    fs::write(&saved, bytes).expect("the file can be written");
     let output = home
         .run(&format!("predict {} rain", run.display()))
         .expect_code(1)
@@ -241,7 +238,7 @@ fn changed_pretrained_weights_are_refused() {
 #[test]
 fn pretrained_models_of_another_task_are_refused() {
     let home = messages();
-    published(&home, "vit");
+    copy_pretrained(&home, "vit");
     let output = home.run("train {sms.tsv} --from {vit}").expect_code(2).err;
     for word in ["ViT", "text classification", "bert"] {
         assert!(output.contains(word), "{word}: {output}");
@@ -256,7 +253,7 @@ fn pretrained_models_of_another_task_are_refused() {
         output.contains("BERT") && output.contains("leave --from out"),
         "{output}"
     );
-    fs::remove_file(home.path("bert/tokenizer.json")).expect("it is there");
+    fs::remove_file(home.path("bert/tokenizer.json")).expect("the file exists");
     let output = home
         .run("train {sms.tsv} --from {bert} --tokens 12")
         .expect_code(1)
@@ -268,21 +265,21 @@ fn pretrained_models_of_another_task_are_refused() {
 fn a_pretrained_vit_is_planned_and_fine_tuned() {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 12);
-    published(&home, "vit");
+    copy_pretrained(&home, "vit");
     let line = "{birds} --from {vit} --train-only head";
     let planned = home
         .run(&format!("plan {line} --device cpu --json"))
         .expect_code(0);
-    let planned = parsed(&planned.out);
-    let of = |more: &str| {
+    let planned = json_value(&planned.out);
+    let baseline = |options: &str| {
         let out = home.run(&format!(
-            "plan {{birds}} --from {{vit}} {more} --device cpu --json"
+            "plan {{birds}} --from {{vit}} {options} --device cpu --json"
         ));
-        parsed(&out.expect_code(0).out)["models"][0]["baseline"].clone()
+        json_value(&out.expect_code(0).out)["models"][0]["baseline"].clone()
     };
     assert_eq!(planned["chosen"]["model"], "vit");
     assert_eq!(planned["chosen"]["resolution"], 16);
-    assert!(of("--train-only head")["moments_bytes"].as_u64() < of("")["moments_bytes"].as_u64());
+    assert!(baseline("--train-only head")["moments_bytes"].as_u64() < baseline("")["moments_bytes"].as_u64());
     let events = home
         .train(&format!("{line} --epochs 30 --effective-batch 6"))
         .expect_code(0);

@@ -1,6 +1,5 @@
-//! Published weights by name: fetched from the hub that was named, gone on with where the network
-//! broke off, checked, kept, and never fetched unasked. The hub of these tests is a few lines of
-//! this file.
+//! Pretrained weights are downloaded by name from the configured hub: interrupted downloads resume,
+//! checksums are verified, and nothing is downloaded without a request. The hub is a local server.
 
 use crate::support::{CommandOutput, TestHome, draw_classes, run_command};
 use serde_json::{Value, json};
@@ -25,16 +24,16 @@ struct Hub {
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Vec<u8>>,
-    /// The next answers with weights break off after so many bytes.
+    /// The next responses with weights break off after these numbers of bytes.
     breaks: Vec<usize>,
-    /// What the list says of the weights' sum, where that is not the truth.
-    sum: Option<String>,
-    /// First lines of requests, and the range that was asked for.
-    received: Vec<(String, Option<String>)>,
+    /// A wrong checksum of the weights in the list of files.
+    checksum: Option<String>,
+    /// First line and requested range of every request.
+    requests: Vec<(String, Option<String>)>,
 }
 
 impl Hub {
-    /// With the tiny transformer of the trainer's tests.
+    /// A hub that serves the tiny vision transformer of the model tests.
     fn open() -> Hub {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let fixture = here.join("crates/models/tests/fixtures/published/vit");
@@ -44,43 +43,43 @@ impl Hub {
             "preprocessor_config.json",
         ];
         let files = names.map(|name| (name.to_owned(), fs::read(fixture.join(name))));
-        let there = files
+        let found = files
             .into_iter()
             .filter_map(|(name, read)| Some((name, read.ok()?)));
         let state = State {
-            files: there.collect(),
+            files: found.collect(),
             ..State::default()
         };
         let state = Arc::new(Mutex::new(state));
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!(
             "http://{}",
-            listener.local_addr().expect("it has an address")
+            listener.local_addr().expect("the listener has an address")
         );
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let _ = answer(stream, &shared);
+                let _ = handle(stream, &shared);
             }
         });
         Hub { address, state }
     }
 
     fn change(&self, how: impl FnOnce(&mut State)) {
-        how(&mut self.state.lock().expect("nobody panics with it"));
+        how(&mut self.state.lock().expect("the lock is not poisoned"));
     }
 
-    /// Requests for weights since the last time: the ranges that were asked for.
+    /// The requested ranges of the weights since the last call.
     fn ranges(&self) -> Vec<Option<String>> {
-        let mut state = self.state.lock().expect("nobody panics with it");
-        let received = std::mem::take(&mut state.received);
-        let weights = received
+        let mut state = self.state.lock().expect("the lock is not poisoned");
+        let requests = std::mem::take(&mut state.requests);
+        let weights = requests
             .into_iter()
             .filter(|(line, _)| line.contains(".safetensors "));
         weights.map(|(_, range)| range).collect()
     }
 
-    /// Runs a line with this hub as the one that is named.
+    /// Runs `ebb` with this hub as the endpoint.
     fn run(&self, home: &TestHome, line: &str) -> CommandOutput {
         let words = line.split_whitespace().map(|word| match word {
             "{birds}" => home.path("birds"),
@@ -90,7 +89,7 @@ impl Hub {
     }
 }
 
-fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+fn handle(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     let mut range = None;
@@ -102,12 +101,12 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             None => {}
         }
     }
-    let mut state = state.lock().expect("nobody panics with it");
-    state.received.push((first.clone(), range.clone()));
+    let mut state = state.lock().expect("the lock is not poisoned");
+    state.requests.push((first.clone(), range.clone()));
     let path = first.split(' ').nth(1).unwrap_or_default();
     let resolve = format!("/tiny/vit/resolve/{COMMIT}/");
     if path == "/api/models/tiny/vit/revision/main" {
-        return give(
+        return respond(
             &mut stream,
             "200 OK",
             json!({"sha": COMMIT}).to_string().as_bytes(),
@@ -115,10 +114,10 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         );
     }
     if path.starts_with(&format!("/api/models/tiny/vit/tree/{COMMIT}")) {
-        return give(
+        return respond(
             &mut stream,
             "200 OK",
-            listed(&state).to_string().as_bytes(),
+            file_list(&state).to_string().as_bytes(),
             None,
         );
     }
@@ -126,11 +125,12 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         .strip_prefix(&resolve)
         .and_then(|name| Some((name, state.files.get(name)?.clone())))
     else {
-        return give(&mut stream, "404 Not Found", b"no", None);
+        return respond(&mut stream, "404 Not Found", b"no", None);
     };
-    let breaks = match name.ends_with(".safetensors") && !state.breaks.is_empty() {
-        true => Some(state.breaks.remove(0)),
-        false => None,
+    let breaks = if name.ends_with(".safetensors") && !state.breaks.is_empty() {
+        Some(state.breaks.remove(0))
+    } else {
+        None
     };
     let from = range.and_then(|range| {
         range
@@ -140,13 +140,13 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             .ok()
     });
     match from {
-        Some(from) => give(&mut stream, "206 Partial Content", &bytes[from..], breaks),
-        None => give(&mut stream, "200 OK", &bytes, breaks),
+        Some(from) => respond(&mut stream, "206 Partial Content", &bytes[from..], breaks),
+        None => respond(&mut stream, "200 OK", &bytes, breaks),
     }
 }
 
-/// An answer, broken off after so many bytes where that is said.
-fn give(
+/// Sends a response, or only its first `breaks` bytes.
+fn respond(
     to: &mut TcpStream,
     status: &str,
     body: &[u8],
@@ -160,10 +160,10 @@ fn give(
     to.write_all(&body[..breaks.unwrap_or(length).min(length)])
 }
 
-/// The list of files as a hub gives it: sha256 for weights, git's sum for what is small.
-fn listed(state: &State) -> Value {
-    let hex = |sum: &[u8]| {
-        sum.iter()
+/// The list of files in the format of the hub: SHA-256 for weights, git's SHA-1 for small files.
+fn file_list(state: &State) -> Value {
+    let hex = |checksum: &[u8]| {
+        checksum.iter()
             .map(|byte| format!("{byte:02x}"))
             .collect::<String>()
     };
@@ -173,11 +173,11 @@ fn listed(state: &State) -> Value {
             "type": "file", "path": path, "size": bytes.len(), "oid": hex(&Sha1::digest(blob)),
         });
         if path.ends_with(".safetensors") {
-            let sum = state
-                .sum
+            let checksum = state
+                .checksum
                 .clone()
                 .unwrap_or_else(|| hex(&Sha256::digest(bytes)));
-            entry["lfs"] = json!({"oid": sum, "size": bytes.len(), "pointerSize": 132});
+            entry["lfs"] = json!({"oid": checksum, "size": bytes.len(), "pointerSize": 132});
         }
         entry
     };
@@ -203,7 +203,7 @@ fn weights_are_downloaded_once_and_only_on_request() {
         "{first:?}"
     );
     assert_eq!(hub.ranges(), [None]);
-    // What is there serves again, and no hub is needed for it.
+    // A second training uses the downloaded files and needs no hub.
     let again = home.run(TRAIN).expect_code(0);
     assert!(again.err.contains("was fetched before"), "{again:?}");
     assert_eq!(hub.ranges(), []);
@@ -212,8 +212,8 @@ fn weights_are_downloaded_once_and_only_on_request() {
         "train {birds} --steps 1 --effective-batch 8 --image-size 16",
     )
     .expect_code(0);
-    let state = hub.state.lock().expect("nobody panics with it");
-    assert_eq!(state.received, [], "nothing is fetched unasked");
+    let state = hub.state.lock().expect("the lock is not poisoned");
+    assert_eq!(state.requests, [], "nothing is downloaded without a request");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn an_interrupted_download_resumes() {
     hub.run(&home, TRAIN).expect_code(0);
     let at = |from: &str| Some(format!("bytes={from}-"));
     assert_eq!(hub.ranges(), [None, at("5000"), at("8000")]);
-    // The network stays away: what came is kept for the next time.
+    // If the network stays down, the partial file is resumed by the next command.
     let home = birds();
     hub.change(|state| state.breaks = vec![1000; 5]);
     let broken = hub.run(&home, TRAIN).expect_code(1);
@@ -232,15 +232,15 @@ fn an_interrupted_download_resumes() {
         "{broken:?}"
     );
     assert_eq!(hub.ranges().len(), 5);
-    let on = hub.run(&home, TRAIN).expect_code(0);
-    assert!(on.err.contains("of which 5 kB are there"), "{on:?}");
+    let resumed = hub.run(&home, TRAIN).expect_code(0);
+    assert!(resumed.err.contains("of which 5 kB are there"), "{resumed:?}");
     assert_eq!(hub.ranges(), [at("5000")]);
 }
 
 #[test]
 fn files_with_a_wrong_checksum_are_discarded() {
     let (hub, home) = (Hub::open(), birds());
-    hub.change(|state| state.sum = Some("00".repeat(32)));
+    hub.change(|state| state.checksum = Some("00".repeat(32)));
     let refused = hub.run(&home, TRAIN).expect_code(1);
     assert!(
         refused
@@ -249,14 +249,14 @@ fn files_with_a_wrong_checksum_are_discarded() {
             && refused.err.contains(&"00".repeat(32)),
         "{refused:?}"
     );
-    assert!(home.runs().is_empty(), "nothing was begun");
-    hub.change(|state| state.sum = None);
+    assert!(home.runs().is_empty(), "no run was created");
+    hub.change(|state| state.checksum = None);
     hub.ranges();
     hub.run(&home, TRAIN).expect_code(0);
-    assert_eq!(hub.ranges(), [None], "all of it again");
-    // A file of the folder was changed since: it is fetched again, the others are not.
+    assert_eq!(hub.ranges(), [None], "the whole file is downloaded again");
+    // Only a file that has been changed since is downloaded again.
     let folder = home.path("home/hub/tiny/vit").join(COMMIT);
-    fs::write(folder.join("config.json"), "{}").expect("it can be written");
+    fs::write(folder.join("config.json"), "{}").expect("the file can be written");
     hub.run(&home, TRAIN).expect_code(0);
     assert_eq!(hub.ranges(), []);
 }
@@ -269,19 +269,19 @@ fn failed_downloads_suggest_a_remedy() {
         for part in parts {
             assert!(output.err.contains(part), "{part}: {output:?}");
         }
-        assert!(home.runs().is_empty(), "nothing was begun");
+        assert!(home.runs().is_empty(), "no run was created");
     };
     check(
         home.run(TRAIN),
         2,
-        &["set HF_ENDPOINT", "or give a folder"],
+        &["set HF_ENDPOINT", "or respond a folder"],
     );
-    let none = Hub {
+    let unreachable = Hub {
         address: "http://127.0.0.1:9".to_owned(),
         state: Arc::default(),
     };
     check(
-        none.run(&home, TRAIN),
+        unreachable.run(&home, TRAIN),
         1,
         &["tiny/vit could not be fetched from http://127.0.0.1:9"],
     );

@@ -1,4 +1,4 @@
-//! Texts are said in words and in JSON.
+//! `ebb inspect` describes texts as text and as JSON.
 
 use crate::support::TestHome;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn inspect_prints_columns_lengths_and_skipped_rows() {
 fn inspect_prints_texts_as_json() {
     let home = messages();
     let out = home.run("inspect {sms.tsv} --json").expect_code(0).out;
-    let found: Value = serde_json::from_str(&out).expect("it is JSON");
+    let found: Value = serde_json::from_str(&out).expect("valid JSON");
     let expected = json!({"task": "text-classification", "samples": 40, "train": 32, "held_out": 8, "test": 0});
     for (key, value) in expected.as_object().expect("it is an object") {
         assert_eq!(&found[key], value, "{key}");
@@ -59,7 +59,7 @@ fn inspect_prints_texts_as_json() {
 #[test]
 fn documents_are_detected_as_language_modeling() {
     let home = TestHome::new();
-    std::fs::create_dir(home.path("book")).expect("a folder can be made");
+    std::fs::create_dir(home.path("book")).expect("the folder can be created");
     for i in 0..10 {
         home.file(
             &format!("book/{i}.md"),

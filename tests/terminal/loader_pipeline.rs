@@ -1,5 +1,5 @@
-//! Samples are decoded ahead on other threads: the training hardly waits for them, and they never
-//! change it.
+//! Samples are loaded ahead on worker threads: the training rarely waits for data, and the number of
+//! workers changes no loss.
 
 use crate::support::{TestHome, draw_classes, losses};
 use runlog::RunEvent;
@@ -14,9 +14,9 @@ fn the_number_of_workers_changes_no_loss() {
         );
         home.train(&line).expect_code(0).events()
     };
-    let in_line = trained(0);
-    assert_eq!(losses(&in_line).len(), 9);
-    for (workers, output) in [
+    let without_workers = trained(0);
+    assert_eq!(losses(&without_workers).len(), 9);
+    for (workers, description) in [
         (0, "Loader: on the training thread, cache "),
         (1, "Loader: 1 worker, 16 samples ahead, cache "),
         (4, "Loader: 4 workers, 16 samples ahead, cache "),
@@ -25,13 +25,13 @@ fn the_number_of_workers_changes_no_loss() {
         let Some(RunEvent::Started(started)) = events.first() else {
             panic!("{:?}", events.first());
         };
-        assert!(started.loader.starts_with(output), "{}", started.loader);
-        assert_eq!(losses(&events), losses(&in_line), "{workers} workers");
+        assert!(started.loader.starts_with(description), "{}", started.loader);
+        assert_eq!(losses(&events), losses(&without_workers), "{workers} workers");
     }
 }
 
-/// Milliseconds waited for data and milliseconds worked, over all steps after the first.
-fn waited(events: &[RunEvent]) -> (f64, f64) {
+/// Milliseconds of waiting for data and in all, over all steps after the first.
+fn wait_and_total_ms(events: &[RunEvent]) -> (f64, f64) {
     let step = |event: &RunEvent| match event {
         RunEvent::Step {
             wait_ms,
@@ -56,7 +56,7 @@ fn training_waits_for_data_at_most_5_percent_of_its_time() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
     let line = format!("{sample} --steps 30");
     let events = TestHome::new().train(&line).expect_code(0).events();
-    let (wait_ms, step_ms) = waited(&events);
+    let (wait_ms, step_ms) = wait_and_total_ms(&events);
     let share = wait_ms / step_ms;
     println!(
         "waited {wait_ms:.0} of {step_ms:.0} ms: {:.2} %",

@@ -1,6 +1,5 @@
-//! Memory groups of the kernel for a test: made by the test, holding only processes that it
-//! started, and gone with it, also when it fails. Knows version 1 and 2, and where neither may be
-//! written.
+//! Memory cgroups of a test. They hold only processes that the test has started and are removed with
+//! it. Supports versions 1 and 2; without permission to create a cgroup the test is skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +7,17 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A group with a limit.
+/// A cgroup with a memory limit. Its processes are killed on drop.
 pub struct Group(PathBuf);
 
 impl Group {
-    /// A group limited to `bytes`; prints why where none can be made.
+    /// A cgroup limited to `bytes`. Prints why the test is skipped if none can be created.
     pub fn limited(bytes: u64) -> Option<Group> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
+        static CREATED: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "ebb-test-{}-{}",
             std::process::id(),
-            MADE.fetch_add(1, Ordering::Relaxed)
+            CREATED.fetch_add(1, Ordering::Relaxed)
         );
         for (parent, limit) in parents() {
             let group = parent.join(&name);
@@ -30,11 +29,11 @@ impl Group {
                 return Some(group);
             }
         }
-        println!("left out: no memory group can be made here (Linux, root or a delegated group)");
+        println!("skipped: no memory cgroup can be created here (needs Linux and root or a delegated cgroup)");
         None
     }
 
-    /// A command that enters the group before it becomes `program`.
+    /// A command that enters the cgroup before it executes `program`.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("sh");
         command
@@ -57,34 +56,34 @@ impl Drop for Group {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        println!("{} is still there", self.0.display());
+        println!("{} could not be removed", self.0.display());
     }
 }
 
-/// Folders in which a group may be made, with the name of its limit: from each mount down to the
-/// own group.
+/// Folders in which a cgroup may be created, each with the file name of its limit: from every mount
+/// down to the cgroup of this process.
 fn parents() -> Vec<(PathBuf, &'static str)> {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut parents = Vec::new();
     for line in mounts.lines() {
-        let Some((place, kind)) = line.split_once(" - ") else {
+        let Some((mount, kind)) = line.split_once(" - ") else {
             continue;
         };
         let kind: Vec<&str> = kind.split(' ').collect();
-        let one = kind[0] == "cgroup" && kind[2].split(',').any(|option| option == "memory");
-        let point = place.split(' ').nth(4).map(PathBuf::from);
-        let (Some(point), true) = (point, one || kind[0] == "cgroup2") else {
+        let is_version_1 = kind[0] == "cgroup" && kind[2].split(',').any(|option| option == "memory");
+        let mount_point = mount.split(' ').nth(4).map(PathBuf::from);
+        let (Some(mount_point), true) = (mount_point, is_version_1 || kind[0] == "cgroup2") else {
             continue;
         };
-        let controllers = if one { ":memory:" } else { "0::" };
-        let member = own.lines().find_map(|line| line.split_once(controllers));
-        let limit = if one {
+        let controllers = if is_version_1 { ":memory:" } else { "0::" };
+        let member = own_groups.lines().find_map(|line| line.split_once(controllers));
+        let limit = if is_version_1 {
             "memory.limit_in_bytes"
         } else {
             "memory.max"
         };
-        let mut parent = point;
+        let mut parent = mount_point;
         parents.push((parent.clone(), limit));
         for part in member
             .map_or("", |(_, path)| path)

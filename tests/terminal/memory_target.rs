@@ -1,5 +1,4 @@
-//! A share of all memory as the ceiling of Ebb's footprint: the training keeps to it, and the plan
-//! counts with it.
+//! `--memory-target` limits the footprint to a fraction of all memory, in trainings and in plans.
 
 use crate::support::{TestHome, draw_classes, memory_script};
 use runlog::RunEvent;
@@ -13,29 +12,29 @@ fn birds() -> TestHome {
     home
 }
 
-/// The highest budget that a training named.
-fn budget_bytes(how: &str) -> u64 {
+/// The highest budget in the memory events of a training.
+fn budget_bytes(options: &str) -> u64 {
     let home = birds();
     home.file("script", memory_script(TOTAL_BYTES, 250, [CALM]));
     home.file("third.toml", "memory_cap_fraction = 0.33");
     let line = format!(
-        "{{birds}} --image-size 16 --steps 6 --effective-batch 8 {how} --memory-script {{script}} --memory-script-by decision"
+        "{{birds}} --image-size 16 --steps 6 --effective-batch 8 {options} --memory-script {{script}} --memory-script-by decision"
     );
     let events = home.train(&line).expect_code(0).events();
     let budgets = events.iter().filter_map(|event| match event {
         RunEvent::Memory { budget_bytes, .. } => Some(*budget_bytes),
         _ => None,
     });
-    budgets.max().expect("a reading is told")
+    budgets.max().expect("there are memory events")
 }
 
 #[test]
 fn the_memory_target_limits_the_budget() {
-    let within = |share: f64| (share * TOTAL_BYTES as f64) as u64;
-    assert!(budget_bytes("") > within(0.6));
-    assert_eq!(budget_bytes("--memory-target 0.5"), within(0.5));
-    assert_eq!(budget_bytes("--config {third.toml}"), within(0.33));
-    // The smaller of the two counts.
+    let fraction = |fraction: f64| (fraction * TOTAL_BYTES as f64) as u64;
+    assert!(budget_bytes("") > fraction(0.6));
+    assert_eq!(budget_bytes("--memory-target 0.5"), fraction(0.5));
+    assert_eq!(budget_bytes("--config {third.toml}"), fraction(0.33));
+    // The smaller limit applies.
     assert_eq!(
         budget_bytes("--memory-target 0.5 --memory-cap 1GB"),
         1 << 30

@@ -101,7 +101,7 @@ fn trained_peak_bytes(home: &TestHome, line: &str) -> f64 {
         .expect("ebb starts");
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kb = 0.0f64;
-    while child.try_wait().expect("it can be waited for").is_none() {
+    while child.try_wait().expect("the process can be waited for").is_none() {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
@@ -199,7 +199,7 @@ fn every_model_and_size_is_estimated() {
 #[test]
 fn language_models_are_listed_by_length_in_tokens() {
     let home = TestHome::new();
-    std::fs::create_dir(home.path("corpus")).expect("a folder can be made");
+    std::fs::create_dir(home.path("corpus")).expect("the folder can be created");
     for part in ["train", "val"] {
         let text = "the cat and the hat. ".repeat(90);
         home.file(&format!("corpus/{part}.txt"), text);

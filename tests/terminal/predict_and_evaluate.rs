@@ -1,4 +1,4 @@
-//! A trained run put to use: evaluated, asked, listed, drawn. And the machine's own commands.
+//! Commands that use a trained run: evaluate, predict, runs and report. Also memory and doctor.
 
 use crate::support::{TestHome, draw_classes};
 use serde_json::Value;
@@ -31,10 +31,10 @@ fn a_run_is_evaluated_and_predicts() {
             .is_some_and(|accuracy| accuracy > 0.8),
         "{out}"
     );
-    let words = home.run("evaluate birds {birds}").expect_code(0).out;
+    let text = home.run("evaluate birds {birds}").expect_code(0).out;
     assert!(
-        words.contains("9 images of the part held-out, checkpoint of step"),
-        "{words}"
+        text.contains("9 images of the part held-out, checkpoint of step"),
+        "{text}"
     );
 
     draw_classes(&home.path("others"), &["jay", "owl"], 10);
@@ -58,14 +58,14 @@ fn a_run_is_evaluated_and_predicts() {
             .map(Vec::len),
         Some(2)
     );
-    let words = home.run("predict birds {birds/wren/002.png}").expect_code(0).out;
-    assert!(words.contains("002.png: wren "), "{words}");
+    let text = home.run("predict birds {birds/wren/002.png}").expect_code(0).out;
+    assert!(text.contains("002.png: wren "), "{text}");
 }
 
 #[test]
 fn predict_reports_unreadable_files_and_continues() {
     let home = trained();
-    home.file("note.jpg", "not a photograph");
+    home.file("note.jpg", "not an image");
     let output = home
         .run("predict birds {note.jpg} {missing.png} {birds/jay/000.png}")
         .expect_code(1);
@@ -94,7 +94,7 @@ fn an_unknown_class_is_reported_with_similar_ones() {
         "{output}"
     );
     let named = known.iter().filter(|name| output.contains(**name)).count();
-    assert!(named < known.len(), "not all are listed: {output}");
+    assert!(named < known.len(), "only similar classes are listed: {output}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_report_is_one_page_as_svg_and_png() {
     let [svg, png] = files[..] else {
         panic!("{out}");
     };
-    let drawn = std::fs::read_to_string(svg).expect("it can be read");
+    let drawn = std::fs::read_to_string(svg).expect("the file can be read");
     assert!(drawn.contains("<svg") && drawn.contains("birds"));
     let page = image::open(png).expect("the PNG decodes").to_rgb8();
     assert!(
@@ -151,10 +151,10 @@ fn a_report_is_one_page_as_svg_and_png() {
 #[test]
 fn memory_once_prints_one_sample() {
     let home = TestHome::new();
-    let words = home.run("memory --once").expect_code(0).out;
+    let text = home.run("memory --once").expect_code(0).out;
     assert!(
-        words.contains("Reading ") && words.contains(" in use: system "),
-        "{words}"
+        text.contains("Reading ") && text.contains(" in use: system "),
+        "{text}"
     );
     let found = json(&home.run("memory --once --json").expect_code(0).out);
     let total = found["sample"]["total_bytes"].as_u64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Every preset that comes with Ebb loads and trains.
+//! Every bundled preset trains and has a purpose.
 
 use crate::support::{COMMON_ARGS, TestHome, draw_classes, run_command};
 use runlog::{RunEvent, preset_names, preset_purpose};
@@ -8,19 +8,20 @@ use std::path::Path;
 fn every_preset_trains() {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 6);
-    std::fs::create_dir(home.path("book")).expect("a folder can be made");
+    std::fs::create_dir(home.path("book")).expect("the folder can be created");
     for chapter in 0..3 {
         let text = format!("Chapter {chapter}. {}", "It rained all day. ".repeat(60));
         home.file(&format!("book/{chapter}.txt"), text);
     }
     for name in preset_names() {
         let task = runlog::preset(name).and_then(|preset| preset.task);
-        let of_texts = task == Some(runlog::TaskChoice::TokenCompression);
-        let (folder, smaller) = match of_texts {
-            true => (home.path("book"), ["--model", "compress_micro"]),
-            false => (home.path("birds"), ["--image-size", "32"]),
+        let needs_texts = task == Some(runlog::TaskChoice::TokenCompression);
+        let (folder, smaller) = if needs_texts {
+            (home.path("book"), ["--model", "compress_micro"])
+        } else {
+            (home.path("birds"), ["--image-size", "32"])
         };
-        let folder = folder.to_str().expect("a plain path");
+        let folder = folder.to_str().expect("a UTF-8 path");
         let args = [
             "train", folder, "--preset", name, "--steps", "2", smaller[0], smaller[1], "--json",
         ];
@@ -53,7 +54,7 @@ fn measurements_replace_the_first_micro_batch() {
             _ => None,
         })
         .collect();
-    // Eight was guessed; one and two were measured, and the model's answer is larger.
+    // The first micro-batch is 8. Sizes 1 and 2 are measured first, then larger ones follow.
     assert_eq!(sizes[0][..2], [1, 2], "{sizes:?}");
     assert!(sizes.iter().flatten().any(|size| *size > 8), "{sizes:?}");
 }

@@ -1,5 +1,5 @@
-//! Other apps come and go during a training: the micro-batch follows in time, and the losses do not
-//! notice.
+//! Other apps take and return memory during a training: the micro-batch size follows, and the losses
+//! stay the same.
 
 use crate::support::{TestHome, draw_classes, losses, memory_script};
 use pressure::{Change, Level};
@@ -7,10 +7,10 @@ use runlog::RunEvent;
 
 const GB: f64 = 1e9;
 const TOTAL_BYTES: u64 = 8_000_000_000;
-/// Script lines are so far apart: calm is measured on their clock.
+/// Milliseconds between script lines. Calm periods are measured on this clock.
 const LINE_MS: u64 = 250;
 
-/// What other apps use, in GB, at one line a decision: low, rising over the critical line, low
+/// Memory of other apps in GB, one line per decision: low, rising above the critical level, low
 /// again.
 fn wave() -> Vec<f64> {
     let calm = std::iter::repeat_n(2.0, 20);
@@ -24,36 +24,36 @@ fn wave() -> Vec<f64> {
         .collect()
 }
 
-/// One hundred steps of 32 samples, with other apps as scripted.
-fn trained(others: &[f64], how: &str) -> Vec<RunEvent> {
+/// Events of 100 steps of 32 samples under a memory script.
+fn trained(others: &[f64], options: &str) -> Vec<RunEvent> {
     let home = TestHome::new();
-    // Enough for the wave to break over the training, not over the evaluation that ends each epoch.
+    // Enough images for the wave to fall into an epoch, not into the evaluation after it.
     draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 120);
     let others = others.iter().map(|gigabytes| (gigabytes * GB) as u64);
     home.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
     let line = format!(
-        "{{birds}} --image-size 16 --steps 100 --effective-batch 32 {how} \
+        "{{birds}} --image-size 16 --steps 100 --effective-batch 32 {options} \
          --memory-script {{script}} --memory-script-by decision"
     );
     home.train(&line).expect_code(0).events()
 }
 
-/// Where the first event of this kind stands, from `after` on.
+/// Index of the first matching event from `after` on.
 #[track_caller]
 fn first(events: &[RunEvent], after: usize, wanted: impl Fn(&RunEvent) -> bool) -> usize {
     let found = events.iter().skip(after).position(wanted);
-    after + found.unwrap_or_else(|| panic!("{:#?}", changes(events)))
+    after + found.unwrap_or_else(|| panic!("{:#?}", messages(events)))
 }
 
-fn changes(events: &[RunEvent]) -> Vec<&str> {
-    events.iter().filter_map(sentence).collect()
+fn messages(events: &[RunEvent]) -> Vec<&str> {
+    events.iter().filter_map(decision_message).collect()
 }
 
-fn sentence(event: &RunEvent) -> Option<&str> {
+fn decision_message(event: &RunEvent) -> Option<&str> {
     match event {
         RunEvent::Decision {
-            message: sentence, ..
-        } => Some(sentence),
+            message, ..
+        } => Some(message),
         _ => None,
     }
 }
@@ -75,13 +75,13 @@ fn assert_follows_the_wave(events: &[RunEvent]) {
     };
     let critical = first(events, 0, critical);
     let shrunk = first(events, 0, is_change(Change::Shrink));
-    assert!(shrunk < critical, "{:#?}", changes(events));
+    assert!(shrunk < critical, "{:#?}", messages(events));
     let shortened = first(events, 0, is_change(Change::Prefetch));
-    assert!(shortened < shrunk, "{:#?}", changes(events));
-    let messages = sentence(&events[shortened]).unwrap_or_default();
+    assert!(shortened < shrunk, "{:#?}", messages(events));
+    let message = decision_message(&events[shortened]).unwrap_or_default();
     assert!(
-        messages.starts_with("Decoding fewer samples ahead: "),
-        "{messages}"
+        message.starts_with("Decoding fewer samples ahead: "),
+        "{message}"
     );
     let grown = first(events, critical, is_change(Change::Grow));
     let size = |index: usize| match &events[index] {
@@ -98,7 +98,8 @@ fn assert_follows_the_wave(events: &[RunEvent]) {
     assert!(from < to, "{from} to {to}");
 }
 
-/// The largest difference of two runs' losses, and the first step at which it is over `allowed`.
+/// The largest difference between the losses of two runs, and the first step with one above
+/// `allowed`.
 fn difference(one: &[f64], other: &[f64], allowed: f64) -> (f64, Option<usize>) {
     assert_eq!((one.len(), other.len()), (100, 100));
     let differences: Vec<f64> = one.iter().zip(other).map(|(a, b)| (a - b).abs()).collect();
@@ -108,15 +109,15 @@ fn difference(one: &[f64], other: &[f64], allowed: f64) -> (f64, Option<usize>) 
 }
 
 #[track_caller]
-fn check_wave(how: &str, allowed: f64) {
-    let (calm, wavy) = (trained(&[2.0], how), trained(&wave(), how));
+fn check_wave(options: &str, allowed: f64) {
+    let (calm, wavy) = (trained(&[2.0], options), trained(&wave(), options));
     assert_follows_the_wave(&wavy);
     let (largest, over) = difference(&losses(&calm), &losses(&wavy), allowed);
-    println!("{how}: the losses of 100 steps differ by at most {largest:.2e}");
-    println!("{:#?}", changes(&wavy));
+    println!("{options}: the losses of 100 steps differ by at most {largest:.2e}");
+    println!("{:#?}", messages(&wavy));
     assert!(
         largest <= allowed,
-        "{how}: {largest:.3e}, over {allowed:.0e} from step {over:?}"
+        "{options}: {largest:.3e}, over {allowed:.0e} from step {over:?}"
     );
 }
 

@@ -1,15 +1,16 @@
-//! A limit set on the process ends no training by force: pieces get smaller, or a sentence refuses.
+//! A limit on the process does not kill the training: the micro-batches get smaller, or an error
+//! explains the limit.
 
 use crate::support::{CommandOutput, EBB, COMMON_ARGS, TestHome, run_command};
 use std::process::Command;
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
 
-/// Trains three steps on the sample under a limit in kB.
-fn under(limit: &str, how: &str) -> CommandOutput {
+/// Trains three steps on the sample under a `ulimit` in kB.
+fn train_with_limit(limit: &str, options: &str) -> CommandOutput {
     let home = TestHome::new();
     let steady = COMMON_ARGS.join(" ");
-    let train = format!("exec \"$EBB\" train {SAMPLE} --steps 3 {steady} {how}");
+    let train = format!("exec \"$EBB\" train {SAMPLE} --steps 3 {steady} {options}");
     let mut shell = Command::new("bash");
     shell.args([
         "-c",
@@ -18,15 +19,15 @@ fn under(limit: &str, how: &str) -> CommandOutput {
     run_command(shell.env("EBB", EBB).env("EBB_HOME", home.path("home")))
 }
 
-/// Who is told what a piece needs and what is there sees that the one is more than the other.
-fn is_short(output: &CommandOutput) {
+/// If the error names the needed and the available memory, more is needed than available.
+fn check_shortage(output: &CommandOutput) {
     let Some((_, rest)) = output.err.split_once(" needs ") else {
         return;
     };
-    let (needed, rest) = rest.split_once(", but only ").expect("what is available");
-    let (there, _) = rest.split_once(" is available").expect("what is available");
+    let (needed, rest) = rest.split_once(", but only ").expect("the available memory");
+    let (available, _) = rest.split_once(" is available").expect("the available memory");
     let bytes = |text| runlog::parse_bytes(text).expect("a size");
-    assert!(bytes(needed) > bytes(there), "{output:#?}");
+    assert!(bytes(needed) > bytes(available), "{output:#?}");
     assert!(!counts_one_in_the_plural(&output.err), "{output:#?}");
 }
 
@@ -52,11 +53,11 @@ fn the_plural_check_accepts_speeds_and_larger_counts() {
 #[test]
 fn a_limited_process_trains_or_fails_with_a_hint() {
     if cfg!(target_os = "macos") {
-        return println!("left out: this system does not count these limits");
+        return println!("skipped: this system does not count these limits");
     }
     let (mut trained, mut refused) = (0, 0);
-    // Under half a gigabyte of addresses or 200 MB of data the window's libraries end the process
-    // before Ebb begins.
+    // Below 500 MB of addresses or 200 MB of data, the libraries of the window end the process
+    // before Ebb starts.
     for limit in [
         "-v 600000",
         "-v 900000",
@@ -66,27 +67,27 @@ fn a_limited_process_trains_or_fails_with_a_hint() {
         "-d 600000",
         "-d 900000",
     ] {
-        for how in ["", "--micro-batch 32"] {
-            let output = under(limit, how);
+        for options in ["", "--micro-batch 32"] {
+            let output = train_with_limit(limit, options);
             println!(
-                "{limit} {how}: {:?} {}",
+                "{limit} {options}: {:?} {}",
                 output.code,
                 output.err.lines().last().unwrap_or("")
             );
-            // Nobody else has what this process may not take.
+            // The limit belongs to this process, so other apps are not the cause.
             assert!(!output.err.contains("other apps"), "{output:#?}");
-            is_short(&output);
+            check_shortage(&output);
             match output.code {
                 Some(0) => trained += 1,
                 Some(1) => {
                     refused += 1;
-                    let helps = ["ulimit", "--micro-batch"];
+                    let remedies = ["ulimit", "--micro-batch"];
                     assert!(
-                        helps.iter().any(|word| output.err.contains(word)),
+                        remedies.iter().any(|word| output.err.contains(word)),
                         "{output:#?}"
                     );
                 }
-                _ => panic!("{limit} {how}: {output:#?}"),
+                _ => panic!("{limit} {options}: {output:#?}"),
             }
         }
     }

@@ -64,7 +64,7 @@ impl PressedTraining {
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut child = command.spawn().expect("ebb starts");
-        let lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
+        let lines = BufReader::new(child.stdout.take().expect("the stream is piped")).lines();
         let received = Arc::new(Mutex::new(Vec::new()));
         let messages = received.clone();
         let listener = std::thread::spawn(move || {
@@ -108,7 +108,7 @@ impl PressedTraining {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-INT", &id]).status();
         assert!(sent.is_ok_and(|status| status.success()));
-        let code = self.child.wait().expect("it can be waited for").code();
+        let code = self.child.wait().expect("the process can be waited for").code();
         // It hears everything to the end.
         let _ = self.listener.take().map(JoinHandle::join);
         assert_eq!(code, Some(0), "{:#?}", messages(&self.events()));
@@ -218,8 +218,8 @@ impl Hog {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("sh starts");
         Hog {
-            ask: child.stdin.take().expect("it is a pipe"),
-            answers: BufReader::new(child.stdout.take().expect("it is a pipe")),
+            ask: child.stdin.take().expect("the stream is piped"),
+            answers: BufReader::new(child.stdout.take().expect("the stream is piped")),
             child,
         }
     }
@@ -266,7 +266,7 @@ fn the_micro_batch_follows_memory_use_in_its_cgroup() {
 #[test]
 fn the_micro_batch_follows_a_changed_prlimit() {
     if !cfg!(target_os = "linux") {
-        return println!("left out: this system does not count these limits");
+        return println!("skipped: this system does not count these limits");
     }
     let home = TestHome::new();
     let mut training = PressedTraining::of(&home, Command::new(EBB));
@@ -292,7 +292,7 @@ fn the_micro_batch_follows_a_changed_prlimit() {
 #[test]
 fn a_thrashing_cgroup_shrinks_the_micro_batch() {
     if !Path::new("/proc/pressure/memory").exists() {
-        return println!("left out: this kernel counts no memory stalls");
+        return println!("skipped: this kernel counts no memory stalls");
     }
     let Some(group) = Group::limited(96 * MB) else {
         return;

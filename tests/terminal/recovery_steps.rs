@@ -1,46 +1,45 @@
-//! Other apps take so much for so long that one sample a piece is all that fits: blocks are
-//! checkpointed one by one, then the optimizer's moments go to a file, and all of it is undone when
-//! memory is free. The losses do not notice.
+//! During a long shortage with micro-batches of one sample, more and more blocks are checkpointed and
+//! the optimizer's moments move to a file. All of it is reverted when memory is free again, and the
+//! losses stay the same.
 
 use crate::support::{TestHome, draw_classes, losses, memory_script};
 use pressure::{Change, Moments};
 use runlog::RunEvent;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
-/// Script lines are so far apart, on the script's clock.
+/// Milliseconds between script lines.
 const LINE_MS: u64 = 5_000;
-/// What others use where hardly anything, and where nothing at all, is left of the budget beside
-/// the reserve.
-const PLENTY: u64 = 1_000_000_000;
+/// Memory of other apps that leaves plenty, and that leaves nothing of the budget beside the
+/// reserve.
+const PLENTY_LEFT: u64 = 1_000_000_000;
 const NOTHING_LEFT: u64 = 6_150_000_000;
 
-/// Calm, then nothing left for two minutes, then a little more of the budget with every step, then
-/// calm.
+/// A calm start, two minutes with nothing left, a little more with every step, and a calm end.
 fn shortage() -> Vec<u64> {
-    let calm = std::iter::repeat_n(PLENTY, 16);
+    let calm = std::iter::repeat_n(PLENTY_LEFT, 16);
     let short = std::iter::repeat_n(NOTHING_LEFT, 24);
-    let steps = (0..110).flat_map(|step| [NOTHING_LEFT - step * 5_000_000; 3]);
-    calm.chain(short).chain(steps).chain([PLENTY; 2]).collect()
+    let rise = (0..110).flat_map(|step| [NOTHING_LEFT - step * 5_000_000; 3]);
+    calm.chain(short).chain(rise).chain([PLENTY_LEFT; 2]).collect()
 }
 
-fn trained(others: &[u64], how: &str) -> Vec<RunEvent> {
+fn trained(others: &[u64], options: &str) -> Vec<RunEvent> {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 20);
     let others = others.iter().copied();
     home.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
     let line = format!(
-        "{{birds}} --image-size 32 --steps 150 --effective-batch 8 {how} \
+        "{{birds}} --image-size 32 --steps 150 --effective-batch 8 {options} \
          --memory-script {{script}} --memory-script-by decision"
     );
     home.train(&line).expect_code(0).events()
 }
 
-/// Change, blocks, moments and sentence of every rung, in order.
+/// Change, checkpointed blocks, moments and message of every recovery step, in order.
 fn recovery_steps(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
     fn recovery_step(event: &RunEvent) -> Option<(Change, u32, Moments, &str)> {
         let RunEvent::Decision {
             decision,
-            message: sentence,
+            message,
             ..
         } = event
         else {
@@ -51,7 +50,7 @@ fn recovery_steps(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
                 decision.change,
                 decision.checkpoint_blocks,
                 decision.moments,
-                sentence.as_str(),
+                message.as_str(),
             )),
             _ => None,
         }
@@ -60,19 +59,19 @@ fn recovery_steps(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
 }
 
 #[track_caller]
-fn check_shortage(how: &str, blocks: u32, allowed: f64) {
-    let (calm, pressed) = (trained(&[PLENTY], how), trained(&shortage(), how));
-    let messages = recovery_steps(&pressed);
-    println!("{how}: {messages:#?}");
-    let moved: Vec<_> = messages.iter().map(|&(c, b, m, _)| (c, b, m)).collect();
+fn check_shortage(options: &str, blocks: u32, allowed: f64) {
+    let (calm, pressed) = (trained(&[PLENTY_LEFT], options), trained(&shortage(), options));
+    let steps = recovery_steps(&pressed);
+    println!("{options}: {steps:#?}");
+    let changes: Vec<_> = steps.iter().map(|&(c, b, m, _)| (c, b, m)).collect();
     let up = (1..=blocks).map(|b| (Change::CheckpointMore, b, Moments::Resident));
     let down = (0..blocks).rev();
     let down = down.map(|b| (Change::CheckpointLess, b, Moments::Resident));
     let moments = [Moments::Mapped, Moments::Resident];
     let moments = moments.map(|moments| (Change::Moments, blocks, moments));
     let expected: Vec<_> = up.chain(moments).chain(down).collect();
-    assert_eq!(moved, expected, "{messages:#?}");
-    let first = messages[0].3;
+    assert_eq!(changes, expected, "{steps:#?}");
+    let first = steps[0].3;
     assert!(
         first.starts_with("Recomputing the activations of 1 block to save memory: only one sample at a time has fitted for 3"),
         "{first}"
@@ -81,8 +80,8 @@ fn check_shortage(how: &str, blocks: u32, allowed: f64) {
     assert_eq!((calm.len(), pressed.len()), (150, 150));
     let differences = calm.iter().zip(&pressed).map(|(a, b)| (a - b).abs());
     let largest = differences.fold(0.0, f64::max);
-    println!("{how}: the losses of 150 steps differ by at most {largest:.2e}");
-    assert!(largest <= allowed, "{how}: {largest:.3e}");
+    println!("{options}: the losses of 150 steps differ by at most {largest:.2e}");
+    assert!(largest <= allowed, "{options}: {largest:.3e}");
 }
 
 #[test]

@@ -12,12 +12,12 @@ fn probed() -> TestHome {
     let home = TestHome::new();
     let birds = [("jay", 160), ("owl", 480), ("wren", 10)];
     draw_classes(&home.path("drawn"), &birds.map(|(name, _)| name), 16);
-    fs::create_dir_all(home.path("plates/images")).expect("a folder can be made");
+    fs::create_dir_all(home.path("plates/images")).expect("the folder can be created");
     let mut table = "image,mass_g,length_cm\n".to_owned();
     for (bird, mass) in birds {
-        let folder = fs::read_dir(home.path("drawn").join(bird)).expect("it is there");
+        let folder = fs::read_dir(home.path("drawn").join(bird)).expect("the file exists");
         let mut files: Vec<_> = folder
-            .map(|entry| entry.expect("it can be read").path())
+            .map(|entry| entry.expect("the file can be read").path())
             .collect();
         files.sort();
         for (i, file) in files.iter().enumerate() {
@@ -25,7 +25,7 @@ fn probed() -> TestHome {
                 "{bird}_{}",
                 file.file_name().unwrap_or_default().to_string_lossy()
             );
-            fs::copy(file, home.path("plates/images").join(&name)).expect("it can be copied");
+            fs::copy(file, home.path("plates/images").join(&name)).expect("the file can be copied");
             let mass = if i == 3 {
                 String::new()
             } else {
@@ -124,7 +124,7 @@ fn targets_are_trained_and_evaluated_in_their_units() {
 
 fn bits(run: &RunFolder) -> Vec<u64> {
     let mut by_step = std::collections::BTreeMap::new();
-    for event in read_events(&run.events_path()).expect("they can be read") {
+    for event in read_events(&run.events_path()).expect("the events can be read") {
         if let RunEvent::Step { step, loss, .. } = event {
             by_step.insert(step, loss.to_bits());
         }
@@ -150,7 +150,7 @@ fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
     training.finish();
     let killed = RunStore::open(home.path("killed"))
         .list()
-        .expect("it can be listed");
+        .expect("the runs can be listed");
     // A table changed meanwhile is not this run's.
     home.file("plates/labels.csv", "image,mass_g\nimages/jay_000.png,1\n");
     let (code, events) = home

@@ -14,9 +14,9 @@ fn birds() -> TestHome {
 
 /// The last checkpoint of a run: weights and moments.
 fn last_bytes(run: &RunFolder) -> (u64, [Vec<u8>; 2]) {
-    let checkpoint = run.checkpoints().expect("they can be listed").pop();
+    let checkpoint = run.checkpoints().expect("the checkpoints can be listed").pop();
     let checkpoint = checkpoint.expect("the run left one");
-    let read = |name: &str| fs::read(checkpoint.path.join(name)).expect("it can be read");
+    let read = |name: &str| fs::read(checkpoint.path.join(name)).expect("the file can be read");
     let bytes = ["model.safetensors", "optimizer.safetensors"].map(read);
     (checkpoint.step, bytes)
 }
@@ -25,7 +25,7 @@ fn last_bytes(run: &RunFolder) -> (u64, [Vec<u8>; 2]) {
 /// step was repeated.
 fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
     let mut steps = std::collections::BTreeMap::new();
-    for event in runlog::read_events(&run.events_path()).expect("they can be read") {
+    for event in runlog::read_events(&run.events_path()).expect("the events can be read") {
         if let RunEvent::Step {
             step,
             micro_batches,
@@ -42,7 +42,7 @@ fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
 fn run_in(home: &TestHome, out: &str) -> RunFolder {
     let runs = runlog::RunStore::open(home.path(out))
         .list()
-        .expect("they can be listed");
+        .expect("the checkpoints can be listed");
     runs.into_iter().next().expect("one run")
 }
 

@@ -40,7 +40,7 @@ fn resident_bytes(process: u32) -> Option<u64> {
 #[test]
 fn a_stress_test_ends_with_its_parent_process() {
     if !cfg!(target_os = "linux") {
-        return println!("left out: processes are looked up in /proc");
+        return println!("skipped: processes are looked up in /proc");
     }
     let home = TestHome::new();
     let mut drill = begun(&home, &["drill", "--size", "200MB", "--seconds", "60"]);

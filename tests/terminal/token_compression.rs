@@ -6,7 +6,7 @@ use serde_json::Value;
 
 fn book() -> TestHome {
     let home = TestHome::new();
-    std::fs::create_dir(home.path("book")).expect("a folder can be made");
+    std::fs::create_dir(home.path("book")).expect("the folder can be created");
     for i in 0..12 {
         let text = format!(
             "Chapter {i}. {}",
@@ -162,7 +162,7 @@ fn a_killed_compression_resumes_exactly() {
         training.signal("KILL");
         training.finish();
         let store = runlog::RunStore::open(home.path("killed"));
-        let killed = store.list().expect("it can be listed");
+        let killed = store.list().expect("the runs can be listed");
         let (code, events) = home
             .start(&format!("resume {}", killed[0].path.display()))
             .finish();

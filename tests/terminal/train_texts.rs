@@ -32,7 +32,7 @@ fn messages() -> TestHome {
 /// Documents of one sentence each, said in many ways.
 fn book() -> TestHome {
     let home = TestHome::new();
-    std::fs::create_dir(home.path("book")).expect("a folder can be made");
+    std::fs::create_dir(home.path("book")).expect("the folder can be created");
     for i in 0..12 {
         let text = format!(
             "Chapter {i}. {}",
@@ -53,7 +53,7 @@ fn json(line: &str) -> Value {
 /// The bits of the loss of every step, the last life's where a step was repeated.
 fn bits(run: &RunFolder) -> Vec<u64> {
     let mut by_step = std::collections::BTreeMap::new();
-    for event in read_events(&run.events_path()).expect("they can be read") {
+    for event in read_events(&run.events_path()).expect("the events can be read") {
         if let RunEvent::Step { step, loss, .. } = event {
             by_step.insert(step, loss.to_bits());
         }
@@ -260,7 +260,7 @@ fn check_resume(home: &TestHome, line: &str) {
     training.finish();
     let killed = runlog::RunStore::open(home.path("killed"))
         .list()
-        .expect("it can be listed");
+        .expect("the runs can be listed");
     // A file added meanwhile is none of this run's.
     home.file("book/new.txt", "Something else. ".repeat(40));
     let (code, events) = home
@@ -280,7 +280,7 @@ fn check_resume(home: &TestHome, line: &str) {
 #[test]
 fn a_killed_text_classifier_resumes_exactly() {
     let home = messages();
-    std::fs::create_dir(home.path("book")).expect("a folder can be made");
+    std::fs::create_dir(home.path("book")).expect("the folder can be created");
     check_resume(&home, SMS);
 }
 

@@ -1,4 +1,4 @@
-//! Files that cannot be read: skipped by name, and the training goes on.
+//! Files that cannot be read are skipped by name while the training continues.
 
 use crate::support::{TestHome, draw_classes};
 use runlog::{RunEvent, StopReason};
@@ -10,7 +10,7 @@ fn skipped(events: &[RunEvent]) -> Vec<&str> {
 
 fn skipped_item(event: &RunEvent) -> Option<&str> {
     match event {
-        RunEvent::Skipped { item: what, .. } => Some(what),
+        RunEvent::Skipped { item, .. } => Some(item),
         _ => None,
     }
 }
@@ -35,24 +35,24 @@ fn files_deleted_during_a_run_are_skipped() {
     let line = "train {birds} --image-size 16 --steps 40 --effective-batch 4";
     let mut training = home.start(line);
     training.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
-    // At most a few batches are fetched ahead: most of these were not read yet.
+    // At most a few batches are loaded ahead, so most of these files have not been read yet.
     let missing = 20..80;
     for number in missing.clone() {
-        let end = if number % 2 == 0 { "png" } else { "jpg" };
-        fs::remove_file(home.path(&format!("birds/owl/{number:03}.{end}"))).expect("it is there");
+        let extension = if number % 2 == 0 { "png" } else { "jpg" };
+        fs::remove_file(home.path(&format!("birds/owl/{number:03}.{extension}"))).expect("the file exists");
     }
     let (code, rest) = training.finish();
     assert_eq!(code, Some(0), "{rest:#?}");
     assert!(has_finished(&rest));
     let skipped = skipped(&rest);
     assert!(skipped.len() > 20, "{skipped:?}");
-    for what in skipped {
-        let number = what
+    for item in skipped {
+        let number = item
             .strip_prefix("owl/")
             .and_then(|name| name.get(..3)?.parse().ok());
         assert!(
             number.is_some_and(|number: u32| missing.contains(&number)),
-            "{what}"
+            "{item}"
         );
     }
 }
@@ -61,12 +61,12 @@ fn files_deleted_during_a_run_are_skipped() {
 fn broken_images_are_skipped_by_name() {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 6);
-    let whole = fs::read(home.path("birds/jay/001.jpg")).expect("it is there");
-    home.file("birds/jay/no-photograph.jpg", "not a photograph");
-    // Its head is good, so that only decoding finds out.
+    let whole = fs::read(home.path("birds/jay/001.jpg")).expect("the file exists");
+    home.file("birds/jay/not-an-image.jpg", "not an image");
+    // The header is valid, so only decoding finds the damage.
     home.file("birds/owl/torn.jpg", &whole[..whole.len() / 2]);
     let found = home.run("inspect {birds}").expect_code(0).out;
-    assert!(found.contains("no-photograph.jpg: "), "{found}");
+    assert!(found.contains("not-an-image.jpg: "), "{found}");
     let events = home
         .train("{birds} --image-size 16 --steps 6 --effective-batch 5")
         .expect_code(0)
@@ -78,7 +78,7 @@ fn broken_images_are_skipped_by_name() {
         "{found} {skipped:?}"
     );
     assert!(
-        skipped.iter().all(|what| *what == "owl/torn.jpg"),
+        skipped.iter().all(|item| *item == "owl/torn.jpg"),
         "{skipped:?}"
     );
 }
@@ -89,15 +89,15 @@ fn a_missing_folder_ends_the_run_with_an_error() {
     draw_classes(&home.path("birds"), &["jay", "owl"], 80);
     let mut training = home.start("train {birds} --image-size 16 --steps 500 --effective-batch 4");
     training.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
-    fs::rename(home.path("birds"), home.path("flown")).expect("it can be moved");
+    fs::rename(home.path("birds"), home.path("moved")).expect("the folder can be moved");
     let (code, rest) = training.finish();
     let Some(RunEvent::Failed {
-        code: why, message, ..
+        code: cause, message, ..
     }) = rest.last()
     else {
         panic!("{:?}", rest.last());
     };
-    assert_eq!((code, why.as_str()), (Some(1), "no_data"), "{message}");
+    assert_eq!((code, cause.as_str()), (Some(1), "no_data"), "{message}");
     assert!(
         message.contains("birds is still there, then resume"),
         "{message}"
