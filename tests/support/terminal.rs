@@ -210,7 +210,10 @@ impl RunningTraining {
 
     /// Waits for the exit code without reading events.
     pub fn wait(mut self) -> Option<i32> {
-        self.child.wait().expect("the process can be waited for").code()
+        self.child
+            .wait()
+            .expect("the process can be waited for")
+            .code()
     }
 
     /// Reads to the end. Returns the exit code and the remaining events.

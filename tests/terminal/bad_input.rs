@@ -1,7 +1,7 @@
 //! What cannot be trained is refused in a sentence that says what, where and the next move, with
 //! the right exit code, and nothing half-written is left.
 
-use crate::support::{CommandOutput, EBB, COMMON_ARGS, TestHome, draw_classes, run_command};
+use crate::support::{COMMON_ARGS, CommandOutput, EBB, TestHome, draw_classes, run_command};
 use std::fs;
 use std::process::Command;
 

@@ -108,7 +108,9 @@ fn each_case_runs_in_its_own_process() {
         "{}",
         ended.err
     );
-    let ended = home.run("bench --workload bert_mini,nothing").expect_code(2);
+    let ended = home
+        .run("bench --workload bert_mini,nothing")
+        .expect_code(2);
     assert!(ended.err.contains("nothing"), "{}", ended.err);
 }
 

@@ -86,7 +86,8 @@ fn damage(run: &RunFolder, file: &str) -> u64 {
 fn a_damaged_checkpoint_falls_back_to_the_previous_one() {
     for file in ["model.safetensors", "optimizer.safetensors", "state.json"] {
         let home = birds();
-        home.train(&format!("{} --steps 4", &PLAN[6..])).expect_code(0);
+        home.train(&format!("{} --steps 4", &PLAN[6..]))
+            .expect_code(0);
         let run = home.only_run();
         let newest = damage(&run, file);
         let (code, events) = home.start(&format!("resume {}", run.id())).finish();
@@ -107,7 +108,8 @@ fn a_damaged_checkpoint_falls_back_to_the_previous_one() {
 #[test]
 fn resume_without_a_valid_checkpoint_suggests_a_new_run() {
     let home = birds();
-    home.train(&format!("{} --steps 1", &PLAN[6..])).expect_code(0);
+    home.train(&format!("{} --steps 1", &PLAN[6..]))
+        .expect_code(0);
     let run = home.only_run();
     damage(&run, "model.safetensors");
     let output = home.run(&format!("resume {}", run.id())).expect_code(1);

@@ -79,7 +79,10 @@ fn the_controller_grows_shrinks_and_cancels() {
     assert_eq!(cancel["kind"], "cancel", "{cancel}");
     drop(controller);
     assert_eq!(
-        child.wait().expect("the process ends with its input").code(),
+        child
+            .wait()
+            .expect("the process ends with its input")
+            .code(),
         Some(0)
     );
 }

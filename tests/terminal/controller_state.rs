@@ -108,7 +108,10 @@ fn a_resumed_run_starts_with_its_last_micro_batch_size() {
 }
 
 fn checkpoint(run: &RunFolder, file: &str) -> PathBuf {
-    let newest = run.checkpoints().expect("the checkpoints can be listed").pop();
+    let newest = run
+        .checkpoints()
+        .expect("the checkpoints can be listed")
+        .pop();
     newest.expect("there is a checkpoint").path.join(file)
 }
 

@@ -59,7 +59,10 @@ fn runs_show_explains_the_crash_of_a_killed_run() {
     // Memory events are one second gap_ms, plus one micro-batch.
     assert!(seconds_before_the_end(&shown) <= 2.0, "{shown}");
 
-    let json = home.run(&format!("runs show {id} --json")).expect_code(0).out;
+    let json = home
+        .run(&format!("runs show {id} --json"))
+        .expect_code(0)
+        .out;
     let json: Value = serde_json::from_str(&json).expect("valid JSON");
     assert_eq!(json["status"], "ended_early");
     let report = &json["crash_report"];
@@ -93,7 +96,10 @@ fn running_and_stopped_runs_have_no_crash_report() {
     let (home, id) = killed();
     let mut training = home.start(&format!("resume {id} --memory-script {{script}}"));
     training.until(|event| matches!(event, RunEvent::Step { .. }));
-    let shown = home.run(&format!("runs show {id} --json")).expect_code(0).out;
+    let shown = home
+        .run(&format!("runs show {id} --json"))
+        .expect_code(0)
+        .out;
     let json: Value = serde_json::from_str(&shown).expect("valid JSON");
     assert_eq!(json["status"], "training", "{shown}");
     assert_eq!(json["crash_report"], Value::Null);

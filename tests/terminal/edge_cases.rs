@@ -29,7 +29,8 @@ fn larger_models_can_be_trained() {
 #[test]
 fn a_deleted_run_folder_ends_the_run_and_stays_deleted() {
     let home = birds();
-    let mut training = home.start("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
+    let mut training =
+        home.start("train {birds} --image-size 16 --steps 100000 --effective-batch 4");
     training.until(|event| matches!(event, RunEvent::Step { step: 3, .. }));
     let run = home.only_run().path;
     fs::remove_dir_all(&run).expect("the folder can be removed");
@@ -115,7 +116,9 @@ fn what_is_no_image_is_counted_and_texts_have_a_way_of_their_own() {
 
 #[test]
 fn a_negative_learning_rate_is_refused_by_its_range() {
-    let output = birds().run("train {birds} --learning-rate -1").expect_code(2);
+    let output = birds()
+        .run("train {birds} --learning-rate -1")
+        .expect_code(2);
     assert!(output.err.contains("learning_rate"), "{output:?}");
     assert!(!output.err.contains("unexpected argument"), "{output:?}");
 }

@@ -54,7 +54,8 @@ fn train_json_prints_every_event_in_order() {
     assert!(kinds(|e| matches!(e, RunEvent::Decision { .. })) > 0);
     assert!(kinds(|e| matches!(e, RunEvent::Memory { .. })) > 0);
     assert!(kinds(|e| matches!(e, RunEvent::Evaluation { .. })) > 0);
-    let logged = runlog::read_events(&home.only_run().events_path()).expect("the events can be read");
+    let logged =
+        runlog::read_events(&home.only_run().events_path()).expect("the events can be read");
     assert_eq!(logged, events, "the event log has the printed events");
 }
 

@@ -82,8 +82,7 @@ fn onnxruntime_classifies_images_like_ebb() {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 8);
     // The images have 32 px, so neither program resizes them.
-    home
-        .train("{birds} --image-size 32 --steps 6 --effective-batch 8 --ema-decay 0.9")
+    home.train("{birds} --image-size 32 --steps 6 --effective-batch 8 --ema-decay 0.9")
         .expect_code(0);
     let image = |name: &str| home.path("birds").join(name).display().to_string();
     let samples = ["jay/000.png", "owl/000.png", "owl/002.png"].map(image);
@@ -105,6 +104,9 @@ fn onnxruntime_classifies_texts_like_ebb() {
     home.train(line).expect_code(0);
     let samples = ["win cash now", "see you", "at home at 7 o'clock"].map(str::to_owned);
     check_onnx(&home, &python, &samples, &["ham", "spam"]);
-    let refused = home.run("export sms {out} --format onnx").expect_code(1).err;
+    let refused = home
+        .run("export sms {out} --format onnx")
+        .expect_code(1)
+        .err;
     assert!(refused.contains("new or empty"), "{refused}");
 }

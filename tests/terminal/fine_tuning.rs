@@ -184,7 +184,9 @@ fn fine_tuned_language_models_generate_text() {
 #[track_caller]
 fn check_resume(home: &TestHome, line: &str, folder: &str) {
     let line = format!("{line} --steps 24 --checkpoint-every 5steps");
-    let whole = home.train(&format!("{line} --out {{whole}}")).expect_code(0);
+    let whole = home
+        .train(&format!("{line} --out {{whole}}"))
+        .expect_code(0);
     let whole: Vec<u64> = losses(&whole.events())
         .into_iter()
         .map(f64::to_bits)
@@ -218,8 +220,7 @@ fn fine_tuning_resumes_exactly_without_the_pretrained_folder() {
 #[test]
 fn changed_pretrained_weights_are_refused() {
     let home = messages();
-    home
-        .train(&format!("{SMS} --train-only head --steps 2 --out {{runs}}"))
+    home.train(&format!("{SMS} --train-only head --steps 2 --out {{runs}}"))
         .expect_code(0);
     let runs = runlog::RunStore::open(home.path("runs")).list();
     let run = runs.expect("the runs can be listed").remove(0).path;
@@ -279,7 +280,10 @@ fn a_pretrained_vit_is_planned_and_fine_tuned() {
     };
     assert_eq!(planned["chosen"]["model"], "vit");
     assert_eq!(planned["chosen"]["resolution"], 16);
-    assert!(baseline("--train-only head")["moments_bytes"].as_u64() < baseline("")["moments_bytes"].as_u64());
+    assert!(
+        baseline("--train-only head")["moments_bytes"].as_u64()
+            < baseline("")["moments_bytes"].as_u64()
+    );
     let events = home
         .train(&format!("{line} --epochs 30 --effective-batch 6"))
         .expect_code(0);

@@ -163,7 +163,8 @@ fn respond(
 /// The list of files in the format of the hub: SHA-256 for weights, git's SHA-1 for small files.
 fn file_list(state: &State) -> Value {
     let hex = |checksum: &[u8]| {
-        checksum.iter()
+        checksum
+            .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect::<String>()
     };
@@ -213,7 +214,11 @@ fn weights_are_downloaded_once_and_only_on_request() {
     )
     .expect_code(0);
     let state = hub.state.lock().expect("the lock is not poisoned");
-    assert_eq!(state.requests, [], "nothing is downloaded without a request");
+    assert_eq!(
+        state.requests,
+        [],
+        "nothing is downloaded without a request"
+    );
 }
 
 #[test]
@@ -233,7 +238,10 @@ fn an_interrupted_download_resumes() {
     );
     assert_eq!(hub.ranges().len(), 5);
     let resumed = hub.run(&home, TRAIN).expect_code(0);
-    assert!(resumed.err.contains("of which 5 kB are there"), "{resumed:?}");
+    assert!(
+        resumed.err.contains("of which 5 kB are there"),
+        "{resumed:?}"
+    );
     assert_eq!(hub.ranges(), [at("5000")]);
 }
 

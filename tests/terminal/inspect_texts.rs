@@ -87,6 +87,9 @@ fn unknown_columns_and_tasks_are_refused() {
         wrong.contains("No table here has a column mood; there are column 1, column 2."),
         "{wrong}"
     );
-    let task = home.run("inspect {sms.tsv} --task poetry").expect_code(2).err;
+    let task = home
+        .run("inspect {sms.tsv} --task poetry")
+        .expect_code(2)
+        .err;
     assert!(task.contains("write one of image-classification"), "{task}");
 }

@@ -25,8 +25,16 @@ fn the_number_of_workers_changes_no_loss() {
         let Some(RunEvent::Started(started)) = events.first() else {
             panic!("{:?}", events.first());
         };
-        assert!(started.loader.starts_with(description), "{}", started.loader);
-        assert_eq!(losses(&events), losses(&without_workers), "{workers} workers");
+        assert!(
+            started.loader.starts_with(description),
+            "{}",
+            started.loader
+        );
+        assert_eq!(
+            losses(&events),
+            losses(&without_workers),
+            "{workers} workers"
+        );
     }
 }
 

@@ -29,7 +29,9 @@ impl Group {
                 return Some(group);
             }
         }
-        println!("skipped: no memory cgroup can be created here (needs Linux and root or a delegated cgroup)");
+        println!(
+            "skipped: no memory cgroup can be created here (needs Linux and root or a delegated cgroup)"
+        );
         None
     }
 
@@ -71,13 +73,16 @@ fn parents() -> Vec<(PathBuf, &'static str)> {
             continue;
         };
         let kind: Vec<&str> = kind.split(' ').collect();
-        let is_version_1 = kind[0] == "cgroup" && kind[2].split(',').any(|option| option == "memory");
+        let is_version_1 =
+            kind[0] == "cgroup" && kind[2].split(',').any(|option| option == "memory");
         let mount_point = mount.split(' ').nth(4).map(PathBuf::from);
         let (Some(mount_point), true) = (mount_point, is_version_1 || kind[0] == "cgroup2") else {
             continue;
         };
         let controllers = if is_version_1 { ":memory:" } else { "0::" };
-        let member = own_groups.lines().find_map(|line| line.split_once(controllers));
+        let member = own_groups
+            .lines()
+            .find_map(|line| line.split_once(controllers));
         let limit = if is_version_1 {
             "memory.limit_in_bytes"
         } else {

@@ -101,7 +101,11 @@ fn trained_peak_bytes(home: &TestHome, line: &str) -> f64 {
         .expect("ebb starts");
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kb = 0.0f64;
-    while child.try_wait().expect("the process can be waited for").is_none() {
+    while child
+        .try_wait()
+        .expect("the process can be waited for")
+        .is_none()
+    {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
@@ -139,7 +143,10 @@ fn sizes_not_estimated_in_time_are_listed() {
         found["chosen"]["resolution"]
     );
     assert_eq!(found["left_out"].as_array().map(Vec::len), Some(15));
-    let output = home.run("plan {birds} --for 8GB --within 0").expect_code(0).out;
+    let output = home
+        .run("plan {birds} --for 8GB --within 0")
+        .expect_code(0)
+        .out;
     assert!(
         output.contains("Not estimated in time: convnet 32"),
         "{output}"
@@ -285,7 +292,9 @@ fn a_cap_below_one_sample_is_refused_with_a_working_cap() {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 6);
     let train = "{birds} --image-size 224 --model vit_micro --steps 1";
-    let refused = home.train(&format!("{train} --memory-cap 64MB")).expect_code(2);
+    let refused = home
+        .train(&format!("{train} --memory-cap 64MB"))
+        .expect_code(2);
     assert!(
         refused.err.contains("one sample of vit_micro at 224"),
         "{}",
@@ -300,12 +309,10 @@ fn a_cap_below_one_sample_is_refused_with_a_working_cap() {
         .into_iter()
         .find(|word| word.ends_with("MB") && word[..word.len() - 2].parse::<u32>().is_ok());
     let enough = enough.expect("a number that would do, as one writes it");
-    home
-        .train(&format!("{train} --memory-cap {enough}"))
+    home.train(&format!("{train} --memory-cap {enough}"))
         .expect_code(0);
     let planned = run_command(
-        home
-            .ebb(["plan", "--memory-cap", "64MB", "--image-size", "224"])
+        home.ebb(["plan", "--memory-cap", "64MB", "--image-size", "224"])
             .arg(home.path("birds")),
     );
     assert!(planned.expect_code(2).err.contains("would be enough"));

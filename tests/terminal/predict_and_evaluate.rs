@@ -38,7 +38,12 @@ fn a_run_is_evaluated_and_predicts() {
     );
 
     draw_classes(&home.path("others"), &["jay", "owl"], 10);
-    let found = json(&home.run("evaluate birds {others} --json").expect_code(0).out);
+    let found = json(
+        &home
+            .run("evaluate birds {others} --json")
+            .expect_code(0)
+            .out,
+    );
     assert_eq!(
         (&found["samples"], &found["part"]),
         (&20.into(), &"whole".into()),
@@ -58,7 +63,10 @@ fn a_run_is_evaluated_and_predicts() {
             .map(Vec::len),
         Some(2)
     );
-    let text = home.run("predict birds {birds/wren/002.png}").expect_code(0).out;
+    let text = home
+        .run("predict birds {birds/wren/002.png}")
+        .expect_code(0)
+        .out;
     assert!(text.contains("002.png: wren "), "{text}");
 }
 
@@ -84,8 +92,7 @@ fn an_unknown_class_is_reported_with_similar_ones() {
     let home = TestHome::new();
     let known = ["ant", "bee", "cat", "dog", "jay", "owl", "wren"];
     draw_classes(&home.path("animals"), &known, 4);
-    home
-        .train("{animals} --image-size 16 --steps 1 --effective-batch 4")
+    home.train("{animals} --image-size 16 --steps 1 --effective-batch 4")
         .expect_code(0);
     draw_classes(&home.path("more"), &["ant", "wrens"], 2);
     let output = home.run("evaluate animals {more}").expect_code(1).err;
@@ -94,7 +101,10 @@ fn an_unknown_class_is_reported_with_similar_ones() {
         "{output}"
     );
     let named = known.iter().filter(|name| output.contains(**name)).count();
-    assert!(named < known.len(), "only similar classes are listed: {output}");
+    assert!(
+        named < known.len(),
+        "only similar classes are listed: {output}"
+    );
 }
 
 #[test]
@@ -176,7 +186,10 @@ fn memory_once_prints_one_sample() {
 
 #[test]
 fn doctor_passes_on_the_cpu() {
-    let out = TestHome::new().run("doctor --device cpu").expect_code(0).out;
+    let out = TestHome::new()
+        .run("doctor --device cpu")
+        .expect_code(0)
+        .out;
     assert!(
         out.contains("Device: cpu (") && out.contains("checks passed"),
         "{out}"

@@ -51,9 +51,7 @@ fn messages(events: &[RunEvent]) -> Vec<&str> {
 
 fn decision_message(event: &RunEvent) -> Option<&str> {
     match event {
-        RunEvent::Decision {
-            message, ..
-        } => Some(message),
+        RunEvent::Decision { message, .. } => Some(message),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! A limit on the process does not kill the training: the micro-batches get smaller, or an error
 //! explains the limit.
 
-use crate::support::{CommandOutput, EBB, COMMON_ARGS, TestHome, run_command};
+use crate::support::{COMMON_ARGS, CommandOutput, EBB, TestHome, run_command};
 use std::process::Command;
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
@@ -24,8 +24,12 @@ fn check_shortage(output: &CommandOutput) {
     let Some((_, rest)) = output.err.split_once(" needs ") else {
         return;
     };
-    let (needed, rest) = rest.split_once(", but only ").expect("the available memory");
-    let (available, _) = rest.split_once(" is available").expect("the available memory");
+    let (needed, rest) = rest
+        .split_once(", but only ")
+        .expect("the available memory");
+    let (available, _) = rest
+        .split_once(" is available")
+        .expect("the available memory");
     let bytes = |text| runlog::parse_bytes(text).expect("a size");
     assert!(bytes(needed) > bytes(available), "{output:#?}");
     assert!(!counts_one_in_the_plural(&output.err), "{output:#?}");

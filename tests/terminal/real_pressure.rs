@@ -3,7 +3,7 @@
 //! those of a calm run.
 
 use crate::memory_group::Group;
-use crate::support::{EBB, COMMON_ARGS, TestHome, event};
+use crate::support::{COMMON_ARGS, EBB, TestHome, event};
 use pressure::{Change, Level};
 use runlog::RunEvent;
 use std::io::{BufRead, BufReader, Write};
@@ -108,7 +108,11 @@ impl PressedTraining {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-INT", &id]).status();
         assert!(sent.is_ok_and(|status| status.success()));
-        let code = self.child.wait().expect("the process can be waited for").code();
+        let code = self
+            .child
+            .wait()
+            .expect("the process can be waited for")
+            .code();
         // It hears everything to the end.
         let _ = self.listener.take().map(JoinHandle::join);
         assert_eq!(code, Some(0), "{:#?}", messages(&self.events()));

@@ -19,7 +19,10 @@ fn shortage() -> Vec<u64> {
     let calm = std::iter::repeat_n(PLENTY_LEFT, 16);
     let short = std::iter::repeat_n(NOTHING_LEFT, 24);
     let rise = (0..110).flat_map(|step| [NOTHING_LEFT - step * 5_000_000; 3]);
-    calm.chain(short).chain(rise).chain([PLENTY_LEFT; 2]).collect()
+    calm.chain(short)
+        .chain(rise)
+        .chain([PLENTY_LEFT; 2])
+        .collect()
 }
 
 fn trained(others: &[u64], options: &str) -> Vec<RunEvent> {
@@ -38,9 +41,7 @@ fn trained(others: &[u64], options: &str) -> Vec<RunEvent> {
 fn recovery_steps(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
     fn recovery_step(event: &RunEvent) -> Option<(Change, u32, Moments, &str)> {
         let RunEvent::Decision {
-            decision,
-            message,
-            ..
+            decision, message, ..
         } = event
         else {
             return None;
@@ -60,7 +61,10 @@ fn recovery_steps(events: &[RunEvent]) -> Vec<(Change, u32, Moments, &str)> {
 
 #[track_caller]
 fn check_shortage(options: &str, blocks: u32, allowed: f64) {
-    let (calm, pressed) = (trained(&[PLENTY_LEFT], options), trained(&shortage(), options));
+    let (calm, pressed) = (
+        trained(&[PLENTY_LEFT], options),
+        trained(&shortage(), options),
+    );
     let steps = recovery_steps(&pressed);
     println!("{options}: {steps:#?}");
     let changes: Vec<_> = steps.iter().map(|&(c, b, m, _)| (c, b, m)).collect();

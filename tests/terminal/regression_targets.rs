@@ -60,7 +60,10 @@ fn metric(events: &[RunEvent], wanted: &str) -> f64 {
 #[test]
 fn targets_are_trained_and_evaluated_in_their_units() {
     let home = probed();
-    let events = home.train(&format!("{LINE} --steps 90")).expect_code(0).events();
+    let events = home
+        .train(&format!("{LINE} --steps 90"))
+        .expect_code(0)
+        .events();
     let started = events.iter().find_map(|event| match event {
         RunEvent::Started(started) => Some(started),
         _ => None,
@@ -176,7 +179,10 @@ fn unsupported_options_are_refused_with_a_remedy() {
         );
     }
     draw_classes(&home.path("birds"), &["jay", "owl"], 4);
-    let refused = home.run("train {birds} --target-weight 2").expect_code(2).err;
+    let refused = home
+        .run("train {birds} --target-weight 2")
+        .expect_code(2)
+        .err;
     assert!(
         refused.contains("no table with regression targets"),
         "{refused}"

@@ -14,7 +14,10 @@ fn birds() -> TestHome {
 
 /// The last checkpoint of a run: weights and moments.
 fn last_bytes(run: &RunFolder) -> (u64, [Vec<u8>; 2]) {
-    let checkpoint = run.checkpoints().expect("the checkpoints can be listed").pop();
+    let checkpoint = run
+        .checkpoints()
+        .expect("the checkpoints can be listed")
+        .pop();
     let checkpoint = checkpoint.expect("the run left one");
     let read = |name: &str| fs::read(checkpoint.path.join(name)).expect("the file can be read");
     let bytes = ["model.safetensors", "optimizer.safetensors"].map(read);
@@ -73,8 +76,7 @@ fn a_replayed_run_checkpoints_the_same_blocks() {
     let home = birds();
     let blocks = format!("{PLAN} --model convnet --checkpoint-blocks");
     for count in [2, 0] {
-        home
-            .train(&format!("{blocks} {count} --out {{by{count}}}"))
+        home.train(&format!("{blocks} {count} --out {{by{count}}}"))
             .expect_code(0);
     }
     let first = run_in(&home, "by2");

@@ -38,7 +38,10 @@ fn a_stop_is_saved_within_two_seconds_and_resumes() {
         panic!("{:?}", last.last());
     };
     let (step, run) = (*step, home.only_run());
-    let newest = run.checkpoints().expect("the checkpoints can be listed").pop();
+    let newest = run
+        .checkpoints()
+        .expect("the checkpoints can be listed")
+        .pop();
     assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(step));
 
     let mut training = home.start(&format!("resume {}", run.id()));
@@ -83,7 +86,10 @@ fn a_second_interrupt_aborts_and_leaves_a_valid_checkpoint() {
     training.signal("INT");
     assert_eq!(training.wait(), Some(1));
     let run = home.only_run();
-    let saved = run.checkpoints().expect("the checkpoints can be listed").pop();
+    let saved = run
+        .checkpoints()
+        .expect("the checkpoints can be listed")
+        .pop();
     let saved = saved.expect("one was written").step;
     let mut training = home.start(&format!("resume {}", run.id()));
     let again = training.until(is_step(saved + 1));

@@ -71,7 +71,10 @@ fn check_stop_and_resume(then: &str, config: &str, why: StopReason, reason: &str
         "the decision is told"
     );
     let run = home.only_run();
-    let newest = run.checkpoints().expect("the checkpoints can be listed").pop();
+    let newest = run
+        .checkpoints()
+        .expect("the checkpoints can be listed")
+        .pop();
     assert_eq!(newest.map(|checkpoint| checkpoint.step), Some(*step));
     assert!(*step > 0 && *step < 40, "{step}");
 

@@ -170,7 +170,10 @@ fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
     println!("parked after step {reached:?}, stopped at step {step}");
     assert!(reached.is_some_and(|reached| reached > *step));
     let run = home.only_run();
-    let newest = run.checkpoints().expect("the checkpoints can be listed").pop();
+    let newest = run
+        .checkpoints()
+        .expect("the checkpoints can be listed")
+        .pop();
     let newest = newest.expect("one was written ahead");
     assert_eq!(newest.step, *step);
     let weights = fs::metadata(newest.path.join("model.safetensors"));

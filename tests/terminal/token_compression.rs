@@ -73,7 +73,10 @@ fn a_compression_is_trained_evaluated_and_used() {
         shown.contains("held out: kept 50.0 %") && shown.contains("policy entropy"),
         "{shown}"
     );
-    let out = home.run("verify-split book --double --json").expect_code(0).out;
+    let out = home
+        .run("verify-split book --double --json")
+        .expect_code(0)
+        .out;
     assert_eq!(json(&out)["holds"], true, "{out}");
     let refused = home.run("generate book --prompt It").expect_code(1).err;
     for part in ["is token compression", "Try `ebb predict RUN \"a text\"`"] {

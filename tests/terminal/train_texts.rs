@@ -72,7 +72,10 @@ fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
 #[test]
 fn a_text_classifier_is_trained_and_used() {
     let home = messages();
-    let events = home.train(&format!("{SMS} --epochs 6")).expect_code(0).events();
+    let events = home
+        .train(&format!("{SMS} --epochs 6"))
+        .expect_code(0)
+        .events();
     let started = events.iter().find_map(|event| match event {
         RunEvent::Started(started) => Some(started),
         _ => None,
@@ -160,7 +163,10 @@ fn a_text_classifier_is_trained_and_used() {
 #[test]
 fn a_language_model_is_trained_and_generates_text() {
     let home = book();
-    let events = home.train(&format!("{BOOK} --steps 60")).expect_code(0).events();
+    let events = home
+        .train(&format!("{BOOK} --steps 60"))
+        .expect_code(0)
+        .events();
     let bits = metric(&events, "bits_per_byte");
     let last = bits.last().copied().unwrap_or(f64::NAN);
     // Bytes drawn at random take 8 bits; one sentence again and again soon takes far less.
@@ -175,7 +181,12 @@ fn a_language_model_is_trained_and_generates_text() {
     // One document that it has never seen is measured from its first byte to its last.
     let one = "It rained all day and we stayed in.\n".repeat(30);
     home.file("one.txt", &one);
-    let found = json(&home.run("evaluate book {one.txt} --json").expect_code(0).out);
+    let found = json(
+        &home
+            .run("evaluate book {one.txt} --json")
+            .expect_code(0)
+            .out,
+    );
     assert_eq!(found["part"], "whole", "{found}");
     assert_eq!(found["samples"], (one.len() + 1).div_ceil(32), "{found}");
 
@@ -186,8 +197,7 @@ fn a_language_model_is_trained_and_generates_text() {
         .out;
     assert!(long.len() > 80, "{long}");
     let write = |more: &str| {
-        home
-            .run(&format!("generate book --prompt It --tokens 24 {more}"))
+        home.run(&format!("generate book --prompt It --tokens 24 {more}"))
             .expect_code(0)
             .out
     };
@@ -343,6 +353,11 @@ fn dev_samples_limits_the_training_set() {
 #[test]
 fn plan_suggests_a_text_model() {
     let home = messages();
-    let planned = json(&home.run("plan {sms.tsv} --device cpu --json").expect_code(0).out);
+    let planned = json(
+        &home
+            .run("plan {sms.tsv} --device cpu --json")
+            .expect_code(0)
+            .out,
+    );
     assert_eq!(planned["chosen"]["model"], "text_micro", "{planned}");
 }

@@ -39,7 +39,8 @@ fn files_deleted_during_a_run_are_skipped() {
     let missing = 20..80;
     for number in missing.clone() {
         let extension = if number % 2 == 0 { "png" } else { "jpg" };
-        fs::remove_file(home.path(&format!("birds/owl/{number:03}.{extension}"))).expect("the file exists");
+        fs::remove_file(home.path(&format!("birds/owl/{number:03}.{extension}")))
+            .expect("the file exists");
     }
     let (code, rest) = training.finish();
     assert_eq!(code, Some(0), "{rest:#?}");
@@ -92,7 +93,9 @@ fn a_missing_folder_ends_the_run_with_an_error() {
     fs::rename(home.path("birds"), home.path("moved")).expect("the folder can be moved");
     let (code, rest) = training.finish();
     let Some(RunEvent::Failed {
-        code: cause, message, ..
+        code: cause,
+        message,
+        ..
     }) = rest.last()
     else {
         panic!("{:?}", rest.last());

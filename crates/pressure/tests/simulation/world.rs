@@ -122,7 +122,7 @@ struct Checkpoints {
 }
 
 /// Ten minutes on this machine.
-pub fn run(who: Who, truth: &Truth, others: &[f64], seed: u32) -> Outcome {
+pub fn run<'a>(who: Who<'a>, truth: &'a Truth, others: &'a [f64], seed: u32) -> Outcome {
     let mut machine = Machine {
         who,
         truth,
