@@ -1,5 +1,5 @@
-//! Everything behind the window: open folders, pretrained weights, the running training, the list of runs. The page may be
-//! reloaded at any time.
+//! Everything behind the window: open folders, pretrained weights, the running training, the list
+//! of runs. The page may be reloaded at any time.
 
 use crate::active::Active;
 use crate::inspections::Inspections;

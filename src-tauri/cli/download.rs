@@ -1,4 +1,5 @@
-//! Pretrained weights that a config names by their name at a hub: downloaded before anything is planned with them.
+//! Pretrained weights that a config names by their name at a hub: downloaded before anything is
+//! planned with them.
 
 use super::failure::Failure;
 use super::output::status;

@@ -1,5 +1,5 @@
-//! A file at a hub: path, size and the checksum that a download is compared with. Large files have a SHA-256, small ones git's
-//! own checksum.
+//! A file at a hub: path, size and the checksum that a download is compared with. Large files have
+//! a SHA-256, small ones git's own checksum.
 
 use serde::{Deserialize, Serialize};
 use sha1::Sha1;

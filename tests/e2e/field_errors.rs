@@ -13,8 +13,8 @@ fn planned(home: &Home) -> Window {
     window.click("#open-sample");
     window.wait_for("a forecast", FIGURES);
     window.run(
-        "window.banners = []; new MutationObserver(() => { const said = document.querySelector('[role=alert] p')?.textContent; \
-         if (said) window.banners.push(said) }).observe(document.body, {subtree: true, childList: true, characterData: true})",
+        "window.banners = []; new MutationObserver(() => { const message = document.querySelector('[role=alert] p')?.textContent; \
+         if (message) window.banners.push(message) }).observe(document.body, {subtree: true, childList: true, characterData: true})",
     );
     window
 }

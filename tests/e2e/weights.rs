@@ -58,8 +58,8 @@ fn begins(window: &Window) -> [String; 4] {
         "a forecast",
         "const text = (selector) => document.querySelector(selector)?.textContent.trim() ?? ''; \
          if (document.querySelector('.figures.stale') || text('#peak').startsWith('–') || !text('#peak')) return null; \
-         const said = (id) => document.querySelector(id)?.selectedOptions?.[0].textContent ?? text(id); \
-         return [said('#setting-from'), said('#setting-trains'), said('#setting-model'), text('#parameters')]",
+         const value = (id) => document.querySelector(id)?.selectedOptions?.[0].textContent ?? text(id); \
+         return [value('#setting-from'), value('#setting-trains'), value('#setting-model'), text('#parameters')]",
     );
     [0, 1, 2, 3].map(|i| shown[i].as_str().unwrap_or_default().to_owned())
 }

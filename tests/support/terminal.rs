@@ -234,7 +234,8 @@ impl Drop for RunningTraining {
     }
 }
 
-/// Writes `each` seeded images per class, PNG and JPEG in turn. Classes differ in color and pattern.
+/// Writes `each` seeded images per class, PNG and JPEG in turn. Classes differ in color and
+/// pattern.
 pub fn draw_classes(folder: &Path, classes: &[&str], each: u32) {
     for (label, class) in classes.iter().enumerate() {
         let class_folder = folder.join(class);

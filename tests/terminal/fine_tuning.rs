@@ -1,5 +1,5 @@
-//! Fine-tuning of pretrained models: they are planned, trained, resumed without their source folder,
-//! evaluated and used. Models that do not fit are refused before the training starts.
+//! Fine-tuning of pretrained models: they are planned, trained, resumed without their source
+//! folder, evaluated and used. Models that do not fit are refused before the training starts.
 
 use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, RunFolder, read_events};

@@ -1,5 +1,5 @@
-//! Samples are loaded ahead on worker threads: the training rarely waits for data, and the number of
-//! workers changes no loss.
+//! Samples are loaded ahead on worker threads: the training rarely waits for data, and the number
+//! of workers changes no loss.
 
 use crate::support::{TestHome, draw_classes, losses};
 use runlog::RunEvent;

@@ -1,5 +1,5 @@
-//! Memory cgroups of a test. They hold only processes that the test has started and are removed with
-//! it. Supports versions 1 and 2; without permission to create a cgroup the test is skipped.
+//! Memory cgroups of a test. They hold only processes that the test has started and are removed
+//! with it. Supports versions 1 and 2; without permission to create a cgroup the test is skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};

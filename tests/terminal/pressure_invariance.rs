@@ -1,5 +1,5 @@
-//! Other apps take and return memory during a training: the micro-batch size follows, and the losses
-//! stay the same.
+//! Other apps take and return memory during a training: the micro-batch size follows, and the
+//! losses stay the same.
 
 use crate::support::{TestHome, draw_classes, losses, memory_script};
 use pressure::{Change, Level};

@@ -1,6 +1,6 @@
-//! During a long shortage with micro-batches of one sample, more and more blocks are checkpointed and
-//! the optimizer's moments move to a file. All of it is reverted when memory is free again, and the
-//! losses stay the same.
+//! During a long shortage with micro-batches of one sample, more and more blocks are checkpointed
+//! and the optimizer's moments move to a file. All of it is reverted when memory is free again, and
+//! the losses stay the same.
 
 use crate::support::{TestHome, draw_classes, losses, memory_script};
 use pressure::{Change, Moments};

@@ -7,6 +7,48 @@ use crate::sources::{Source, rust_sources};
 /// before it.
 const MOST_LINES: usize = 60;
 const TABLE: &str = "// tidy: table";
+/// Functions that are still longer. Shorten one when you work on it, and remove its row; the list
+/// must not grow.
+const STILL_LONG: &[(&str, &str)] = &[
+    (
+        "crates/dataset/src/augment/rand_augment.rs",
+        "apply_operation",
+    ),
+    ("crates/dataset/src/inspect_images.rs", "inspect_listing"),
+    ("crates/dataset/src/text/inspect_texts.rs", "inspect_texts"),
+    (
+        "crates/runlog/tests/config.rs",
+        "a_mistake_is_refused_with_line_key_and_what_is_allowed",
+    ),
+    ("crates/tape/src/checkpoint.rs", "checkpoint_parts"),
+    ("crates/tape/src/kernels/batched_heads.rs", "multiply"),
+    ("crates/tape/src/kernels/blas.rs", "multiply"),
+    ("crates/tape/src/ops/attention/cpu_blocks.rs", "attend"),
+    ("crates/tape/src/ops/attention/cpu_blocks.rs", "backward"),
+    ("crates/tape/src/ops/attention/cpu_blocks.rs", "block"),
+    ("crates/tape/src/ops/attention/cpu_full.rs", "backward"),
+    ("crates/tape/src/ops/linear_cross_entropy.rs", "fused"),
+    ("crates/trainer/src/plan/dataset_defaults/texts.rs", "texts"),
+    ("src-tauri/cli/find_lr.rs", "run"),
+    ("src-tauri/cli/tune.rs", "trial"),
+    ("src-tauri/desktop.rs", "run"),
+    (
+        "tests/terminal/bench.rs",
+        "each_case_runs_in_its_own_process",
+    ),
+    (
+        "tests/terminal/regression_targets.rs",
+        "targets_are_trained_and_evaluated_in_their_units",
+    ),
+    (
+        "tests/terminal/token_compression.rs",
+        "predict_shows_retained_tokens_and_gaps",
+    ),
+    (
+        "tests/terminal/train_texts.rs",
+        "a_text_classifier_is_trained_and_used",
+    ),
+];
 /// Comments wrap where the formatter wraps code.
 const MOST_COLUMNS: usize = 100;
 
@@ -24,15 +66,33 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-fn long_functions(sources: &[Source]) -> Vec<String> {
-    let mut complaints = Vec::new();
+/// A function that is too long: its file, its name, and its lines.
+struct LongFunction {
+    path: String,
+    name: String,
+    lines: usize,
+}
+
+impl LongFunction {
+    fn is_listed(&self) -> bool {
+        STILL_LONG.contains(&(self.path.as_str(), self.name.as_str()))
+    }
+}
+
+fn name_of(line: &str) -> String {
+    let (_, rest) = line.split_once("fn ").unwrap_or_default();
+    let name = rest
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_');
+    name.collect()
+}
+
+fn long_functions(sources: &[Source]) -> Vec<LongFunction> {
+    let mut found = Vec::new();
     for source in sources {
         let lines: Vec<&str> = source.text.lines().collect();
-        for (at, line) in lines
-            .iter()
-            .enumerate()
-            .filter(|(_, line)| is_function(line))
-        {
+        let functions = lines.iter().enumerate();
+        for (at, line) in functions.filter(|(_, line)| is_function(line)) {
             // The formatter puts the closing brace below the first letter of the function.
             let closing = format!("{}}}", " ".repeat(indent(line)));
             let ends = lines[at..].iter().position(|line| **line == closing);
@@ -46,16 +106,15 @@ fn long_functions(sources: &[Source]) -> Vec<String> {
                 line.starts_with("//") || line.starts_with("#[")
             });
             if length > MOST_LINES && !above.any(|line| line.trim() == TABLE) {
-                let name = line.trim();
-                complaints.push(format!(
-                    "{}:{}: {length} lines: {name}",
-                    source.path,
-                    at + 1
-                ));
+                found.push(LongFunction {
+                    path: source.path.clone(),
+                    name: name_of(line),
+                    lines: length,
+                });
             }
         }
     }
-    complaints
+    found
 }
 
 fn wide_comments(sources: &[Source]) -> Vec<String> {
@@ -78,7 +137,16 @@ fn wide_comments(sources: &[Source]) -> Vec<String> {
 
 #[test]
 fn functions_fit_on_a_screen() {
-    none(&long_functions(&rust_sources()));
+    let found = long_functions(&rust_sources());
+    let unlisted = found.iter().filter(|function| !function.is_listed());
+    let complaint = |f: &LongFunction| format!("{}: {} has {} lines", f.path, f.name, f.lines);
+    let mut complaints: Vec<String> = unlisted.map(complaint).collect();
+    for (path, name) in STILL_LONG {
+        if !found.iter().any(|f| f.path == *path && f.name == *name) {
+            complaints.push(format!("{path}: {name} is short now: remove its row"));
+        }
+    }
+    none(&complaints);
 }
 
 #[test]
@@ -98,9 +166,9 @@ fn a_planted_long_function_is_named() {
     let long = format!("pub fn planted() {{\n{body}}}\n");
     assert_eq!(long_functions(&source(long.clone())).len(), 1);
     let table = format!("{TABLE}\n#[rustfmt::skip]\n{long}");
-    assert_eq!(long_functions(&source(table)), Vec::<String>::new());
+    assert_eq!(long_functions(&source(table)).len(), 0);
     let short = "fn short() {\n    x();\n}\n".repeat(MOST_LINES);
-    assert_eq!(long_functions(&source(short)), Vec::<String>::new());
+    assert_eq!(long_functions(&source(short)).len(), 0);
     let wide = format!("// {}\n", "word ".repeat(30));
     assert_eq!(wide_comments(&source(wide)).len(), 1);
 }

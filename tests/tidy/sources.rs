@@ -115,7 +115,7 @@ fn shell_imports(sources: &[Source]) -> Vec<String> {
 }
 
 #[test]
-fn every_rust_file_says_what_it_is() {
+fn every_rust_file_reports_what_it_is() {
     none(&without_header(&all()));
 }
 

@@ -34,7 +34,7 @@ fn without_purpose(presets: &[(String, String)]) -> Vec<String> {
 }
 
 #[test]
-fn every_file_says_the_same_version() {
+fn every_file_reports_the_same_version() {
     let version = |path: &'static str| {
         (
             path,
@@ -117,7 +117,7 @@ fn what_is_found_in_a_folder_advises_no_flag_to_the_window() {
 }
 
 #[test]
-fn every_preset_says_for_whom_it_is() {
+fn every_preset_reports_for_whom_it_is() {
     let entries = fs::read_dir(root().join("configs")).expect("there are presets");
     let paths = entries.map(|entry| entry.expect("a preset can be read").path());
     let toml = paths.filter(|path| {

@@ -12,7 +12,7 @@ fn load(name: &str, text: &str) -> Result<RunConfig, String> {
 }
 
 #[test]
-fn toml_and_json_say_the_same() {
+fn toml_and_json_report_the_same() {
     let toml = load(
         "a.toml",
         "epochs = 3\nlearning_rate = 0.01\nmemory_cap_bytes = \"8GB\"\nmodel = \"convnet\"\n",
@@ -170,7 +170,7 @@ fn every_key_is_in_the_table() {
 }
 
 #[test]
-fn tiers_choose_by_memory_and_what_is_said_beside_them_wins() {
+fn tiers_choose_by_memory_and_what_is_reported_beside_them_wins() {
     let preset = || runlog::preset("low_memory").expect("it comes with Ebb");
     let check = |gb: f64, expected: (u32, u32)| {
         let config = preset().for_memory((gb * f64::from(1 << 30)) as u64);
@@ -191,11 +191,11 @@ fn tiers_choose_by_memory_and_what_is_said_beside_them_wins() {
     }
     check(2.0, (4, 1));
     check(15.6, (16, 4));
-    let said = RunConfig {
+    let output = RunConfig {
         effective_batch: Some(24),
         ..preset()
     };
-    assert_eq!(said.for_memory(8 << 30).effective_batch, Some(24));
+    assert_eq!(output.for_memory(8 << 30).effective_batch, Some(24));
     let wrong = "[[by_memory]]\neffective_batch = 4\n";
     let refusal = load("wrong.toml", wrong)
         .expect_err("no memory is named")
@@ -220,7 +220,7 @@ fn all_blocks_are_a_word_and_some_are_a_number() {
 }
 
 #[test]
-fn every_preset_loads_and_tells_for_whom_it_is() {
+fn every_preset_loads_and_reports_for_whom_it_is() {
     for name in preset_names() {
         let config = preset(name).expect("it is in the table");
         let config = config.for_memory(16 << 30);

@@ -82,7 +82,7 @@ fn rows_that_name_files_outside_the_folder_are_refused() {
     let secret = outside.path().join("secret.jpg");
     let table = format!(
         "\u{feff} image , calories ,mass_g\nimages/0.jpg,250.5,200\nimages\\1.jpg,120,100\n../secret.jpg,1,1\n\
-         ../../etc/passwd,1,1\n{},1,1\nimages/gone.jpg,1,1\nimages/0.jpg,999,1\nimages/2.jpg,NaN,7\nimages/3.jpg,inf,8\n\
+         ../../etc/passwd,1,1\n{},1,1\nimages/missing.jpg,1,1\nimages/0.jpg,999,1\nimages/2.jpg,NaN,7\nimages/3.jpg,inf,8\n\
          images/4.jpg,120 kcal,9\nimages/5.jpg,130,\nimages/6.jpg,99,3\nimages/7.jpg,98,3\nimages/8.jpg,97,3\nimages/9.jpg,96,3\n",
         secret.display()
     );

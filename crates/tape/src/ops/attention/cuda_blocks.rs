@@ -17,7 +17,7 @@ const MOST: usize = 1 << 23;
 /// keys.
 const QUERIES: usize = 128;
 /// Minimum of queries per block.
-const FEWEST: usize = 32;
+const MINIMUM: usize = 32;
 
 /// True if heads begin at multiples of 16 bytes, as cuBLAS requires.
 pub(super) fn fits(s: &Sizes, dtype: DType) -> bool {
@@ -35,7 +35,7 @@ struct Block {
 /// Queries per block. Depends on the sizes of one sample only.
 fn queries(s: &Sizes) -> usize {
     let most = if s.causal { QUERIES } else { s.tokens };
-    (MOST / (s.heads * s.tokens).max(1)).clamp(FEWEST, most.max(FEWEST))
+    (MOST / (s.heads * s.tokens).max(1)).clamp(MINIMUM, most.max(MINIMUM))
 }
 
 /// All blocks, the last one first.
