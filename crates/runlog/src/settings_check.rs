@@ -141,8 +141,10 @@ pub(crate) fn check(
             .insert(setting.key.to_owned(), accepted)
             .is_some()
         {
-            let twice = format!("a key that is set once: `{key}` and its other name are both set");
-            return Err(refused(twice));
+            return Err(RunlogError::ConfigSyntax {
+                place: place(&key),
+                reason: format!("`{}` and its former name are both set", setting.key),
+            });
         }
     }
     Ok(checked)
@@ -172,8 +174,8 @@ fn tier(value: &Value) -> Option<Value> {
 fn hint(key: &str) -> String {
     let known = SETTINGS.iter().map(|setting| setting.key).chain([TIERS]);
     match nearest(key, known.clone()) {
-        Some(near) => format!("Did you mean `{near}`?"),
-        None => format!("The keys are {}.", known.collect::<Vec<_>>().join(", ")),
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the keys are {}", known.collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -218,7 +220,7 @@ mod tests {
     fn an_unknown_key_names_the_nearest_one() {
         let message = checked(json!({"learning_rat": 0.1})).expect_err("it is unknown");
         assert!(
-            message.contains("Did you mean `learning_rate`?"),
+            message.contains("did you mean `learning_rate`?"),
             "{message}"
         );
     }

@@ -10,11 +10,11 @@ import type { Prefetch } from "./Prefetch";
  */
 export type Decision = { 
 /**
- * Run, pause, park or stop.
+ * Run, pause, suspend or stop.
  */
 action: Action, 
 /**
- * Samples of the next piece; 0 unless `action` is `run`.
+ * Samples of the next micro-batch; 0 unless `action` is `run`.
  */
 micro_batch: number, 
 /**
@@ -22,11 +22,12 @@ micro_batch: number,
  */
 change: Change, 
 /**
- * Give cached memory back before the piece starts.
+ * Release cached memory before the micro-batch starts.
  */
 release_caches: boolean, 
 /**
- * Checkpoint the last whole step first, unless the newest checkpoint is of it: the run may have to park soon.
+ * Checkpoint the last complete step first, unless the newest checkpoint has it: the run may be
+ * suspended soon.
  */
 checkpoint_first: boolean, 
 /**
@@ -34,7 +35,7 @@ checkpoint_first: boolean,
  */
 prefetch: Prefetch, 
 /**
- * Blocks that keep their input only in the next piece; none in an evaluation.
+ * Number of blocks that the next micro-batch checkpoints; 0 in an evaluation.
  */
 checkpoint_blocks: number, 
 /**
@@ -42,18 +43,18 @@ checkpoint_blocks: number,
  */
 moments: Moments, 
 /**
- * Footprint that the piece is expected to reach; 0 without a model.
+ * Footprint that the micro-batch is expected to reach, in bytes; 0 without a prediction.
  */
 predicted_peak_bytes: number, 
 /**
- * Footprint that Ebb allows itself now.
+ * Footprint that Ebb allows itself now, in bytes.
  */
 budget_bytes: number, 
 /**
- * Which component of the signal spoke.
+ * The component of the pressure signal behind the decision.
  */
 cause: Component, 
 /**
- * Why, as the end of a sentence: "another app took 6.1 GB in 20 s".
+ * The reason, as the end of a sentence: "another app took 6.1 GB in 20 s".
  */
 reason: string, };

@@ -3,22 +3,24 @@ import type { Level } from "./Level";
 import type { Thermal } from "./Thermal";
 
 /**
- * What the machine's memory looked like at one instant.
+ * The machine's memory at one instant.
  *
- * "Available" is what may be taken without forcing other apps' memory out: on macOS free + external + purgeable,
- * on Linux `MemAvailable` or the tighter headroom of the own control group.
+ * "Available" is what a process may take without forcing other apps' memory out: on macOS free +
+ * external + purgeable pages, on Linux `MemAvailable` or the tighter headroom of the process's
+ * control group. Unknown fields are ignored, so that an older Ebb opens the events of a newer one.
  */
 export type MemorySample = { 
 /**
- * Milliseconds since the source was opened (scripted: the script's own clock). Time enters the logic here only.
+ * Milliseconds since the source was opened (scripted: the script's clock). The logic has no
+ * other clock.
  */
 at_ms: number, 
 /**
- * Physical memory of the machine, or the limit of the own group where that is smaller.
+ * Physical memory of the machine, or the limit of the control group if that is smaller.
  */
 total_bytes: number, 
 /**
- * What Ebb could take now without hurting anybody.
+ * Memory that Ebb could take now without hurting other apps.
  */
 available_bytes: number, 
 /**
@@ -26,19 +28,19 @@ available_bytes: number,
  */
 own_bytes: number, 
 /**
- * Memory no app can give back: wired pages on macOS, kernel memory on Linux. 0 where unknown.
+ * Memory that no app can free: wired pages on macOS, kernel memory on Linux. 0 if unknown.
  */
 system_bytes: number, 
 /**
- * Live bytes by the tape's and trainer's own count.
+ * Live bytes as counted by the tape and the trainer.
  */
 device_live_bytes: number, 
 /**
- * What the GPU driver says this process has allocated. 0 on the CPU.
+ * Bytes that this process has allocated according to the GPU driver. 0 on the CPU.
  */
 device_allocated_bytes: number, 
 /**
- * The GPU's recommended working set. 0 where there is none.
+ * The GPU's recommended working set. 0 without one.
  */
 device_limit_bytes: number, 
 /**
@@ -46,26 +48,27 @@ device_limit_bytes: number,
  */
 swap_used_bytes: number, 
 /**
- * The kernel's own pressure level, where it has one.
+ * The kernel's own pressure level, if it has one.
  */
 kernel_level: Level | null, 
 /**
- * Share of the last second in which somebody waited for memory (Linux PSI `some`), `0.0..=1.0`.
+ * Fraction of the last second in which a process waited for memory (Linux PSI `some`),
+ * `0.0..=1.0`.
  */
 stall_fraction: number | null, 
 /**
- * Share of non-wired memory held by the compressor (macOS), `0.0..=1.0`.
+ * Fraction of non-wired memory held by the compressor (macOS), `0.0..=1.0`.
  */
 compressor_fraction: number | null, 
 /**
- * Free space where swap and checkpoints go.
+ * Free space on the disk that holds swap and checkpoints.
  */
 disk_free_bytes: number | null, 
 /**
- * How hot the machine is by its own word (macOS): a hot one is slow, whatever memory there is.
+ * The machine's thermal state (macOS). A hot machine is slow even with free memory.
  */
 thermal?: Thermal, 
 /**
- * The user has asked the machine to save power (macOS): pieces take longer.
+ * Whether low power mode is on (macOS). It makes micro-batches slower.
  */
 low_power?: boolean, };
