@@ -114,7 +114,7 @@ fn transformers_computes_the_same_scores_from_text_networks() {
     check(
         &python,
         TextSize::TextMicro,
-        &vocabulary(Vocabulary::WordMicroBatches),
+        &vocabulary(Vocabulary::WordPieces),
         "texts",
     );
     check(

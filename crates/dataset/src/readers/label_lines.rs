@@ -1,4 +1,4 @@
-//! Reads lines that start with a label, such as `ham	See you tonight`, as rows of (label, text).
+//! Reads lines that start with a label, such as `ham See you tonight`, as rows of (label, text).
 
 use super::rows::{Row, RowVisitor};
 use serde::{Deserialize, Serialize};

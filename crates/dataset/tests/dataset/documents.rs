@@ -148,10 +148,10 @@ fn byte_pairs_decode_to_the_same_text() {
 }
 
 #[test]
-fn word_micro_batches_are_framed_and_can_be_saved() {
+fn word_pieces_are_framed_and_can_be_saved() {
     let text = prose();
     let tokenizer =
-        Tokenizer::train(Vocabulary::WordMicroBatches, 200, text.lines()).expect("there is text");
+        Tokenizer::train(Vocabulary::WordPieces, 200, text.lines()).expect("there is text");
     let token = |name| tokenizer.token(name).expect("it is a special token");
     let tokens = tokenizer
         .encode_framed("The river Runs")
