@@ -1,5 +1,5 @@
-//! What cannot be trained is refused in a sentence that says what, where and the next move, with
-//! the right exit code, and nothing half-written is left.
+//! Invalid folders, configs, arguments and permissions are refused with the reason, a remedy and
+//! the right exit code, and no partial files are left behind.
 
 use crate::support::{COMMON_ARGS, CommandOutput, EBB, TestHome, draw_classes, run_command};
 use std::fs;
@@ -13,8 +13,7 @@ fn birds() -> TestHome {
     home
 }
 
-/// The command is refused with this code and all of these parts, in one sentence on stderr, and
-/// leaves nothing behind.
+/// The command fails with this code, its stderr contains all parts, and no run is left behind.
 #[track_caller]
 fn check(home: &TestHome, line: &str, code: i32, parts: &[&str]) {
     let output = home.run(line).expect_code(code);
@@ -231,13 +230,16 @@ fn refused_trainings_announce_no_run() {
     check(&home, "plan {birds} --precision bf16", 2, &["choose f32"]);
     let line = format!("train {{birds}} {QUICK} --precision bf16");
     let output = home.run(&line).expect_code(2);
-    let words = output.out + &output.err;
-    assert!(!words.contains("photographs"), "nothing was begun: {words}");
+    let text = output.out + &output.err;
+    assert!(
+        !text.contains("photographs"),
+        "no inspection was printed: {text}"
+    );
 }
 
-/// Runs a shell line with `$EBB` and the folders of a place. As root permissions bind only without
-/// two capabilities.
-fn bound_by_permissions(home: &TestHome, line: &str) -> Option<CommandOutput> {
+/// Runs a shell line with `$EBB` and this home. Root obeys permissions only without two
+/// capabilities. Returns `None` and prints why if this user ignores permissions anyway.
+fn run_with_permissions(home: &TestHome, line: &str) -> Option<CommandOutput> {
     let script = format!("umask 022; {line}");
     let drop = ["--bounding-set", "-dac_override,-dac_read_search"];
     let mut command = if is_root() {
@@ -252,12 +254,12 @@ fn bound_by_permissions(home: &TestHome, line: &str) -> Option<CommandOutput> {
     command.env("EBB", EBB).env("EBB_HOME", home.path("home"));
     let probe = home.path("probe");
     fs::create_dir(&probe).expect("the folder can be created");
-    close(&probe);
+    remove_permissions(&probe);
     let mut attempt = Command::new(command.get_program());
     attempt.args(command.get_args().take(command.get_args().count() - 1));
-    let binds = attempt.arg(format!("ls {}", probe.display())).output();
-    if !binds.is_ok_and(|output| !output.status.success() && !output.stderr.is_empty()) {
-        println!("skipped: this user may read everything and cannot give that up");
+    let denied = attempt.arg(format!("ls {}", probe.display())).output();
+    if !denied.is_ok_and(|output| !output.status.success() && !output.stderr.is_empty()) {
+        println!("skipped: this user ignores permissions and cannot drop the capability");
         return None;
     }
     Some(run_command(&mut command))
@@ -268,8 +270,8 @@ fn is_root() -> bool {
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Nobody may read, write or enter a folder.
-fn close(folder: &std::path::Path) {
+/// Removes all permissions of a folder.
+fn remove_permissions(folder: &std::path::Path) {
     let done = Command::new("chmod").arg("000").arg(folder).status();
     assert!(done.is_ok_and(|status| status.success()));
 }
@@ -277,12 +279,12 @@ fn close(folder: &std::path::Path) {
 #[test]
 fn a_folder_without_permission_is_refused() {
     let home = birds();
-    close(&home.path("birds"));
+    remove_permissions(&home.path("birds"));
     let line = format!(
         "exec \"$EBB\" train {} {QUICK}",
         home.path("birds").display()
     );
-    let Some(output) = bound_by_permissions(&home, &line) else {
+    let Some(output) = run_with_permissions(&home, &line) else {
         return;
     };
     let output = output.expect_code(1);
@@ -296,12 +298,12 @@ fn a_folder_without_permission_is_refused() {
 fn a_store_without_permission_is_refused() {
     let home = birds();
     fs::create_dir(home.path("home")).expect("the folder can be created");
-    close(&home.path("home"));
+    remove_permissions(&home.path("home"));
     let line = format!(
         "exec \"$EBB\" train {} {QUICK}",
         home.path("birds").display()
     );
-    let Some(output) = bound_by_permissions(&home, &line) else {
+    let Some(output) = run_with_permissions(&home, &line) else {
         return;
     };
     let output = output.expect_code(1);
@@ -310,9 +312,9 @@ fn a_store_without_permission_is_refused() {
     }
 }
 
-/// A training whose runs lie on a disk of 4 MB that lives as long as its process; the checkpoint
-/// needs 15.
-fn on_a_small_disk(home: &TestHome) -> CommandOutput {
+/// Trains with the runs on a disk of 4 MB; the checkpoint needs 15 MB. The disk is unmounted with
+/// the process.
+fn train_on_a_small_disk(home: &TestHome) -> CommandOutput {
     let disk = home.path("disk");
     fs::create_dir(&disk).expect("the folder can be created");
     let train = format!(
@@ -322,15 +324,20 @@ fn on_a_small_disk(home: &TestHome) -> CommandOutput {
         disk = disk.display()
     );
     let mount = format!("mount -t tmpfs -o size=4m ebb {}", disk.display());
-    let names = if is_root() { "-m" } else { "-rm" };
+    let namespaces = if is_root() { "-m" } else { "-rm" };
     let mut own_disk = Command::new("unshare");
-    own_disk.args([names, "sh", "-c", &format!("{mount} || exit 99; {train}")]);
+    own_disk.args([
+        namespaces,
+        "sh",
+        "-c",
+        &format!("{mount} || exit 99; {train}"),
+    ]);
     let mut short_files = Command::new("sh");
     short_files.args(["-c", &format!("trap '' XFSZ; ulimit -f 4000; {train}")]);
     let on_disk = run_command(own_disk.env("EBB", EBB));
     match on_disk.code {
         Some(99) | None => {
-            println!("no disk can be mounted here: files are kept short instead");
+            println!("no disk can be mounted here; a limit on file sizes is used instead");
             run_command(short_files.env("EBB", EBB))
         }
         _ => on_disk,
@@ -340,7 +347,7 @@ fn on_a_small_disk(home: &TestHome) -> CommandOutput {
 #[test]
 fn a_full_disk_fails_the_checkpoint_and_leaves_no_partial_file() {
     let home = birds();
-    let output = on_a_small_disk(&home).expect_code(1);
+    let output = train_on_a_small_disk(&home).expect_code(1);
     for part in ["checkpoint", "step-000004 could not be saved", "disk"] {
         assert!(output.err.contains(part), "{part}: {output:#?}");
     }
@@ -351,7 +358,7 @@ fn a_full_disk_fails_the_checkpoint_and_leaves_no_partial_file() {
         );
     }
     assert!(output.out.contains("events.jsonl"), "{output:#?}");
-    for half in ["safetensors", "draft", ".new"] {
-        assert!(!output.out.contains(half), "{half}: {}", output.out);
+    for partial in ["safetensors", "draft", ".new"] {
+        assert!(!output.out.contains(partial), "{partial}: {}", output.out);
     }
 }

@@ -1,4 +1,4 @@
-//! The bench in the terminal: one line a case, each from a process of its own.
+//! `ebb bench` prints one line per case, each measured in its own process.
 
 use crate::support::TestHome;
 use serde_json::Value;
@@ -6,16 +6,16 @@ use serde_json::Value;
 #[test]
 fn gradients_are_measured_against_f64() {
     let home = TestHome::new();
-    for (precision, least, most) in [("f32", 1e-9, 1e-5), ("bf16", 1e-4, 2e-2)] {
+    for (precision, min, max) in [("f32", 1e-9, 1e-5), ("bf16", 1e-4, 2e-2)] {
         let line = format!(
             "bench --gradients --workload bert_mini --batch 1 --device cpu --threads 2 --json --precision {precision}"
         );
         let output = home.run(&line).expect_code(0).out;
         let line: Value = serde_json::from_str(&output).expect("valid JSON");
-        let apart = line["gradients"].as_f64().expect("a number");
-        assert!(apart > least && apart < most, "{line}");
+        let difference = line["gradients"].as_f64().expect("a number");
+        assert!(difference > min && difference < max, "{line}");
         assert!(
-            line["largest"].as_f64().expect("a number") >= apart,
+            line["largest"].as_f64().expect("a number") >= difference,
             "{line}"
         );
     }
@@ -24,7 +24,7 @@ fn gradients_are_measured_against_f64() {
 #[test]
 fn gradients_near_kinks_are_compared_on_equal_branches() {
     let home = TestHome::new();
-    for (precision, plain, most) in [("f32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)] {
+    for (precision, plain, max) in [("f32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)] {
         let line = format!(
             "bench --gradients --workload resnet18 --batch 1 --device cpu --threads 2 --precision {precision}"
         );
@@ -32,10 +32,10 @@ fn gradients_near_kinks_are_compared_on_equal_branches() {
         let line: Value = serde_json::from_str(&output).expect("valid JSON");
         let same = &line["same_branches"];
         let number = |of: &Value, key: &str| of[key].as_f64().expect("a number");
-        // This sample has values within rounding of a kink: without their branches the figure says
-        // nothing.
+        // Some values of this sample are within rounding of a kink. Only the comparison with equal
+        // branches is meaningful.
         assert!(number(&line, "gradients") > plain, "{line}");
-        assert!(number(same, "gradients") < most, "{line}");
+        assert!(number(same, "gradients") < max, "{line}");
         assert!(number(same, "other") > 0.0, "{line}");
         assert!(number(same, "farthest") < number(same, "near"), "{line}");
     }
@@ -81,37 +81,62 @@ fn each_case_runs_in_its_own_process() {
                 && number(step, "median") <= number(step, "max")
         );
     }
-    // The smaller case comes second: in one process it would show the peak of the first.
+    // The smaller case comes second. In a shared process it would report the peak of the first.
     assert!(number(one, "peak_rss_mb") < number(three, "peak_rss_mb"));
     let work = number(three, "gflop_per_step") / number(one, "gflop_per_step");
     assert!((work - 3.0).abs() < 1e-9, "{work}");
     assert_eq!(three["precision"], "f32");
+}
+
+/// The JSON line of one small training case.
+fn measure(home: &TestHome, flags: &str) -> Value {
+    let line = format!(
+        "bench --workload bert_mini --batch 1 --steps 1 --device cpu --threads 2 --json {flags}"
+    );
+    serde_json::from_str(&home.run(&line).expect_code(0).out).expect("valid JSON")
+}
+
+#[test]
+fn half_precision_saves_activation_memory_with_a_similar_loss() {
+    let home = TestHome::new();
+    let number = |line: &Value, key: &str| {
+        line[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key} in {line}"))
+    };
+    let single = measure(&home, "");
+    assert_eq!(single["precision"], "f32");
     for half in ["bf16", "f16"] {
-        let line = format!(
-            "bench --workload bert_mini --batch 1 --steps 1 --device cpu --threads 2 --precision {half} --json"
-        );
-        let output = home.run(&line).expect_code(0).out;
-        let line: Value = serde_json::from_str(&output).expect("valid JSON");
+        let line = measure(&home, &format!("--precision {half}"));
         assert_eq!(line["precision"], half);
-        // Beside what f32 has lies the rounded copy; what is kept is about half as large.
-        assert!(number(&line, "state_mb") > number(one, "state_mb"));
+        // The state has a rounded copy of the weights in addition; saved activations are about half
+        // as large.
+        assert!(number(&line, "state_mb") > number(&single, "state_mb"));
         assert!(
-            number(&line, "saved_mb") < 0.7 * number(one, "saved_mb"),
+            number(&line, "saved_mb") < 0.7 * number(&single, "saved_mb"),
             "{line}"
         );
         let loss = |line: &Value| line["loss"][0].as_f64().expect("a loss");
-        assert!((loss(&line) - loss(one)).abs() < 0.02 * loss(one), "{line}");
+        assert!(
+            (loss(&line) - loss(&single)).abs() < 0.02 * loss(&single),
+            "{line}"
+        );
     }
-    let ended = home.run("bench --precision f8").expect_code(2);
+}
+
+#[test]
+fn unknown_precisions_and_workloads_are_refused() {
+    let home = TestHome::new();
+    let output = home.run("bench --precision f8").expect_code(2);
     assert!(
-        ended.err.contains("f8") && ended.err.contains("bf16"),
+        output.err.contains("f8") && output.err.contains("bf16"),
         "{}",
-        ended.err
+        output.err
     );
-    let ended = home
+    let output = home
         .run("bench --workload bert_mini,nothing")
         .expect_code(2);
-    assert!(ended.err.contains("nothing"), "{}", ended.err);
+    assert!(output.err.contains("nothing"), "{}", output.err);
 }
 
 #[test]
@@ -124,7 +149,7 @@ fn moments_in_a_file_save_memory_and_change_no_loss() {
     });
     assert_eq!(filed["moments_in_file"], true);
     assert_eq!(resident["moments_in_file"], false);
-    // The last loss is that of weights stepped three times.
+    // The last loss is computed after three optimizer steps.
     assert_eq!(resident["loss"], filed["loss"]);
     let peak = |line: &Value| line["peak_heap_mb"].as_f64().expect("a number");
     let moments = 0.5 * resident["state_mb"].as_f64().expect("a number");

@@ -1,6 +1,5 @@
-//! What somebody meets who tries everything in the first hour: every model that is named, a wrong
-//! number, a folder that goes, a name that steers terminals, a stop too early, no display, no room
-//! for the answer.
+//! Edge cases: larger models, a deleted run folder, interrupted searches, other file types,
+//! terminal escapes, a full disk and a missing display.
 
 use crate::support::{TestHome, draw_classes};
 use runlog::RunEvent;
@@ -36,17 +35,17 @@ fn a_deleted_run_folder_ends_the_run_and_stays_deleted() {
     fs::remove_dir_all(&run).expect("the folder can be removed");
     training.signal("INT");
     assert_eq!(training.wait(), Some(1));
-    let output = fs::read_to_string(home.path("stderr")).expect("it was kept");
+    let output = fs::read_to_string(home.path("stderr")).expect("stderr was saved");
     assert!(output.contains("is no longer there"), "{output}");
-    assert!(!run.exists(), "half a run is worse than none");
+    assert!(!run.exists(), "the folder is not created again");
 }
 
-/// Waits until a process has worked for `seconds` of processor time, however busy the machine is.
-/// Where the system has no `/proc`, waits twice as long by the clock.
-fn until_worked(process: u32, seconds: u64) {
-    let worked = || {
+/// Waits until a process has used `seconds` of CPU time, so that the wait does not depend on other
+/// load. Without `/proc`, waits for twice the time.
+fn wait_for_cpu_time(process: u32, seconds: u64) {
+    let cpu_ticks = || {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // Behind the name in parentheses, fields 12 and 13 are user and system time in ticks of 10
+        // After the name in parentheses, fields 12 and 13 are user and system time in ticks of 10
         // ms.
         let (_, fields) = stat.rsplit_once(')')?;
         let ticks = fields.split_whitespace().skip(11).take(2);
@@ -54,15 +53,15 @@ fn until_worked(process: u32, seconds: u64) {
             .map(|word| word.parse::<u64>().ok())
             .sum::<Option<u64>>()
     };
-    if worked().is_none() {
+    if cpu_ticks().is_none() {
         return std::thread::sleep(Duration::from_secs(2 * seconds));
     }
-    while worked().is_some_and(|ticks| ticks < 100 * seconds) {
+    while cpu_ticks().is_some_and(|ticks| ticks < 100 * seconds) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// What a command says on stdout and stderr that is interrupted while it works; it ends well.
+/// Interrupts a command while it works. Returns its stdout and stderr.
 fn interrupted(home: &TestHome, line: &str) -> [String; 2] {
     let mut command = home.ebb(line.split(' '));
     let command = command.current_dir(home.path("."));
@@ -71,10 +70,10 @@ fn interrupted(home: &TestHome, line: &str) -> [String; 2] {
         .stderr(Stdio::piped())
         .spawn();
     let child = child.expect("ebb starts");
-    until_worked(child.id(), 1);
+    wait_for_cpu_time(child.id(), 1);
     let id = child.id().to_string();
-    let asked = Command::new("kill").args(["-INT", &id]).status();
-    assert!(asked.is_ok_and(|status| status.success()));
+    let sent = Command::new("kill").args(["-INT", &id]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
     let ended = child.wait_with_output().expect("it ends");
     let output = [ended.stdout, ended.stderr];
     let output = output.map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -101,7 +100,7 @@ fn interrupted_searches_suggest_nothing() {
 }
 
 #[test]
-fn what_is_no_image_is_counted_and_texts_have_a_way_of_their_own() {
+fn inspect_counts_files_of_other_kinds() {
     let home = birds();
     home.file("birds/notes.odt", "of another kind");
     let output = home.run("inspect {birds}").expect_code(0).out;
@@ -109,6 +108,11 @@ fn what_is_no_image_is_counted_and_texts_have_a_way_of_their_own() {
         output.contains("Passed over: 1 file of another kind"),
         "{output}"
     );
+}
+
+#[test]
+fn verify_split_refuses_texts() {
+    let home = TestHome::new();
     home.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
     let output = home.run("verify-split {sms.tsv}").expect_code(2).err;
     assert!(output.contains("holds texts"), "{output}");

@@ -1,9 +1,9 @@
-//! Real pressure on Linux: a hog in the same memory group, a group that thrashes, a limit that
-//! `prlimit` moves. The training lives, works in smaller pieces, comes back, and its losses are
-//! those of a calm run.
+//! Real memory pressure on Linux: another process in the same cgroup, a cgroup that thrashes, and a
+//! limit changed by `prlimit`. The training survives, uses smaller micro-batches, grows again, and
+//! its losses are those of a calm run.
 
 use crate::memory_group::Group;
-use crate::support::{COMMON_ARGS, EBB, TestHome, event};
+use crate::support::{COMMON_ARGS, EBB, TestHome, event, losses};
 use pressure::{Change, Level};
 use runlog::RunEvent;
 use std::io::{BufRead, BufReader, Write};
@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 const MB: u64 = 1 << 20;
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
-/// Longest wait for anything, on a machine that does other work too.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Largest difference of two losses in f64, as in `wave.rs`.
+/// Longest wait for an expected event.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Largest difference between two losses in f64, as in `pressure_invariance.rs`.
 const ALLOWED: f64 = 1e-10;
 
-/// Takes as many bytes as a line says, every page of them, and gives them back at the next.
-const HOG: &str = "
+/// Python: allocates the number of bytes of each line, touches every page, and frees the previous
+/// allocation.
+const CONSUME: &str = "
 import ctypes, mmap, sys
 for line in sys.stdin:
     held = None
@@ -31,7 +32,7 @@ for line in sys.stdin:
     print('done', flush=True)
 ";
 
-/// Reads a file that the group has no room for, again and again.
+/// Python: reads a file again and again that is larger than the limit of the cgroup.
 const THRASH: &str = "
 import mmap, os, sys
 with open(sys.argv[1], 'w+b') as file:
@@ -44,46 +45,52 @@ with open(sys.argv[1], 'w+b') as file:
         sum(pages[at] for at in range(0, len(pages), 4096))
 ";
 
-/// A training at work, heard by a thread. It ends with the test.
+/// A training in the background whose events a thread collects. Killed on drop.
 struct PressedTraining {
     child: Child,
-    received: Arc<Mutex<Vec<RunEvent>>>,
-    listener: Option<JoinHandle<()>>,
+    events: Arc<Mutex<Vec<RunEvent>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl PressedTraining {
-    fn of(home: &TestHome, mut command: Command) -> PressedTraining {
-        // At this size a piece of 32 is half as fast again as 32 pieces of one, so that growth pays
-        // and is worth waiting for.
-        let how = "--image-size 32 --model vit_micro --precision f64 --effective-batch 32 --steps 5000 --json";
+    fn start(home: &TestHome, mut command: Command) -> PressedTraining {
+        // At this size one micro-batch of 32 is 1.5 times as fast as 32 of one sample, so the
+        // controller grows.
+        let options = "--image-size 32 --model vit_micro --precision f64 --effective-batch 32 --steps 5000 --json";
         command
             .args(["train", SAMPLE])
             .args(COMMON_ARGS)
-            .args(how.split(' '))
+            .args(options.split(' '))
             .env("EBB_HOME", home.path("home"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut child = command.spawn().expect("ebb starts");
         let lines = BufReader::new(child.stdout.take().expect("the stream is piped")).lines();
-        let received = Arc::new(Mutex::new(Vec::new()));
-        let messages = received.clone();
-        let listener = std::thread::spawn(move || {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let collected = events.clone();
+        let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                messages.lock().expect("a plain list").push(event(&line));
+                collected
+                    .lock()
+                    .expect("the lock is not poisoned")
+                    .push(event(&line));
             }
         });
         PressedTraining {
             child,
-            received,
-            listener: Some(listener),
+            events,
+            reader: Some(reader),
         }
     }
 
     fn events(&self) -> Vec<RunEvent> {
-        self.received.lock().expect("a plain list").clone()
+        self.events
+            .lock()
+            .expect("the lock is not poisoned")
+            .clone()
     }
 
-    /// Waits until the events have what is wanted; the training must live until then.
+    /// Waits until `wanted` returns a value. Fails if the training ends before.
     #[track_caller]
     fn until<T>(&mut self, what: &str, wanted: impl Fn(&[RunEvent]) -> Option<T>) -> T {
         let begun = Instant::now();
@@ -92,19 +99,19 @@ impl PressedTraining {
             if let Some(found) = wanted(&events) {
                 return found;
             }
-            let ended = self.child.try_wait().expect("it can be asked");
+            let ended = self.child.try_wait().expect("the process can be polled");
             assert!(
-                ended.is_none() && begun.elapsed() < PATIENCE,
-                "{what} did not come ({ended:?}): {:#?}",
+                ended.is_none() && begun.elapsed() < TIMEOUT,
+                "no {what} ({ended:?}): {:#?}",
                 messages(&events)
             );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Asks for a stop; it must end well. All losses.
+    /// Stops the training, which must exit with code 0. Returns its losses.
     #[track_caller]
-    fn stopped(mut self) -> Vec<f64> {
+    fn stop(mut self) -> Vec<f64> {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-INT", &id]).status();
         assert!(sent.is_ok_and(|status| status.success()));
@@ -113,8 +120,8 @@ impl PressedTraining {
             .wait()
             .expect("the process can be waited for")
             .code();
-        // It hears everything to the end.
-        let _ = self.listener.take().map(JoinHandle::join);
+        // The thread reads all events to the end.
+        let _ = self.reader.take().map(JoinHandle::join);
         assert_eq!(code, Some(0), "{:#?}", messages(&self.events()));
         println!("{:#?}", messages(&self.events()));
         losses(&self.events())
@@ -129,27 +136,15 @@ impl Drop for PressedTraining {
 }
 
 fn messages(events: &[RunEvent]) -> Vec<String> {
-    let sentence = |event: &RunEvent| match event {
-        RunEvent::Decision {
-            at_ms,
-            message: sentence,
-            ..
-        } => Some(format!("{at_ms} ms: {sentence}")),
+    let message = |event: &RunEvent| match event {
+        RunEvent::Decision { at_ms, message, .. } => Some(format!("{at_ms} ms: {message}")),
         RunEvent::Failed { message, .. } => Some(message.clone()),
         _ => None,
     };
-    events.iter().filter_map(sentence).collect()
+    events.iter().filter_map(message).collect()
 }
 
-fn losses(events: &[RunEvent]) -> Vec<f64> {
-    let loss = |event: &RunEvent| match event {
-        RunEvent::Step { loss, .. } => Some(*loss),
-        _ => None,
-    };
-    events.iter().filter_map(loss).collect()
-}
-
-/// The micro-batches decided, in order; 0 stands for a wait.
+/// The decided micro-batch sizes in order. 0 is a wait.
 fn sizes(events: &[RunEvent]) -> Vec<u32> {
     let size = |event: &RunEvent| match event {
         RunEvent::Decision { decision, .. } => Some(decision.micro_batch),
@@ -158,21 +153,21 @@ fn sizes(events: &[RunEvent]) -> Vec<u32> {
     events.iter().filter_map(size).collect()
 }
 
-/// The training works its whole batch of 32 in one piece.
+/// The number of decisions once the micro-batch is the whole batch of 32.
 fn grown(events: &[RunEvent]) -> Option<usize> {
     let all = sizes(events);
     (all.last()? == &32).then_some(all.len())
 }
 
-/// The smallest size decided after the first `known`, once it is `most` or less.
-fn fallen(known: usize, most: u32) -> impl Fn(&[RunEvent]) -> Option<u32> {
+/// The smallest size after the first `known` decisions, once it is at max `max`.
+fn fallen(known: usize, max: u32) -> impl Fn(&[RunEvent]) -> Option<u32> {
     move |events| {
         let smallest = sizes(events).into_iter().skip(known).min();
-        smallest.filter(|size| *size <= most)
+        smallest.filter(|size| *size <= max)
     }
 }
 
-/// It grew after the first `known` decisions, and six steps are done.
+/// Whether the size grew after the first `known` decisions and six steps are done.
 fn grown_back(known: usize) -> impl Fn(&[RunEvent]) -> Option<()> {
     move |events| {
         let grew = |event: &&RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Grow);
@@ -186,62 +181,62 @@ fn grown_back(known: usize) -> impl Fn(&[RunEvent]) -> Option<()> {
     }
 }
 
-/// The same training on a free machine has the same losses.
+/// Trains the same number of steps without pressure and compares the losses.
 #[track_caller]
 fn assert_losses_of_a_calm_run(pressed: &[f64]) {
     let home = TestHome::new();
-    let mut training = PressedTraining::of(&home, Command::new(EBB));
+    let mut training = PressedTraining::start(&home, Command::new(EBB));
     let steps = pressed.len();
-    training.until("as many steps", |events| {
+    training.until("equal number of steps", |events| {
         (losses(events).len() >= steps).then_some(())
     });
-    let calm = training.stopped();
+    let calm = training.stop();
     let differences = pressed
         .iter()
         .zip(&calm)
         .map(|(one, other)| (one - other).abs());
     let largest = differences.fold(0.0, f64::max);
-    println!("the losses of {steps} steps differ by at most {largest:.2e}");
+    println!("the losses of {steps} steps differ by at max {largest:.2e}");
     assert!(
         steps >= 6 && largest <= ALLOWED,
         "{largest:.3e} in {steps} steps"
     );
 }
 
-/// A process that takes memory when it is told to.
-struct Hog {
+/// A process that takes memory on request. Killed on drop.
+struct MemoryConsumer {
     child: Child,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
 }
 
-impl Hog {
-    fn in_group(group: &Group) -> Hog {
+impl MemoryConsumer {
+    fn in_group(group: &Group) -> MemoryConsumer {
         let mut command = group.command("/usr/bin/python3");
-        command.args(["-c", HOG]);
+        command.args(["-c", CONSUME]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("sh starts");
-        Hog {
-            ask: child.stdin.take().expect("the stream is piped"),
-            answers: BufReader::new(child.stdout.take().expect("the stream is piped")),
+        MemoryConsumer {
+            stdin: child.stdin.take().expect("the stream is piped"),
+            stdout: BufReader::new(child.stdout.take().expect("the stream is piped")),
             child,
         }
     }
 
     #[track_caller]
     fn take(&mut self, bytes: u64) {
-        writeln!(self.ask, "{bytes}").expect("the hog lives");
+        writeln!(self.stdin, "{bytes}").expect("the process runs");
         let mut answer = String::new();
-        let _ = self.answers.read_line(&mut answer);
+        let _ = self.stdout.read_line(&mut answer);
         assert_eq!(
             answer.trim(),
             "done",
-            "python3 is missing (run scripts/setup test), or the hog was killed"
+            "python3 is missing (run scripts/setup test), or the process was killed"
         );
     }
 }
 
-impl Drop for Hog {
+impl Drop for MemoryConsumer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -254,16 +249,16 @@ fn the_micro_batch_follows_memory_use_in_its_cgroup() {
         return;
     };
     let home = TestHome::new();
-    let mut hog = Hog::in_group(&group);
-    let mut training = PressedTraining::of(&home, group.command(EBB));
-    let known = training.until("the whole batch in a piece", grown);
-    hog.take(260 * MB);
-    let smallest = training.until("a smaller piece", fallen(known, 8));
+    let mut consumer = MemoryConsumer::in_group(&group);
+    let mut training = PressedTraining::start(&home, group.command(EBB));
+    let known = training.until("micro-batch of the whole batch", grown);
+    consumer.take(260 * MB);
+    let smallest = training.until("smaller micro-batch", fallen(known, 8));
     println!("from 32 to {smallest}");
-    hog.take(0);
+    consumer.take(0);
     training.until("growth", grown_back(known));
-    hog.take(0); // it lives: nobody was killed
-    let pressed = training.stopped();
+    consumer.take(0); // Still running: the kernel killed no process.
+    let pressed = training.stop();
     assert_losses_of_a_calm_run(&pressed);
 }
 
@@ -273,8 +268,8 @@ fn the_micro_batch_follows_a_changed_prlimit() {
         return println!("skipped: this system does not count these limits");
     }
     let home = TestHome::new();
-    let mut training = PressedTraining::of(&home, Command::new(EBB));
-    let known = training.until("the whole batch in a piece", grown);
+    let mut training = PressedTraining::start(&home, Command::new(EBB));
+    let known = training.until("micro-batch of the whole batch", grown);
     let limit = |training: &PressedTraining, bytes: &str| {
         let mut prlimit = Command::new("prlimit");
         prlimit.args(["--pid", &training.child.id().to_string()]);
@@ -285,11 +280,11 @@ fn the_micro_batch_follows_a_changed_prlimit() {
         );
     };
     limit(&training, "440000000");
-    let smallest = training.until("a smaller piece", fallen(known, 8));
+    let smallest = training.until("smaller micro-batch", fallen(known, 8));
     println!("from 32 to {smallest}");
     limit(&training, "unlimited");
     training.until("growth", grown_back(known));
-    let pressed = training.stopped();
+    let pressed = training.stop();
     assert_losses_of_a_calm_run(&pressed);
 }
 
@@ -302,11 +297,11 @@ fn a_thrashing_cgroup_shrinks_the_micro_batch() {
         return;
     };
     let home = TestHome::new();
-    let mut training = PressedTraining::of(&home, Command::new(EBB));
-    let known = training.until("the whole batch in a piece", grown);
-    // On a disk: what lies in memory alone would be killed, not read again.
+    let mut training = PressedTraining::start(&home, Command::new(EBB));
+    let known = training.until("micro-batch of the whole batch", grown);
+    // The file must be on a disk: pages of a tmpfs cannot be dropped and read again.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    // Each creates its file inside the group: pages belong to whoever touches them first.
+    // Each process creates its file inside the cgroup, because pages are charged to the first user.
     let thrashing = |number: u32| {
         let mut command = group.command("/usr/bin/python3");
         command
@@ -315,7 +310,7 @@ fn a_thrashing_cgroup_shrinks_the_micro_batch() {
         command.spawn().expect("sh starts")
     };
     let mut thrash: Vec<Child> = (0..3).map(thrashing).collect();
-    let level = training.until("a raised level", |events| {
+    let level = training.until("raised level", |events| {
         let raised = |event: &RunEvent| match event {
             RunEvent::Memory { level, sample, .. } if *level > Level::Normal => {
                 Some((*level, sample.stall_fraction))
@@ -325,7 +320,7 @@ fn a_thrashing_cgroup_shrinks_the_micro_batch() {
         events.iter().find_map(raised)
     });
     println!("{level:?}");
-    training.until("a smaller piece", fallen(known, 16));
+    training.until("smaller micro-batch", fallen(known, 16));
     let shrunk = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Shrink);
     assert!(
         training.events().iter().any(shrunk),
@@ -334,5 +329,5 @@ fn a_thrashing_cgroup_shrinks_the_micro_batch() {
     );
     drop(group);
     thrash.iter_mut().for_each(|child| drop(child.wait()));
-    training.stopped();
+    training.stop();
 }

@@ -1,14 +1,14 @@
-//! Numbers beside photographs, from the table to the answer: trained, gone on with, measured in
-//! their units, asked.
+//! Regression targets from a table beside images: they are trained, resumed, evaluated in their
+//! units and predicted.
 
 use crate::support::{TestHome, draw_classes, losses};
 use runlog::{RunEvent, RunFolder, RunStore, read_events};
 use serde_json::Value;
 use std::fs;
 
-/// Photographs of three birds in one folder, and a table that knows what each weighs; two weights
-/// are missing.
-fn probed() -> TestHome {
+/// Images of three birds in one folder, and a table with their masses and lengths. Three masses are
+/// missing, and one row names a file outside the folder.
+fn plates() -> TestHome {
     let home = TestHome::new();
     let birds = [("jay", 160), ("owl", 480), ("wren", 10)];
     draw_classes(&home.path("drawn"), &birds.map(|(name, _)| name), 16);
@@ -59,7 +59,7 @@ fn metric(events: &[RunEvent], wanted: &str) -> f64 {
 
 #[test]
 fn targets_are_trained_and_evaluated_in_their_units() {
-    let home = probed();
+    let home = plates();
     let events = home
         .train(&format!("{LINE} --steps 90"))
         .expect_code(0)
@@ -68,49 +68,17 @@ fn targets_are_trained_and_evaluated_in_their_units() {
         RunEvent::Started(started) => Some(started),
         _ => None,
     });
-    let started = started.expect("it said what it trains");
+    let started = started.expect("the run has started");
     assert_eq!(started.targets, ["mass_g", "length_cm"]);
     assert!(started.classes.is_empty());
-    let (error, of_mean) = (
-        metric(&events, "mae.mass_g"),
-        metric(&events, "mae_of_mean.mass_g"),
-    );
+    let mae = metric(&events, "mae.mass_g");
+    let mae_of_mean = metric(&events, "mae_of_mean.mass_g");
     assert!(
-        error < 0.5 * of_mean && of_mean > 50.0,
-        "{error} g, the mean {of_mean} g"
+        mae < 0.5 * mae_of_mean && mae_of_mean > 50.0,
+        "{mae} g, predicting the mean {mae_of_mean} g"
     );
-
-    let found = json(&home.run("evaluate plates --json").expect_code(0).out);
-    let mass = &found["numbers"][0];
-    assert_eq!(
-        (&mass["name"], &found["part"]),
-        (&"mass_g".into(), &"held-out".into())
-    );
-    let again = mass["mean_absolute_error"].as_f64().unwrap_or(f64::NAN);
-    assert!(again < 0.5 * of_mean, "{found}");
-    let better = mass["improvement_interval"][0].as_f64().unwrap_or(f64::NAN);
-    assert!(better > 0.0, "{found}");
-    let kept =
-        fs::read_to_string(home.only_run().path.join("metrics-held-out.json")).unwrap_or_default();
-    assert_eq!(json(&kept)["numbers"][0]["name"], "mass_g");
-    let words = home.run("evaluate plates").expect_code(0).out;
-    assert!(
-        words.contains("mass_g") && words.contains("of the mean"),
-        "{words}"
-    );
-
-    let line = "predict plates {plates/images/owl_000.png} {plates/images/wren_002.png} --json";
-    let out = home.run(line).expect_code(0).out;
-    let masses: Vec<f64> = out
-        .lines()
-        .filter_map(|line| json(line)["numbers"]["mass_g"].as_f64())
-        .collect();
-    assert!(masses.len() == 2 && masses[0] > masses[1] + 100.0, "{out}");
-    let words = home
-        .run("predict plates {plates/images/owl_000.png}")
-        .expect_code(0)
-        .out;
-    assert!(words.contains("owl_000.png: mass_g "), "{words}");
+    check_evaluation(&home, mae_of_mean);
+    check_predictions(&home);
 
     let out = home.run("verify-split plates --json").expect_code(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
@@ -125,6 +93,45 @@ fn targets_are_trained_and_evaluated_in_their_units() {
     );
 }
 
+/// The evaluation of the run is better than predicting the mean, and is saved.
+fn check_evaluation(home: &TestHome, mae_of_mean: f64) {
+    let found = json(&home.run("evaluate plates --json").expect_code(0).out);
+    let mass = &found["numbers"][0];
+    assert_eq!(
+        (&mass["name"], &found["part"]),
+        (&"mass_g".into(), &"held-out".into())
+    );
+    let mae = mass["mean_absolute_error"].as_f64().unwrap_or(f64::NAN);
+    assert!(mae < 0.5 * mae_of_mean, "{found}");
+    let improvement = mass["improvement_interval"][0].as_f64().unwrap_or(f64::NAN);
+    assert!(improvement > 0.0, "{found}");
+    let saved =
+        fs::read_to_string(home.only_run().path.join("metrics-held-out.json")).unwrap_or_default();
+    assert_eq!(json(&saved)["numbers"][0]["name"], "mass_g");
+    let text = home.run("evaluate plates").expect_code(0).out;
+    assert!(
+        text.contains("mass_g") && text.contains("of the mean"),
+        "{text}"
+    );
+}
+
+/// Predicted masses of an owl and a wren are far apart.
+fn check_predictions(home: &TestHome) {
+    let line = "predict plates {plates/images/owl_000.png} {plates/images/wren_002.png} --json";
+    let out = home.run(line).expect_code(0).out;
+    let masses: Vec<f64> = out
+        .lines()
+        .filter_map(|line| json(line)["numbers"]["mass_g"].as_f64())
+        .collect();
+    assert!(masses.len() == 2 && masses[0] > masses[1] + 100.0, "{out}");
+    let text = home
+        .run("predict plates {plates/images/owl_000.png}")
+        .expect_code(0)
+        .out;
+    assert!(text.contains("owl_000.png: mass_g "), "{text}");
+}
+
+/// The bits of the loss of every step. A repeated step counts once, with its last loss.
 fn bits(run: &RunFolder) -> Vec<u64> {
     let mut by_step = std::collections::BTreeMap::new();
     for event in read_events(&run.events_path()).expect("the events can be read") {
@@ -137,7 +144,7 @@ fn bits(run: &RunFolder) -> Vec<u64> {
 
 #[test]
 fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
-    let home = probed();
+    let home = plates();
     let line = format!(
         "{LINE} --loss-balance uncertainty --steps 24 --checkpoint-every 5steps --micro-batch 5"
     );
@@ -154,7 +161,7 @@ fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
     let killed = RunStore::open(home.path("killed"))
         .list()
         .expect("the runs can be listed");
-    // A table changed meanwhile is not this run's.
+    // The resumed run must not use a table that was changed after its start.
     home.file("plates/labels.csv", "image,mass_g\nimages/jay_000.png,1\n");
     let (code, events) = home
         .start(&format!("resume {}", killed[0].path.display()))
@@ -166,16 +173,16 @@ fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
 
 #[test]
 fn unsupported_options_are_refused_with_a_remedy() {
-    let home = probed();
-    for (line, output) in [
+    let home = plates();
+    for (options, expected) in [
         ("--mix mixup", "a mixed photograph has none"),
         ("--targets fat_g", "there are image, mass_g, length_cm"),
         ("--group-by plate", "there are image, mass_g, length_cm"),
     ] {
-        let refused = home.train(&format!("{LINE} {line}"));
+        let refused = home.train(&format!("{LINE} {options}"));
         assert!(
-            refused.code != Some(0) && refused.err.contains(output),
-            "{line}: {refused:?}"
+            refused.code != Some(0) && refused.err.contains(expected),
+            "{options}: {refused:?}"
         );
     }
     draw_classes(&home.path("birds"), &["jay", "owl"], 4);

@@ -1,4 +1,4 @@
-//! The same plan gives the same bytes: twice, and through an interruption.
+//! The same plan gives bit-identical weights: in a replay, and after an interruption.
 
 use crate::support::{TestHome, draw_classes};
 use runlog::{RunEvent, RunFolder};
@@ -12,36 +12,37 @@ fn birds() -> TestHome {
     home
 }
 
-/// The last checkpoint of a run: weights and moments.
-fn last_bytes(run: &RunFolder) -> (u64, [Vec<u8>; 2]) {
+/// Step, weights and moments of the last checkpoint.
+fn last_checkpoint(run: &RunFolder) -> (u64, [Vec<u8>; 2]) {
     let checkpoint = run
         .checkpoints()
         .expect("the checkpoints can be listed")
         .pop();
-    let checkpoint = checkpoint.expect("the run left one");
+    let checkpoint = checkpoint.expect("there is a checkpoint");
     let read = |name: &str| fs::read(checkpoint.path.join(name)).expect("the file can be read");
     let bytes = ["model.safetensors", "optimizer.safetensors"].map(read);
     (checkpoint.step, bytes)
 }
 
-/// The sizes of all pieces and the blocks that they computed twice by step, the last life's where a
-/// step was repeated.
+/// Micro-batches and checkpointed blocks of every step. A repeated step counts once, as in its last
+/// execution.
 fn schedule(run: &RunFolder) -> Vec<(Vec<u32>, Vec<u32>)> {
     let mut steps = std::collections::BTreeMap::new();
     for event in runlog::read_events(&run.events_path()).expect("the events can be read") {
         if let RunEvent::Step {
             step,
             micro_batches,
-            checkpoint_blocks: blocks,
+            checkpoint_blocks,
             ..
         } = event
         {
-            steps.insert(step, (micro_batches, blocks));
+            steps.insert(step, (micro_batches, checkpoint_blocks));
         }
     }
     steps.into_values().collect()
 }
 
+/// The only run of the folder `out`.
 fn run_in(home: &TestHome, out: &str) -> RunFolder {
     let runs = runlog::RunStore::open(home.path(out))
         .list()
@@ -53,7 +54,7 @@ fn run_in(home: &TestHome, out: &str) -> RunFolder {
 fn assert_same(home: &TestHome, one: &str, other: &str) {
     let (one, other) = (run_in(home, one), run_in(home, other));
     assert_eq!(schedule(&one), schedule(&other));
-    let ((step, one), (other_step, other)) = (last_bytes(&one), last_bytes(&other));
+    let ((step, one), (other_step, other)) = (last_checkpoint(&one), last_checkpoint(&other));
     assert_eq!((step, other_step), (12, 12));
     assert!(one[0] == other[0], "the weights differ");
     assert!(one[1] == other[1], "the moments differ");
@@ -62,7 +63,7 @@ fn assert_same(home: &TestHome, one: &str, other: &str) {
 #[test]
 fn a_replayed_run_has_identical_weights() {
     let home = birds();
-    // Pieces of three, which nothing but the replay would choose again.
+    // Without the replay, the controller would not choose micro-batches of 3.
     let first = format!("{PLAN} --micro-batch 3 --out {{first}}");
     home.train(&first).expect_code(0);
     let first = run_in(&home, "first").path;
@@ -127,6 +128,6 @@ fn another_seed_gives_other_weights() {
         let line = format!("train {plan} --device cpu --threads 2 --out {{{out}}} --seed {seed}");
         home.run(&line).expect_code(0);
     }
-    let [one, two] = ["one", "two"].map(|out| last_bytes(&run_in(&home, out)).1);
+    let [one, two] = ["one", "two"].map(|out| last_checkpoint(&run_in(&home, out)).1);
     assert!(one[0] != two[0]);
 }

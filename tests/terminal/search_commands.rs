@@ -1,4 +1,4 @@
-//! What tries settings: a sweep over batches, a search for a rate, a search over settings.
+//! Commands that train several times: `ebb sweep-batch`, `ebb find-lr` and `ebb tune`.
 
 use crate::support::{TestHome, draw_classes};
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(parse).collect()
 }
 
-const STEADY: &str = "--image-size 16 --device cpu --threads 2";
+const SMALL: &str = "--image-size 16 --device cpu --threads 2";
 
 #[test]
 fn sweep_batch_prints_a_row_per_batch() {
@@ -23,7 +23,7 @@ fn sweep_batch_prints_a_row_per_batch() {
     let rows = lines(
         &home
             .run(&format!(
-                "sweep-batch {{birds}} {STEADY} --batches 2,8 --steps 3 --json"
+                "sweep-batch {{birds}} {SMALL} --batches 2,8 --steps 3 --json"
             ))
             .expect_code(0)
             .out,
@@ -46,7 +46,7 @@ fn sweep_batch_prints_a_row_per_batch() {
             "{row}"
         );
     }
-    // At 512 px one sample needs more than the cap: a row, and the end of none.
+    // At 512 px one sample needs more than the cap: a refused row, and the others still run.
     let line = "sweep-batch {birds} --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
     let output = home.run(line);
     let table: Vec<&str> = output.out.lines().collect();
@@ -61,28 +61,27 @@ fn sweep_batch_prints_a_row_per_batch() {
 #[test]
 fn sweep_batch_compares_the_controller_with_fixed_sizes() {
     let home = birds();
-    let line =
-        format!("sweep-batch {{birds}} {STEADY} --controller --batches 4,8 --steps 3 --json");
+    let line = format!("sweep-batch {{birds}} {SMALL} --controller --batches 4,8 --steps 3 --json");
     let rows = lines(&home.run(&line).expect_code(0).out);
     let sizes: Vec<_> = rows.iter().map(|row| row["micro_batch"].clone()).collect();
     assert_eq!(sizes, ["auto", "4", "8"]);
     for (row, micro_batches) in rows[1..].iter().zip([vec![4, 4], vec![8]]) {
         assert_eq!(row["micro_batches"], Value::from(micro_batches), "{row}");
     }
-    let share = |row: &Value| row["of_best_fixed"].as_f64().unwrap_or(f64::NAN);
-    assert!(rows.iter().all(|row| share(row) > 0.0), "{rows:?}");
-    assert!(rows[1..].iter().any(|row| share(row) == 1.0), "{rows:?}");
-    // A size that is refused ends all of them, and says why.
+    let fraction = |row: &Value| row["of_best_fixed"].as_f64().unwrap_or(f64::NAN);
+    assert!(rows.iter().all(|row| fraction(row) > 0.0), "{rows:?}");
+    assert!(rows[1..].iter().any(|row| fraction(row) == 1.0), "{rows:?}");
+    // In the comparison, a size that does not fit ends the command with the reason.
     let line = "sweep-batch {birds} --controller --image-size 512 --device cpu --threads 2 --batches 1,16 --steps 1 --memory-cap 200MB";
     let output = home.run(line).expect_code(2);
     assert!(output.err.contains("memory"), "{output:?}");
-    assert!(home.runs().is_empty(), "it leaves no run");
+    assert!(home.runs().is_empty(), "a comparison leaves no run");
 }
 
 #[test]
 fn find_lr_suggests_a_learning_rate() {
     let home = birds();
-    let line = format!("find-lr {{birds}} {STEADY} --steps 60 --json");
+    let line = format!("find-lr {{birds}} {SMALL} --steps 60 --json");
     let found = lines(&home.run(&line).expect_code(0).out);
     let rate = found[0]["suggestion"].as_f64().unwrap_or(f64::NAN);
     assert!((1e-5..0.3).contains(&rate), "{rate}");
@@ -91,13 +90,13 @@ fn find_lr_suggests_a_learning_rate() {
             .as_array()
             .is_some_and(|points| points.len() > 10)
     );
-    assert!(home.runs().is_empty(), "a test of rates leaves no run");
+    assert!(home.runs().is_empty(), "a search leaves no run");
 }
 
 #[test]
 fn tune_trains_the_best_trials_longer() {
     let home = birds();
-    let line = format!("tune {{birds}} {STEADY} --trials 3 --epochs 1 --model convnet --json");
+    let line = format!("tune {{birds}} {SMALL} --trials 3 --epochs 1 --model convnet --json");
     let rows = lines(&home.run(&line).expect_code(0).out);
     let (trials, best) = rows.split_at(rows.len() - 1);
     let epochs: Vec<u64> = trials
@@ -109,18 +108,21 @@ fn tune_trains_the_best_trials_longer() {
     assert!(
         best[0]["arguments"]
             .as_str()
-            .is_some_and(|words| words.contains("--learning-rate")),
+            .is_some_and(|text| text.contains("--learning-rate")),
         "{rows:?}"
     );
-    let first: Vec<f64> = trials[..3]
+    let first_scores: Vec<f64> = trials[..3]
         .iter()
         .filter_map(|row| row["score"].as_f64())
         .collect();
-    let kept = trials[..3]
+    let best_score = trials[..3]
         .iter()
         .find(|row| row["trial"] == trials[3]["trial"]);
-    let kept = kept
+    let best_score = best_score
         .and_then(|row| row["score"].as_f64())
         .unwrap_or(f64::NAN);
-    assert!(first.iter().all(|score| *score <= kept), "{rows:?}");
+    assert!(
+        first_scores.iter().all(|score| *score <= best_score),
+        "{rows:?}"
+    );
 }

@@ -1,12 +1,13 @@
-//! Ctrl-C: once stops and checkpoints, twice aborts. Resume goes on at that step.
+//! Ctrl-C stops the run with a checkpoint, a second Ctrl-C aborts it. Resume continues at that
+//! step.
 
 use crate::support::{TestHome, draw_classes};
 use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::time::{Duration, Instant};
 
-/// Longest time from the request to a durable checkpoint.
-const STOP_MOST: Duration = Duration::from_secs(2);
-/// A training that writes nothing for so long, some hundred steps, waits for its reader.
+/// Longest time from the request to a saved checkpoint.
+const MAX_STOP: Duration = Duration::from_secs(2);
+/// If no event is written for this long, about a hundred steps, the training waits for its reader.
 const STALLED: Duration = Duration::from_millis(500);
 
 fn is_step(wanted: u64) -> impl Fn(&RunEvent) -> bool {
@@ -19,15 +20,12 @@ fn a_stop_is_saved_within_two_seconds_and_resumes() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
     let mut training = home.start(&format!("train {sample} --steps 500"));
     training.until(is_step(3));
-    let asked = Instant::now();
+    let requested = Instant::now();
     training.signal("INT");
     let last = training.until(|event| matches!(event, RunEvent::Stopped { .. }));
-    let took = asked.elapsed();
-    println!(
-        "from request to durable checkpoint: {} ms",
-        took.as_millis()
-    );
-    assert!(took < STOP_MOST, "{took:?}");
+    let took = requested.elapsed();
+    println!("from request to saved checkpoint: {} ms", took.as_millis());
+    assert!(took < MAX_STOP, "{took:?}");
     assert_eq!(training.finish().0, Some(0));
     let Some(RunEvent::Stopped {
         step,
@@ -75,8 +73,7 @@ fn a_second_interrupt_aborts_and_leaves_a_valid_checkpoint() {
             }
         )
     });
-    // Nobody reads on: the training waits for its reader, so that the first request cannot be done
-    // yet.
+    // Without a reader of its stdout the training waits, so the first request stays pending.
     let events = home.only_run().events_path();
     while !has_stalled(|| std::fs::metadata(&events).map_or(0, |events| events.len())) {}
     training.signal("INT");
@@ -90,7 +87,7 @@ fn a_second_interrupt_aborts_and_leaves_a_valid_checkpoint() {
         .checkpoints()
         .expect("the checkpoints can be listed")
         .pop();
-    let saved = saved.expect("one was written").step;
+    let saved = saved.expect("there is a checkpoint").step;
     let mut training = home.start(&format!("resume {}", run.id()));
     let again = training.until(is_step(saved + 1));
     assert!(
@@ -101,9 +98,10 @@ fn a_second_interrupt_aborts_and_leaves_a_valid_checkpoint() {
     training.finish();
 }
 
+/// Whether the length stays the same for [`STALLED`].
 fn has_stalled(len: impl Fn() -> u64) -> bool {
-    let (before, begun) = (len(), Instant::now());
-    while begun.elapsed() < STALLED {
+    let (before, begin) = (len(), Instant::now());
+    while begin.elapsed() < STALLED {
         if len() != before {
             return false;
         }

@@ -1,5 +1,5 @@
-//! A run that is parked for longer than it may be, or whose disk fills up, ends by itself: with a
-//! reason, a checkpoint and code 0, and resume goes on from there.
+//! A run that is suspended for too long, or whose disk fills up, stops by itself: with a reason, a
+//! checkpoint and exit code 0. It can be resumed.
 
 use crate::support::{TestHome, draw_classes};
 use pressure::{Action, Change};
@@ -8,16 +8,16 @@ use std::fmt::Write;
 
 const PLAN: &str = "{birds} --image-size 16 --steps 40 --effective-batch 8";
 
-/// A line a second: calm for so many lines, then as the rest of the line says.
-fn script(calm: u64, then: &str) -> String {
+/// A memory script with one line per second: `calm` lines of [`CALM`], then one with `last`.
+fn script(calm: u64, last: &str) -> String {
     let mut text = String::new();
     for line in 0..=calm {
-        let (at_ms, rest) = (line * 1_000, if line < calm { CALM } else { then });
+        let (at_ms, rest) = (line * 1_000, if line < calm { CALM } else { last });
         writeln!(
             text,
             r#"{{"at_ms":{at_ms},"total_bytes":8000000000,{rest}}}"#
         )
-        .expect("text can be written to");
+        .expect("writing to a string succeeds");
     }
     text
 }
@@ -30,6 +30,7 @@ fn birds() -> TestHome {
     home
 }
 
+/// The bits of the loss of every step.
 fn losses(events: &[RunEvent]) -> Vec<u64> {
     let bits = |event: &RunEvent| match event {
         RunEvent::Step { loss, .. } => Some(loss.to_bits()),
@@ -38,11 +39,17 @@ fn losses(events: &[RunEvent]) -> Vec<u64> {
     events.iter().filter_map(bits).collect()
 }
 
-/// Trains until the script ends the run, then resumes it to its last step.
+/// Trains until the script stops the run for `expected`, then resumes it to its last step. Returns
+/// the events up to the stop.
 #[track_caller]
-fn check_stop_and_resume(then: &str, config: &str, why: StopReason, reason: &str) -> Vec<RunEvent> {
+fn check_stop_and_resume(
+    last: &str,
+    config: &str,
+    expected: StopReason,
+    message_start: &str,
+) -> Vec<RunEvent> {
     let home = birds();
-    home.file("script", script(30, then));
+    home.file("script", script(30, last));
     home.file("limit.toml", config);
     let line = format!(
         "{PLAN} --config {{limit.toml}} --memory-script {{script}} --memory-script-by decision"
@@ -50,25 +57,25 @@ fn check_stop_and_resume(then: &str, config: &str, why: StopReason, reason: &str
     let events = home.train(&line).expect_code(0).events();
     let Some(RunEvent::Stopped {
         step,
-        reason: output,
-        message: sentence,
+        reason,
+        message,
         ..
     }) = events.last()
     else {
         panic!("{:#?}", events.last());
     };
-    assert_eq!(*output, why);
-    let expected = format!("Stopped at step {step}, checkpoint saved: {reason}");
+    assert_eq!(*reason, expected);
+    let message_start = format!("Stopped at step {step}, checkpoint saved: {message_start}");
     assert!(
-        sentence.starts_with(&expected),
-        "{sentence}, not {expected}"
+        message.starts_with(&message_start),
+        "{message}, not {message_start}"
     );
     assert!(
         events
             .iter()
             .any(|event| matches!(event, RunEvent::Decision { decision, .. }
             if (decision.action, decision.change) == (Action::Stop, Change::Stop))),
-        "the decision is told"
+        "the decision is logged"
     );
     let run = home.only_run();
     let newest = run
@@ -91,7 +98,7 @@ fn a_run_suspended_too_long_stops_with_a_checkpoint() {
     let full = r#""others_bytes":8000000000"#;
     let events = check_stop_and_resume(
         full,
-        // Parked in the middle of the training, not of an evaluation.
+        // Without evaluations, the run suspends in the training.
         "max_suspended_minutes = 1\nevaluate_every_epochs = 1000",
         StopReason::Memory,
         "other apps have needed the memory for 60 s",

@@ -1,4 +1,4 @@
-//! A drill takes what it says, gives it back, and never outlives whoever began it.
+//! `ebb stress` takes memory, gives it back, and never outlives its parent process.
 
 use crate::support::TestHome;
 use std::fs;
@@ -10,23 +10,20 @@ fn until<T>(what: &str, wanted: impl Fn() -> Option<T>) -> T {
     loop {
         match wanted() {
             Some(found) => return found,
-            None => assert!(
-                begun.elapsed() < Duration::from_secs(20),
-                "{what} did not come"
-            ),
+            None => assert!(begun.elapsed() < Duration::from_secs(20), "no {what}"),
         }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn begun(home: &TestHome, args: &[&str]) -> Child {
+fn start(home: &TestHome, args: &[&str]) -> Child {
     let mut command = home.ebb(args);
     command.stdout(Stdio::null()).spawn().expect("ebb starts")
 }
 
-/// The process that holds the memory of a drill.
-fn holder(drill: &Child) -> Option<u32> {
-    let id = drill.id();
+/// The child process that holds the memory of a stress test.
+fn holder(stress_test: &Child) -> Option<u32> {
+    let id = stress_test.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
@@ -43,14 +40,14 @@ fn a_stress_test_ends_with_its_parent_process() {
         return println!("skipped: processes are looked up in /proc");
     }
     let home = TestHome::new();
-    let mut drill = begun(&home, &["drill", "--size", "200MB", "--seconds", "60"]);
-    let holder = until("the holder", || holder(&drill));
-    until("200 MB taken", || {
+    let mut stress_test = start(&home, &["stress", "--size", "200MB", "--seconds", "60"]);
+    let holder = until("holder process", || holder(&stress_test));
+    until("allocation of 200 MB", || {
         resident_bytes(holder).filter(|bytes| *bytes > 200 << 20)
     });
-    drill.kill().expect("it can be killed");
-    drill.wait().expect("it ends");
-    until("the holder's end", || {
+    stress_test.kill().expect("it can be killed");
+    stress_test.wait().expect("it ends");
+    until("end of the holder process", || {
         resident_bytes(holder).is_none().then_some(())
     });
 }
@@ -59,7 +56,7 @@ fn a_stress_test_ends_with_its_parent_process() {
 fn a_stress_test_ends_after_its_time() {
     let home = TestHome::new();
     let begun = Instant::now();
-    let output = home.run("drill --size 50MB --seconds 1").expect_code(0);
+    let output = home.run("stress --size 50MB --seconds 1").expect_code(0);
     assert!(
         output.out.contains("Taking") && output.out.contains("back"),
         "{output:#?}"
@@ -70,12 +67,12 @@ fn a_stress_test_ends_after_its_time() {
 #[test]
 fn a_dangerous_stress_test_is_refused() {
     let home = TestHome::new();
-    let output = home.run("drill --size 100000GB").expect_code(1);
+    let output = home.run("stress --size 100000GB").expect_code(1);
     assert!(
         output
             .err
             .contains("would endanger this machine: choose 1 to"),
         "{output:#?}"
     );
-    home.run("drill --seconds 100000").expect_code(2);
+    home.run("stress --seconds 100000").expect_code(2);
 }

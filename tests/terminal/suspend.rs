@@ -1,6 +1,5 @@
-//! Other apps need even what the model itself takes: the run parks, in training and in evaluation
-//! alike, on a checkpoint that was written while that was cheap. It comes back by itself, and
-//! nothing of it shows in what was trained.
+//! If other apps need the memory of the model itself, the run suspends on a checkpoint that was
+//! saved in advance, in training and in evaluation. It continues by itself with the same results.
 
 use crate::support::{TestHome, draw_classes, memory_script};
 use pressure::{Change, Phase};
@@ -10,10 +9,9 @@ use std::fs;
 
 const TOTAL_BYTES: u64 = 8_000_000_000;
 const CALM: u64 = 1_000_000_000;
-/// Script lines are so far apart, on the script's clock: a checkpoint ahead is due again after six
-/// of them.
+/// Milliseconds between script lines. The next checkpoint in advance is due after six lines.
 const LINE_MS: u64 = 5_000;
-/// Sums of other splits of the same batch.
+/// Largest difference between two losses; other splits of a batch round differently.
 const ALLOWED: f64 = 1e-10;
 
 fn trained(others: &[u64], steps: u64, evaluate_every_epochs: u32) -> Vec<RunEvent> {
@@ -30,13 +28,13 @@ fn trained(others: &[u64], steps: u64, evaluate_every_epochs: u32) -> Vec<RunEve
     home.train(&line).expect_code(0).events()
 }
 
-/// Where decisions of this kind stand.
-fn changes(events: &[RunEvent], wanted: Change, of: Phase) -> Vec<usize> {
-    let is = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, phase, .. } if decision.change == wanted && *phase == of);
+/// Indices of the decisions with this change and phase.
+fn changes(events: &[RunEvent], wanted: Change, wanted_phase: Phase) -> Vec<usize> {
+    let is = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, phase, .. } if decision.change == wanted && *phase == wanted_phase);
     (0..events.len()).filter(|&at| is(&events[at])).collect()
 }
 
-/// Where checkpoints stand that were written for a park, each with its step.
+/// Indices and steps of the checkpoints that were saved before a possible suspension.
 fn saved_in_advance(events: &[RunEvent]) -> Vec<(usize, u64)> {
     let step = |event: &RunEvent| match event {
         RunEvent::Checkpoint {
@@ -51,7 +49,8 @@ fn saved_in_advance(events: &[RunEvent]) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// Loss of every step and of every evaluation; where it was worked again, the last one's.
+/// Loss of every step and of every evaluation by step. A repeated one counts once, with its last
+/// loss.
 fn results(events: &[RunEvent]) -> [BTreeMap<u64, f64>; 2] {
     let mut results = [BTreeMap::new(), BTreeMap::new()];
     for event in events {
@@ -70,10 +69,10 @@ fn assert_same_results(events: &[RunEvent], calm: &[RunEvent]) {
     assert!(!one[0].is_empty());
     for (one, other) in one.iter().zip(&other) {
         assert_eq!(one.len(), other.len());
-        for ((step, a), (of, b)) in one.iter().zip(other) {
+        for ((step, a), (other_step, b)) in one.iter().zip(other) {
             assert!(
-                step == of && (a - b).abs() <= ALLOWED,
-                "{step} {of}: {a} {b}"
+                step == other_step && (a - b).abs() <= ALLOWED,
+                "{step} {other_step}: {a} {b}"
             );
         }
     }
@@ -89,25 +88,28 @@ fn a_run_suspends_on_a_checkpoint_saved_in_advance() {
         .collect();
     let events = trained(&others, 150, 1000);
     let suspends = changes(&events, Change::Suspend, Phase::Train);
-    assert_eq!(suspends.len(), 1, "one rise, one park");
+    assert_eq!(suspends.len(), 1, "one rise, one suspension");
     let back = changes(&events, Change::Continue, Phase::Train);
     let back = back.into_iter().find(|at| *at > suspends[0]);
-    let back = back.expect("it comes back by itself");
-    let ahead = saved_in_advance(&events);
-    println!("parked at event {}, written ahead: {ahead:?}", suspends[0]);
+    let back = back.expect("the run continues by itself");
+    let saved_steps = saved_in_advance(&events);
+    println!(
+        "suspended at event {}, saved in advance: {saved_steps:?}",
+        suspends[0]
+    );
     assert!(
-        ahead.first().is_some_and(|(at, _)| *at < suspends[0]),
+        saved_steps.first().is_some_and(|(at, _)| *at < suspends[0]),
         "before memory was short"
     );
-    let steps: Vec<u64> = ahead.iter().map(|(_, step)| *step).collect();
+    let steps: Vec<u64> = saved_steps.iter().map(|(_, step)| *step).collect();
     assert!(steps.is_sorted_by(|a, b| a < b), "once a step: {steps:?}");
-    // Parking writes, quickly here, only where the newest is of an earlier step.
+    // Suspending saves a checkpoint only if the newest one is of an earlier step.
     let RunEvent::Decision { step, .. } = &events[suspends[0]] else {
         panic!("{:?}", events[suspends[0]]);
     };
-    let before = ahead.iter().rev().find(|(at, _)| *at < suspends[0]);
-    let is_newest = before.is_some_and(|(_, of)| of == step);
-    let meanwhile = ahead
+    let before = saved_steps.iter().rev().find(|(at, _)| *at < suspends[0]);
+    let is_newest = before.is_some_and(|(_, saved)| saved == step);
+    let meanwhile = saved_steps
         .iter()
         .filter(|(at, _)| (suspends[0]..back).contains(at));
     assert_eq!(meanwhile.count(), usize::from(!is_newest));
@@ -119,8 +121,7 @@ fn an_evaluation_suspends_and_starts_again() {
     let calm = trained(&[CALM], 40, 1);
     let (mut training, mut evaluating) = (0, 0);
     for seed in 0..3u64 {
-        // Now and then there is nothing left for one line: some of them meet a training, some an
-        // evaluation.
+        // Random single lines leave no memory: some fall into a training, some into an evaluation.
         let line = |line: u64| match (line + 101 * seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59 {
             0 => TOTAL_BYTES,
             _ => CALM,
@@ -131,12 +132,12 @@ fn an_evaluation_suspends_and_starts_again() {
         evaluating += changes(&events, Change::Suspend, Phase::Evaluate).len();
         assert_same_results(&events, &calm);
     }
-    println!("parked {training} times in training, {evaluating} times in evaluation");
+    println!("suspended {training} times in training, {evaluating} times in evaluation");
     assert!(training > 0 && evaluating > 0);
 }
 
-/// A stop while everything is dropped ends the run where its checkpoint stands: here, where writing
-/// is slow, earlier than the run had come. What is resumed from there is the uninterrupted run.
+/// A run that is stopped while it is suspended ends at the step of its checkpoint. Here saving is
+/// slow, so that is an earlier step than the last one. The resumed run has the same results.
 #[test]
 fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
     let home = TestHome::new();
@@ -149,10 +150,10 @@ fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
     let others = std::iter::repeat_n(CALM, 10).chain(rise);
     let script = memory_script(TOTAL_BYTES, 1_000, others.chain([TOTAL_BYTES]));
     home.file("script", script);
-    // Ten million weights of eight bytes.
+    // Ten million parameters of eight bytes.
     let line = "train {book.txt} --model gpt_mini --tokens 16 --steps 60 --effective-batch 2 --precision f64 --config {config.toml}";
-    let of_script = "--memory-script {script} --memory-script-by decision";
-    let mut training = home.start(&format!("{line} {of_script}"));
+    let script_flags = "--memory-script {script} --memory-script-by decision";
+    let mut training = home.start(&format!("{line} {script_flags}"));
     let mut events = training.until(
         |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Suspend),
     );
@@ -167,14 +168,14 @@ fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
         panic!("{code:?} {rest:#?}");
     };
     let reached = results(&events)[0].keys().last().copied();
-    println!("parked after step {reached:?}, stopped at step {step}");
+    println!("suspended after step {reached:?}, stopped at step {step}");
     assert!(reached.is_some_and(|reached| reached > *step));
     let run = home.only_run();
     let newest = run
         .checkpoints()
         .expect("the checkpoints can be listed")
         .pop();
-    let newest = newest.expect("one was written ahead");
+    let newest = newest.expect("a checkpoint was saved in advance");
     assert_eq!(newest.step, *step);
     let weights = fs::metadata(newest.path.join("model.safetensors"));
     assert!(weights.is_ok_and(|file| file.len() > 80_000_000));

@@ -1,4 +1,4 @@
-//! Token compression from the folder to the answer: trained, measured, asked, gone on with.
+//! Token compression: models are trained, resumed, evaluated and used to compress texts.
 
 use crate::support::{TestHome, losses, run_command};
 use runlog::RunEvent;
@@ -53,20 +53,20 @@ fn a_compression_is_trained_evaluated_and_used() {
     );
     let loss = found["loss"].as_f64().unwrap_or(f64::NAN);
     let reward = found["reward"].as_f64().unwrap_or(f64::NAN);
-    let kept = found["kept_fraction"].as_f64().unwrap_or(f64::NAN);
-    assert!((reward + loss + kept).abs() < 1e-9, "{found}");
-    let words = home.run("evaluate book {book}").expect_code(0).out;
-    assert!(words.contains("of the tokens kept"), "{words}");
+    let retained = found["kept_fraction"].as_f64().unwrap_or(f64::NAN);
+    assert!((reward + loss + retained).abs() < 1e-9, "{found}");
+    let shown = home.run("evaluate book {book}").expect_code(0).out;
+    assert!(shown.contains("of the tokens kept"), "{shown}");
 
     let text = "It rained all day and we stayed in. It rained all day.";
-    let mut ask = home.ebb(["predict", "book", text, "--json"]);
-    let found = json(&run_command(&mut ask).expect_code(0).out);
-    let kept = found["kept"].as_str().unwrap_or_default().chars().count();
-    assert_eq!((kept, found["text"].as_str()), (27, Some(text)));
+    let mut predict = home.ebb(["predict", "book", text, "--json"]);
+    let found = json(&run_command(&mut predict).expect_code(0).out);
+    let retained = found["kept"].as_str().unwrap_or_default().chars().count();
+    assert_eq!((retained, found["text"].as_str()), (27, Some(text)));
     let marked = found["marked"].as_str().unwrap_or_default();
     assert_eq!(
         marked.chars().filter(|c| *c == '·').count(),
-        text.len() - kept
+        text.len() - retained
     );
     let shown = home.run("runs show book").expect_code(0).out;
     assert!(
@@ -82,6 +82,14 @@ fn a_compression_is_trained_evaluated_and_used() {
     for part in ["is token compression", "Try `ebb predict RUN \"a text\"`"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
+}
+
+/// The output of `ebb predict` for a text or a file.
+fn predict(home: &TestHome, text: &str, flags: &[&str]) -> String {
+    let args = ["predict", "book", text]
+        .into_iter()
+        .chain(flags.iter().copied());
+    run_command(&mut home.ebb(args)).expect_code(0).out
 }
 
 #[test]
@@ -101,18 +109,9 @@ fn predict_shows_retained_tokens_and_gaps() {
         .find(|line| line.starts_with("Evaluated"));
     let evaluated = evaluated.unwrap_or_default();
     assert!(evaluated.contains("kept 50.0 %"), "{evaluated}");
-    assert!(
-        !evaluated.contains('–'),
-        "nothing is said to be missing: {evaluated}"
-    );
+    assert!(!evaluated.contains('–'), "no value is missing: {evaluated}");
 
-    let ask = |text: &str, more: &[&str]| {
-        let words = ["predict", "book", text]
-            .into_iter()
-            .chain(more.iter().copied());
-        run_command(&mut home.ebb(words)).expect_code(0).out
-    };
-    let shown = ask("It rained all day and we stayed in.", &[]);
+    let shown = predict(&home, "It rained all day and we stayed in.", &[]);
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 3, "{shown}");
     for (line, part) in lines.iter().zip([
@@ -124,25 +123,29 @@ fn predict_shows_retained_tokens_and_gaps() {
     }
     assert!(lines[2].contains(" of 17 gaps right ("), "{shown}");
 
-    // A text that has the usual sign gets another one, so that gaps can be told from it.
-    let found = json(&ask("rain · rain · day", &["--json"]));
+    // A text that contains the usual gap sign gets another one.
+    let found = json(&predict(&home, "rain · rain · day", &["--json"]));
     let (gap, marked) = (&found["gap"], found["marked"].as_str().unwrap_or_default());
     assert_eq!(gap, "░", "{found}");
     let gaps = marked.chars().filter(|c| *c == '░').count();
-    let kept = found["kept_places"].as_array().map_or(0, Vec::len);
+    let retained = found["kept_places"].as_array().map_or(0, Vec::len);
     assert_eq!(
-        Some((gaps + kept) as u64),
+        Some((gaps + retained) as u64),
         found["tokens"].as_u64(),
         "{found}"
     );
 
-    // A file stands for its text.
+    check_file_prediction(&home);
+}
+
+/// A file is compressed like its text, and must be UTF-8.
+fn check_file_prediction(home: &TestHome) {
     let file = home.file("two.txt", "It rained all day.\nWe stayed in.\n");
     let file = file.display().to_string();
-    let shown = ask(&file, &[]);
+    let shown = predict(home, &file, &[]);
     let first = format!("{file}, kept 17 of 33 tokens (51.5 %)");
     assert!(shown.starts_with(&first), "{shown}");
-    let found = json(&ask(&file, &["--json"]));
+    let found = json(&predict(home, &file, &["--json"]));
     assert_eq!(found["text"], "It rained all day.\nWe stayed in.\n");
     home.file("no.txt", b"\xff\xfe\x00");
     let refused = home.run("predict book {no.txt}").expect_code(1).err;

@@ -1,11 +1,10 @@
-//! Texts and documents, from the folder to the answer: trained, stopped and gone on with,
-//! evaluated, asked, written on.
+//! Text classifiers and language models: they are trained, resumed, evaluated and used.
 
 use crate::support::{TestHome, losses};
 use runlog::{RunEvent, RunFolder, read_events};
 use serde_json::Value;
 
-/// Messages of two classes that differ by a few words among many.
+/// Messages of two classes that differ in a few text.
 fn messages() -> TestHome {
     let home = TestHome::new();
     let fillers = [
@@ -29,7 +28,7 @@ fn messages() -> TestHome {
     home
 }
 
-/// Documents of one sentence each, said in many ways.
+/// Documents that repeat one sentence.
 fn book() -> TestHome {
     let home = TestHome::new();
     std::fs::create_dir(home.path("book")).expect("the folder can be created");
@@ -50,7 +49,7 @@ fn json(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-/// The bits of the loss of every step, the last life's where a step was repeated.
+/// The bits of the loss of every step. A repeated step counts once, with its last loss.
 fn bits(run: &RunFolder) -> Vec<u64> {
     let mut by_step = std::collections::BTreeMap::new();
     for event in read_events(&run.events_path()).expect("the events can be read") {
@@ -80,7 +79,7 @@ fn a_text_classifier_is_trained_and_used() {
         RunEvent::Started(started) => Some(started),
         _ => None,
     });
-    let started = started.expect("it said what it trains");
+    let started = started.expect("the run has started");
     assert_eq!(
         (
             started.task.as_str(),
@@ -99,6 +98,17 @@ fn a_text_classifier_is_trained_and_used() {
         found["accuracy"].as_f64(),
         accuracy.iter().copied().reduce(f64::max)
     );
+    check_classifier_evaluation(&home);
+    check_classifier_predictions(&home);
+
+    let refused = home.run("generate sms --prompt win").expect_code(1).err;
+    assert!(refused.contains("is text classification"), "{refused}");
+    let out = home.run("verify-split sms --json").expect_code(0).out;
+    assert_eq!(json(&out)["holds"], true, "{out}");
+}
+
+/// The classifier predicts texts and files of one text, and refuses tables and other encodings.
+fn check_classifier_predictions(home: &TestHome) {
     home.file("one.txt", "WINNER! claim your free prize now");
     let output = home.run("predict sms {one.txt}").expect_code(0).out;
     assert!(output.contains("one.txt: "), "{output}");
@@ -107,13 +117,34 @@ fn a_text_classifier_is_trained_and_used() {
     home.file("odd.txt", b"\xff\xfe".as_slice());
     let output = home.run("predict sms {odd.txt}").expect_code(1).err;
     assert!(output.contains("UTF-8"), "{output}");
-    let words = home.run("evaluate sms {sms.tsv}").expect_code(0).out;
+    let mut predict = home.ebb([
+        "predict",
+        "sms",
+        "win cash now",
+        "see you at home",
+        "--json",
+    ]);
+    let out = crate::support::run_command(&mut predict).expect_code(0).out;
+    let best: Vec<Value> = out
+        .lines()
+        .map(|line| json(line)["classes"][0]["class"].clone())
+        .collect();
+    assert_eq!(best, ["spam", "ham"], "{out}");
+    assert_eq!(
+        json(out.lines().next().unwrap_or_default())["text"],
+        "win cash now"
+    );
+}
+
+/// The evaluation covers the held-out part of the dataset and all of a new file.
+fn check_classifier_evaluation(home: &TestHome) {
+    let text = home.run("evaluate sms {sms.tsv}").expect_code(0).out;
     assert!(
-        words.contains("32 texts") && words.contains("macro-F1"),
-        "{words}"
+        text.contains("32 texts") && text.contains("macro-F1"),
+        "{text}"
     );
 
-    // Of a file that it has never seen nothing is held back, however the file is called.
+    // All of a new file is evaluated, whatever its name.
     for name in ["new.tsv", "test.tsv"] {
         home.file(
             name,
@@ -130,34 +161,11 @@ fn a_text_classifier_is_trained_and_used() {
             (&40.into(), &"whole".into())
         );
     }
-    let words = home.run("evaluate sms {new.tsv}").expect_code(0).out;
+    let text = home.run("evaluate sms {new.tsv}").expect_code(0).out;
     assert!(
-        words.contains("40 texts (all that is there), checkpoint of step"),
-        "{words}"
+        text.contains("40 texts (all that is there), checkpoint of step"),
+        "{text}"
     );
-
-    let mut ask = home.ebb([
-        "predict",
-        "sms",
-        "win cash now",
-        "see you at home",
-        "--json",
-    ]);
-    let out = crate::support::run_command(&mut ask).expect_code(0).out;
-    let best: Vec<Value> = out
-        .lines()
-        .map(|line| json(line)["classes"][0]["class"].clone())
-        .collect();
-    assert_eq!(best, ["spam", "ham"], "{out}");
-    assert_eq!(
-        json(out.lines().next().unwrap_or_default())["text"],
-        "win cash now"
-    );
-
-    let refused = home.run("generate sms --prompt win").expect_code(1).err;
-    assert!(refused.contains("is text classification"), "{refused}");
-    let out = home.run("verify-split sms --json").expect_code(0).out;
-    assert_eq!(json(&out)["holds"], true, "{out}");
 }
 
 #[test]
@@ -169,16 +177,16 @@ fn a_language_model_is_trained_and_generates_text() {
         .events();
     let bits = metric(&events, "bits_per_byte");
     let last = bits.last().copied().unwrap_or(f64::NAN);
-    // Bytes drawn at random take 8 bits; one sentence again and again soon takes far less.
+    // Random bytes need 8 bits each; a repeated sentence needs far fewer.
     assert!(last < 3.0, "{bits:?}");
     let found = json(&home.run("evaluate book {book} --json").expect_code(0).out);
     let again = found["bits_per_byte"].as_f64().unwrap_or(f64::NAN);
     let best = bits.iter().copied().fold(f64::INFINITY, f64::min);
     assert!((again - best).abs() < 1e-9, "{again} {bits:?}");
-    let words = home.run("evaluate book {book}").expect_code(0).out;
-    assert!(words.contains("bits per byte"), "{words}");
+    let text = home.run("evaluate book {book}").expect_code(0).out;
+    assert!(text.contains("bits per byte"), "{text}");
 
-    // One document that it has never seen is measured from its first byte to its last.
+    // A new document is evaluated from its first byte to its last.
     let one = "It rained all day and we stayed in.\n".repeat(30);
     home.file("one.txt", &one);
     let found = json(
@@ -190,29 +198,29 @@ fn a_language_model_is_trained_and_generates_text() {
     assert_eq!(found["part"], "whole", "{found}");
     assert_eq!(found["samples"], (one.len() + 1).div_ceil(32), "{found}");
 
-    // More tokens than there is room for: 32.
+    // The text may be longer than the context of 32 tokens.
     let long = home
         .run("generate book --prompt It --tokens 90 --seed 3")
         .expect_code(0)
         .out;
     assert!(long.len() > 80, "{long}");
-    let write = |more: &str| {
-        home.run(&format!("generate book --prompt It --tokens 24 {more}"))
+    let generate = |options: &str| {
+        home.run(&format!("generate book --prompt It --tokens 24 {options}"))
             .expect_code(0)
             .out
     };
-    let (once, again) = (write("--seed 3"), write("--seed 3"));
+    let (once, again) = (generate("--seed 3"), generate("--seed 3"));
     assert_eq!(once, again);
     assert!(once.starts_with("It"), "{once}");
-    let hot = write("--seed 3 --temperature 5");
-    assert_ne!(hot, write("--seed 4 --temperature 5"));
+    let hot = generate("--seed 3 --temperature 5");
+    assert_ne!(hot, generate("--seed 4 --temperature 5"));
     assert_eq!(
-        write("--seed 3 --temperature 0"),
-        write("--seed 4 --temperature 0")
+        generate("--seed 3 --temperature 0"),
+        generate("--seed 4 --temperature 0")
     );
     assert_eq!(
-        write("--seed 3 --top-k 1"),
-        write("--seed 4 --temperature 0")
+        generate("--seed 3 --top-k 1"),
+        generate("--seed 4 --temperature 0")
     );
 
     let refused = home.run("predict book rain").expect_code(1).err;
@@ -230,9 +238,8 @@ fn a_language_model_is_trained_on_byte_pairs() {
         RunEvent::Started(started) => Some(started),
         _ => None,
     });
-    let started = started.expect("it said what it trains");
-    // Bytes would make some 380 windows of 32; an epoch is what the documents come to in pairs,
-    // which few bytes share.
+    let started = started.expect("the run has started");
+    // As bytes, the documents have about 380 windows of 32 tokens. As byte pairs they have fewer.
     assert!(started.train_samples < 200, "{}", started.train_samples);
     let per_epoch = started.train_samples.div_ceil(6);
     assert_eq!(
@@ -254,7 +261,7 @@ fn a_language_model_is_trained_on_byte_pairs() {
     check_resume(&book(), &format!("{BOOK} --vocabulary 300"));
 }
 
-/// Trains to the end, and again with a kill in the middle: the losses are the same to the bit.
+/// Trains to the end, and again with a kill in the middle. The losses must be bit-identical.
 #[track_caller]
 fn check_resume(home: &TestHome, line: &str) {
     let line = format!("{line} --steps 24 --checkpoint-every 5steps");
@@ -271,7 +278,7 @@ fn check_resume(home: &TestHome, line: &str) {
     let killed = runlog::RunStore::open(home.path("killed"))
         .list()
         .expect("the runs can be listed");
-    // A file added meanwhile is none of this run's.
+    // The resumed run must not use a file that was added after its start.
     home.file("book/new.txt", "Something else. ".repeat(40));
     let (code, events) = home
         .start(&format!("resume {}", killed[0].path.display()))

@@ -1,9 +1,7 @@
-//! The receipt in the terminal: of a folder and a run; what it prints, what it refuses.
+//! `ebb verify-split` shows that the split of a batch does not change its gradient.
 
 use crate::support::{CommandOutput, TestHome, draw_classes};
 use serde_json::Value;
-
-const STEADY: &str = "--device cpu";
 
 fn birds() -> TestHome {
     let home = TestHome::new();
@@ -11,16 +9,20 @@ fn birds() -> TestHome {
     home
 }
 
-/// The one JSON line of a receipt, whose largest difference is within the bound of its precision.
+/// Parses the JSON line and checks that the largest difference is within the bound.
 #[track_caller]
 fn split_check(output: &CommandOutput) -> Value {
     let line: Value = serde_json::from_str(&output.out).expect("one line of JSON");
     assert_eq!(line["holds"], true, "{line:#}");
     let number = |value: &Value| value.as_f64().expect("a finite number");
-    let worst = number(&line["worst"]["difference"]);
-    assert!(worst <= number(&line["bound"]), "{line:#}");
+    let largest = number(&line["worst"]["difference"]);
+    assert!(largest <= number(&line["bound"]), "{line:#}");
     let parameters = line["parameters"].as_array().expect("a list");
-    assert!(parameters.iter().all(|p| number(&p["difference"]) <= worst));
+    assert!(
+        parameters
+            .iter()
+            .all(|p| number(&p["difference"]) <= largest)
+    );
     assert!(parameters.iter().all(|p| number(&p["norm"]) > 0.0));
     line
 }
@@ -28,53 +30,56 @@ fn split_check(output: &CommandOutput) -> Value {
 #[test]
 fn folders_and_runs_are_verified_in_f32_and_f64() {
     let home = birds();
-    let line = format!("verify-split {{birds}} {STEADY} --effective-batch 16 --json");
-    let fresh = split_check(&home.run(&line).expect_code(0));
-    assert_eq!(fresh["splits"][2], serde_json::json!([5, 5, 5, 1]));
+    let line = "verify-split {birds} --device cpu --effective-batch 16 --json";
+    let folder_check = split_check(&home.run(line).expect_code(0));
+    assert_eq!(folder_check["splits"][2], serde_json::json!([5, 5, 5, 1]));
     assert_eq!(
-        (fresh["precision"].as_str(), fresh["samples"].as_u64()),
+        (
+            folder_check["precision"].as_str(),
+            folder_check["samples"].as_u64()
+        ),
         (Some("f32"), Some(16))
     );
     let plan = "{birds} --image-size 16 --steps 4 --effective-batch 8 --model vit_micro";
     home.train(plan).expect_code(0);
     let id = home.only_run().id();
-    for (more, precision) in [("", "f32"), ("--double", "f64")] {
-        let line = format!("verify-split {id} {STEADY} --json {more}");
-        let of_run = split_check(&home.run(&line).expect_code(0));
-        assert_eq!(of_run["precision"], precision);
-        // As it trains: eight samples, the transformer, the weights of the last step.
-        assert_eq!(of_run["samples"], 8);
+    for (flag, precision) in [("", "f32"), ("--double", "f64")] {
+        let line = format!("verify-split {id} --device cpu --json {flag}");
+        let run_check = split_check(&home.run(&line).expect_code(0));
+        assert_eq!(run_check["precision"], precision);
+        // A run is checked with its own batch, model and the weights of its last step.
+        assert_eq!(run_check["samples"], 8);
         assert!(
-            of_run["subject"]
+            run_check["subject"]
                 .as_str()
                 .is_some_and(|text| text.ends_with("at step 4"))
         );
-        let names: Vec<&str> = of_run["parameters"]
+        let names: Vec<&str> = run_check["parameters"]
             .as_array()
             .expect("a list")
             .iter()
             .filter_map(|p| p["name"].as_str())
             .collect();
         assert!(names.contains(&"blocks.5.qkv.weight"), "{names:?}");
-        assert_ne!(of_run["loss"]["norm"], fresh["loss"]["norm"]);
+        assert_ne!(run_check["loss"]["norm"], folder_check["loss"]["norm"]);
     }
 }
 
 #[test]
 fn the_table_ends_with_the_largest_difference() {
     let home = birds();
-    let line = format!("verify-split {{birds}} {STEADY} --effective-batch 5 --splits 2+3,1+4");
-    let output = home.run(&line).expect_code(0);
+    let line = "verify-split {birds} --device cpu --effective-batch 5 --splits 2+3,1+4";
+    let output = home.run(line).expect_code(0);
     let lines: Vec<&str> = output.out.lines().collect();
     assert!(
         lines[0].contains("5 samples in f32 on cpu, 2 splits"),
         "{}",
         lines[0]
     );
-    let [.., worst, outcome] = lines.as_slice() else {
+    let [.., largest, outcome] = lines.as_slice() else {
         panic!("{lines:?}");
     };
-    let name = worst
+    let name = largest
         .split_whitespace()
         .next()
         .expect("a name")
@@ -83,7 +88,7 @@ fn the_table_ends_with_the_largest_difference() {
         outcome.starts_with("The split does not change the training"),
         "{outcome}"
     );
-    assert!(outcome.contains(name), "{worst} {outcome}");
+    assert!(outcome.contains(name), "{largest} {outcome}");
     assert!(output.out.contains("stem.conv.weight") && output.out.contains("the loss"));
 }
 

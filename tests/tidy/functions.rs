@@ -32,22 +32,6 @@ const STILL_LONG: &[(&str, &str)] = &[
     ("src-tauri/cli/find_lr.rs", "run"),
     ("src-tauri/cli/tune.rs", "trial"),
     ("src-tauri/desktop.rs", "run"),
-    (
-        "tests/terminal/bench.rs",
-        "each_case_runs_in_its_own_process",
-    ),
-    (
-        "tests/terminal/regression_targets.rs",
-        "targets_are_trained_and_evaluated_in_their_units",
-    ),
-    (
-        "tests/terminal/token_compression.rs",
-        "predict_shows_retained_tokens_and_gaps",
-    ),
-    (
-        "tests/terminal/train_texts.rs",
-        "a_text_classifier_is_trained_and_used",
-    ),
 ];
 /// Comments wrap where the formatter wraps code.
 const MOST_COLUMNS: usize = 100;

@@ -148,7 +148,7 @@ fn byte_pairs_decode_to_the_same_text() {
 }
 
 #[test]
-fn word_pieces_are_framed_and_can_be_saved() {
+fn a_wordpiece_vocabulary_is_framed_and_can_be_saved() {
     let text = prose();
     let tokenizer =
         Tokenizer::train(Vocabulary::WordPieces, 200, text.lines()).expect("there is text");
