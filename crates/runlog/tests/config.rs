@@ -36,66 +36,66 @@ fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
     check(
         "run.toml",
         "# mine\nseed = 7\nepoch = 3\n",
-        "run.toml, line 3: there is no key `epoch`. Did you mean `epochs`?",
+        "run.toml, line 3: there is no key `epoch`; did you mean `epochs`?",
     );
     check(
         "run.json",
         "{\n  \"model\": \"convnet\",\n  \"learning-rate\": 0.1\n}",
-        "run.json, line 3: there is no key `learning-rate`. Did you mean `learning_rate`?",
+        "run.json, line 3: there is no key `learning-rate`; did you mean `learning_rate`?",
     );
     check(
         "run.toml",
         "image_size = 5000",
-        "run.toml, line 1: `image_size` is 5000, but must be a whole number from 16 to 1024. Change it and start again.",
+        "run.toml, line 1: `image_size` is 5000, but must be a whole number from 16 to 1024; change it and start again",
     );
     check(
         "run.toml",
         "\nepochs = \"three\"",
-        "run.toml, line 2: `epochs` is `three`, but must be a whole number from 1 to 100000. Change it and start again.",
+        "run.toml, line 2: `epochs` is `three`, but must be a whole number from 1 to 100000; change it and start again",
     );
     check(
         "run.toml",
         "effective_batch = 2.5",
-        "run.toml, line 1: `effective_batch` is 2.5, but must be a whole number from 1 to 65536. Change it and start again.",
+        "run.toml, line 1: `effective_batch` is 2.5, but must be a whole number from 1 to 65536; change it and start again",
     );
     check(
         "run.toml",
         "max_system_fraction = nan",
-        "run.toml, line 1: `max_system_fraction` is not a number, but must be a number from 0.5 to 0.95. Change it and start again.",
+        "run.toml, line 1: `max_system_fraction` is not a number, but must be a number from 0.5 to 0.95; change it and start again",
     );
     check(
         "run.toml",
         "checkpoint_blocks = \"most\"",
-        "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks, or `all`. \
-         Change it and start again.",
+        "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks, or `all`; \
+         change it and start again",
     );
     check(
         "run.toml",
         "device = \"tpu\"",
-        "run.toml, line 1: `device` is `tpu`, but must be one of `auto`, `metal`, `cuda`, `cpu`. Change it and start again.",
+        "run.toml, line 1: `device` is `tpu`, but must be one of `auto`, `metal`, `cuda`, `cpu`; change it and start again",
     );
     check(
         "run.toml",
         "checkpoint_every = \"often\"",
-        "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval such as `10min`, `2epochs` or `500steps`. \
-         Change it and start again.",
+        "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval such as `10min`, `2epochs` or `500steps`; \
+         change it and start again",
     );
     check(
         "run.toml",
         "memory_cap_bytes = \"1MB\"",
         "run.toml, line 1: `memory_cap_bytes` is `1MB`, but must be a size of at least 64 MB, such as \"8GB\" \
-         or a number of bytes. Change it and start again.",
+         or a number of bytes; change it and start again",
     );
     check(
         "run.toml",
         "memory_cap_bytes = 62914560",
         "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of at least 64 MB, such as \"8GB\" \
-         or a number of bytes. Change it and start again.",
+         or a number of bytes; change it and start again",
     );
     check(
         "run.yaml",
         "epochs: 3",
-        "run.yaml is no config: its name must end in .toml or .json.",
+        "run.yaml is not a config: its name must end in .toml or .json",
     );
 }
 
@@ -115,7 +115,7 @@ fn broken_text_is_refused_by_line() {
 #[test]
 fn a_missing_file_is_named_with_the_next_move() {
     let message = RunConfig::load("nowhere/run.toml".as_ref()).map_err(|e| e.to_string());
-    let expected = "nowhere/run.toml could not be read: No such file or directory (os error 2). Check the path.";
+    let expected = "nowhere/run.toml could not be read: No such file or directory (os error 2); check the path";
     assert_eq!(message, Err(expected.to_owned()));
 }
 
@@ -191,11 +191,11 @@ fn tiers_choose_by_memory_and_what_is_reported_beside_them_wins() {
     }
     check(2.0, (4, 1));
     check(15.6, (16, 4));
-    let output = RunConfig {
+    let explicit = RunConfig {
         effective_batch: Some(24),
         ..preset()
     };
-    assert_eq!(output.for_memory(8 << 30).effective_batch, Some(24));
+    assert_eq!(explicit.for_memory(8 << 30).effective_batch, Some(24));
     let wrong = "[[by_memory]]\neffective_batch = 4\n";
     let refusal = load("wrong.toml", wrong)
         .expect_err("no memory is named")
@@ -220,7 +220,7 @@ fn all_blocks_are_a_word_and_some_are_a_number() {
 }
 
 #[test]
-fn every_preset_loads_and_reports_for_whom_it_is() {
+fn every_preset_loads_and_names_its_audience() {
     for name in preset_names() {
         let config = preset(name).expect("it is in the table");
         let config = config.for_memory(16 << 30);
