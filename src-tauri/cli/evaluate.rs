@@ -58,7 +58,7 @@ fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure>
     let came_to = match saved.task() {
         Task::ImageClassification if report.classes.is_empty() => String::new(),
         Task::ImageClassification => format!(
-            "{accuracy}among the five best {:.1} %, {macro_f1}",
+            "{accuracy}top-5 accuracy {:.1} %, {macro_f1}",
             percent("top_5")
         ),
         Task::TextClassification => format!("{accuracy}{macro_f1}"),

@@ -79,7 +79,7 @@ fn write(folder: &RunFolder, run: &Run) {
         }),
     );
     section(
-        "PredictionRecord peaks",
+        "Predicted peaks",
         predicted(run.predictions()).into_iter(),
     );
     section("Notes", run.notes().map(str::to_owned));
@@ -101,7 +101,7 @@ fn predicted(all: &[PredictionRecord]) -> Option<String> {
     let mut off: Vec<f64> = all.iter().map(|one| one.error_fraction.abs()).collect();
     off.sort_by(f64::total_cmp);
     Some(format!(
-        "{} compared: half of them off by at most {}, all by at most {}. The newest: {} for a piece of {} that took {}",
+        "{} compared: half of them off by at most {}, all by at most {}. The newest: {} for a micro-batch of {} that took {}",
         format_count(all.len() as u64),
         format_percent(off[off.len() / 2]),
         format_percent(off[off.len() - 1]),
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(
             predicted(&[one(0.041), one(-0.002), one(0.009)]).as_deref(),
             Some(
-                "3 compared: half of them off by at most 0.9 %, all by at most 4.1 %. The newest: 812 MB for a piece of 16 that took 805 MB"
+                "3 compared: half of them off by at most 0.9 %, all by at most 4.1 %. The newest: 812 MB for a micro-batch of 16 that took 805 MB"
             )
         );
     }

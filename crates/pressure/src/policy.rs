@@ -389,16 +389,6 @@ pub(crate) const FAST_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration
 pub(crate) const FAST_SAMPLES: u32 = 9;
 /// Samples buffered for `take_samples`: half a minute at the fast interval.
 pub(crate) const BUFFERED_SAMPLES: usize = 600;
-/// A fast sample becomes a full one if others moved by more than memory divided by this. That is
-/// less than half of `min_margin_fraction`.
-pub(crate) const FAST_SAMPLE_MOVED_PART: u64 = 256;
-/// Below memory divided by this, the kernel may be dropping caches, which free memory does not
-/// show.
-pub(crate) const FAST_SAMPLE_SCARCE_PART: u64 = 64;
-/// Free memory counts as unchanged while it moves by at most memory divided by this...
-pub(crate) const UNCHANGED_PART: u64 = 4096;
-/// ...and by at most this many bytes.
-pub(crate) const UNCHANGED_MAX_BYTES: u64 = 4 << 20;
 /// The largest integer in JSON that every program reads exactly; sums of a few stay far below 2^64.
 pub(crate) const MAX_INTEGER: u64 = 1 << 53;
 /// The largest gap between two samples on JSON lines, in milliseconds: the forecast cannot look

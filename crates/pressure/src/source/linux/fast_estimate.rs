@@ -4,9 +4,16 @@
 //! Available memory changes with free memory, except when the page cache grows or shrinks. If
 //! either could be the case, there is no estimate, and everything is read.
 
-use crate::policy::{
-    FAST_SAMPLE_MOVED_PART, FAST_SAMPLE_SCARCE_PART, UNCHANGED_MAX_BYTES, UNCHANGED_PART,
-};
+/// A fast sample becomes a full one if others moved by more than memory divided by this. That is
+/// less than half of `min_margin_fraction`.
+const FAST_SAMPLE_MOVED_PART: u64 = 256;
+/// Below memory divided by this, the kernel may be dropping caches, which free memory does not
+/// show.
+const FAST_SAMPLE_SCARCE_PART: u64 = 64;
+/// Free memory counts as unchanged while it moves by at most memory divided by this...
+const UNCHANGED_PART: u64 = 4096;
+/// ...and by at most this many bytes.
+const UNCHANGED_MAX_BYTES: u64 = 4 << 20;
 
 /// A full reading, in bytes.
 #[derive(Clone, Copy)]
