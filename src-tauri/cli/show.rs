@@ -78,10 +78,7 @@ fn write(folder: &RunFolder, run: &Run) {
             format!("{at}  {}: {}", mark.short, mark.reason)
         }),
     );
-    section(
-        "Predicted peaks",
-        predicted(run.predictions()).into_iter(),
-    );
+    section("Predicted peaks", predicted(run.predictions()).into_iter());
     section("Notes", run.notes().map(str::to_owned));
 }
 
