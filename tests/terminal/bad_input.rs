@@ -127,7 +127,7 @@ fn invalid_arguments_are_refused() {
         ("--task dance", &["task", "dance", "image-classification"]),
         ("--optimizer lion", &["optimizer", "lion", "adamw"]),
         ("--device tpu", &["device", "tpu", "cpu"]),
-        ("--image-size 8", &["image_size", "8", "16 to 1024"]),
+        ("--image-size 8", &["--image-size", "8", "16 to 1024"]),
         (
             "--model vit_micro --image-size 20",
             &["image_size", "20", "multiple of 8", "24"],
@@ -142,8 +142,8 @@ fn invalid_arguments_are_refused() {
         ),
         ("--workers 300", &["workers", "300", "0 to 256"]),
         ("--steps 0", &["steps", "0", "1 to"]),
-        ("--effective-batch 0", &["effective_batch", "0", "1 to"]),
-        ("--learning-rate 100", &["learning_rate", "100", "10"]),
+        ("--effective-batch 0", &["--effective-batch", "0", "1 to"]),
+        ("--learning-rate 100", &["--learning-rate", "100", "10"]),
         ("--micro-batch none", &["micro-batch", "none", "write auto"]),
         ("--memory-cap 1MB", &["memory_cap", "at least"]),
         (
@@ -184,7 +184,7 @@ fn invalid_memory_scripts_are_refused() {
     home.file("empty", "");
     for (script, parts) in [
         ("torn", &["torn", "line 2"][..]),
-        ("hole", &["hole", "line 2", "no holes"]),
+        ("hole", &["hole", "line 2", "the line is empty"]),
         ("back", &["back", "line 3", "8 ms follows 9 ms"]),
         ("again", &["again", "line 3", "9 ms follows 9 ms"]),
         ("empty", &["empty"]),

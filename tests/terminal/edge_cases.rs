@@ -123,7 +123,10 @@ fn a_negative_learning_rate_is_refused_by_its_range() {
     let output = birds()
         .run("train {birds} --learning-rate -1")
         .expect_code(2);
-    assert!(output.err.contains("learning_rate"), "{output:?}");
+    assert!(
+        output.err.contains("--learning-rate") && output.err.contains("0.000000001 to 10"),
+        "{output:?}"
+    );
     assert!(!output.err.contains("unexpected argument"), "{output:?}");
 }
 

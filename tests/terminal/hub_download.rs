@@ -279,11 +279,7 @@ fn failed_downloads_suggest_a_remedy() {
         }
         assert!(home.runs().is_empty(), "no run was created");
     };
-    check(
-        home.run(TRAIN),
-        2,
-        &["set HF_ENDPOINT", "or respond a folder"],
-    );
+    check(home.run(TRAIN), 2, &["set HF_ENDPOINT", "or give a folder"]);
     let unreachable = Hub {
         address: "http://127.0.0.1:9".to_owned(),
         state: Arc::default(),

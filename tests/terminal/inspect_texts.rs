@@ -84,7 +84,7 @@ fn unknown_columns_and_tasks_are_refused() {
         .expect_code(1)
         .err;
     assert!(
-        wrong.contains("No table here has a column mood; there are column 1, column 2."),
+        wrong.contains("No table here has a column mood. There are column 1, column 2."),
         "{wrong}"
     );
     let task = home

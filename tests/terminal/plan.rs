@@ -327,16 +327,16 @@ fn a_plan_that_does_not_fit_lists_options_in_order() {
     let text = home.run(line).expect_code(2).out;
     let offers: Vec<&str> = text
         .lines()
-        .skip_while(|line| !line.starts_with("Nothing fits."))
+        .skip_while(|line| !line.starts_with("Nothing fits:"))
         .skip(1)
         .take(5)
         .collect();
     for (offer, begins) in offers.iter().zip([
         "  Lower the image size by a third (a smaller --image-size or --tokens): frees ",
-        "  Keep activations in 16 bits (--precision bf16 on a GPU): frees ",
-        "  Keep the optimizer's moments in 8 bits (--optimizer adamw8bit): frees ",
-        "  Halve the effective batch (a smaller --effective-batch): frees nothing by itself",
-        "  Train the second half of the network only: frees ",
+        "  Use 16-bit activations (--precision bf16 on a GPU): frees ",
+        "  Store the optimizer's moments in 8 bits (--optimizer adamw8bit): frees ",
+        "  Halve the effective batch (a smaller --effective-batch): frees nothing on its own",
+        "  Train only the second half of the network: frees ",
     ]) {
         assert!(offer.starts_with(begins), "{offer}, not {begins}");
     }

@@ -175,9 +175,9 @@ fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
 fn unsupported_options_are_refused_with_a_remedy() {
     let home = plates();
     for (options, expected) in [
-        ("--mix mixup", "a mixed photograph has none"),
-        ("--targets fat_g", "there are image, mass_g, length_cm"),
-        ("--group-by plate", "there are image, mass_g, length_cm"),
+        ("--mix mixup", "a mixed image has none"),
+        ("--targets fat_g", "There are image, mass_g, length_cm"),
+        ("--group-by plate", "There are image, mass_g, length_cm"),
     ] {
         let refused = home.train(&format!("{LINE} {options}"));
         assert!(

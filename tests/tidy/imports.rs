@@ -22,6 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "trainer",
         &["models", "tape", "dataset", "runlog", "pressure", "format"],
     ),
+    ("models", &["tape", "format"]),
     ("runlog", &["pressure", "format"]),
     ("dataset", &["format"]),
     ("pressure", &["format"]),
