@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "trainer",
         &["models", "tape", "dataset", "runlog", "pressure", "format"],
     ),
-    ("models", &["tape", "format"]),
+    ("models", &["tape"]),
     ("runlog", &["pressure", "format"]),
     ("dataset", &["format"]),
     ("pressure", &["format"]),

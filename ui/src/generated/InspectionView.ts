@@ -37,7 +37,8 @@ reading: boolean,
  */
 refusal: CommandError | null, 
 /**
- * What it is for: "image classification", "numbers of photographs", "text classification", "language model"; empty while reading.
+ * What it is for: "image classification", "numbers of photographs", "text classification",
+ * "language model"; empty while reading.
  */
 task: string, 
 /**

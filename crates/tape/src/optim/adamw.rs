@@ -4,97 +4,13 @@
 //!
 //! State: two moments with the shape and type of the parameter.
 
-use super::multi_tensor::{Member, adamw_together};
 use super::step_rules::AdamWStep;
-use super::{CHUNK, Element, Optimizer, StateTensor, Step, StepMember, unexpected_state};
+use super::{CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
 use candle_core::Tensor;
 use rayon::prelude::*;
-
-/// The optimizer with its hyperparameters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AdamW {
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub epsilon: f64,
-}
-
-impl Default for AdamW {
-    /// The values of the paper: 0.9, 0.999 and 1e-8.
-    fn default() -> Self {
-        AdamW {
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-        }
-    }
-}
-
-impl AdamW {
-    pub(super) fn numbers(&self, step: &Step) -> AdamWStep {
-        AdamWStep {
-            learning_rate: step.learning_rate,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            epsilon: self.epsilon,
-            weight_decay: step.weight_decay,
-            step: step.number,
-            gradient_factor: step.gradient_factor,
-        }
-    }
-}
-
-impl Optimizer for AdamW {
-    fn state(&self, parameter: &Tensor) -> Vec<StateTensor> {
-        ["first_moment", "second_moment"]
-            .map(|name| StateTensor::like(name, parameter))
-            .into()
-    }
-
-    fn step(
-        &self,
-        parameter: &mut Tensor,
-        state: &mut [Tensor],
-        gradient: &Tensor,
-        step: &Step,
-    ) -> Result<()> {
-        let member = StepMember {
-            parameter,
-            state,
-            gradient,
-            weight_decay: step.weight_decay,
-        };
-        if self.step_all(&[member], step)? {
-            return Ok(());
-        }
-        let [first, second] = state else {
-            return Err(unexpected_state("adamw", parameter, state));
-        };
-        adamw(parameter, first, second, gradient, self.numbers(step))
-    }
-
-    fn step_all(&self, members: &[StepMember], step: &Step) -> Result<bool> {
-        let members = members.iter().map(|member| match member.state {
-            [first, second] => Some(Member {
-                parameter: member.parameter,
-                first,
-                second,
-                gradient: member.gradient,
-                weight_decay: member.weight_decay,
-            }),
-            _ => None,
-        });
-        match members.collect::<Option<Vec<_>>>() {
-            Some(members) => adamw_together(&members, self.numbers(step)),
-            None => Ok(false),
-        }
-    }
-}
 
 /// One AdamW step on a parameter with its first and second moments.
 pub fn adamw(

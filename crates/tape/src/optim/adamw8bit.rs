@@ -1,4 +1,4 @@
-//! AdamW with one byte per value and moment: the formulas of [`AdamW`] on values that are decoded
+//! AdamW with one byte per value and moment: the formulas of [`adamw`](super::adamw()) on values that are decoded
 //! block by block and encoded again. State: 2 bytes per value and 8 bytes per block of 256, against
 //! 8 bytes per value for AdamW.
 
@@ -6,85 +6,13 @@ use super::byte_moment::{
     BLOCK, ByteMoment, Map, RoundingNoise, decode_signed, decode_unsigned, encode_signed,
     encode_unsigned, grid,
 };
-use super::{
-    AdamW, AdamWStep, CHUNK, Element, Optimizer, StateTensor, Step, StepMember, unexpected_state,
-};
+use super::{AdamWStep, CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
 use crate::rng::Rng;
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 use rayon::prelude::*;
-
-/// Smaller parameters keep full moments: they need little memory, and quantized moments disturb
-/// them most (Dettmers et al. 2022).
-const MIN_QUANTIZED: usize = 4096;
-
-/// The optimizer with its hyperparameters.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct AdamW8bit(pub AdamW);
-
-impl Optimizer for AdamW8bit {
-    fn state(&self, parameter: &Tensor) -> Vec<StateTensor> {
-        let count = parameter.elem_count();
-        if count < MIN_QUANTIZED {
-            return self.0.state(parameter);
-        }
-        let codes = |name| StateTensor {
-            name,
-            dtype: DType::U8,
-            dims: parameter.dims().to_vec(),
-        };
-        let scales = |name| StateTensor {
-            name,
-            dtype: DType::F32,
-            dims: vec![count.div_ceil(BLOCK)],
-        };
-        vec![
-            codes("first_moment.codes"),
-            scales("first_moment.scales"),
-            codes("second_moment.codes"),
-            scales("second_moment.scales"),
-        ]
-    }
-
-    fn step(
-        &self,
-        parameter: &mut Tensor,
-        state: &mut [Tensor],
-        gradient: &Tensor,
-        step: &Step,
-    ) -> Result<()> {
-        if parameter.elem_count() < MIN_QUANTIZED {
-            return self.0.step(parameter, state, gradient, step);
-        }
-        let [first_codes, first_scales, second_codes, second_scales] = state else {
-            return Err(unexpected_state("adamw8bit", parameter, state));
-        };
-        let moment = |codes: &Tensor, scales: &Tensor| ByteMoment {
-            codes: codes.clone(),
-            scales: scales.clone(),
-        };
-        let mut first = moment(first_codes, first_scales);
-        let mut second = moment(second_codes, second_scales);
-        let numbers = self.0.numbers(step);
-        adamw8bit(
-            parameter,
-            &mut first,
-            &mut second,
-            gradient,
-            numbers,
-            step.rng,
-        )?;
-        (*first_codes, *first_scales) = (first.codes, first.scales);
-        (*second_codes, *second_scales) = (second.codes, second.scales);
-        Ok(())
-    }
-
-    fn step_all(&self, members: &[StepMember], step: &Step) -> Result<bool> {
-        self.0.step_all(members, step)
-    }
-}
 
 /// One AdamW step on a parameter with quantized moments. `noise` must depend on (seed, name, step);
 /// it rounds the moments.
@@ -227,6 +155,7 @@ fn composed(
 mod tests {
     use super::*;
     use crate::inplace::to_f64;
+    use candle_core::DType;
     use candle_core::Device;
 
     const COUNT: usize = 1000;
