@@ -64,8 +64,8 @@ fn written(
 #[test]
 fn the_cache_changes_no_token_and_saves_most_of_the_time() {
     for (dtype, apart) in [(DType::F64, 1e-10), (DType::F32, 1e-3)] {
-        let model = model(TextSize::GptMicro, 256, dtype);
-        let tokens = if dtype == DType::F64 { 64 } else { 256 };
+        let model = model(TextSize::GptMicro, 512, dtype);
+        let tokens = if dtype == DType::F64 { 64 } else { 448 };
         let (again, own, mut slow) = written(&model, tokens, false);
         let (cached, theirs, mut quick) = written(&model, tokens, true);
         // Other processes may slow either of the two down, so the fastest of some rounds count.
