@@ -4,7 +4,7 @@
 //! unless it is cheap to recompute.
 
 use super::expect_filled;
-use crate::cpu::{Float, Matrix, View, buffer, product, threads, to_tensor, with_float};
+use crate::cpu::{Float, Matrix, Product, View, buffer, threads, to_tensor, with_float};
 use crate::error::{Result, TapeError};
 use crate::ops::stock_product;
 use crate::saved_input::held;
@@ -115,7 +115,7 @@ fn batched<T: Float>(
             Across::First => (a.transposed(), b),
             Across::Second => (a, b.transposed()),
         };
-        product(y, n, a, b, T::zero(), T::one(), parallel);
+        Product::new().parallel(parallel).write(y, n, a, b);
     };
     let batch = a.len() / (a_rows * a_columns);
     let mut y = buffer::<T>(batch * m * n);
