@@ -206,7 +206,7 @@ impl ImageDataset {
     }
 
     /// Limit of the cache in bytes.
-    pub fn cache_limit_bytes(&self) -> u64 {
+    pub(crate) fn cache_limit_bytes(&self) -> u64 {
         self.cache.limit_bytes()
     }
 

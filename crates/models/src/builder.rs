@@ -67,7 +67,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds an adapter of this shape to every linear map of the blocks.
-    pub fn with_adapters(self, adapter: Option<AdapterShape>) -> Self {
+    pub(crate) fn with_adapters(self, adapter: Option<AdapterShape>) -> Self {
         Builder { adapter, ..self }
     }
 
@@ -81,7 +81,7 @@ impl<'a> Builder<'a> {
 
     /// Draws initial values only for parameters directly below one of these names. All others are
     /// zero, to be filled with pretrained weights.
-    pub fn with_random_under(self, names: &'static [&'static str]) -> Self {
+    pub(crate) fn with_random_under(self, names: &'static [&'static str]) -> Self {
         Builder {
             initial: InitialValues::RandomUnder(names),
             ..self

@@ -184,7 +184,7 @@ pub struct BackboneSize {
 /// All networks. For each task the suggested one comes first.
 // tidy: table
 #[rustfmt::skip]
-pub const CATALOG: &[ModelEntry] = &[
+pub(crate) const CATALOG: &[ModelEntry] = &[
     image(ImageModel::ConvNet, "convnet", "ConvNet", 64, 1, |_| ImageShape::ResNet(ResNetShape::convnet(), ResNetStyle::BASIC)),
     image(ImageModel::VitMicro, "vit_micro", "ViT-Micro/8", 64, 8, |side| ImageShape::Vit(VitShape::micro(side))),
     image(ImageModel::ResNet18, "resnet18", "ResNet-18", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet18(), ResNetStyle::BASIC)),
@@ -373,7 +373,7 @@ impl ModelId {
     }
 
     /// Its shape if it is a text network to train from scratch.
-    pub fn text_shape(self) -> Option<SequenceShape> {
+    pub(crate) fn text_shape(self) -> Option<SequenceShape> {
         match self {
             ModelId::Text(model) => Some(model.shape()),
             ModelId::Image(_) | ModelId::Pretrained(_) => None,
@@ -414,7 +414,7 @@ impl TextModel {
     }
 
     /// Shapes of both networks of a token compression. The policy has one only if it is learned.
-    pub fn compressor_shape(self) -> Option<CompressorShape> {
+    pub(crate) fn compressor_shape(self) -> Option<CompressorShape> {
         let Architecture::Compressor { model, policy } = self.size.entry().architecture else {
             return None;
         };

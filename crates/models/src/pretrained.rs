@@ -6,7 +6,7 @@ mod choices;
 mod run_copy;
 
 pub use choices::FineTuningChoice;
-pub use run_copy::{RUN_COPY, verify_run_copy};
+pub use run_copy::verify_run_copy;
 
 use crate::builder::AdapterShape;
 use crate::catalog::PretrainedFamily;

@@ -100,7 +100,7 @@ impl ResNet {
     ///
     /// # Errors
     /// The device cannot allocate the parameters.
-    pub fn with_style(
+    pub(crate) fn with_style(
         b: &mut Builder,
         shape: &ResNetShape,
         style: ResNetStyle,

@@ -125,7 +125,7 @@ const fn other_result(
 
 /// All recovery steps, cheapest first; those that change the result come last. Fractions and times
 /// are estimates for a deep network of equal blocks.
-pub const RECOVERY_STEPS: [RecoveryOption; 14] = [
+pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
     same_result(
         RecoveryStep::ReleaseCaches,
         "Release cached memory",

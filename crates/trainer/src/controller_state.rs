@@ -66,7 +66,7 @@ impl StateFile {
     }
 
     /// The learned state if it is valid in environment `here`.
-    pub fn learned_in(&self, here: &Environment) -> Option<&PersistedState> {
+    pub(crate) fn learned_in(&self, here: &Environment) -> Option<&PersistedState> {
         (self.environment == *here).then_some(&self.learned)
     }
 

@@ -155,7 +155,7 @@ impl TrainedModel {
     }
 
     /// The options that the run's own folder was inspected with; they reproduce its held-out split.
-    pub fn inspect_options(&self) -> InspectOptions {
+    pub(crate) fn inspect_options(&self) -> InspectOptions {
         let held_out = self.plan.config.held_out_fraction;
         let default = InspectOptions::default();
         InspectOptions {

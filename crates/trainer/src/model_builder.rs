@@ -112,7 +112,7 @@ impl ModelBuilder {
     }
 
     /// Uses a plan that was checked before.
-    pub fn from_plan(plan: Plan) -> Self {
+    pub(crate) fn from_plan(plan: Plan) -> Self {
         ModelBuilder { plan }
     }
 

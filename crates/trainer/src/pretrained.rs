@@ -42,7 +42,7 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
 ///
 /// # Errors
 /// The run has no config, or its copy is damaged.
-pub fn config_of(run: &RunFolder) -> Result<RunConfig> {
+pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
     let config = run.config()?;
     if config.from.is_none() {
         return Ok(config);

@@ -26,7 +26,7 @@ pub(crate) use models::BALANCE;
 pub use models::{Balance, Heads, PixelNormalization};
 pub use regression::{RegressionErrors, RegressionReport};
 pub(crate) use report::split_name;
-pub use report::{ClassReport, EvaluationReport, ReportInputs, wilson};
+pub use report::{EvaluationReport, ReportInputs};
 pub use texts::TextTask;
 
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};

@@ -72,7 +72,7 @@ impl HubFolder {
     }
 
     /// Names of the files that Ebb reads, relative to the folder.
-    pub fn file_names(&self) -> Vec<String> {
+    pub(crate) fn file_names(&self) -> Vec<String> {
         let small = [CONFIG, PREPROCESSOR, TOKENIZER, POOLING];
         let found = small
             .into_iter()

@@ -94,7 +94,7 @@ impl Compression {
     }
 
     /// Temperature of the choice at a step. It falls by the same factor in every step.
-    pub fn temperature_at(&self, step: u64) -> f64 {
+    pub(crate) fn temperature_at(&self, step: u64) -> f64 {
         let (first, last) = self.temperature;
         let done = step.min(self.steps) as f64 / self.steps.max(1) as f64;
         first * (last / first).powf(done)

@@ -97,7 +97,7 @@ impl<'a> ForwardContext<'a> {
     }
 
     /// A tape for a forward pass without a backward pass.
-    pub fn inference_tape(&self) -> Tape<'a> {
+    pub(crate) fn inference_tape(&self) -> Tape<'a> {
         Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels)
     }
 

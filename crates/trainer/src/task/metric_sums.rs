@@ -33,7 +33,7 @@ impl MetricSums {
 
     /// The means of a step and the number of its non-finite gradient values; empty if the task has
     /// no further metrics.
-    pub fn of_step(&self, skipped: Option<&Skipped>) -> BTreeMap<String, f64> {
+    pub(crate) fn of_step(&self, skipped: Option<&Skipped>) -> BTreeMap<String, f64> {
         let mut means = self.means();
         if !means.is_empty() {
             let gradients = skipped.map_or(&[][..], |skipped| &skipped.gradients);

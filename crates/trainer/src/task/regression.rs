@@ -49,7 +49,7 @@ impl RegressionErrors {
     }
 
     /// Mean Huber loss; 0 without samples.
-    pub fn mean_loss(&self) -> f64 {
+    pub(crate) fn mean_loss(&self) -> f64 {
         self.loss / self.absolute.len().max(1) as f64
     }
 
