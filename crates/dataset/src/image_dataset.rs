@@ -205,7 +205,6 @@ impl ImageDataset {
         self.cache.used_bytes()
     }
 
-    /// Limit of the cache in bytes.
     pub(crate) fn cache_limit_bytes(&self) -> u64 {
         self.cache.limit_bytes()
     }

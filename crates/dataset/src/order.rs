@@ -60,7 +60,6 @@ pub struct CachedOrder {
     epochs: VecDeque<(u64, Vec<u32>)>,
 }
 
-/// Number of cached epochs.
 const CACHED_EPOCHS: usize = 2;
 
 impl CachedOrder {

@@ -39,7 +39,6 @@ impl AdapterShape {
 /// Which parameters get random initial values.
 #[derive(Clone, Copy)]
 enum InitialValues {
-    /// All of them.
     Random,
     /// None: the network is only built for its shapes.
     Zeros,

@@ -102,7 +102,6 @@ pub(crate) struct LinearMap<'a> {
     pub name: &'a str,
     /// [outputs, inputs].
     pub weight: ParameterId,
-    /// Its adapter, if it has one.
     pub adapter: Option<&'a Adapter>,
 }
 

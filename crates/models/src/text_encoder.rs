@@ -22,7 +22,6 @@ pub enum Pooling {
 /// The blocks and the pooling of a text encoder.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TextEncoderStyle {
-    /// Shape of a block.
     pub block: BlockShape,
     /// Number of token types with an embedding; 0 for none.
     pub token_types: usize,

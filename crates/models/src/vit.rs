@@ -69,7 +69,6 @@ impl VitShape {
 /// Blocks, extra tokens and pooling of a vision transformer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VitStyle {
-    /// Shape of a block.
     pub block: BlockShape,
     /// Tokens in addition to the patches.
     pub tokens: VitTokens,
@@ -80,7 +79,6 @@ pub struct VitStyle {
 /// Tokens in addition to the patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VitTokens {
-    /// The class token.
     Class,
     /// The class token, then the distillation token: DeiT.
     ClassAndDistillation,

@@ -87,7 +87,6 @@ pub enum Freed {
     ActivationsFraction(f64),
     /// This fraction of the optimizer's moments.
     MomentsFraction(f64),
-    /// This fraction of activations and moments.
     ActivationsAndMomentsFraction(f64),
     /// Nothing by itself: micro-batches are as small as they must be for any effective batch.
     Nothing,

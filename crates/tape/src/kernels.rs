@@ -142,9 +142,7 @@ impl Kernel {
 pub(crate) struct TensorBatch {
     /// Thread groups up to and including each tensor.
     pub ends: [u32; 7],
-    /// Values of each tensor.
     pub counts: [u32; 7],
-    /// One number per tensor.
     pub keep: [f32; 7],
     /// Numbers of the pass.
     pub values: [f32; 7],
@@ -159,7 +157,6 @@ pub(crate) enum Argument<'a> {
     Out(&'a Tensor),
     /// A size or a flag.
     Count(usize),
-    /// A number.
     Number(f64),
     /// The groups of a pass over many tensors.
     TensorBatch(&'a TensorBatch),

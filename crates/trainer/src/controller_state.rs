@@ -94,7 +94,6 @@ pub enum SavedControllerState {
     /// The checkpoint was written without one.
     #[default]
     Absent,
-    /// The state as it was written.
     Present(Box<StateFile>),
     /// The state cannot be used. Holds the message for the user.
     Unreadable(String),

@@ -70,7 +70,6 @@ pub enum ExportFormat {
 /// The evaluation of a trained model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
-    /// The metrics.
     pub metrics: Metrics,
     /// The report for each class and regression target.
     pub report: EvaluationReport,

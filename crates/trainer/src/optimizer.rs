@@ -133,7 +133,6 @@ trait Optimizer: Sync {
     ) -> Result<()>;
 }
 
-/// The options of one step.
 #[derive(Clone, Copy)]
 struct StepOptions {
     learning_rate: f64,

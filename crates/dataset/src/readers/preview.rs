@@ -61,12 +61,9 @@ const MAX_GUESSED_LABELS: usize = 1000;
 /// Most characters of a label, on average.
 const MAX_LABEL_CHARS: f64 = 60.0;
 
-/// A column that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChosenColumn {
-    /// Its index.
     pub index: usize,
-    /// Its name.
     pub name: String,
     /// Why it was chosen, as the end of a sentence.
     pub reason: String,

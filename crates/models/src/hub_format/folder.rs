@@ -136,7 +136,6 @@ impl HubFolder {
         shape.first().copied().filter(|rows| *rows > 0)
     }
 
-    /// Its `config.json`.
     pub(crate) fn config(&self) -> &JsonConfig {
         &self.config
     }
@@ -145,7 +144,6 @@ impl HubFolder {
         &self.tensors
     }
 
-    /// An error about this folder.
     pub(crate) fn refuse(&self, reason: impl Into<String>) -> ModelError {
         ModelError::hub_folder(self.path(), reason)
     }

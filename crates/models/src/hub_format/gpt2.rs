@@ -60,7 +60,6 @@ const BODY: &[TensorRow] = &[
 pub struct HubGpt2 {
     /// Sizes.
     pub shape: SequenceShape,
-    /// Shape of a block.
     pub block: BlockShape,
 }
 

@@ -141,7 +141,6 @@ pub enum VitFamily {
 /// A pretrained vision transformer, described by its folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubVit {
-    /// Its kind.
     pub family: VitFamily,
     /// Sizes, as published.
     pub shape: VitShape,

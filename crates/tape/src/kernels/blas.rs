@@ -66,7 +66,6 @@ pub(super) fn place(tensor: &Tensor) -> Result<(u64, sys::cudaDataType, CudaDevi
     Ok((address, kind, storage.device.clone()))
 }
 
-/// The operand and its device.
 fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
     let (address, kind, device) = place(tensor)?;
     let layout = tensor.layout();

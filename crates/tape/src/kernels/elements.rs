@@ -131,7 +131,6 @@ pub(crate) fn add_to(sum: &Tensor, other: &Tensor) -> Result<()> {
 /// Sizes of attention heads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
-    /// Number of samples.
     pub samples: usize,
     /// Tokens per sample.
     pub tokens: usize,

@@ -11,7 +11,6 @@ use candle_core::{DType, Tensor};
 /// Sizes of a group norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
-    /// Channels.
     pub channels: usize,
     /// Pixels per channel.
     pub pixels: usize,

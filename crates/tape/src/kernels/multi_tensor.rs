@@ -97,7 +97,6 @@ fn bind<'a>(
 pub(crate) struct Moved<'a> {
     /// The parameter and its first and second moments; written in place.
     pub written: [&'a Tensor; 3],
-    /// Its gradient.
     pub gradient: &'a Tensor,
     /// `1 - rate decay` of AdamW, or the decay that SGD adds to the gradient.
     pub keep: f64,

@@ -14,7 +14,6 @@ use rayon::prelude::*;
 /// A loss of one output, as the body of a loop and composed of tensor primitives.
 pub(super) trait ElementLoss: Sync {
     const OP: &'static str;
-    /// The allowed targets.
     const ALLOWED: AllowedTargets;
     /// The loss and slope of one output.
     fn of<T: Float>(&self, x: T, target: T) -> (T, T);
@@ -22,7 +21,6 @@ pub(super) trait ElementLoss: Sync {
     fn composed(&self, x: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)>;
 }
 
-/// Allows any finite number.
 pub(super) const FINITE: AllowedTargets = AllowedTargets {
     test: f32::is_finite,
     words: "a finite number",

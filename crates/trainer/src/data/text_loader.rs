@@ -13,9 +13,7 @@ use std::sync::Arc;
 
 /// The tokenized texts of a run.
 pub struct TextData {
-    /// Texts to train on.
     pub train: Arc<Corpus>,
-    /// Held-out texts.
     pub held_out: Arc<Corpus>,
 }
 

@@ -30,7 +30,6 @@ fn drop_policy(choice: DropPolicyChoice) -> DropPolicy {
 pub struct Compression {
     /// Which policy chooses the tokens to keep.
     pub policy: DropPolicy,
-    /// How the policy is learned.
     pub learning: PolicyTraining,
     /// Fraction of the tokens of every window that is kept, rounded to whole tokens; absent, the
     /// policy keeps the tokens that are worth their cost.

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 pub struct MetricSums(BTreeMap<&'static str, (f64, f64)>);
 
 impl MetricSums {
-    /// Adds to a sum and its weight.
     pub fn add_to(&mut self, name: &'static str, sum: f64, weight: f64) {
         let entry = self.0.entry(name).or_default();
         (entry.0, entry.1) = (entry.0 + sum, entry.1 + weight);

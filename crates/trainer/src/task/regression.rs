@@ -23,7 +23,6 @@ pub struct RegressionReport {
     pub name: String,
     /// Samples that have the target.
     pub samples: u64,
-    /// Mean absolute error.
     pub mean_absolute_error: f64,
     /// Its 95 % interval, by a bootstrap over samples.
     pub interval: (f64, f64),
