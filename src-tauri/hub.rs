@@ -29,9 +29,7 @@ pub enum HubError {
     #[error(
         "there is no folder {name} here, and to fetch {name} by name Ebb has to be told where: set {ENDPOINT} to the address of the hub (https://…), or give a folder"
     )]
-    NoEndpoint {
-        name: String,
-    },
+    NoEndpoint { name: String },
     /// It does not answer, or broke off too often.
     #[error(
         "{what} could not be fetched from {endpoint}: {reason}; what is there already is kept, so ask again when the network is back"
