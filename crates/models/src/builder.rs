@@ -134,9 +134,6 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a parameter with truncated normal values.
-    ///
-    /// # Errors
-    /// The device cannot allocate it.
     pub fn normal(&mut self, name: &str, shape: &[usize], deviation: f64) -> Result<ParameterId> {
         let name = self.full_name(name);
         if !self.is_random() {
@@ -151,9 +148,6 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a parameter that is `value` everywhere.
-    ///
-    /// # Errors
-    /// The device cannot allocate it.
     pub fn constant(&mut self, name: &str, shape: &[usize], value: f64) -> Result<ParameterId> {
         if !self.is_random() {
             let name = self.full_name(name);

@@ -130,17 +130,11 @@ const EPSILON: f64 = 1e-6;
 
 impl Vit {
     /// Builds a network to train from scratch.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: VitShape, classes: usize) -> Result<Self> {
         Vit::with_style(b, shape, VitStyle::from_scratch(shape), classes)
     }
 
     /// Builds a network with other blocks, tokens or pooling.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub(crate) fn with_style(
         b: &mut Builder,
         shape: VitShape,

@@ -197,9 +197,6 @@ impl TrainedModel {
     /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in
     /// training, so that training samples are not evaluated. Of a new dataset without splits of its
     /// own, nothing is held out.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn inspect(&self, path: &Path) -> Result<DetectedDataset> {
         let found = detect(path, &self.inspect_options(), &self.text_options(), &|_| {})?;
         if !self.seen_files.is_new(&found) {

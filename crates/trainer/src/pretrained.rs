@@ -10,9 +10,6 @@ use runlog::{RunConfig, RunFolder, format_count};
 use tape::Bits;
 
 /// Opens the pretrained weights that a config names; `None` if it names none.
-///
-/// # Errors
-/// As [`Pretrained::open`].
 pub fn open(config: &RunConfig) -> Result<Option<Pretrained>> {
     Ok(Pretrained::open(&settings(config))?)
 }

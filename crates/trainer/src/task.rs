@@ -95,9 +95,6 @@ pub trait Task: Sized {
     fn gradients(context: &ForwardContext, samples: &[Self::Sample]) -> Result<MicroBatchResult>;
 
     /// Forward pass of one micro-batch of held-out samples.
-    ///
-    /// # Errors
-    /// As [`Task::gradients`].
     fn evaluate(context: &ForwardContext, samples: &[Self::Sample]) -> Result<EvaluatedMicroBatch>;
 
     /// The largest sample that the network reads, all zeros: for the dry run.

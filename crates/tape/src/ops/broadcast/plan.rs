@@ -23,9 +23,6 @@ pub(super) struct BroadcastPlan(Vec<Axis>);
 
 impl BroadcastPlan {
     /// Aligns `p` with the last axes of `x`.
-    ///
-    /// # Errors
-    /// The shapes do not fit.
     pub fn new(op: &'static str, x: &Value, p: &Value) -> Result<Self> {
         let (large, small) = (x.dims(), p.dims());
         let fits = small.len() <= large.len()
