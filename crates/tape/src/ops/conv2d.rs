@@ -9,7 +9,7 @@
 mod composed;
 mod gpu;
 
-use super::{Form, axes, expect_filled, expect_shape};
+use super::{Form, axes, expect_filled, expect_shape, misfit};
 use crate::cancel::Cancel;
 use crate::cancel::CancelWatch;
 use crate::cpu::im2col::{Window, col2im, im2col};
@@ -18,7 +18,7 @@ use crate::cpu::{
     threads, to_tensor, with_float,
 };
 use crate::dtype::widened_on_cpu;
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -151,15 +151,11 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     expect_filled("conv2d", "x", x)?;
     let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
     if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
-        return Err(TapeError::Shape {
-            op: "conv2d",
-            what: "x".to_owned(),
-            expected: format!(
-                "{} groups that divide its channels and the {out} of the kernel",
-                shape.groups
-            ),
-            found: x.tensor().shape().clone(),
-        });
+        let expected = format!(
+            "{} groups that divide its channels and the {out} of the kernel",
+            shape.groups
+        );
+        return Err(misfit("conv2d", "x", expected, x));
     }
     let channels = channels / shape.groups;
     expect_shape(
@@ -173,14 +169,10 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
         kernel_width.saturating_sub(2 * shape.padding),
     );
     if shape.stride == 0 || height < least_height || width < least_width {
-        return Err(TapeError::Shape {
-            op: "conv2d",
-            what: "x".to_owned(),
-            expected: format!(
-                "a stride of at least 1 and an image of at least {least_height} x {least_width}"
-            ),
-            found: x.tensor().shape().clone(),
-        });
+        let expected = format!(
+            "a stride of at least 1 and an image of at least {least_height} x {least_width}"
+        );
+        return Err(misfit("conv2d", "x", expected, x));
     }
     Ok(Window {
         channels,

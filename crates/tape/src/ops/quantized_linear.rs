@@ -7,7 +7,7 @@
 //! gradient.
 
 use super::linear::row_sum;
-use super::{Form, expect_shape};
+use super::{Form, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
 use crate::error::{Result, TapeError};
 use crate::ops::stock_product;
@@ -26,12 +26,13 @@ impl Tape<'_> {
         self.poll()?;
         let [outputs, inputs] = weight.dims();
         if x.dims().last() != Some(&inputs) {
-            return Err(TapeError::Shape {
-                op: "quantized_linear",
-                what: format!("x of a weight [{outputs}, {inputs}]"),
-                expected: format!("a last axis of {inputs}"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("a last axis of {inputs}");
+            return Err(misfit(
+                "quantized_linear",
+                &format!("x of a weight [{outputs}, {inputs}]"),
+                expected,
+                x,
+            ));
         }
         if let Some(bias) = bias {
             expect_shape("quantized_linear", "bias", bias, &[outputs])?;
