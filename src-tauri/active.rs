@@ -39,7 +39,6 @@ pub struct Active {
 pub struct Training {
     /// The run's id.
     pub id: String,
-    /// Its folder.
     pub folder: RunFolder,
     control: Control,
     run: Mutex<Run>,

@@ -29,10 +29,7 @@ pub enum HubError {
     #[error(
         "there is no folder {name} here, and to fetch {name} by name Ebb has to be told where: set {ENDPOINT} to the address of the hub (https://…), or give a folder"
     )]
-    NoEndpoint {
-        /// As it was asked for.
-        name: String,
-    },
+    NoEndpoint { name: String },
     /// It does not answer, or broke off too often.
     #[error(
         "{what} could not be fetched from {endpoint}: {reason}; what is there already is kept, so ask again when the network is back"
@@ -62,7 +59,6 @@ pub enum HubError {
     NoHub {
         /// The address.
         endpoint: String,
-        /// What is wrong.
         reason: String,
     },
     /// The repository has no weights that Ebb reads.
@@ -80,7 +76,6 @@ pub enum HubError {
     Damaged {
         /// The repository.
         name: String,
-        /// The file in it.
         file: String,
         /// Both sums or sizes.
         reason: String,
@@ -88,14 +83,12 @@ pub enum HubError {
     /// Ebb's own folder.
     #[error("{} could not be written: {source}", .path.display())]
     Disk {
-        /// Where.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
 }
 
-/// A repository at a hub.
 #[derive(Debug, Clone, Copy)]
 pub struct Repository<'a> {
     /// `org/name`.

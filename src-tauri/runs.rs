@@ -110,7 +110,6 @@ impl Runs {
         folder.flatten().ok_or_else(|| CommandError::unknown("run"))
     }
 
-    /// A stretch of a run.
     pub fn pull(&self, id: &str, stretch: Stretch) -> Result<Pull, CommandError> {
         let followed = self.followed(id)?;
         let mut followed = lock(&followed);

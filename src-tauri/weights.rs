@@ -28,7 +28,6 @@ impl Weights {
         WeightsView { id, name }
     }
 
-    /// The folder of an id.
     pub fn folder(&self, id: &str) -> Result<PathBuf, CommandError> {
         let place = id
             .strip_prefix("weights-")

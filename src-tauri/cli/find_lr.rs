@@ -9,7 +9,7 @@ use super::output::{out, status};
 use super::trial::{self, Attempt};
 use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
-use trainer::Request;
+use trainer::{Plan, Request};
 
 /// Weight of the past in the smoothed loss.
 const PAST: f64 = 0.9;
@@ -22,15 +22,7 @@ const PLOT: (usize, usize) = (64, 14);
 
 /// The top-level entry point of `ebb find-lr`.
 pub fn run(args: &FindLr) -> Result<(), Failure> {
-    let config = RunConfig {
-        steps: Some(args.steps),
-        learning_rate: Some(args.highest),
-        schedule: Some(runlog::ScheduleChoice::Rising),
-        evaluate_every_epochs: Some(100_000),
-        checkpoint_every: Some("1000epochs".to_owned()),
-        ..with_downloaded_weights(args.tried.config()?)?
-    };
-    config.validate()?;
+    let config = test_config(args)?;
     let found = trial::inspect(&config, &args.tried.folder)?;
     let (mut curve, mut whole) = (Curve::default(), false);
     // Nothing of value is in there: weights that a rate too high has spoilt.
@@ -77,26 +69,41 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
             "the loss did not fall at any rate; look at the folder with `ebb inspect`, or take more --steps",
         ));
     };
-    if args.tried.json {
-        out!(
+    print(&curve, suggestion, &plan, args.tried.json);
+    Ok(())
+}
+
+/// The config of the test: the rate rises over the steps, and nothing is evaluated or saved.
+fn test_config(args: &FindLr) -> Result<RunConfig, Failure> {
+    let config = RunConfig {
+        steps: Some(args.steps),
+        learning_rate: Some(args.highest),
+        schedule: Some(runlog::ScheduleChoice::Rising),
+        evaluate_every_epochs: Some(100_000),
+        checkpoint_every: Some("1000epochs".to_owned()),
+        ..with_downloaded_weights(args.tried.config()?)?
+    };
+    config.validate()?;
+    Ok(config)
+}
+
+fn print(curve: &Curve, suggestion: f64, plan: &Plan, as_json: bool) {
+    let (model, samples) = (plan.model.name(), plan.effective_batch);
+    if as_json {
+        let point = |(rate, loss, smooth): &(f64, f64, f64)| json!({"learning_rate": rate, "loss": loss, "smoothed": smooth});
+        return out!(
             "{}",
             json!({
-                "model": plan.model.name(), "effective_batch": plan.effective_batch,
+                "model": model, "effective_batch": samples,
                 "suggestion": suggestion, "lowest_loss_at": curve.lowest().map(|at| curve.points[at].0),
-                "points": curve.points.iter().map(|(rate, loss, smooth)| json!({"learning_rate": rate, "loss": loss, "smoothed": smooth})).collect::<Vec<_>>(),
+                "points": curve.points.iter().map(point).collect::<Vec<_>>(),
             })
         );
-        return Ok(());
     }
     for line in curve.plot(suggestion) {
         out!("{line}");
     }
-    out!(
-        "Suggestion for {} at {} samples a step: --learning-rate {suggestion:.1e}",
-        plan.model.name(),
-        plan.effective_batch
-    );
-    Ok(())
+    out!("Suggestion for {model} at {samples} samples a step: --learning-rate {suggestion:.1e}");
 }
 
 /// Rate, loss and smoothed loss of every step.

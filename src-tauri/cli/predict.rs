@@ -78,7 +78,6 @@ fn expect_no_table(argument: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// What each text is.
 fn texts(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
     let (mut given, mut texts) = (Vec::new(), Vec::new());
     for argument in &args.files {

@@ -164,7 +164,6 @@ fn flight(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure
     })
 }
 
-/// This machine, or a scripted one.
 pub fn machine(script: &Script) -> Machine {
     let by = script.memory_script_by.into();
     Machine {

@@ -6,7 +6,7 @@ use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::output::{out, status};
-use super::trial;
+use super::trial::{self, Attempt};
 use dataset::{DetectedDataset, Task};
 use runlog::{RunConfig, RunEvent, RunStore, format_count};
 use serde_json::json;
@@ -200,24 +200,32 @@ fn trial(
         name: Some(&name),
     };
     let tried = trial::train(&config, found, place, at_work, |_, _| {})?;
-    let newest = tried.events.iter().rev().find_map(|event| match event {
-        RunEvent::Evaluation { loss, metrics, .. } => Some((*loss, metrics)),
-        _ => None,
-    });
-    let requested = tried.events.iter().any(|event| {
-        matches!(
-            event,
-            RunEvent::Stopped {
-                reason: runlog::StopReason::Requested,
-                ..
-            }
-        )
-    });
-    if requested {
+    if tried.events.iter().any(is_stop_request) {
         return Err(Failure::stopped(
             "stopped by request; the trials until now are in the list of runs",
         ));
     }
+    let (score, words) = score(&tried);
+    Ok(Outcome {
+        settings,
+        score,
+        words,
+        run: tried.run.id(),
+    })
+}
+
+/// True if the training ended because the user stopped it.
+fn is_stop_request(event: &RunEvent) -> bool {
+    let requested = runlog::StopReason::Requested;
+    matches!(event, RunEvent::Stopped { reason, .. } if *reason == requested)
+}
+
+/// The score of a trial, and the same in words. A trial that failed has the lowest score.
+fn score(tried: &Attempt) -> (f64, String) {
+    let newest = tried.events.iter().rev().find_map(|event| match event {
+        RunEvent::Evaluation { loss, metrics, .. } => Some((*loss, metrics)),
+        _ => None,
+    });
     let (score, words) = match (newest, &tried.failed) {
         (_, Some(error)) => (f64::NEG_INFINITY, error.to_string()),
         (None, None) => (f64::NEG_INFINITY, "nothing was held out".to_owned()),
@@ -226,17 +234,12 @@ fn trial(
             None => (-loss, format!("held-out loss {loss:.4}")),
         },
     };
-    let score = if score.is_nan() {
+    let comparable = if score.is_nan() {
         f64::NEG_INFINITY
     } else {
         score
     };
-    Ok(Outcome {
-        settings,
-        score,
-        words,
-        run: tried.run.id(),
-    })
+    (comparable, words)
 }
 
 fn print(outcome: &Outcome, as_json: bool, round: u32, epochs: u64) {

@@ -83,7 +83,6 @@ fn check(args: &args::VerifySplit, question: &Question) -> Result<SplitCheck, Fa
     Ok(SplitCheck::for_run(&find(target)?, question, &machine)?)
 }
 
-/// The workload with this name.
 pub fn workload(name: &str) -> Result<Workload, Failure> {
     Workload::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Workload::ALL.iter().map(|w| w.name()).collect();

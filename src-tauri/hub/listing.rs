@@ -22,7 +22,6 @@ const PICKLED: [&str; 5] = [".bin", ".pt", ".pth", ".pkl", ".ckpt"];
 
 /// A repository at one commit.
 pub struct Listing {
-    /// Which.
     pub commit: String,
     files: Vec<RemoteFile>,
 }

@@ -20,7 +20,7 @@ pub use estimate::{estimate_workload, seconds_per_step};
 pub use gradients::{
     GradientComparison, RelativeDifference, gradients_against_f64, kink_tolerance,
 };
-pub use measure::{Case, Measurement, Spread, measure};
+pub use measure::{Case, Measurement, measure};
 pub use peak::peak_gflops;
 pub use tape::KinkDivergence;
 pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};

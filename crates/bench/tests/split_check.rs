@@ -216,7 +216,7 @@ fn trained(kind: Made, dtype: DType, split: impl Fn(u64) -> Split) -> (Vec<f64>,
     let samples = made.samples(SAMPLES, 3);
     let mut optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &made.parameters).unwrap();
     let schedule = Schedule {
-        lr_schedule: trainer::LrSchedule::Cosine,
+        lr_schedule: trainer::internals::LrSchedule::Cosine,
         peak: 1e-3,
         warmup: STEPS / 20,
         steps: STEPS,

@@ -20,7 +20,6 @@ pub(crate) struct ImagePlacements<'a, 'e> {
     pub layout: &'a Layout,
     /// The table beside the images.
     pub table: Option<&'a ImageTable>,
-    /// The group of each.
     pub groups: Option<&'a Groups>,
 }
 
@@ -34,7 +33,6 @@ pub(crate) struct PlacedImage<'a> {
     group: Option<String>,
 }
 
-/// Group and split of each image.
 pub(crate) fn groups_and_splits<'a>(placed: &'a [PlacedImage]) -> Vec<(Option<&'a str>, Split)> {
     placed
         .iter()

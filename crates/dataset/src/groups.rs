@@ -60,7 +60,6 @@ fn unix_time(name: &str) -> Option<u64> {
 pub(crate) struct Member<'a> {
     /// Its class; empty without classes.
     pub class: &'a str,
-    /// Its group.
     pub group: &'a str,
 }
 

@@ -205,8 +205,7 @@ impl ImageDataset {
         self.cache.used_bytes()
     }
 
-    /// Limit of the cache in bytes.
-    pub fn cache_limit_bytes(&self) -> u64 {
+    pub(crate) fn cache_limit_bytes(&self) -> u64 {
         self.cache.limit_bytes()
     }
 

@@ -2,12 +2,12 @@
 //! splits from names and a table, and gives the reason if the folder cannot be trained on. Decodes
 //! nothing and writes nothing.
 
-use crate::assign_splits::{self, ImagePlacements};
+use crate::assign_splits::{self, ImagePlacements, PlacedImage};
 use crate::classify_file::{FileClass, classify};
 use crate::decode::system::{self, Decoders};
 use crate::error::DatasetError;
 use crate::image_inspection::{ImageFile, ImageInspection};
-use crate::image_table::{self, ImageTable};
+use crate::image_table::{self, Groups, ImageTable};
 use crate::layout::{Layout, lay_out};
 use crate::messages::{self, ImageCounts};
 use crate::options::{InspectOptions, TableOptions};
@@ -61,20 +61,17 @@ pub(crate) fn inspect_listing(
     decoders: Decoders,
     on_progress: &dyn Fn(u64),
 ) -> Result<ImageInspection, DatasetError> {
-    let mut left_out = LeftOut {
-        skipped: listing.skipped.clone(),
-        ignored: listing.ignored,
-    };
+    let mut left_out = LeftOut::from_listing(listing);
     let images = classify_all(listing, decoders, &mut left_out, on_progress);
     let names: Vec<&[String]> = images.entries.iter().map(|e| e.names.as_slice()).collect();
     let mut layout = lay_out(&names);
     let table = read_table(listing, &images.entries, &options.table, &mut left_out)?;
-    let mut groups = None;
-    if let Some(table) = &table {
+    let groups = table.as_ref().and_then(|table| {
         image_table::apply(&mut layout, table, &options.table);
-        groups = image_table::group_images(table, &images.entries, &options.table);
-    }
+        image_table::group_images(table, &images.entries, &options.table)
+    });
     let strays = layout.placements.iter().filter(|p| p.is_err()).count() as u64;
+    let split = choose_split(&layout, options);
     let placements = ImagePlacements {
         entries: &images.entries,
         sizes: &images.sizes,
@@ -82,25 +79,13 @@ pub(crate) fn inspect_listing(
         table: table.as_ref(),
         groups: groups.as_ref(),
     };
-    let mut placed = assign_splits::place(placements, &mut left_out.skipped);
-    let split = choose_split(&layout, options);
-    if let SplitKind::Seeded { fraction, seed } = split {
-        assign_splits::hold_out(&mut placed, groups.is_some(), fraction, seed);
-    }
-    let described = groups.map(|groups| {
-        let images = assign_splits::groups_and_splits(&placed);
-        let (count, note) = image_table::describe_groups(&groups.by, &images);
-        ((groups.by, count), note)
-    });
-    let (groups, group_note) = described.unzip();
+    let placed = place(placements, split, &mut left_out.skipped);
+    let (groups, group_note) = count_groups(groups, &placed).unzip();
     let (classes, mut files) = assign_splits::label(placed, &mut left_out.skipped);
     let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
     notes.extend(group_note);
     notes.extend(describe_classes(&classes, &layout, split));
-    notes.extend(messages::unsupported_formats(&images.unsupported));
-    notes.extend(messages::folders_without_images(&empty_folders(
-        listing, &names,
-    )));
+    notes.extend(describe_files(listing, &images, &names));
     let counts = ImageCounts {
         classes: &classes,
         strays,
@@ -130,10 +115,49 @@ pub(crate) fn inspect_listing(
     })
 }
 
+/// Places the images and holds some of them out, if the folder does not do so itself.
+fn place<'e>(
+    images: ImagePlacements<'_, 'e>,
+    split: SplitKind,
+    skipped: &mut Vec<SkippedFile>,
+) -> Vec<PlacedImage<'e>> {
+    let in_groups = images.groups.is_some();
+    let mut placed = assign_splits::place(images, skipped);
+    if let SplitKind::Seeded { fraction, seed } = split {
+        assign_splits::hold_out(&mut placed, in_groups, fraction, seed);
+    }
+    placed
+}
+
+/// What the images are grouped by and the number of groups, with a sentence about them.
+fn count_groups(groups: Option<Groups>, placed: &[PlacedImage]) -> Option<((String, u64), String)> {
+    let by = groups?.by;
+    let images = assign_splits::groups_and_splits(placed);
+    let (count, note) = image_table::describe_groups(&by, &images);
+    Some(((by, count), note))
+}
+
+/// Sentences about files that cannot be used and folders without images. `names` are those of the
+/// images.
+fn describe_files(listing: &Listing, images: &Images, names: &[&[String]]) -> Vec<String> {
+    let unsupported = messages::unsupported_formats(&images.unsupported);
+    let empty = messages::folders_without_images(&empty_folders(listing, names));
+    unsupported.into_iter().chain(empty).collect()
+}
+
 /// Files that are not used.
 struct LeftOut {
     skipped: Vec<SkippedFile>,
     ignored: Ignored,
+}
+
+impl LeftOut {
+    fn from_listing(listing: &Listing) -> Self {
+        LeftOut {
+            skipped: listing.skipped.clone(),
+            ignored: listing.ignored,
+        }
+    }
 }
 
 /// The images of a folder, by their headers.

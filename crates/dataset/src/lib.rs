@@ -108,8 +108,8 @@ pub use options::{DEFAULT_SEED, InspectOptions, TableOptions, TextOptions};
 pub use order::{CachedOrder, Order};
 pub use target_column::TargetColumn;
 pub use text::{
-    Buckets, CachedTexts, Column, DetectedEncoding, Documents, Lengths, Packing, Role, SkippedRows,
-    TextDataset, TextFile, TextInspection, TextSample, Tokenizer, Vocabulary, Window,
+    Buckets, CachedTexts, Column, Documents, Lengths, Packing, SkippedRows, TextDataset,
+    TextInspection, TextSample, Tokenizer, Vocabulary, Window,
 };
 pub use types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 pub use watch::{Watch, watch};

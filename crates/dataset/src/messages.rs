@@ -118,7 +118,6 @@ pub(crate) fn single_samples(noun: &str, classes: &[Class]) -> Option<String> {
     }
 }
 
-/// Unsupported image formats, with their counts.
 pub(crate) fn unsupported_formats(counts: &BTreeMap<&'static str, u64>) -> Option<String> {
     let formats: Vec<String> = counts
         .iter()

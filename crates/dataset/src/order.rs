@@ -58,10 +58,8 @@ pub struct CachedOrder {
     /// The newest epoch is last. There are two, because prefetching reaches the next epoch before
     /// the current step does.
     epochs: VecDeque<(u64, Vec<u32>)>,
-    shuffles: u64,
 }
 
-/// Number of cached epochs.
 const CACHED_EPOCHS: usize = 2;
 
 impl CachedOrder {
@@ -70,18 +68,12 @@ impl CachedOrder {
         CachedOrder {
             order,
             epochs: VecDeque::with_capacity(CACHED_EPOCHS),
-            shuffles: 0,
         }
     }
 
     /// The order without its cache.
     pub fn order(&self) -> Order {
         self.order
-    }
-
-    /// Number of epochs that were shuffled so far: one per epoch for consecutive steps.
-    pub fn shuffles(&self) -> u64 {
-        self.shuffles
     }
 
     /// See [`Order::step`].
@@ -93,7 +85,6 @@ impl CachedOrder {
                 self.epochs.pop_front();
             }
             self.epochs.push_back((epoch, self.order.epoch(epoch)));
-            self.shuffles += 1;
             self.epochs.len() - 1
         });
         (epoch, &self.epochs[index].1[range])
@@ -104,14 +95,16 @@ impl CachedOrder {
 mod tests {
     use super::*;
 
+    const SMALL: Order = Order {
+        seed: 3,
+        len: 100,
+        effective_batch: 8,
+    };
+
     #[test]
-    fn a_cached_order_is_the_same_and_shuffles_once_per_epoch() {
-        let order = Order {
-            seed: 3,
-            len: 100,
-            effective_batch: 8,
-        };
-        let mut cached = CachedOrder::new(order);
+    fn a_cached_order_is_the_same() {
+        let mut cached = CachedOrder::new(SMALL);
+        let order = SMALL;
         let steps = order.steps_per_epoch();
         for step in 0..4 * steps {
             // With prefetching of one step.
@@ -120,8 +113,24 @@ mod tests {
                 assert_eq!(cached.step(asked), (epoch, &samples[..]), "step {asked}");
             }
         }
-        assert_eq!(cached.shuffles(), 5, "epochs 0 to 4");
         assert_eq!(cached.step(1).1, order.step(1).1, "an earlier epoch");
+    }
+
+    #[test]
+    fn this_epoch_and_the_next_are_shuffled_only_once() {
+        let mut cached = CachedOrder::new(SMALL);
+        for epoch in 0..4 {
+            let first = epoch * SMALL.steps_per_epoch();
+            cached.step(first + SMALL.steps_per_epoch());
+            cached.step(first);
+            // An epoch that is shuffled again loses the mark.
+            let mark = |epoch: &mut (u64, Vec<u32>)| epoch.1.fill(u32::MAX);
+            cached.epochs.iter_mut().for_each(mark);
+            for step in first..first + 2 * SMALL.steps_per_epoch() {
+                assert!(cached.step(step).1.iter().all(|sample| *sample == u32::MAX));
+            }
+            cached.epochs.clear();
+        }
     }
 
     #[test]

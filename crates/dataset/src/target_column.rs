@@ -36,7 +36,7 @@ impl TargetColumn {
     }
 
     /// Converts a value in the column's unit to standard deviations from the mean.
-    pub fn standardize(&self, value: f64) -> f64 {
+    pub(crate) fn standardize(&self, value: f64) -> f64 {
         (value - self.mean) / self.deviation
     }
 

@@ -37,9 +37,7 @@ pub use cached_texts::CachedTexts;
 pub use documents::Documents;
 pub use packing::{Packing, Window};
 pub use text_dataset::TextDataset;
-pub use text_inspection::{
-    Column, DetectedEncoding, Lengths, Role, SkippedRows, TextFile, TextInspection, TextSample,
-};
+pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};
 pub use tokenizer::{Tokenizer, Vocabulary};
 
 pub(crate) use inspect_texts::inspect_texts;

@@ -64,9 +64,6 @@ impl FrozenLinear {
     }
 
     /// Maps [.., inputs] to [.., outputs]. Only `x` gets a gradient.
-    ///
-    /// # Errors
-    /// `x` does not fit the weight.
     pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
         let bias = self.bias.clone().map(Value::constant);
         match &self.weight {
@@ -153,9 +150,6 @@ pub struct AdaptedLinear {
 
 impl AdaptedLinear {
     /// Builds an adapter of `base` under `name`.
-    ///
-    /// # Errors
-    /// The device cannot allocate it.
     pub fn build(
         b: &mut Builder,
         name: &str,
@@ -173,9 +167,6 @@ impl AdaptedLinear {
     }
 
     /// Maps [.., inputs] to [.., outputs].
-    ///
-    /// # Errors
-    /// `x` does not fit the weight.
     pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
         let y = naming(&self.name, self.base.forward(tape, x))?;
         self.adapter.add(tape, &self.name, x, &y)

@@ -39,7 +39,6 @@ impl AdapterShape {
 /// Which parameters get random initial values.
 #[derive(Clone, Copy)]
 enum InitialValues {
-    /// All of them.
     Random,
     /// None: the network is only built for its shapes.
     Zeros,
@@ -67,7 +66,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds an adapter of this shape to every linear map of the blocks.
-    pub fn with_adapters(self, adapter: Option<AdapterShape>) -> Self {
+    pub(crate) fn with_adapters(self, adapter: Option<AdapterShape>) -> Self {
         Builder { adapter, ..self }
     }
 
@@ -81,7 +80,7 @@ impl<'a> Builder<'a> {
 
     /// Draws initial values only for parameters directly below one of these names. All others are
     /// zero, to be filled with pretrained weights.
-    pub fn with_random_under(self, names: &'static [&'static str]) -> Self {
+    pub(crate) fn with_random_under(self, names: &'static [&'static str]) -> Self {
         Builder {
             initial: InitialValues::RandomUnder(names),
             ..self
@@ -135,9 +134,6 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a parameter with truncated normal values.
-    ///
-    /// # Errors
-    /// The device cannot allocate it.
     pub fn normal(&mut self, name: &str, shape: &[usize], deviation: f64) -> Result<ParameterId> {
         let name = self.full_name(name);
         if !self.is_random() {
@@ -152,9 +148,6 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a parameter that is `value` everywhere.
-    ///
-    /// # Errors
-    /// The device cannot allocate it.
     pub fn constant(&mut self, name: &str, shape: &[usize], value: f64) -> Result<ParameterId> {
         if !self.is_random() {
             let name = self.full_name(name);

@@ -184,7 +184,7 @@ pub struct BackboneSize {
 /// All networks. For each task the suggested one comes first.
 // tidy: table
 #[rustfmt::skip]
-pub const CATALOG: &[ModelEntry] = &[
+pub(crate) const CATALOG: &[ModelEntry] = &[
     image(ImageModel::ConvNet, "convnet", "ConvNet", 64, 1, |_| ImageShape::ResNet(ResNetShape::convnet(), ResNetStyle::BASIC)),
     image(ImageModel::VitMicro, "vit_micro", "ViT-Micro/8", 64, 8, |side| ImageShape::Vit(VitShape::micro(side))),
     image(ImageModel::ResNet18, "resnet18", "ResNet-18", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet18(), ResNetStyle::BASIC)),
@@ -373,7 +373,7 @@ impl ModelId {
     }
 
     /// Its shape if it is a text network to train from scratch.
-    pub fn text_shape(self) -> Option<SequenceShape> {
+    pub(crate) fn text_shape(self) -> Option<SequenceShape> {
         match self {
             ModelId::Text(model) => Some(model.shape()),
             ModelId::Image(_) | ModelId::Pretrained(_) => None,
@@ -414,7 +414,7 @@ impl TextModel {
     }
 
     /// Shapes of both networks of a token compression. The policy has one only if it is learned.
-    pub fn compressor_shape(self) -> Option<CompressorShape> {
+    pub(crate) fn compressor_shape(self) -> Option<CompressorShape> {
         let Architecture::Compressor { model, policy } = self.size.entry().architecture else {
             return None;
         };
@@ -442,73 +442,47 @@ impl TextModel {
     }
 }
 
-impl TextSize {
-    /// All sizes, for each task the suggested one first.
-    pub fn all() -> impl Iterator<Item = TextSize> {
-        CATALOG.iter().filter_map(|entry| match entry.key {
-            ModelKey::Text(size) => Some(size),
-            _ => None,
-        })
-    }
+/// What a key of one kind reads from its row.
+macro_rules! catalog_key {
+    ($key:ident, $kind:ident) => {
+        impl $key {
+            /// All rows of this kind, for each task the suggested one first.
+            pub fn all() -> impl Iterator<Item = $key> {
+                CATALOG.iter().filter_map(|entry| match entry.key {
+                    ModelKey::$kind(key) => Some(key),
+                    _ => None,
+                })
+            }
 
-    /// The sizes for a task, the suggested one first.
-    pub fn for_task(task: ModelTask) -> impl Iterator<Item = TextSize> {
-        TextSize::all().filter(move |size| size.task() == task)
-    }
+            /// Those for a task, the suggested one first.
+            pub fn for_task(task: ModelTask) -> impl Iterator<Item = $key> {
+                $key::all().filter(move |key| key.task() == task)
+            }
 
-    fn entry(self) -> &'static ModelEntry {
-        ModelKey::Text(self).entry()
-    }
+            fn entry(self) -> &'static ModelEntry {
+                ModelKey::$kind(self).entry()
+            }
 
-    /// Its name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        self.entry().name
-    }
+            /// Its name in configs and on the command line; for a family its `model_type`.
+            pub fn name(self) -> &'static str {
+                self.entry().name
+            }
 
-    /// Its name in the window.
-    pub fn label(self) -> &'static str {
-        self.entry().label
-    }
+            /// Its name in the window.
+            pub fn label(self) -> &'static str {
+                self.entry().label
+            }
 
-    /// What networks of this size are trained for.
-    pub fn task(self) -> ModelTask {
-        self.entry().task
-    }
+            /// What its networks are trained for.
+            pub fn task(self) -> ModelTask {
+                self.entry().task
+            }
+        }
+    };
 }
 
-impl PretrainedFamily {
-    /// All families.
-    pub fn all() -> impl Iterator<Item = PretrainedFamily> {
-        CATALOG.iter().filter_map(|entry| match entry.key {
-            ModelKey::Pretrained(family) => Some(family),
-            _ => None,
-        })
-    }
-
-    /// The families for a task.
-    pub fn for_task(task: ModelTask) -> impl Iterator<Item = PretrainedFamily> {
-        PretrainedFamily::all().filter(move |family| family.task() == task)
-    }
-
-    fn entry(self) -> &'static ModelEntry {
-        ModelKey::Pretrained(self).entry()
-    }
-
-    /// Its `model_type`, which is also its name in configs.
-    pub fn name(self) -> &'static str {
-        self.entry().name
-    }
-
-    /// Its name in the window.
-    pub fn label(self) -> &'static str {
-        self.entry().label
-    }
-
-    /// What its networks are trained for.
-    pub fn task(self) -> ModelTask {
-        self.entry().task
-    }
-}
+catalog_key!(TextSize, Text);
+catalog_key!(PretrainedFamily, Pretrained);
 
 impl DropPolicy {
     /// All policies.

@@ -85,9 +85,6 @@ fn backbone(b: &mut Builder, shape: SequenceShape) -> Result<Backbone> {
 
 impl Compressor {
     /// Builds both networks, under `model` and `policy`.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: CompressorShape) -> Result<Self> {
         Ok(Compressor {
             model: b.within("model", |b| backbone(b, shape.model))?,

@@ -13,17 +13,11 @@ pub struct Gpt(Backbone);
 
 impl Gpt {
     /// Builds a network to train from scratch.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: SequenceShape) -> Result<Self> {
         Gpt::with_block(b, shape, shape.block(true))
     }
 
     /// Builds a network of other blocks.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub(crate) fn with_block(
         b: &mut Builder,
         shape: SequenceShape,

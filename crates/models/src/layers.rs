@@ -18,9 +18,6 @@ pub struct Linear {
 
 impl Linear {
     /// Maps `inputs` to `outputs`. Weights start with standard deviation `deviation`, biases at 0.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(
         b: &mut Builder,
         name: &str,
@@ -39,18 +36,12 @@ impl Linear {
     }
 
     /// Maps [.., inputs] to [.., outputs].
-    ///
-    /// # Errors
-    /// `x` does not fit the weight.
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
         let bias = tape.parameter(self.bias);
         self.map().forward(tape, x, Some(&bias))
     }
 
     /// Like [`Linear::forward`], added to `residual` [.., outputs].
-    ///
-    /// # Errors
-    /// The shapes do not fit.
     pub fn forward_add(&self, tape: &Tape, x: &Value, residual: &Value) -> Result<Value> {
         if !self.is_plain(tape) {
             return tape.add(&self.forward(tape, x)?, residual);
@@ -102,7 +93,6 @@ pub(crate) struct LinearMap<'a> {
     pub name: &'a str,
     /// [outputs, inputs].
     pub weight: ParameterId,
-    /// Its adapter, if it has one.
     pub adapter: Option<&'a Adapter>,
 }
 
@@ -136,9 +126,6 @@ pub struct LayerNorm {
 
 impl LayerNorm {
     /// Normalises rows of `width`. Weights start at 1, biases at 0.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, name: &str, width: usize, epsilon: f64) -> Result<Self> {
         b.within(name, |b| {
             Ok(LayerNorm {
@@ -151,9 +138,6 @@ impl LayerNorm {
     }
 
     /// Normalises the last axis of `x` [.., width].
-    ///
-    /// # Errors
-    /// `x` does not fit.
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
         let (weight, bias) = (tape.parameter(self.weight), tape.parameter(self.bias));
         naming(&self.name, tape.layer_norm(x, &weight, &bias, self.epsilon))
@@ -174,9 +158,6 @@ pub(crate) const GROUP_EPSILON: f64 = 1e-5;
 
 impl GroupNorm {
     /// Normalises `channels` in `groups`. Weights start at 1, biases at 0.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, name: &str, channels: usize, groups: usize) -> Result<Self> {
         b.within(name, |b| {
             Ok(GroupNorm {
@@ -189,9 +170,6 @@ impl GroupNorm {
     }
 
     /// Normalises `x` [samples, channels, height, width] and applies `activation`.
-    ///
-    /// # Errors
-    /// `x` does not fit.
     pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
         let parameters = (&tape.parameter(self.weight), &tape.parameter(self.bias));
         naming(
@@ -250,9 +228,6 @@ impl Conv {
     }
 
     /// Maps [samples, inputs, height, width] to [samples, outputs, ..].
-    ///
-    /// # Errors
-    /// `x` does not fit.
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
         self.deferred(tape, x)?.finish(tape)
     }

@@ -67,17 +67,14 @@ pub use builder::{AdapterShape, Builder};
 pub use catalog::{
     DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, TextModel, TextSize,
 };
-pub use compressor::{Compressor, CompressorShape, KeepScores};
+pub use compressor::{Compressor, KeepScores};
 pub use error::{ModelError, Result};
 pub use gpt::Gpt;
 pub use heads::{BALANCE, Balance, HUBER_DELTA, Heads};
 pub use image_shape::ImageShape;
-pub use kv_cache::KvCache;
 pub use network::Network;
 pub use normalization::PixelNormalization;
 pub use pretrained::Pretrained;
-pub use resnet::{
-    ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, saves_last_convolution,
-};
+pub use resnet::{ResNet, ResNetShape, ResNetStem, saves_last_convolution};
 pub use text_encoder::TextEncoder;
 pub use vit::{Vit, VitShape};

@@ -49,9 +49,6 @@ impl Network {
 
     /// Like [`Network::build`] with zeros for parameters, on the CPU. Takes neither time nor
     /// memory.
-    ///
-    /// # Errors
-    /// As [`Network::build`].
     pub fn with_zeros(
         model: ModelId,
         input_size: usize,
@@ -100,9 +97,6 @@ impl Network {
     }
 
     /// Number of trained parameters of such a network.
-    ///
-    /// # Errors
-    /// As [`Network::build`].
     pub fn count_parameters(model: ModelId, input_size: u32, outputs: usize) -> Result<u64> {
         let (_, parameters) = Network::with_zeros(model, input_size as usize, outputs, DType::F32)?;
         Ok(parameters.count() as u64)

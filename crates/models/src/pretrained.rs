@@ -6,7 +6,7 @@ mod choices;
 mod run_copy;
 
 pub use choices::FineTuningChoice;
-pub use run_copy::{RUN_COPY, verify_run_copy};
+pub use run_copy::verify_run_copy;
 
 use crate::builder::AdapterShape;
 use crate::catalog::PretrainedFamily;
@@ -190,9 +190,6 @@ impl Pretrained {
     }
 
     /// The network with its pretrained weights and a new head.
-    ///
-    /// # Errors
-    /// As [`HubFolder::network`].
     pub fn build(&self, options: &BuildOptions) -> Result<(Network, Parameters)> {
         let side = Some(options.input_size);
         let loaded = self.folder.network(side, &self.load_options(options))?;
@@ -200,9 +197,6 @@ impl Pretrained {
     }
 
     /// Like [`Pretrained::build`] with zeros for parameters, in almost no time and memory.
-    ///
-    /// # Errors
-    /// As [`HubFolder::network`].
     pub fn with_zeros(&self, options: &BuildOptions) -> Result<(Network, Parameters)> {
         let side = Some(options.input_size);
         let loaded = self.folder.with_zeros(side, &self.load_options(options))?;

@@ -89,18 +89,12 @@ const STEM_POOL: PoolShape = PoolShape {
 
 impl ResNet {
     /// Builds a network to train from scratch.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: &ResNetShape, classes: usize) -> Result<Self> {
         ResNet::with_style(b, shape, ResNetStyle::BASIC, classes)
     }
 
     /// Builds a network with other branches or norms.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
-    pub fn with_style(
+    pub(crate) fn with_style(
         b: &mut Builder,
         shape: &ResNetShape,
         style: ResNetStyle,

@@ -22,7 +22,6 @@ pub enum Pooling {
 /// The blocks and the pooling of a text encoder.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TextEncoderStyle {
-    /// Shape of a block.
     pub block: BlockShape,
     /// Number of token types with an embedding; 0 for none.
     pub token_types: usize,
@@ -52,17 +51,11 @@ pub struct TextEncoder {
 
 impl TextEncoder {
     /// Builds a network to train from scratch.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: SequenceShape, classes: usize) -> Result<Self> {
         TextEncoder::with_style(b, shape, TextEncoderStyle::from_scratch(shape), classes)
     }
 
     /// Builds a network of other blocks or with another pooling.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub(crate) fn with_style(
         b: &mut Builder,
         shape: SequenceShape,
@@ -104,9 +97,6 @@ impl TextEncoder {
     }
 
     /// One vector per text, [samples, width]; otherwise like [`TextEncoder::forward`].
-    ///
-    /// # Errors
-    /// As [`TextEncoder::forward`].
     pub fn embed(
         &self,
         tape: &Tape,

@@ -101,9 +101,6 @@ pub(crate) const DEVIATION: f64 = 0.02;
 
 impl Block {
     /// Builds one block.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: BlockShape) -> Result<Self> {
         let width = shape.width;
         Ok(Block {
@@ -135,9 +132,6 @@ impl Block {
 
     /// Maps `x` [samples, tokens, width] to the same shape. With `lengths`, only that many tokens
     /// of each sample are attended to.
-    ///
-    /// # Errors
-    /// `x` does not fit.
     pub fn forward(&self, tape: &Tape, x: &Value, lengths: Option<&[usize]>) -> Result<Value> {
         self.deferred(tape, x, lengths)?.finish(tape)
     }
@@ -256,9 +250,6 @@ pub struct Blocks {
 
 impl Blocks {
     /// Builds `depth` blocks under `blocks.0`, `blocks.1`, …
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: BlockShape, depth: usize) -> Result<Self> {
         let blocks =
             (0..depth).map(|i| b.within(&format!("blocks.{i}"), |b| Block::build(b, shape)));
@@ -269,9 +260,6 @@ impl Blocks {
 
     /// Runs all blocks over `x` [samples, tokens, width]. With `lengths`, only that many tokens of
     /// each sample are attended to. The first `checkpointed` blocks save only their input.
-    ///
-    /// # Errors
-    /// `x` does not fit.
     pub fn forward(
         &self,
         tape: &Tape,
@@ -297,9 +285,6 @@ impl Blocks {
     }
 
     /// Runs all blocks over tokens that follow those in `cache`, which they join.
-    ///
-    /// # Errors
-    /// `x` does not fit.
     pub fn forward_cached(&self, tape: &Tape, x: Value, cache: &mut KvCache) -> Result<Value> {
         let blocks = self.blocks.iter().zip(cache.blocks());
         blocks

@@ -69,7 +69,6 @@ impl VitShape {
 /// Blocks, extra tokens and pooling of a vision transformer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VitStyle {
-    /// Shape of a block.
     pub block: BlockShape,
     /// Tokens in addition to the patches.
     pub tokens: VitTokens,
@@ -80,7 +79,6 @@ pub struct VitStyle {
 /// Tokens in addition to the patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VitTokens {
-    /// The class token.
     Class,
     /// The class token, then the distillation token: DeiT.
     ClassAndDistillation,
@@ -132,17 +130,11 @@ const EPSILON: f64 = 1e-6;
 
 impl Vit {
     /// Builds a network to train from scratch.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, shape: VitShape, classes: usize) -> Result<Self> {
         Vit::with_style(b, shape, VitStyle::from_scratch(shape), classes)
     }
 
     /// Builds a network with other blocks, tokens or pooling.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub(crate) fn with_style(
         b: &mut Builder,
         shape: VitShape,

@@ -75,7 +75,6 @@ impl DecisionContext<'_> {
         explain_shortage(policy, history, self.sample, self.pressure, &self.budget)
     }
 
-    /// The failure, if it was of this kind.
     pub(crate) fn failure_of_kind(&self) -> Option<Failure> {
         self.failure.filter(|failure| failure.kind == self.kind)
     }

@@ -5,21 +5,19 @@
 #[cfg_attr(not(target_os = "macos"), path = "cpu_time/linux.rs")]
 mod platform;
 
-use rustix::time::{ClockId, clock_gettime};
-
 pub(crate) use platform::cpu_ms_of;
-
-/// CPU time that the calling thread has used so far, in milliseconds. The call takes a quarter of a
-/// microsecond.
-pub fn thread_cpu_ms() -> f64 {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    used.tv_sec as f64 * 1e3 + used.tv_nsec as f64 / 1e6
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::time::{ClockId, clock_gettime};
     use std::sync::mpsc::channel;
+
+    /// CPU time that the calling thread has used so far, in milliseconds.
+    fn thread_cpu_ms() -> f64 {
+        let used = clock_gettime(ClockId::ThreadCPUTime);
+        used.tv_sec as f64 * 1e3 + used.tv_nsec as f64 / 1e6
+    }
 
     #[test]
     fn a_thread_measures_the_same_from_inside_and_outside() {

@@ -90,7 +90,6 @@ mod monitor;
 
 pub use budget::Budget;
 pub use controller::{budget_bytes, decide, observe, record_sample, should_cancel};
-pub use cpu_time::thread_cpu_ms;
 pub use decision::{
     Action, Ask, Change, Decision, MicroBatchKind, MicroBatchRecord, Moments, Outcome, Phase,
     Prefetch, SampleCost,
@@ -101,11 +100,11 @@ pub use jsonl::JsonlController;
 pub use memory_model::{Allocator, MemoryModel};
 pub use monitor::Monitor;
 pub use persisted::PersistedState;
-pub use policy::{Policy, RECOMPUTE_TIME_FRACTION};
+pub use policy::Policy;
 pub use recovery::RecoveryReserve;
 pub use recovery_options::{
-    RECOVERY_STEPS, RecoveryOption, RecoveryStep, Shortage, cheapest_setting,
-    options_needing_consent, settings_that_help, suggest_recovery,
+    RecoveryOption, Shortage, cheapest_setting, options_needing_consent, settings_that_help,
+    suggest_recovery,
 };
 pub use sample::{Component, Level, MemorySample, Thermal};
 pub use signal::{LevelTracker, Reading, pressure};

@@ -49,7 +49,6 @@ struct Readings {
     untaken: VecDeque<MemorySample>,
     watched: Option<(Policy, ControllerState)>,
     cancel_reason: Option<String>,
-    last_error: Option<String>,
 }
 
 impl Monitor {
@@ -71,13 +70,8 @@ impl Monitor {
         let thread = std::thread::Builder::new()
             .name("pressure".into())
             .spawn(move || for_thread.run());
-        match &thread {
-            Ok(thread) => drop(shared.sleeper.set(thread.thread().clone())),
-            Err(error) => {
-                locked(&shared.readings).last_error = Some(format!(
-                    "the monitor's thread could not be started: {error}"
-                ));
-            }
+        if let Ok(thread) = &thread {
+            drop(shared.sleeper.set(thread.thread().clone()));
         }
         let weak = Arc::downgrade(&shared);
         let wake_up = WakeUp::on_pressure(move || {
@@ -173,11 +167,6 @@ impl Monitor {
     pub fn describe(&self) -> String {
         locked(&self.shared.source).describe()
     }
-
-    /// The error of the newest reading, if it failed; `latest` is older then.
-    pub fn last_error(&self) -> Option<String> {
-        locked(&self.shared.readings).last_error.clone()
-    }
 }
 
 impl Drop for Monitor {
@@ -235,10 +224,7 @@ impl Shared {
                     SAMPLE_INTERVAL
                 }
             }
-            Err(error) => {
-                locked(&self.readings).last_error = Some(error.to_string());
-                SAMPLE_INTERVAL
-            }
+            Err(_) => SAMPLE_INTERVAL,
         }
     }
 
@@ -249,7 +235,6 @@ impl Shared {
             observer(&sample);
         }
         let mut readings = locked(&self.readings);
-        readings.last_error = None;
         readings.latest = Some(sample);
         if readings.untaken.len() == BUFFERED_SAMPLES {
             readings.untaken.pop_front();

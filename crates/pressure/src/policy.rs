@@ -324,7 +324,7 @@ pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
 /// The forecast before a checkpoint looks ahead by this multiple of the write time.
 pub(crate) const CHECKPOINT_AHEAD: f64 = 1.5;
 /// Time cost of checkpointing all blocks: one more forward pass, a third of a step.
-pub const RECOMPUTE_TIME_FRACTION: f64 = 1.0 / 3.0;
+pub(crate) const RECOMPUTE_TIME_FRACTION: f64 = 1.0 / 3.0;
 /// Checkpointing a block is trusted to free this fraction of its even share of the activations,
 /// until it is measured.
 pub(crate) const TRUSTED_SAVING: f64 = 0.5;

@@ -87,7 +87,6 @@ pub enum Freed {
     ActivationsFraction(f64),
     /// This fraction of the optimizer's moments.
     MomentsFraction(f64),
-    /// This fraction of activations and moments.
     ActivationsAndMomentsFraction(f64),
     /// Nothing by itself: micro-batches are as small as they must be for any effective batch.
     Nothing,
@@ -125,91 +124,23 @@ const fn other_result(
 
 /// All recovery steps, cheapest first; those that change the result come last. Fractions and times
 /// are estimates for a deep network of equal blocks.
-pub const RECOVERY_STEPS: [RecoveryOption; 14] = [
-    same_result(
-        RecoveryStep::ReleaseCaches,
-        "Release cached memory",
-        Freed::Caches,
-        0.0,
-    ),
-    same_result(
-        RecoveryStep::ShortenPrefetch,
-        "Decode fewer samples ahead and cache no decoded images",
-        Freed::Prefetched,
-        0.02,
-    ),
-    same_result(
-        RecoveryStep::ShrinkMicroBatch,
-        "Halve the micro-batch",
-        Freed::ActivationsFraction(0.5),
-        0.05,
-    ),
-    same_result(
-        RecoveryStep::CancelMicroBatch,
-        "Cancel one micro-batch and retry it smaller",
-        Freed::ActivationsFraction(1.0),
-        0.05,
-    ),
-    same_result(
-        RecoveryStep::Pause,
-        "Wait until memory is free",
-        Freed::ActivationsFraction(1.0),
-        0.0,
-    ),
-    same_result(
-        RecoveryStep::CheckpointBlocks,
-        "Recompute activations instead of saving them",
-        Freed::ActivationsFraction(0.65),
-        RECOMPUTE_TIME_FRACTION,
-    ),
-    same_result(
-        RecoveryStep::MapMoments,
-        "Move the optimizer's moments to a file, read and written once per step",
-        Freed::MomentsFraction(1.0),
-        0.1,
-    ),
-    same_result(
-        RecoveryStep::Suspend,
-        "Save a checkpoint, free all memory and resume automatically",
-        Freed::Everything,
-        0.0,
-    ),
-    same_result(
-        RecoveryStep::Stop,
-        "Stop with a checkpoint on disk",
-        Freed::Everything,
-        0.0,
-    ),
-    other_result(
-        RecoveryStep::LowerResolution,
-        "Lower the image size by a third",
-        Freed::ActivationsFraction(0.55),
-        0.0,
-    ),
-    other_result(
-        RecoveryStep::HalvePrecision,
-        "Use 16-bit activations",
-        Freed::ActivationsFraction(0.5),
-        0.0,
-    ),
-    other_result(
-        RecoveryStep::ShrinkOptimizerState,
-        "Store the optimizer's moments in 8 bits",
-        Freed::MomentsFraction(0.74),
-        0.05,
-    ),
-    other_result(
-        RecoveryStep::ShrinkEffectiveBatch,
-        "Halve the effective batch",
-        Freed::Nothing,
-        0.0,
-    ),
-    other_result(
-        RecoveryStep::FreezeBlocks,
-        "Train only the second half of the network",
-        Freed::ActivationsAndMomentsFraction(0.5),
-        0.0,
-    ),
+// tidy: table
+#[rustfmt::skip]
+pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
+    same_result(RecoveryStep::ReleaseCaches, "Release cached memory", Freed::Caches, 0.0),
+    same_result(RecoveryStep::ShortenPrefetch, "Decode fewer samples ahead and cache no decoded images", Freed::Prefetched, 0.02),
+    same_result(RecoveryStep::ShrinkMicroBatch, "Halve the micro-batch", Freed::ActivationsFraction(0.5), 0.05),
+    same_result(RecoveryStep::CancelMicroBatch, "Cancel one micro-batch and retry it smaller", Freed::ActivationsFraction(1.0), 0.05),
+    same_result(RecoveryStep::Pause, "Wait until memory is free", Freed::ActivationsFraction(1.0), 0.0),
+    same_result(RecoveryStep::CheckpointBlocks, "Recompute activations instead of saving them", Freed::ActivationsFraction(0.65), RECOMPUTE_TIME_FRACTION),
+    same_result(RecoveryStep::MapMoments, "Move the optimizer's moments to a file, read and written once per step", Freed::MomentsFraction(1.0), 0.1),
+    same_result(RecoveryStep::Suspend, "Save a checkpoint, free all memory and resume automatically", Freed::Everything, 0.0),
+    same_result(RecoveryStep::Stop, "Stop with a checkpoint on disk", Freed::Everything, 0.0),
+    other_result(RecoveryStep::LowerResolution, "Lower the image size by a third", Freed::ActivationsFraction(0.55), 0.0),
+    other_result(RecoveryStep::HalvePrecision, "Use 16-bit activations", Freed::ActivationsFraction(0.5), 0.0),
+    other_result(RecoveryStep::ShrinkOptimizerState, "Store the optimizer's moments in 8 bits", Freed::MomentsFraction(0.74), 0.05),
+    other_result(RecoveryStep::ShrinkEffectiveBatch, "Halve the effective batch", Freed::Nothing, 0.0),
+    other_result(RecoveryStep::FreezeBlocks, "Train only the second half of the network", Freed::ActivationsAndMomentsFraction(0.5), 0.0),
 ];
 
 /// What a run lacks, and what it has that could be freed.

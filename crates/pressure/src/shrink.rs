@@ -33,7 +33,6 @@ pub(crate) fn may_be_avoided(ctx: &DecisionContext, critical: bool) -> bool {
     ctx.failure_of_kind().is_none() && !critical
 }
 
-/// Shrinks to `size`.
 pub(crate) fn shrink(ctx: &DecisionContext, size: u32) -> RuleOutcome {
     let (cause, mut reason) = ctx.explain_shortage();
     if ctx.failure_of_kind().is_some_and(|failure| failure.refused) {

@@ -153,7 +153,6 @@ impl Track {
     }
 }
 
-/// The tracks of all kinds of micro-batches.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Tracks(Vec<(MicroBatchKind, Track)>);
 

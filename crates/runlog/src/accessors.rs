@@ -74,18 +74,18 @@ impl Run {
     }
 
     /// The run's clock as wall-clock time: milliseconds since 1970.
-    pub fn now_unix_ms(&self) -> u64 {
+    pub(crate) fn now_unix_ms(&self) -> u64 {
         self.life_start.unix_ms + self.now_ms.saturating_sub(self.life_start.at_ms)
     }
 
     /// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy.
     /// Of two equal evaluations the earlier one is returned.
-    pub fn best_evaluation(&self) -> Option<&EvaluationRecord> {
+    pub(crate) fn best_evaluation(&self) -> Option<&EvaluationRecord> {
         records::best_evaluation(&self.evaluations)
     }
 
     /// Ebb's highest sampled footprint in bytes, with a relative error of about 1e-7.
-    pub fn highest_footprint(&self) -> Option<u64> {
+    pub(crate) fn highest_footprint(&self) -> Option<u64> {
         let parts = self.memory.column(2).iter().zip(self.memory.column(3));
         let bytes =
             parts.map(|(state, activations)| (f64::from(*state) + f64::from(*activations)) as u64);

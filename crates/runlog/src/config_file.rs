@@ -22,9 +22,6 @@ impl RunConfig {
 
     /// Reads a file like [`RunConfig::load`], with a sentence for each key that has another name
     /// today.
-    ///
-    /// # Errors
-    /// As [`RunConfig::load`].
     pub fn load_with_notes(path: &Path) -> Result<(RunConfig, Vec<String>), RunlogError> {
         let text = fs::read_to_string(path).map_err(RunlogError::disk("read", path))?;
         let name = path.display().to_string();
@@ -36,9 +33,6 @@ impl RunConfig {
     }
 
     /// Reads TOML text; messages call it `name`.
-    ///
-    /// # Errors
-    /// As [`RunConfig::load`].
     pub fn from_toml(text: &str, name: &str) -> Result<RunConfig, RunlogError> {
         checked(from_toml(text, name)?, name).map(|(config, _)| config)
     }

@@ -80,7 +80,6 @@ pub use choices::{
     Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
     OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
-pub use crash_report::CrashReport;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
@@ -88,13 +87,12 @@ pub use interval::Interval;
 pub use log::{EventReader, EventWriter, Tail, read_events};
 pub use metric_text::{describe_metrics, format_metrics, headline_metric};
 pub use preset::{preset, preset_names, preset_purpose};
-pub use records::{CheckpointRecord, EvaluationRecord, PredictionRecord};
+pub use records::PredictionRecord;
 pub use reduce::Run;
 pub use report::report;
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
-pub use tier::Tier;
-pub use view::{Figures, LevelSpan, Mark, PackedArray, PullHeader, RunStatus, StatusLine};
+pub use view::{Figures, PullHeader, RunStatus};
 pub use window::Pull;
 pub use words::{
     MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,

@@ -123,7 +123,7 @@ impl Run {
     }
 
     /// Adds the crash report to a run that ended early.
-    pub fn set_crash_report(&mut self, report: CrashReport) {
+    pub(crate) fn set_crash_report(&mut self, report: CrashReport) {
         self.version += 1;
         self.status_line.message = status_text::ended_early(self.figures.step, Some(report.level));
         self.status_line.level = report.level;

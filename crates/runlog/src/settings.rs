@@ -4,11 +4,12 @@
 //!
 //! To add a setting, add a row. A row whose help, default or range is missing fails a test.
 
+use crate::Blocks;
 use crate::choices::{
     Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
     OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
-use crate::{Blocks, Tier};
+use crate::tier::Tier;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

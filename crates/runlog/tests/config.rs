@@ -28,11 +28,13 @@ fn toml_and_json_report_the_same() {
     );
 }
 
+/// Loads `text` as a file `name`, which must be refused with `message`.
+fn check(name: &str, text: &str, message: &str) {
+    assert_eq!(load(name, text), Err(message.to_owned()), "{text}");
+}
+
 #[test]
 fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
-    let check = |name: &str, text: &str, message: &str| {
-        assert_eq!(load(name, text), Err(message.to_owned()), "{text}");
-    };
     check(
         "run.toml",
         "# mine\nseed = 7\nepoch = 3\n",
@@ -64,6 +66,15 @@ fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
         "run.toml, line 1: `max_system_fraction` is not a number, but must be a number from 0.5 to 0.95; change it and start again",
     );
     check(
+        "run.yaml",
+        "epochs: 3",
+        "run.yaml is not a config: its name must end in .toml or .json",
+    );
+}
+
+#[test]
+fn a_word_or_a_size_that_is_not_allowed_is_refused_with_what_is() {
+    check(
         "run.toml",
         "checkpoint_blocks = \"most\"",
         "run.toml, line 1: `checkpoint_blocks` is `most`, but must be a number of blocks, or `all`; \
@@ -91,11 +102,6 @@ fn a_mistake_is_refused_with_line_key_and_what_is_allowed() {
         "memory_cap_bytes = 62914560",
         "run.toml, line 1: `memory_cap_bytes` is 62914560 (60 MB), but must be a size of at least 64 MB, such as \"8GB\" \
          or a number of bytes; change it and start again",
-    );
-    check(
-        "run.yaml",
-        "epochs: 3",
-        "run.yaml is not a config: its name must end in .toml or .json",
     );
 }
 

@@ -72,23 +72,11 @@ impl Tape<'_> {
         E: Into<DeferredOutput>,
     {
         self.poll()?;
-        let (kinks, all) = (
-            self.kinks().cloned(),
-            x.dims().first().copied().unwrap_or(0),
-        );
-        let outputs = parts(x.tensor(), size)?
-            .into_iter()
-            .map(|(samples, input)| {
-                let kinks = kinks.as_ref().map(|kinks| kinks.within(&samples, all));
-                let chunk = Chunk {
-                    samples,
-                    input,
-                    kinks,
-                };
-                self.chunk_forward(chunk, &block)
-            })
-            .collect::<Result<_>>()?;
-        let y = join(outputs)?;
+        // The position before the block: the second run begins there, too.
+        let kinks = self.kinks().cloned();
+        let chunks = chunks(x.tensor(), size, kinks.as_ref())?.into_iter();
+        let outputs = chunks.map(|chunk| self.chunk_forward(chunk, &block));
+        let y = join(outputs.collect::<Result<_>>()?)?;
         if !self.recording() {
             return Ok(Value::constant(y));
         }
@@ -102,28 +90,7 @@ impl Tape<'_> {
         };
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
-            let own = sink.current_is_owned() || !gradient.is_contiguous();
-            let gradient = gradient.contiguous()?;
-            let mut whole = Whole {
-                dims: input.dims().to_vec(),
-                over: own.then(|| gradient.clone()),
-                joined: None,
-            };
-            let seeds = parts(&gradient, size)?;
-            for ((samples, input), (_, seed)) in parts(&input, size)?.into_iter().zip(seeds) {
-                let kinks = again.kinks.as_ref();
-                let kinks = kinks.map(|kinks| kinks.within(&samples, all).recomputing());
-                let begin = samples.start;
-                let chunk = Chunk {
-                    samples,
-                    input,
-                    kinks,
-                };
-                if let Some(found) = again.backward(chunk, seed, &block, sink)? {
-                    whole.put(found, begin)?;
-                }
-            }
-            match whole.joined {
+            match again.backward_in_parts(&input, gradient, size, &block, sink)? {
                 None => Ok(()),
                 Some(whole) => sink.add_owned(again.id, whole),
             }
@@ -153,6 +120,17 @@ struct Chunk {
     samples: Range<usize>,
     input: Tensor,
     kinks: Option<KinkCursor>,
+}
+
+/// The chunks of `x`, with their positions in the kink log after `kinks`.
+fn chunks(x: &Tensor, size: usize, kinks: Option<&KinkCursor>) -> Result<Vec<Chunk>> {
+    let all = x.dims().first().copied().unwrap_or(0);
+    let chunk = |(samples, input)| Chunk {
+        kinks: kinks.map(|kinks| kinks.within(&samples, all)),
+        samples,
+        input,
+    };
+    Ok(parts(x, size)?.into_iter().map(chunk).collect())
 }
 
 /// Chunks of at most `size` samples as views of `x`, each with the range of its samples.
@@ -225,6 +203,33 @@ struct Again {
 }
 
 impl Again {
+    /// Runs `block` again, chunk by chunk, and returns the gradient of the whole input.
+    fn backward_in_parts<E: Into<DeferredOutput>>(
+        &self,
+        input: &Tensor,
+        gradient: Tensor,
+        size: usize,
+        block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
+        sink: &mut Gradients,
+    ) -> Result<Option<Tensor>> {
+        let own = sink.current_is_owned() || !gradient.is_contiguous();
+        let gradient = gradient.contiguous()?;
+        let mut whole = Whole {
+            dims: input.dims().to_vec(),
+            over: own.then(|| gradient.clone()),
+            joined: None,
+        };
+        let chunks = chunks(input, size, self.kinks.as_ref())?.into_iter();
+        for (mut chunk, (_, seed)) in chunks.zip(parts(&gradient, size)?) {
+            chunk.kinks = chunk.kinks.map(KinkCursor::recomputing);
+            let begin = chunk.samples.start;
+            if let Some(found) = self.backward(chunk, seed, block, sink)? {
+                whole.put(found, begin)?;
+            }
+        }
+        Ok(whole.joined)
+    }
+
     /// Runs `block` recorded and then backward. Adds the parameters' gradients to `sink` and
     /// returns the input's.
     fn backward<E: Into<DeferredOutput>>(

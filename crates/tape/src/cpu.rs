@@ -11,7 +11,7 @@ mod reduce;
 mod product;
 pub(crate) mod im2col;
 
-pub(crate) use product::{Matrix, product};
+pub(crate) use product::{Matrix, Product};
 pub(crate) use reduce::{add_in_order, column_sums, map, map2, row_chunks};
 pub(crate) use threads::{buffer_for_job, scratch_of_other_threads, skips_arithmetic, threads};
 pub(crate) use view::{Float, View, buffer, is_fused, to_tensor};

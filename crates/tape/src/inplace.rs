@@ -89,7 +89,7 @@ pub enum SliceMut<'a> {
 
 /// Lends the memory of a contiguous CPU tensor to `write`. Nothing else may read the tensor
 /// meanwhile.
-pub fn with_slice_mut<F: FnOnce(SliceMut) -> candle_core::Result<()>>(
+pub(crate) fn with_slice_mut<F: FnOnce(SliceMut) -> candle_core::Result<()>>(
     tensor: &Tensor,
     write: F,
 ) -> candle_core::Result<()> {

@@ -134,6 +134,25 @@ impl Kernel {
             Module::Typed(dtype) => format!("{}_{}", self.name, suffix(dtype)),
         }
     }
+
+    /// Runs the kernel on the device. All tensors must be contiguous.
+    pub fn launch(self, grid: Grid, arguments: &[Argument], device: &Device) -> Result<()> {
+        if grid.groups == 0 {
+            return Ok(());
+        }
+        match device {
+            #[cfg(feature = "cuda")]
+            Device::Cuda(device) => cuda::launch(self, grid, arguments, device),
+            #[cfg(target_os = "macos")]
+            Device::Metal(device) => metal::launch(self, grid, arguments, device),
+            #[cfg(test)]
+            Device::Cpu => emulator::launch(self, grid, arguments),
+            _ => Err(TapeError::Device(format!(
+                "there is no kernel {} for this device",
+                self.symbol()
+            ))),
+        }
+    }
 }
 
 /// The groups of a pass over up to seven tensors; the kernels declare the same struct.
@@ -142,9 +161,7 @@ impl Kernel {
 pub(crate) struct TensorBatch {
     /// Thread groups up to and including each tensor.
     pub ends: [u32; 7],
-    /// Values of each tensor.
     pub counts: [u32; 7],
-    /// One number per tensor.
     pub keep: [f32; 7],
     /// Numbers of the pass.
     pub values: [f32; 7],
@@ -159,7 +176,6 @@ pub(crate) enum Argument<'a> {
     Out(&'a Tensor),
     /// A size or a flag.
     Count(usize),
-    /// A number.
     Number(f64),
     /// The groups of a pass over many tensors.
     TensorBatch(&'a TensorBatch),
@@ -187,30 +203,6 @@ impl Grid {
     /// One simdgroup per row.
     pub fn rows(rows: usize) -> Self {
         Grid::groups(rows.div_ceil(4), 4)
-    }
-}
-
-/// Runs a kernel on the device. All tensors must be contiguous.
-pub(crate) fn launch(
-    kernel: Kernel,
-    grid: Grid,
-    arguments: &[Argument],
-    device: &Device,
-) -> Result<()> {
-    if grid.groups == 0 {
-        return Ok(());
-    }
-    match device {
-        #[cfg(feature = "cuda")]
-        Device::Cuda(device) => cuda::launch(kernel, grid, arguments, device),
-        #[cfg(target_os = "macos")]
-        Device::Metal(device) => metal::launch(kernel, grid, arguments, device),
-        #[cfg(test)]
-        Device::Cpu => emulator::launch(kernel, grid, arguments),
-        _ => Err(TapeError::Device(format!(
-            "there is no kernel {} for this device",
-            kernel.symbol()
-        ))),
     }
 }
 

@@ -80,5 +80,4 @@ pub use ops::{
 pub use parameters::{Frozen, Parameter, ParameterId, Parameters};
 pub use quantized::{Bits, Quantized};
 pub use rng::Rng;
-pub use saved_tensors::SavedTensors;
 pub use tape::{Kernels, Tape, Value};

@@ -112,17 +112,25 @@ fn shape_only(like: &Tensor, dims: &[usize]) -> Result<Tensor> {
     Ok(zero.broadcast_as(dims)?)
 }
 
+/// The error for a value that does not have the `expected` shape.
+fn misfit(op: &'static str, what: &str, expected: impl Into<String>, found: &Value) -> TapeError {
+    TapeError::Shape {
+        op,
+        what: what.to_owned(),
+        expected: expected.into(),
+        found: found.tensor().shape().clone(),
+    }
+}
+
 /// The sizes of `value` by axis.
 ///
 /// # Errors
 /// It does not have `N` axes.
 fn axes<const N: usize>(op: &'static str, what: &str, value: &Value) -> Result<[usize; N]> {
-    value.dims().try_into().map_err(|_| TapeError::Shape {
-        op,
-        what: what.to_owned(),
-        expected: format!("a shape of {N} axes"),
-        found: value.tensor().shape().clone(),
-    })
+    value
+        .dims()
+        .try_into()
+        .map_err(|_| misfit(op, what, format!("a shape of {N} axes"), value))
 }
 
 /// Fails unless `value` has the shape `expected`.
@@ -130,12 +138,7 @@ fn expect_shape(op: &'static str, what: &str, value: &Value, expected: &[usize])
     if value.dims() == expected {
         return Ok(());
     }
-    Err(TapeError::Shape {
-        op,
-        what: what.to_owned(),
-        expected: format!("{expected:?}"),
-        found: value.tensor().shape().clone(),
-    })
+    Err(misfit(op, what, format!("{expected:?}"), value))
 }
 
 /// Fails if an axis has no entries.
@@ -143,12 +146,7 @@ fn expect_filled(op: &'static str, what: &str, value: &Value) -> Result<()> {
     if value.tensor().elem_count() > 0 {
         return Ok(());
     }
-    Err(TapeError::Shape {
-        op,
-        what: what.to_owned(),
-        expected: "at least one entry in every axis".to_owned(),
-        found: value.tensor().shape().clone(),
-    })
+    Err(misfit(op, what, "at least one entry in every axis", value))
 }
 
 /// Fails if `value` is a scalar.
@@ -156,10 +154,5 @@ fn expect_an_axis(op: &'static str, what: &str, value: &Value) -> Result<()> {
     if !value.dims().is_empty() {
         return Ok(());
     }
-    Err(TapeError::Shape {
-        op,
-        what: what.to_owned(),
-        expected: "at least one axis".to_owned(),
-        found: value.tensor().shape().clone(),
-    })
+    Err(misfit(op, what, "at least one axis", value))
 }

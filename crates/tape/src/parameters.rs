@@ -225,11 +225,6 @@ impl Parameters {
         self.trained.iter().map(|p| p.tensor.elem_count()).sum()
     }
 
-    /// Number of frozen values.
-    pub fn frozen_count(&self) -> usize {
-        self.frozen().map(|(_, values)| values.count()).sum()
-    }
-
     /// Bytes of all trained values.
     pub fn bytes(&self) -> u64 {
         self.trained

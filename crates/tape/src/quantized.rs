@@ -38,7 +38,6 @@ impl Bits {
         }
     }
 
-    /// Bytes of a block.
     fn block_bytes(self) -> usize {
         match self {
             Bits::Eight => BLOCK,
@@ -251,7 +250,6 @@ impl Quantized {
     }
 }
 
-/// Rows per tile.
 fn tile_rows(columns: usize) -> usize {
     (TILE / columns.max(1)).max(1)
 }

@@ -39,7 +39,6 @@ impl fmt::Debug for Recompute {
 /// An input for the backward pass.
 #[derive(Debug, Clone)]
 pub(crate) enum SavedInput {
-    /// Saved.
     Tensor(Tensor),
     /// Recomputed when needed.
     Recomputed(Recompute),

@@ -312,6 +312,26 @@ impl<'a> Tape<'a> {
         }
     }
 
+    /// Records an operation of one operand, if `x` needs a gradient. `backward` turns the gradient
+    /// of the output into a new tensor, the gradient of `x`; `saved` lists the tensors it holds.
+    pub(crate) fn unary<F>(
+        &self,
+        x: &Value,
+        y: Tensor,
+        saved: &[&Tensor],
+        backward: F,
+    ) -> Result<Value>
+    where
+        F: FnOnce(Tensor) -> Result<Tensor> + 'static,
+    {
+        if !self.records(&[x]) {
+            return Ok(Value::constant(y));
+        }
+        let id = x.id;
+        let record = move |dy, sink: &mut Gradients| sink.add_owned(id, backward(dy)?);
+        Ok(self.push(y, saved, record))
+    }
+
     /// Runs backward from the roots, each with its gradient, to the parameters and to `inputs`.
     pub(crate) fn backward_from(
         &self,

@@ -66,7 +66,7 @@ impl StateFile {
     }
 
     /// The learned state if it is valid in environment `here`.
-    pub fn learned_in(&self, here: &Environment) -> Option<&PersistedState> {
+    pub(crate) fn learned_in(&self, here: &Environment) -> Option<&PersistedState> {
         (self.environment == *here).then_some(&self.learned)
     }
 
@@ -94,7 +94,6 @@ pub enum SavedControllerState {
     /// The checkpoint was written without one.
     #[default]
     Absent,
-    /// The state as it was written.
     Present(Box<StateFile>),
     /// The state cannot be used. Holds the message for the user.
     Unreadable(String),

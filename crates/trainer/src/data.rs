@@ -75,7 +75,6 @@ pub trait TrainLoader {
 
 /// Held-out samples in a fixed order.
 pub trait EvalLoader {
-    /// What one sample is.
     type Sample;
 
     /// Number of samples.

@@ -80,7 +80,7 @@ impl<S> EffectiveBatch<S> {
     }
 
     /// Records the number of checkpointed blocks of the newest micro-batch.
-    pub fn record_checkpoint_blocks(&mut self, blocks: u32) {
+    pub(crate) fn record_checkpoint_blocks(&mut self, blocks: u32) {
         self.checkpoint_blocks.push(blocks);
     }
 

@@ -14,7 +14,7 @@ mod seconds;
 mod target;
 
 pub use alignment::{AttentionSize, alignment};
-pub use baseline::Baseline;
+use baseline::Baseline;
 pub use dry_run::DryRun;
 pub use refusal::{does_not_fit, plan_within_cap};
 pub use seconds::seconds_per_sample;
@@ -256,7 +256,7 @@ impl MemoryEstimate {
 
     /// Bytes that a micro-batch takes on top of the baseline. `None` if this number of checkpointed
     /// blocks was not estimated.
-    pub fn micro_batch_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
+    pub(crate) fn micro_batch_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
         let heap = self.variant(checkpointed)?;
         Some(heap.peak_bytes(micro_batch, self.target.allocator))
     }

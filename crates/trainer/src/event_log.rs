@@ -22,7 +22,6 @@ pub type Observer<'a> = &'a mut (dyn FnMut(&RunEvent) + Send);
 /// What a memory event reports.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryReading {
-    /// The memory sample.
     pub sample: MemorySample,
     /// Pressure and its largest component.
     pub pressure: Reading,
@@ -47,7 +46,6 @@ pub struct DecisionRecord {
     pub previous_micro_batch: u32,
     /// Micro-batches per effective batch from now on.
     pub micro_batches: u32,
-    /// The decision.
     pub decision: Decision,
 }
 

@@ -70,7 +70,6 @@ pub enum ExportFormat {
 /// The evaluation of a trained model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
-    /// The metrics.
     pub metrics: Metrics,
     /// The report for each class and regression target.
     pub report: EvaluationReport,
@@ -155,7 +154,7 @@ impl TrainedModel {
     }
 
     /// The options that the run's own folder was inspected with; they reproduce its held-out split.
-    pub fn inspect_options(&self) -> InspectOptions {
+    pub(crate) fn inspect_options(&self) -> InspectOptions {
         let held_out = self.plan.config.held_out_fraction;
         let default = InspectOptions::default();
         InspectOptions {
@@ -198,9 +197,6 @@ impl TrainedModel {
     /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in
     /// training, so that training samples are not evaluated. Of a new dataset without splits of its
     /// own, nothing is held out.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn inspect(&self, path: &Path) -> Result<DetectedDataset> {
         let found = detect(path, &self.inspect_options(), &self.text_options(), &|_| {})?;
         if !self.seen_files.is_new(&found) {

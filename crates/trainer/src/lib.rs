@@ -57,36 +57,24 @@ pub use control::{Control, Request};
 pub use device_check::{DeviceCheck, Finding, checked_device};
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
-pub use export::tokenizer_file;
-pub use inference::{
-    CompressedText, Evaluation, ExportFormat, GenerationOptions, TrainedModel, table_options,
-};
+pub use inference::{CompressedText, ExportFormat, GenerationOptions, TrainedModel, table_options};
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
-pub use model_task::{dataset_task, model_task};
-pub use models::export::Exported;
-pub use models::pretrained::FineTuningChoice;
-pub use models::{
-    Balance, DropPolicy, Heads, ImageModel, ModelId, Pretrained, PretrainedFamily, TextModel,
-    TextSize,
-};
+pub use model_task::model_task;
+pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
 pub use optimizer::{OptimizerKind, OptimizerState};
-pub use plan::{Augmentation, Compression, DatasetRef, Plan, device_preference};
+pub use plan::{DatasetRef, Plan, device_preference};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use run_context::{RunContext, RunOutcome};
-pub use schedule::LrSchedule;
 pub use tape::device::{
     DeviceKind, DevicePreference, SelectedDevice, default_threads, predict_device,
     predict_device_kind, select_device,
 };
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
-pub use tape::memory::{Counting, Purge, take_peak_bytes};
-pub use task::{
-    ClassReport, ConfusionEntry, EvaluationReport, MetricInputs, Metrics, MicroBatchResult,
-    Prediction, RegressionReport, wilson,
-};
+pub use tape::memory::{Counting, take_peak_bytes};
+pub use task::{EvaluationReport, MicroBatchResult, Prediction};
 pub use threads::on_threads;
 pub use train::{resume, start};
 
@@ -95,15 +83,17 @@ pub use train::{resume, start};
 pub mod internals {
     pub use crate::data::{ImageLoader, PrefetchOptions, TrainLoader};
     pub use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
-    pub use crate::optimizer::{OptimizerState, ParameterGroup};
+    pub use crate::export::tokenizer_file;
+    pub use crate::optimizer::OptimizerState;
+    pub use crate::plan::Augmentation;
     pub use crate::sample_queue::SampleQueue;
-    pub use crate::schedule::Schedule;
+    pub use crate::schedule::{LrSchedule, Schedule};
     pub use crate::skipped::Skipped;
     pub use crate::task::{
-        CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricSums,
+        CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricInputs,
         MicroBatchResult, Sample, Sequence, Task, Text, TextTask,
     };
-    pub use crate::train_state::{TrainState, Update};
+    pub use crate::train_state::TrainState;
 
     pub mod checkpoint {
         pub use crate::checkpoint::*;

@@ -70,9 +70,7 @@ pub struct ModelMemory {
 
 /// A decision and the memory sample it is based on.
 pub struct Answer {
-    /// The decision.
     pub decision: Decision,
-    /// The memory sample.
     pub sample: MemorySample,
     /// The steady micro-batch before.
     pub previous_micro_batch: u32,
@@ -217,7 +215,6 @@ impl MemoryController {
         self.prediction.take()
     }
 
-    /// Sets the memory cap in bytes.
     pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
         self.policy.memory_cap_bytes = bytes;
     }
@@ -242,7 +239,6 @@ impl MemoryController {
         self.state.set_disk_free(bytes);
     }
 
-    /// A checkpoint was written in `duration_ms`.
     pub fn checkpoint_written(&mut self, duration_ms: f64) {
         if let Some(sample) = self.monitor.latest() {
             self.state.checkpoint_written(sample.at_ms, duration_ms);
@@ -469,7 +465,6 @@ impl MemoryController {
     }
 }
 
-/// The policy of this plan.
 fn policy(plan: &Plan) -> Policy {
     let mut policy = Policy {
         memory_cap_bytes: plan.memory_cap_bytes,

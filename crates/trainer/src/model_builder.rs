@@ -104,15 +104,12 @@ pub struct Parts {
 
 impl ModelBuilder {
     /// Checks a config against a dataset.
-    ///
-    /// # Errors
-    /// As [`Plan::check`].
     pub fn from_config<'d>(config: &RunConfig, found: impl Into<DatasetRef<'d>>) -> Result<Self> {
         Plan::check(config, found).map(ModelBuilder::from_plan)
     }
 
     /// Uses a plan that was checked before.
-    pub fn from_plan(plan: Plan) -> Self {
+    pub(crate) fn from_plan(plan: Plan) -> Self {
         ModelBuilder { plan }
     }
 
@@ -138,9 +135,6 @@ impl ModelBuilder {
     }
 
     /// Like [`ModelBuilder::estimate`] for another model, or for images of another side in pixels.
-    ///
-    /// # Errors
-    /// As [`ModelBuilder::estimate`].
     pub fn estimate_as(
         &self,
         model: ModelId,

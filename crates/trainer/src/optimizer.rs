@@ -133,7 +133,6 @@ trait Optimizer: Sync {
     ) -> Result<()>;
 }
 
-/// The options of one step.
 #[derive(Clone, Copy)]
 struct StepOptions {
     learning_rate: f64,
@@ -247,7 +246,7 @@ impl OptimizerState {
     }
 
     /// Rounds 8-bit state by the run's seed.
-    pub fn with_seed(self, seed: u64) -> Self {
+    pub(crate) fn with_seed(self, seed: u64) -> Self {
         let noise = Rng::new(seed).site("moments");
         OptimizerState { noise, ..self }
     }
@@ -348,7 +347,7 @@ impl OptimizerState {
     }
 
     /// Frees the state.
-    pub fn unload(&mut self) {
+    pub(crate) fn unload(&mut self) {
         self.storage = Storage::Resident(Vec::new());
     }
 
@@ -367,7 +366,7 @@ impl OptimizerState {
     ///
     /// # Errors
     /// The file cannot be read; the state stays as it is.
-    pub fn unmap(&mut self) -> Result<()> {
+    pub(crate) fn unmap(&mut self) -> Result<()> {
         if let Storage::Mapped(file) = &self.storage {
             self.storage = Storage::Resident(file.read()?);
         }

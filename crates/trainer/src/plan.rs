@@ -183,7 +183,7 @@ impl Plan {
     }
 
     /// The number of targets that the loss of a sample is summed over: tokens of a window, or 1.
-    pub fn targets_per_sample(&self) -> u32 {
+    pub(crate) fn targets_per_sample(&self) -> u32 {
         match self.task() {
             Task::LanguageModel | Task::TokenCompression => self.input_size,
             Task::ImageClassification | Task::TextClassification => 1,

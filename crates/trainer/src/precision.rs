@@ -112,7 +112,7 @@ impl Precision {
     }
 
     /// Takes over the loss scale of a checkpoint, in f16.
-    pub fn with_loss_scale(self, saved: Option<LossScale>) -> Self {
+    pub(crate) fn with_loss_scale(self, saved: Option<LossScale>) -> Self {
         match (self, saved) {
             (Precision::F16(_), Some(scale)) => Precision::F16(scale),
             (other, _) => other,
@@ -184,7 +184,7 @@ impl LossScale {
     }
 
     /// True if the scale is 1, so that it cannot be what made a gradient overflow.
-    pub fn is_at_floor(self) -> bool {
+    pub(crate) fn is_at_floor(self) -> bool {
         self.exponent == 0
     }
 

@@ -10,9 +10,6 @@ use runlog::{RunConfig, RunFolder, format_count};
 use tape::Bits;
 
 /// Opens the pretrained weights that a config names; `None` if it names none.
-///
-/// # Errors
-/// As [`Pretrained::open`].
 pub fn open(config: &RunConfig) -> Result<Option<Pretrained>> {
     Ok(Pretrained::open(&settings(config))?)
 }
@@ -42,7 +39,7 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
 ///
 /// # Errors
 /// The run has no config, or its copy is damaged.
-pub fn config_of(run: &RunFolder) -> Result<RunConfig> {
+pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
     let config = run.config()?;
     if config.from.is_none() {
         return Ok(config);

@@ -36,7 +36,7 @@ pub fn first_non_finite(parameters: &Parameters) -> Result<Option<String>> {
 
 impl Skipped {
     /// Describes the step from its `loss` and the `health` of its gradients.
-    pub fn from_health(parameters: &Parameters, loss: f64, health: &Health) -> Result<Self> {
+    pub(crate) fn from_health(parameters: &Parameters, loss: f64, health: &Health) -> Result<Self> {
         let gradients: Vec<NonFiniteGradient> = health
             .non_finite
             .iter()

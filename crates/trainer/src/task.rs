@@ -26,7 +26,7 @@ pub(crate) use models::BALANCE;
 pub use models::{Balance, Heads, PixelNormalization};
 pub use regression::{RegressionErrors, RegressionReport};
 pub(crate) use report::split_name;
-pub use report::{ClassReport, EvaluationReport, ReportInputs, wilson};
+pub use report::{EvaluationReport, ReportInputs};
 pub use texts::TextTask;
 
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
@@ -95,9 +95,6 @@ pub trait Task: Sized {
     fn gradients(context: &ForwardContext, samples: &[Self::Sample]) -> Result<MicroBatchResult>;
 
     /// Forward pass of one micro-batch of held-out samples.
-    ///
-    /// # Errors
-    /// As [`Task::gradients`].
     fn evaluate(context: &ForwardContext, samples: &[Self::Sample]) -> Result<EvaluatedMicroBatch>;
 
     /// The largest sample that the network reads, all zeros: for the dry run.

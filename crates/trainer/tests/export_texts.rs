@@ -51,7 +51,7 @@ fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelId, Network, Paramete
 fn written(kind: ModelId, parameters: &Parameters, tokenizer: &Tokenizer, folder: &Path) {
     let names = ["ham", "spam", "\"else\""].map(str::to_owned);
     let of_classes = matches!(kind, ModelId::Text(model) if model.size == TextSize::TextMicro);
-    let tokenizer = trainer::tokenizer_file(tokenizer).unwrap();
+    let tokenizer = trainer::internals::tokenizer_file(tokenizer).unwrap();
     let trained = TrainedNetwork {
         model: kind,
         input_size: TOKENS,

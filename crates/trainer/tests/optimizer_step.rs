@@ -341,7 +341,7 @@ fn the_short_last_batch_of_an_epoch_has_its_own_weight() {
 fn a_schedule_without_warm_up_stays_finite_below_its_peak() {
     for (warmup, steps) in [(0, 1), (1, 1), (5, 5), (9, 3), (3, 50)] {
         let schedule = Schedule {
-            lr_schedule: trainer::LrSchedule::Cosine,
+            lr_schedule: trainer::internals::LrSchedule::Cosine,
             peak: 0.3,
             warmup,
             steps,

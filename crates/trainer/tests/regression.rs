@@ -8,11 +8,12 @@ mod support;
 
 use candle_core::DType;
 use dataset::{ImageSample, TargetColumn};
+use models::Balance;
 use support::{distance, norm, plan, samples, splits, train_state, values, whole};
 use tape::inplace::to_f64;
 use tape::{Cancel, Rng};
-use trainer::internals::{ImageTask, MicroBatchResult, Task, TrainState};
-use trainer::{Balance, MetricInputs, ModelId, OptimizerKind, Plan};
+use trainer::internals::{ImageTask, MetricInputs, MicroBatchResult, Task, TrainState};
+use trainer::{ModelId, OptimizerKind, Plan};
 
 /// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;

@@ -6,7 +6,6 @@ use crate::cli::output::out;
 use pressure::{RecoveryOption, Shortage, options_needing_consent};
 use runlog::{format_bytes, format_count, format_duration};
 
-/// Prints the answer.
 pub(super) fn print(answer: &Answer) {
     print_machine(answer);
     out!("");

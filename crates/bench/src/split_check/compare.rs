@@ -50,9 +50,6 @@ impl Comparison {
 /// of a range of samples.
 ///
 /// Takes the memory of three gradients on top of a micro-batch of all samples.
-///
-/// # Errors
-/// Those of `gradients`.
 pub fn compare(
     parameters: &Parameters,
     samples: usize,

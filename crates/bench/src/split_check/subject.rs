@@ -43,9 +43,6 @@ impl SplitCheck {
     }
 
     /// Checks a folder of images: a new network on the first effective batch.
-    ///
-    /// # Errors
-    /// As [`SplitCheck::for_run`].
     pub fn for_folder(
         inspection: &ImageInspection,
         question: &Question,
@@ -57,9 +54,6 @@ impl SplitCheck {
     }
 
     /// Checks a workload with its first `checkpointed` blocks checkpointed.
-    ///
-    /// # Errors
-    /// As [`SplitCheck::for_run`].
     pub fn for_workload(
         workload: Workload,
         checkpointed: usize,

@@ -63,6 +63,7 @@ pub(super) fn apply(rgb: &mut Vec<u8>, size: u32, rng: &mut Rng) {
 /// value.
 fn apply_operation(operation: Operation, rgb: &mut Vec<u8>, size: usize, strength: f64) {
     let factor = (1.0 + 0.9 * strength) as f32;
+    let (shear, shift) = (strength * 0.3, 0.45 * strength * size as f64);
     match operation {
         Operation::Identity => {}
         Operation::AutoContrast => map_channels(rgb, auto_contrast_table),
@@ -77,20 +78,8 @@ fn apply_operation(operation: Operation, rgb: &mut Vec<u8>, size: usize, strengt
             map_values(rgb, |v| v & mask);
         }
         Operation::Brightness => map_values(rgb, |v| rounded(f32::from(v) * factor)),
-        Operation::Contrast => {
-            let pixels = (rgb.len() / 3).max(1) as u64;
-            let total: u64 = rgb.chunks_exact(3).map(gray_thousandths).sum();
-            let mean = (total as f64 / pixels as f64 / 1000.0) as f32;
-            map_values(rgb, |v| rounded(mean + (f32::from(v) - mean) * factor));
-        }
-        Operation::Color => {
-            for pixel in rgb.chunks_exact_mut(3) {
-                let gray = gray_thousandths(pixel) as f32 / 1000.0;
-                for value in pixel {
-                    *value = rounded(gray + (f32::from(*value) - gray) * factor);
-                }
-            }
-        }
+        Operation::Contrast => change_contrast(rgb, factor),
+        Operation::Color => change_color(rgb, factor),
         Operation::Sharpness => sharpen(rgb, size, factor),
         Operation::Rotate => {
             // With t = tan(angle / 2): cos = (1 - t²) / (1 + t²), sin = 2 t / (1 + t²).
@@ -98,27 +87,27 @@ fn apply_operation(operation: Operation, rgb: &mut Vec<u8>, size: usize, strengt
             let (cos, sin) = ((1.0 - t * t) / (1.0 + t * t), 2.0 * t / (1.0 + t * t));
             *rgb = transform(rgb, size, AffineMap::linear([cos, sin, -sin, cos]));
         }
-        Operation::ShearX => {
-            *rgb = transform(
-                rgb,
-                size,
-                AffineMap::linear([1.0, strength * 0.3, 0.0, 1.0]),
-            );
-        }
-        Operation::ShearY => {
-            *rgb = transform(
-                rgb,
-                size,
-                AffineMap::linear([1.0, 0.0, strength * 0.3, 1.0]),
-            );
-        }
-        Operation::ShiftX => {
-            let right = 0.45 * strength * size as f64;
-            *rgb = transform(rgb, size, AffineMap::shift(right, 0.0));
-        }
-        Operation::ShiftY => {
-            let down = 0.45 * strength * size as f64;
-            *rgb = transform(rgb, size, AffineMap::shift(0.0, down));
+        Operation::ShearX => *rgb = transform(rgb, size, AffineMap::linear([1.0, shear, 0.0, 1.0])),
+        Operation::ShearY => *rgb = transform(rgb, size, AffineMap::linear([1.0, 0.0, shear, 1.0])),
+        Operation::ShiftX => *rgb = transform(rgb, size, AffineMap::shift(shift, 0.0)),
+        Operation::ShiftY => *rgb = transform(rgb, size, AffineMap::shift(0.0, shift)),
+    }
+}
+
+/// Scales the distance of each value from the mean gray of the image.
+fn change_contrast(rgb: &mut [u8], factor: f32) {
+    let pixels = (rgb.len() / 3).max(1) as u64;
+    let total: u64 = rgb.chunks_exact(3).map(gray_thousandths).sum();
+    let mean = (total as f64 / pixels as f64 / 1000.0) as f32;
+    map_values(rgb, |v| rounded(mean + (f32::from(v) - mean) * factor));
+}
+
+/// Scales the distance of each value from the gray of its pixel.
+fn change_color(rgb: &mut [u8], factor: f32) {
+    for pixel in rgb.chunks_exact_mut(3) {
+        let gray = gray_thousandths(pixel) as f32 / 1000.0;
+        for value in pixel {
+            *value = rounded(gray + (f32::from(*value) - gray) * factor);
         }
     }
 }

@@ -20,20 +20,16 @@ pub(crate) struct ImageRow {
     pub targets: Vec<Option<f64>>,
     /// Its class.
     pub label: Option<String>,
-    /// Its group.
     pub group: Option<String>,
-    /// Its split.
     pub split: Option<Split>,
 }
 
 /// The indices of the columns that describe an image.
 #[derive(Debug)]
 pub(super) struct ColumnRoles {
-    /// Target columns.
     pub targets: Vec<usize>,
     /// The class column.
     pub label: Option<usize>,
-    /// The group column.
     pub group: Option<usize>,
     split: Option<usize>,
 }

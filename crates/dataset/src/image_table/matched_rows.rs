@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 pub(super) struct MatchedRow {
     /// Index of the image.
     pub image: usize,
-    /// All cells of the row.
     pub cells: Vec<Option<String>>,
 }
 

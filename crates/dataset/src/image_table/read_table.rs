@@ -22,7 +22,6 @@ pub(crate) struct ImageTable {
     pub file: String,
     /// Names of the target columns.
     pub targets: Vec<String>,
-    /// The row of each image, if it has one.
     pub rows: Vec<Option<ImageRow>>,
     /// Name of the class column.
     pub label: Option<String>,

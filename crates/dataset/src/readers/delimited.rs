@@ -173,7 +173,6 @@ fn head(text: &str) -> &str {
     &text[..end]
 }
 
-/// Where a row starts.
 #[derive(Clone, Copy)]
 struct RowStart {
     /// Line, counted from 1.

@@ -192,36 +192,23 @@ fn is_control(code: u32) -> bool {
 
 /// Why a file is not text, if its first bytes are those of a known binary format.
 fn known_binary(bytes: &[u8]) -> Option<&'static str> {
+    // tidy: table
+    #[rustfmt::skip]
     const KINDS: [(&[u8], &str); 15] = [
-        (
-            b"\xFF\xFE\0\0",
-            "It is UTF-32, which is not supported. Save it as UTF-8.",
-        ),
-        (
-            b"\0\0\xFE\xFF",
-            "It is UTF-32, which is not supported. Save it as UTF-8.",
-        ),
+        (b"\xFF\xFE\0\0", "It is UTF-32, which is not supported. Save it as UTF-8."),
+        (b"\0\0\xFE\xFF", "It is UTF-32, which is not supported. Save it as UTF-8."),
         (b"\x89PNG", "It is a PNG image, not text. Remove it."),
         (b"\xFF\xD8\xFF", "It is a JPEG image, not text. Remove it."),
         (b"GIF8", "It is a GIF image, not text. Remove it."),
         (b"%PDF", "It is a PDF. Save its text as a .txt file."),
-        (
-            b"PK\x03\x04",
-            "It is a ZIP archive or an office document. Unpack it, or save its text as a .txt file.",
-        ),
+        (b"PK\x03\x04", "It is a ZIP archive or an office document. Unpack it, or save its text as a .txt file."),
         (b"\x1F\x8B", "It is compressed (gzip). Unpack it."),
         (b"BZh", "It is compressed (bzip2). Unpack it."),
         (b"\xFD7zXZ", "It is compressed (xz). Unpack it."),
         (b"\x28\xB5\x2F\xFD", "It is compressed (zstd). Unpack it."),
         (b"\x7FELF", "It is a program, not text. Remove it."),
-        (
-            b"SQLite format 3",
-            "It is a database. Save its table as CSV.",
-        ),
-        (
-            b"PAR1",
-            "It is a Parquet file under another name. Rename it to end in .parquet.",
-        ),
+        (b"SQLite format 3", "It is a database. Save its table as CSV."),
+        (b"PAR1", "It is a Parquet file under another name. Rename it to end in .parquet."),
         (
             b"version https://git-lfs",
             "It is a Git LFS pointer, not the file itself. Fetch it with `git lfs pull`.",

@@ -55,6 +55,8 @@ pub(crate) struct FileFormat {
 }
 
 /// Every format. If a folder has the same table in two formats, the earlier format is read.
+// tidy: table
+#[rustfmt::skip]
 pub(crate) const FORMATS: &[FileFormat] = &[
     FileFormat {
         key: "Csv",
@@ -80,24 +82,9 @@ pub(crate) const FORMATS: &[FileFormat] = &[
         uses: &[Use::Rows, Use::ImageTable, Use::Documents],
         reader: Reader::Text(|text| Json::detect(text).map(Dialect::Json)),
     },
-    FileFormat {
-        key: "Parquet",
-        extensions: &["parquet"],
-        uses: &[Use::Rows, Use::Documents, Use::Data],
-        reader: Reader::Bytes(parquet_file::open),
-    },
-    FileFormat {
-        key: "Whole",
-        extensions: &["txt", "text"],
-        uses: &[Use::Documents, Use::LabeledTexts],
-        reader: Reader::Bytes(whole_text::open),
-    },
-    FileFormat {
-        key: "Whole",
-        extensions: &["md", "markdown"],
-        uses: &[Use::Documents],
-        reader: Reader::Bytes(whole_text::open),
-    },
+    FileFormat { key: "Parquet", extensions: &["parquet"], uses: &[Use::Rows, Use::Documents, Use::Data], reader: Reader::Bytes(parquet_file::open) },
+    FileFormat { key: "Whole", extensions: &["txt", "text"], uses: &[Use::Documents, Use::LabeledTexts], reader: Reader::Bytes(whole_text::open) },
+    FileFormat { key: "Whole", extensions: &["md", "markdown"], uses: &[Use::Documents], reader: Reader::Bytes(whole_text::open) },
 ];
 
 impl FileFormat {

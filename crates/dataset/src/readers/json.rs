@@ -19,7 +19,6 @@ const STRING_COLUMN: &str = "text";
 pub(crate) enum Json {
     /// One value per line.
     Lines,
-    /// One list of values.
     List,
 }
 

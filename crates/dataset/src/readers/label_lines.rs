@@ -13,9 +13,7 @@ const MIN_LINES_PER_LABEL: usize = 5;
 /// The separator between the label and the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LabelLines {
-    /// A tab.
     Tab,
-    /// A space.
     Space,
 }
 

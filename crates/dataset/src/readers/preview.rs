@@ -61,12 +61,9 @@ const MAX_GUESSED_LABELS: usize = 1000;
 /// Most characters of a label, on average.
 const MAX_LABEL_CHARS: f64 = 60.0;
 
-/// A column that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChosenColumn {
-    /// Its index.
     pub index: usize,
-    /// Its name.
     pub name: String,
     /// Why it was chosen, as the end of a sentence.
     pub reason: String,
@@ -181,19 +178,26 @@ impl TablePreview {
         }
     }
 
+    /// Chooses the column with the first of `names` that one of them has.
+    fn choose_named(
+        &self,
+        names: &[&str],
+        is_allowed: impl Fn(&usize) -> bool,
+    ) -> Option<ChosenColumn> {
+        let column = |name| self.names.iter().position(|n| normalized(n) == name);
+        let mut columns = names.iter().filter_map(|name| column(*name));
+        let index = columns.find(is_allowed)?;
+        Some(self.choose(index, "by its name".to_owned()))
+    }
+
     /// Chooses the text column, other than the column `label`.
     pub(crate) fn choose_text(&self, label: Option<usize>) -> Option<ChosenColumn> {
         let free = |index: &usize| {
             Some(*index) != label && !self.is_numeric(*index) && self.columns[*index].filled > 0
         };
-        let named = TEXT_NAMES.iter().find_map(|name| {
-            self.names
-                .iter()
-                .position(|n| normalized(n) == *name)
-                .filter(free)
-        });
-        if let Some(index) = named {
-            return Some(self.choose(index, "by its name".to_owned()));
+        let named = self.choose_named(&TEXT_NAMES, free);
+        if named.is_some() {
+            return named;
         }
         let longest = (0..self.names.len()).filter(free).max_by(|a, b| {
             self.mean_chars(*a)
@@ -214,14 +218,9 @@ impl TablePreview {
             let (kinds, filled) = (distinct(*index), self.columns[*index].filled);
             *index != text && kinds > 0 && (self.rows < 20 || kinds * 10 <= filled * 9)
         };
-        let named = LABEL_NAMES.iter().find_map(|name| {
-            self.names
-                .iter()
-                .position(|n| normalized(n) == *name)
-                .filter(repeats)
-        });
-        if let Some(index) = named {
-            return Some(self.choose(index, "by its name".to_owned()));
+        let named = self.choose_named(&LABEL_NAMES, repeats);
+        if named.is_some() {
+            return named;
         }
         let is_label = |index: &usize| {
             let (kinds, filled) = (distinct(*index), self.columns[*index].filled);

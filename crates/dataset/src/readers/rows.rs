@@ -27,6 +27,5 @@ pub(crate) struct Contents {
     pub columns: Vec<String>,
     /// How the text was decoded.
     pub encoding: TextEncoding,
-    /// The rows.
     pub rows: Box<dyn Rows>,
 }

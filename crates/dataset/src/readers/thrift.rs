@@ -22,7 +22,6 @@ pub(crate) struct Implausible;
 pub(crate) struct PageHeader {
     /// Bytes of the header itself.
     pub header_bytes: usize,
-    /// Bytes of the unpacked page.
     pub unpacked_bytes: u64,
     /// Bytes of the page in the file.
     pub packed_bytes: u64,

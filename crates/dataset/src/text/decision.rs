@@ -23,7 +23,6 @@ pub(crate) struct Decision {
 /// A file, and where its samples are in it.
 #[derive(Debug)]
 pub(crate) struct ChosenFile {
-    /// The file.
     pub entry: Entry,
     /// How it is read.
     pub dialect: Dialect,
@@ -38,7 +37,6 @@ pub(crate) struct ChosenFile {
 /// Where the label of a sample comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LabelSource {
-    /// A column.
     Column(usize),
     /// The folder of the file.
     Class(String),

@@ -25,14 +25,7 @@ pub(crate) fn inspect_texts(
 ) -> Result<Option<TextInspection>, DatasetError> {
     let mut skipped = listing.skipped;
     let total = listing.files.len();
-    let files: Vec<Candidate> = listing
-        .files
-        .iter()
-        .filter_map(|entry| {
-            let format = FileFormat::from_path_among(&entry.path, total)?;
-            Some(Candidate { entry, format })
-        })
-        .collect();
+    let files = candidates(&listing.files);
     if files.is_empty() {
         return Ok(None);
     }
@@ -41,19 +34,18 @@ pub(crate) fn inspect_texts(
     let unused = unused_files(&files, &decision, &skipped[listed..]);
     let mut scanned = scan_rows(&listing.root, &decision.files, &mut skipped, on_progress);
     let task = decision.task.unwrap_or(Task::LanguageModel);
-    let hold_out = HoldOut {
-        fraction: options.fraction(),
-        seed: options.seed,
-    };
-    let given = scanned
-        .rows
-        .iter()
-        .any(|row| row.split == Some(Split::HeldOut));
-    let hold_out = (!given).then_some(hold_out);
+    let hold_out = choose_hold_out(&scanned, options);
     let assigned = assign(&listing.root, task, &mut scanned, hold_out);
     let counts = counts(&decision, &assigned, &scanned, skipped.len());
     let refusal = messages::refusal(task, &assigned.classes, &counts);
-    let notes = describe(task, &assigned, &scanned, given, &unused, &decision);
+    let notes = describe(
+        task,
+        &assigned,
+        &scanned,
+        &unused,
+        &decision,
+        hold_out.is_none(),
+    );
     skipped.sort_by(|a, b| a.path.cmp(&b.path));
     scanned
         .skipped_rows
@@ -84,6 +76,25 @@ pub(crate) fn inspect_texts(
             None => SplitKind::Given,
         },
     }))
+}
+
+/// The files that may contain texts.
+fn candidates<'a>(files: &'a [Entry]) -> Vec<Candidate<'a>> {
+    let candidate = |entry: &'a Entry| {
+        let format = FileFormat::from_path_among(&entry.path, files.len())?;
+        Some(Candidate { entry, format })
+    };
+    files.iter().filter_map(candidate).collect()
+}
+
+/// What to hold out; `None` if the folder has held-out rows of its own.
+fn choose_hold_out(scanned: &ScannedRows, options: &InspectOptions) -> Option<HoldOut> {
+    let mut rows = scanned.rows.iter();
+    let given = rows.any(|row| row.split == Some(Split::HeldOut));
+    (!given).then(|| HoldOut {
+        fraction: options.fraction(),
+        seed: options.seed,
+    })
 }
 
 /// Paths of the text files that the task does not use.
@@ -118,9 +129,9 @@ fn describe(
     task: Task,
     assigned: &Assigned,
     scanned: &ScannedRows,
-    given: bool,
     unused: &[String],
     decision: &Decision,
+    given: bool,
 ) -> Vec<String> {
     let mut notes = messages::encodings(&scanned.encodings);
     notes.extend(assigned.notes.iter().cloned());

@@ -39,7 +39,6 @@ pub(crate) struct ScannedRow {
     pub split: Option<Split>,
     /// Bytes of its text in UTF-8.
     pub bytes: u32,
-    /// Number of characters.
     pub characters: u32,
     /// Hash of its text.
     pub hash: u64,

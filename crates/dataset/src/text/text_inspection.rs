@@ -64,7 +64,6 @@ pub struct Column {
 pub enum Role {
     /// Texts, or parts of documents.
     Text,
-    /// Labels.
     Label,
 }
 
@@ -145,7 +144,6 @@ impl Lengths {
 pub struct DetectedEncoding {
     /// `UTF-8`, `windows-1252`, `UTF-16LE`.
     pub name: &'static str,
-    /// Number of files.
     pub files: u64,
     /// Number of these that start with a byte-order mark.
     pub marked_files: u64,

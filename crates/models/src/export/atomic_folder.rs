@@ -20,9 +20,6 @@ pub struct Exported {
 
 impl Exported {
     /// Lists the files of a folder.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub(super) fn list(folder: &Path, opened_by: &'static str) -> Result<Self> {
         let (mut files, mut bytes) = (Vec::new(), 0);
         for entry in fs::read_dir(folder).map_err(at(folder))? {

@@ -30,7 +30,6 @@ pub enum Classifier {
     ResNet(ResNetShape, ResNetStyle),
     /// Vision transformer, for images of one side.
     Vit(VitShape, VitStyle),
-    /// Text encoder.
     TextEncoder(SequenceShape, TextEncoderStyle),
 }
 
@@ -40,9 +39,7 @@ pub struct OnnxExport<'a> {
     pub classifier: Classifier,
     /// Side of its images in pixels; not used for texts.
     pub input_size: usize,
-    /// Number of classes.
     pub classes: usize,
-    /// Its regression targets.
     pub targets: &'a [RegressionTarget],
     /// Parameters by Ebb's names, adapters merged.
     pub parameters: &'a HashMap<String, Tensor>,

@@ -28,25 +28,15 @@ pub enum HubArchitecture {
 type Read = fn(&Path, &JsonConfig, &TensorIndex) -> Result<HubArchitecture>;
 
 /// The formats, by the `model_type` that is the family's name.
+// tidy: table
+#[rustfmt::skip]
 const FORMATS: &[(PretrainedFamily, Read)] = &[
-    (PretrainedFamily::Bert, |folder, config, tensors| {
-        HubBert::read(folder, config, tensors).map(HubArchitecture::Bert)
-    }),
-    (PretrainedFamily::Vit, |_, config, tensors| {
-        HubVit::read(VitFamily::Vit, config, tensors).map(HubArchitecture::Vit)
-    }),
-    (PretrainedFamily::Deit, |_, config, tensors| {
-        HubVit::read(VitFamily::Deit, config, tensors).map(HubArchitecture::Vit)
-    }),
-    (PretrainedFamily::Dinov2, |_, config, tensors| {
-        HubVit::read(VitFamily::Dinov2, config, tensors).map(HubArchitecture::Vit)
-    }),
-    (PretrainedFamily::ResNet, |_, config, _| {
-        HubResNet::read(config).map(HubArchitecture::ResNet)
-    }),
-    (PretrainedFamily::Gpt2, |_, config, _| {
-        HubGpt2::read(config).map(HubArchitecture::Gpt2)
-    }),
+    (PretrainedFamily::Bert, |folder, config, tensors| { HubBert::read(folder, config, tensors).map(HubArchitecture::Bert) }),
+    (PretrainedFamily::Vit, |_, config, tensors| { HubVit::read(VitFamily::Vit, config, tensors).map(HubArchitecture::Vit) }),
+    (PretrainedFamily::Deit, |_, config, tensors| { HubVit::read(VitFamily::Deit, config, tensors).map(HubArchitecture::Vit) }),
+    (PretrainedFamily::Dinov2, |_, config, tensors| { HubVit::read(VitFamily::Dinov2, config, tensors).map(HubArchitecture::Vit) }),
+    (PretrainedFamily::ResNet, |_, config, _| { HubResNet::read(config).map(HubArchitecture::ResNet) }),
+    (PretrainedFamily::Gpt2, |_, config, _| { HubGpt2::read(config).map(HubArchitecture::Gpt2) }),
 ];
 
 impl HubArchitecture {

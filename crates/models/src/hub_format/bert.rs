@@ -15,77 +15,30 @@ use std::path::Path;
 /// How a sentence-transformers folder says which vector represents a text.
 pub(super) const POOLING: &str = "1_Pooling/config.json";
 
+// tidy: table
+#[rustfmt::skip]
 const BODY: &[TensorRow] = &[
     TensorRow::same("embeddings.word_embeddings.weight", "embedding.weight"),
     TensorRow::same("embeddings.position_embeddings.weight", "positions"),
     TensorRow::same("embeddings.token_type_embeddings.weight", "kinds"),
     TensorRow::same("embeddings.LayerNorm.weight", "norm.weight"),
     TensorRow::same("embeddings.LayerNorm.bias", "norm.bias"),
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.self.query.weight",
-        "blocks.{}.qkv.weight",
-        TensorLayout::PartOfOurs(0),
-    ),
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.self.key.weight",
-        "blocks.{}.qkv.weight",
-        TensorLayout::PartOfOurs(1),
-    ),
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.self.value.weight",
-        "blocks.{}.qkv.weight",
-        TensorLayout::PartOfOurs(2),
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.self.query.bias",
-        "blocks.{}.query.bias",
-    ),
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.self.key.bias",
-        "blocks.{}.query.bias",
-        TensorLayout::Unused,
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.self.value.bias",
-        "blocks.{}.value.bias",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.output.dense.weight",
-        "blocks.{}.projection.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.output.dense.bias",
-        "blocks.{}.projection.bias",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.output.LayerNorm.weight",
-        "blocks.{}.norm1.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.output.LayerNorm.bias",
-        "blocks.{}.norm1.bias",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.intermediate.dense.weight",
-        "blocks.{}.up.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.intermediate.dense.bias",
-        "blocks.{}.up.bias",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.output.dense.weight",
-        "blocks.{}.down.weight",
-    ),
+    TensorRow::with_layout("encoder.layer.{}.attention.self.query.weight", "blocks.{}.qkv.weight", TensorLayout::PartOfOurs(0)),
+    TensorRow::with_layout("encoder.layer.{}.attention.self.key.weight", "blocks.{}.qkv.weight", TensorLayout::PartOfOurs(1)),
+    TensorRow::with_layout("encoder.layer.{}.attention.self.value.weight", "blocks.{}.qkv.weight", TensorLayout::PartOfOurs(2)),
+    TensorRow::same("encoder.layer.{}.attention.self.query.bias", "blocks.{}.query.bias"),
+    TensorRow::with_layout("encoder.layer.{}.attention.self.key.bias", "blocks.{}.query.bias", TensorLayout::Unused),
+    TensorRow::same("encoder.layer.{}.attention.self.value.bias", "blocks.{}.value.bias"),
+    TensorRow::same("encoder.layer.{}.attention.output.dense.weight", "blocks.{}.projection.weight"),
+    TensorRow::same("encoder.layer.{}.attention.output.dense.bias", "blocks.{}.projection.bias"),
+    TensorRow::same("encoder.layer.{}.attention.output.LayerNorm.weight", "blocks.{}.norm1.weight"),
+    TensorRow::same("encoder.layer.{}.attention.output.LayerNorm.bias", "blocks.{}.norm1.bias"),
+    TensorRow::same("encoder.layer.{}.intermediate.dense.weight", "blocks.{}.up.weight"),
+    TensorRow::same("encoder.layer.{}.intermediate.dense.bias", "blocks.{}.up.bias"),
+    TensorRow::same("encoder.layer.{}.output.dense.weight", "blocks.{}.down.weight"),
     TensorRow::same("encoder.layer.{}.output.dense.bias", "blocks.{}.down.bias"),
-    TensorRow::same(
-        "encoder.layer.{}.output.LayerNorm.weight",
-        "blocks.{}.norm2.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.output.LayerNorm.bias",
-        "blocks.{}.norm2.bias",
-    ),
+    TensorRow::same("encoder.layer.{}.output.LayerNorm.weight", "blocks.{}.norm2.weight"),
+    TensorRow::same("encoder.layer.{}.output.LayerNorm.bias", "blocks.{}.norm2.bias"),
 ];
 
 const POOLER: &[TensorRow] = &[

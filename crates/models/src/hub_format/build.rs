@@ -84,34 +84,22 @@ impl HubFolder {
     }
 
     /// A classifier of texts, which can also embed them ([`TextEncoder::embed`]).
-    ///
-    /// # Errors
-    /// As [`HubFolder::image_classifier`].
     pub fn text_classifier(&self, options: &LoadOptions) -> Result<Loaded<TextEncoder>> {
         self.load_text_encoder(options, Weights::Pretrained)
     }
 
     /// A language model.
-    ///
-    /// # Errors
-    /// As [`HubFolder::image_classifier`].
     pub fn language_model(&self, options: &LoadOptions) -> Result<Loaded<Gpt>> {
         self.load_gpt(options, Weights::Pretrained)
     }
 
     /// The network of any kind. `side` is that of images in pixels.
-    ///
-    /// # Errors
-    /// As [`HubFolder::image_classifier`].
     pub fn network(&self, side: Option<usize>, options: &LoadOptions) -> Result<Loaded<Network>> {
         self.load_network(side, options, Weights::Pretrained)
     }
 
     /// Like [`HubFolder::network`] with zeros for parameters, in almost no time and memory. The
     /// tensors must exist, but their values are not read.
-    ///
-    /// # Errors
-    /// As [`HubFolder::image_classifier`].
     pub fn with_zeros(
         &self,
         side: Option<usize>,

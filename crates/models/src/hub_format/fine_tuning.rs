@@ -52,7 +52,6 @@ pub(crate) enum LastNorm {
 /// The blocks of a network, as far as fine-tuning depends on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockLayout {
-    /// Number of blocks.
     pub count: usize,
     /// Position of the last norm.
     pub last_norm: LastNorm,

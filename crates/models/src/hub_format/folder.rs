@@ -72,7 +72,7 @@ impl HubFolder {
     }
 
     /// Names of the files that Ebb reads, relative to the folder.
-    pub fn file_names(&self) -> Vec<String> {
+    pub(crate) fn file_names(&self) -> Vec<String> {
         let small = [CONFIG, PREPROCESSOR, TOKENIZER, POOLING];
         let found = small
             .into_iter()
@@ -136,7 +136,6 @@ impl HubFolder {
         shape.first().copied().filter(|rows| *rows > 0)
     }
 
-    /// Its `config.json`.
     pub(crate) fn config(&self) -> &JsonConfig {
         &self.config
     }
@@ -145,7 +144,6 @@ impl HubFolder {
         &self.tensors
     }
 
-    /// An error about this folder.
     pub(crate) fn refuse(&self, reason: impl Into<String>) -> ModelError {
         ModelError::hub_folder(self.path(), reason)
     }

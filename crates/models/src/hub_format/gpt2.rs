@@ -11,45 +11,23 @@ use crate::catalog::PretrainedFamily;
 use crate::error::Result;
 use crate::transformer::BlockShape;
 
+// tidy: table
+#[rustfmt::skip]
 const BODY: &[TensorRow] = &[
     TensorRow::same("wte.weight", "embedding.weight"),
     TensorRow::same("wpe.weight", "positions"),
     TensorRow::same("h.{}.ln_1.weight", "blocks.{}.norm1.weight"),
     TensorRow::same("h.{}.ln_1.bias", "blocks.{}.norm1.bias"),
-    TensorRow::with_layout(
-        "h.{}.attn.c_attn.weight",
-        "blocks.{}.qkv.weight",
-        TensorLayout::Transposed,
-    ),
-    TensorRow::with_layout(
-        "h.{}.attn.c_attn.bias",
-        "blocks.{}.query.bias",
-        TensorLayout::PartOfTheirs(0),
-    ),
-    TensorRow::with_layout(
-        "h.{}.attn.c_attn.bias",
-        "blocks.{}.value.bias",
-        TensorLayout::PartOfTheirs(2),
-    ),
-    TensorRow::with_layout(
-        "h.{}.attn.c_proj.weight",
-        "blocks.{}.projection.weight",
-        TensorLayout::Transposed,
-    ),
+    TensorRow::with_layout("h.{}.attn.c_attn.weight", "blocks.{}.qkv.weight", TensorLayout::Transposed),
+    TensorRow::with_layout("h.{}.attn.c_attn.bias", "blocks.{}.query.bias", TensorLayout::PartOfTheirs(0)),
+    TensorRow::with_layout("h.{}.attn.c_attn.bias", "blocks.{}.value.bias", TensorLayout::PartOfTheirs(2)),
+    TensorRow::with_layout("h.{}.attn.c_proj.weight", "blocks.{}.projection.weight", TensorLayout::Transposed),
     TensorRow::same("h.{}.attn.c_proj.bias", "blocks.{}.projection.bias"),
     TensorRow::same("h.{}.ln_2.weight", "blocks.{}.norm2.weight"),
     TensorRow::same("h.{}.ln_2.bias", "blocks.{}.norm2.bias"),
-    TensorRow::with_layout(
-        "h.{}.mlp.c_fc.weight",
-        "blocks.{}.up.weight",
-        TensorLayout::Transposed,
-    ),
+    TensorRow::with_layout("h.{}.mlp.c_fc.weight", "blocks.{}.up.weight", TensorLayout::Transposed),
     TensorRow::same("h.{}.mlp.c_fc.bias", "blocks.{}.up.bias"),
-    TensorRow::with_layout(
-        "h.{}.mlp.c_proj.weight",
-        "blocks.{}.down.weight",
-        TensorLayout::Transposed,
-    ),
+    TensorRow::with_layout("h.{}.mlp.c_proj.weight", "blocks.{}.down.weight", TensorLayout::Transposed),
     TensorRow::same("h.{}.mlp.c_proj.bias", "blocks.{}.down.bias"),
     TensorRow::same("ln_f.weight", "norm.weight"),
     TensorRow::same("ln_f.bias", "norm.bias"),
@@ -60,7 +38,6 @@ const BODY: &[TensorRow] = &[
 pub struct HubGpt2 {
     /// Sizes.
     pub shape: SequenceShape,
-    /// Shape of a block.
     pub block: BlockShape,
 }
 

@@ -14,7 +14,6 @@ pub(crate) trait HubNetwork {
     /// How its published tensors correspond to parameters, with its published head.
     fn table(&self) -> TensorTable;
 
-    /// Its blocks.
     fn blocks(&self) -> BlockLayout;
 
     /// Limits of its texts; `None` for image networks.

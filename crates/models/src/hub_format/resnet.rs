@@ -13,36 +13,21 @@ use tape::Activation;
 /// Added to the variance by PyTorch's BatchNorm; the format has no setting for it.
 pub(crate) const EPSILON: f64 = 1e-5;
 
+// tidy: table
+#[rustfmt::skip]
 const STEM: &[TensorRow] = &[
     TensorRow::same("embedder.embedder.convolution.weight", "stem.conv.weight"),
-    TensorRow::with_layout(
-        "embedder.embedder.normalization",
-        "stem.norm.weight",
-        TensorLayout::BatchNormScale,
-    ),
-    TensorRow::with_layout(
-        "embedder.embedder.normalization",
-        "stem.norm.bias",
-        TensorLayout::BatchNormShift,
-    ),
+    TensorRow::with_layout("embedder.embedder.normalization", "stem.norm.weight", TensorLayout::BatchNormScale),
+    TensorRow::with_layout("embedder.embedder.normalization", "stem.norm.bias", TensorLayout::BatchNormShift),
 ];
 
 /// `{}` is the path of a block, theirs and ours.
+// tidy: table
+#[rustfmt::skip]
 const SHORTCUT: &[TensorRow] = &[
-    TensorRow::same(
-        "encoder.stages.{}.shortcut.convolution.weight",
-        "blocks.{}.shortcut.conv.weight",
-    ),
-    TensorRow::with_layout(
-        "encoder.stages.{}.shortcut.normalization",
-        "blocks.{}.shortcut.norm.weight",
-        TensorLayout::BatchNormScale,
-    ),
-    TensorRow::with_layout(
-        "encoder.stages.{}.shortcut.normalization",
-        "blocks.{}.shortcut.norm.bias",
-        TensorLayout::BatchNormShift,
-    ),
+    TensorRow::same("encoder.stages.{}.shortcut.convolution.weight", "blocks.{}.shortcut.conv.weight"),
+    TensorRow::with_layout("encoder.stages.{}.shortcut.normalization", "blocks.{}.shortcut.norm.weight", TensorLayout::BatchNormScale),
+    TensorRow::with_layout("encoder.stages.{}.shortcut.normalization", "blocks.{}.shortcut.norm.bias", TensorLayout::BatchNormShift),
 ];
 
 /// The convolutions of a block in order, each with its norm.

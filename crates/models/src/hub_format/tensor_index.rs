@@ -75,7 +75,6 @@ impl TensorIndex {
         names
     }
 
-    /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -85,7 +84,6 @@ impl TensorIndex {
         self.locations.keys().map(String::as_str)
     }
 
-    /// Number of values in all tensors.
     pub fn count_values(&self) -> u64 {
         let counts = self.locations.values().map(|location| &location.shape);
         counts

@@ -64,7 +64,6 @@ pub(crate) struct TensorPair {
 pub(crate) struct TensorTable {
     /// Prefix of the body's names in folders that include a head: `bert.`.
     pub prefix: &'static str,
-    /// The body.
     pub body: Vec<TensorPair>,
     /// The head. Its names have no prefix.
     pub head: Vec<TensorPair>,

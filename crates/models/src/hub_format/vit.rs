@@ -11,93 +11,44 @@ use crate::error::Result;
 use crate::transformer::{BlockShape, ResidualScale};
 use crate::vit::{VitPooling, VitShape, VitStyle, VitTokens};
 
+// tidy: table
+#[rustfmt::skip]
 const STEM: &[TensorRow] = &[
-    TensorRow::with_layout(
-        "embeddings.cls_token",
-        "class_token",
-        TensorLayout::LeadingOnes(2),
-    ),
-    TensorRow::with_layout(
-        "embeddings.patch_embeddings.projection.weight",
-        "patch.weight",
-        TensorLayout::PatchConvolution,
-    ),
+    TensorRow::with_layout("embeddings.cls_token", "class_token", TensorLayout::LeadingOnes(2)),
+    TensorRow::with_layout("embeddings.patch_embeddings.projection.weight", "patch.weight", TensorLayout::PatchConvolution),
     TensorRow::same("embeddings.patch_embeddings.projection.bias", "patch.bias"),
     TensorRow::same("layernorm.weight", "norm.weight"),
     TensorRow::same("layernorm.bias", "norm.bias"),
 ];
 
+// tidy: table
+#[rustfmt::skip]
 const ATTENTION: &[TensorRow] = &[
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.attention.query.weight",
-        "blocks.{}.qkv.weight",
-        TensorLayout::PartOfOurs(0),
-    ),
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.attention.key.weight",
-        "blocks.{}.qkv.weight",
-        TensorLayout::PartOfOurs(1),
-    ),
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.attention.value.weight",
-        "blocks.{}.qkv.weight",
-        TensorLayout::PartOfOurs(2),
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.output.dense.weight",
-        "blocks.{}.projection.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.output.dense.bias",
-        "blocks.{}.projection.bias",
-    ),
+    TensorRow::with_layout("encoder.layer.{}.attention.attention.query.weight", "blocks.{}.qkv.weight", TensorLayout::PartOfOurs(0)),
+    TensorRow::with_layout("encoder.layer.{}.attention.attention.key.weight", "blocks.{}.qkv.weight", TensorLayout::PartOfOurs(1)),
+    TensorRow::with_layout("encoder.layer.{}.attention.attention.value.weight", "blocks.{}.qkv.weight", TensorLayout::PartOfOurs(2)),
+    TensorRow::same("encoder.layer.{}.attention.output.dense.weight", "blocks.{}.projection.weight"),
+    TensorRow::same("encoder.layer.{}.attention.output.dense.bias", "blocks.{}.projection.bias"),
 ];
 
+// tidy: table
+#[rustfmt::skip]
 const ATTENTION_BIASES: &[TensorRow] = &[
-    TensorRow::same(
-        "encoder.layer.{}.attention.attention.query.bias",
-        "blocks.{}.query.bias",
-    ),
-    TensorRow::with_layout(
-        "encoder.layer.{}.attention.attention.key.bias",
-        "blocks.{}.query.bias",
-        TensorLayout::Unused,
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.attention.attention.value.bias",
-        "blocks.{}.value.bias",
-    ),
+    TensorRow::same("encoder.layer.{}.attention.attention.query.bias", "blocks.{}.query.bias"),
+    TensorRow::with_layout("encoder.layer.{}.attention.attention.key.bias", "blocks.{}.query.bias", TensorLayout::Unused),
+    TensorRow::same("encoder.layer.{}.attention.attention.value.bias", "blocks.{}.value.bias"),
 ];
 
+// tidy: table
+#[rustfmt::skip]
 const VIT: &[TensorRow] = &[
-    TensorRow::same(
-        "encoder.layer.{}.layernorm_before.weight",
-        "blocks.{}.norm1.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.layernorm_before.bias",
-        "blocks.{}.norm1.bias",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.layernorm_after.weight",
-        "blocks.{}.norm2.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.layernorm_after.bias",
-        "blocks.{}.norm2.bias",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.intermediate.dense.weight",
-        "blocks.{}.up.weight",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.intermediate.dense.bias",
-        "blocks.{}.up.bias",
-    ),
-    TensorRow::same(
-        "encoder.layer.{}.output.dense.weight",
-        "blocks.{}.down.weight",
-    ),
+    TensorRow::same("encoder.layer.{}.layernorm_before.weight", "blocks.{}.norm1.weight"),
+    TensorRow::same("encoder.layer.{}.layernorm_before.bias", "blocks.{}.norm1.bias"),
+    TensorRow::same("encoder.layer.{}.layernorm_after.weight", "blocks.{}.norm2.weight"),
+    TensorRow::same("encoder.layer.{}.layernorm_after.bias", "blocks.{}.norm2.bias"),
+    TensorRow::same("encoder.layer.{}.intermediate.dense.weight", "blocks.{}.up.weight"),
+    TensorRow::same("encoder.layer.{}.intermediate.dense.bias", "blocks.{}.up.bias"),
+    TensorRow::same("encoder.layer.{}.output.dense.weight", "blocks.{}.down.weight"),
     TensorRow::same("encoder.layer.{}.output.dense.bias", "blocks.{}.down.bias"),
 ];
 
@@ -141,7 +92,6 @@ pub enum VitFamily {
 /// A pretrained vision transformer, described by its folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubVit {
-    /// Its kind.
     pub family: VitFamily,
     /// Sizes, as published.
     pub shape: VitShape,

@@ -17,9 +17,6 @@ pub struct ChannelScale {
 
 impl ChannelScale {
     /// Factors of 1 and terms of 0 for `channels`.
-    ///
-    /// # Errors
-    /// The device cannot allocate the parameters.
     pub fn build(b: &mut Builder, name: &str, channels: usize) -> Result<Self> {
         b.within(name, |b| {
             Ok(ChannelScale {
@@ -31,9 +28,6 @@ impl ChannelScale {
     }
 
     /// Scales `x` [samples, channels, height, width] and applies `activation`.
-    ///
-    /// # Errors
-    /// `x` does not fit.
     pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
         // In a half type the product is rounded anyway, so the factors may be too.
         let by_channel = |id| -> Result<Value> {

@@ -62,12 +62,12 @@ pub enum ResNetNorm {
 
 impl ResNetStyle {
     /// Basic blocks with GroupNorm.
-    pub const BASIC: ResNetStyle = ResNetStyle {
+    pub(crate) const BASIC: ResNetStyle = ResNetStyle {
         branch: ResNetBranch::Basic,
         norm: ResNetNorm::Group,
     };
     /// Bottlenecks with GroupNorm.
-    pub const BOTTLENECK: ResNetStyle = ResNetStyle {
+    pub(crate) const BOTTLENECK: ResNetStyle = ResNetStyle {
         branch: ResNetBranch::Bottleneck { strided: 1 },
         norm: ResNetNorm::Group,
     };

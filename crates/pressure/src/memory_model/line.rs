@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Line {
     /// Bytes at zero samples.
     pub(super) state_bytes: f64,
-    /// Bytes per sample.
     pub(super) sample_bytes: f64,
     /// Covariance: `[aa, ab, bb]`.
     covariance: [f64; 3],

@@ -6,7 +6,6 @@ use crate::error::PressureError;
 use crate::sample::MemorySample;
 use std::time::Instant;
 
-/// A source with a fallback.
 pub(super) struct FallbackSource<S> {
     source: S,
     opened: Instant,

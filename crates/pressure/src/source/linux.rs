@@ -47,7 +47,6 @@ const MEMINFO: [&str; 9] = [
     "Percpu",
 ];
 
-/// This machine.
 pub(super) struct Machine {
     opened: Instant,
     meminfo: KernelFile,

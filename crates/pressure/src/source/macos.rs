@@ -29,12 +29,10 @@ const DISK: &CStr = c"/System/Volumes/VM";
 /// The volume on a system without that one.
 const FALLBACK_DISK: &CStr = c"/";
 
-/// This machine.
 pub(super) struct Machine {
     opened: Instant,
     total_bytes: u64,
     device: DeviceReadings,
-    /// The newest sample.
     newest: MemorySample,
 }
 

@@ -2,8 +2,9 @@
 
 use super::frame;
 use super::page::{Align, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
+use crate::Run;
+use crate::view::Mark;
 use crate::words::{format_count, format_duration};
-use crate::{Mark, Run};
 use plotters::prelude::DrawingBackend;
 use pressure::Change;
 

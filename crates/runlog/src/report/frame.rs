@@ -3,7 +3,7 @@
 
 use super::page::{Align, Dashes, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
 use super::scale::Scale;
-use crate::LevelSpan;
+use crate::view::LevelSpan;
 use crate::window::Pull;
 use crate::words::format_duration;
 use plotters::prelude::{DrawingBackend, RGBColor};

@@ -140,7 +140,6 @@ impl Backend {
     }
 }
 
-/// The page.
 pub(super) struct Page<B: DrawingBackend> {
     area: DrawingArea<B, Shift>,
     target: Backend,

@@ -14,7 +14,6 @@ pub fn tensor(shape: &[usize], seed: u64) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).expect("as many values as the shape holds")
 }
 
-/// A tensor of one value.
 pub fn constant(shape: &[usize], value: f64) -> Tensor {
     let ones = Tensor::ones(shape, DType::F32, &Device::Cpu);
     let values = ones.and_then(|ones| ones * value);

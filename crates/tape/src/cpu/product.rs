@@ -45,63 +45,90 @@ impl<'a, T: Float> Matrix<'a, T> {
     }
 }
 
-/// `out = keep * out + scale * a b`, with `out` row-major and rows `out_stride` apart. A `keep` of
-/// zero never reads `out`.
-///
-/// Each element is one sum over the inner axis in an order that the shapes determine, for any
-/// number of threads.
-pub(crate) fn product<T: Float>(
-    out: &mut [T],
-    out_stride: usize,
-    a: Matrix<T>,
-    b: Matrix<T>,
+/// How a product enters its buffer: `out = keep * out + scale * a b`.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<T> {
     keep: T,
     scale: T,
     parallel: bool,
-) {
-    assert_eq!(a.columns, b.rows, "inner sizes of a product agree");
-    assert!(
-        a.rows == 0 || (a.rows - 1) * out_stride + b.columns <= out.len(),
-        "the product fits its buffer"
-    );
-    if skips_arithmetic() {
-        if keep == T::zero() {
-            out.chunks_mut(out_stride.max(1))
-                .take(a.rows)
-                .for_each(|row| row[..b.columns].fill(T::zero()));
+}
+
+impl<T: Float> Product<T> {
+    /// `out = a b` on the calling thread.
+    pub fn new() -> Self {
+        Product {
+            keep: T::zero(),
+            scale: T::one(),
+            parallel: false,
         }
-        return;
     }
-    let threads = if parallel { threads() } else { 1 };
-    let parallelism = if threads > 1 {
-        Parallelism::Rayon(threads)
-    } else {
-        Parallelism::None
-    };
-    // SAFETY: the constructors checked that sizes and strides of `a` and `b` stay inside their
-    // slices, and the assertion above did so for `out`, which is borrowed mutably and so overlaps
-    // neither.
-    unsafe {
-        gemm::gemm(
-            a.rows,
-            b.columns,
-            a.columns,
-            out.as_mut_ptr(),
-            1,
-            out_stride as isize,
-            keep != T::zero(),
-            a.values.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
-            b.values.as_ptr(),
-            b.column_stride as isize,
-            b.row_stride as isize,
-            keep,
-            scale,
-            false,
-            false,
-            false,
-            parallelism,
+
+    /// Multiplies the product by `scale`.
+    pub fn scaled(self, scale: T) -> Self {
+        Product { scale, ..self }
+    }
+
+    /// Adds to what the buffer holds if `adds`. Otherwise the buffer is never read.
+    pub fn adding(self, adds: bool) -> Self {
+        let keep = if adds { T::one() } else { T::zero() };
+        Product { keep, ..self }
+    }
+
+    /// Uses all threads if `parallel`.
+    pub fn parallel(self, parallel: bool) -> Self {
+        Product { parallel, ..self }
+    }
+
+    /// Computes the product. `out` is row-major, its rows are `out_stride` apart.
+    ///
+    /// Each element is one sum over the inner axis in an order that the shapes determine, for any
+    /// number of threads.
+    pub fn write(self, out: &mut [T], out_stride: usize, a: Matrix<T>, b: Matrix<T>) {
+        assert_eq!(a.columns, b.rows, "inner sizes of a product agree");
+        assert!(
+            a.rows == 0 || (a.rows - 1) * out_stride + b.columns <= out.len(),
+            "the product fits its buffer"
         );
+        let keeps = self.keep != T::zero();
+        if skips_arithmetic() {
+            if !keeps {
+                out.chunks_mut(out_stride.max(1))
+                    .take(a.rows)
+                    .for_each(|row| row[..b.columns].fill(T::zero()));
+            }
+            return;
+        }
+        let threads = if self.parallel { threads() } else { 1 };
+        let parallelism = if threads > 1 {
+            Parallelism::Rayon(threads)
+        } else {
+            Parallelism::None
+        };
+        // SAFETY: the constructors checked that sizes and strides of `a` and `b` stay inside their
+        // slices, and the assertion above did so for `out`, which is borrowed mutably and so
+        // overlaps neither.
+        unsafe {
+            gemm::gemm(
+                a.rows,
+                b.columns,
+                a.columns,
+                out.as_mut_ptr(),
+                1,
+                out_stride as isize,
+                keeps,
+                a.values.as_ptr(),
+                a.column_stride as isize,
+                a.row_stride as isize,
+                b.values.as_ptr(),
+                b.column_stride as isize,
+                b.row_stride as isize,
+                self.keep,
+                self.scale,
+                false,
+                false,
+                false,
+                parallelism,
+            );
+        }
     }
 }

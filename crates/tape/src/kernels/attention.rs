@@ -3,7 +3,7 @@
 
 use super::Argument::{self, Count, In, Number, Out};
 use super::elements::Heads;
-use super::{Grid, Kernel, alike, launch, uninit};
+use super::{Grid, Kernel, alike, uninit};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
@@ -60,7 +60,7 @@ pub(crate) fn attend(qkv: &Tensor, of: &Attended) -> Result<(Tensor, Tensor)> {
     let mut arguments = vec![In(qkv), lengths, Out(&y), Out(&sums)];
     arguments.extend(of.numbers());
     let grid = of.grid(simds(qkv).0);
-    launch(Kernel::typed("attend", qkv), grid, &arguments, qkv.device())?;
+    Kernel::typed("attend", qkv).launch(grid, &arguments, qkv.device())?;
     Ok((y, sums))
 }
 
@@ -78,8 +78,7 @@ pub(crate) fn attend_backward(
     let mut arguments = vec![In(qkv), lengths(), In(&dy), In(y), In(sums)];
     arguments.extend([Out(&meets), Out(&dqkv)]);
     arguments.extend(of.numbers());
-    let kernel = Kernel::typed("attend_queries", qkv);
-    launch(kernel, of.grid(queries), &arguments, qkv.device())?;
+    Kernel::typed("attend_queries", qkv).launch(of.grid(queries), &arguments, qkv.device())?;
     let mut arguments = vec![
         In(qkv),
         lengths(),
@@ -89,7 +88,6 @@ pub(crate) fn attend_backward(
         Out(&dqkv),
     ];
     arguments.extend(of.numbers());
-    let kernel = Kernel::typed("attend_keys", qkv);
-    launch(kernel, of.grid(keys), &arguments, qkv.device())?;
+    Kernel::typed("attend_keys", qkv).launch(of.grid(keys), &arguments, qkv.device())?;
     Ok(dqkv)
 }

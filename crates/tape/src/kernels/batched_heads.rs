@@ -2,6 +2,7 @@
 //! or matrices of weights directly: cuBLAS gets the address of each head's matrix, so that heads
 //! need not be copied. All addresses of a call are sent to the device together.
 
+use super::cuda_error::failed;
 use super::elements::Heads;
 use super::tensor_cores;
 use super::tiling::{Side, Work};
@@ -117,7 +118,7 @@ impl Table {
         (out, keep): (Matrices, f32),
     ) -> Result<()> {
         let Some(uploaded) = &self.uploaded else {
-            return Err(blas::failed("the addresses have not been sent"));
+            return Err(failed("the addresses have not been sent"));
         };
         let (start, _guard) = uploaded.device_ptr(uploaded.stream());
         let at = |matrices: Matrices| start + 8 * matrices.first as u64;
@@ -138,33 +139,25 @@ impl Table {
         if single && self.whole_words() && tensor_cores::multiply(&work, &self.device)? {
             return Ok(());
         }
-        let turn = |matrices: Matrices| {
-            if matrices.turned {
-                sys::cublasOperation_t::CUBLAS_OP_T
-            } else {
-                sys::cublasOperation_t::CUBLAS_OP_N
-            }
-        };
-        let (one, blas) = (1f32, self.device.cublas_handle());
-        let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
+        let cublas = self.device.cublas_handle();
         // SAFETY: the addresses are those of matrices inside live tensors on the handle's own
         // stream, in whose order memory is freed; sizes and strides are those of the matrices.
         unsafe {
             sys::cublasGemmBatchedEx(
-                *blas.handle(),
-                turn(b),
-                turn(a),
+                *cublas.handle(),
+                blas::operation(b.turned),
+                blas::operation(a.turned),
                 n as i32,
                 m as i32,
                 k as i32,
-                number(&one),
+                blas::factor(&1.0),
                 at(b) as *const *const c_void,
                 self.kind,
                 b.step as i32,
                 at(a) as *const *const c_void,
                 self.kind,
                 a.step as i32,
-                number(&keep),
+                blas::factor(&keep),
                 at(out) as *const *mut c_void,
                 self.kind,
                 out.step as i32,
@@ -174,7 +167,7 @@ impl Table {
             )
         }
         .result()
-        .map_err(blas::failed)
+        .map_err(failed)
     }
 
     /// Memory for one matrix of `rows` and `columns` per head.

@@ -66,7 +66,6 @@ pub(super) fn place(tensor: &Tensor) -> Result<(u64, sys::cudaDataType, CudaDevi
     Ok((address, kind, storage.device.clone()))
 }
 
-/// The operand and its device.
 fn operand(tensor: &Tensor) -> Result<(Operand, CudaDevice)> {
     let (address, kind, device) = place(tensor)?;
     let layout = tensor.layout();
@@ -115,64 +114,109 @@ pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<
     if out.turned {
         return Err(refused(c));
     }
-    let single = [left.kind, right.kind, out.kind] == [sys::cudaDataType::CUDA_R_32F; 3];
-    if batch == 1 && single {
+    let product = Product {
+        sizes: [m, n, k],
+        left,
+        right,
+        out,
+        keep,
+    };
+    if batch == 1 && product.by_tensor_cores(&device)? {
+        return Ok(());
+    }
+    if batch == 1 {
+        product.by_cublas(&device)
+    } else {
+        product.batched_by_cublas(batch, &device)
+    }
+}
+
+/// cuBLAS's word for an operand that is transposed or not.
+pub(super) fn operation(turned: bool) -> sys::cublasOperation_t {
+    if turned {
+        sys::cublasOperation_t::CUBLAS_OP_T
+    } else {
+        sys::cublasOperation_t::CUBLAS_OP_N
+    }
+}
+
+/// A factor as cuBLAS reads it.
+pub(super) fn factor(value: &f32) -> *const c_void {
+    std::ptr::from_ref(value).cast()
+}
+
+/// `out = left right + keep out`.
+struct Product {
+    /// Rows of `left`, columns of `right`, and the inner size.
+    sizes: [usize; 3],
+    left: Operand,
+    right: Operand,
+    out: Operand,
+    keep: f32,
+}
+
+impl Product {
+    /// Multiplies f32 matrices on tensor cores, if that is faster. Returns false if it is not.
+    fn by_tensor_cores(&self, device: &CudaDevice) -> Result<bool> {
+        let kinds = [self.left.kind, self.right.kind, self.out.kind];
+        if kinds != [sys::cudaDataType::CUDA_R_32F; 3] {
+            return Ok(false);
+        }
         let work = Work {
-            sizes: [m, n, k],
-            a: left.side(),
-            b: right.side(),
-            c: out.side(),
-            keep,
+            sizes: self.sizes,
+            a: self.left.side(),
+            b: self.right.side(),
+            c: self.out.side(),
+            keep: self.keep,
             many: None,
         };
-        if tensor_cores::multiply(&work, &device)? {
-            return Ok(());
-        }
+        tensor_cores::multiply(&work, device)
     }
-    let turn = |operand: &Operand| {
-        if operand.turned {
-            sys::cublasOperation_t::CUBLAS_OP_T
-        } else {
-            sys::cublasOperation_t::CUBLAS_OP_N
-        }
-    };
-    let (one, blas) = (1f32, device.cublas_handle());
-    let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
-    let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-    let how = sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
-    // SAFETY: addresses, sizes and strides are those of live tensors on the handle's own stream, in
-    // whose order memory is freed.
-    unsafe {
-        match batch {
-            1 => gemm_ex(
+
+    fn by_cublas(&self, device: &CudaDevice) -> Result<()> {
+        let ([m, n, k], blas) = (self.sizes, device.cublas_handle());
+        let (left, right, out) = (&self.left, &self.right, &self.out);
+        // SAFETY: addresses, sizes and strides are those of live tensors on the handle's own
+        // stream, in whose order memory is freed.
+        unsafe {
+            gemm_ex(
                 *blas.handle(),
-                turn(&right),
-                turn(&left),
+                operation(right.turned),
+                operation(left.turned),
                 n as i32,
                 m as i32,
                 k as i32,
-                number(&one),
+                factor(&1.0),
                 right.address as *const c_void,
                 right.kind,
                 right.step,
                 left.address as *const c_void,
                 left.kind,
                 left.step,
-                number(&keep),
+                factor(&self.keep),
                 out.address as *mut c_void,
                 out.kind,
                 out.step,
-                compute,
-                how,
-            ),
-            _ => gemm_strided_batched_ex(
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        }
+        .map_err(failed)
+    }
+
+    fn batched_by_cublas(&self, batch: usize, device: &CudaDevice) -> Result<()> {
+        let ([m, n, k], blas) = (self.sizes, device.cublas_handle());
+        let (left, right, out) = (&self.left, &self.right, &self.out);
+        // SAFETY: as in `by_cublas`, for every matrix of the batch.
+        unsafe {
+            gemm_strided_batched_ex(
                 *blas.handle(),
-                turn(&right),
-                turn(&left),
+                operation(right.turned),
+                operation(left.turned),
                 n as i32,
                 m as i32,
                 k as i32,
-                number(&one),
+                factor(&1.0),
                 right.address as *const c_void,
                 right.kind,
                 right.step,
@@ -181,16 +225,16 @@ pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<
                 left.kind,
                 left.step,
                 left.stride,
-                number(&keep),
+                factor(&self.keep),
                 out.address as *mut c_void,
                 out.kind,
                 out.step,
                 out.stride,
                 batch as i32,
-                compute,
-                how,
-            ),
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
         }
+        .map_err(failed)
     }
-    .map_err(failed)
 }

@@ -2,7 +2,7 @@
 //! contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::{Argument, Grid, Kernel, alike, launch, single, uninit, uninit_like};
+use super::{Argument, Grid, Kernel, alike, single, uninit, uninit_like};
 use crate::error::Result;
 use crate::rng::{Rng, share_of_u32};
 use candle_core::Tensor;
@@ -48,7 +48,7 @@ pub(crate) fn apply(function: Function, x: &Tensor) -> Result<Tensor> {
     let (y, n) = (uninit_like(x)?, x.elem_count());
     let kernel = Kernel::typed(function.names().0, x);
     let arguments = [In(x), Out(&y), Count(n), fours(&[x], n)];
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    kernel.launch(Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> 
     let kernel = Kernel::typed(function.names().1, kept);
     let fours = fours(&[kept, &dy], n);
     let arguments = [In(kept), In(&dy), Out(&dx), Count(n), fours];
-    launch(kernel, Grid::elements(n), &arguments, kept.device())?;
+    kernel.launch(Grid::elements(n), &arguments, kept.device())?;
     Ok(dx)
 }
 
@@ -68,8 +68,7 @@ pub(crate) fn bias_gelu(x: &Tensor, a: &Tensor) -> Result<Tensor> {
     let (size, width) = (Count(n), Count(a.elem_count()));
     let fours = fours(&[x, &a], a.elem_count());
     let arguments = [In(x), In(&a), Out(&h), size, width, fours];
-    let kernel = Kernel::typed("bias_gelu", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Kernel::typed("bias_gelu", x).launch(Grid::elements(n), &arguments, x.device())?;
     Ok(h)
 }
 
@@ -79,8 +78,7 @@ pub(crate) fn bias_gelu_backward(x: &Tensor, a: &Tensor, dh: &Tensor) -> Result<
     let (size, width) = (Count(n), Count(a.elem_count()));
     let fours = fours(&[x, &a, dh], a.elem_count());
     let arguments = [Out(x), In(&a), Out(dh), size, width, fours];
-    let kernel = Kernel::typed("bias_gelu_backward", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())
+    Kernel::typed("bias_gelu_backward", x).launch(Grid::elements(n), &arguments, x.device())
 }
 
 /// Adds a bias to each row of `y`, and a residual of the shape of `y`, in place.
@@ -91,18 +89,12 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
         None => {
             let fours = fours(&[y, &b], b.elem_count());
             let arguments = [Out(y), In(&b), size, width, fours];
-            launch(
-                Kernel::typed("bias", y),
-                Grid::elements(n),
-                &arguments,
-                y.device(),
-            )
+            Kernel::typed("bias", y).launch(Grid::elements(n), &arguments, y.device())
         }
         Some(residual) => {
             let fours = fours(&[y, &b, residual], b.elem_count());
             let arguments = [Out(y), In(&b), In(residual), size, width, fours];
-            let kernel = Kernel::typed("bias_residual", y);
-            launch(kernel, Grid::elements(n), &arguments, y.device())
+            Kernel::typed("bias_residual", y).launch(Grid::elements(n), &arguments, y.device())
         }
     }
 }
@@ -115,8 +107,7 @@ pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
         x.elem_count(),
     );
     let arguments = [In(x), In(&p), Out(&y), Count(n), Count(p.elem_count())];
-    let kernel = Kernel::typed("repeated", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Kernel::typed("repeated", x).launch(Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }
 
@@ -124,14 +115,12 @@ pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
 pub(crate) fn add_to(sum: &Tensor, other: &Tensor) -> Result<()> {
     let n = sum.elem_count();
     let arguments = [Out(sum), In(other), Count(n), fours(&[sum, other], n)];
-    let kernel = Kernel::typed("add_to", sum);
-    launch(kernel, Grid::elements(n), &arguments, sum.device())
+    Kernel::typed("add_to", sum).launch(Grid::elements(n), &arguments, sum.device())
 }
 
 /// Sizes of attention heads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
-    /// Number of samples.
     pub samples: usize,
     /// Tokens per sample.
     pub tokens: usize,
@@ -155,8 +144,7 @@ pub(crate) fn split_heads(x: &Tensor, parts: usize, s: Heads) -> Result<Vec<Tens
         Count(s.head),
         Count(s.samples),
     ];
-    let kernel = Kernel::typed("split_heads", x);
-    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
+    Kernel::typed("split_heads", x).launch(Grid::rows(rows), &arguments, x.device())?;
     (0..parts).map(|i| Ok(y.get(i)?)).collect()
 }
 
@@ -177,8 +165,7 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> 
         Count(s.heads),
         Count(s.head),
     ];
-    let kernel = Kernel::typed("join_heads", first);
-    launch(kernel, Grid::rows(rows), &arguments, first.device())
+    Kernel::typed("join_heads", first).launch(Grid::rows(rows), &arguments, first.device())
 }
 
 /// Elements per simdgroup for long rows.
@@ -198,8 +185,7 @@ pub(crate) fn swap_axes(x: &Tensor, [a, b, p]: [usize; 3]) -> Result<Tensor> {
         Count(parts),
         fours,
     ];
-    let kernel = Kernel::typed("swap_axes", x);
-    launch(kernel, Grid::rows(a * b * parts), &arguments, x.device())?;
+    Kernel::typed("swap_axes", x).launch(Grid::rows(a * b * parts), &arguments, x.device())?;
     Ok(y)
 }
 
@@ -239,6 +225,6 @@ pub(super) fn drop_by(x: &Tensor, words: &Tensor, fraction: f64, kept: f64) -> R
         2 => Grid::groups(n.div_ceil(2048), 8),
         _ => Grid::elements(n),
     };
-    launch(Kernel::typed("dropout", x), grid, &arguments, x.device())?;
+    Kernel::typed("dropout", x).launch(grid, &arguments, x.device())?;
     Ok(y)
 }

@@ -36,7 +36,6 @@ pub(super) fn launched() -> BTreeSet<String> {
     LAUNCHED.with_borrow(Clone::clone)
 }
 
-/// All modules.
 pub(super) const MODULES: [Module; 4] = [
     Module::Single,
     Module::Typed(DType::F32),

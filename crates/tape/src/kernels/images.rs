@@ -3,7 +3,7 @@
 
 use super::Argument::{Count, In, Number, Out};
 use super::elements::{PART, fours};
-use super::{Argument, Grid, Kernel, alike, launch, rows, single, uninit, uninit_like};
+use super::{Argument, Grid, Kernel, alike, rows, single, uninit, uninit_like};
 use crate::cpu::im2col::Window;
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -11,7 +11,6 @@ use candle_core::{DType, Tensor};
 /// Sizes of a group norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
-    /// Channels.
     pub channels: usize,
     /// Pixels per channel.
     pub pixels: usize,
@@ -54,12 +53,7 @@ pub(crate) fn group_moments(x: &Tensor, s: Groups, epsilon: f64) -> Result<Tenso
     let grid = Grid::groups(x.dim(0)? * groups, simds_by_four(size));
     let fours = fours(&[x], size);
     let arguments = [In(x), Out(&moments), Count(size), Number(epsilon), fours];
-    launch(
-        Kernel::typed("group_moments", x),
-        grid,
-        &arguments,
-        x.device(),
-    )?;
+    Kernel::typed("group_moments", x).launch(grid, &arguments, x.device())?;
     Ok(moments)
 }
 
@@ -76,7 +70,7 @@ pub(crate) fn group_norm(
     arguments.push(fours(&[x], s.pixels));
     let kernel = Kernel::typed("group_norm", x);
     let grid = Grid::groups(x.dim(0)? * s.channels, simds_by_four(s.pixels));
-    launch(kernel, grid, &arguments, x.device())?;
+    kernel.launch(grid, &arguments, x.device())?;
     Ok(y)
 }
 
@@ -95,8 +89,7 @@ pub(crate) fn group_norm_backward(
     arguments.extend(s.counts());
     arguments.push(fours(&[x, dy], s.pixels));
     let grid = Grid::groups(samples * s.channels, simds_by_four(s.pixels));
-    let kernel = Kernel::typed("group_norm_sums", x);
-    launch(kernel, grid, &arguments, x.device())?;
+    Kernel::typed("group_norm_sums", x).launch(grid, &arguments, x.device())?;
     let groups = samples * s.channels / s.each;
     let means = uninit(&[groups, 2], DType::F32, x)?;
     let arguments = [
@@ -108,15 +101,13 @@ pub(crate) fn group_norm_backward(
         Count(s.each),
         Number((s.each * s.pixels) as f64),
     ];
-    let kernel = Kernel::single("group_means");
-    launch(kernel, Grid::elements(groups), &arguments, x.device())?;
+    Kernel::single("group_means").launch(Grid::elements(groups), &arguments, x.device())?;
     let dx = uninit_like(x)?;
     let mut arguments = vec![In(x), In(moments), In(&w), In(&b), In(dy), In(&means)];
     arguments.push(Out(&dx));
     arguments.extend(s.counts());
     arguments.push(fours(&[x, dy], s.pixels));
-    let kernel = Kernel::typed("group_norm_backward", x);
-    launch(kernel, grid, &arguments, x.device())?;
+    Kernel::typed("group_norm_backward", x).launch(grid, &arguments, x.device())?;
     let sums = rows::column_sums(&sums)?;
     let (dw, db) = (
         sums.narrow(0, 0, s.channels)?,
@@ -125,21 +116,19 @@ pub(crate) fn group_norm_backward(
     Ok((dx, dw, db))
 }
 
-fn walk<'a>(rows: usize, samples: usize, w: &Window) -> [Argument<'a>; 11] {
-    let (height, width) = w.out();
+/// Sizes of a walk over the windows of an image.
+fn walk<'a>(rows: usize, samples: usize, w: &Window) -> Vec<Argument<'a>> {
+    let counts = [rows, samples, w.channels].map(Count);
+    counts.into_iter().chain(window_counts(w)).collect()
+}
+
+/// Sizes of the image, the kernel and the output, the stride and the padding.
+fn window_counts<'a>(w: &Window) -> [Argument<'a>; 8] {
+    let ((rows, columns), (height, width)) = (w.kernel, w.out());
     [
-        Count(rows),
-        Count(samples),
-        Count(w.channels),
-        Count(w.height),
-        Count(w.width),
-        Count(w.kernel.0),
-        Count(w.kernel.1),
-        Count(height),
-        Count(width),
-        Count(w.stride),
-        Count(w.padding),
+        w.height, w.width, rows, columns, height, width, w.stride, w.padding,
     ]
+    .map(Count)
 }
 
 /// The columns [channels kernel kernel, samples pixels] of `x`, for one group.
@@ -151,8 +140,11 @@ pub(crate) fn columns(x: &Tensor, window: &Window) -> Result<Tensor> {
     arguments.extend(walk(rows, samples, window));
     let parts = window.pixels().div_ceil(PART).max(1);
     arguments.push(Count(parts));
-    let kernel = Kernel::typed("image_to_columns", x);
-    launch(kernel, Grid::rows(rows * parts), &arguments, x.device())?;
+    Kernel::typed("image_to_columns", x).launch(
+        Grid::rows(rows * parts),
+        &arguments,
+        x.device(),
+    )?;
     Ok(columns)
 }
 
@@ -165,7 +157,7 @@ pub(crate) fn image(columns: &Tensor, samples: usize, window: &Window) -> Result
     arguments.extend(walk(planes, samples, window));
     let kernel = Kernel::typed("columns_to_image", columns);
     let grid = Grid::groups(planes, simds(window.height * window.width));
-    launch(kernel, grid, &arguments, columns.device())?;
+    kernel.launch(grid, &arguments, columns.device())?;
     Ok(x)
 }
 
@@ -206,8 +198,7 @@ pub(crate) fn max_pool(x: &Tensor, shape: &[usize], pool: Pool) -> Result<(Tenso
     let n = y.elem_count();
     let mut arguments = vec![In(x), Out(&y), Out(&places)];
     arguments.extend(pool.counts(n));
-    let kernel = Kernel::typed("max_pool", x);
-    launch(kernel, Grid::elements(n), &arguments, x.device())?;
+    Kernel::typed("max_pool", x).launch(Grid::elements(n), &arguments, x.device())?;
     Ok((y, places))
 }
 
@@ -222,8 +213,7 @@ pub(crate) fn max_pool_backward(
     let n = dx.elem_count();
     let mut arguments = vec![In(dy), In(places), Out(&dx)];
     arguments.extend(pool.counts(n));
-    let kernel = Kernel::typed("max_pool_backward", dy);
-    launch(kernel, Grid::elements(n), &arguments, dy.device())?;
+    Kernel::typed("max_pool_backward", dy).launch(Grid::elements(n), &arguments, dy.device())?;
     Ok(dx)
 }
 
@@ -242,12 +232,7 @@ fn averaged(
     let mut arguments = vec![In(from), Out(&to)];
     arguments.extend(pool.counts(n));
     arguments.push(Count(usize::from(inside)));
-    launch(
-        Kernel::typed(name, from),
-        Grid::elements(n),
-        &arguments,
-        from.device(),
-    )?;
+    Kernel::typed(name, from).launch(Grid::elements(n), &arguments, from.device())?;
     Ok(to)
 }
 
@@ -263,22 +248,9 @@ pub(crate) fn avg_pool_backward(dy: &Tensor, pool: Pool, inside: bool) -> Result
 }
 
 /// Sizes of a convolution with groups: the channels of one group, and all outputs.
-fn grouped_counts<'a>(first: usize, outs: usize, w: &Window) -> [Argument<'a>; 12] {
-    let (height, width) = w.out();
-    [
-        Count(first),
-        Count(w.channels),
-        Count(outs),
-        Count(w.groups),
-        Count(w.height),
-        Count(w.width),
-        Count(w.kernel.0),
-        Count(w.kernel.1),
-        Count(height),
-        Count(width),
-        Count(w.stride),
-        Count(w.padding),
-    ]
+fn grouped_counts<'a>(first: usize, outs: usize, w: &Window) -> Vec<Argument<'a>> {
+    let counts = [first, w.channels, outs, w.groups].map(Count);
+    counts.into_iter().chain(window_counts(w)).collect()
 }
 
 /// Convolution with groups, without columns: [samples, outs, height, width].
@@ -288,12 +260,7 @@ pub(crate) fn grouped(x: &Tensor, weight: &Tensor, window: &Window) -> Result<Te
     let n = y.elem_count();
     let mut arguments = vec![In(x), In(&w), Out(&y)];
     arguments.extend(grouped_counts(n, outs, window));
-    launch(
-        Kernel::typed("grouped", x),
-        Grid::elements(n),
-        &arguments,
-        x.device(),
-    )?;
+    Kernel::typed("grouped", x).launch(Grid::elements(n), &arguments, x.device())?;
     Ok(y)
 }
 
@@ -305,8 +272,7 @@ pub(crate) fn grouped_input(dy: &Tensor, weight: &Tensor, window: &Window) -> Re
     let n = dx.elem_count();
     let mut arguments = vec![In(dy), In(&w), Out(&dx)];
     arguments.extend(grouped_counts(n, dy.dim(1)?, window));
-    let kernel = Kernel::typed("grouped_input", dy);
-    launch(kernel, Grid::elements(n), &arguments, dy.device())?;
+    Kernel::typed("grouped_input", dy).launch(Grid::elements(n), &arguments, dy.device())?;
     Ok(dx)
 }
 
@@ -318,11 +284,6 @@ pub(crate) fn grouped_weight(x: &Tensor, dy: &Tensor, window: &Window) -> Result
     let mut arguments = vec![In(x), In(&dy), Out(&dw)];
     arguments.extend(grouped_counts(samples, outs, window));
     let grid = Grid::groups(outs * window.rows(), simds(samples * window.pixels()));
-    launch(
-        Kernel::typed("grouped_weight", x),
-        grid,
-        &arguments,
-        x.device(),
-    )?;
+    Kernel::typed("grouped_weight", x).launch(grid, &arguments, x.device())?;
     Ok(dw)
 }

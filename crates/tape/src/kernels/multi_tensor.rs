@@ -3,7 +3,7 @@
 
 use super::Argument::{self, Count, In, Number, Out};
 use super::elements::fours;
-use super::{Grid, Kernel, TensorBatch, launch, uninit};
+use super::{Grid, Kernel, TensorBatch, uninit};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
@@ -37,8 +37,7 @@ pub(super) fn cross_entropy_of(
     ];
     // Enough simdgroups to hold a row in registers.
     let grid = Grid::groups(rows, classes.div_ceil(1024).clamp(1, 32));
-    let kernel = Kernel::single("cross_entropy");
-    launch(kernel, grid, &arguments, scores.device())?;
+    Kernel::single("cross_entropy").launch(grid, &arguments, scores.device())?;
     Ok(losses)
 }
 
@@ -55,7 +54,7 @@ pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor
         Count(used),
     ];
     let grid = Grid::rows(used * width.div_ceil(32));
-    launch(Kernel::single("add_runs"), grid, &arguments, dw.device())
+    Kernel::single("add_runs").launch(grid, &arguments, dw.device())
 }
 
 /// Elements per thread group, and the same for sums.
@@ -97,7 +96,6 @@ fn bind<'a>(
 pub(crate) struct Moved<'a> {
     /// The parameter and its first and second moments; written in place.
     pub written: [&'a Tensor; 3],
-    /// Its gradient.
     pub gradient: &'a Tensor,
     /// `1 - rate decay` of AdamW, or the decay that SGD adds to the gradient.
     pub keep: f64,
@@ -139,12 +137,7 @@ pub(crate) fn adamw(all: &[Moved], numbers: &AdamNumbers) -> Result<()> {
         arguments.extend(bind(some.iter().map(|m| m.gradient), In));
         arguments.extend([Argument::TensorBatch(&batch), Number(numbers.epsilon)]);
         let device = some[0].gradient.device();
-        launch(
-            Kernel::single("adamw"),
-            Grid::groups(groups, 8),
-            &arguments,
-            device,
-        )?;
+        Kernel::single("adamw").launch(Grid::groups(groups, 8), &arguments, device)?;
     }
     Ok(())
 }
@@ -161,12 +154,7 @@ pub(crate) fn sgd(all: &[Moved], rate: f64, momentum: f64, factor: f64) -> Resul
         arguments.extend(bind(some.iter().map(|m| m.gradient), In));
         arguments.push(Argument::TensorBatch(&batch));
         let device = some[0].gradient.device();
-        launch(
-            Kernel::single("sgd"),
-            Grid::groups(groups, 8),
-            &arguments,
-            device,
-        )?;
+        Kernel::single("sgd").launch(Grid::groups(groups, 8), &arguments, device)?;
     }
     Ok(())
 }
@@ -184,12 +172,7 @@ pub(crate) fn accumulate(pairs: &[(&Tensor, &Tensor)]) -> Result<()> {
         let all: Vec<_> = some.iter().flat_map(|&(sum, g)| [sum, g]).collect();
         arguments.extend([Argument::TensorBatch(&batch), fours(&all, 4)]);
         let device = some[0].0.device();
-        launch(
-            Kernel::single("accumulate"),
-            Grid::groups(groups, 8),
-            &arguments,
-            device,
-        )?;
+        Kernel::single("accumulate").launch(Grid::groups(groups, 8), &arguments, device)?;
     }
     Ok(())
 }
@@ -216,8 +199,11 @@ pub(crate) fn square_sums(tensors: &[Tensor]) -> Result<Vec<f64>> {
             Count(at),
             fours(&all, 4),
         ]);
-        let kernel = Kernel::single("square_sums");
-        launch(kernel, Grid::groups(groups, 8), &arguments, first.device())?;
+        Kernel::single("square_sums").launch(
+            Grid::groups(groups, 8),
+            &arguments,
+            first.device(),
+        )?;
         at += groups;
     }
     let mut sums = sums.to_vec1::<f32>()?.into_iter().map(f64::from);

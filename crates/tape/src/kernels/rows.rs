@@ -3,7 +3,7 @@
 
 use super::Argument::{Count, In, Number, Out};
 use super::elements::{by_four, fours};
-use super::{Grid, Kernel, alike, launch, single, uninit, uninit_like};
+use super::{Grid, Kernel, alike, single, uninit, uninit_like};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
@@ -58,8 +58,7 @@ pub(crate) fn layer_norm(
     if !holds {
         arguments.push(fours(&[x, &w, &b], width));
     }
-    let kernel = Kernel::typed(name, x);
-    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
+    Kernel::typed(name, x).launch(Grid::rows(rows), &arguments, x.device())?;
     Ok(y)
 }
 
@@ -96,8 +95,7 @@ pub(crate) fn layer_norm_backward(
     if !holds {
         arguments.push(fours(&read, width));
     }
-    let kernel = Kernel::typed(name, x);
-    launch(kernel, Grid::rows(rows), &arguments, x.device())?;
+    Kernel::typed(name, x).launch(Grid::rows(rows), &arguments, x.device())?;
     let (blocks, name) = if by_four(&[x, dy], width) {
         (width.div_ceil(128), "layer_norm_columns_by_four")
     } else {
@@ -115,7 +113,7 @@ pub(crate) fn layer_norm_backward(
         Count(chunk),
     ];
     let grid = Grid::groups(parts * blocks, SIMDS);
-    launch(Kernel::typed(name, x), grid, &arguments, x.device())?;
+    Kernel::typed(name, x).launch(grid, &arguments, x.device())?;
     let sums = finished(sums, parts)?;
     Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
 }
@@ -154,7 +152,7 @@ fn summed(x: &Tensor, (parts, chunk): (usize, usize)) -> Result<Tensor> {
     let arguments = [In(x), Out(&sums), Count(width), Count(rows), Count(chunk)];
     let (blocks, name) = blocks(x, width);
     let grid = Grid::groups(parts * blocks, SIMDS);
-    launch(Kernel::typed(name, x), grid, &arguments, x.device())?;
+    Kernel::typed(name, x).launch(grid, &arguments, x.device())?;
     Ok(sums)
 }
 
@@ -201,8 +199,7 @@ pub(crate) fn softmax(scores: &Tensor, seen: &AttentionMask) -> Result<()> {
     ];
     let names = ["seen_softmax_2", "seen_softmax_4", "seen_softmax_8"];
     let (name, _) = by_width("seen_softmax", names, (&[scores], seen.keys));
-    let kernel = Kernel::typed(name, scores);
-    launch(kernel, Grid::rows(rows), &arguments, scores.device())
+    Kernel::typed(name, scores).launch(Grid::rows(rows), &arguments, scores.device())
 }
 
 /// Turns gradients of weights into those of scores, in place: `scale p (dp - sum dp p)`.
@@ -215,8 +212,7 @@ pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()
         "softmax_backward_8",
     ];
     let (name, _) = by_width("softmax_backward", names, (&[p, dp], width));
-    let kernel = Kernel::typed(name, p);
-    launch(kernel, Grid::rows(rows), &arguments, p.device())
+    Kernel::typed(name, p).launch(Grid::rows(rows), &arguments, p.device())
 }
 
 /// Sums rows of `dy` [tokens, width] by runs: run `s` adds the rows `tokens[begins[s]..begins[s +
@@ -233,6 +229,6 @@ pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<
         Count(runs),
     ];
     let grid = Grid::rows(runs * width.div_ceil(32));
-    launch(Kernel::typed("run_sums", dy), grid, &arguments, dy.device())?;
+    Kernel::typed("run_sums", dy).launch(grid, &arguments, dy.device())?;
     Ok(sums)
 }

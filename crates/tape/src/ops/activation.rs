@@ -51,27 +51,22 @@ impl Tape<'_> {
             |x: f32| if x < 0.0 { 0.0 } else { x },
         )?;
         self.record_relu(&y)?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, kept) = (x.id(), y.clone());
-        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
+        let kept = y.clone();
+        self.unary(x, y, &[&kept.clone()], move |dy| {
             match form {
-                Form::Composed => return sink.add_owned(id, composed_relu_slope(&kept, &dy)?),
+                Form::Composed => return composed_relu_slope(&kept, &dy),
                 Form::Device => {
-                    let dx = apply_backward(Function::Relu, &kept, &dy.contiguous()?)?;
-                    return sink.add_owned(id, dx);
+                    return apply_backward(Function::Relu, &kept, &dy.contiguous()?);
                 }
                 Form::Cpu => {}
             }
-            let dx = with_float!("relu", kept, T => {
+            with_float!("relu", kept, T => {
                 let dy = dy.contiguous()?;
                 let (y, dy) = (View::<T>::new("relu", &kept)?, View::<T>::new("relu", &dy)?);
                 let zero = T::from_constant(0.0);
                 to_tensor(map2(&y, &dy, |y, dy| if y <= zero { zero } else { dy }), kept.dims())
-            })?;
-            sink.add_owned(id, dx)
-        }))
+            })
+        })
     }
 
     /// ReLU with the sides of the followed run: `x` where its value passed, otherwise 0.
@@ -82,13 +77,10 @@ impl Tape<'_> {
         self.count_divergence(ways.len(), &xs, others.map(|(x, _)| x.abs()));
         let rises = Tensor::from_vec(ways, x.dims(), x.tensor().device())?;
         let y = rises.where_cond(x.tensor(), &x.tensor().zeros_like()?)?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, kept) = (x.id(), rises.clone());
-        Ok(self.push(y, &[&rises], move |dy, sink| {
-            sink.add_owned(id, kept.where_cond(&dy, &dy.zeros_like()?)?)
-        }))
+        let kept = rises.clone();
+        self.unary(x, y, &[&rises], move |dy| {
+            Ok(kept.where_cond(&dy, &dy.zeros_like()?)?)
+        })
     }
 
     /// The tanh form of the Gaussian error linear unit, element by element.

@@ -71,11 +71,7 @@ impl Tape<'_> {
     pub fn scale(&self, x: &Value, factor: f64) -> Result<Value> {
         self.poll()?;
         let y = (x.tensor() * factor)?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| sink.add_owned(id, (dy * factor)?)))
+        self.unary(x, y, &[], move |dy| Ok((dy * factor)?))
     }
 }
 

@@ -18,9 +18,9 @@ mod cuda_blocks;
 mod cpu_full;
 mod composed_blocks;
 
-use super::{Form, axes, expect_shape};
+use super::{Form, axes, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, with_float};
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -54,12 +54,8 @@ impl Sizes {
         let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
         let width = three / 3;
         if shape.heads == 0 || width % shape.heads != 0 {
-            return Err(TapeError::Shape {
-                op: "attention",
-                what: "qkv".to_owned(),
-                expected: format!("a width that {} heads divide", shape.heads),
-                found: qkv.tensor().shape().clone(),
-            });
+            let expected = format!("a width that {} heads divide", shape.heads);
+            return Err(misfit("attention", "qkv", expected, qkv));
         }
         expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
         Ok(Sizes {
@@ -149,12 +145,8 @@ impl Tape<'_> {
     ) -> Result<Value> {
         let (samples, tokens) = (qkv.dims().first(), qkv.dims().get(1));
         if Some(&lengths.len()) != samples || lengths.iter().max() > tokens {
-            return Err(TapeError::Shape {
-                op: "attention",
-                what: "qkv".to_owned(),
-                expected: format!("as many samples and tokens as the lengths {lengths:?} have"),
-                found: qkv.tensor().shape().clone(),
-            });
+            let expected = format!("as many samples and tokens as the lengths {lengths:?} have");
+            return Err(misfit("attention", "qkv", expected, qkv));
         }
         self.attend(qkv, shape, Some(lengths.into()))
     }

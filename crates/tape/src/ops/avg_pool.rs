@@ -4,10 +4,10 @@
 //!
 //! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns.
 
-use super::{Form, PoolShape, axes, expect_filled};
+use super::{Form, PoolShape, axes, expect_filled, misfit};
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
 use crate::dtype::host_tensor;
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::kernels::images;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -79,12 +79,8 @@ impl Tape<'_> {
         expect_filled("avg_pool", "x", x)?;
         let covers = |size: usize| size + 2 * shape.padding >= shape.kernel;
         if shape.stride == 0 || shape.padding >= shape.kernel || !covers(height) || !covers(width) {
-            return Err(TapeError::Shape {
-                op: "avg_pool",
-                what: "x".to_owned(),
-                expected: format!("an image that {shape:?} fits"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("an image that {shape:?} fits");
+            return Err(misfit("avg_pool", "x", expected, x));
         }
         let rows = Line::new(height, shape, divisor);
         let columns = Line::new(width, shape, divisor);
@@ -110,27 +106,21 @@ impl Tape<'_> {
             let (r, c) = (rows.matrix(&input)?, columns.matrix(&input)?);
             r.broadcast_matmul(&input.broadcast_matmul(&c.t()?.contiguous()?)?)?
         };
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| {
+        self.unary(x, y, &[], move |dy| {
             let dy = dy.contiguous()?;
-            let dx = if device {
-                images::avg_pool_backward(&dy, pool, inside)?
+            if device {
+                images::avg_pool_backward(&dy, pool, inside)
             } else if fused {
                 with_float!("avg_pool", dy, T => {
                     let dys = View::<T>::new("avg_pool", &dy)?;
                     to_tensor(backward(&dys, &rows, &columns), &[samples, channels, height, width])
-                })?
+                })
             } else {
                 let (r, c) = (rows.matrix(&dy)?, columns.matrix(&dy)?);
-                r.t()?
-                    .contiguous()?
-                    .broadcast_matmul(&dy.broadcast_matmul(&c)?)?
-            };
-            sink.add_owned(id, dx)
-        }))
+                let across = dy.broadcast_matmul(&c)?;
+                Ok(r.t()?.contiguous()?.broadcast_matmul(&across)?)
+            }
+        })
     }
 }
 

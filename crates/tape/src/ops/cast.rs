@@ -17,12 +17,6 @@ impl Tape<'_> {
             return Ok(x.clone());
         }
         let y = x.tensor().to_dtype(dtype)?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| {
-            sink.add_owned(id, dy.to_dtype(from)?)
-        }))
+        self.unary(x, y, &[], move |dy| Ok(dy.to_dtype(from)?))
     }
 }

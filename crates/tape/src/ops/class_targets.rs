@@ -77,7 +77,6 @@ impl ClassTargets<'_> {
             .sum())
     }
 
-    /// Number of rows.
     pub(super) fn rows(&self, classes: usize) -> usize {
         match self {
             ClassTargets::Labels(labels) => labels.len(),

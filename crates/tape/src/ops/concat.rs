@@ -1,6 +1,6 @@
 //! Concatenation along any axis. The backward pass splits the gradient. Nothing is saved.
 
-use super::expect_shape;
+use super::{expect_shape, misfit};
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -18,12 +18,8 @@ impl Tape<'_> {
             });
         };
         if axis >= first.dims().len() {
-            return Err(TapeError::Shape {
-                op: "concat_along",
-                what: "the first part".to_owned(),
-                expected: format!("an axis {axis}"),
-                found: first.tensor().shape().clone(),
-            });
+            let expected = format!("an axis {axis}");
+            return Err(misfit("concat_along", "the first part", expected, first));
         }
         for part in rest {
             let mut expected = first.dims().to_vec();

@@ -9,16 +9,16 @@
 mod composed;
 mod gpu;
 
-use super::{Form, axes, expect_filled, expect_shape};
+use super::{Form, axes, expect_filled, expect_shape, misfit};
 use crate::cancel::Cancel;
 use crate::cancel::CancelWatch;
 use crate::cpu::im2col::{Window, col2im, im2col};
 use crate::cpu::{
-    Float, Matrix, View, add_in_order, buffer, buffer_for_job, product, scratch_of_other_threads,
+    Float, Matrix, Product, View, add_in_order, buffer, buffer_for_job, scratch_of_other_threads,
     threads, to_tensor, with_float,
 };
 use crate::dtype::widened_on_cpu;
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -151,15 +151,11 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     expect_filled("conv2d", "x", x)?;
     let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
     if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
-        return Err(TapeError::Shape {
-            op: "conv2d",
-            what: "x".to_owned(),
-            expected: format!(
-                "{} groups that divide its channels and the {out} of the kernel",
-                shape.groups
-            ),
-            found: x.tensor().shape().clone(),
-        });
+        let expected = format!(
+            "{} groups that divide its channels and the {out} of the kernel",
+            shape.groups
+        );
+        return Err(misfit("conv2d", "x", expected, x));
     }
     let channels = channels / shape.groups;
     expect_shape(
@@ -173,14 +169,10 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
         kernel_width.saturating_sub(2 * shape.padding),
     );
     if shape.stride == 0 || height < least_height || width < least_width {
-        return Err(TapeError::Shape {
-            op: "conv2d",
-            what: "x".to_owned(),
-            expected: format!(
-                "a stride of at least 1 and an image of at least {least_height} x {least_width}"
-            ),
-            found: x.tensor().shape().clone(),
-        });
+        let expected = format!(
+            "a stride of at least 1 and an image of at least {least_height} x {least_width}"
+        );
+        return Err(misfit("conv2d", "x", expected, x));
     }
     Ok(Window {
         channels,
@@ -260,15 +252,10 @@ fn forward<T: Float>(
                     im2col(window, x, columns);
                     columns
                 };
-                product(
-                    y,
-                    pixels,
-                    Matrix::rows(w, out / window.groups, rows),
-                    Matrix::rows(columns, rows, pixels),
-                    T::zero(),
-                    T::one(),
-                    parallel,
-                );
+                let w = Matrix::rows(w, out / window.groups, rows);
+                let columns = Matrix::rows(columns, rows, pixels);
+                let product = Product::new().parallel(parallel);
+                product.write(y, pixels, w, columns);
             }
         },
     )?;
@@ -303,14 +290,15 @@ fn input_gradient<T: Float>(
             let part = out / window.groups;
             let dy = dys[n * out * pixels..(n + 1) * out * pixels].chunks_exact(part * pixels);
             let groups = dx.chunks_exact_mut(window.group()).zip(dy);
+            let product = Product::new().parallel(parallel);
             for ((dx, dy), w) in groups.zip(w.chunks_exact(part * rows)) {
                 let dy = Matrix::rows(dy, part, pixels);
                 let w = Matrix::rows(w, part, rows).transposed();
                 if window.is_pointwise() {
-                    product(dx, pixels, w, dy, T::zero(), T::one(), parallel);
+                    product.write(dx, pixels, w, dy);
                     continue;
                 }
-                product(columns, pixels, w, dy, T::zero(), T::one(), parallel);
+                product.write(columns, pixels, w, dy);
                 dx.fill(T::zero());
                 col2im(window, columns, dx);
             }
@@ -354,11 +342,7 @@ fn weight_gradient<T: Float>(
             let mut columns = buffer::<T>(scratch);
             let samples = chunk * length..((chunk + 1) * length).min(samples);
             for n in samples.take_while(|_| watch.should_continue()) {
-                let keep = if n == chunk * length {
-                    T::zero()
-                } else {
-                    T::one()
-                };
+                let product = Product::new().adding(n > chunk * length);
                 let part = out / window.groups;
                 let x =
                     xs[n * window.sample()..(n + 1) * window.sample()].chunks_exact(window.group());
@@ -372,7 +356,7 @@ fn weight_gradient<T: Float>(
                     };
                     let columns = Matrix::rows(columns, rows, pixels).transposed();
                     let dy = Matrix::rows(dy, part, pixels);
-                    product(dw, rows, dy, columns, keep, T::one(), parallel);
+                    product.parallel(parallel).write(dw, rows, dy, columns);
                 }
             }
             dw

@@ -8,10 +8,10 @@
 //! before it is rounded.
 
 use super::class_targets::{ClassRule, ClassTargets};
-use super::{Form, IGNORED, Loss, axes, expect_filled, loss};
+use super::{Form, IGNORED, Loss, axes, expect_filled, loss, misfit};
 use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
 use crate::dtype::{host_tensor, widened};
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::kernels::multi_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -49,12 +49,7 @@ impl Tape<'_> {
                     format!("as many elements as {} probabilities", shares.len())
                 }
             };
-            return Err(TapeError::Shape {
-                op: "cross_entropy",
-                what: "logits".to_owned(),
-                expected,
-                found: logits.tensor().shape().clone(),
-            });
+            return Err(misfit("cross_entropy", "logits", expected, logits));
         }
         targets.expect_valid(rule, classes)?;
         let z = widened(logits.tensor())?.contiguous()?;

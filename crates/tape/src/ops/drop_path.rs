@@ -34,13 +34,7 @@ impl Tape<'_> {
         let factors: Vec<f64> = noise.by_sample().map(factor).collect();
         let fused = self.fuses(x.tensor());
         let y = by_sample(x.tensor(), &factors, fused)?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| {
-            sink.add_owned(id, by_sample(&dy, &factors, fused)?)
-        }))
+        self.unary(x, y, &[], move |dy| by_sample(&dy, &factors, fused))
     }
 }
 

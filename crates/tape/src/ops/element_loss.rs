@@ -3,10 +3,10 @@
 //! large as the outputs.
 
 use super::regression_targets::{AllowedTargets, RegressionTargets};
-use super::{Loss, expect_filled, loss};
+use super::{Loss, expect_filled, loss, misfit};
 use crate::cpu::{Float, View, buffer, lanes, to_tensor, wide, with_float};
 use crate::dtype::{host_tensor, widened};
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -14,7 +14,6 @@ use rayon::prelude::*;
 /// A loss of one output, as the body of a loop and composed of tensor primitives.
 pub(super) trait ElementLoss: Sync {
     const OP: &'static str;
-    /// The allowed targets.
     const ALLOWED: AllowedTargets;
     /// The loss and slope of one output.
     fn of<T: Float>(&self, x: T, target: T) -> (T, T);
@@ -22,7 +21,6 @@ pub(super) trait ElementLoss: Sync {
     fn composed(&self, x: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)>;
 }
 
-/// Allows any finite number.
 pub(super) const FINITE: AllowedTargets = AllowedTargets {
     test: f32::is_finite,
     words: "a finite number",
@@ -39,12 +37,8 @@ impl Tape<'_> {
         self.poll()?;
         expect_filled(L::OP, "x", x)?;
         if x.dims().is_empty() || x.tensor().elem_count() != targets.values.len() {
-            return Err(TapeError::Shape {
-                op: L::OP,
-                what: "x".to_owned(),
-                expected: format!("[samples, ..] for {} targets", targets.values.len()),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("[samples, ..] for {} targets", targets.values.len());
+            return Err(misfit(L::OP, "x", expected, x));
         }
         let input = widened(x.tensor())?.contiguous()?;
         targets.expect_valid(L::OP, input.elem_count() / input.dim(0)?, L::ALLOWED)?;

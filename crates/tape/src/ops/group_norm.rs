@@ -9,9 +9,9 @@
 mod composed;
 mod fused;
 
-use super::{Activation, Form, axes, expect_shape};
+use super::{Activation, Form, axes, expect_shape, misfit};
 use crate::cpu::with_float;
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::kernels::images;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -30,12 +30,8 @@ impl Sizes {
     fn new(x: &Value, groups: usize, epsilon: f64) -> Result<Self> {
         let [_, channels, height, width] = axes("group_norm", "x", x)?;
         if groups == 0 || channels % groups != 0 {
-            return Err(TapeError::Shape {
-                op: "group_norm",
-                what: "x".to_owned(),
-                expected: format!("a multiple of {groups} channels"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("a multiple of {groups} channels");
+            return Err(misfit("group_norm", "x", expected, x));
         }
         Ok(Sizes {
             channels,

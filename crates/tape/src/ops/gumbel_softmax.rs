@@ -5,9 +5,9 @@
 //!
 //! Backward: `dx = p (dy - sum dy p) / temperature`. Saved: `p`, which is the soft output itself.
 
-use super::expect_filled;
 use super::noise::{Noise, NoiseKey};
 use super::softmax::{composed_gradient, softmax_row, softmax_row_gradient};
+use super::{expect_filled, misfit};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::dtype::{host_tensor, in_full};
 use crate::error::{Result, TapeError};
@@ -37,12 +37,12 @@ impl Tape<'_> {
     ) -> Result<Value> {
         self.poll()?;
         if logits.dims().len() < 2 {
-            return Err(TapeError::Shape {
-                op: "gumbel_softmax",
-                what: "logits".to_owned(),
-                expected: "at least the axes [samples, classes]".to_owned(),
-                found: logits.tensor().shape().clone(),
-            });
+            return Err(misfit(
+                "gumbel_softmax",
+                "logits",
+                "at least the axes [samples, classes]",
+                logits,
+            ));
         }
         expect_filled("gumbel_softmax", "logits", logits)?;
         if !(temperature > 0.0 && temperature.is_finite()) {
@@ -65,21 +65,16 @@ impl Tape<'_> {
             Choice::Soft => p.clone(),
             Choice::Hard => one_hot(&p)?,
         };
-        if !self.records(&[logits]) {
-            return Ok(Value::constant(y));
-        }
-        let id = logits.id();
-        Ok(self.push(y, &[&p.clone()], move |dy, sink| {
-            let dx = if fused {
+        self.unary(logits, y, &[&p.clone()], move |dy| {
+            if fused {
                 let dy = dy.contiguous()?;
-                with_float!("gumbel_softmax", p, T => gradient::<T>(&p, &dy, temperature))?
+                with_float!("gumbel_softmax", p, T => gradient::<T>(&p, &dy, temperature))
             } else {
                 in_full([&p, &dy], |[p, dy]| {
                     Ok((composed_gradient(&p, &dy)? / temperature)?)
-                })?
-            };
-            sink.add_owned(id, dx)
-        }))
+                })
+            }
+        })
     }
 }
 

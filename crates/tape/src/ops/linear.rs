@@ -6,7 +6,7 @@
 //! needs a gradient and `x` is not cheap to recompute; `W` (a parameter: free) if `x` needs one.
 
 use super::{Form, expect_shape};
-use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, to_tensor, with_float};
+use crate::cpu::{self, Float, Matrix, Product, View, buffer, row_chunks, to_tensor, with_float};
 use crate::dtype::widened;
 use crate::error::Result;
 use crate::gradients::Gradients;
@@ -169,22 +169,21 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
     with_float!("linear", x, T => {
         let (x, w) = (View::<T>::new("linear", x)?, View::<T>::new("linear", weight)?);
         let mut y = buffer::<T>(rows * outputs);
-        let keep = write_addends(&mut y, outputs, added)?;
-        product(&mut y, outputs, Matrix::rows(&x, rows, inputs), Matrix::rows(&w, outputs, inputs).transposed(), keep, T::from_constant(1.0), true);
+        let product = Product::new().adding(write_addends(&mut y, outputs, added)?);
+        product.parallel(true).write(&mut y, outputs, Matrix::rows(&x, rows, inputs), Matrix::rows(&w, outputs, inputs).transposed());
         to_tensor(y, &[rows, outputs])
     })
 }
 
-/// Writes the addends to `y` before the product is added to them. Returns the factor with which the
-/// product keeps `y`: 0 or 1.
-fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T> {
+/// Writes the addends to `y` before the product is added to them. Returns false if there are none.
+fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<bool> {
     let contiguous = added.residual.map(Tensor::contiguous).transpose()?;
     let view = |t| View::<T>::new("linear", t);
     let bias = added.bias.map(view).transpose()?;
     let residual = contiguous.as_ref().map(view).transpose()?;
     let chunk = (row_chunks(width) * width).max(1);
     match (residual.as_deref(), bias.as_deref()) {
-        (None, None) => return Ok(T::from_constant(0.0)),
+        (None, None) => return Ok(false),
         (None, Some(bias)) => y.par_chunks_mut(chunk).for_each(|rows| {
             let rows = rows.chunks_exact_mut(width);
             rows.for_each(|row| row.copy_from_slice(bias));
@@ -209,7 +208,7 @@ fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<T>
             });
         }
     }
-    Ok(T::from_constant(1.0))
+    Ok(true)
 }
 
 /// `a b` of two matrices; `a` is contiguous or the transpose of a contiguous one.
@@ -226,7 +225,7 @@ pub(super) fn inner(a: &Tensor, b: &Tensor, form: Form) -> Result<Tensor> {
         let (left, right) = (View::<T>::new("linear", &stored)?, View::<T>::new("linear", b)?);
         let a = if plain { Matrix::rows(&left, m, k) } else { Matrix::rows(&left, k, m).transposed() };
         let mut out = buffer::<T>(m * n);
-        product(&mut out, n, a, Matrix::rows(&right, k, n), T::from_constant(0.0), T::from_constant(1.0), true);
+        Product::new().parallel(true).write(&mut out, n, a, Matrix::rows(&right, k, n));
         to_tensor(out, &[m, n])
     })
 }

@@ -7,7 +7,7 @@
 //! applied only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
 use super::{Form, Loss, axes, expect_filled, expect_shape};
-use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide, with_float};
+use crate::cpu::{Float, Matrix, Product, View, buffer, lanes, to_tensor, wide, with_float};
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
@@ -107,6 +107,7 @@ fn expect_labels(targets: &[u32], vocabulary: usize) -> Result<()> {
     }
 }
 
+/// One pass over the rows on the CPU, a chunk at a time.
 fn fused<T: Float>(
     x: &Tensor,
     weight: &Tensor,
@@ -120,6 +121,7 @@ fn fused<T: Float>(
         View::<T>::new("linear_cross_entropy", weight)?,
     );
     let weights = Matrix::rows(&w, vocabulary, width);
+    let product = Product::new().parallel(true);
     let (mut losses, mut scores) = (buffer::<T>(rows), buffer::<T>(chunk * vocabulary));
     let mut dx = buffer::<T>(if wanted { rows * width } else { 0 });
     let mut dw = buffer::<T>(if wanted { vocabulary * width } else { 0 });
@@ -127,35 +129,15 @@ fn fused<T: Float>(
         let count = chunk.min(rows - begin);
         let x = Matrix::rows(&xs[begin * width..], count, width);
         let scores = &mut scores[..count * vocabulary];
-        product(
-            scores,
-            vocabulary,
-            x,
-            weights.transposed(),
-            T::zero(),
-            T::one(),
-            true,
-        );
+        product.write(scores, vocabulary, x, weights.transposed());
         let span = begin..begin + count;
-        fused_rows(
-            scores,
-            &targets[span.clone()],
-            &mut losses[span],
-            vocabulary,
-        );
+        let targets = &targets[span.clone()];
+        fused_rows(scores, targets, &mut losses[span], vocabulary);
         if wanted {
             let dz = Matrix::rows(scores, count, vocabulary);
-            product(
-                &mut dx[begin * width..],
-                width,
-                dz,
-                weights,
-                T::zero(),
-                T::one(),
-                true,
-            );
-            let keep = if begin == 0 { T::zero() } else { T::one() };
-            product(&mut dw, width, dz.transposed(), x, keep, T::one(), true);
+            product.write(&mut dx[begin * width..], width, dz, weights);
+            let sum = product.adding(begin > 0);
+            sum.write(&mut dw, width, dz.transposed(), x);
         }
     }
     let gradients = if wanted {

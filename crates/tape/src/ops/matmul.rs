@@ -3,9 +3,9 @@
 //! Backward: `da = dy bᵀ`, `db = aᵀ dy`. Saved: `a` if `b` needs a gradient, and `b` if `a` does,
 //! unless it is cheap to recompute.
 
-use super::expect_filled;
-use crate::cpu::{Float, Matrix, View, buffer, product, threads, to_tensor, with_float};
-use crate::error::{Result, TapeError};
+use super::{expect_filled, misfit};
+use crate::cpu::{Float, Matrix, Product, View, buffer, threads, to_tensor, with_float};
+use crate::error::Result;
 use crate::ops::stock_product;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
@@ -54,14 +54,8 @@ impl Tape<'_> {
 
 /// Fails if the operands do not fit, with both shapes.
 fn expect_fit(a: &Value, b: &Value) -> Result<()> {
-    let refuse = |what: &str, value: &Value, expected: String| {
-        Err(TapeError::Shape {
-            op: "matmul",
-            what: what.to_owned(),
-            expected,
-            found: value.tensor().shape().clone(),
-        })
-    };
+    let refuse =
+        |what: &str, value: &Value, expected: String| Err(misfit("matmul", what, expected, value));
     let [lead @ .., _, inner] = a.dims() else {
         return refuse("a", a, "at least two axes".to_owned());
     };
@@ -115,7 +109,7 @@ fn batched<T: Float>(
             Across::First => (a.transposed(), b),
             Across::Second => (a, b.transposed()),
         };
-        product(y, n, a, b, T::zero(), T::one(), parallel);
+        Product::new().parallel(parallel).write(y, n, a, b);
     };
     let batch = a.len() / (a_rows * a_columns);
     let mut y = buffer::<T>(batch * m * n);

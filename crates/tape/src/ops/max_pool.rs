@@ -2,7 +2,7 @@
 //! width]. Outside the image counts as minus infinity; in a tie the first value gets the gradient.
 //! Saved: one byte per output, the place of its value in the window.
 
-use super::{Form, axes};
+use super::{Form, axes, misfit};
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
@@ -125,12 +125,8 @@ impl Tape<'_> {
             || !covers(height)
             || !covers(width)
         {
-            return Err(TapeError::Shape {
-                op: "max_pool",
-                what: "x".to_owned(),
-                expected: format!("an image that {shape:?} fits"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("an image that {shape:?} fits");
+            return Err(misfit("max_pool", "x", expected, x));
         }
         let out = |size: usize| (size + 2 * shape.padding - shape.kernel) / shape.stride + 1;
         let plane = Plane {
@@ -229,15 +225,11 @@ impl Tape<'_> {
         self.record_ways(Kink::MaxPool, places.elem_count(), || {
             Ok(places.flatten_all()?.to_vec1::<u8>()?)
         })?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, shape) = (x.id(), x.tensor().shape().clone());
-        Ok(self.push(y, &[&places.clone()], move |dy, sink| {
+        let shape = x.tensor().shape().clone();
+        self.unary(x, y, &[&places.clone()], move |dy| {
             let dy = dy.contiguous()?;
-            let dx = images::max_pool_backward(&dy, &places, shape.dims(), plane.pool())?;
-            sink.add_owned(id, dx)
-        }))
+            images::max_pool_backward(&dy, &places, shape.dims(), plane.pool())
+        })
     }
 }
 

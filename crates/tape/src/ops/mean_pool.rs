@@ -1,9 +1,9 @@
 //! Mean pooling over the pixels of a channel or the tokens of a sequence. Nothing is saved.
 
-use super::axes;
+use super::{axes, misfit};
 use crate::cpu::{Float, View, lanes, to_tensor, with_float};
 use crate::dtype::{host_tensor, widened};
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -14,18 +14,12 @@ impl Tape<'_> {
         self.poll()?;
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
         let y = widened(x.tensor())?.mean(1)?.to_dtype(x.tensor().dtype())?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let id = x.id();
-        Ok(self.push(y, &[], move |dy, sink| {
+        self.unary(x, y, &[], move |dy| {
             let dy = (dy / tokens as f64)?.reshape((samples, 1, width))?;
-            sink.add_owned(
-                id,
-                dy.broadcast_as((samples, tokens, width))?
-                    .force_contiguous()?,
-            )
-        }))
+            Ok(dy
+                .broadcast_as((samples, tokens, width))?
+                .force_contiguous()?)
+        })
     }
 
     /// The mean over the first `lengths[n]` tokens of sequence `n`; the rest is padding. A sequence
@@ -34,26 +28,19 @@ impl Tape<'_> {
         self.poll()?;
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
         if lengths.len() != samples || lengths.iter().any(|&length| length > tokens) {
-            return Err(TapeError::Shape {
-                op: "mean_tokens",
-                what: "x".to_owned(),
-                expected: format!("as many samples and tokens as the lengths {lengths:?} have"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("as many samples and tokens as the lengths {lengths:?} have");
+            return Err(misfit("mean_tokens", "x", expected, x));
         }
         let wide = widened(x.tensor())?.contiguous()?;
         let across = shares(lengths, tokens, &wide)?.reshape((samples, 1, tokens))?;
         let y = across.matmul(&wide)?.reshape((samples, width))?;
         let y = y.to_dtype(x.tensor().dtype())?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, lengths, dtype) = (x.id(), lengths.to_vec(), x.tensor().dtype());
-        Ok(self.push(y, &[], move |dy, sink| {
+        let (lengths, dtype) = (lengths.to_vec(), x.tensor().dtype());
+        self.unary(x, y, &[], move |dy| {
             let dy = widened(&dy)?.reshape((samples, 1, width))?;
             let shares = shares(&lengths, tokens, &dy)?;
-            sink.add_owned(id, shares.broadcast_mul(&dy)?.to_dtype(dtype)?)
-        }))
+            Ok(shares.broadcast_mul(&dy)?.to_dtype(dtype)?)
+        })
     }
 
     /// The mean over the pixels of each channel.
@@ -75,22 +62,18 @@ impl Tape<'_> {
         } else {
             widened(&flat)?.mean(2)?.to_dtype(flat.dtype())?
         };
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, shape) = (x.id(), x.tensor().shape().clone());
-        Ok(self.push(y, &[], move |dy, sink| {
+        let shape = x.tensor().shape().clone();
+        self.unary(x, y, &[], move |dy| {
             let dy = (dy / pixels as f64)?;
             if !fused {
-                return sink.add_owned(id, dy.reshape((samples, channels, 1))?.broadcast_as((samples, channels, pixels))?.contiguous()?.reshape(shape)?);
+                return Ok(dy.reshape((samples, channels, 1))?.broadcast_as((samples, channels, pixels))?.contiguous()?.reshape(shape)?);
             }
-            let dx = with_float!("mean_pool", dy, T => {
+            with_float!("mean_pool", dy, T => {
                 let dy = View::<T>::new("mean_pool", &dy)?;
                 let spread: Vec<T> = dy.par_iter().flat_map_iter(|&d| std::iter::repeat_n(d, pixels)).collect();
                 to_tensor(spread, shape.dims())
-            })?;
-            sink.add_owned(id, dx)
-        }))
+            })
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //! coordinates. They never depend on call order, on the other samples of the micro-batch, or on
 //! padding.
 
+use super::misfit;
 use crate::error::{Result, TapeError};
 use crate::rng::Rng;
 use crate::tape::Value;
@@ -55,12 +56,8 @@ impl Noise {
             let positions = positions.map_or(String::new(), |p| {
                 format!(" and tokens for {} positions", p.len())
             });
-            return Err(TapeError::Shape {
-                op,
-                what: "x".to_owned(),
-                expected: format!("a first axis of {samples} named samples{positions}"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("a first axis of {samples} named samples{positions}");
+            return Err(misfit(op, "x", expected, x));
         }
         Ok(Noise {
             site: Rng::new(key.seed).at(key.step).site(key.site),

@@ -1,6 +1,7 @@
 //! Reordering of axes. The backward pass applies the inverse order. Nothing is saved.
 
-use crate::error::{Result, TapeError};
+use super::misfit;
+use crate::error::Result;
 use crate::tape::{Tape, Value};
 
 impl Tape<'_> {
@@ -16,12 +17,8 @@ impl Tape<'_> {
             back[from] = to;
         }
         if order.len() != x.dims().len() || back.contains(&usize::MAX) {
-            return Err(TapeError::Shape {
-                op: "permute",
-                what: "x".to_owned(),
-                expected: format!("one axis for each of {order:?}"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("one axis for each of {order:?}");
+            return Err(misfit("permute", "x", expected, x));
         }
         let y = x.tensor().permute(order)?.contiguous()?;
         if !self.records(&[x]) {

@@ -7,8 +7,8 @@
 //! gradient.
 
 use super::linear::row_sum;
-use super::{Form, expect_shape};
-use crate::cpu::{Float, Matrix, View, buffer, product, to_tensor, with_float};
+use super::{Form, expect_shape, misfit};
+use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
 use crate::error::{Result, TapeError};
 use crate::ops::stock_product;
 use crate::quantized::Quantized;
@@ -26,12 +26,13 @@ impl Tape<'_> {
         self.poll()?;
         let [outputs, inputs] = weight.dims();
         if x.dims().last() != Some(&inputs) {
-            return Err(TapeError::Shape {
-                op: "quantized_linear",
-                what: format!("x of a weight [{outputs}, {inputs}]"),
-                expected: format!("a last axis of {inputs}"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("a last axis of {inputs}");
+            return Err(misfit(
+                "quantized_linear",
+                &format!("x of a weight [{outputs}, {inputs}]"),
+                expected,
+                x,
+            ));
         }
         if let Some(bias) = bias {
             expect_shape("quantized_linear", "bias", bias, &[outputs])?;
@@ -104,19 +105,16 @@ fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -
     with_float!("quantized_linear", x, T => {
         let x = View::<T>::new("quantized_linear", x)?;
         let mut y = buffer::<T>(rows * outputs);
-        let keep = match bias {
-            Some(bias) => {
-                let bias = View::<T>::new("quantized_linear", bias)?;
-                y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(&bias));
-                T::from_constant(1.0)
-            }
-            None => T::from_constant(0.0),
-        };
+        if let Some(bias) = bias {
+            let bias = View::<T>::new("quantized_linear", bias)?;
+            y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(&bias));
+        }
+        let product = Product::new().adding(bias.is_some()).parallel(true);
         let mut tile = Vec::new();
         for (first, count) in weight.tiles() {
             let w = read_tile::<T>(weight, first, count, &mut tile)?;
             let (x, w) = (Matrix::rows(&x, rows, inputs), Matrix::rows(w, count, inputs).transposed());
-            product(&mut y[first..], outputs, x, w, keep, T::from_constant(1.0), true);
+            product.write(&mut y[first..], outputs, x, w);
         }
         to_tensor(y, &[rows, outputs])
     })
@@ -144,8 +142,8 @@ fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor
         for (first, count) in weight.tiles() {
             let w = read_tile::<T>(weight, first, count, &mut tile)?;
             let dy = Matrix::strided(&dy[first..], rows, count, outputs);
-            let keep = T::from_constant(if first == 0 { 0.0 } else { 1.0 });
-            product(&mut dx, inputs, dy, Matrix::rows(w, count, inputs), keep, T::from_constant(1.0), true);
+            let product = Product::new().adding(first > 0).parallel(true);
+            product.write(&mut dx, inputs, dy, Matrix::rows(w, count, inputs));
         }
         to_tensor(dx, &[rows, inputs])
     })

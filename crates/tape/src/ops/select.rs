@@ -3,7 +3,7 @@
 //! place its value came from, in the order of the indices; the rest is zero. Saved: only the
 //! indices.
 
-use super::{expect_an_axis, expect_filled};
+use super::{expect_an_axis, expect_filled, misfit};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, with_float};
 use crate::dtype::in_full;
 use crate::error::{Result, TapeError};
@@ -46,12 +46,8 @@ impl Tape<'_> {
         let width = x.dims()[x.dims().len() - 1];
         let rows = x.tensor().elem_count() / width;
         if indices.is_empty() || !indices.len().is_multiple_of(rows) {
-            return Err(TapeError::Shape {
-                op: "gather",
-                what: "x".to_owned(),
-                expected: format!("rows among which {} indices divide evenly", indices.len()),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("rows among which {} indices divide evenly", indices.len());
+            return Err(misfit("gather", "x", expected, x));
         }
         expect_within("gather", indices, width)?;
         let (fused, each) = (self.fuses(x.tensor()), indices.len() / rows);
@@ -71,27 +67,23 @@ impl Tape<'_> {
                 .index_select(&places, 0)?
                 .reshape(shape)?
         };
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, shape, indices) = (x.id(), x.tensor().shape().clone(), indices.to_vec());
-        Ok(self.push(y, &[], move |dy, sink| {
+        let (shape, indices) = (x.tensor().shape().clone(), indices.to_vec());
+        self.unary(x, y, &[], move |dy| {
             let dy = dy.contiguous()?;
-            let dx = if fused {
+            if fused {
                 with_float!("gather", dy, T => {
                     let dys = View::<T>::new("gather", &dy)?;
                     to_tensor(scattered(&dys, &indices, each, width), shape.dims())
-                })?
+                })
             } else {
                 let places = Tensor::new(places(&indices, each, width), dy.device())?;
                 in_full([&dy], |[dy]| {
                     let zeros = Tensor::zeros(shape.elem_count(), dy.dtype(), dy.device())?;
                     let sums = zeros.index_add(&places, &dy.flatten_all()?, 0)?;
                     Ok(sums.reshape(shape)?)
-                })?
-            };
-            sink.add_owned(id, dx)
-        }))
+                })
+            }
+        })
     }
 
     /// The range `range` of `axis`; the other axes are whole.
@@ -99,12 +91,8 @@ impl Tape<'_> {
         self.poll()?;
         let size = x.dims().get(axis).copied().unwrap_or(0);
         if range.is_empty() || range.end > size {
-            return Err(TapeError::Shape {
-                op: "narrow",
-                what: "x".to_owned(),
-                expected: format!("an axis {axis} that holds {range:?}, which is not empty,"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("an axis {axis} that holds {range:?}, which is not empty,");
+            return Err(misfit("narrow", "x", expected, x));
         }
         // A range of the first axis would be a view that keeps all of `x` alive.
         let y = x.tensor().narrow(axis, range.start, range.len())?;

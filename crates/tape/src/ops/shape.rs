@@ -2,8 +2,8 @@
 //! sequence, `first_token` takes it out again, `reshape` changes the axes. Nothing is saved.
 
 use super::linear::row_sum;
-use super::{axes, expect_shape};
-use crate::error::{Result, TapeError};
+use super::{axes, expect_shape, misfit};
+use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -90,12 +90,8 @@ impl Tape<'_> {
     pub fn reshape(&self, x: &Value, shape: &[usize]) -> Result<Value> {
         self.poll()?;
         if x.tensor().elem_count() != shape.iter().product::<usize>() {
-            return Err(TapeError::Shape {
-                op: "reshape",
-                what: "x".to_owned(),
-                expected: format!("as many elements as {shape:?} has"),
-                found: x.tensor().shape().clone(),
-            });
+            let expected = format!("as many elements as {shape:?} has");
+            return Err(misfit("reshape", "x", expected, x));
         }
         let y = x.tensor().contiguous()?.reshape(shape)?;
         if !self.records(&[x]) {

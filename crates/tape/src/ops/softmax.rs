@@ -38,19 +38,15 @@ impl Tape<'_> {
         } else {
             in_full([&input], |[x]| composed_forward(form, &x))?
         };
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, kept) = (x.id(), y.clone());
-        Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
-            let dx = if fused {
+        let kept = y.clone();
+        self.unary(x, y, &[&kept.clone()], move |dy| {
+            if fused {
                 let dy = dy.contiguous()?;
-                with_float!("softmax", kept, T => backward::<T>(form, &kept, &dy))?
+                with_float!("softmax", kept, T => backward::<T>(form, &kept, &dy))
             } else {
-                in_full([&kept, &dy], |[y, dy]| composed_backward(form, &y, &dy))?
-            };
-            sink.add_owned(id, dx)
-        }))
+                in_full([&kept, &dy], |[y, dy]| composed_backward(form, &y, &dy))
+            }
+        })
     }
 }
 

@@ -14,7 +14,7 @@
 
 use super::gumbel_softmax::Choice;
 use super::noise::{Noise, NoiseKey};
-use super::{axes, expect_filled};
+use super::{axes, expect_filled, misfit};
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
@@ -48,12 +48,8 @@ impl KeepRule<'_> {
             quota.tokens <= tokens && quota.kept.is_none_or(|kept| kept <= quota.tokens)
         };
         if self.quotas.len() != samples || !self.quotas.iter().all(fits) {
-            return Err(TapeError::Shape {
-                op: "keep",
-                what: "logits".to_owned(),
-                expected: format!("the tokens of {} quotas", self.quotas.len()),
-                found: logits.tensor().shape().clone(),
-            });
+            let expected = format!("the tokens of {} quotas", self.quotas.len());
+            return Err(misfit("keep", "logits", expected, logits));
         }
         if !(self.temperature > 0.0 && self.temperature.is_finite()) {
             return Err(TapeError::Number {

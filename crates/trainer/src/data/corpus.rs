@@ -18,7 +18,7 @@ pub struct Text {
 
 impl Text {
     /// Tokenizes an unlabeled text and truncates it to `max_tokens`.
-    pub fn unlabeled(text: &str, tokenizer: &Tokenizer, max_tokens: usize) -> Result<Self> {
+    pub(crate) fn unlabeled(text: &str, tokenizer: &Tokenizer, max_tokens: usize) -> Result<Self> {
         Ok(Text {
             index: 0,
             label: 0,
@@ -76,7 +76,7 @@ impl Corpus {
     }
 
     /// Number of texts that were longer than `max_tokens`.
-    pub fn truncated(&self) -> u64 {
+    pub(crate) fn truncated(&self) -> u64 {
         self.truncated
     }
 
@@ -99,7 +99,7 @@ impl Corpus {
     }
 
     /// Replaces each label `n` with `labels[n]`.
-    pub fn relabeled(mut self, labels: &[u32]) -> Self {
+    pub(crate) fn relabeled(mut self, labels: &[u32]) -> Self {
         for label in &mut self.labels {
             *label = labels[*label as usize];
         }

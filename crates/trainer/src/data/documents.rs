@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 /// The tokenized documents of a run.
 pub struct DocumentData {
-    /// Documents to train on.
     pub train: Arc<Documents>,
-    /// Held-out documents.
     pub held_out: Arc<Documents>,
     /// The token between two documents.
     pub boundary: u32,

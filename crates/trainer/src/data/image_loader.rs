@@ -40,7 +40,7 @@ impl PrefetchOptions {
     }
 
     /// The options for images of another size.
-    pub fn for_image_size(
+    pub(crate) fn for_image_size(
         plan: &Plan,
         image_size: u32,
         workers: usize,
@@ -76,7 +76,7 @@ impl PrefetchOptions {
 
     /// The most bytes that decoded samples and caches take in a run of this plan, training and
     /// held-out loader together. A cached image is up to three times as large as its sample.
-    pub fn max_bytes(&self, plan: &Plan) -> u64 {
+    pub(crate) fn max_bytes(&self, plan: &Plan) -> u64 {
         let cached = |images: u64| self.cache_bytes.min(images * 3 * self.sample_bytes);
         let depth = self.depth_samples as u64 * self.sample_bytes;
         depth + cached(plan.train_samples) + cached(plan.held_out_samples)

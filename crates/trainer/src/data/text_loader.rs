@@ -13,9 +13,7 @@ use std::sync::Arc;
 
 /// The tokenized texts of a run.
 pub struct TextData {
-    /// Texts to train on.
     pub train: Arc<Corpus>,
-    /// Held-out texts.
     pub held_out: Arc<Corpus>,
 }
 
@@ -39,7 +37,7 @@ impl TextData {
     }
 
     /// A warning about texts that are longer than the model reads, if there are any.
-    pub fn truncation_warning(&self, tokens: u32) -> Option<String> {
+    pub(crate) fn truncation_warning(&self, tokens: u32) -> Option<String> {
         let truncated = self.train.truncated() + self.held_out.truncated();
         (truncated > 0).then(|| {
             format!(

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 pub(super) struct SeenFiles(BTreeSet<PathBuf>);
 
 impl SeenFiles {
-    /// The files of a dataset.
     pub fn from_dataset<'a>(found: impl Into<DatasetRef<'a>>) -> Self {
         SeenFiles(paths(found.into()).collect())
     }

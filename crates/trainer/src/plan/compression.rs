@@ -30,7 +30,6 @@ fn drop_policy(choice: DropPolicyChoice) -> DropPolicy {
 pub struct Compression {
     /// Which policy chooses the tokens to keep.
     pub policy: DropPolicy,
-    /// How the policy is learned.
     pub learning: PolicyTraining,
     /// Fraction of the tokens of every window that is kept, rounded to whole tokens; absent, the
     /// policy keeps the tokens that are worth their cost.
@@ -94,7 +93,7 @@ impl Compression {
     }
 
     /// Temperature of the choice at a step. It falls by the same factor in every step.
-    pub fn temperature_at(&self, step: u64) -> f64 {
+    pub(crate) fn temperature_at(&self, step: u64) -> f64 {
         let (first, last) = self.temperature;
         let done = step.min(self.steps) as f64 / self.steps.max(1) as f64;
         first * (last / first).powf(done)

@@ -186,9 +186,6 @@ impl CompressionTask {
     }
 
     /// Decides which tokens of a sequence are kept, and fills in the dropped ones.
-    ///
-    /// # Errors
-    /// As [`Task::gradients`].
     pub(crate) fn reconstruct(
         context: &ForwardContext,
         sequence: Sequence,

@@ -17,13 +17,11 @@ pub struct EvaluatedMicroBatch {
     pub correct: u64,
     /// Samples whose correct class is among the five highest scores.
     pub in_top_5: u64,
-    /// Number of samples.
     pub samples: u64,
     /// Correct and predicted classes.
     pub confusion: ConfusionMatrix,
     /// Sums of the task's further metrics.
     pub metrics: MetricSums,
-    /// Errors of each regression target.
     pub targets: Vec<RegressionErrors>,
 }
 
@@ -150,7 +148,6 @@ impl Metrics {
         }
     }
 
-    /// A metric by its name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.by_name.get(name).copied()
     }

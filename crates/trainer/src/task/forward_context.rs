@@ -65,17 +65,11 @@ pub struct ForwardContext<'a> {
 
 impl<'a> ForwardContext<'a> {
     /// Forward and backward pass of one micro-batch.
-    ///
-    /// # Errors
-    /// As [`Task::gradients`].
     pub fn gradients<S: Sample>(&self, samples: &[S]) -> Result<MicroBatchResult> {
         S::Task::gradients(self, samples)
     }
 
     /// Forward pass of one micro-batch of held-out samples.
-    ///
-    /// # Errors
-    /// As [`Task::gradients`].
     pub fn evaluate<S: Sample>(&self, samples: &[S]) -> Result<EvaluatedMicroBatch> {
         S::Task::evaluate(self, samples)
     }
@@ -97,7 +91,7 @@ impl<'a> ForwardContext<'a> {
     }
 
     /// A tape for a forward pass without a backward pass.
-    pub fn inference_tape(&self) -> Tape<'a> {
+    pub(crate) fn inference_tape(&self) -> Tape<'a> {
         Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels)
     }
 

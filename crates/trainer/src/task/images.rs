@@ -211,9 +211,6 @@ impl Task for ImageTask {
 
 impl ImageTask {
     /// What the network says about each image.
-    ///
-    /// # Errors
-    /// As [`Task::gradients`].
     pub fn predict(context: &ForwardContext, samples: &[ImageSample]) -> Result<Vec<Prediction>> {
         let outputs = outputs(context, &context.inference_tape(), samples, 0)?;
         let rows = to_f64(outputs.tensor())?;

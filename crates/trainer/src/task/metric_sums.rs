@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 pub struct MetricSums(BTreeMap<&'static str, (f64, f64)>);
 
 impl MetricSums {
-    /// Adds to a sum and its weight.
     pub fn add_to(&mut self, name: &'static str, sum: f64, weight: f64) {
         let entry = self.0.entry(name).or_default();
         (entry.0, entry.1) = (entry.0 + sum, entry.1 + weight);
@@ -33,7 +32,7 @@ impl MetricSums {
 
     /// The means of a step and the number of its non-finite gradient values; empty if the task has
     /// no further metrics.
-    pub fn of_step(&self, skipped: Option<&Skipped>) -> BTreeMap<String, f64> {
+    pub(crate) fn of_step(&self, skipped: Option<&Skipped>) -> BTreeMap<String, f64> {
         let mut means = self.means();
         if !means.is_empty() {
             let gradients = skipped.map_or(&[][..], |skipped| &skipped.gradients);

@@ -23,7 +23,6 @@ pub struct RegressionReport {
     pub name: String,
     /// Samples that have the target.
     pub samples: u64,
-    /// Mean absolute error.
     pub mean_absolute_error: f64,
     /// Its 95 % interval, by a bootstrap over samples.
     pub interval: (f64, f64),
@@ -49,7 +48,7 @@ impl RegressionErrors {
     }
 
     /// Mean Huber loss; 0 without samples.
-    pub fn mean_loss(&self) -> f64 {
+    pub(crate) fn mean_loss(&self) -> f64 {
         self.loss / self.absolute.len().max(1) as f64
     }
 

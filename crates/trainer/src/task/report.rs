@@ -12,12 +12,9 @@ use std::collections::BTreeMap;
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// One class.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClassReport {
-    /// Its name.
     pub name: String,
-    /// Samples of the class.
     pub samples: u64,
     /// Fraction of its predictions that are correct; absent if it was never predicted.
     pub precision: Option<f64>,

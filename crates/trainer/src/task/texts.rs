@@ -118,9 +118,6 @@ impl Task for TextTask {
 
 impl TextTask {
     /// The class probabilities of each text.
-    ///
-    /// # Errors
-    /// As [`Task::gradients`].
     pub(crate) fn predict(context: &ForwardContext, texts: &[Text]) -> Result<Vec<Prediction>> {
         let scores = scores(context, &context.inference_tape(), texts, 0)?;
         let classes = scores.tensor().dim(1)?;

@@ -4,14 +4,14 @@
 
 use candle_core::{DType, Device};
 use dataset::ImageSample;
-use models::Network;
+use models::{Balance, Heads, Network};
 use runlog::{Interval, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng};
-use trainer::internals::{AccumulatedBatch, EffectiveBatch, ForwardContext, TrainState};
-use trainer::{
-    Augmentation, Balance, DevicePreference, Heads, ModelId, OptimizerKind, Plan, Precision,
+use trainer::internals::{
+    AccumulatedBatch, Augmentation, EffectiveBatch, ForwardContext, TrainState,
 };
+use trainer::{DevicePreference, ModelId, OptimizerKind, Plan, Precision};
 
 /// Side of the images in pixels: twice the smallest that every model accepts.
 pub const SIDE: usize = 16;
@@ -135,7 +135,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         optimizer,
         learning_rate: 1e-3,
         weight_decay: 0.05,
-        lr_schedule: trainer::LrSchedule::Cosine,
+        lr_schedule: trainer::internals::LrSchedule::Cosine,
         warmup_steps: (steps / 20).max(1),
         label_smoothing: 0.1,
         clip_norm: 1.0,

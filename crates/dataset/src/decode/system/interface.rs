@@ -32,7 +32,6 @@ pub(crate) struct SystemDecoder {
     pub draw: fn(&[u8], &ImageProperties) -> Result<Drawn, Unreadable>,
 }
 
-/// The properties of an image.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ImageProperties {
     /// Its size before any rotation.
@@ -106,7 +105,6 @@ pub(crate) struct Drawn {
 pub(crate) enum Alpha {
     /// No. A transparent pixel means that a part was not drawn.
     Opaque,
-    /// It has an alpha channel.
     Channel,
 }
 

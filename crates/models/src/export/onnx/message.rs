@@ -78,7 +78,6 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// A float.
     pub fn float(name: &str, value: f64) -> Self {
         Attribute {
             name: name.to_owned(),

@@ -3,7 +3,7 @@
 //! of a block stay in the cache.
 
 use super::{Memory, Sizes};
-use crate::cpu::{Float, Matrix, View, buffer, lanes, product, threads, to_tensor, wide};
+use crate::cpu::{Float, Matrix, Product, View, buffer, lanes, threads, to_tensor, wide};
 use crate::error::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -91,7 +91,24 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
     Ok((y.clone(), Memory::Rows(y, sums)))
 }
 
+/// The running softmax of a block of queries.
+struct RunningSoftmax<T> {
+    /// The highest score of each query so far.
+    highest: [T; QUERIES],
+    /// The sum of the exponentials of each query's scores, relative to the highest.
+    totals: [T; QUERIES],
+}
+
 impl<T: Float> Sample<'_, T> {
+    /// Writes the scores of a block, with its keys as the inner axis.
+    fn scores(&self, block: Block, head: usize, scores: &mut [T]) {
+        let s = self.sizes;
+        let q = s.part(self.qkv, 0, head, block.rows);
+        let k = s.part(self.qkv, 1, head, block.keys);
+        let scaled = Product::new().scaled(T::from_constant(s.scale()));
+        scaled.write(scores, block.width(), q, k.transposed());
+    }
+
     /// Writes the output of one head for the queries `rows` to `y`, beginning with the first query,
     /// and the logarithm of each row's sum to `sums`.
     fn attend(
@@ -102,61 +119,55 @@ impl<T: Float> Sample<'_, T> {
         y: &mut [T],
         sums: &mut [T],
     ) {
-        let (s, at) = (self.sizes, head * self.sizes.head());
-        let q = s.part(self.qkv, 0, head, rows);
-        let mut highest = [T::neg_infinity(); QUERIES];
-        let mut totals = [T::zero(); QUERIES];
+        let s = self.sizes;
+        let y = &mut y[head * s.head()..];
+        let mut softmax = RunningSoftmax {
+            highest: [T::neg_infinity(); QUERIES],
+            totals: [T::zero(); QUERIES],
+        };
         for block in blocks(s, rows, self.length) {
-            let (k, v) = (
-                s.part(self.qkv, 1, head, block.keys),
-                s.part(self.qkv, 2, head, block.keys),
-            );
-            let width = block.width();
-            product(
-                scores,
-                width,
-                q,
-                k.transposed(),
-                T::zero(),
-                T::from_constant(s.scale()),
-                false,
-            );
+            let scores = &mut scores[..block.count() * block.width()];
+            self.scores(block, head, scores);
             wide(
                 #[inline(always)]
-                || {
-                    for i in 0..block.count() {
-                        let seen = block.seen(s, self.length, i);
-                        let (row, hidden) = scores[i * width..(i + 1) * width].split_at_mut(seen);
-                        hidden.fill(T::zero());
-                        let peak = num_traits::Float::max(highest[i], lanes::max(row));
-                        if block.keys.0 > 0 {
-                            let fade = (highest[i] - peak).exponential();
-                            totals[i] *= fade;
-                            lanes::map(&mut y[i * s.width + at..][..s.head()], |v| v * fade);
-                        }
-                        totals[i] += lanes::map_sum(row, |v| (v - peak).exponential());
-                        highest[i] = peak;
-                    }
-                },
+                || self.weigh(block, &mut softmax, scores, y),
             );
-            let weights = Matrix::rows(&scores[..block.count() * width], block.count(), width);
-            let keep = if block.keys.0 > 0 {
-                T::one()
-            } else {
-                T::zero()
-            };
-            product(&mut y[at..], s.width, weights, v, keep, T::one(), false);
+            let weights = Matrix::rows(scores, block.count(), block.width());
+            let v = s.part(self.qkv, 2, head, block.keys);
+            let product = Product::new().adding(block.keys.0 > 0);
+            product.write(y, s.width, weights, v);
         }
         wide(
             #[inline(always)]
             || {
                 for i in 0..rows.1 - rows.0 {
-                    let share = T::one() / totals[i];
-                    lanes::map(&mut y[i * s.width + at..][..s.head()], |v| v * share);
-                    sums[i * s.heads + head] = highest[i] + totals[i].ln();
+                    let share = T::one() / softmax.totals[i];
+                    lanes::map(&mut y[i * s.width..][..s.head()], |v| v * share);
+                    sums[i * s.heads + head] = softmax.highest[i] + softmax.totals[i].ln();
                 }
             },
         );
+    }
+
+    /// Turns the scores of a block into weights relative to the highest scores so far, and scales
+    /// the sums of the blocks before, which `y` holds, to match.
+    #[inline(always)]
+    fn weigh(&self, block: Block, softmax: &mut RunningSoftmax<T>, scores: &mut [T], y: &mut [T]) {
+        let (s, width) = (self.sizes, block.width());
+        let RunningSoftmax { highest, totals } = softmax;
+        for i in 0..block.count() {
+            let seen = block.seen(s, self.length, i);
+            let (row, hidden) = scores[i * width..(i + 1) * width].split_at_mut(seen);
+            hidden.fill(T::zero());
+            let peak = num_traits::Float::max(highest[i], lanes::max(row));
+            if block.keys.0 > 0 {
+                let fade = (highest[i] - peak).exponential();
+                totals[i] *= fade;
+                lanes::map(&mut y[i * s.width..][..s.head()], |v| v * fade);
+            }
+            totals[i] += lanes::map_sum(row, |v| (v - peak).exponential());
+            highest[i] = peak;
+        }
     }
 }
 
@@ -181,9 +192,9 @@ pub(super) fn backward<T: Float>(
         View::<T>::new(OP, dy)?,
     );
     let sums = View::<T>::new(OP, sums)?;
-    let (row, d) = (3 * s.width, s.head());
+    let row = 3 * s.width;
     let mut dqkv = buffer::<T>(s.samples * s.tokens * row);
-    let one = |n: usize| Past {
+    let past = |n: usize| Past {
         sample: Sample {
             sizes: s,
             qkv: &input[n * s.tokens * row..(n + 1) * s.tokens * row],
@@ -193,48 +204,21 @@ pub(super) fn backward<T: Float>(
         dy: &dy[n * s.tokens * s.width..(n + 1) * s.tokens * s.width],
         sums: &sums[n * s.tokens * s.heads..(n + 1) * s.tokens * s.heads],
     };
-    let scratch = || buffer::<T>(2 * QUERIES * KEYS);
     let samples = dqkv.par_chunks_mut((s.tokens * row).max(1)).enumerate();
+    // Each element is the same sum either way.
     if s.samples >= threads() {
-        samples.for_each_init(scratch, |scratch, (n, out)| {
-            out.fill(T::zero());
-            for head in 0..s.heads {
-                let at = head * d;
-                let layout = Layout {
-                    parts: [at, s.width + at, 2 * s.width + at],
-                    stride: row,
-                };
-                one(n).backward(head, scratch, out, layout);
-            }
+        samples.for_each_init(backward_scratch, |scratch, (n, out)| {
+            past(n).backward_in_turn(scratch, out);
         });
     } else {
-        // There are fewer samples than threads: the heads run in parallel, each into its own rows,
-        // which are joined afterwards.
-        samples.for_each(|(n, out)| {
-            let size = s.tokens * d;
-            let layout = Layout {
-                parts: [0, size, 2 * size],
-                stride: d,
-            };
-            let mut heads = buffer::<T>(s.heads * 3 * size);
-            heads.par_chunks_mut(3 * size).enumerate().for_each_init(
-                scratch,
-                |scratch, (head, out)| {
-                    out.fill(T::zero());
-                    one(n).backward(head, scratch, out, layout);
-                },
-            );
-            out.par_chunks_mut(row)
-                .enumerate()
-                .for_each(|(token, out)| {
-                    for (i, out) in out.chunks_exact_mut(d).enumerate() {
-                        let (part, head) = (i / s.heads, i % s.heads);
-                        out.copy_from_slice(&heads[(head * 3 + part) * size + token * d..][..d]);
-                    }
-                });
-        });
+        samples.for_each(|(n, out)| past(n).backward_in_parallel(out));
     }
     to_tensor(dqkv, &[s.samples, s.tokens, row])
+}
+
+/// Memory for the weights of a block and their gradients.
+fn backward_scratch<T: Float>() -> Vec<T> {
+    buffer(2 * QUERIES * KEYS)
 }
 
 /// One sample after its forward pass.
@@ -246,6 +230,44 @@ struct Past<'a, T> {
 }
 
 impl<T: Float> Past<'_, T> {
+    /// Writes the gradients of all heads, one head after the other.
+    fn backward_in_turn(&self, scratch: &mut [T], out: &mut [T]) {
+        let s = self.sample.sizes;
+        out.fill(T::zero());
+        for head in 0..s.heads {
+            let at = head * s.head();
+            let layout = Layout {
+                parts: [at, s.width + at, 2 * s.width + at],
+                stride: 3 * s.width,
+            };
+            self.backward(head, scratch, out, layout);
+        }
+    }
+
+    /// Writes the gradients of all heads, which run in parallel, each into its own rows. The rows
+    /// are joined afterwards.
+    fn backward_in_parallel(&self, out: &mut [T]) {
+        let (s, d) = (self.sample.sizes, self.sample.sizes.head());
+        let size = s.tokens * d;
+        let layout = Layout {
+            parts: [0, size, 2 * size],
+            stride: d,
+        };
+        let mut heads = buffer::<T>(s.heads * 3 * size);
+        let each = heads.par_chunks_mut(3 * size).enumerate();
+        each.for_each_init(backward_scratch, |scratch, (head, out)| {
+            out.fill(T::zero());
+            self.backward(head, scratch, out, layout);
+        });
+        let rows = out.par_chunks_mut(3 * s.width).enumerate();
+        rows.for_each(|(token, out)| {
+            for (i, out) in out.chunks_exact_mut(d).enumerate() {
+                let (part, head) = (i / s.heads, i % s.heads);
+                out.copy_from_slice(&heads[(head * 3 + part) * size + token * d..][..d]);
+            }
+        });
+    }
+
     /// Adds one head's gradients to `out`, which must hold zeros there.
     fn backward(&self, head: usize, scratch: &mut [T], out: &mut [T], layout: Layout) {
         let (s, length) = (self.sample.sizes, self.sample.length);
@@ -259,93 +281,51 @@ impl<T: Float> Past<'_, T> {
 
     /// Adds the gradients of one block of scores.
     fn block(&self, head: usize, block: Block, scratch: &mut [T], out: &mut [T], layout: Layout) {
-        let Sample {
-            sizes: s,
-            qkv,
-            length,
-        } = self.sample;
+        let Sample { sizes: s, qkv, .. } = self.sample;
         let (count, width, at) = (block.count(), block.width(), head * s.head());
-        let (q, k, v) = (
-            s.part(qkv, 0, head, block.rows),
-            s.part(qkv, 1, head, block.keys),
-            s.part(qkv, 2, head, block.keys),
-        );
-        let dy = Matrix::strided(
-            &self.dy[block.rows.0 * s.width + at..],
-            count,
-            s.head(),
-            s.width,
-        );
+        let q = s.part(qkv, 0, head, block.rows);
+        let k = s.part(qkv, 1, head, block.keys);
+        let v = s.part(qkv, 2, head, block.keys);
+        let dy = &self.dy[block.rows.0 * s.width + at..];
+        let dy = Matrix::strided(dy, count, s.head(), s.width);
         let (p, ds) = scratch.split_at_mut(QUERIES * KEYS);
         let (p, ds) = (&mut p[..count * width], &mut ds[..count * width]);
-        product(
-            p,
-            width,
-            q,
-            k.transposed(),
-            T::zero(),
-            T::from_constant(s.scale()),
-            false,
-        );
-        product(ds, width, dy, v.transposed(), T::zero(), T::one(), false);
+        self.sample.scores(block, head, p);
+        Product::new().write(ds, width, dy, v.transposed());
         wide(
             #[inline(always)]
-            || {
-                for (i, (p, ds)) in p
-                    .chunks_exact_mut(width)
-                    .zip(ds.chunks_exact_mut(width))
-                    .enumerate()
-                {
-                    let token = block.rows.0 + i;
-                    let (own, sum) = (token * s.width + at, self.sums[token * s.heads + head]);
-                    let inner = lanes::sum2(
-                        &self.y[own..][..s.head()],
-                        &self.dy[own..][..s.head()],
-                        |y, d| y * d,
-                    );
-                    let seen = block.seen(s, length, i);
-                    p[seen..].fill(T::zero());
-                    ds[seen..].fill(T::zero());
-                    lanes::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
-                        let p = (p - sum).exponential();
-                        (p, p * (d - inner))
-                    });
-                }
-            },
+            || self.weights_and_gradients(head, block, p, ds),
         );
-        let (p, ds) = (
-            Matrix::rows(p, count, width),
-            Matrix::rows(ds, count, width),
-        );
+        let p = Matrix::rows(p, count, width);
+        let ds = Matrix::rows(ds, count, width);
         let [dq, dk, dv] = layout.parts;
         let (of_rows, of_keys) = (block.rows.0 * layout.stride, block.keys.0 * layout.stride);
-        let (one, scale) = (T::one(), T::from_constant(s.scale()));
-        product(
-            &mut out[dq + of_rows..],
-            layout.stride,
-            ds,
-            k,
-            one,
-            scale,
-            false,
-        );
-        product(
-            &mut out[dk + of_keys..],
-            layout.stride,
-            ds.transposed(),
-            q,
-            one,
-            scale,
-            false,
-        );
-        product(
-            &mut out[dv + of_keys..],
-            layout.stride,
-            p.transposed(),
-            dy,
-            one,
-            one,
-            false,
-        );
+        let sum = Product::new().adding(true);
+        let scaled = sum.scaled(T::from_constant(s.scale()));
+        scaled.write(&mut out[dq + of_rows..], layout.stride, ds, k);
+        scaled.write(&mut out[dk + of_keys..], layout.stride, ds.transposed(), q);
+        sum.write(&mut out[dv + of_keys..], layout.stride, p.transposed(), dy);
+    }
+
+    /// Turns the scores `p` of a block into weights, and the gradients `ds` of these weights into
+    /// those of the scores.
+    #[inline(always)]
+    fn weights_and_gradients(&self, head: usize, block: Block, p: &mut [T], ds: &mut [T]) {
+        let (s, width) = (self.sample.sizes, block.width());
+        let rows = p.chunks_exact_mut(width).zip(ds.chunks_exact_mut(width));
+        for (i, (p, ds)) in rows.enumerate() {
+            let token = block.rows.0 + i;
+            let own = token * s.width + head * s.head();
+            let sum = self.sums[token * s.heads + head];
+            let (y, dy) = (&self.y[own..][..s.head()], &self.dy[own..][..s.head()]);
+            let inner = lanes::sum2(y, dy, |y, d| y * d);
+            let seen = block.seen(s, self.sample.length, i);
+            p[seen..].fill(T::zero());
+            ds[seen..].fill(T::zero());
+            lanes::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
+                let p = (p - sum).exponential();
+                (p, p * (d - inner))
+            });
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Attention on the CPU that saves all weights: tokens × tokens per head.
 
 use super::{Memory, Sizes};
-use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide};
+use crate::cpu::{Float, Matrix, Product, View, buffer, lanes, to_tensor, wide};
 use crate::error::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -18,15 +18,8 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
             let (n, head) = (i / s.heads, i % s.heads);
             let qkv = &input[n * s.tokens * 3 * s.width..];
             let (q, k) = (s.part(qkv, 0, head, all), s.part(qkv, 1, head, all));
-            product(
-                p,
-                s.tokens,
-                q,
-                k.transposed(),
-                T::zero(),
-                T::from_constant(s.scale()),
-                false,
-            );
+            let scaled = Product::new().scaled(T::from_constant(s.scale()));
+            scaled.write(p, s.tokens, q, k.transposed());
             let length = s.length(n);
             for (row, p) in p.chunks_exact_mut(s.tokens).enumerate() {
                 let seen = if row < length { s.seen(row, length) } else { 0 };
@@ -42,21 +35,10 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
         .for_each(|(n, y)| {
             let qkv = &input[n * s.tokens * 3 * s.width..];
             for head in 0..s.heads {
-                let p = Matrix::rows(
-                    &p[(n * s.heads + head) * square..][..square],
-                    s.tokens,
-                    s.tokens,
-                );
+                let p = &p[(n * s.heads + head) * square..][..square];
+                let p = Matrix::rows(p, s.tokens, s.tokens);
                 let v = s.part(qkv, 2, head, all);
-                product(
-                    &mut y[head * s.head()..],
-                    s.width,
-                    p,
-                    v,
-                    T::zero(),
-                    T::one(),
-                    false,
-                );
+                Product::new().write(&mut y[head * s.head()..], s.width, p, v);
             }
         });
     let y = to_tensor(y, &[s.samples, s.tokens, s.width])?;
@@ -72,6 +54,16 @@ fn softmax<T: Float>(p: &mut [T], seen: usize) {
     let highest = lanes::max(seen);
     let share = T::one() / lanes::map_sum(seen, |v| (v - highest).exponential());
     lanes::map(seen, |v| v * share);
+}
+
+/// Turns the gradients of the weights `p` into those of their scores, row by row.
+#[inline(always)]
+fn softmax_backward<T: Float>(ds: &mut [T], p: &[T], tokens: usize) {
+    for (ds, p) in ds.chunks_exact_mut(tokens).zip(p.chunks_exact(tokens)) {
+        let inner = lanes::sum2(ds, p, |d, p| d * p);
+        let pairs = ds.iter_mut().zip(p);
+        pairs.for_each(|(d, &p)| *d = p * (*d - inner));
+    }
 }
 
 pub(super) fn backward<T: Float>(
@@ -100,42 +92,18 @@ pub(super) fn backward<T: Float>(
                     let dy = Matrix::strided(dy, s.tokens, s.head(), s.width);
                     let (q, k) = (s.part(qkv, 0, head, all), s.part(qkv, 1, head, all));
                     let v = s.part(qkv, 2, head, all);
-                    product(ds, s.tokens, dy, v.transposed(), T::zero(), T::one(), false);
+                    Product::new().write(ds, s.tokens, dy, v.transposed());
                     wide(
                         #[inline(always)]
-                        || {
-                            for (ds, p) in
-                                ds.chunks_exact_mut(s.tokens).zip(p.chunks_exact(s.tokens))
-                            {
-                                let inner = lanes::sum2(ds, p, |d, p| d * p);
-                                ds.iter_mut()
-                                    .zip(p)
-                                    .for_each(|(d, &p)| *d = p * (*d - inner));
-                            }
-                        },
+                        || softmax_backward(ds, p, s.tokens),
                     );
                     let p = Matrix::rows(p, s.tokens, s.tokens);
                     let ds = Matrix::rows(ds, s.tokens, s.tokens);
-                    let (zero, one, scale) = (T::zero(), T::one(), T::from_constant(s.scale()));
-                    product(&mut dqkv[at..], row, ds, k, zero, scale, false);
-                    product(
-                        &mut dqkv[s.width + at..],
-                        row,
-                        ds.transposed(),
-                        q,
-                        zero,
-                        scale,
-                        false,
-                    );
-                    product(
-                        &mut dqkv[2 * s.width + at..],
-                        row,
-                        p.transposed(),
-                        dy,
-                        zero,
-                        one,
-                        false,
-                    );
+                    let scaled = Product::new().scaled(T::from_constant(s.scale()));
+                    scaled.write(&mut dqkv[at..], row, ds, k);
+                    scaled.write(&mut dqkv[s.width + at..], row, ds.transposed(), q);
+                    let dv = &mut dqkv[2 * s.width + at..];
+                    Product::new().write(dv, row, p.transposed(), dy);
                 }
             },
         );

@@ -58,7 +58,6 @@ fn chunks(s: &Sizes) -> impl Iterator<Item = (usize, usize)> + use<> {
         .map(move |from| (from, chunk.min(samples - from)))
 }
 
-/// The operands of a block.
 struct Operands {
     block: Block,
     q: Matrices,

@@ -5,7 +5,8 @@ use crate::cpu::{
     Float, View, buffer, column_sums, lanes, row_chunks, to_tensor, wide, with_float,
 };
 use crate::dtype::in_full;
-use crate::error::{Result, TapeError};
+use crate::error::Result;
+use crate::ops::misfit;
 use crate::tape::Value;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -23,9 +24,6 @@ pub(super) struct BroadcastPlan(Vec<Axis>);
 
 impl BroadcastPlan {
     /// Aligns `p` with the last axes of `x`.
-    ///
-    /// # Errors
-    /// The shapes do not fit.
     pub fn new(op: &'static str, x: &Value, p: &Value) -> Result<Self> {
         let (large, small) = (x.dims(), p.dims());
         let fits = small.len() <= large.len()
@@ -35,12 +33,8 @@ impl BroadcastPlan {
                 .zip(small.iter().rev())
                 .all(|(&n, &m)| m == n || m == 1);
         if !fits {
-            return Err(TapeError::Shape {
-                op,
-                what: "the repeated operand".to_owned(),
-                expected: format!("the last axes of {large:?}, or 1 in their place,"),
-                found: p.tensor().shape().clone(),
-            });
+            let expected = format!("the last axes of {large:?}, or 1 in their place,");
+            return Err(misfit(op, "the repeated operand", expected, p));
         }
         let missing = large.len() - small.len();
         let mut axes: Vec<Axis> = Vec::new();

@@ -28,7 +28,6 @@ pub(super) fn fits(window: &Window, samples: usize, out: usize) -> bool {
     at_once < 1 << 31
 }
 
-/// Samples per chunk.
 fn chunk(window: &Window, samples: usize, out: usize) -> usize {
     (MOST / of_a_sample(window, out).max(1)).clamp(1, samples.max(1))
 }

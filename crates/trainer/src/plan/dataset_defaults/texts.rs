@@ -41,17 +41,8 @@ pub(super) fn texts(
     pretrained: Option<&Pretrained>,
 ) -> Result<DatasetDefaults> {
     let task = DatasetRef::Texts(found).configured_task(config)?;
-    let size = match pretrained {
-        Some(_) => None,
-        None => Some(own_size(config, task)?),
-    };
     let is_language = found.task == Task::LanguageModel;
     refuse_foreign(config, task, is_language, pretrained)?;
-    let vocabulary = if is_language {
-        Tokenizer::bytes().vocabulary() as u32
-    } else {
-        VOCABULARY
-    };
     let tokens = length(config, task, found, pretrained)?;
     let seed = config.seed.unwrap_or(seed(found.split));
     let compression = match task {
@@ -73,15 +64,14 @@ pub(super) fn texts(
     Ok(DatasetDefaults {
         folder: found.folder.clone(),
         name: found.name.clone(),
-        model: match (size, pretrained) {
-            (Some(size), _) => ModelId::Text(TextModel {
-                size,
+        model: match pretrained {
+            Some(pretrained) => pretrained_model(config, pretrained)?,
+            None => ModelId::Text(TextModel {
+                size: own_size(config, task)?,
                 tokens,
-                vocabulary: config.vocabulary.unwrap_or(vocabulary),
+                vocabulary: config.vocabulary.unwrap_or_else(|| vocabulary(is_language)),
                 policy: compression.map(|compression| compression.policy),
             }),
-            (None, Some(pretrained)) => pretrained_model(config, pretrained)?,
-            (None, None) => return Err(invalid_setting("model", "", "choose a model")),
         },
         input_size: tokens,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
@@ -91,13 +81,10 @@ pub(super) fn texts(
         held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
         seed,
-        effective_batch: match (is_language, kind) {
+        effective_batch: match compression {
             // Eight micro-batches of four when memory is short.
-            _ if compression.is_some() => 32,
-            (true, crate::DeviceKind::Metal | crate::DeviceKind::Cuda) => 32,
-            (true, _) => 8,
-            (false, crate::DeviceKind::Metal | crate::DeviceKind::Cuda) => 64,
-            (false, _) => 32,
+            Some(_) => 32,
+            None => effective_batch(is_language, kind),
         },
         epochs: default_epochs(is_language, pretrained.is_some(), train_samples),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
@@ -112,6 +99,25 @@ fn own_size(config: &RunConfig, task: Task) -> Result<TextSize> {
     let sizes: Vec<(&str, TextSize)> = sizes.map(|size| (size.name(), size)).collect();
     let default = sizes.first().map_or("", |(name, _)| name);
     find_by_name("model", config.model.as_deref().unwrap_or(default), &sizes)
+}
+
+/// Default size of the vocabulary.
+fn vocabulary(is_language: bool) -> u32 {
+    if is_language {
+        Tokenizer::bytes().vocabulary() as u32
+    } else {
+        VOCABULARY
+    }
+}
+
+fn effective_batch(is_language: bool, kind: crate::DeviceKind) -> u32 {
+    let is_gpu = matches!(kind, crate::DeviceKind::Metal | crate::DeviceKind::Cuda);
+    match (is_language, is_gpu) {
+        (true, true) => 32,
+        (true, false) => 8,
+        (false, true) => 64,
+        (false, false) => 32,
+    }
 }
 
 fn default_epochs(is_language: bool, is_pretrained: bool, train_samples: u64) -> u64 {
