@@ -144,7 +144,10 @@ fn invalid_arguments_are_refused() {
         ("--steps 0", &["steps", "0", "1 to"]),
         ("--effective-batch 0", &["--effective-batch", "0", "1 to"]),
         ("--learning-rate 100", &["--learning-rate", "100", "10"]),
-        ("--micro-batch none", &["micro-batch", "none", "whole number from 1"]),
+        (
+            "--micro-batch none",
+            &["micro-batch", "none", "whole number from 1"],
+        ),
         ("--memory-cap 1MB", &["memory_cap", "at least"]),
         (
             "--memory-target 1",

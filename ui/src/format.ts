@@ -9,6 +9,8 @@ const known = (value: number | null | undefined): value is number => value !== n
 export const count = (value: number | null | undefined) => (known(value) ? grouped.format(value) : missing);
 export const oneDecimal = (value: number | null | undefined) => (known(value) ? value.toFixed(1) : missing);
 export const loss = (value: number | null | undefined) => (known(value) ? value.toFixed(value < 99.995 ? 2 : 0) : missing);
+/** "3.2e-4". */
+export const rate = (value: number | null | undefined) => (known(value) ? value.toExponential(1) : missing);
 export const percent = (fraction: number | null | undefined) => (known(fraction) ? `${(fraction * 100).toFixed(1)} %` : missing);
 export const gigabytes = (bytes: number | null | undefined) => (known(bytes) ? (bytes / GB).toFixed(1) : missing);
 

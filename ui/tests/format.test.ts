@@ -1,6 +1,6 @@
 // Numbers as the window shows them.
 import { expect, test } from "vitest";
-import { clock, count, duration, gigabytes, loss, missing, percent, plural, size } from "../src/format";
+import { clock, count, duration, gigabytes, loss, missing, percent, plural, rate, size } from "../src/format";
 
 test.each([[0, "0:00"], [59.6, "1:00"], [544, "9:04"], [3599, "59:59"], [3600, "1:00 h"], [4320, "1:12 h"], [null, missing], [Number.NaN, missing]])(
   "a duration of %s s is shown as %s", (seconds, text) => expect(duration(seconds)).toBe(text));
@@ -21,6 +21,6 @@ test("a missing value is shown as a dash", () => {
 });
 
 test("counts, fractions and losses are formatted", () => {
-  expect([count(1215), percent(0.934), loss(0.3456), loss(1234.5)]).toEqual(["1,215", "93.4 %", "0.35", "1235"]);
+  expect([count(1215), percent(0.934), loss(0.3456), loss(1234.5), rate(0.00032)]).toEqual(["1,215", "93.4 %", "0.35", "1235", "3.2e-4"]);
   expect([plural(1, "class", "classes"), plural(20, "class", "classes")]).toEqual(["1 class", "20 classes"]);
 });

@@ -13,6 +13,8 @@ use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
 use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Values of the loss panel per step.
+pub(crate) const LOSS_COLUMNS: usize = 2;
 /// Largest number of warnings and skipped files in memory.
 const MAX_NOTES: usize = 20;
 
@@ -40,7 +42,7 @@ pub struct Run {
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
     /// Raw and smoothed loss.
-    pub(crate) loss: Series<2>,
+    pub(crate) loss: Series<LOSS_COLUMNS>,
     /// Step of each point of `loss`.
     steps: Vec<u64>,
     smoother: LossSmoother,
@@ -422,9 +424,9 @@ impl Run {
         Figures {
             step,
             epoch: completed_epochs.map_or(0, |epochs| epochs + 1),
-            loss: last_loss.map(|[raw, _]| raw),
+            loss: last_loss.map(|[raw, ..]| raw),
             smoothed_loss: last_loss
-                .map(|[_, smoothed]| smoothed)
+                .map(|[_, smoothed, ..]| smoothed)
                 .filter(|loss| loss.is_finite()),
             changes: self.marks.len() as u32,
             skipped: self.figures.skipped,

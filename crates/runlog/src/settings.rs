@@ -209,7 +209,7 @@ settings! {
     micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "micro-batch" "auto|SAMPLES", default: "automatic: follows the free memory" };
     /// First micro-batch to try; measurements replace it
     first_micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "" "SAMPLES", default: "1" };
-    /// Optimizer: adamw, adamw8bit (a quarter of the state) or sgd
+    /// Optimizer that updates the weights
     optimizer: OptimizerChoice = { Allowed::Words(OptimizerChoice::WORDS), Training, flag: "optimizer" "NAME", default: "adamw" };
     /// Peak learning rate
     learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "chosen from the network and the optimizer" };

@@ -3,9 +3,37 @@
 
 use crate::decimate::{self, Decimated};
 use crate::metric_text::describe_metrics;
-use crate::reduce::Run;
+use crate::reduce::{LOSS_COLUMNS, Run};
 use crate::series::Series;
 use crate::view::{PackedArray, PullHeader};
+
+/// A curve of the loss panel. The window has its own table, `ui/src/chart/series.ts`.
+pub(crate) struct LossCurve {
+    /// Its array in a pull.
+    pub array: &'static str,
+    /// Its name in the report.
+    pub name: &'static str,
+    /// Whether a single spike may leave the panel.
+    pub is_noisy: bool,
+    /// Whether it is dashed, on a scale of its own that ends above its highest value.
+    pub has_own_scale: bool,
+}
+
+/// The curves of the loss panel, in the order of the columns of `Run::loss`.
+pub(crate) const LOSS_CURVES: [LossCurve; LOSS_COLUMNS] = [
+    LossCurve {
+        array: "loss.raw",
+        name: "Raw",
+        is_noisy: true,
+        has_own_scale: false,
+    },
+    LossCurve {
+        array: "loss.smoothed",
+        name: "Smoothed",
+        is_noisy: false,
+        has_own_scale: false,
+    },
+];
 
 /// Shortest time range, so that a run that has just begun has an axis too.
 const MIN_RANGE_MS: u64 = 1000;
@@ -68,10 +96,9 @@ impl Run {
             &["micro.at", "micro.value"],
             decimate::steps(&self.micro, from, known_to, columns),
         );
-        pull.add(
-            &["loss.at", "loss.raw", "loss.smoothed"],
-            decimate::line(&self.loss, from, to, columns),
-        );
+        let curves = LOSS_CURVES.iter().map(|curve| curve.array);
+        let names: Vec<&str> = std::iter::once("loss.at").chain(curves).collect();
+        pull.add(&names, decimate::line(&self.loss, from, to, columns));
         let mut evaluations = Series::<1>::default();
         for evaluation in &self.evaluations {
             evaluations.push(evaluation.at_ms as f64, [evaluation.loss]);

@@ -2,12 +2,14 @@
 //! the CPU a pass works in place; on other devices new tensors replace the old ones. Knows nothing
 //! about parameter names, schedules and checkpoints.
 //!
-//! To add an optimizer, write its step here and implement the trainer's `Optimizer` trait with it.
+//! An optimizer is added in the trainer (`trainer/src/optimizer`). One state tensor per parameter
+//! needs no code here: see [`update_elements`].
 
 mod adamw;
 mod adamw8bit;
 mod byte_moment;
 mod sgd;
+mod elements;
 mod step_rules;
 mod multi_tensor;
 mod weight_average;
@@ -17,6 +19,7 @@ mod element;
 pub use adamw::adamw;
 pub use adamw8bit::adamw8bit;
 pub use byte_moment::{BLOCK, ByteMoment};
+pub use elements::{StepElement, update_elements};
 pub use gradient_health::{Health, NonFinite, global_norm, health};
 pub use multi_tensor::{Member, adamw_together, sgd_together};
 pub use sgd::sgd;

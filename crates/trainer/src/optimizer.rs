@@ -1,10 +1,12 @@
 //! Optimizers and their state. The state is part of every checkpoint. It is in memory, or in a
 //! memory-mapped file while memory is short; the weights do not depend on where it is.
 //!
-//! To add an optimizer, write its file and add it to [`OptimizerKind`].
+//! To add an optimizer, write its file, declare it here, add it to `rule_of`, and add its name to
+//! [`OptimizerKind`] in `runlog/src/choices.rs`.
 
 mod adamw;
 mod adamw8bit;
+mod lion;
 mod mapped_state;
 pub mod saved_tensor;
 mod sgd;
@@ -12,94 +14,43 @@ mod sgd;
 use crate::error::{Result, TrainError};
 use candle_core::{DType, Device, Tensor};
 use mapped_state::MappedState;
-use runlog::OptimizerChoice;
+pub use runlog::OptimizerChoice as OptimizerKind;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::optim::Member;
 use tape::{Parameters, Rng};
 
-/// The optimizers, by their names in configs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OptimizerKind {
-    /// Adam with decoupled weight decay.
-    AdamW,
-    /// AdamW with a quarter of the state: one byte per value.
-    AdamW8bit,
-    /// Stochastic gradient descent with momentum 0.9.
-    Sgd,
-}
-
-impl From<OptimizerChoice> for OptimizerKind {
-    fn from(choice: OptimizerChoice) -> Self {
-        match choice {
-            OptimizerChoice::AdamW => OptimizerKind::AdamW,
-            OptimizerChoice::AdamW8bit => OptimizerKind::AdamW8bit,
-            OptimizerChoice::Sgd => OptimizerKind::Sgd,
-        }
+/// Its update rule and state.
+fn rule_of(kind: OptimizerKind) -> &'static dyn Optimizer {
+    match kind {
+        OptimizerKind::AdamW => &adamw::AdamW,
+        OptimizerKind::AdamW8bit => &adamw8bit::AdamW8bit,
+        OptimizerKind::Sgd => &sgd::Sgd,
+        OptimizerKind::Lion => &lion::Lion,
     }
 }
 
-impl From<OptimizerKind> for OptimizerChoice {
-    fn from(kind: OptimizerKind) -> Self {
-        match kind {
-            OptimizerKind::AdamW => OptimizerChoice::AdamW,
-            OptimizerKind::AdamW8bit => OptimizerChoice::AdamW8bit,
-            OptimizerKind::Sgd => OptimizerChoice::Sgd,
-        }
-    }
+/// The default learning rate of an optimizer, relative to that of AdamW.
+pub(crate) fn rate_factor(kind: OptimizerKind) -> f64 {
+    rule_of(kind).rate_factor()
 }
 
-impl OptimizerKind {
-    /// All of them, the default first.
-    pub const ALL: [OptimizerKind; 3] = [
-        OptimizerKind::AdamW,
-        OptimizerKind::AdamW8bit,
-        OptimizerKind::Sgd,
-    ];
+/// True if [`OptimizerKind::AdamW8bit`] would take less state.
+pub(crate) fn has_8bit_variant(kind: OptimizerKind) -> bool {
+    rule_of(kind).has_8bit_variant()
+}
 
-    fn optimizer(self) -> &'static dyn Optimizer {
-        match self {
-            OptimizerKind::AdamW => &adamw::AdamW,
-            OptimizerKind::AdamW8bit => &adamw8bit::AdamW8bit,
-            OptimizerKind::Sgd => &sgd::Sgd,
-        }
-    }
-
-    /// The name in configs and on the command line.
-    pub fn name(self) -> &'static str {
-        self.optimizer().name()
-    }
-
-    /// The default learning rate, relative to that of AdamW.
-    pub(crate) fn rate_factor(self) -> f64 {
-        self.optimizer().rate_factor()
-    }
-
-    /// True if [`OptimizerKind::AdamW8bit`] would take less state.
-    pub(crate) fn has_8bit_variant(self) -> bool {
-        self.optimizer().has_8bit_variant()
-    }
-
-    /// Bytes of each state tensor for `parameters`, in order.
-    pub(crate) fn state_sizes(self, parameters: &Parameters) -> Vec<u64> {
-        let specs = parameters
-            .iter()
-            .flat_map(|p| self.optimizer().state(&p.tensor));
-        specs.map(|spec| spec.bytes()).collect()
-    }
-
-    /// Bytes of the whole state for `parameters`.
-    pub(crate) fn state_bytes(self, parameters: &Parameters) -> u64 {
-        self.state_sizes(parameters).iter().sum()
-    }
+/// Bytes of the whole state for `parameters`.
+pub(crate) fn state_bytes(kind: OptimizerKind, parameters: &Parameters) -> u64 {
+    let specs = parameters
+        .iter()
+        .flat_map(|p| rule_of(kind).state(&p.tensor));
+    specs.map(|spec| spec.bytes()).sum()
 }
 
 /// An update rule and the state that it keeps for each parameter.
 trait Optimizer: Sync {
-    /// The name in configs.
-    fn name(&self) -> &'static str;
-
     /// The default learning rate, relative to that of AdamW.
     fn rate_factor(&self) -> f64 {
         1.0
@@ -228,7 +179,7 @@ pub struct OptimizerState {
 impl OptimizerState {
     /// State of zeros.
     pub fn new(kind: OptimizerKind, weight_decay: f64, parameters: &Parameters) -> Result<Self> {
-        let optimizer = kind.optimizer();
+        let optimizer = rule_of(kind);
         let zeros = |parameter: &Tensor| -> Result<Vec<StateTensor>> {
             let specs = optimizer.state(parameter);
             specs

@@ -65,7 +65,7 @@ const ADAMW: OptimizerKind = OptimizerKind::AdamW;
 #[test]
 fn a_restored_checkpoint_continues_bit_for_bit() {
     for kind in ModelId::SMALL {
-        for optimizer in OptimizerKind::ALL {
+        for &optimizer in OptimizerKind::ALL {
             for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 let (_folder, run) = run();
                 let mut plan = plan(kind, optimizer, dtype, 10);

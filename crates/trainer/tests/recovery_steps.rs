@@ -75,7 +75,7 @@ fn is_empty(folder: &Path) -> bool {
 
 #[test]
 fn moments_on_disk_change_no_bit_of_weights_and_checkpoints() {
-    for optimizer in OptimizerKind::ALL {
+    for &optimizer in OptimizerKind::ALL {
         for dtype in [DType::F32, DType::F64] {
             let plan = plan(ModelId::CONV_NET, optimizer, dtype, STEPS);
             let (mut calm, mut pressed) = (train_state(&plan), train_state(&plan));

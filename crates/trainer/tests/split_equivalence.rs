@@ -142,7 +142,7 @@ fn bits(kind: ModelId, optimizer: OptimizerKind, threads: usize) -> (Vec<u64>, V
 #[test]
 fn bits_do_not_depend_on_the_number_of_threads() {
     for kind in ModelId::SMALL {
-        for optimizer in OptimizerKind::ALL {
+        for &optimizer in OptimizerKind::ALL {
             let once = bits(kind, optimizer, 2);
             for threads in [2, 1, 3] {
                 let again = bits(kind, optimizer, threads);

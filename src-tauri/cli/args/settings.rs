@@ -2,7 +2,7 @@
 //! name, except which of them a command takes.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use runlog::{Group, RunConfig, SETTINGS, Setting};
+use runlog::{Allowed, Group, RunConfig, SETTINGS, Setting};
 use serde_json::{Map, Value};
 
 /// Which settings a command takes as flags.
@@ -133,13 +133,24 @@ fn flags<T: Takes>() -> impl Iterator<Item = &'static Setting> {
         .filter(|setting| T::takes(setting))
 }
 
+/// The help of a flag. It lists the words that its sentence does not explain.
+fn help(setting: &Setting) -> String {
+    let text = setting.help.trim();
+    let words = match setting.allowed {
+        Allowed::Words(words) if words.iter().any(|word| !text.contains(word)) => {
+            format!("one of {}; ", words.join(", "))
+        }
+        _ => String::new(),
+    };
+    format!("{text} [{words}default: {}]", setting.default)
+}
+
 fn flag(setting: &'static Setting) -> Arg {
-    let help = format!("{} [default: {}]", setting.help.trim(), setting.default);
     Arg::new(setting.key)
         .long(setting.flag)
         .aliases(setting.old_flags)
         .value_name(setting.value)
-        .help(help)
+        .help(help(setting))
         .help_heading(setting.group.heading())
         .action(ArgAction::Set)
         .allow_negative_numbers(true)

@@ -61,11 +61,17 @@ const highest = (values: Values) => {
   return top;
 };
 
+/** Values on a scale of their own, in units of the axis: the highest is just below its top. */
+const stretched = (values: Values, top: number): Values => {
+  const factor = top / (1.1 * (highest(values) || 1));
+  return Array.from(values, (value) => (value === null ? null : value * factor));
+};
+
 /** A single spike of a noisy series must not flatten the curves: it counts up to 1.5 times the
  * others. */
 const panelTop = (panel: PanelRow, series: Scene["series"], header: PullHeader) => {
   const top = (noisy: boolean) =>
-    Math.max(0, ...seriesOf(panel.id).filter((row) => (row.noisy ?? false) === noisy).map((row) => highest(series.get(row)?.high ?? [])));
+    Math.max(0, ...seriesOf(panel.id).filter((row) => !row.ownScale && (row.noisy ?? false) === noisy).map((row) => highest(series.get(row)?.high ?? [])));
   const steady = top(false);
   const drawn = Math.max(steady, Math.min(top(true), steady * 1.5));
   return panel.top ? panel.top(drawn, header) : drawn;
@@ -76,5 +82,6 @@ export const prepareScene = (pull: Pull, range: TimeRange, colors: Colors, tops:
   for (const panel of PANELS) addPanel(panel.id, pull, series);
   for (const panel of PANELS) tops[panel.id] = Math.max(tops[panel.id], panelTop(panel, series, pull.header));
   const scales = perPanel((panel) => panel.scale(tops[panel.id]));
+  for (const [row, drawn] of series) if (row.ownScale) drawn.high = stretched(drawn.values, scales[row.panel].top);
   return { range, colors, marks: pull.header.marks, spans: pull.header.spans, series, scales };
 };

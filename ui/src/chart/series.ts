@@ -60,6 +60,8 @@ export interface SeriesRow {
   edge?: true;
   /** A single spike of this series does not stretch the axis. */
   noisy?: true;
+  /** The curve has a scale of its own, which ends just above its highest value. */
+  ownScale?: true;
   /** The name belongs directly below the name of the row above. */
   below?: true;
   /** Rows of the cursor's box that this value is added to. */

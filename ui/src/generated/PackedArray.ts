@@ -5,9 +5,7 @@
  */
 export type PackedArray = { 
 /**
- * Times (ms): `memory.at micro.at loss.at evaluation.at`. Values: `memory.system memory.others
- * memory.state memory.activations memory.budget` (bytes), `micro.value`, `loss.raw
- * loss.smoothed`, `evaluation.loss`.
+ * `GROUP.at` has the times (ms) of all arrays of its group. Memory is in bytes.
  *
  * The budget is its line's position in the stack: system + others + the footprint that Ebb
  * allows itself. The micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.

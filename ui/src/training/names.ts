@@ -1,7 +1,7 @@
 // The names at the right of each panel with their current values, so that no legend is needed.
 import type { Band } from "../chart/layout";
 import type { Drawn, Scene, Values } from "../chart/scene";
-import { seriesOf, type Drawing, type PanelId } from "../chart/series";
+import { seriesOf, type Drawing, type PanelId, type SeriesRow } from "../chart/series";
 import type { PullHeader } from "../types";
 
 export interface Name {
@@ -18,9 +18,12 @@ export interface Name {
 
 const last = (values: Values | undefined) => values?.at(-1) ?? null;
 
-/** A layer is named at its middle, other series at their value. */
-const height = (drawn: Drawn | undefined, value: number | null, key: Name["key"]) =>
-  key === "layer" ? ((last(drawn?.low) ?? 0) + (last(drawn?.high) ?? 0)) / 2 : (value ?? 0);
+/** A layer is named at its middle, other series at their value on the axis. */
+const height = (row: SeriesRow, drawn: Drawn | undefined, value: number | null) => {
+  const high = last(drawn?.high) ?? 0;
+  if (row.drawing === "layer") return ((last(drawn?.low) ?? 0) + high) / 2;
+  return row.ownScale ? high : (value ?? 0);
+};
 
 export const namesOf = (panel: PanelId, scene: Scene, header: PullHeader, band: Band): Name[] => {
   const { top } = scene.scales[panel];
@@ -29,7 +32,7 @@ export const namesOf = (panel: PanelId, scene: Scene, header: PullHeader, band: 
     const drawn = scene.series.get(row);
     const value = row.current ? row.current(header.figures) : last(drawn?.values);
     const key = row.drawing ?? "none";
-    if (!row.below) y = band.top + band.height * (1 - Math.min(Math.max(height(drawn, value, key), 0) / top, 1));
+    if (!row.below) y = band.top + band.height * (1 - Math.min(Math.max(height(row, drawn, value), 0) / top, 1));
     return { name: row.name, value: row.format(value), key, color: row.color, y, hook: row.hook };
   });
 };

@@ -59,7 +59,7 @@ pub(super) struct LegendEntry {
 pub(super) enum Key {
     Fill(RGBColor),
     Line(RGBColor),
-    Dashes,
+    Dashes(RGBColor),
     Rhombus,
     Nothing,
 }
@@ -187,11 +187,11 @@ impl<B: DrawingBackend> Panels<'_, B> {
             match entry.key {
                 Key::Fill(ink) => self.page.rect((x, y - 5.0), (x + 10.0, y + 5.0), ink)?,
                 Key::Line(ink) => self.page.line(&[(x - 2.0, y), (x + 12.0, y)], 2.0, ink)?,
-                Key::Dashes => self.page.dashes(
+                Key::Dashes(ink) => self.page.dashes(
                     &[(x - 2.0, y), (x + 12.0, y)],
                     Dashes { on: 4.0, off: 2.5 },
                     1.5,
-                    colour::BUDGET,
+                    ink,
                 )?,
                 Key::Rhombus => self.rhombus((x + 5.0, y), colour::BG)?,
                 Key::Nothing => {}

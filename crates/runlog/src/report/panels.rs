@@ -5,10 +5,13 @@ use super::frame::{Key, LEFT, LOSS, LegendEntry, MEMORY, MICRO, Panels, RIGHT, V
 use super::page::{Align, Dashes, Drawn, Page, Point, colour};
 use super::scale::Scale;
 use crate::Run;
+use crate::window::{LOSS_CURVES, LossCurve};
 use crate::words::MISSING;
 use plotters::prelude::{Color, DrawingBackend};
 
 const GB: f64 = 1073741824.0;
+/// Top of a curve's own scale, as a multiple of its highest value.
+const OWN_SCALE: f64 = 1.1;
 
 pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
     let pull = run.window(None, None, (RIGHT - LEFT) as u32, 0);
@@ -65,7 +68,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
         if let Some(line) = budget.last() {
             legend.push(LegendEntry {
                 y: MEMORY.y(*line, top),
-                key: Key::Dashes,
+                key: Key::Dashes(colour::BUDGET),
                 name: "Budget line",
                 value: format!("{:.1}", line / GB),
             });
@@ -193,42 +196,70 @@ impl<B: DrawingBackend> Panels<'_, B> {
         };
         self.title(LOSS, "Loss", note)?;
         let max = |name: &str| {
-            self.pull
-                .array(name)
-                .iter()
-                .copied()
-                .filter(|v| v.is_finite())
-                .fold(0.0, f64::max)
+            let finite = self.pull.array(name).iter().filter(|v| v.is_finite());
+            finite.copied().fold(0.0, f64::max)
         };
-        // An outlier must not flatten the curve: the raw line may leave the panel, the others may
+        let highest = |is_noisy: bool| {
+            let on_axis = LOSS_CURVES.iter().filter(|curve| !curve.has_own_scale);
+            let chosen = on_axis.filter(|curve| curve.is_noisy == is_noisy);
+            chosen.map(|curve| max(curve.array)).fold(0.0, f64::max)
+        };
+        // An outlier must not flatten the curve: a noisy line may leave the panel, the others may
         // not.
-        let visible = max("loss.smoothed").max(max("evaluation.loss"));
-        let scale = Scale::decimal(max("loss.raw").min(1.25 * visible).max(visible), 4.0);
+        let visible = highest(false).max(max("evaluation.loss"));
+        let scale = Scale::decimal(highest(true).min(1.25 * visible).max(visible), 4.0);
         self.grid(LOSS, &scale, scale.top, 1.0)?;
-        for (name, width, ink) in [
-            ("loss.raw", 1.0, colour::RAW),
-            ("loss.smoothed", 2.0, colour::SMOOTHED),
-        ] {
-            self.page
-                .line(&self.points("loss.at", name, LOSS, scale.top), width, ink)?;
+        let mut legend = Vec::new();
+        for curve in &LOSS_CURVES {
+            let top = if curve.has_own_scale {
+                OWN_SCALE * max(curve.array)
+            } else {
+                scale.top
+            };
+            legend.extend(self.draw_loss_curve(curve, top)?);
         }
         for place in self.points("evaluation.at", "evaluation.loss", LOSS, scale.top) {
             self.rhombus(place, colour::BG)?;
         }
-        let series = [
-            ("evaluation.loss", "Evaluation", Key::Rhombus),
-            ("loss.smoothed", "Smoothed", Key::Line(colour::SMOOTHED)),
-            ("loss.raw", "Raw", Key::Line(colour::RAW)),
-        ];
-        let legend = series.into_iter().filter_map(|(array, name, key)| {
-            let value = self.pull.array(array).last()?;
-            Some(LegendEntry {
-                y: LOSS.y(*value, scale.top),
-                key,
-                name,
+        legend.extend(self.pull.array("evaluation.loss").last().map(|value| {
+            let value = *value;
+            LegendEntry {
+                y: LOSS.y(value, scale.top),
+                key: Key::Rhombus,
+                name: "Evaluation",
                 value: format!("{value:.2}"),
-            })
-        });
-        self.legend(legend.collect(), LOSS)
+            }
+        }));
+        // Of entries at the same height, the evaluation comes first and the raw loss last.
+        legend.reverse();
+        self.legend(legend, LOSS)
+    }
+
+    /// Draws one curve of the loss panel, whose highest visible value is `top`, and returns its
+    /// entry in the legend.
+    fn draw_loss_curve(&self, curve: &LossCurve, top: f64) -> Result<Option<LegendEntry>, String> {
+        let points = self.points("loss.at", curve.array, LOSS, top);
+        let key = if curve.has_own_scale {
+            let pattern = Dashes { on: 6.0, off: 4.0 };
+            self.page.dashes(&points, pattern, 1.0, colour::TEXT_3)?;
+            Key::Dashes(colour::TEXT_3)
+        } else if curve.is_noisy {
+            self.page.line(&points, 1.0, colour::RAW)?;
+            Key::Line(colour::RAW)
+        } else {
+            self.page.line(&points, 2.0, colour::SMOOTHED)?;
+            Key::Line(colour::SMOOTHED)
+        };
+        let last = self.pull.array(curve.array).last();
+        Ok(last.map(|value| LegendEntry {
+            y: LOSS.y(*value, top),
+            key,
+            name: curve.name,
+            value: if curve.has_own_scale {
+                format!("{value:.1e}")
+            } else {
+                format!("{value:.2}")
+            },
+        }))
     }
 }

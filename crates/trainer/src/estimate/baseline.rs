@@ -3,7 +3,7 @@
 
 use super::Target;
 use crate::error::Result;
-use crate::optimizer::OptimizerKind;
+use crate::optimizer::{self, OptimizerKind};
 use serde::Serialize;
 use tape::Parameters;
 
@@ -30,13 +30,9 @@ pub struct Baseline {
 
 impl Baseline {
     /// Weights, gradients and moments of a network that trains on `target`.
-    pub(super) fn new(
-        masters: &Parameters,
-        optimizer: OptimizerKind,
-        target: Target,
-    ) -> Result<Self> {
+    pub(super) fn new(masters: &Parameters, kind: OptimizerKind, target: Target) -> Result<Self> {
         // Zeros that are never written to: they are counted and take no memory.
-        let moments_bytes = optimizer.state_bytes(masters);
+        let moments_bytes = optimizer::state_bytes(kind, masters);
         Ok(Baseline {
             base_bytes: target.base_bytes,
             weights_bytes: masters.bytes() + masters.frozen_bytes(),

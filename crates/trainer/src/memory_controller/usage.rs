@@ -3,6 +3,7 @@
 
 use super::ModelMemory;
 use crate::error::Result;
+use crate::optimizer::has_8bit_variant;
 use crate::plan::Plan;
 use candle_core::Device;
 use pressure::{MemoryModel, Moments, Monitor, RecoveryReserve};
@@ -31,7 +32,7 @@ impl Usage {
             prefetched_bytes: 0,
             reserve: model.reserve,
             moments: Moments::Resident,
-            full_precision_moments_bytes: if plan.optimizer.has_8bit_variant() {
+            full_precision_moments_bytes: if has_8bit_variant(plan.optimizer) {
                 model.reserve.moments_bytes
             } else {
                 0

@@ -27,10 +27,6 @@ pub(super) fn rule(options: &StepOptions) -> AdamWStep {
 }
 
 impl Optimizer for AdamW {
-    fn name(&self) -> &'static str {
-        "adamw"
-    }
-
     fn has_8bit_variant(&self) -> bool {
         true
     }

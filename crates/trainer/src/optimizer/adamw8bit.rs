@@ -15,10 +15,6 @@ const MIN_VALUES: usize = 4096;
 pub(super) struct AdamW8bit;
 
 impl Optimizer for AdamW8bit {
-    fn name(&self) -> &'static str {
-        "adamw8bit"
-    }
-
     fn state(&self, parameter: &Tensor) -> Vec<StateSpec> {
         let count = parameter.elem_count();
         if count < MIN_VALUES {

@@ -21,10 +21,6 @@ fn rule(options: &StepOptions) -> SgdStep {
 }
 
 impl Optimizer for Sgd {
-    fn name(&self) -> &'static str {
-        "sgd"
-    }
-
     fn rate_factor(&self) -> f64 {
         20.0
     }

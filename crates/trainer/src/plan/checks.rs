@@ -10,7 +10,7 @@ use crate::precision::Precision;
 use crate::pretrained;
 use dataset::Task;
 use models::{ModelId, Pretrained};
-use runlog::{Blocks, DeviceChoice, Interval, OptimizerChoice, PrecisionChoice, RunConfig};
+use runlog::{Blocks, DeviceChoice, Interval, PrecisionChoice, RunConfig};
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
 
@@ -37,7 +37,7 @@ impl NamedChoices {
             return Err(invalid_setting("precision", precision.name(), allowed));
         }
         Ok(NamedChoices {
-            optimizer: config.optimizer.unwrap_or(OptimizerChoice::AdamW).into(),
+            optimizer: config.optimizer.unwrap_or(OptimizerKind::AdamW),
             augment: config.augment,
             precision,
             device,
@@ -180,7 +180,7 @@ impl Plan {
             final_temperature: compression.map(|c| c.temperature.1),
             steps: Some(self.steps),
             effective_batch: Some(self.effective_batch),
-            optimizer: Some(self.optimizer.into()),
+            optimizer: Some(self.optimizer),
             learning_rate: Some(self.learning_rate),
             weight_decay: Some(self.weight_decay),
             warmup_fraction: Some(warmup_fraction(asked)),

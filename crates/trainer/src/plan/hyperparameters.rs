@@ -3,7 +3,7 @@
 use super::augmentation;
 use super::refusal::invalid_setting;
 use crate::error::Result;
-use crate::optimizer::OptimizerKind;
+use crate::optimizer::{OptimizerKind, rate_factor};
 use crate::schedule::LrSchedule;
 use dataset::{Mix, TargetColumn, Task};
 use models::hub_format::TrainedLayers;
@@ -65,7 +65,7 @@ pub(super) fn default_rate(optimizer: OptimizerKind, pretrained: Option<&Pretrai
             TrainedLayers::All => 1e-4,
         },
     };
-    adam * optimizer.rate_factor()
+    adam * rate_factor(optimizer)
 }
 
 /// Steps of warm-up: a fraction of all steps, at least one.
