@@ -1,19 +1,18 @@
-//! The folders of published weights that were chosen or dropped, by id. Refuses to know what is in
-//! them and what begins with them.
+//! The folders of pretrained weights that were chosen or dropped, by id.
 
 use crate::lock::lock;
 use crate::view::{CommandError, PlanSettings, WeightsView};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Every such folder of this process, in the order in which it came.
+/// All such folders of this process, in the order in which they were opened.
 #[derive(Default)]
 pub struct Weights {
     folders: Mutex<Vec<PathBuf>>,
 }
 
 impl Weights {
-    /// Remembers a folder, whatever it holds, and gives its id.
+    /// Remembers a folder, whatever it contains, and returns its id.
     pub fn open(&self, path: &Path) -> WeightsView {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let name = path.file_name().unwrap_or(path.as_os_str());
@@ -28,7 +27,6 @@ impl Weights {
         WeightsView { id, name }
     }
 
-    /// The folder of an id.
     pub fn folder(&self, id: &str) -> Result<PathBuf, CommandError> {
         let place = id
             .strip_prefix("weights-")
@@ -38,7 +36,7 @@ impl Weights {
         folder.ok_or_else(|| CommandError::unknown("folder of weights"))
     }
 
-    /// What these settings begin with.
+    /// The pretrained weights that these settings start from.
     pub fn of(&self, settings: &PlanSettings) -> Result<Option<PathBuf>, CommandError> {
         settings
             .from

@@ -148,7 +148,9 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
 fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     let config = config(args)?;
     let folder = config.folder.clone().ok_or_else(|| {
-        Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or set one in the config")
+        Failure::usage(
+            "no folder to plan for; write `ebb plan FOLDER`, or set `folder` in the config",
+        )
     })?;
     let found = super::train::look_at(&folder, &config)?;
     let builder = ModelBuilder::from_config(&config, &found)?;
@@ -252,7 +254,7 @@ fn min_checkpointing(
 fn target(threads: Option<u32>, machine: &PlannedMachine) -> Target {
     let threads = threads.map_or_else(default_threads, |n| n as usize);
     let cap = machine.device.memory_cap_bytes.unwrap_or(u64::MAX);
-    // Memory that inspecting the folder has left with the allocator is not part of the program.
+    // Memory that the allocator still holds after the inspection is not part of the program.
     crate::allocator::purge();
     Target::new(machine.kind, threads, machine.device.total_bytes.min(cap))
 }

@@ -54,7 +54,7 @@ fn regression_targets_are_described_without_classes() {
         let from = std::fs::read_dir(sample().join(class)).expect("the sample is there");
         for (i, file) in from.take(12).enumerate() {
             let file = file.expect("it can be read").path();
-            // Times, which group photographs.
+            // Times, which group images.
             let name = format!(
                 "dish_{}.jpg",
                 1_558_000_000 + 3_600 * i + if class == "apple" { 0 } else { 90_000 }
@@ -71,8 +71,8 @@ fn regression_targets_are_described_without_classes() {
          return [text('#setting-task'), text('#hint-task'), text('[data-figure=classes]')]",
     );
     let expected = json!([
-        "Numbers of photographs",
-        "Columns of the table beside them.",
+        "Image regression",
+        "Columns of the table beside the images.",
         null
     ]);
     assert_eq!(output, expected);

@@ -64,7 +64,7 @@ fn begins(window: &Window) -> [String; 4] {
     [0, 1, 2, 3].map(|i| shown[i].as_str().unwrap_or_default().to_owned())
 }
 
-const TITLE: &str = "Choose a model that was published";
+const TITLE: &str = "Choose a folder of pretrained weights";
 
 #[test]
 fn a_training_starts_from_chosen_weights() {
@@ -85,7 +85,7 @@ fn a_training_starts_from_chosen_weights() {
     );
     let everything = begins(&window);
     assert_eq!(everything[..2], ["small-vit", "Everything"]);
-    assert_eq!(everything[2], "ViT, 10,741 numbers");
+    assert_eq!(everything[2], "ViT, 10,741 parameters");
     window.screenshot("weights");
     window.set(&[("trains", "head")]);
     window.wait_for(
@@ -129,7 +129,7 @@ fn a_model_dropped_on_a_plan_is_fine_tuned() {
         );
     };
     drag(&weights, || (), dropped);
-    assert_eq!(begins(&window)[2], "ViT, 10,741 numbers");
+    assert_eq!(begins(&window)[2], "ViT, 10,741 parameters");
     window.set(&[("from", "")]);
     window.wait_for(
         "the plan without it",

@@ -23,7 +23,7 @@ fn inspect_prints_columns_lengths_and_skipped_rows() {
         "A text classification: sms.tsv has a column of texts and a column of labels.",
         "The text is column 2: its cells are the longest",
         "The label is column 1: it repeats 2 values",
-        "Characters of a text: median 21, 95 % at most 21, longest 21",
+        "Characters per text: median 21, 95 % at most 21, longest 21",
         "  ham       30\n  spam      10\n",
         "Held out: 20 % of each class, 8 texts, chosen by seed 7",
         "Skipped 2 rows:\n  sms.tsv, line 41: it has no text\n  sms.tsv, line 42: it has fewer cells than the 2 of the others\n",

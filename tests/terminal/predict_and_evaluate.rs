@@ -33,7 +33,7 @@ fn a_run_is_evaluated_and_predicts() {
     );
     let text = home.run("evaluate birds {birds}").expect_code(0).out;
     assert!(
-        text.contains("9 images of the part held-out, checkpoint of step"),
+        text.contains("9 images of the held-out split, checkpoint of step"),
         "{text}"
     );
 

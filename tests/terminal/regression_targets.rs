@@ -84,7 +84,7 @@ fn targets_are_trained_and_evaluated_in_their_units() {
     assert_eq!(json(&out)["holds"], true, "{out}");
     let output = home.run("inspect {plates}").expect_code(0).out;
     assert!(
-        output.contains("48 photographs with 2 numbers and no classes"),
+        output.contains("48 images with 2 regression targets and no classes"),
         "{output}"
     );
     assert!(
