@@ -1,5 +1,5 @@
 //! What the end-to-end tests drive the window with: a WebDriver session over plain HTTP, a drag of
-//! the mouse, a home folder for runs. Refuses to know what the tests claim.
+//! the mouse, a home folder for runs.
 
 pub mod drag;
 pub mod driver;

@@ -79,7 +79,7 @@ fn a_compression_is_trained_evaluated_and_used() {
         .out;
     assert_eq!(json(&out)["holds"], true, "{out}");
     let refused = home.run("generate book --prompt It").expect_code(1).err;
-    for part in ["is token compression", "Try `ebb predict RUN \"a text\"`"] {
+    for part in ["is token compression", "try `ebb predict RUN \"a text\"`"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
 }

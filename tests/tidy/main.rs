@@ -1,6 +1,6 @@
 //! The rules of the house that no compiler checks: who may import whom, how a file opens, how long
 //! it may grow, which words stay out. Each rule is a function from text to complaints, tried once
-//! on the project and once on something planted. Refuses to know what the code does.
+//! on the project and once on something planted.
 
 mod functions;
 mod imports;

@@ -82,7 +82,7 @@ impl ImageInspection {
     pub fn describe_split(&self) -> String {
         let SplitKind::Seeded { fraction, seed } = self.split else {
             if self.split_folders.is_empty() {
-                return "as the table says".to_owned();
+                return "by the table's split column".to_owned();
             }
             return format!("folders {}", self.split_folders.join(", "));
         };

@@ -66,7 +66,7 @@ impl Linear {
             return Ok((y, tape.parameter(self.bias)));
         }
         let (weight, bias) = self.values(tape);
-        // Only this layer knows the name of a bias that does not fit, so it is passed on to fail.
+        // A bias that does not fit is passed on, so that the error contains its name.
         let misshaped = (bias.dims() != &weight.dims()[..1]).then_some(&bias);
         let y = naming(&self.name, tape.linear(x, &weight, misshaped))?;
         Ok((y, bias))

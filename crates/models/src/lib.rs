@@ -4,7 +4,7 @@
 //! To add an image network, write its file, add one row to [`catalog::CATALOG`], and add its
 //! tensor table to [`hub_format`] if others publish weights for it.
 //!
-//! This crate knows neither datasets nor runs nor optimizers. No layer uses a statistic of the
+//! This crate does not depend on datasets, runs or optimizers. No layer uses a statistic of the
 //! micro-batch, so the split of a batch cannot change the result.
 //!
 //! ```

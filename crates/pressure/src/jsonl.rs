@@ -1,6 +1,5 @@
 //! The controller over JSON lines, so that another trainer or a recorded trace can use it. Pure:
-//! one line in, lines out. Time comes with the samples. Knows neither where lines come from nor
-//! what runs the micro-batches.
+//! one line in, lines out. Time comes with the samples.
 
 use crate::controller::{decide, observe, should_cancel};
 use crate::decision::{

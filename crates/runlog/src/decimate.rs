@@ -287,7 +287,7 @@ mod tests {
             }
         }
         println!("1,000,000 points of 5 values decimated in {best:.1} ms");
-        // An unoptimized build says nothing about the speed.
+        // An unoptimized build is no measure of the speed.
         assert!(best < 30.0 || cfg!(debug_assertions), "{best} ms");
     }
 }

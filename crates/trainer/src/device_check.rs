@@ -151,10 +151,10 @@ impl DeviceCheck {
             }
             Some(what) if wanted == DevicePreference::Auto => {
                 let cpu = select_device(DevicePreference::Cpu)?;
-                Ok(SelectedDevice { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+                Ok(SelectedDevice { reason: format!("{kind} cannot be used on this machine: {what} is wrong"), ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
-                "{kind} is refused here: {what} is wrong on it; choose --device cpu, or run `ebb doctor`"
+                "{kind} cannot be used on this machine: {what} is wrong; choose --device cpu, or run `ebb doctor`"
             ))
             .into()),
         }

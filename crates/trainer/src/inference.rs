@@ -292,7 +292,7 @@ impl TrainedModel {
             Task::LanguageModel => "generate RUN --prompt \"a text\"",
         };
         let sentence = format!(
-            "the task of this run is {}; it has no use for {what}. Try `ebb {command}`",
+            "the task of this run is {}, which does not use {what}; try `ebb {command}`",
             self.task().label()
         );
         TrainError::NotTrainable { message: sentence }
@@ -322,7 +322,10 @@ fn list_classes(classes: &[String], name: &str) -> String {
     }
     let similar = most_like(name, classes.iter().map(String::as_str), LISTED_CLASSES);
     let count = format_count(classes.len() as u64);
-    format!("{count} classes, most like it {}", similar.join(", "))
+    format!(
+        "{count} classes, the most similar being {}",
+        similar.join(", ")
+    )
 }
 
 /// The options for tables beside images that a config asks for.

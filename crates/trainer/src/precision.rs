@@ -183,7 +183,7 @@ impl LossScale {
         2f64.powi(i32::from(self.exponent))
     }
 
-    /// True if the scale is 1, so that it cannot be what made a gradient overflow.
+    /// Whether the scale is 1. Then it cannot be the reason why a gradient overflowed.
     pub fn is_at_floor(self) -> bool {
         self.exponent == 0
     }

@@ -1,5 +1,4 @@
-//! The rows of a table that name an image, and the reasons why other rows are left out. Knows
-//! nothing about the other columns.
+//! The rows of a table that name an image, and the reasons why other rows are left out.
 
 use super::match_files::{CellMatch, ImageIndex};
 use crate::messages::{counted, grouped};

@@ -56,7 +56,7 @@ impl HubArchitecture {
         let Some((_, read)) = found else {
             let names: Vec<&str> = FORMATS.iter().map(|row| row.0.name()).collect();
             let reason = format!(
-                "model_type is {model_type:?}, and Ebb knows {}",
+                "model_type is {model_type:?}, but Ebb supports {}",
                 names.join(", ")
             );
             return Err(config.refuse(reason));

@@ -1,5 +1,4 @@
 //! Shared parts of the report's panels: their positions, time axis, grid, level tint and legend.
-//! Knows no series.
 
 use super::page::{Align, Dashes, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
 use super::scale::Scale;
