@@ -166,7 +166,7 @@ impl From<ScriptBy> for trainer::ScriptBy {
 
 #[derive(Args)]
 pub struct Resume {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     #[command(flatten)]
     pub script: Script,
@@ -192,7 +192,7 @@ pub enum RunsCommand {
 
 #[derive(Args)]
 pub struct Show {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// Print JSON
     #[arg(long)]
@@ -201,7 +201,7 @@ pub struct Show {
 
 #[derive(Args)]
 pub struct Report {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// Folder to write to, instead of the run's own
     #[arg(long, value_name = "FOLDER")]

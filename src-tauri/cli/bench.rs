@@ -139,7 +139,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
 /// rounding. Comparing on the same sides would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: operation {} of those with kinks is on another side of its kink than in f64; the value is {:.1e} of the operation's scale away from the kink, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
+        "{} at batch {}: operation {} (of those with kinks) took another side of its kink than in f64, at a distance of {:.1e} of its scale; rounding explains only {:.1e}; `ebb doctor` checks single operations",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,

@@ -12,7 +12,7 @@ use trainer::{DevicePreference, ExportFormat, TrainedModel};
 /// Arguments of `ebb export`.
 #[derive(Args)]
 pub struct Export {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// New or empty folder to write to
     pub folder: PathBuf,

@@ -40,7 +40,7 @@ pub struct Plan {
     pub workload: Option<String>,
     #[command(flatten)]
     pub settings: Settings<Planned>,
-    /// Number of such trainings at the same time, which share the memory equally
+    /// Number of equal trainings that run at the same time and share the memory
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
     /// Plan for a Mac with this much memory, such as 16GB

@@ -115,7 +115,7 @@ fn verify_split_refuses_texts() {
     let home = TestHome::new();
     home.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
     let output = home.run("verify-split {sms.tsv}").expect_code(2).err;
-    assert!(output.contains("holds texts"), "{output}");
+    assert!(output.contains("contains texts"), "{output}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn documents_are_detected_as_language_modeling() {
     let words = home.run("inspect {book}").expect_code(0).out;
     for part in [
         "book: 10 documents, ",
-        "A language model: the files are texts without rows",
+        "A language model: the files are plain texts, not tables",
         "Held out: 20 % of the documents, 2 documents, chosen by seed 7",
     ] {
         assert!(words.contains(part), "{part}: {words}");

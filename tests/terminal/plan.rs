@@ -188,7 +188,7 @@ fn every_model_and_size_is_estimated() {
     for part in [
         "convnet",
         "vit_micro",
-        "To begin with",
+        "Suggested config",
         "headroom",
         "One epoch",
         "a measured micro-batch",
@@ -228,7 +228,7 @@ fn language_models_are_listed_by_length_in_tokens() {
         .collect();
     assert_eq!(models, ["gpt_micro", "gpt_mini", "gpt_small"]);
     assert!(
-        text.contains("To begin with: gpt_mini at 32 tokens"),
+        text.contains("Suggested config: gpt_mini at 32 tokens"),
         "{text}"
     );
 }

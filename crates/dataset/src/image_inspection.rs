@@ -89,7 +89,7 @@ impl ImageInspection {
         let percent = (fraction * 1000.0).round() / 10.0;
         let held_out = grouped(self.count(Split::HeldOut));
         let share = match (&self.groups, self.classes.is_empty()) {
-            (Some((by, _)), _) => format!("about {percent} %, in whole groups by {by}"),
+            (Some((by, _)), _) => format!("about {percent} %, grouped by {by}"),
             (None, true) => format!("{percent} %"),
             (None, false) => format!("{percent} % of each class"),
         };

@@ -141,13 +141,13 @@ impl JsonlController {
         if let Some(before) = self.sample.map(|before| before.at_ms) {
             if sample.at_ms < before {
                 return Err(format!(
-                    "time must not go back, but {} ms follows {before} ms",
+                    "times must not decrease, but {} ms follows {before} ms",
                     sample.at_ms
                 ));
             }
             if sample.at_ms - before > MAX_SAMPLE_GAP_MS {
                 return Err(format!(
-                    "{} ms without a sample; the longest gap is {MAX_SAMPLE_GAP_MS} ms",
+                    "{} ms without a sample; the longest allowed gap is {MAX_SAMPLE_GAP_MS} ms",
                     sample.at_ms - before
                 ));
             }

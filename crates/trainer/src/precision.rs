@@ -146,7 +146,7 @@ impl Precision {
                 key: "precision",
                 value: name.to_owned(),
                 allowed: format!(
-                    "the device would be the CPU ({}), where {name} is many times slower than f32; choose f32, or add --device cpu to compute in {name} anyway",
+                    "the training would run on the CPU ({}), where {name} is many times slower than f32; choose f32, or add --device cpu to compute in {name} anyway",
                     chosen.reason
                 ),
             });

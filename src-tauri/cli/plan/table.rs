@@ -143,7 +143,7 @@ fn print_chosen(answer: &Answer) {
         Err(no) => return print_offers(&row.memory.stuck(no)),
     };
     out!(
-        "To begin with: {} at {} {}, micro-batch {}, {} per step, {}, {}",
+        "Suggested config: {} at {} {}, micro-batch {}, {} per step, {}, {}",
         row.memory.model,
         row.memory.resolution,
         answer.unit,

@@ -69,7 +69,7 @@ impl<'a> MatchedRows<'a> {
             CellMatch::Outside => {
                 self.outside += 1;
                 format!(
-                    "{named} is outside the folder, where Ebb reads nothing. Put the image into the folder."
+                    "{named} is outside the folder, and Ebb reads no files there. Put the image into the folder."
                 )
             }
             CellMatch::NotFound => format!(

@@ -253,7 +253,7 @@ impl MemorySource for Machine {
             read.push("the limit set on this process".into());
         }
         read.push(if self.stalls.is_empty() {
-            "no memory stalls (this kernel counts none)".into()
+            "no memory stalls (this kernel does not report them)".into()
         } else {
             "memory stalls".into()
         });
