@@ -166,7 +166,7 @@ fn invalid_arguments_are_refused() {
     }
     check("train", &["no folder to train on", "ebb train FOLDER"]);
     check("dance", &["dance"]);
-    check("predict birds", &["PHOTOGRAPH|TEXT"]);
+    check("predict birds", &["IMAGE|TEXT"]);
     check("predict birds x.png --top 0", &["--top", "1..=10000"]);
 }
 

@@ -1,4 +1,4 @@
-//! The page of settings in the guide is written from the table of settings. To write it anew:
+//! The settings page of the guide is generated from the table of settings. To generate it:
 //! `EBB_WRITE_DOCS=1 cargo nextest run --release -p runlog --test settings_page`.
 
 use runlog::{Allowed, Group, SETTINGS, Setting};

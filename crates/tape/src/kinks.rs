@@ -87,7 +87,7 @@ impl KinkCursor {
         KinkCursor::new(log, false)
     }
 
-    /// Follows `log` and counts the divergence anew.
+    /// Follows `log` and resets the divergence counters.
     pub fn following(log: &KinkLog) -> Self {
         log.0.borrow_mut().divergence = KinkDivergence::default();
         KinkCursor::new(log, true)

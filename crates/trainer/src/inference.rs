@@ -196,8 +196,8 @@ impl TrainedModel {
     }
 
     /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in
-    /// training, so that training samples are not evaluated. Of a new dataset without splits of its
-    /// own, nothing is held out.
+    /// training, so that training samples are not evaluated. A new dataset without splits of its
+    /// own is evaluated as a whole.
     ///
     /// # Errors
     /// It cannot be read.
