@@ -222,8 +222,8 @@ fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
     peaks
 }
 
-/// The config of these settings. It starts from the weights in `from`, if there are any. Ebb chooses
-/// the settings that the page cannot change.
+/// The config of these settings. It starts from the weights in `from`, if there are any. Ebb
+/// chooses the settings that the page cannot change.
 pub fn config(
     settings: &PlanSettings,
     found: &DetectedDataset,

@@ -129,7 +129,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             describe(difference)
         );
         out!(
-            "           f64 took another side at {other} of {taken} kinks, at most {:.1e} of its operation's scale from the kink",
+            "           {other} of {taken} values took the other side of their kink in f64, at most {:.1e} of their operation's scale away",
             parting.farthest
         );
     }
@@ -139,7 +139,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
 /// rounding. Comparing on the same sides would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: operation {} (of those with kinks) took another side of its kink than in f64, at a distance of {:.1e} of its scale; rounding explains only {:.1e}; `ebb doctor` checks single operations",
+        "{} at batch {}: a value of operation {} took the other side of its kink in f64, {:.1e} of the operation's scale away, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,

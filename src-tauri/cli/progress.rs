@@ -335,7 +335,7 @@ mod tests {
         );
         check(
             &[("mae.calories", 92.1), ("mae_of_mean.calories", 180.3)],
-            "held-out loss 1.250; mean absolute error: calories 92.1 (of the mean 180.3)",
+            "held-out loss 1.250; mean absolute error: calories 92.1 (mean predictor 180.3)",
         );
         check(
             &[("kept_fraction", 0.5), ("reward", -1.75)],

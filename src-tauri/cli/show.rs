@@ -91,8 +91,8 @@ fn section(title: &str, lines: impl Iterator<Item = String>) {
     }
 }
 
-/// "14 predictions: half of them within 0.9 % of the measured peak, all within 4.1 %. Newest: 812 MB
-/// predicted for a micro-batch of 16, 805 MB measured"
+/// "14 predictions: half of them within 0.9 % of the measured peak, all within 4.1 %. Newest: 812
+/// MB predicted for a micro-batch of 16, 805 MB measured"
 fn predicted(all: &[PredictionRecord]) -> Option<String> {
     let newest = all.last()?;
     let mut off: Vec<f64> = all.iter().map(|one| one.error_fraction.abs()).collect();

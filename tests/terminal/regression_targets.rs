@@ -110,7 +110,7 @@ fn check_evaluation(home: &TestHome, mae_of_mean: f64) {
     assert_eq!(json(&saved)["numbers"][0]["name"], "mass_g");
     let text = home.run("evaluate plates").expect_code(0).out;
     assert!(
-        text.contains("mass_g") && text.contains("of the mean"),
+        text.contains("mass_g") && text.contains("mean predictor"),
         "{text}"
     );
 }

@@ -4,8 +4,8 @@ use clap::Args;
 
 #[derive(Args)]
 pub struct VerifySplit {
-    /// Run (its id, the beginning of its name, or its path), or folder with one sub-folder of images
-    /// per class
+    /// Run (its id, the beginning of its name, or its path), or folder with one sub-folder of
+    /// images per class
     #[arg(value_name = "RUN|FOLDER", required_unless_present = "workload")]
     pub target: Option<String>,
     /// Check a workload instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini

@@ -68,7 +68,7 @@ fn size_class_note(
         return None;
     }
     Some(format!(
-        "Metal rounds buffers up to powers of two: micro-batches of up to {edge} stay near {}, one of {} takes {}",
+        "Metal rounds buffers up to powers of two, so a micro-batch of up to {edge} needs about {}, but one of {} needs {}",
         format_bytes(here),
         edge + 1,
         format_bytes(peak(edge + 1)?)
