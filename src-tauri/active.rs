@@ -83,17 +83,17 @@ impl Active {
             *last = Some(Arc::clone(&training));
             training
         };
-        let (first_word, received) = channel();
-        let flight = RunContext {
+        let (first_event, received) = channel();
+        let context = RunContext {
             control: training.control.clone(),
             machine: self.machine.clone(),
             replay: None,
         };
-        let there = Arc::clone(&training);
+        let running = Arc::clone(&training);
         let spawned = thread::Builder::new()
             .name("training".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || there.live(flight, work, &first_word));
+            .spawn(move || running.live(context, work, &first_event));
         let begun = match spawned {
             Ok(_) => received.recv().unwrap_or_else(|_| Err(silent_end())),
             Err(error) => {
@@ -137,22 +137,22 @@ impl Training {
     /// Runs `work` to its end.
     fn live(
         &self,
-        flight: RunContext,
+        context: RunContext,
         work: impl Work,
-        first_word: &Sender<Result<(), CommandError>>,
+        first_event: &Sender<Result<(), CommandError>>,
     ) {
         // Dropped also if `work` panics.
         let _end = Ended(self);
-        let mut spoke = false;
-        let ending = work(flight, &mut |event| {
+        let mut has_started = false;
+        let ending = work(context, &mut |event| {
             self.receive(event);
-            if !std::mem::replace(&mut spoke, true) {
+            if !std::mem::replace(&mut has_started, true) {
                 // Fails only if the caller no longer waits.
-                let _ = first_word.send(Ok(()));
+                let _ = first_event.send(Ok(()));
             }
         });
         match ending {
-            Err(error) if !spoke => drop(first_word.send(Err(error.into()))),
+            Err(error) if !has_started => drop(first_event.send(Err(error.into()))),
             Err(error) => self.fail(&error),
             Ok(_) => {}
         }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_training_that_never_begins_reports_why_and_leaves_room() {
+    fn a_training_that_fails_to_start_reports_why_and_can_be_repeated() {
         let (_home, folder) = folder();
         let active = Active::on(Machine::default());
         let refused = |_: RunContext, _: &mut (dyn FnMut(&RunEvent) + Send)| {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_the_folder_cannot_take_is_shown_all_the_same() {
+    fn a_failure_is_shown_even_if_the_folder_cannot_be_written() {
         let (_home, folder) = folder();
         let active = Active::on(Machine::default());
         let begun = active.begin(
@@ -363,7 +363,11 @@ mod tests {
         let training = active.of("a").expect("it is kept");
         training.stop_and_wait();
         assert_eq!(training.run().status(), RunStatus::Failed);
-        std::fs::write(folder.events_path(), "somebody else went on\n").expect("it can be written");
-        assert!(active.of("a").is_none(), "the folder knows more now");
+        std::fs::write(folder.events_path(), "another process continued\n")
+            .expect("it can be written");
+        assert!(
+            active.of("a").is_none(),
+            "another process wrote to the folder"
+        );
     }
 }

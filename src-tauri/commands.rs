@@ -182,8 +182,8 @@ pub async fn train(
         let folder = shell.runs.store().create(&plan.name)?;
         let (id, place) = (folder.id(), folder.path.clone());
         let run = folder.clone();
-        let begun = shell.active.begin(&id, folder, move |flight, report| {
-            trainer::start(plan, found, &run, flight, report)
+        let begun = shell.active.begin(&id, folder, move |context, report| {
+            trainer::start(plan, found, &run, context, report)
         });
         match begun {
             Ok(()) => shell.inspections.rest(&inspection),
@@ -203,8 +203,8 @@ pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
         shell.is_free()?;
         let folder = shell.runs.folder(&run)?;
         let there = folder.clone();
-        shell.active.begin(&run, folder, move |flight, report| {
-            trainer::resume(&there, flight, report)
+        shell.active.begin(&run, folder, move |context, report| {
+            trainer::resume(&there, context, report)
         })
     })
     .await

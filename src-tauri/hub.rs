@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_two_plain_words_are_a_name() {
+    fn a_repository_name_has_two_plain_parts() {
         for (from, name) in [
             ("org/bert-tiny_v1.5", true),
             ("org", false),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_begins_with_a_capital_and_a_name_stays_as_it_is() {
+    fn sentences_start_with_a_capital_but_names_do_not_change() {
         let check = |text: &str, shown: &str| assert_eq!(sentence(text), shown);
         check("the training diverged", "The training diverged");
         check(

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_without_classes_are_no_classification() {
+    fn targets_without_classes_are_regression() {
         let images = Task::ImageClassification.name();
         assert_eq!(learned(images, 0, 5), "image regression");
         assert_eq!(learned(images, 4, 5), "image classification");

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_id_that_was_given_out_leads_to_a_folder() {
+    fn only_known_ids_have_a_folder() {
         let weights = Weights::default();
         let place = tempfile::tempdir().expect("a temporary folder");
         let (a, b) = (place.path().join("a"), place.path().join("b"));

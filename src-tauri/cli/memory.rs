@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heat_and_power_are_shown_where_they_matter() {
+    fn heat_and_power_saving_are_shown_if_they_matter() {
         let shown = |thermal, low_power| {
             condition(&MemorySample {
                 thermal,

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_training_is_a_part_of_an_epoch_that_is_not_nothing() {
+    fn a_short_training_is_a_positive_fraction_of_an_epoch() {
         for (steps, output) in [
             (1, "0.02 of an epoch"),
             (30, "0.6 of an epoch"),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_reports_what_the_task_measures_and_leaves_out_the_rest() {
+    fn an_evaluation_reports_only_the_metrics_of_its_task() {
         let images = Started {
             targets: vec!["calories".to_owned()],
             ..Started::default()

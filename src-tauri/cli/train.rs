@@ -44,11 +44,11 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
         );
     }
-    let flight = flight(&args.script, replay)?;
+    let context = run_context(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;
     let mut progress = Progress::new(args.json);
     let mut is_announced = args.json;
-    trainer::start(plan, found, &run, flight, &mut |event| {
+    trainer::start(plan, found, &run, context, &mut |event| {
         // Printed with the first event, because a run that is refused before leaves no folder.
         if !std::mem::replace(&mut is_announced, true) {
             status!("Run: {}", run.path.display());
@@ -92,9 +92,9 @@ pub fn look_at(folder: &Path, config: &RunConfig) -> Result<DetectedDataset, Fai
 /// Runs `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
     let run = find(&args.run)?;
-    let flight = flight(&args.script, None)?;
+    let context = run_context(&args.script, None)?;
     let mut progress = Progress::from_run(run.replay()?, args.json);
-    trainer::resume(&run, flight, &mut |event| progress.receive(event))?;
+    trainer::resume(&run, context, &mut |event| progress.receive(event))?;
     Ok(())
 }
 
@@ -156,7 +156,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     with_downloaded_weights(config)
 }
 
-fn flight(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure> {
+fn run_context(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure> {
     let control = Control::default();
     interrupt::handle(&control)?;
     Ok(RunContext {

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_drawn_over_their_whole_range_and_always_alike() {
+    fn settings_cover_their_range_and_are_reproducible() {
         let models = ["convnet".to_owned(), "vit_micro".to_owned()];
         let task = Task::ImageClassification;
         let all: Vec<Settings> = (0..200).map(|n| drawn(7, n, &models, task)).collect();

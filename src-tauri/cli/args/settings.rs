@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_reports_what_would_do() {
+    fn a_wrong_value_reports_the_allowed_range() {
         let error = typed("--max-system-fraction 2")
             .err()
             .map(|error| error.to_string());

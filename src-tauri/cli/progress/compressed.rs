@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_reports_what_all_of_the_memory_holds_and_what_the_policy_does() {
+    fn a_step_reports_memory_and_policy_metrics() {
         let sample = MemorySample {
             total_bytes: 48 << 30,
             available_bytes: (48u64 << 30) * 4932 / 10_000,
