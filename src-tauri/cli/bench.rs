@@ -1,6 +1,6 @@
 //! `ebb bench`: seconds per step, memory, and the fraction of the machine's matrix-product rate,
 //! for fixed workloads. Every case has its own process, because the peak footprint is a process's
-//! and a warm allocator would favour later cases.
+//! and a warm allocator would favor later cases.
 
 use super::args;
 use super::doctor::wanted;

@@ -31,7 +31,7 @@ impl StepTimes {
         self.steady().iter().sum::<f64>() / self.steady().len() as f64
     }
 
-    /// Throughput as a fraction of `best`'s, and its standard error, from pairs of neighbouring
+    /// Throughput as a fraction of `best`'s, and its standard error, from pairs of neighboring
     /// steps.
     pub fn fraction_of(&self, best: &StepTimes) -> (f64, f64) {
         let fraction = best.mean() / self.mean();

@@ -135,7 +135,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Normalises rows of `width`. Weights start at 1, biases at 0.
+    /// Normalizes rows of `width`. Weights start at 1, biases at 0.
     ///
     /// # Errors
     /// The device cannot allocate the parameters.
@@ -150,7 +150,7 @@ impl LayerNorm {
         })
     }
 
-    /// Normalises the last axis of `x` [.., width].
+    /// Normalizes the last axis of `x` [.., width].
     ///
     /// # Errors
     /// `x` does not fit.
@@ -173,7 +173,7 @@ pub struct GroupNorm {
 pub(crate) const GROUP_EPSILON: f64 = 1e-5;
 
 impl GroupNorm {
-    /// Normalises `channels` in `groups`. Weights start at 1, biases at 0.
+    /// Normalizes `channels` in `groups`. Weights start at 1, biases at 0.
     ///
     /// # Errors
     /// The device cannot allocate the parameters.
@@ -188,7 +188,7 @@ impl GroupNorm {
         })
     }
 
-    /// Normalises `x` [samples, channels, height, width] and applies `activation`.
+    /// Normalizes `x` [samples, channels, height, width] and applies `activation`.
     ///
     /// # Errors
     /// `x` does not fit.

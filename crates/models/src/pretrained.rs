@@ -173,7 +173,7 @@ impl Pretrained {
         }
     }
 
-    /// How its pixels are normalised.
+    /// How its pixels are normalized.
     pub fn normalization(&self) -> PixelNormalization {
         let preprocessor = self.folder.preprocessor();
         preprocessor.map_or_else(PixelNormalization::default, |p| p.normalization)

@@ -54,7 +54,7 @@ fn extremes(values: &[f32]) -> [f64; 2] {
     }
 }
 
-/// Milliseconds per pixel column. Two columns are reserved: one for the neighbours outside the
+/// Milliseconds per pixel column. Two columns are reserved: one for the neighbors outside the
 /// range, one for the column that the edges of the range split.
 pub(crate) fn column_ms(from_ms: f64, to_ms: f64, columns: u32) -> f64 {
     (to_ms - from_ms) / f64::from(columns.max(4) - 2)
